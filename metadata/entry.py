@@ -10,12 +10,12 @@ from typing import Any, TypeVar, cast
 
 import msgspec
 
-from tasks.exchange.error import brief
-from tasks.exchange.request import InferenceRequest
+from tasks.inference.error import quote_value
+from tasks.inference.request import InferenceRequest
 
-__all__ = ("PARAMETER", "Metadata", "MetadataEntry", "metadata_of_inputs", "metadata_values", "read_metadata")
+__all__ = ("METADATA_PARAMETER", "Metadata", "MetadataEntry", "metadata_of_inputs", "metadata_values", "read_metadata")
 
-PARAMETER = "metadata"
+METADATA_PARAMETER = "metadata"
 """The name of the input parameter for metadata, and of the output parameter that returns it."""
 
 SectionT = TypeVar("SectionT", dict[Any, Any], list[Any])
@@ -53,19 +53,21 @@ class Metadata(msgspec.Struct, frozen=True, kw_only=True):
 
 def metadata_values(request: InferenceRequest) -> Sequence[object]:
     """Return the metadata of the inputs in their order. A value that several inputs share comes once."""
-    values = [request.parameter(index, PARAMETER) for index in range(len(request.inputs))]
+    values = [request.parameter(index, METADATA_PARAMETER) for index in range(len(request.inputs))]
     return list({id(value): value for value in values if value is not None}.values())
 
 
-def metadata_of_inputs(request: InferenceRequest, read: Sequence[Metadata]) -> Mapping[int, Metadata]:
+def metadata_of_inputs(request: InferenceRequest, parsed: Sequence[Metadata]) -> Mapping[int, Metadata]:
     """Return the metadata of each input that has any.
 
     Args:
         request: the request.
-        read: the results of `read_metadata` for `metadata_values`, in that order.
+        parsed: the results of `read_metadata` for `metadata_values`, in that order.
     """
-    by_value = dict(zip(map(id, metadata_values(request)), read, strict=True))
-    by_input = {index: by_value.get(id(request.parameter(index, PARAMETER))) for index in range(len(request.inputs))}
+    by_value = dict(zip(map(id, metadata_values(request)), parsed, strict=True))
+    by_input = {
+        index: by_value.get(id(request.parameter(index, METADATA_PARAMETER))) for index in range(len(request.inputs))
+    }
     return {index: metadata for index, metadata in by_input.items() if metadata is not None}
 
 
@@ -81,22 +83,22 @@ def read_metadata(value: object) -> Metadata:
     if isinstance(content, list):
         return _entries({}, cast("list[object]", content))
     if not isinstance(content, dict):
-        return Metadata(faults=(f"metadata: expected an object or a list of entries, got {_kind(content)}",))
+        return Metadata(faults=(f"metadata: expected an object or a list of entries, got {_json_type(content)}",))
     sections = cast("dict[str, object]", content)
     faults: list[str] = []
     standard = _section(sections, "standard_metadata", dict, faults)
     extended = _section(sections, "extended_metadata", list, faults)
-    read = _entries(cast("dict[str, object]", standard), cast("list[object]", extended))
-    return msgspec.structs.replace(read, faults=(*faults, *read.faults))
+    metadata = _entries(cast("dict[str, object]", standard), cast("list[object]", extended))
+    return msgspec.structs.replace(metadata, faults=(*faults, *metadata.faults))
 
 
-def _section(sections: Mapping[str, object], name: str, kind: type[SectionT], faults: list[str]) -> SectionT:
+def _section(sections: Mapping[str, object], name: str, section_type: type[SectionT], faults: list[str]) -> SectionT:
     value = sections.get(name)
-    if isinstance(value, kind):
+    if isinstance(value, section_type):
         return value
     if value is not None:
-        faults.append(f"{name}: expected {_EXPECTED[kind]}, got {_kind(value)}")
-    return kind()
+        faults.append(f"{name}: expected {_EXPECTED[section_type]}, got {_json_type(value)}")
+    return section_type()
 
 
 def _size(value: object) -> int:
@@ -134,35 +136,35 @@ def _entry(item: object) -> MetadataEntry:
     wire = msgspec.convert(item, _WireEntry)
     reader = _READERS.get(wire.type)
     if reader is None:
-        raise ValueError(f"expected type str, int, float or dict, got {brief(wire.type)}")
+        raise ValueError(f"expected type str, int, float or dict, got {quote_value(wire.type)}")
     return MetadataEntry(wire.key, wire.type, reader(wire.value))
 
 
 def _read_str(value: object) -> str:
     if not isinstance(value, str):
-        raise ValueError(f"expected a string value, got {_kind(value)}")
+        raise ValueError(f"expected a string value, got {_json_type(value)}")
     return value
 
 
 def _read_int(value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, str | int):
-        raise ValueError(f"expected an integer as a string, got {_kind(value)}")
+        raise ValueError(f"expected an integer as a string, got {_json_type(value)}")
     return int(value)
 
 
 def _read_float(value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, str | int | float):
-        raise ValueError(f"expected a number as a string, got {_kind(value)}")
+        raise ValueError(f"expected a number as a string, got {_json_type(value)}")
     number = float(value)
     if not math.isfinite(number):
-        raise ValueError(f"expected a finite number, got {brief(value)}")
+        raise ValueError(f"expected a finite number, got {quote_value(value)}")
     return number
 
 
 def _read_dict(value: object) -> dict[str, Any]:
     content: object = msgspec.json.decode(value) if isinstance(value, str) else value
     if not isinstance(content, dict):
-        raise ValueError(f"expected an object as a string of JSON, got {_kind(content)}")
+        raise ValueError(f"expected an object as a string of JSON, got {_json_type(content)}")
     return cast("dict[str, Any]", content)
 
 
@@ -174,5 +176,5 @@ _READERS: dict[str, Callable[[object], MetadataValue]] = {
 }
 
 
-def _kind(value: object) -> str:
+def _json_type(value: object) -> str:
     return "null" if value is None else type(value).__name__

@@ -3,12 +3,12 @@
 from collections.abc import Mapping
 from typing import Protocol
 
-from metadata.entry import PARAMETER
+from metadata.entry import METADATA_PARAMETER
 
 __all__ = ("RULES", "MetadataRule", "annotate")
 
 
-_INPUT_SUFFIX = f"].{PARAMETER}"
+_INPUT_SUFFIX = f"].{METADATA_PARAMETER}"
 
 
 class MetadataRule(Protocol):
@@ -24,7 +24,9 @@ def echo_metadata(parameters: Mapping[str, object], /) -> Mapping[str, object]:
 
     An output that answers several inputs returns the metadata of each as ``inputs[<index>].metadata``.
     """
-    return {name: value for name, value in parameters.items() if name == PARAMETER or name.endswith(_INPUT_SUFFIX)}
+    return {
+        name: value for name, value in parameters.items() if name == METADATA_PARAMETER or name.endswith(_INPUT_SUFFIX)
+    }
 
 
 RULES: tuple[MetadataRule, ...] = (echo_metadata,)

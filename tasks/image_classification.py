@@ -7,16 +7,16 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.exchange.error import brief, invalid
-from tasks.exchange.limits import Limits
-from tasks.exchange.request import InferenceRequest
-from tasks.exchange.stacking import counts, stacked_numbers, stacked_text
-from tasks.exchange.tensor import Datatype, Tensor, TensorSpec
-from tasks.explanation.probe import probe_item
+from tasks.inference.error import invalid, quote_value
+from tasks.inference.limits import Limits
+from tasks.inference.request import InferenceRequest
+from tasks.inference.stacking import count_tensor, stack_numbers, stack_text
+from tasks.inference.tensor import Datatype, Tensor, TensorSpec
+from tasks.saliency.probe import probe_item
 from tasks.task import InputGroup, Model, TaskType
+from tasks.vision.filtering import SCORE_DECIMALS, SelectionParameters, select
 from tasks.vision.image import Image
 from tasks.vision.request import IMAGE_INPUT, image_groups
-from tasks.vision.selection import SCORE_DECIMALS, SelectionParameters, select
 
 __all__ = (
     "CLASSIFICATION_OUTPUTS",
@@ -25,7 +25,7 @@ __all__ = (
     "ImageClassification",
     "ImageClassifier",
     "LabelledScore",
-    "narrowed",
+    "select_classes",
 )
 
 CLASSIFICATION_OUTPUTS = (
@@ -71,10 +71,10 @@ class Classification(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         ]
         labels = [prediction.labels for prediction in predictions]
         return (
-            counts("num_classes", labels),
-            stacked_numbers("class_ids", class_ids, Datatype.INT32),
-            stacked_text("labels", labels),
-            stacked_numbers("scores", [prediction.scores for prediction in predictions]),
+            count_tensor("num_classes", labels),
+            stack_numbers("class_ids", class_ids, Datatype.INT32),
+            stack_text("labels", labels),
+            stack_numbers("scores", [prediction.scores for prediction in predictions]),
         )
 
 
@@ -101,42 +101,42 @@ class ImageClassification:
     outputs = CLASSIFICATION_OUTPUTS
 
     def __init__(self, *, open_vocabulary: bool = False) -> None:
-        self._open = open_vocabulary
+        self._open_vocabulary = open_vocabulary
 
     def decode(
         self, request: InferenceRequest, defaults: Mapping[str, object], limits: Limits, /
     ) -> Sequence[InputGroup[ClassificationInput]]:
         return image_groups(
-            request, defaults, limits, SelectionParameters, ClassificationInput, open_vocabulary=self._open
+            request, defaults, limits, SelectionParameters, ClassificationInput, open_vocabulary=self._open_vocabulary
         )
 
-    def refine(self, item: ClassificationInput, prediction: Classification, /) -> Classification:
-        return narrowed(prediction, item.parameters)
+    def postprocess(self, item: ClassificationInput, prediction: Classification, /) -> Classification:
+        return select_classes(prediction, item.parameters)
 
     def targets(
-        self, prediction: Classification, refined: Classification, label: str | None, max_objects: int, /
+        self, prediction: Classification, filtered: Classification, label: str | None, max_objects: int, /
     ) -> Classification:
         if label is None:
-            return narrowed(refined, SelectionParameters(action="predict"))
+            return select_classes(filtered, SelectionParameters(action="predict"))
         if label not in prediction.labels:
-            raise invalid(f"The model has no class {brief(label)}", "label")
-        return narrowed(prediction, SelectionParameters(labels=(label,), top_k=max_objects))
+            raise invalid(f"The model has no class {quote_value(label)}", "label")
+        return select_classes(prediction, SelectionParameters(labels=(label,), top_k=max_objects))
 
     def probe(self, item: ClassificationInput, image: Image, targets: Classification, /) -> ClassificationInput:
-        return probe_item(item, image, targets, faint=False)
+        return probe_item(item, image, targets, low_threshold=False)
 
-    def similarity(self, targets: Classification, seen: Classification, _: float, /) -> NDArray[np.float32]:
-        scores = dict(zip(seen.labels, seen.scores.tolist(), strict=True))
+    def similarity(self, targets: Classification, detected: Classification, _: float, /) -> NDArray[np.float32]:
+        scores = dict(zip(detected.labels, detected.scores.tolist(), strict=True))
         return np.array([scores.get(label, 0) for label in targets.labels], np.float32)
 
 
-def narrowed(prediction: Classification, parameters: SelectionParameters) -> Classification:
+def select_classes(prediction: Classification, parameters: SelectionParameters) -> Classification:
     """Return the classes of `prediction` that `parameters` selects, by descending score."""
-    chosen = select(prediction.scores, prediction.labels, parameters)
+    selected = select(prediction.scores, prediction.labels, parameters)
     if parameters.action == "predict":
-        chosen = chosen[:1]
+        selected = selected[:1]
     return Classification(
-        labels=[prediction.labels[index] for index in chosen],
-        scores=prediction.scores[chosen],
-        class_ids=chosen if prediction.class_ids is None else [prediction.class_ids[index] for index in chosen],
+        labels=[prediction.labels[index] for index in selected],
+        scores=prediction.scores[selected],
+        class_ids=selected if prediction.class_ids is None else [prediction.class_ids[index] for index in selected],
     )

@@ -7,17 +7,17 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.exchange.limits import Limits
-from tasks.exchange.request import InferenceRequest
-from tasks.exchange.stacking import counts, stacked_numbers, stacked_text
-from tasks.exchange.tensor import Datatype, Tensor, TensorSpec
-from tasks.explanation.probe import best_match, chosen_objects, probe_item
+from tasks.inference.limits import Limits
+from tasks.inference.request import InferenceRequest
+from tasks.inference.stacking import count_tensor, stack_numbers, stack_text
+from tasks.inference.tensor import Datatype, Tensor, TensorSpec
 from tasks.object_detection import PIXEL_DECIMALS, DetectionParameters
+from tasks.saliency.probe import best_match, probe_item, select_targets
 from tasks.task import InputGroup, Model, TaskType
 from tasks.vision.contours import Contour, contour_ious, simplify
+from tasks.vision.filtering import SCORE_DECIMALS, select
 from tasks.vision.image import Image
 from tasks.vision.request import IMAGE_INPUT, image_groups
-from tasks.vision.selection import SCORE_DECIMALS, select
 
 __all__ = (
     "ImageSegmentation",
@@ -87,10 +87,10 @@ class Segments(msgspec.Struct, frozen=True, kw_only=True, eq=False):
             for prediction in predictions
         ]
         return (
-            counts("num_detections", labels),
-            stacked_text("labels", labels),
-            stacked_numbers("scores", [prediction.scores for prediction in predictions]),
-            stacked_text("contours", contours),
+            count_tensor("num_detections", labels),
+            stack_text("labels", labels),
+            stack_numbers("scores", [prediction.scores for prediction in predictions]),
+            stack_text("contours", contours),
         )
 
 
@@ -122,30 +122,30 @@ class ImageSegmentation:
     ) -> Sequence[InputGroup[SegmentationInput]]:
         return image_groups(request, defaults, limits, SegmentationParameters, SegmentationInput)
 
-    def refine(self, item: SegmentationInput, prediction: Segments, /) -> Segments:
+    def postprocess(self, item: SegmentationInput, prediction: Segments, /) -> Segments:
         valid = np.fromiter(map(_is_valid, prediction.contours), np.bool_, len(prediction.contours))
         scores = np.where(valid, prediction.scores, np.float32(np.nan))
-        chosen = select(scores, prediction.labels, item.parameters)
+        selected = select(scores, prediction.labels, item.parameters)
         return Segments(
-            labels=[prediction.labels[index] for index in chosen],
-            scores=prediction.scores[chosen],
-            contours=[simplify(prediction.contours[index], item.parameters.epsilon) for index in chosen],
+            labels=[prediction.labels[index] for index in selected],
+            scores=prediction.scores[selected],
+            contours=[simplify(prediction.contours[index], item.parameters.epsilon) for index in selected],
         )
 
-    def targets(self, _: Segments, refined: Segments, label: str | None, max_objects: int, /) -> Segments:
-        chosen = chosen_objects(refined, label, max_objects)
+    def targets(self, _: Segments, filtered: Segments, label: str | None, max_objects: int, /) -> Segments:
+        selected = select_targets(filtered, label, max_objects)
         return Segments(
-            labels=[refined.labels[index] for index in chosen],
-            scores=refined.scores[chosen],
-            contours=[refined.contours[index] for index in chosen],
+            labels=[filtered.labels[index] for index in selected],
+            scores=filtered.scores[selected],
+            contours=[filtered.contours[index] for index in selected],
         )
 
     def probe(self, item: SegmentationInput, image: Image, targets: Segments, /) -> SegmentationInput:
-        return probe_item(item, image, targets, faint=True)
+        return probe_item(item, image, targets, low_threshold=True)
 
-    def similarity(self, targets: Segments, seen: Segments, scale: float, /) -> NDArray[np.float32]:
+    def similarity(self, targets: Segments, detected: Segments, scale: float, /) -> NDArray[np.float32]:
         scaled = [[contour * np.float32(scale) for contour in contours] for contours in targets.contours]
-        return best_match(targets, seen, contour_ious(scaled, seen.contours))
+        return best_match(targets, detected, contour_ious(scaled, detected.contours))
 
 
 def _is_valid(contours: Sequence[Contour]) -> bool:

@@ -5,13 +5,13 @@ from typing import Protocol, Self, runtime_checkable
 
 import msgspec
 
-from tasks.exchange.error import ErrorKind, InferenceError, invalid
-from tasks.exchange.limits import Limits, beyond
-from tasks.exchange.parameters import TextList, read_parameters
-from tasks.exchange.request import InferenceRequest
-from tasks.exchange.stacking import counts, stacked_text
-from tasks.exchange.tensor import BytesTensor, Datatype, Tensor, TensorSpec
-from tasks.task import InputGroup, Model, TaskType, TextPiece
+from tasks.inference.error import ErrorKind, InferenceError, invalid
+from tasks.inference.limits import Limits, too_large
+from tasks.inference.parameters import TextList, read_parameters
+from tasks.inference.request import InferenceRequest
+from tasks.inference.stacking import count_tensor, stack_text
+from tasks.inference.tensor import BytesTensor, Datatype, Tensor, TensorSpec
+from tasks.task import InputGroup, Model, TaskType, TextChunk
 from tasks.text.generation import SamplingParameters, check_new_tokens, within_limits
 from tasks.vision.image import Image
 from tasks.vision.request import IMAGE_INPUT, PixelBudget, check_count, read_images
@@ -25,7 +25,7 @@ __all__ = (
     "PromptedImage",
     "StreamingModel",
     "VisionLanguageModel",
-    "stripped",
+    "strip_chunks",
 )
 
 DEFAULT_PROMPT = "What is in the picture?"
@@ -66,9 +66,9 @@ class Answers(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         """Return `num_prompts` INT32 [N], `prompts` BYTES [N, P], `answers` BYTES [N, P]."""
         prompts = [prediction.prompts for prediction in predictions]
         return (
-            counts("num_prompts", prompts),
-            stacked_text("prompts", prompts),
-            stacked_text("answers", [prediction.answers for prediction in predictions]),
+            count_tensor("num_prompts", prompts),
+            stack_text("prompts", prompts),
+            stack_text("answers", [prediction.answers for prediction in predictions]),
         )
 
 
@@ -95,7 +95,7 @@ VisionLanguageModel = Model[PromptedImage, Answers]
 class StreamingModel(Protocol):
     """A vision-language model that can generate answers in chunks."""
 
-    def stream(self, inputs: Sequence[PromptedImage], /) -> Generator[TextPiece]:
+    def stream(self, inputs: Sequence[PromptedImage], /) -> Generator[TextChunk]:
         """Answer all prompts of `inputs` in order, as its call does. The last chunk of each answer is marked.
 
         Called from several threads at once; each result is read from one thread at a time.
@@ -127,17 +127,17 @@ class ImageTextToText:
     ) -> Sequence[InputGroup[PromptedImage]]:
         check_count(request.inputs, limits)
         texts = tuple(_texts(request))
-        budget, prompt_count, usual = PixelBudget(limits), 0, within_limits(defaults, limits)
+        budget, prompt_count, bounded_defaults = PixelBudget(limits), 0, within_limits(defaults, limits)
         groups: list[InputGroup[PromptedImage]] = []
         for index, tensor in enumerate(request.inputs):
             if _is_text(request, index):
                 continue
             path = f"inputs[{index}]"
             parameters = read_parameters(
-                GenerationParameters, usual, request.parameters, tensor.parameters, path=f"{path}.parameters"
+                GenerationParameters, bounded_defaults, request.parameters, tensor.parameters, path=f"{path}.parameters"
             )
-            own = tensor.parameters.get("prompts") is not None or not texts
-            prompts = (parameters.prompts if own else texts) or (DEFAULT_PROMPT,)
+            has_own_prompts = tensor.parameters.get("prompts") is not None or not texts
+            prompts = (parameters.prompts if has_own_prompts else texts) or (DEFAULT_PROMPT,)
             check_new_tokens(parameters, limits, f"{path}.parameters.max_new_tokens")
             prompts_path = f"{path}.parameters.prompts"
             _check_lengths(prompts, limits, prompts_path)
@@ -154,45 +154,45 @@ class ImageTextToText:
             raise invalid("Expected an image among the inputs, got texts only", "inputs")
         return groups
 
-    def refine(self, item: PromptedImage, prediction: Answers, /) -> Answers:
+    def postprocess(self, item: PromptedImage, prediction: Answers, /) -> Answers:
         del item
         return prediction
 
-    def stream(self, items: Sequence[PromptedImage], model: VisionLanguageModel, /) -> Generator[TextPiece]:
+    def stream(self, items: Sequence[PromptedImage], model: VisionLanguageModel, /) -> Generator[TextChunk]:
         """Answer `items` in chunks; a model that cannot stream returns each answer in one chunk."""
-        return model.stream(items) if isinstance(model, StreamingModel) else _whole_answers(items, model)
+        return model.stream(items) if isinstance(model, StreamingModel) else _complete_answers(items, model)
 
     def gather(self, item: PromptedImage, answers: Sequence[str], /) -> Answers:
         return Answers(prompts=item.prompts[: len(answers)], answers=answers)
 
 
-def stripped(pieces: Iterable[str]) -> Iterator[str]:
-    """Yield `pieces` such that joined they equal the joined input after `str.strip`.
+def strip_chunks(chunks: Iterable[str]) -> Iterator[str]:
+    """Yield `chunks` such that joined they equal the joined input after `str.strip`.
 
     White space is held back until other text follows it. No result is empty.
     """
-    space = ""
+    pending_space = ""
     started = False
-    for piece in pieces:
-        text = space + piece if started else piece.lstrip()
+    for chunk in chunks:
+        text = pending_space + chunk if started else chunk.lstrip()
         stripped_text = text.rstrip()
-        space = text[len(stripped_text) :]
+        pending_space = text[len(stripped_text) :]
         if stripped_text:
             started = True
             yield stripped_text
 
 
-def _whole_answers(items: Sequence[PromptedImage], model: VisionLanguageModel) -> Generator[TextPiece]:
+def _complete_answers(items: Sequence[PromptedImage], model: VisionLanguageModel) -> Generator[TextChunk]:
     for index, item in enumerate(items):
-        (found,) = model([item])
-        for prompt, answer in zip(range(len(item.prompts)), found.answers, strict=True):
-            yield TextPiece(item=index, prompt=prompt, text=answer, final=True)
+        (prediction,) = model([item])
+        for prompt, answer in zip(range(len(item.prompts)), prediction.answers, strict=True):
+            yield TextChunk(item=index, prompt=prompt, text=answer, final=True)
 
 
 def _check_lengths(prompts: Sequence[str], limits: Limits, path: str) -> None:
     for index, prompt in enumerate(prompts):
         if len(prompt) > limits.max_text_length:
-            raise beyond(limits.max_text_length, "characters in one prompt", len(prompt), f"{path}[{index}]")
+            raise too_large(limits.max_text_length, "characters in one prompt", len(prompt), f"{path}[{index}]")
 
 
 def _is_text(request: InferenceRequest, index: int) -> bool:
@@ -203,13 +203,13 @@ def _is_text(request: InferenceRequest, index: int) -> bool:
 
 
 def _texts(request: InferenceRequest) -> Sequence[str]:
-    found: list[str] = []
+    texts: list[str] = []
     for index, tensor in enumerate(request.inputs):
         if not _is_text(request, index) or not isinstance(tensor, BytesTensor):
             continue
         for position, element in enumerate(tensor.elements):
             try:
-                found.append(element.text())
+                texts.append(element.text())
             except InferenceError as error:
-                raise error.under(f"inputs[{index}].data[{position}]") from None
-    return found
+                raise error.with_prefix(f"inputs[{index}].data[{position}]") from None
+    return texts

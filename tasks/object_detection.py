@@ -7,17 +7,17 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.exchange.limits import Limits
-from tasks.exchange.parameters import Fraction
-from tasks.exchange.request import InferenceRequest
-from tasks.exchange.stacking import counts, stacked_numbers, stacked_text
-from tasks.exchange.tensor import Datatype, Tensor, TensorSpec
-from tasks.explanation.probe import best_match, chosen_objects, probe_item
+from tasks.inference.limits import Limits
+from tasks.inference.parameters import Fraction
+from tasks.inference.request import InferenceRequest
+from tasks.inference.stacking import count_tensor, stack_numbers, stack_text
+from tasks.inference.tensor import Datatype, Tensor, TensorSpec
+from tasks.saliency.probe import best_match, probe_item, select_targets
 from tasks.task import InputGroup, Model, TaskType
 from tasks.vision.boxes import clip_boxes, ious
+from tasks.vision.filtering import SCORE_DECIMALS, SelectionParameters, select
 from tasks.vision.image import Image
 from tasks.vision.request import IMAGE_INPUT, image_groups
-from tasks.vision.selection import SCORE_DECIMALS, SelectionParameters, select
 
 __all__ = (
     "PIXEL_DECIMALS",
@@ -82,10 +82,10 @@ class Detections(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         """Return `num_detections` INT32 [N], `labels` BYTES [N, M], `scores` FP32 [N, M], `boxes` FP32 [N, M, 4]."""
         labels = [prediction.labels for prediction in predictions]
         return (
-            counts("num_detections", labels),
-            stacked_text("labels", labels),
-            stacked_numbers("scores", [prediction.scores for prediction in predictions]),
-            stacked_numbers("boxes", [prediction.boxes for prediction in predictions]),
+            count_tensor("num_detections", labels),
+            stack_text("labels", labels),
+            stack_numbers("scores", [prediction.scores for prediction in predictions]),
+            stack_numbers("boxes", [prediction.boxes for prediction in predictions]),
         )
 
 
@@ -117,29 +117,33 @@ class ObjectDetection:
     )
 
     def __init__(self, *, open_vocabulary: bool = False) -> None:
-        self._open = open_vocabulary
+        self._open_vocabulary = open_vocabulary
 
     def decode(
         self, request: InferenceRequest, defaults: Mapping[str, object], limits: Limits, /
     ) -> Sequence[InputGroup[DetectionInput]]:
-        return image_groups(request, defaults, limits, DetectionParameters, DetectionInput, open_vocabulary=self._open)
+        return image_groups(
+            request, defaults, limits, DetectionParameters, DetectionInput, open_vocabulary=self._open_vocabulary
+        )
 
-    def refine(self, item: DetectionInput, prediction: Detections, /) -> Detections:
+    def postprocess(self, item: DetectionInput, prediction: Detections, /) -> Detections:
         boxes = clip_boxes(prediction.boxes, item.image.width, item.image.height)
         inside = np.all(boxes[:, 2:] > boxes[:, :2], axis=1)
         scores = np.where(inside, prediction.scores, np.float32(np.nan))
-        chosen = select(scores, prediction.labels, item.parameters)
+        selected = select(scores, prediction.labels, item.parameters)
         return Detections(
-            labels=[prediction.labels[index] for index in chosen], scores=prediction.scores[chosen], boxes=boxes[chosen]
+            labels=[prediction.labels[index] for index in selected],
+            scores=prediction.scores[selected],
+            boxes=boxes[selected],
         )
 
-    def targets(self, _: Detections, refined: Detections, label: str | None, max_objects: int, /) -> Detections:
-        chosen = chosen_objects(refined, label, max_objects)
-        labels = [refined.labels[index] for index in chosen]
-        return Detections(labels=labels, scores=refined.scores[chosen], boxes=refined.boxes[chosen])
+    def targets(self, _: Detections, filtered: Detections, label: str | None, max_objects: int, /) -> Detections:
+        selected = select_targets(filtered, label, max_objects)
+        labels = [filtered.labels[index] for index in selected]
+        return Detections(labels=labels, scores=filtered.scores[selected], boxes=filtered.boxes[selected])
 
     def probe(self, item: DetectionInput, image: Image, targets: Detections, /) -> DetectionInput:
-        return probe_item(item, image, targets, faint=True)
+        return probe_item(item, image, targets, low_threshold=True)
 
-    def similarity(self, targets: Detections, seen: Detections, scale: float, /) -> NDArray[np.float32]:
-        return best_match(targets, seen, ious(targets.boxes * np.float32(scale), seen.boxes))
+    def similarity(self, targets: Detections, detected: Detections, scale: float, /) -> NDArray[np.float32]:
+        return best_match(targets, detected, ious(targets.boxes * np.float32(scale), detected.boxes))

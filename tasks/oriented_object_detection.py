@@ -7,17 +7,17 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.exchange.limits import Limits
-from tasks.exchange.request import InferenceRequest
-from tasks.exchange.stacking import counts, stacked_numbers, stacked_text
-from tasks.exchange.tensor import Datatype, Tensor, TensorSpec
-from tasks.explanation.probe import best_match, chosen_objects, probe_item
+from tasks.inference.limits import Limits
+from tasks.inference.request import InferenceRequest
+from tasks.inference.stacking import count_tensor, stack_numbers, stack_text
+from tasks.inference.tensor import Datatype, Tensor, TensorSpec
 from tasks.object_detection import DetectionInput, DetectionParameters
+from tasks.saliency.probe import best_match, probe_item, select_targets
 from tasks.task import InputGroup, Model, TaskType
 from tasks.vision.boxes import rotated_ious
+from tasks.vision.filtering import SCORE_DECIMALS, select
 from tasks.vision.image import Image
 from tasks.vision.request import IMAGE_INPUT, image_groups
-from tasks.vision.selection import SCORE_DECIMALS, select
 
 __all__ = ("OrientedDetections", "OrientedObject", "OrientedObjectDetection", "OrientedObjectDetector")
 
@@ -71,10 +71,10 @@ class OrientedDetections(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         """Return `num_detections` INT32 [N], `labels` BYTES [N, M], `scores` FP32 [N, M], `boxes` FP32 [N, M, 5]."""
         labels = [prediction.labels for prediction in predictions]
         return (
-            counts("num_detections", labels),
-            stacked_text("labels", labels),
-            stacked_numbers("scores", [prediction.scores for prediction in predictions]),
-            stacked_numbers("boxes", [prediction._fractions() for prediction in predictions]),
+            count_tensor("num_detections", labels),
+            stack_text("labels", labels),
+            stack_numbers("scores", [prediction.scores for prediction in predictions]),
+            stack_numbers("boxes", [prediction._fractions() for prediction in predictions]),
         )
 
     def _fractions(self) -> NDArray[np.float64]:
@@ -103,31 +103,33 @@ class OrientedObjectDetection:
     ) -> Sequence[InputGroup[DetectionInput]]:
         return image_groups(request, defaults, limits, DetectionParameters, DetectionInput)
 
-    def refine(self, item: DetectionInput, prediction: OrientedDetections, /) -> OrientedDetections:
+    def postprocess(self, item: DetectionInput, prediction: OrientedDetections, /) -> OrientedDetections:
         boxes, size = prediction.boxes, np.array([prediction.width, prediction.height], np.float32)
         inside = np.all((boxes[:, :2] >= 0) & (boxes[:, :2] <= size) & (boxes[:, 2:4] > 0), axis=1)
         valid = inside & np.isfinite(boxes).all(axis=1)
         scores = np.where(valid, prediction.scores, np.float32(np.nan))
-        chosen = select(scores, prediction.labels, item.parameters)
+        selected = select(scores, prediction.labels, item.parameters)
         return msgspec.structs.replace(
             prediction,
-            labels=[prediction.labels[index] for index in chosen],
-            scores=prediction.scores[chosen],
-            boxes=boxes[chosen],
+            labels=[prediction.labels[index] for index in selected],
+            scores=prediction.scores[selected],
+            boxes=boxes[selected],
         )
 
     def targets(
-        self, _: OrientedDetections, refined: OrientedDetections, label: str | None, max_objects: int, /
+        self, _: OrientedDetections, filtered: OrientedDetections, label: str | None, max_objects: int, /
     ) -> OrientedDetections:
-        chosen = chosen_objects(refined, label, max_objects)
-        labels = [refined.labels[index] for index in chosen]
+        selected = select_targets(filtered, label, max_objects)
+        labels = [filtered.labels[index] for index in selected]
         return msgspec.structs.replace(
-            refined, labels=labels, scores=refined.scores[chosen], boxes=refined.boxes[chosen]
+            filtered, labels=labels, scores=filtered.scores[selected], boxes=filtered.boxes[selected]
         )
 
     def probe(self, item: DetectionInput, image: Image, targets: OrientedDetections, /) -> DetectionInput:
-        return probe_item(item, image, targets, faint=True)
+        return probe_item(item, image, targets, low_threshold=True)
 
-    def similarity(self, targets: OrientedDetections, seen: OrientedDetections, scale: float, /) -> NDArray[np.float32]:
+    def similarity(
+        self, targets: OrientedDetections, detected: OrientedDetections, scale: float, /
+    ) -> NDArray[np.float32]:
         lengths = np.array([scale, scale, scale, scale, 1], np.float32)
-        return best_match(targets, seen, rotated_ious(targets.boxes * lengths, seen.boxes))
+        return best_match(targets, detected, rotated_ious(targets.boxes * lengths, detected.boxes))

@@ -8,13 +8,13 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.exchange.limits import Limits
-from tasks.exchange.request import InferenceRequest
-from tasks.exchange.response import Prediction
-from tasks.exchange.tensor import TensorSpec
+from tasks.inference.limits import Limits
+from tasks.inference.request import InferenceRequest
+from tasks.inference.response import Prediction
+from tasks.inference.tensor import TensorSpec
 from tasks.vision.image import Image
 
-__all__ = ("ExplainableTask", "InputGroup", "Model", "StreamingTask", "Task", "TaskType", "TextPiece")
+__all__ = ("ExplainableTask", "InputGroup", "Model", "StreamingTask", "Task", "TaskType", "TextChunk")
 
 
 class TaskType(StrEnum):
@@ -90,12 +90,12 @@ class Task(Protocol[InputT, PredictionT]):
         """
         ...
 
-    def refine(self, item: InputT, prediction: PredictionT, /) -> PredictionT:
+    def postprocess(self, item: InputT, prediction: PredictionT, /) -> PredictionT:
         """Apply the thresholds, label filter, limits and order of the parameters of `item`."""
         ...
 
 
-class TextPiece(msgspec.Struct, frozen=True, kw_only=True):
+class TextChunk(msgspec.Struct, frozen=True, kw_only=True):
     """A chunk of one text answer. The joined chunks equal the answer of a call of the model.
 
     Attributes:
@@ -115,7 +115,7 @@ class TextPiece(msgspec.Struct, frozen=True, kw_only=True):
 class StreamingTask(Protocol[InputT_contra, PredictionT_co]):
     """A task with text answers that can be generated in chunks."""
 
-    def stream(self, items: Sequence[InputT_contra], model: object, /) -> Generator[TextPiece]:
+    def stream(self, items: Sequence[InputT_contra], model: object, /) -> Generator[TextChunk]:
         """Answer `items` one after the other with `model`, a model of the task.
 
         Errors that do not need the model are raised by the call itself, before the first chunk.
@@ -131,17 +131,17 @@ class StreamingTask(Protocol[InputT_contra, PredictionT_co]):
 class ExplainableTask(Protocol[InputT, PredictionT]):
     """A vision task whose predictions can be explained with masked images.
 
-    Its inputs are `tasks.explanation.probe.ImageItem`, its predictions have `labels` and `scores`.
+    Its inputs are `tasks.saliency.probe.ImageItem`, its predictions have `labels` and `decode`.
     """
 
     def targets(
-        self, prediction: PredictionT, refined: PredictionT, label: str | None, max_objects: int, /
+        self, prediction: PredictionT, filtered: PredictionT, label: str | None, max_objects: int, /
     ) -> PredictionT:
         """Return the K predictions to explain, by descending score.
 
         Args:
             prediction: the raw prediction of the model.
-            refined: the prediction after `refine`.
+            filtered: the prediction after `postprocess`.
             label: only predictions of this class.
             max_objects: maximum number of objects.
 
@@ -154,12 +154,12 @@ class ExplainableTask(Protocol[InputT, PredictionT]):
         """Return `item` with another image, and parameters that select every prediction that may match a target."""
         ...
 
-    def similarity(self, targets: PredictionT, seen: PredictionT, scale: float, /) -> NDArray[np.float32]:
-        """Return (K,) 0..1: the similarity of each target to its best match in `seen`.
+    def similarity(self, targets: PredictionT, detected: PredictionT, scale: float, /) -> NDArray[np.float32]:
+        """Return (K,) 0..1: the similarity of each target to its best match in `detected`.
 
         Args:
             targets: in pixels of the original image.
-            seen: predictions for the masked image, in its pixels.
+            detected: predictions for the masked image, in its pixels.
             scale: size of the masked image relative to the original, 0..1.
         """
         ...

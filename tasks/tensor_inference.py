@@ -9,10 +9,10 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.exchange.error import InferenceError, brief, invalid
-from tasks.exchange.limits import Limits
-from tasks.exchange.request import InferenceRequest
-from tasks.exchange.tensor import BytesTensor, Datatype, Element, InputTensor, Tensor, TensorSpec
+from tasks.inference.error import InferenceError, invalid, quote_value
+from tasks.inference.limits import Limits
+from tasks.inference.request import InferenceRequest
+from tasks.inference.tensor import BytesTensor, Datatype, Element, InputTensor, Tensor, TensorSpec
 from tasks.task import InputGroup, Model, TaskType
 
 __all__ = ("TensorInference", "TensorModel", "TensorRecord", "Tensors", "TensorsInput")
@@ -35,7 +35,7 @@ class Tensors(msgspec.Struct, frozen=True, eq=False):
     def records(self) -> list[TensorRecord]:
         """Return one `TensorRecord` for each tensor. Numbers that are not finite become null in JSON."""
         return [
-            TensorRecord(tensor.name, tensor.datatype, list(tensor.shape), _plain(tensor.data.ravel()))
+            TensorRecord(tensor.name, tensor.datatype, list(tensor.shape), _to_list(tensor.data.ravel()))
             for tensor in self.tensors
         ]
 
@@ -46,8 +46,8 @@ class Tensors(msgspec.Struct, frozen=True, eq=False):
         Raises:
             ValueError: for several predictions, because they have no common batch dimension.
         """
-        (only,) = predictions
-        return only.tensors
+        (prediction,) = predictions
+        return prediction.tensors
 
 
 class TensorsInput(msgspec.Struct, frozen=True, eq=False):
@@ -93,18 +93,20 @@ class TensorInference:
             path = f"inputs[{index}]"
             spec = self._specs.get(tensor.name)
             if spec is None:
-                raise invalid(f"Expected one of {_listed(self._specs)}, got {tensor.name!r}", f"{path}.name")
+                raise invalid(f"Expected one of {_join_names(self._specs)}, got {tensor.name!r}", f"{path}.name")
             if tensor.name in tensors:
                 raise invalid(f"Expected each input once, got {tensor.name!r} again", f"{path}.name")
-            tensors[tensor.name] = _checked(tensor, spec, path, binary=self._binary)
+            tensors[tensor.name] = _validated(tensor, spec, path, binary=self._binary)
         missing = [name for name in self._specs if name not in tensors]
         if missing:
-            raise invalid(f"Expected the inputs {_listed(self._specs)}, {_listed(missing)} did not come", "inputs")
+            raise invalid(
+                f"Expected the inputs {_join_names(self._specs)}, {_join_names(missing)} did not come", "inputs"
+            )
         # Chariot answers each input by its name; all inputs of a tensor model have one answer.
         name = request.inputs[0].name if request.inputs else ""
         return [InputGroup(name=name, parameters=_parameters(request), items=[TensorsInput(tensors)])]
 
-    def refine(self, item: TensorsInput, prediction: Tensors, /) -> Tensors:
+    def postprocess(self, item: TensorsInput, prediction: Tensors, /) -> Tensors:
         del item
         return prediction
 
@@ -113,38 +115,40 @@ def _parameters(request: InferenceRequest) -> Mapping[str, object]:
     """Return the parameters of the one output; several inputs have theirs as ``inputs[<index>].<name>``."""
     if len(request.inputs) == 1:
         return request.parameters_of(0)
-    own = {
+    input_parameters = {
         f"inputs[{index}].{name}": value
         for index, tensor in enumerate(request.inputs)
         for name, value in tensor.parameters.items()
     }
-    return {**request.parameters, **own}
+    return {**request.parameters, **input_parameters}
 
 
-def _checked(tensor: InputTensor, spec: TensorSpec, path: str, *, binary: bool) -> NDArray[Any]:
+def _validated(tensor: InputTensor, spec: TensorSpec, path: str, *, binary: bool) -> NDArray[Any]:
     datatype = Datatype.BYTES if isinstance(tensor, BytesTensor) else tensor.datatype
     if datatype is not spec.datatype:
         raise invalid(f"Expected {spec.datatype} for {spec.name!r}, got {datatype}", f"{path}.datatype")
-    fits = len(tensor.shape) == len(spec.shape) and all(
-        wanted in (-1, size) for size, wanted in zip(tensor.shape, spec.shape, strict=True)
+    matches_shape = len(tensor.shape) == len(spec.shape) and all(
+        expected in (-1, size) for size, expected in zip(tensor.shape, spec.shape, strict=True)
     )
-    if not fits:
-        message = f"Expected the shape {list(spec.shape)} for {spec.name!r}, got {brief(list(tensor.shape))}"
+    if not matches_shape:
+        message = f"Expected the shape {list(spec.shape)} for {spec.name!r}, got {quote_value(list(tensor.shape))}"
         raise invalid(message, f"{path}.shape")
     return _elements(tensor, path, binary=binary) if isinstance(tensor, BytesTensor) else tensor.data
 
 
 def _elements(tensor: BytesTensor, path: str, *, binary: bool) -> NDArray[Any]:
     if math.prod(tensor.shape) != len(tensor.elements) or any(size < 0 for size in tensor.shape):
-        message = f"Expected a shape for the {len(tensor.elements)} elements in data, got {brief(list(tensor.shape))}"
+        message = (
+            f"Expected a shape for the {len(tensor.elements)} elements in data, got {quote_value(list(tensor.shape))}"
+        )
         raise invalid(message, f"{path}.shape")
-    encoded = tensor.parameters.get("content_type") == "base64"
+    is_base64 = tensor.parameters.get("content_type") == "base64"
     array = np.empty(len(tensor.elements), object)
     for index, element in enumerate(tensor.elements):
         try:
-            array[index] = _decoded(element, binary=binary) if encoded else _content(element, binary=binary)
+            array[index] = _decoded(element, binary=binary) if is_base64 else _content(element, binary=binary)
         except InferenceError as error:
-            raise error.under(f"{path}.data[{index}]") from None
+            raise error.with_prefix(f"{path}.data[{index}]") from None
     try:
         return array.reshape(tensor.shape)
     except (ValueError, OverflowError):
@@ -173,7 +177,7 @@ def _decoded(element: Element, *, binary: bool) -> str | bytes:
         raise invalid("Expected text in UTF-8, got other bytes") from None
 
 
-def _plain(values: NDArray[Any]) -> list[Any]:
+def _to_list(values: NDArray[Any]) -> list[Any]:
     return [_text_or_base64(value) for value in values] if values.dtype == object else values.tolist()
 
 
@@ -184,5 +188,5 @@ def _text_or_base64(value: bytes) -> object:
         return {"b64": base64.b64encode(value).decode()}
 
 
-def _listed(names: Sequence[str] | Mapping[str, object]) -> str:
+def _join_names(names: Sequence[str] | Mapping[str, object]) -> str:
     return ", ".join(repr(name) for name in names)

@@ -4,12 +4,12 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from tasks.exchange.limits import Limits
-from tasks.exchange.request import InferenceRequest
-from tasks.image_classification import CLASSIFICATION_OUTPUTS, Classification, narrowed
+from tasks.image_classification import CLASSIFICATION_OUTPUTS, Classification, select_classes
+from tasks.inference.limits import Limits
+from tasks.inference.request import InferenceRequest
 from tasks.task import InputGroup, Model, TaskType
 from tasks.text.request import TEXT_INPUT, TextItem, text_groups
-from tasks.vision.selection import SelectionParameters, check_own_classes
+from tasks.vision.filtering import SelectionParameters, reject_candidate_labels
 
 __all__ = ("ClassifiedText", "TextClassification", "TextClassifier")
 
@@ -35,7 +35,7 @@ class TextClassification:
     def decode(
         self, request: InferenceRequest, defaults: Mapping[str, object], limits: Limits, /
     ) -> Sequence[InputGroup[ClassifiedText]]:
-        return text_groups(request, defaults, limits, SelectionParameters, ClassifiedText, check_own_classes)
+        return text_groups(request, defaults, limits, SelectionParameters, ClassifiedText, reject_candidate_labels)
 
-    def refine(self, item: ClassifiedText, prediction: Classification, /) -> Classification:
-        return narrowed(prediction, item.parameters)
+    def postprocess(self, item: ClassifiedText, prediction: Classification, /) -> Classification:
+        return select_classes(prediction, item.parameters)

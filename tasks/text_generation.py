@@ -6,11 +6,11 @@ from typing import Protocol, Self, runtime_checkable
 import msgspec
 import numpy as np
 
-from tasks.exchange.error import ErrorKind, InferenceError
-from tasks.exchange.limits import Limits
-from tasks.exchange.request import InferenceRequest
-from tasks.exchange.tensor import Datatype, Tensor, TensorSpec
-from tasks.task import InputGroup, Model, TaskType, TextPiece
+from tasks.inference.error import ErrorKind, InferenceError
+from tasks.inference.limits import Limits
+from tasks.inference.request import InferenceRequest
+from tasks.inference.tensor import Datatype, Tensor, TensorSpec
+from tasks.task import InputGroup, Model, TaskType, TextChunk
 from tasks.text.generation import SamplingParameters, check_new_tokens, within_limits
 from tasks.text.request import TEXT_INPUT, TextItem, text_groups
 
@@ -78,7 +78,7 @@ TextGenerator = Model[ContinuedText, Generation]
 class StreamingGenerator(Protocol):
     """A text generator that can return its continuation in chunks."""
 
-    def stream(self, inputs: Sequence[ContinuedText], /) -> Generator[TextPiece]:
+    def stream(self, inputs: Sequence[ContinuedText], /) -> Generator[TextChunk]:
         """Continue `inputs` in order, as its call does. The last chunk of each continuation is marked.
 
         Raises:
@@ -102,21 +102,21 @@ class TextGeneration:
         def check(parameters: TextGenerationParameters, path: str) -> None:
             check_new_tokens(parameters, limits, f"{path}.max_new_tokens")
 
-        usual = within_limits(defaults, limits)
-        groups = text_groups(request, usual, limits, TextGenerationParameters, _resolve_temperature, check)
+        bounded_defaults = within_limits(defaults, limits)
+        groups = text_groups(request, bounded_defaults, limits, TextGenerationParameters, _resolve_temperature, check)
         count = sum(len(group.items) for group in groups)
         if count > limits.max_prompts:
             message = f"Expected at most {limits.max_prompts} texts in one request, got {count}"
             raise InferenceError(ErrorKind.TOO_LARGE, message, "inputs")
         return groups
 
-    def refine(self, item: ContinuedText, prediction: Generation, /) -> Generation:
+    def postprocess(self, item: ContinuedText, prediction: Generation, /) -> Generation:
         return Generation(item.item.text + prediction.text) if item.parameters.return_full_text else prediction
 
-    def stream(self, items: Sequence[ContinuedText], model: TextGenerator, /) -> Generator[TextPiece]:
+    def stream(self, items: Sequence[ContinuedText], model: TextGenerator, /) -> Generator[TextChunk]:
         """Continue `items` in chunks; a model that cannot stream returns each continuation in one chunk."""
-        pieces = model.stream(items) if isinstance(model, StreamingGenerator) else _single_chunks(items, model)
-        return _with_input_texts(items, pieces)
+        chunks = model.stream(items) if isinstance(model, StreamingGenerator) else _single_chunks(items, model)
+        return _with_input_texts(items, chunks)
 
     def gather(self, item: ContinuedText, answers: Sequence[str], /) -> Generation:
         del item
@@ -131,20 +131,20 @@ def _resolve_temperature(item: TextItem, parameters: TextGenerationParameters) -
     return ContinuedText(item, parameters)
 
 
-def _single_chunks(items: Sequence[ContinuedText], model: TextGenerator) -> Generator[TextPiece]:
+def _single_chunks(items: Sequence[ContinuedText], model: TextGenerator) -> Generator[TextChunk]:
     for index, item in enumerate(items):
-        (found,) = model([item])
-        yield TextPiece(item=index, text=found.text, final=True)
+        (prediction,) = model([item])
+        yield TextChunk(item=index, text=prediction.text, final=True)
 
 
-def _with_input_texts(items: Sequence[ContinuedText], pieces: Generator[TextPiece]) -> Generator[TextPiece]:
+def _with_input_texts(items: Sequence[ContinuedText], chunks: Generator[TextChunk]) -> Generator[TextChunk]:
     current = -1
     try:
-        for piece in pieces:
-            if piece.item != current:
-                current = piece.item
+        for chunk in chunks:
+            if chunk.item != current:
+                current = chunk.item
                 if items[current].parameters.return_full_text:
-                    yield TextPiece(item=current, text=items[current].item.text)
-            yield piece
+                    yield TextChunk(item=current, text=items[current].item.text)
+            yield chunk
     finally:
-        pieces.close()
+        chunks.close()

@@ -7,13 +7,13 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.exchange.limits import Limits
-from tasks.exchange.request import InferenceRequest
-from tasks.exchange.stacking import counts, stacked_numbers, stacked_text
-from tasks.exchange.tensor import Datatype, Tensor, TensorSpec
+from tasks.inference.limits import Limits
+from tasks.inference.request import InferenceRequest
+from tasks.inference.stacking import count_tensor, stack_numbers, stack_text
+from tasks.inference.tensor import Datatype, Tensor, TensorSpec
 from tasks.task import InputGroup, Model, TaskType
 from tasks.text.request import TEXT_INPUT, TextItem, text_groups
-from tasks.vision.selection import SCORE_DECIMALS, SelectionParameters, check_own_classes, select
+from tasks.vision.filtering import SCORE_DECIMALS, SelectionParameters, reject_candidate_labels, select
 
 __all__ = (
     "Aggregation",
@@ -80,11 +80,11 @@ class Entities(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         """Return `num_entities` INT32 [N]; `labels`, `words` BYTES, `scores` FP32 [N, M]; `spans` INT32 [N, M, 2]."""
         labels = [prediction.labels for prediction in predictions]
         return (
-            counts("num_entities", labels),
-            stacked_text("labels", labels),
-            stacked_numbers("scores", [prediction.scores for prediction in predictions]),
-            stacked_text("words", [prediction.words for prediction in predictions]),
-            stacked_numbers("spans", [prediction.spans for prediction in predictions], Datatype.INT32),
+            count_tensor("num_entities", labels),
+            stack_text("labels", labels),
+            stack_numbers("scores", [prediction.scores for prediction in predictions]),
+            stack_text("words", [prediction.words for prediction in predictions]),
+            stack_numbers("spans", [prediction.spans for prediction in predictions], Datatype.INT32),
         )
 
 
@@ -115,13 +115,13 @@ class TokenClassification:
     def decode(
         self, request: InferenceRequest, defaults: Mapping[str, object], limits: Limits, /
     ) -> Sequence[InputGroup[TaggedText]]:
-        return text_groups(request, defaults, limits, TokenParameters, TaggedText, check_own_classes)
+        return text_groups(request, defaults, limits, TokenParameters, TaggedText, reject_candidate_labels)
 
-    def refine(self, item: TaggedText, prediction: Entities, /) -> Entities:
-        chosen = sorted(select(prediction.scores, prediction.labels, item.parameters))
+    def postprocess(self, item: TaggedText, prediction: Entities, /) -> Entities:
+        selected = sorted(select(prediction.scores, prediction.labels, item.parameters))
         return Entities(
-            labels=[prediction.labels[index] for index in chosen],
-            scores=prediction.scores[chosen],
-            words=[prediction.words[index] for index in chosen],
-            spans=prediction.spans[chosen],
+            labels=[prediction.labels[index] for index in selected],
+            scores=prediction.scores[selected],
+            words=[prediction.words[index] for index in selected],
+            spans=prediction.spans[selected],
         )

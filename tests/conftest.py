@@ -9,8 +9,8 @@ from hypothesis import settings
 from litestar import Litestar
 from litestar.testing import TestClient
 
-from tests.support.application import build_app
-from tests.support.stand_ins import STAND_INS
+from tests.support.fake_app import build_app
+from tests.support.fake_models import FAKE_MODELS
 
 # No deadline, because the machine may be busy. CI runs the same examples each time.
 settings.register_profile("steady", deadline=None, derandomize="CI" in os.environ)
@@ -48,12 +48,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def client() -> Iterator[TestClient[Litestar]]:
     """Serve every fake model over chariot-v2-kserve."""
-    with TestClient(build_app(tuple(STAND_INS), "chariot-v2-kserve")) as client:
+    with TestClient(build_app(tuple(FAKE_MODELS), "chariot-v2-kserve")) as client:
         yield client
 
 
 @pytest.fixture(scope="session")
-def lean_client() -> Iterator[TestClient[Litestar]]:
+def chariot_v2_client() -> Iterator[TestClient[Litestar]]:
     """Serve one detector over chariot-v2."""
     with TestClient(build_app(("detector",), "chariot-v2")) as client:
         yield client

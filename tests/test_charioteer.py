@@ -12,9 +12,9 @@ import charioteer
 from app.assembly.in_process import InProcessModel
 from tasks.object_detection import Detections
 from tests.support.chariot import image_input
-from tests.support.model_folders import write
-from tests.support.own_packages import ENVIRONMENT, NAMES, make_project
-from tests.support.server_process import ROOT, ServerProcess, serving
+from tests.support.colliding_packages import ENVIRONMENT, PACKAGES, make_project
+from tests.support.model_folders import write_model
+from tests.support.server_process import ROOT, ServerProcess, run_server
 
 MODEL = """
     import tasks, metadata
@@ -56,8 +56,8 @@ def run(project: Path, *arguments: str) -> str:
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Create a project with two models that have helpers of our names; the second runs in a subprocess."""
     folder = make_project(tmp_path_factory.mktemp("project"))
-    write(folder / "models" / "first", MODEL, files("first"))
-    write(folder / "models" / "second", MODEL, files("second"), isolate=True)
+    write_model(folder / "models" / "first", MODEL, files("first"))
+    write_model(folder / "models" / "second", MODEL, files("second"), isolate=True)
     return folder
 
 
@@ -111,7 +111,7 @@ for model in models:
         print(error.kind)
 assert {sys.modules[name].OWNER for name in ("app", "metadata", "tasks")} == {f"project {name}" for name in NAMES}
 """
-    printed = run(project, "-c", f"NAMES = {NAMES!r}\n{program}").splitlines()
+    printed = run(project, "-c", f"NAMES = {PACKAGES!r}\n{program}").splitlines()
     assert printed == [label("first"), "invalid_request", label("second"), "invalid_request"]
 
 
@@ -128,7 +128,7 @@ def test_the_command_runs_beside_packages_of_the_same_names(project: Path, start
 def server(project: Path) -> Generator[ServerProcess]:
     """Start a server in the project's folder."""
     arguments = ("--model-repository", "models", "--allow-code")
-    with serving(*arguments, environment=ENVIRONMENT, cwd=project) as started:
+    with run_server(*arguments, environment=ENVIRONMENT, cwd=project) as started:
         yield started
 
 

@@ -15,8 +15,8 @@ import httpx
 import pytest
 
 from app import __version__
-from tests.installed.environments import installed
-from tests.support.environments import python_with
+from tests.installed.environments import wheel_environment
+from tests.support.client_environments import python_with
 from tests.support.server_process import ROOT
 
 PACKAGES = ("app", "metadata", "tasks")
@@ -76,7 +76,7 @@ def test_the_source_distribution_makes_the_same_wheel_as_the_tree(built: Path) -
 
 def test_the_wheel_alone_serves_a_model(built: Path, tmp_path: Path) -> None:
     """Run all checks in one test, because installing the wheel takes most of a minute."""
-    programs = installed(wheel(built)).folder / "bin"
+    programs = wheel_environment(wheel(built)).folder / "bin"
     assert run([str(programs / "charioteer"), "--version"], tmp_path).strip() == __version__
     check_error_without_a_model(programs, tmp_path)
     check_server_with_a_model(programs, tmp_path)

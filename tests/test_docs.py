@@ -12,9 +12,9 @@ from app.observers.metrics import Metrics
 from app.protocols import PROTOCOLS
 from app.settings.model import ModelSettings, PreprocessingSettings
 from app.settings.server import ModelOptions, ServerSettings
-from tasks.exchange.error import ErrorKind
 from tasks.image_segmentation import SegmentationParameters
 from tasks.image_text_to_text import GenerationParameters
+from tasks.inference.error import ErrorKind
 from tasks.task import TaskType
 
 ROOT = Path(__file__).parents[1]

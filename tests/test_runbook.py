@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tasks.exchange.error import ErrorKind
+from tasks.inference.error import ErrorKind
 
 ROOT = Path(__file__).parents[1]
 RUNBOOK = (ROOT / "docs" / "runbook.md").read_text()
@@ -37,8 +37,10 @@ _PROCESS_METRICS = {
 _LEVELS = {"debug", "info", "warning", "error", "exception", "critical"}
 _INDIRECT_EVENTS = {
     "app/observers/request_log.py": ("inference", "explanation"),
-    "app/server/stopping.py": ("told to stop again", "the end took too long"),
-    "app/recording/report.py": ("the store of recordings is behind; what does not fit the queue is not recorded",),
+    "app/server/shutdown.py": ("told to stop again", "the end took too long"),
+    "app/recording/recording_metrics.py": (
+        "the store of recordings is behind; what does not fit the queue is not recorded",
+    ),
     "app/server/log_lines.py": ("log lines lost",),
 }
 """Events that are not literals where they are logged, by file."""

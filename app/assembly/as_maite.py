@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from app.assembly.in_process import InProcessModel
 from app.settings.model import ModelError
-from tasks.exchange.response import Prediction
 from tasks.image_classification import Classification
+from tasks.inference.response import Prediction
 from tasks.object_detection import Detections
 from tasks.task import TaskType
 
@@ -57,21 +57,21 @@ class _MaiteModel:
         self.metadata = {"id": model.source.name, "index2label": dict(enumerate(labels))}
         self._model = model
         self._parameters = parameters
-        self._numbers = {label: number for number, label in reversed([*enumerate(labels)])}
+        self._class_indices = {label: class_index for class_index, label in reversed([*enumerate(labels)])}
 
     def _predictions(self, batch: Sequence[Any]) -> Sequence[Prediction]:
         images = [np.ascontiguousarray(np.asarray(image).transpose(1, 2, 0)) for image in batch]
         return self._model.predict(images, **self._parameters)
 
-    def _number(self, label: str) -> int:
-        number = self._numbers.get(label)
-        if number is None and label.isdecimal() and not self._numbers:
+    def _class_index(self, label: str) -> int:
+        class_index = self._class_indices.get(label)
+        if class_index is None and label.isdecimal() and not self._class_indices:
             return int(label)
-        if number is None:
+        if class_index is None:
             raise ValueError(
                 f"{self._model.source.name}: {label!r} is not among the model's labels and has no class index"
             )
-        return number
+        return class_index
 
 
 class MaiteClassifier(_MaiteModel):
@@ -85,14 +85,14 @@ class MaiteClassifier(_MaiteModel):
             if isinstance(prediction, Classification)
         ]
 
-    def _scores(self, found: Classification) -> NDArray[np.float32]:
+    def _scores(self, classification: Classification) -> NDArray[np.float32]:
         labels = self._model.description.labels
-        numbers = [
-            number if number < len(labels) and labels[number] == label else self._number(label)
-            for label, number in zip(found.labels, found.class_ids or (), strict=True)
+        class_indices = [
+            class_index if class_index < len(labels) and labels[class_index] == label else self._class_index(label)
+            for label, class_index in zip(classification.labels, classification.class_ids or (), strict=True)
         ]
-        scores = np.zeros(max([len(labels), *(number + 1 for number in numbers)]), np.float32)
-        scores[numbers] = found.scores
+        scores = np.zeros(max([len(labels), *(number + 1 for number in class_indices)]), np.float32)
+        scores[class_indices] = classification.scores
         return scores
 
 
@@ -105,9 +105,9 @@ class MaiteDetector(_MaiteModel):
             self._target(prediction) for prediction in self._predictions(batch) if isinstance(prediction, Detections)
         ]
 
-    def _target(self, found: Detections) -> MaiteTarget:
-        numbers = np.array([self._number(label) for label in found.labels], np.int64)
-        return MaiteTarget(boxes=found.boxes, labels=numbers, scores=found.scores)
+    def _target(self, detections: Detections) -> MaiteTarget:
+        class_indices = np.array([self._class_index(label) for label in detections.labels], np.int64)
+        return MaiteTarget(boxes=detections.boxes, labels=class_indices, scores=detections.scores)
 
 
 def as_maite(path: Path, *, allow_code: bool = False, **parameters: object) -> MaiteClassifier | MaiteDetector:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
-from app.engine.registry import version_order
+from app.engine.registry import version_sort_key
 from app.runtimes import RUNTIMES
 from app.settings.model import SETTINGS_FILE, ModelError, ModelSettings, ModelSource, read_settings
 
@@ -96,12 +96,12 @@ def _served_versions(path: Path, versions: Sequence[Path], settings: ModelSettin
         case "all":
             return versions
         case "latest":
-            return [max(versions, key=lambda folder: version_order(_version_name(folder)))]
-        case wanted:
-            missing = set(wanted) - {_version_name(folder) for folder in versions}
+            return [max(versions, key=lambda folder: version_sort_key(_version_name(folder)))]
+        case selected:
+            missing = set(selected) - {_version_name(folder) for folder in versions}
             if missing:
                 raise ModelError(f"{path / SETTINGS_FILE}: versions: There is no version {', '.join(sorted(missing))}")
-            return [folder for folder in versions if _version_name(folder) in wanted]
+            return [folder for folder in versions if _version_name(folder) in selected]
 
 
 def _version_name(folder: Path) -> str:
@@ -116,8 +116,8 @@ def _source(
     folder: Path, settings: ModelSettings, name: str, version: str, file: Path | None = None, root: Path | None = None
 ) -> ModelSource:
     if file is None and settings.uri is not None:
-        file = _below(folder, settings.uri)
-    found = ModelSource(
+        file = _file_below(folder, settings.uri)
+    source = ModelSource(
         name=settings.name or name,
         version=settings.version or version,
         folder=folder,
@@ -125,14 +125,14 @@ def _source(
         settings=settings,
         root=root,
     )
-    for field, value in (("name", found.name), ("version", found.version), ("chariot_id", settings.chariot_id)):
+    for field, value in (("name", source.name), ("version", source.version), ("chariot_id", settings.chariot_id)):
         if value is not None and not _is_safe_name(value):
             expected = f"Expected up to {_MAX_NAME_LENGTH} printable characters without slashes"
             raise ModelError(f"{folder}: {field}: {expected}, got {value!r}")
-    return found
+    return source
 
 
-def _below(folder: Path, uri: str) -> Path:
+def _file_below(folder: Path, uri: str) -> Path:
     """Return the file that the settings name. Links are checked later, when the model is loaded."""
     relative = PurePosixPath(uri)
     if not uri.isprintable() or relative.is_absolute() or ".." in relative.parts or not relative.parts:

@@ -13,12 +13,12 @@ from prometheus_client import CollectorRegistry
 from app.assembly.manifest import MANIFEST_FILE, check_manifest
 from app.drift.baseline import FILE_NAME, Baseline, read_baseline
 from app.drift.embedding import BUNDLED, Embedder
-from app.drift.monitor import Monitor, Watched, Window
+from app.drift.monitor import Monitor, MonitoredModel, Window
 from app.drift.sample import DriftError
-from app.drift.webhook import Webhook, alert_of
+from app.drift.webhook import Webhook, build_alert
 from app.engine.events import OutputAnnotator
-from app.engine.registry import version_order
-from app.observers.drift import DriftWatch, Similarity
+from app.engine.registry import version_sort_key
+from app.observers.drift import DriftObserver, SimilarityAnnotator
 from app.observers.drift_metrics import DriftMetrics
 from app.runtimes.folder import check_folder
 from app.settings.model import ModelError, ModelSource
@@ -26,10 +26,10 @@ from app.settings.server import ServerSettings, SettingsError
 
 _logger = logging.getLogger(__name__)
 
-__all__ = ("Drift", "embedder_at", "embedder_of")
+__all__ = ("Drift", "embedder_for", "load_embedder")
 
 
-def embedder_at(file: Path) -> Embedder:
+def load_embedder(file: Path) -> Embedder:
     """Return the embedder in an ONNX file.
 
     Raises:
@@ -48,7 +48,7 @@ def embedder_at(file: Path) -> Embedder:
     return Embedder(file, session.inputs, session.outputs, run)
 
 
-def embedder_of(baseline: Baseline, folders: Sequence[Path], file: Path | None = None) -> Embedder | None:
+def embedder_for(baseline: Baseline, folders: Sequence[Path], file: Path | None = None) -> Embedder | None:
     """Return the embedder that made a baseline; None for a baseline without embeddings.
 
     Args:
@@ -61,10 +61,10 @@ def embedder_of(baseline: Baseline, folders: Sequence[Path], file: Path | None =
     """
     if not baseline.embedder:
         return None
-    places = [file] if file else [BUNDLED, *(folder / Path(baseline.embedder).name for folder in folders)]
-    found = [place for place in places if place.is_file()]
-    for place in found:
-        embedder = embedder_at(place)
+    candidates = [file] if file else [BUNDLED, *(folder / Path(baseline.embedder).name for folder in folders)]
+    existing = [path for path in candidates if path.is_file()]
+    for place in existing:
+        embedder = load_embedder(place)
         if embedder.digest == baseline.embedder_digest:
             return embedder
     if file:
@@ -89,42 +89,42 @@ class Drift:
         self, settings: ServerSettings, sources: Callable[[], Sequence[ModelSource]], registry: CollectorRegistry
     ) -> None:
         baselines = _Baselines(sources)
-        _, errors = baselines.changed()
+        _, errors = baselines.poll()
         if errors:
             raise SettingsError(errors[0])
-        if not baselines.watched:
+        if not baselines.monitored:
             message = f"--drift needs a {FILE_NAME} in the folder of a model; `charioteer drift baseline` creates it"
             raise SettingsError(message)
         metrics = DriftMetrics(registry)
         self._webhook = _webhook(settings.drift_webhook, metrics)
         self._baselines = baselines
         self._settings = settings
-        monitors = {name: self._monitor(model) for name, model in baselines.watched.items()}
-        self.watch = DriftWatch(monitors, metrics, settings.drift_per_second, self._send_alert, self._reload)
-        self.additions: Sequence[OutputAnnotator] = (
-            (Similarity(baselines.watched, self.watch),) if settings.drift_similarity else ()
+        monitors = {name: self._monitor(model) for name, model in baselines.monitored.items()}
+        self.observer = DriftObserver(monitors, metrics, settings.drift_per_second, self._send_alert, self._reload)
+        self.annotators: Sequence[OutputAnnotator] = (
+            (SimilarityAnnotator(baselines.monitored, self.observer),) if settings.drift_similarity else ()
         )
 
     def close(self) -> None:
         """Stop the checks and the webhook."""
-        self.watch.close()
+        self.observer.close()
         if self._webhook is not None:
             self._webhook.close()
 
-    def _monitor(self, watched: Watched) -> Monitor:
-        return Monitor(watched, self._settings.drift_window, self._settings.drift_seconds)
+    def _monitor(self, monitored: MonitoredModel) -> Monitor:
+        return Monitor(monitored, self._settings.drift_window, self._settings.drift_seconds)
 
     def _reload(self) -> Mapping[str, Monitor | None]:
-        changed, errors = self._baselines.changed()
+        changed, errors = self._baselines.poll()
         for error in errors:
             _logger.warning("a baseline cannot be used, and the one before stays: %s", error)
-        for model, found in changed.items():
-            _logger.info("%s %s", model, "is watched by a new baseline" if found else "is watched no longer")
+        for model, monitored in changed.items():
+            _logger.info("%s %s", model, "is watched by a new baseline" if monitored else "is watched no longer")
         return {model: None if found is None else self._monitor(found) for model, found in changed.items()}
 
     def _send_alert(self, window: Window) -> None:
         if self._webhook is not None:
-            self._webhook.send(alert_of(window))
+            self._webhook.send(build_alert(window))
 
 
 class _Baselines:
@@ -134,15 +134,15 @@ class _Baselines:
         sources: returns all models.
 
     Attributes:
-        watched: watched models by name; of several versions, the latest with a baseline.
+        monitored: watched models by name; of several versions, the latest with a baseline.
     """
 
     def __init__(self, sources: Callable[[], Sequence[ModelSource]]) -> None:
-        self.watched: dict[str, Watched] = {}
+        self.monitored: dict[str, MonitoredModel] = {}
         self._sources = sources
         self._fingerprints: dict[str, tuple[object, ...]] = {}
 
-    def changed(self) -> tuple[Mapping[str, Watched | None], Sequence[str]]:
+    def poll(self) -> tuple[Mapping[str, MonitoredModel | None], Sequence[str]]:
         """Read new and changed baselines.
 
         Returns:
@@ -150,10 +150,10 @@ class _Baselines:
             again only after their files change. Until then the previous baseline stays active.
         """
         files = self._files()
-        changed: dict[str, Watched | None] = {}
+        changed: dict[str, MonitoredModel | None] = {}
         errors: list[str] = []
-        for model in [name for name in self.watched if name not in files]:
-            del self.watched[model], self._fingerprints[model]
+        for model in [name for name in self.monitored if name not in files]:
+            del self.monitored[model], self._fingerprints[model]
             changed[model] = None
         for model, (file, source) in files.items():
             try:
@@ -165,19 +165,21 @@ class _Baselines:
                 check_folder(source)
                 check_manifest(source)
                 baseline = read_baseline(file)
-                changed[model] = self.watched[model] = Watched(model, baseline, embedder_of(baseline, [file.parent]))
+                changed[model] = self.monitored[model] = MonitoredModel(
+                    model, baseline, embedder_for(baseline, [file.parent])
+                )
             except (DriftError, ModelError, OSError) as error:
                 errors.append(str(error))
         return changed, errors
 
     def _files(self) -> Mapping[str, tuple[Path, ModelSource]]:
-        found: dict[str, tuple[Path, ModelSource]] = {}
-        for source in sorted(self._sources(), key=lambda source: version_order(source.version), reverse=True):
+        files_by_model: dict[str, tuple[Path, ModelSource]] = {}
+        for source in sorted(self._sources(), key=lambda source: version_sort_key(source.version), reverse=True):
             files = [folder / FILE_NAME for folder in (source.folder, source.folder.parent)]
             file = next((path for path in files if path.is_file()), None)
             if file is not None:
-                found.setdefault(source.name, (file, source))
-        return found
+                files_by_model.setdefault(source.name, (file, source))
+        return files_by_model
 
 
 def _fingerprint(file: Path) -> object:
@@ -193,9 +195,9 @@ def _webhook(url: str | None, metrics: DriftMetrics) -> Webhook | None:
         return None
     try:
         parts = urlsplit(url)
-        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        is_valid = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
     except ValueError:
-        usable = False
-    if not usable:
+        is_valid = False
+    if not is_valid:
         raise SettingsError("--drift-webhook: Expected a URL that begins with http:// or https://")
     return Webhook(url, lambda outcome: metrics.alerts.labels(outcome).inc())

@@ -13,15 +13,15 @@ from app.engine.servable import Servable
 from app.runtimes.onnxruntime.session import Session
 from app.runtimes.transformers.export import Exporter
 from app.settings.model import ModelError, ModelSource
-from tasks.exchange.limits import Limits
-from tasks.exchange.request import InferenceRequest
-from tasks.exchange.tensor import Datatype, Tensor
+from tasks.inference.limits import Limits
+from tasks.inference.request import InferenceRequest
+from tasks.inference.tensor import Datatype, Tensor
 from tasks.vision.image import Image
 
-__all__ = ("Compared", "Exported", "export_model")
+__all__ = ("Comparison", "ExportResult", "export_model")
 
 
-class Compared(msgspec.Struct, frozen=True, kw_only=True):
+class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     """The comparison for one image.
 
     Attributes:
@@ -34,29 +34,29 @@ class Compared(msgspec.Struct, frozen=True, kw_only=True):
     outputs: dict[str, float]
 
 
-class Exported(msgspec.Struct, frozen=True, kw_only=True):
+class ExportResult(msgspec.Struct, frozen=True, kw_only=True):
     """The written file, and its comparison with the original model.
 
     Attributes:
         file: the ONNX graph.
         any_size: whether the graph takes inputs of any size.
-        compared: one comparison for each test image.
+        comparisons: one comparison for each test image.
         scores: the largest difference between the scores of both models when they are served with their own
             preprocessing; None if one of them returns more results than the other.
     """
 
     file: Path
     any_size: bool
-    compared: Sequence[Compared]
+    comparisons: Sequence[Comparison]
     scores: float | None
 
     @property
-    def largest(self) -> float:
+    def max_difference(self) -> float:
         """Return the largest difference over all outputs."""
-        return _largest(self.compared)
+        return _max_difference(self.comparisons)
 
 
-def export_model(folder: Path, output: Path, opset: int, tolerance: float) -> Exported:
+def export_model(folder: Path, output: Path, opset: int, tolerance: float) -> ExportResult:
     """Export the model in `folder` to ONNX in `output`, and run both on test images.
 
     If the processor makes inputs of several sizes, the graph is first exported for any size. If the comparison shows
@@ -65,7 +65,7 @@ def export_model(folder: Path, output: Path, opset: int, tolerance: float) -> Ex
     Raises:
         ModelError: when the model cannot be exported.
     """
-    source = _only(folder)
+    source = _single_source(folder)
     if output.resolve() == folder.resolve():
         raise ModelError(
             f"{output} is the model's own folder; an ONNX file there would be loaded instead of the weights"
@@ -73,55 +73,55 @@ def export_model(folder: Path, output: Path, opset: int, tolerance: float) -> Ex
     exporter = Exporter(source)
     any_size = exporter.resizes
     file = exporter.write(output, opset, any_size=any_size)
-    compared = _compare(exporter, file, any_size=any_size)
-    if any_size and (compared is None or _largest(compared) > tolerance):
+    comparisons = _compare(exporter, file, any_size=any_size)
+    if any_size and (comparisons is None or _max_difference(comparisons) > tolerance):
         any_size = False
         file = exporter.write(output, opset, any_size=False)
-        compared = _compare(exporter, file, any_size=False)
-    if compared is None:
+        comparisons = _compare(exporter, file, any_size=False)
+    if comparisons is None:
         raise ModelError(f"{file} was written, but ONNX Runtime cannot run it")
-    scores = _compare_scores(load(exporter.source), load(_only(file)), compared[0].size)
-    return Exported(file=file, any_size=any_size, compared=compared, scores=scores)
+    scores = _compare_scores(load(exporter.source), load(_single_source(file)), comparisons[0].size)
+    return ExportResult(file=file, any_size=any_size, comparisons=comparisons, scores=scores)
 
 
-def _compare(exporter: Exporter, file: Path, *, any_size: bool) -> list[Compared] | None:
+def _compare(exporter: Exporter, file: Path, *, any_size: bool) -> list[Comparison] | None:
     """Compare the raw outputs; return None when the graph does not run."""
     session = Session(file)
-    found: list[Compared] = []
+    comparisons: list[Comparison] = []
     for image in _test_images(square=not any_size):
         pixels = exporter.pixels(image)
         try:
-            given = session.run({session.inputs[0].name: pixels})
+            outputs_run = session.run({session.inputs[0].name: pixels})
         except Exception:  # noqa: BLE001 - ONNX Runtime's exceptions have no common base class
             return None
-        wanted = dict(zip(exporter.outputs, exporter.answer(pixels), strict=True))
-        numbers = {spec.name: array for spec, array in zip(session.outputs, given, strict=True)}
+        expected = dict(zip(exporter.outputs, exporter.outputs_for(pixels), strict=True))
+        actual = {spec.name: array for spec, array in zip(session.outputs, outputs_run, strict=True)}
         if len(exporter.outputs) > 1:
-            numbers = _in_order_of(wanted, numbers)
-        outputs = {name: _difference(wanted[name], numbers[name]) for name in exporter.outputs}
-        found.append(Compared(size=(int(pixels.shape[2]), int(pixels.shape[3])), outputs=outputs))
-    return found
+            actual = _reorder_queries(expected, actual)
+        outputs = {name: _difference(expected[name], actual[name]) for name in exporter.outputs}
+        comparisons.append(Comparison(size=(int(pixels.shape[2]), int(pixels.shape[3])), outputs=outputs))
+    return comparisons
 
 
 def _compare_scores(first: Servable, second: Servable, size: tuple[int, int]) -> float | None:
     """Return the largest score difference for an image that has the model's input size and needs no resizing."""
     image = _test_image(np.random.default_rng(3), *size)
     tensor = Tensor(name="image", datatype=Datatype.UINT8, data=image.pixels)
-    found: list[NDArray[np.float64]] = []
+    scores: list[NDArray[np.float64]] = []
     for servable in (first, second):
         request = InferenceRequest(
             id="export", model_name="export", inputs=(tensor,), parameters={"score_threshold": 0.0}
         )
-        records = servable.answer(request, Limits()).outputs[0].predictions[0].records()
-        found.append(np.sort([float(getattr(record, "score", 0.0)) for record in records]))
-    return float(np.abs(found[0] - found[1]).max(initial=0)) if len(found[0]) == len(found[1]) else None
+        records = servable.predict(request, Limits()).outputs[0].predictions[0].records()
+        scores.append(np.sort([float(getattr(record, "score", 0.0)) for record in records]))
+    return float(np.abs(scores[0] - scores[1]).max(initial=0)) if len(scores[0]) == len(scores[1]) else None
 
 
-def _only(path: Path) -> ModelSource:
-    found = model_at(path)
-    if len(found) > 1:
-        raise ModelError(f"{path} holds {len(found)} versions; export the folder of one")
-    return found[0]
+def _single_source(path: Path) -> ModelSource:
+    sources = model_at(path)
+    if len(sources) > 1:
+        raise ModelError(f"{path} holds {len(sources)} versions; export the folder of one")
+    return sources[0]
 
 
 def _test_images(*, square: bool) -> list[Image]:
@@ -139,30 +139,30 @@ def _test_image(random: np.random.Generator, height: int, width: int) -> Image:
     return Image((slope + noise).astype(np.uint8))
 
 
-def _in_order_of(
-    wanted: dict[str, NDArray[np.float32]], given: dict[str, NDArray[np.float32]]
+def _reorder_queries(
+    expected: dict[str, NDArray[np.float32]], actual: dict[str, NDArray[np.float32]]
 ) -> dict[str, NDArray[np.float32]]:
-    """Return `given` with its queries in the order of `wanted`, matched by similarity.
+    """Return `actual` with its queries in the order of `expected`, matched by similarity.
 
     Detectors sort queries by score, so queries with almost equal scores may swap places.
     """
-    if any(wanted[name].shape != given[name].shape for name in wanted):
-        return given
-    first = np.concatenate([wanted[name][0] for name in wanted], axis=1)
-    second = np.concatenate([given[name][0] for name in wanted], axis=1)
+    if any(expected[name].shape != actual[name].shape for name in expected):
+        return actual
+    first = np.concatenate([expected[name][0] for name in expected], axis=1)
+    second = np.concatenate([actual[name][0] for name in expected], axis=1)
     order: list[int] = []
     for row in first:
-        apart = np.abs(second - row).max(axis=1)
-        apart[order] = np.inf
-        order.append(int(apart.argmin()))
-    return {name: given[name][:, order] for name in wanted}
+        distances = np.abs(second - row).max(axis=1)
+        distances[order] = np.inf
+        order.append(int(distances.argmin()))
+    return {name: actual[name][:, order] for name in expected}
 
 
-def _difference(wanted: NDArray[np.float32], given: NDArray[np.float32]) -> float:
-    if wanted.shape != given.shape or not np.isfinite(given).all():
+def _difference(expected: NDArray[np.float32], actual: NDArray[np.float32]) -> float:
+    if expected.shape != actual.shape or not np.isfinite(actual).all():
         return float("inf")
-    return float(np.abs(wanted - given).max(initial=0) / np.abs(wanted).max(initial=1))
+    return float(np.abs(expected - actual).max(initial=0) / np.abs(expected).max(initial=1))
 
 
-def _largest(compared: Sequence[Compared]) -> float:
-    return max(value for comparison in compared for value in comparison.outputs.values())
+def _max_difference(comparisons: Sequence[Comparison]) -> float:
+    return max(value for comparison in comparisons for value in comparison.outputs.values())

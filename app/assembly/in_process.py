@@ -10,13 +10,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from app.assembly.discovery import model_at
 from app.assembly.models import load
-from app.engine.registry import version_order
+from app.engine.registry import version_sort_key
 from app.protocols.bytes_elements import StringElement
-from tasks.exchange.error import invalid
-from tasks.exchange.limits import Limits
-from tasks.exchange.request import InferenceRequest
-from tasks.exchange.response import Prediction, Record
-from tasks.exchange.tensor import BytesTensor, Datatype, Tensor
+from tasks.inference.error import invalid
+from tasks.inference.limits import Limits
+from tasks.inference.request import InferenceRequest
+from tasks.inference.response import Prediction, Record
+from tasks.inference.tensor import BytesTensor, Datatype, Tensor
 from tasks.tensor_inference import Tensors
 
 __all__ = ("InProcessModel",)
@@ -40,7 +40,7 @@ class InProcessModel:
     """
 
     def __init__(self, path: Path, *, allow_code: bool = False) -> None:
-        latest = max(model_at(path), key=lambda source: version_order(source.version))
+        latest = max(model_at(path), key=lambda source: version_sort_key(source.version))
         self.source = msgspec.structs.replace(latest, allow_code=allow_code)
         self._servable = load(self.source)
         self.description = self._servable.description
@@ -58,7 +58,7 @@ class InProcessModel:
         """
         inputs = tuple(_tensor(f"image-{index}", _pixels(image), parameters) for index, image in enumerate(images))
         request = InferenceRequest(id="in-process", model_name=self.source.name, inputs=inputs)
-        outputs = self._servable.answer(request, Limits(max_inputs=max(len(images), 1))).outputs
+        outputs = self._servable.predict(request, Limits(max_inputs=max(len(images), 1))).outputs
         return [prediction for output in outputs for prediction in output.predictions]
 
     def ask(self, image: ArrayLike, **parameters: object) -> Sequence[Record]:
@@ -78,7 +78,7 @@ class InProcessModel:
         """
         tensor = BytesTensor(name="args", shape=(1,), elements=[StringElement(text)], parameters=parameters)
         request = InferenceRequest(id="in-process", model_name=self.source.name, inputs=(tensor,))
-        (output,) = self._servable.answer(request, Limits()).outputs
+        (output,) = self._servable.predict(request, Limits()).outputs
         return output.predictions[0].records()
 
     def run(self, tensors: Mapping[str, ArrayLike]) -> Mapping[str, NDArray[Any]]:
@@ -89,7 +89,7 @@ class InProcessModel:
         """
         inputs = tuple(_tensor(name, np.asarray(array), {}) for name, array in tensors.items())
         request = InferenceRequest(id="in-process", model_name=self.source.name, inputs=inputs)
-        (output,) = self._servable.answer(request, Limits()).outputs
+        (output,) = self._servable.predict(request, Limits()).outputs
         return {
             tensor.name: tensor.data
             for prediction in output.predictions

@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from app.runtimes.folder import ModelFile, files_of, identity_of
+from app.runtimes.folder import ModelFile, identity_of, iterate_files
 from app.settings.extras import missing_extra
 from app.settings.model import ModelError, ModelSource, read_bounded
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-__all__ = ("MANIFEST_FILE", "SIGNATURE_FILE", "Listed", "check_manifest", "write_manifest")
+__all__ = ("MANIFEST_FILE", "SIGNATURE_FILE", "VerifiedFiles", "check_manifest", "write_manifest")
 
 MANIFEST_FILE = "model.sha256"
 SIGNATURE_FILE = f"{MANIFEST_FILE}.sig"
@@ -35,7 +35,7 @@ _LINE = re.compile(r"(?P<digest>[0-9a-fA-F]{64}) [ *](?:\./)?(?P<place>[^/].*?)\
 _KEY = re.compile(rb"-----BEGIN PUBLIC KEY-----.*?-----END PUBLIC KEY-----", re.DOTALL)
 
 
-class Listed(msgspec.Struct, frozen=True):
+class VerifiedFiles(msgspec.Struct, frozen=True):
     """A model whose files matched its list.
 
     Attributes:
@@ -52,13 +52,15 @@ class Listed(msgspec.Struct, frozen=True):
         Raises:
             ModelError: when a file was replaced, written to, added or removed meanwhile.
         """
-        found = _files(self.source)
-        if found != list(self.files):
-            other = min(set(found) ^ set(self.files))
-            raise ModelError(f"{other.path} changed while the model was loaded; what was checked may not be what runs")
+        current_files = _files(self.source)
+        if current_files != list(self.files):
+            changed_file = min(set(current_files) ^ set(self.files))
+            raise ModelError(
+                f"{changed_file.path} changed while the model was loaded; what was checked may not be what runs"
+            )
 
 
-def check_manifest(source: ModelSource) -> Listed | None:
+def check_manifest(source: ModelSource) -> VerifiedFiles | None:
     """Check a model's files against its list, if there is a list or the operator requires one.
 
     Raises:
@@ -78,12 +80,14 @@ def check_manifest(source: ModelSource) -> Listed | None:
     content = _read(manifest, _MAX_LIST_BYTES)
     if source.signing_key is not None:
         _check_signature(folder / SIGNATURE_FILE, content, source.signing_key)
-    wanted = _parsed(manifest, content)
-    files = [_checked(file, wanted, manifest) for file in _files(source)]
-    missing = {place for place in wanted if _belongs_to(place, source)} - {file.place for file in files}
+    digests = _parsed(manifest, content)
+    files = [_verified(file, digests, manifest) for file in _files(source)]
+    missing = {place for place in digests if _belongs_to_version(place, source)} - {
+        file.relative_path for file in files
+    }
     if missing:
         raise ModelError(f"{manifest} lists {min(missing)}, which is missing or hidden")
-    return Listed(source, files)
+    return VerifiedFiles(source, files)
 
 
 def write_manifest(folder: Path) -> int:
@@ -95,10 +99,10 @@ def write_manifest(folder: Path) -> int:
     """
     lines: list[str] = []
     for model_file in _files(ModelSource(name=folder.name, version="1", folder=folder)):
-        if not str(model_file.place).isprintable() or "\\" in str(model_file.place):
+        if not str(model_file.relative_path).isprintable() or "\\" in str(model_file.relative_path):
             raise ModelError(f"{str(model_file.path)!r} has characters in its name that a list cannot hold")
         with model_file.path.open("rb") as file:
-            lines.append(f"{hashlib.file_digest(file, 'sha256').hexdigest()}  {model_file.place}\n")
+            lines.append(f"{hashlib.file_digest(file, 'sha256').hexdigest()}  {model_file.relative_path}\n")
     if not lines:
         raise ModelError(f"{folder} holds no files to list")
     with tempfile.NamedTemporaryFile(dir=folder, prefix=f".{MANIFEST_FILE}.", delete=False) as file:
@@ -113,12 +117,12 @@ def write_manifest(folder: Path) -> int:
 
 
 def _files(source: ModelSource) -> list[ModelFile]:
-    return [file for file in files_of(source, nothing_else=True) if file.place not in _OWN_FILES]
+    return [file for file in iterate_files(source, reject_special_files=True) if file.relative_path not in _OWN_FILES]
 
 
-def _belongs_to(place: PurePosixPath, source: ModelSource) -> bool:
+def _belongs_to_version(path: PurePosixPath, source: ModelSource) -> bool:
     """Return whether a file is one of this version's, or beside the versions."""
-    return source.root is None or len(place.parts) == 1 or place.parts[0] == source.folder.name
+    return source.root is None or len(path.parts) == 1 or path.parts[0] == source.folder.name
 
 
 def _read(path: Path, max_bytes: int) -> bytes:
@@ -130,37 +134,37 @@ def _read(path: Path, max_bytes: int) -> bytes:
 
 def _parsed(manifest: Path, content: bytes) -> Mapping[PurePosixPath, str]:
     """Return the digest of each file by its path in the list."""
-    found: dict[PurePosixPath, str] = {}
+    digests: dict[PurePosixPath, str] = {}
     try:
         lines = content.decode().removesuffix("\n").split("\n")
     except UnicodeDecodeError:
         raise ModelError(f"{manifest} is not a list as sha256sum writes it") from None
     for number, line in enumerate(lines, 1):
-        fits = _LINE.fullmatch(line)
-        if fits is None:
+        match = _LINE.fullmatch(line)
+        if match is None:
             raise ModelError(
                 f"{manifest}, line {number}: Expected a SHA-256, two spaces and a file, as sha256sum writes"
             )
-        place = PurePosixPath(fits["place"])
-        if place in found:
-            raise ModelError(f"{manifest}, line {number}: {place} is listed twice")
-        found[place] = fits["digest"].lower()
-    return found
+        path = PurePosixPath(match["place"])
+        if path in digests:
+            raise ModelError(f"{manifest}, line {number}: {path} is listed twice")
+        digests[path] = match["digest"].lower()
+    return digests
 
 
-def _checked(file: ModelFile, wanted: Mapping[PurePosixPath, str], manifest: Path) -> ModelFile:
+def _verified(file: ModelFile, digests: Mapping[PurePosixPath, str], manifest: Path) -> ModelFile:
     """Check the digest of `file`, and return the file with its identity at the time of reading."""
-    digest = wanted.get(file.place)
-    if digest is None:
+    expected = digests.get(file.relative_path)
+    if expected is None:
         raise ModelError(f"{file.path} is not listed in {manifest}")
     try:
         with file.path.open("rb") as opened:
-            found = hashlib.file_digest(opened, "sha256").hexdigest()
+            actual = hashlib.file_digest(opened, "sha256").hexdigest()
             identity = identity_of(os.fstat(opened.fileno()))
     except OSError as error:
         raise ModelError(f"{file.path} cannot be read: {error.strerror}") from None
-    if found != digest:
-        raise ModelError(f"{file.path} is not the file that {manifest} lists: its SHA-256 is {found}, not {digest}")
+    if actual != expected:
+        raise ModelError(f"{file.path} is not the file that {manifest} lists: its SHA-256 is {actual}, not {expected}")
     return msgspec.structs.replace(file, identity=identity)
 
 
@@ -198,7 +202,7 @@ def _public_keys(path: Path) -> "Sequence[Ed25519PublicKey]":
         keys = [load_pem_public_key(block) for block in _KEY.findall(_read(path, _MAX_KEY_FILE_BYTES))]
     except ValueError:
         raise ModelError(f"{path} holds a public key that cannot be read") from None
-    found = [key for key in keys if isinstance(key, Ed25519PublicKey)]
-    if not found or len(found) != len(keys):
+    ed25519_keys = [key for key in keys if isinstance(key, Ed25519PublicKey)]
+    if not ed25519_keys or len(ed25519_keys) != len(keys):
         raise ModelError(f"{path}: Expected Ed25519 public keys (PEM), as `openssl pkey -pubout` writes them")
-    return found
+    return ed25519_keys

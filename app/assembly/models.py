@@ -9,24 +9,24 @@ import msgspec
 
 from app.assembly.discovery import discover, model_at, models_in
 from app.assembly.manifest import check_manifest
-from app.engine.description import ModelDescription
+from app.engine.model_metadata import ModelMetadata
 from app.engine.servable import Servable
 from app.runtimes import RUNTIMES
 from app.runtimes.folder import check_folder
-from app.runtimes.isolated import Lost, describe_isolated, load_isolated
 from app.runtimes.python import PythonRuntime
 from app.runtimes.runtime import Runtime
-from app.server.tuning import freeze_garbage, tune_process
+from app.runtimes.subprocess import OnProcessLost, describe_in_subprocess, load_in_subprocess
+from app.server.process_setup import configure_process, freeze_garbage
 from app.settings.model import SETTINGS_FILE, ModelError, ModelSource
 from app.settings.server import ModelOptions
 
-__all__ = ("FIXTURE_MODELS", "describe", "folders_of_links", "load", "sources")
+__all__ = ("FIXTURE_MODELS", "describe", "find_models", "link_folders", "load")
 
 FIXTURE_MODELS = Path(__file__).parents[2] / "fixtures" / "models"
 """Models that this repository trains for its tests; the default when no model is named."""
 
 
-def sources(options: ModelOptions) -> Sequence[ModelSource]:
+def find_models(options: ModelOptions) -> Sequence[ModelSource]:
     """Return every version of every model that `options` name.
 
     Raises:
@@ -35,80 +35,86 @@ def sources(options: ModelOptions) -> Sequence[ModelSource]:
     if options.model is not None and options.model_repository is not None:
         raise ModelError("Name a model or a model repository, not both")
     if options.model is not None:
-        found = model_at(options.model)
+        sources = model_at(options.model)
     elif options.model_repository is not None:
-        found = models_in(options.model_repository)
+        sources = models_in(options.model_repository)
     elif options.model_dir is None and not FIXTURE_MODELS.is_dir():
         raise ModelError("There are no models: pass one with --model, or a folder of models with --model-repository")
     else:
-        found = discover(options.model_dir or FIXTURE_MODELS)
+        sources = discover(options.model_dir or FIXTURE_MODELS)
     policy = {
         "allow_code": options.allow_code,
         "require_manifest": options.require_manifest,
         "signing_key": options.model_signing_key,
-        "links": folders_of_links(options.model_links),
+        "links": link_folders(options.model_links),
     }
-    found = [msgspec.structs.replace(source, **policy) for source in found]
+    sources = [msgspec.structs.replace(source, **policy) for source in sources]
     if options.device is not None:
         devices = tuple(device.strip() for device in options.device.split(","))
-        found = [_on_devices(source, devices) for source in found]
+        sources = [_on_devices(source, devices) for source in sources]
     if options.isolate:
-        found = [_with_settings(source, isolate=True) for source in found]
+        sources = [_with_settings(source, isolate=True) for source in sources]
     if options.score_threshold is None:
-        return found
-    return [_with_default(source, "score_threshold", options.score_threshold) for source in found]
+        return sources
+    return [_with_default(source, "score_threshold", options.score_threshold) for source in sources]
 
 
-def folders_of_links(option: str | None) -> tuple[Path, ...]:
+def link_folders(option: str | None) -> tuple[Path, ...]:
     """Return the folders that `--model-links` names.
 
     Raises:
         ModelError: when a path is not a folder.
     """
-    found = tuple(Path(part.strip()) for part in (option or "").split(",") if part.strip())
-    for folder in found:
+    folders = tuple(Path(part.strip()) for part in (option or "").split(",") if part.strip())
+    for folder in folders:
         if not folder.is_dir():
             raise ModelError(f"--model-links: {folder} is not a folder")
-    return found
+    return folders
 
 
-def describe(source: ModelSource) -> ModelDescription:
+def describe(source: ModelSource) -> ModelMetadata:
     """Return the metadata of the model at `source`.
 
     Raises:
         ModelError: when the model cannot be read.
     """
-    return describe_isolated(source, _describe_here) if _isolated(source) else _describe_here(source)
+    return (
+        describe_in_subprocess(source, _describe_in_process) if _is_isolated(source) else _describe_in_process(source)
+    )
 
 
-def load(source: ModelSource, lost: Lost | None = None) -> Servable:
+def load(source: ModelSource, on_process_lost: OnProcessLost | None = None) -> Servable:
     """Load the model at `source`.
 
     Args:
         source: the model.
-        lost: called for every subprocess that was lost, for a model that runs in its own process.
+        on_process_lost: called for every subprocess that was lost, for a model that runs in its own process.
 
     Raises:
         ModelError: when the model cannot be served.
     """
-    servable = load_isolated(source, _load_in_subprocess, lost) if _isolated(source) else _load_here(source)
+    servable = (
+        load_in_subprocess(source, _load_in_subprocess, on_process_lost)
+        if _is_isolated(source)
+        else _load_in_process(source)
+    )
     batching = source.settings.batching
     return servable.batched(batching.max_size, batching.max_delay_ms / 1000) if batching.max_size > 1 else servable
 
 
-def _isolated(source: ModelSource) -> bool:
+def _is_isolated(source: ModelSource) -> bool:
     settings = source.settings
     if settings.memory_limit_bytes is not None and not settings.isolate:
         raise ModelError(f'{source.folder / SETTINGS_FILE}: "memory_limit_bytes" needs "isolate": true')
     return settings.isolate and source.fault is None
 
 
-def _describe_here(source: ModelSource) -> ModelDescription:
+def _describe_in_process(source: ModelSource) -> ModelMetadata:
     with _as_model_error(source), _checked_files(source):
         return _runtime(source).inspect(source)
 
 
-def _load_here(source: ModelSource) -> Servable:
+def _load_in_process(source: ModelSource) -> Servable:
     with _as_model_error(source), _checked_files(source):
         return _runtime(source).load(source)
 
@@ -116,8 +122,8 @@ def _load_here(source: ModelSource) -> Servable:
 def _load_in_subprocess(source: ModelSource) -> Servable:
     """Load the model in the subprocess that was started for it."""
     gc.disable()
-    tune_process()
-    servable = _load_here(source)
+    configure_process()
+    servable = _load_in_process(source)
     freeze_garbage()
     return servable
 
@@ -139,33 +145,35 @@ def _checked_files(source: ModelSource) -> Generator[None]:
     if source.fault is not None:
         raise ModelError(source.fault)
     check_folder(source)
-    listed = check_manifest(source)
+    verified = check_manifest(source)
     yield
-    if listed is not None:
-        listed.check_unchanged()
+    if verified is not None:
+        verified.check_unchanged()
 
 
 def _runtime(source: ModelSource) -> Runtime:
-    wanted = source.settings.runtime
-    if source.settings.implementation is not None and wanted not in (None, PythonRuntime.name):
+    runtime_name = source.settings.runtime
+    if source.settings.implementation is not None and runtime_name not in (None, PythonRuntime.name):
         raise ModelError(
             f'{source.folder / SETTINGS_FILE}: "implementation" is for the runtime "{PythonRuntime.name}", but '
-            f'"runtime" is {wanted!r}; leave one of them out'
+            f'"runtime" is {runtime_name!r}; leave one of them out'
         )
     names = ", ".join(runtime.name for runtime in RUNTIMES)
     for runtime in RUNTIMES:
-        if runtime.name == wanted or (wanted is None and runtime.recognises(source)):
+        if runtime.name == runtime_name or (runtime_name is None and runtime.recognises(source)):
             return runtime
-    if wanted is not None:
-        raise ModelError(f"{source.folder}: runtime: Expected one of {names}, got {wanted!r}")
+    if runtime_name is not None:
+        raise ModelError(f"{source.folder}: runtime: Expected one of {names}, got {runtime_name!r}")
     raise ModelError(f"{source.file or source.folder} is not a model of any runtime here ({names})")
 
 
 def _on_devices(source: ModelSource, devices: tuple[str, ...]) -> ModelSource:
-    own = source.settings.onnxruntime
-    if own.devices is not None:
+    onnxruntime = source.settings.onnxruntime
+    if onnxruntime.devices is not None:
         return source
-    settings = msgspec.structs.replace(source.settings, onnxruntime=msgspec.structs.replace(own, devices=devices))
+    settings = msgspec.structs.replace(
+        source.settings, onnxruntime=msgspec.structs.replace(onnxruntime, devices=devices)
+    )
     return msgspec.structs.replace(source, settings=settings)
 
 

@@ -8,7 +8,7 @@ from app.settings.extras import missing_extra
 from app.settings.server import ServerSettings, SettingsError
 
 if TYPE_CHECKING:
-    from app.recording.address import StoreAddress
+    from app.recording.dsn import StoreDsn
     from app.recording.recorder import Recorder
     from app.recording.store import Store
 
@@ -24,28 +24,28 @@ def open_recorder(settings: ServerSettings, metrics: CollectorRegistry) -> "Reco
         SettingsError: when settings contradict each other, or the store cannot be used as configured.
     """
     if settings.record is None:
-        _check_alone(settings)
+        _check_unused_options(settings)
         return None
-    from app.recording.address import read_address
-    from app.recording.conversion import Conversion
+    from app.recording.dsn import parse_dsn
     from app.recording.images import ImageFolder
     from app.recording.recorder import Recorder
+    from app.recording.recording_metrics import RecordingMetrics
     from app.recording.redaction import Redaction
-    from app.recording.report import Report
     from app.recording.retention import Retention
+    from app.recording.row_converter import RowConverter
     from app.recording.store import StoreError
     from app.recording.writer import Writer
 
-    records, images = _periods(settings)
+    records, images = _retention_seconds(settings)
     acknowledging = settings.record_mode == "acknowledge"
-    address = read_address(settings.record)
+    address = parse_dsn(settings.record)
     store = _store(address)
     folder = ImageFolder(settings.record_images, durable=acknowledging) if settings.record_images else None
-    report = Report(metrics, address.shown)
+    report = RecordingMetrics(metrics, address.display_name)
     retention = Retention(store, folder, records, images)
-    writer = Writer(store, folder, retention, report, awaited=acknowledging, most_waiting=settings.record_queue)
-    conversion = Conversion(Redaction(_listed(settings.record_redact)), keep_images=folder is not None)
-    recorder = Recorder(conversion, writer, report, settings.record_sample, acknowledging=acknowledging)
+    writer = Writer(store, folder, retention, report, acknowledge=acknowledging, max_queued=settings.record_queue)
+    conversion = RowConverter(Redaction(_split_keys(settings.record_redact)), keep_images=folder is not None)
+    recorder = Recorder(conversion, writer, report, settings.record_sample, acknowledge=acknowledging)
     try:
         recorder.start()
     except StoreError as error:
@@ -53,7 +53,7 @@ def open_recorder(settings: ServerSettings, metrics: CollectorRegistry) -> "Reco
     return recorder
 
 
-def _store(address: "StoreAddress") -> "Store":
+def _store(address: "StoreDsn") -> "Store":
     if address.dialect == "sqlite":
         from app.recording.sqlite_store import SqliteStore
 
@@ -65,11 +65,11 @@ def _store(address: "StoreAddress") -> "Store":
     return PostgresStore(address)
 
 
-def _listed(keys: str) -> list[str]:
+def _split_keys(keys: str) -> list[str]:
     return [key for part in keys.split(",") if (key := part.strip())]
 
 
-def _periods(settings: ServerSettings) -> tuple[float | None, float | None]:
+def _retention_seconds(settings: ServerSettings) -> tuple[float | None, float | None]:
     """Return how long to keep records and images, in seconds; None for no limit."""
     records, images = settings.record_keep, settings.record_keep_images
     if images is None:
@@ -80,12 +80,12 @@ def _periods(settings: ServerSettings) -> tuple[float | None, float | None]:
     return None if records is None else records * _DAY, None if images is None else images * _DAY
 
 
-def _check_alone(settings: ServerSettings) -> None:
-    wanted = {
+def _check_unused_options(settings: ServerSettings) -> None:
+    dependent_options = {
         "--record-images": settings.record_images,
         "--record-keep": settings.record_keep,
         "--record-keep-images": settings.record_keep_images,
         "--record-redact": settings.record_redact,
     }
-    if given := [name for name, value in wanted.items() if value]:
-        raise SettingsError(f"{given[0]} needs --record")
+    if used := [name for name, value in dependent_options.items() if value]:
+        raise SettingsError(f"{used[0]} needs --record")

@@ -10,56 +10,56 @@ from grpc.aio import ServerInterceptor
 from litestar import Litestar
 from prometheus_client import CollectorRegistry, ProcessCollector
 
-from app.assembly.inferences import served_inferences
+from app.assembly.inferences import recording_routes
 from app.assembly.models import load
 from app.assembly.recording import open_recorder
-from app.engine.admission import Bounds
+from app.engine.admission import QueueLimits
 from app.engine.engine import Engine
 from app.engine.events import InferenceObserver, OutputAnnotator
 from app.engine.registry import Registry
 from app.engine.repository import Repository
-from app.observers.findings import FindingMetrics
-from app.observers.lost_processes import LostProcesses
 from app.observers.metrics import Metrics
+from app.observers.prediction_metrics import PredictionMetrics
 from app.observers.request_log import RequestLog
-from app.observers.state import StateMetrics
-from app.protocols import GRPC_PROTOCOLS, protocols_beside
+from app.observers.restart_metrics import RestartMetrics
+from app.observers.state_metrics import StateMetrics
+from app.protocols import GRPC_PROTOCOLS, main_port_protocols
 from app.protocols.protocol import HttpListener
 from app.protocols.tensorflow_serving.routes import TensorFlowServing
-from app.server.access.access import open_access
-from app.server.access.calls import CallAccess
-from app.server.access.exposure import cors_origins
-from app.server.access.http import HttpAccess
 from app.server.asgi import create_app, create_listener_app
-from app.server.cross_site import allowed_hosts, without_cross_site
-from app.server.errors import refusal_bodies
+from app.server.auth.access_control import open_access_control
+from app.server.auth.bind_policy import cors_origins
+from app.server.auth.grpc_access import GrpcAccess
+from app.server.auth.http_access import HttpAccess
+from app.server.cross_site import allowed_hosts, reject_cross_site
+from app.server.errors import refusal_body_builder
 from app.server.grpc import GrpcServer
 from app.server.grpc_load_shedding import CallShedder
 from app.server.load_shedding import LoadShedder, inference_routes
-from app.server.loading import ModelLoading
-from app.server.loopback import names_loopback
-from app.server.page.page import Page
-from app.server.page.reach import Reach
+from app.server.loopback import is_loopback_host
+from app.server.model_loading import ModelLoading
 from app.server.polling import polling
-from app.server.ports import Beside
+from app.server.port_routing import SecondaryListener
+from app.server.process_setup import releasing_memory
 from app.server.query_pool import QueryPool
-from app.server.stopping import Ending
+from app.server.shutdown import ShutdownHooks
 from app.server.transport import Transport, open_transport
-from app.server.tuning import releasing_memory
+from app.server.ui.page import Page
+from app.server.ui.protocol_proxy import ProtocolProxy
 from app.settings.extras import missing_extra
 from app.settings.model import ModelSource
 from app.settings.server import ServerSettings, SettingsError
-from tasks.exchange.limits import Limits
+from tasks.inference.limits import Limits
 
 if TYPE_CHECKING:
     from app.assembly.drift import Drift
-    from app.drift.history import History
+    from app.drift.window_history import WindowHistory
     from app.observers.tracing import Tracing
     from app.recording.recorder import Recorder
 
 __all__ = ("Service",)
 
-_LAST_REPORT_SECONDS = 0.5
+_FINAL_REPORT_SECONDS = 0.5
 """Seconds for workers that the drain cut off to finish and report to observers."""
 
 _MIN_CLOSE_SECONDS = 1.0
@@ -80,42 +80,42 @@ class Service:
     def __init__(self, settings: ServerSettings, discover: Callable[[], Sequence[ModelSource]]) -> None:
         metrics = CollectorRegistry()
         self.transport = open_transport(settings, metrics)
-        who = open_access(settings, metrics)
+        who = open_access_control(settings, metrics)
         access, origins = HttpAccess(who), cors_origins(settings)
         self._poll_seconds = settings.repository_poll_seconds
         self._drain_delay, self._drain_timeout = settings.drain_delay, settings.drain_timeout
         self._drain_deadline: float | None = None
         # Copy the limits by name, so that a new limit needs no change here.
-        named = {name: getattr(settings, name) for name in Limits.__struct_fields__ if hasattr(settings, name)}
-        limits = Limits(**named)
+        limit_values = {name: getattr(settings, name) for name in Limits.__struct_fields__ if hasattr(settings, name)}
+        limits = Limits(**limit_values)
         self.registry = Registry(discover())
         observers: list[InferenceObserver] = [
             RequestLog(),
-            Metrics(metrics, self.registry.knows),
-            FindingMetrics(metrics, lambda model: _labels(self.registry, model)),
+            Metrics(metrics, self.registry.has_model),
+            PredictionMetrics(metrics, lambda model: _labels(self.registry, model)),
         ]
-        additions: list[OutputAnnotator] = []
-        self._closing = ExitStack()
+        annotators: list[OutputAnnotator] = []
+        self._exit_stack = ExitStack()
         if settings.otlp_endpoint is not None:
             tracing = _tracing(settings.otlp_endpoint)
-            self._closing.callback(tracing.close)
+            self._exit_stack.callback(tracing.close)
             observers.append(tracing)
         drift = _drift(settings, self.registry, metrics)
         if drift is not None:
-            self._closing.callback(drift.close)
-            observers.append(drift.watch)
-            additions.extend(drift.additions)
+            self._exit_stack.callback(drift.close)
+            observers.append(drift.observer)
+            annotators.extend(drift.annotators)
         self.recorder = open_recorder(settings, metrics)
         if self.recorder is not None:
-            self._closing.callback(self._close_recorder, self.recorder)
-        loading = partial(load, lost=LostProcesses(metrics).lost)
-        repository = Repository(self.registry, discover, loading)
+            self._exit_stack.callback(self._close_recorder, self.recorder)
+        load_model = partial(load, on_process_lost=RestartMetrics(metrics).count_restart)
+        repository = Repository(self.registry, discover, load_model)
         self.engine = Engine(
             repository,
             observers,
             limits,
             settings.worker_count,
-            Bounds(
+            QueueLimits(
                 max_waiting=settings.max_waiting,
                 max_waiting_each=settings.max_waiting_each,
                 max_queue_seconds=settings.max_queue_seconds,
@@ -123,35 +123,42 @@ class Service:
                 max_each_client=settings.max_each_client,
             ),
             explain_workers=settings.explain_workers,
-            additions=additions,
-            keeper=self.recorder,
+            annotators=annotators,
+            record_sink=self.recorder,
         )
-        inferences = served_inferences(settings, QueryPool(lambda: self.engine.is_in_use, metrics))
-        self._closing.callback(inferences.close)
+        inferences = recording_routes(settings, QueryPool(lambda: self.engine.is_in_use, metrics))
+        self._exit_stack.callback(inferences.close)
         StateMetrics(self.engine, metrics)
         ProcessCollector(registry=metrics)
-        self.loading = ModelLoading(self.registry, loading)
-        protocols = protocols_beside(settings.chariot_protocol)
+        self.loading = ModelLoading(self.registry, load_model)
+        protocols = main_port_protocols(settings.chariot_protocol)
         interceptors: list[ServerInterceptor] = [CallShedder(self.engine, GRPC_PROTOCOLS)]
         if who is not None:
-            interceptors.append(CallAccess(who, GRPC_PROTOCOLS))
+            interceptors.append(GrpcAccess(who, GRPC_PROTOCOLS))
         self.grpc = _grpc_server(self.engine, settings, self.transport, interceptors) if settings.grpc else None
         listeners = _listeners(settings)
-        secured = who is not None
+        requires_auth = who is not None
         self._shedder = self.transport.connections.shedder = LoadShedder(
-            [*inference_routes(self.engine, protocols, secured=secured), *inferences.shed_routes],
-            {listener.title: inference_routes(self.engine, [listener], secured=secured) for listener in listeners},
+            [*inference_routes(self.engine, protocols, secured=requires_auth), *inferences.sheddable_routes],
+            {
+                listener.title: inference_routes(self.engine, [listener], secured=requires_auth)
+                for listener in listeners
+            },
         )
         max_bytes = settings.max_request_bytes
-        guard = partial(without_cross_site, hosts=allowed_hosts(settings), origins=origins)
-        self.beside: list[Beside] = []
+        guard = partial(reject_cross_site, hosts=allowed_hosts(settings), origins=origins)
+        self.secondary_listeners: list[SecondaryListener] = []
         for listener, port in listeners.items():
             app = create_listener_app(self.engine, listener, max_bytes, access)
             # These listeners change no state, so pages of any origin may send requests to them.
-            guarded = guard(app, any_origin=True, refusal=refusal_bodies([listener], self.engine))
-            self.beside.append(Beside(name=listener.title, app=app, guarded=guarded, port=port))
-        history = drift.watch.history if drift is not None else None
-        self._page = _page(self.engine, settings, self.grpc, self.beside, inferences.offered, history, access)
+            protected_app = guard(app, any_origin=True, refusal=refusal_body_builder([listener], self.engine))
+            self.secondary_listeners.append(
+                SecondaryListener(name=listener.title, app=app, guarded_app=protected_app, port=port)
+            )
+        history = drift.observer.history if drift is not None else None
+        self._page = _page(
+            self.engine, settings, self.grpc, self.secondary_listeners, inferences.is_available, history, access
+        )
         self.app = create_app(
             self.engine,
             protocols,
@@ -164,32 +171,37 @@ class Service:
             access,
             origins,
         )
-        self.guarded = guard(self.app, refusal=refusal_bodies(protocols, self.engine))
+        self.guarded = guard(self.app, refusal=refusal_body_builder(protocols, self.engine))
 
     @property
-    def ending(self) -> Ending:
+    def shutdown_hooks(self) -> ShutdownHooks:
         """Return the hooks that run when the server stops."""
-        return Ending(retire=self.engine.retire, end=self._end, delay=self._drain_delay, timeout=self._drain_timeout)
+        return ShutdownHooks(
+            mark_not_ready=self.engine.mark_not_ready,
+            start_drain=self._start_drain,
+            drain_delay=self._drain_delay,
+            drain_timeout=self._drain_timeout,
+        )
 
-    def _end(self) -> None:
+    def _start_drain(self) -> None:
         """End streams, pages and gRPC, which would outlast the drain."""
         self._drain_deadline = time.monotonic() + self._drain_timeout
-        self.engine.hurry()
+        self.engine.start_drain()
         self._page.stop()
         if self.grpc is not None:
-            self.grpc.begin_to_stop()
+            self.grpc.start_shutdown()
 
     def _close_recorder(self, recorder: "Recorder") -> None:
         # Use the time left of the shared drain timeout, but at least enough to write pending recordings.
-        left = self._drain_timeout if self._drain_deadline is None else self._drain_deadline - time.monotonic()
-        recorder.close(max(_MIN_CLOSE_SECONDS, left))
+        remaining = self._drain_timeout if self._drain_deadline is None else self._drain_deadline - time.monotonic()
+        recorder.close(max(_MIN_CLOSE_SECONDS, remaining))
 
-    def announced(self, others: Mapping[str, str]) -> None:
+    def set_ports(self, addresses: Mapping[str, str]) -> None:
         """Set the ports of the secondary listeners, by listener name."""
-        for listener in self.beside:
-            port = int(others[listener.name].rpartition(":")[2])
+        for listener in self.secondary_listeners:
+            port = int(addresses[listener.name].rpartition(":")[2])
             self._page.reach.tensorflow_serving_port = port
-            self._shedder.name_port(port, listener.name)
+            self._shedder.assign_port(port, listener.name)
 
     @asynccontextmanager
     async def _lifespan(self, _: Litestar) -> AsyncGenerator[None]:
@@ -204,8 +216,8 @@ class Service:
                 await self.grpc.stop()
             await self.loading.stop()
             self.engine.close()
-            await self.engine.ended(_LAST_REPORT_SECONDS)
-            self._closing.close()
+            await self.engine.wait_drained(_FINAL_REPORT_SECONDS)
+            self._exit_stack.close()
 
 
 def _grpc_server(
@@ -231,23 +243,23 @@ def _page(
     engine: Engine,
     settings: ServerSettings,
     grpc: GrpcServer | None,
-    beside: Sequence[Beside],
+    secondary_listeners: Sequence[SecondaryListener],
     recorded: bool,
-    drift: "History | None",
+    drift: "WindowHistory | None",
     access: HttpAccess,
 ) -> Page:
     """Build the whole page on a loopback address, or if enabled; otherwise only its GRPS part."""
-    served = beside[0] if beside else None
-    reach = Reach(grpc, served and served.app, served.port if served else 0)
-    local = names_loopback(settings.host)
+    listener = secondary_listeners[0] if secondary_listeners else None
+    reach = ProtocolProxy(grpc, listener and listener.app, listener.port if listener else 0)
+    local = is_loopback_host(settings.host)
     return Page(
         engine,
         # On other addresses, a client that is not a browser can forge any Host and Origin header.
         admin=False if settings.page_admin is None and not local else settings.page_admin,
-        reach=reach,
+        proxy=reach,
         chariot_protocol=settings.chariot_protocol,
-        whole=local if settings.page is None else settings.page,
-        recorded=recorded,
+        full=local if settings.page is None else settings.page,
+        show_recordings=recorded,
         drift=drift,
         access=access,
     )
@@ -263,23 +275,23 @@ def _listeners(settings: ServerSettings) -> Mapping[HttpListener, int]:
 
 def _drift(settings: ServerSettings, registry: Registry, metrics: CollectorRegistry) -> "Drift | None":
     if not settings.drift:
-        for name, given in (("similarity", settings.drift_similarity), ("webhook", settings.drift_webhook)):
-            if given:
+        for name, value in (("similarity", settings.drift_similarity), ("webhook", settings.drift_webhook)):
+            if value:
                 raise SettingsError(f"--drift-{name} needs --drift")
         return None
     from app.assembly.drift import Drift
 
     return Drift(
         settings,
-        lambda: [registration.source for registration in registry.registrations if registration.wanted],
+        lambda: [registration.source for registration in registry.registrations if registration.enabled],
         metrics,
     )
 
 
 def _labels(registry: Registry, model: str) -> Collection[str]:
     """Return the labels that any loaded version of a model declares."""
-    loaded = [registration.servable for registration in registry.versions(model)]
-    return {label for servable in loaded if servable is not None for label in servable.description.labels}
+    servables = [registration.servable for registration in registry.versions(model)]
+    return {label for servable in servables if servable is not None for label in servable.description.labels}
 
 
 def _tracing(endpoint: str) -> "Tracing":

@@ -7,7 +7,7 @@ from cyclopts import App
 from app import __version__
 from app.settings.model import ModelError
 from app.settings.server import SettingsError
-from tasks.exchange.error import InferenceError
+from tasks.inference.error import InferenceError
 
 __all__ = ("main",)
 

@@ -15,19 +15,19 @@ from rich.markup import escape
 from rich.table import Table
 
 from app.cli.terminal import console
-from app.engine.description import ModelDescription, Origin
-from app.engine.registry import hidden_name
+from app.engine.model_metadata import ModelMetadata, Origin
+from app.engine.registry import chariot_name_warning
 from app.engine.servable import Servable
 from app.protocols.bytes_elements import BinaryElement, StringElement
 from app.settings.model import ModelError, ModelSource
-from tasks.exchange.error import InferenceError
-from tasks.exchange.limits import Limits
-from tasks.exchange.request import InferenceRequest
-from tasks.exchange.tensor import BytesTensor
+from tasks.inference.error import InferenceError
+from tasks.inference.limits import Limits
+from tasks.inference.request import InferenceRequest
+from tasks.inference.tensor import BytesTensor
 from tasks.text.request import TEXT_INPUT
 from tasks.vision.request import IMAGE_INPUT
 
-__all__ = ("check", "shapes")
+__all__ = ("check", "sample_image")
 
 _MAX_SHOWN_CHARACTERS = 120
 _TEXT = "On a good day in May, 3 ships left Dover."
@@ -55,15 +55,15 @@ def check(
         model_signing_key: File of public keys (PEM). One of them must have signed the model.sha256.
     """
     from app.assembly.discovery import discover
-    from app.assembly.models import folders_of_links, load
+    from app.assembly.models import link_folders, load
 
-    image_data = image.read_bytes() if image else shapes()
+    image_data = image.read_bytes() if image else sample_image()
     terminal, failures = console(), 0
     policy = {
         "allow_code": allow_code,
         "require_manifest": require_manifest,
         "signing_key": model_signing_key,
-        "links": folders_of_links(model_links),
+        "links": link_folders(model_links),
     }
     for source in discover(path):
         label = f"{escape(source.name)} {source.version}"
@@ -74,8 +74,8 @@ def check(
             _write_line(terminal, f"[red]{label} cannot be served[/red]: {escape(str(error))}")
             continue
         terminal.print(_table(source, servable.description))
-        if hidden := hidden_name(source.name):
-            _write_line(terminal, f"[yellow]{escape(hidden)}[/yellow].")
+        if warning := chariot_name_warning(source.name):
+            _write_line(terminal, f"[yellow]{escape(warning)}[/yellow].")
         guessed = [fact.topic for fact in servable.description.facts if fact.origin is Origin.GUESSED]
         if guessed:
             advice = "declare it in model-settings.json if it is wrong"
@@ -97,23 +97,23 @@ def _write_line(terminal: Console, line: str) -> None:
 def _try_on_sample(source: ModelSource, servable: Servable, image_data: bytes) -> str:
     """Run the model on one image or text, and return a line that describes the result."""
     match tuple(servable.inputs):
-        case (only,) if only == IMAGE_INPUT:
-            tensor, what = BytesTensor(name="image", shape=(1,), elements=[BinaryElement(image_data)]), "image"
-        case (only,) if only == TEXT_INPUT:
-            tensor, what = BytesTensor(name="args", shape=(1,), elements=[StringElement(_TEXT)]), "text"
+        case (spec,) if spec == IMAGE_INPUT:
+            tensor, input_kind = BytesTensor(name="image", shape=(1,), elements=[BinaryElement(image_data)]), "image"
+        case (spec,) if spec == TEXT_INPUT:
+            tensor, input_kind = BytesTensor(name="args", shape=(1,), elements=[StringElement(_TEXT)]), "text"
         case _:
             return "Not tried: the model takes neither one image nor one text."
     started = time.perf_counter()
-    answered = servable.answer(InferenceRequest(id="check", model_name=source.name, inputs=(tensor,)), Limits())
+    result = servable.predict(InferenceRequest(id="check", model_name=source.name, inputs=(tensor,)), Limits())
     milliseconds = (time.perf_counter() - started) * 1000
-    records = answered.outputs[0].predictions[0].records()
+    records = result.outputs[0].predictions[0].records()
     first = msgspec.json.encode(records[0]).decode() if records else "no results"
-    shown = first if len(first) <= _MAX_SHOWN_CHARACTERS else f"{first[:_MAX_SHOWN_CHARACTERS]}..."
+    summary = first if len(first) <= _MAX_SHOWN_CHARACTERS else f"{first[:_MAX_SHOWN_CHARACTERS]}..."
     count = "1 result" if len(records) == 1 else f"{len(records)} results"
-    return f"Tried on one {what}, {count} in {milliseconds:.0f} ms: {escape(shown)}"
+    return f"Tried on one {input_kind}, {count} in {milliseconds:.0f} ms: {escape(summary)}"
 
 
-def shapes() -> bytes:
+def sample_image() -> bytes:
     """Return a PNG of a few shapes on grey, 640 by 480 pixels."""
     pixels = np.full((480, 640, 3), 60, np.uint8)
     cv2.rectangle(pixels, (80, 100), (280, 300), (230, 40, 40), cv2.FILLED)
@@ -121,7 +121,7 @@ def shapes() -> bytes:
     return cv2.imencode(".png", cv2.cvtColor(pixels, cv2.COLOR_RGB2BGR))[1].tobytes()
 
 
-def _table(source: ModelSource, description: ModelDescription) -> Table:
+def _table(source: ModelSource, description: ModelMetadata) -> Table:
     table = Table(
         "what", "understood as", "from", title=f"{escape(source.name)} {source.version}", title_justify="left"
     )

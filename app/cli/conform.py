@@ -10,16 +10,16 @@ from rich.console import Console
 from rich.markup import escape
 
 from app.cli.terminal import console
-from app.conformance.clause import Clause
-from app.conformance.holding import Report, UnreachableError
-from app.conformance.output.clauses import print_clauses
+from app.conformance.check import Check
+from app.conformance.client_tls import TlsOptions
+from app.conformance.options import ConformanceOptions, OptionsError, open_runner
+from app.conformance.output.check_list import print_checks
 from app.conformance.output.html import html_report
 from app.conformance.output.junit import junit_report
 from app.conformance.output.plain import json_report
 from app.conformance.output.table import print_report
 from app.conformance.protocols import PROTOCOLS
-from app.conformance.trust import Trust
-from app.conformance.wish import Wish, WishError, holding
+from app.conformance.runner import Report, UnreachableError
 
 __all__ = ("conform",)
 
@@ -84,7 +84,7 @@ def conform(
         return
     if url is None:
         _stop("Expected the URL of a server, got none")
-    wish = Wish(
+    options = ConformanceOptions(
         url=url,
         protocol=protocol,
         model=model,
@@ -96,11 +96,11 @@ def conform(
         request=request,
         timeout=timeout,
         max_requests=max_requests,
-        trust=Trust(ca=ca, cert=cert, key=key),
+        tls=TlsOptions(ca=ca, cert=cert, key=key),
     )
     try:
-        report = _run_checks(wish)
-    except (UnreachableError, WishError) as error:
+        report = _run_checks(options)
+    except (UnreachableError, OptionsError) as error:
         _stop(str(error))
     print_report(report, console(), everything=everything)
     for path, render in ((json, json_report), (junit, junit_report), (html, html_report)):
@@ -108,27 +108,27 @@ def conform(
             _write(path, render(report))
     if not report.conforms:
         sys.exit(_FAILED)
-    if report.barred:
+    if report.unauthorized:
         # Otherwise, a run with an expired or wrong key would succeed.
-        named = ", ".join(report.barred)
-        _stop(f"{named}: the server refused the credentials; pass valid ones with --header-file")
+        names = ", ".join(report.unauthorized)
+        _stop(f"{names}: the server refused the credentials; pass valid ones with --header-file")
 
 
 def _list(protocol: str | None) -> None:
     known = [item.name for item in PROTOCOLS]
     if protocol not in (None, *known):
         _stop(f"--protocol: Expected one of {', '.join(known)}, got {protocol}")
-    print_clauses(console(), protocol)
+    print_checks(console(), protocol)
 
 
-def _run_checks(wish: Wish) -> Report:
-    with holding(wish) as held, Console(stderr=True).status("Checking ...") as status:
+def _run_checks(options: ConformanceOptions) -> Report:
+    with open_runner(options) as runner, Console(stderr=True).status("Checking ...") as status:
 
-        def show_progress(clause: Clause) -> None:
+        def show_progress(clause: Check) -> None:
             status.update(f"{clause.id} {escape(clause.sentence)}")
 
-        held.reach()
-        return held.report(show_progress)
+        runner.check_reachable()
+        return runner.report(show_progress)
 
 
 def _write(path: Path, report: bytes) -> None:

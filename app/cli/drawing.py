@@ -10,14 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.settings.model import ModelError
-from tasks.exchange.response import Record
 from tasks.image_classification import LabelledScore
 from tasks.image_segmentation import SegmentedObject
 from tasks.image_text_to_text import Answer
+from tasks.inference.response import Record
 from tasks.object_detection import DetectedObject
 from tasks.oriented_object_detection import OrientedObject
 
-__all__ = ("check_picture", "draw", "heat", "write_picture")
+__all__ = ("check_image_path", "draw", "overlay_heat_map", "write_image")
 
 Pixels = NDArray[np.uint8]
 Colour = tuple[int, int, int]
@@ -26,7 +26,7 @@ _FONT = cv2.FONT_HERSHEY_SIMPLEX
 _PNG = ".png"
 _FILL = 0.35
 _HEAT = 0.55
-_WEIGHT_OF_GREY = (0.299, 0.587, 0.114)
+_LUMA_WEIGHTS = (0.299, 0.587, 0.114)
 """Luma of ITU-R BT.601."""
 
 
@@ -72,7 +72,7 @@ def draw(pixels: Pixels, records: Sequence[Record], *, filled: bool = True) -> P
     return canvas
 
 
-def heat(pixels: Pixels, saliency: NDArray[np.float32]) -> Pixels:
+def overlay_heat_map(pixels: Pixels, saliency: NDArray[np.float32]) -> Pixels:
     """Return a copy of `pixels` with a heat map on it: blue where the saliency is lowest, red where it is highest.
 
     Args:
@@ -85,8 +85,8 @@ def heat(pixels: Pixels, saliency: NDArray[np.float32]) -> Pixels:
     return np.asarray(cv2.addWeighted(map_colours, _HEAT, grey, 1 - _HEAT, 0), np.uint8)
 
 
-def check_picture(path: Path) -> None:
-    """Check that `write_picture` can write to `path`, before the slow work starts.
+def check_image_path(path: Path) -> None:
+    """Check that `write_image` can write to `path`, before the slow work starts.
 
     Raises:
         ModelError: when the suffix of `path` names no image format, or its folder does not exist.
@@ -97,13 +97,13 @@ def check_picture(path: Path) -> None:
         raise ModelError(f"{path}: there is no folder {path.parent}")
 
 
-def write_picture(path: Path, pixels: Pixels) -> None:
+def write_image(path: Path, pixels: Pixels) -> None:
     """Write (height, width, 3) RGB `pixels` in the image format of the suffix of `path`, or as PNG without a suffix.
 
     Raises:
-        ModelError: as `check_picture`.
+        ModelError: as `check_image_path`.
     """
-    check_picture(path)
+    check_image_path(path)
     encoded = cv2.imencode(path.suffix or _PNG, cv2.cvtColor(pixels, cv2.COLOR_RGB2BGR))[1]
     path.write_bytes(encoded.tobytes())
 
@@ -114,7 +114,7 @@ def _corners(record: OrientedObject, width: int, height: int) -> NDArray[np.floa
     along = np.array([np.cos(record.r), np.sin(record.r)])
     across = np.array([-along[1], along[0]])
     signs = ((-1, -1), (1, -1), (1, 1), (-1, 1))
-    return np.array([centre + a * half_w * along + b * half_h * across for a, b in signs])
+    return np.array([centre + sign_x * half_w * along + sign_y * half_h * across for sign_x, sign_y in signs])
 
 
 def _outline(canvas: Pixels, contours: Sequence[NDArray[np.float64]], label: str, score: float, scale: float) -> None:
@@ -138,7 +138,7 @@ def _tag(canvas: Pixels, text: str, corner: tuple[int, int], colour: Colour, sca
     y = max(height + base, corner[1])
     cv2.rectangle(canvas, (x, y - height - base), (x + width, y), colour, cv2.FILLED)
     # Choose black or white ink, whichever contrasts more with the background.
-    ink = (0, 0, 0) if np.dot(colour, _WEIGHT_OF_GREY) > 128 else (255, 255, 255)
+    ink = (0, 0, 0) if np.dot(colour, _LUMA_WEIGHTS) > 128 else (255, 255, 255)
     cv2.putText(canvas, text, (x, y - base // 2), _FONT, scale, ink, 1, cv2.LINE_AA)
 
 

@@ -16,10 +16,10 @@ from rich.table import Table
 from app.cli.terminal import console
 from app.settings.model import ModelError, ModelSource
 from app.settings.server import ModelOptions, SettingsError
-from tasks.exchange.error import InferenceError
+from tasks.inference.error import InferenceError
 
 if TYPE_CHECKING:
-    from app.cli.drift_source import Measured, RecordedPart
+    from app.cli.drift_source import MeasuredImages, RecordingFilter
     from app.drift.embedding import Embedder
     from app.drift.result import Comparison
 
@@ -63,17 +63,17 @@ def baseline(
         images: Folder of recorded images (--record-images).
         options: Which model to run on a folder of images; none by default. Recordings already hold predictions.
     """
-    from app.assembly.drift import embedder_at
-    from app.cli.drift_source import RecordedPart
+    from app.assembly.drift import load_embedder
+    from app.cli.drift_source import RecordingFilter
     from app.drift.baseline import Baseline, write_baseline
     from app.drift.embedding import BUNDLED
     from app.drift.sample import DriftError
 
-    part = RecordedPart(since=since, until=until, model=recorded_model, where=where or (), images=images)
+    recording_filter = RecordingFilter(since=since, until=until, model=recorded_model, where=where or (), images=images)
     try:
-        graph = embedder_at(embedder or BUNDLED) if embeddings else None
+        graph = load_embedder(embedder or BUNDLED) if embeddings else None
         model = _model(options, name, source)
-        found = _measured(source, part, model, graph, limit)
+        found = _measure(source, recording_filter, model, graph, limit)
         embedded = graph is not None and found.sample.embeddings.shape[1] > 0
         new_baseline = Baseline(
             sample=found.sample,
@@ -134,30 +134,32 @@ def check(
         images: Folder of recorded images (--record-images).
         options: Which model to run on a folder of images; none by default. Recordings already hold predictions.
     """
-    from app.assembly.drift import embedder_of
-    from app.cli.drift_source import RecordedPart
+    from app.assembly.drift import embedder_for
+    from app.cli.drift_source import RecordingFilter
     from app.drift.baseline import read_baseline
-    from app.drift.comparison import compared
+    from app.drift.comparison import compare
     from app.drift.report import html_report, json_report
     from app.drift.sample import DriftError
 
-    part = RecordedPart(since=since, until=until, model=recorded_model, where=where or (), images=images)
+    recording_filter = RecordingFilter(since=since, until=until, model=recorded_model, where=where or (), images=images)
     try:
-        stored = read_baseline(baseline)
-        graph = embedder_of(stored, [baseline.parent], embedder)
-        found = _measured(source, part, _model(options, name, source), graph, limit)
-        comparison = compared(stored.sample, found.sample, alpha=alpha, slices=slice or ())
+        baseline_data = read_baseline(baseline)
+        embedding_model = embedder_for(baseline_data, [baseline.parent], embedder)
+        measured = _measure(source, recording_filter, _model(options, name, source), embedding_model, limit)
+        comparison = compare(baseline_data.sample, measured.sample, alpha=alpha, slices=slice or ())
         if json:
             json.write_bytes(json_report(comparison))
         if html:
             names = (
-                stored.source or baseline.name,
+                baseline_data.source or baseline.name,
                 Path(source).name if "://" not in source else "recordings",
             )
-            html.write_bytes(html_report(comparison, stored.sample, found.sample, names, found.image_bytes))
+            html.write_bytes(
+                html_report(comparison, baseline_data.sample, measured.sample, names, measured.image_bytes)
+            )
     except (DriftError, ModelError, SettingsError, InferenceError, OSError) as error:
         _stop(error)
-    _print_skipped(found.skipped)
+    _print_skipped(measured.skipped)
     _print(comparison)
     if comparison.drifted and fail_on_drift:
         sys.exit(_DRIFTED)
@@ -171,18 +173,20 @@ def _model(options: ModelOptions, name: str | None, source: str) -> ModelSource 
     by_environment = options.model is None and options.model_repository is None
     if by_environment and (options.model_dir is None or not Path(source).is_dir()):
         return None
-    from app.cli.choice import chosen
+    from app.cli.model_choice import choose_model
 
-    return chosen(options, name)
+    return choose_model(options, name)
 
 
-def _measured(
-    source: str, part: "RecordedPart", model: ModelSource | None, embedder: "Embedder | None", limit: int
-) -> "Measured":
-    from app.cli.drift_source import measured
+def _measure(
+    source: str, recording_filter: "RecordingFilter", model: ModelSource | None, embedder: "Embedder | None", limit: int
+) -> "MeasuredImages":
+    from app.cli.drift_source import measure_source
 
     with Console(stderr=True).status("Measuring ...") as status:
-        return measured(source, part, model, embedder, limit, lambda count: status.update(f"Measured {count} images"))
+        return measure_source(
+            source, recording_filter, model, embedder, limit, lambda count: status.update(f"Measured {count} images")
+        )
 
 
 def _print(report: "Comparison") -> None:
@@ -191,18 +195,20 @@ def _print(report: "Comparison") -> None:
     for test in report.tests:
         verdict = "[red]drifted[/red]" if test.drifted else "no drift seen"
         table.add_row(
-            test.name, escape(test.about), _shown(test.where), f"{test.p:.2g}", f"{test.adjusted:.2g}", verdict
+            test.name, escape(test.about), _printable(test.where), f"{test.p:.2g}", f"{test.adjusted:.2g}", verdict
         )
     terminal.print(table)
-    for part in report.slices:
-        verdict = "too few images" if part.q is None else f"corrected p {part.q:.2g}"
-        drifted = " [red]drifted[/red]" if part.drifted else ""
-        place = _shown(f"{part.key} = {part.value}")
-        terminal.print(f"{place}: {part.baseline} and {part.production} images, {verdict}{drifted}")
+    for slice_result in report.slices:
+        verdict = "too few images" if slice_result.q is None else f"corrected p {slice_result.q:.2g}"
+        drifted = " [red]drifted[/red]" if slice_result.drifted else ""
+        slice_name = _printable(f"{slice_result.key} = {slice_result.value}")
+        terminal.print(
+            f"{slice_name}: {slice_result.baseline} and {slice_result.production} images, {verdict}{drifted}"
+        )
     for note in report.notes:
-        terminal.print(_shown(note))
+        terminal.print(_printable(note))
     if unknown := [label.label for label in report.labels if not label.known]:
-        terminal.print(f"Not in the baseline: {_shown(', '.join(unknown[:20]))}")
+        terminal.print(f"Not in the baseline: {_printable(', '.join(unknown[:20]))}")
     terminal.print(
         f"Similarity to the baseline {report.production_similarity:.3f}, of the baseline to itself "
         f"{report.baseline_similarity:.3f}"
@@ -210,7 +216,7 @@ def _print(report: "Comparison") -> None:
     terminal.print("[red]Drift was found[/red]" if report.drifted else "No drift was found")
 
 
-def _shown(text: str) -> str:
+def _printable(text: str) -> str:
     """Escape names of folders and metadata, which may hold terminal control characters."""
     return escape(text if text.isprintable() else repr(text))
 

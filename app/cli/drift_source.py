@@ -8,29 +8,29 @@ import msgspec
 import numpy as np
 
 from app.drift.embedding import Embedder
-from app.drift.measuring import Seen, observed
-from app.drift.sample import DriftError, Observation, Sample, sample_of
+from app.drift.measurement import DriftInput, measure_images
+from app.drift.sample import DriftError, Observation, Sample, build_sample
 from app.settings.model import ModelSource
-from tasks.exchange.error import InferenceError
-from tasks.exchange.limits import Limits
-from tasks.exchange.request import InferenceRequest
-from tasks.exchange.tensor import BytesTensor
+from tasks.inference.error import InferenceError
+from tasks.inference.limits import Limits
+from tasks.inference.request import InferenceRequest
+from tasks.inference.tensor import BytesTensor
 from tasks.vision.header import image_size
 from tasks.vision.image import Image, check_size, decode_image
 
-__all__ = ("Measured", "RecordedPart", "measured")
+__all__ = ("MeasuredImages", "RecordingFilter", "measure_source")
 
 _SUFFIXES = frozenset({".bmp", ".gif", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp"})
 _SEED = 0
 
-Answer = Callable[[bytes], Sequence[Mapping[str, object]]]
+PredictRecords = Callable[[bytes], Sequence[Mapping[str, object]]]
 
 
-class RecordedPart(msgspec.Struct, frozen=True, kw_only=True):
+class RecordingFilter(msgspec.Struct, frozen=True, kw_only=True):
     """Filters for recordings.
 
     Attributes:
-        since: earliest time, in the syntax of `app.recording.query.QueryText`.
+        since: earliest time, in the syntax of `app.recording.query.query.QueryText`.
         until: time before which recordings must lie.
         model: the model's name.
         where: conditions on metadata.
@@ -44,7 +44,7 @@ class RecordedPart(msgspec.Struct, frozen=True, kw_only=True):
     images: Path | None = None
 
 
-class Measured(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+class MeasuredImages(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """A sample, and access to its images.
 
     Attributes:
@@ -58,15 +58,15 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     skipped: Mapping[str, int]
 
 
-def measured(
-    source: str, part: RecordedPart, model: ModelSource | None, embedder: Embedder | None, max_images: int,
+def measure_source(
+    source: str, recording_filter: RecordingFilter, model: ModelSource | None, embedder: Embedder | None, max_images: int,
     on_progress: Callable[[int], None],
-) -> Measured:  # fmt: skip
+) -> MeasuredImages:  # fmt: skip
     """Measure the images of a folder, or of recordings.
 
     Args:
         source: a folder, or a recording store (the value of --record).
-        part: which recordings to read.
+        recording_filter: which recordings to read.
         model: runs on the images of a folder, if given; recordings already hold predictions.
         embedder: computes embeddings, if given.
         max_images: maximum number of images: a random choice from a folder, the newest from recordings.
@@ -79,47 +79,50 @@ def measured(
     """
     skipped: dict[str, int] = {}
     if Path(source).is_dir():
-        task_type, answer = _predictor(model)
-        folder = _Folder(Path(source), max_images, answer, skipped)
-        observations = _with_progress(observed(folder.seen(), task_type, embedder), on_progress)
-        return Measured(
-            sample=sample_of(observations, task_type, source), image_bytes=folder.image_bytes, skipped=skipped
+        task_type, predict = _load_predictor(model)
+        folder = _Folder(Path(source), max_images, predict, skipped)
+        observations = _with_progress(measure_images(folder.samples(), task_type, embedder), on_progress)
+        return MeasuredImages(
+            sample=build_sample(observations, task_type, source), image_bytes=folder.image_bytes, skipped=skipped
         )  # fmt: skip
     if "://" not in source and not Path(source).exists():
         raise DriftError(f"There is no folder or file {source}")
-    return _recorded(source, part, embedder, max_images, on_progress, skipped)
+    return _measure_recordings(source, recording_filter, embedder, max_images, on_progress, skipped)
 
 
 class _Folder:
     """The image files below a folder; their metadata is the path of their folder."""
 
-    def __init__(self, folder: Path, max_images: int, answer: Answer | None, skipped: dict[str, int]) -> None:
-        self._folder, self._answer, self._skipped = folder, answer, skipped
-        found = sorted(path for path in folder.rglob("*") if path.suffix.lower() in _SUFFIXES and path.is_file())
-        if not found:
+    def __init__(self, folder: Path, max_images: int, predict: PredictRecords | None, skipped: dict[str, int]) -> None:
+        self._folder, self._predict, self._skipped = folder, predict, skipped
+        files = sorted(path for path in folder.rglob("*") if path.suffix.lower() in _SUFFIXES and path.is_file())
+        if not files:
             raise DriftError(f"There are no images in {folder}")
-        if len(found) > max_images:
-            chosen: list[int] = np.sort(
-                np.random.default_rng(_SEED).choice(len(found), max_images, replace=False)
+        if len(files) > max_images:
+            rows: list[int] = np.sort(
+                np.random.default_rng(_SEED).choice(len(files), max_images, replace=False)
             ).tolist()
-            self._skipped["left out, because there are more than --limit"] = len(found) - max_images
-            found = [found[row] for row in chosen]
-        self._files = found
+            self._skipped["left out, because there are more than --limit"] = len(files) - max_images
+            files = [files[row] for row in rows]
+        self._files = files
 
-    def seen(self) -> Iterator[Seen]:
+    def samples(self) -> Iterator[DriftInput]:
         """Yield every readable image."""
         for file in self._files:
             try:
                 data = file.read_bytes()
                 image = _decoded(data)
-                records = self._answer(data) if self._answer else None
+                records = self._predict(data) if self._predict else None
             except (InferenceError, OSError):
                 _count_skipped(self._skipped, "not readable as images")
                 continue
             relative_path = file.relative_to(self._folder)
-            place = str(relative_path.parent)
-            yield Seen(
-                id=str(relative_path), image=image, records=records, metadata={} if place == "." else {"folder": place}
+            folder = str(relative_path.parent)
+            yield DriftInput(
+                id=str(relative_path),
+                image=image,
+                records=records,
+                metadata={} if folder == "." else {"folder": folder},
             )
 
     def image_bytes(self, name: str) -> bytes | None:
@@ -128,33 +131,39 @@ class _Folder:
         return file.read_bytes() if file.is_file() else None
 
 
-def _recorded(
-    source: str, part: RecordedPart, embedder: Embedder | None, max_images: int, on_progress: Callable[[int], None],
+def _measure_recordings(
+    source: str, recording_filter: RecordingFilter, embedder: Embedder | None, max_images: int, on_progress: Callable[[int], None],
     skipped: dict[str, int],
-) -> Measured:  # fmt: skip
-    from app.recording.address import read_address
+) -> MeasuredImages:  # fmt: skip
+    from app.recording.dsn import parse_dsn
     from app.recording.inference import RecordedInference
-    from app.recording.query import NO_ERROR, QueryText, read_query
-    from app.recording.query_reader import Reader
+    from app.recording.query.query import NO_ERROR, QueryText, parse_query
+    from app.recording.query.reader import RecordingReader
 
-    text = QueryText(since=part.since, until=part.until, model=part.model, error=NO_ERROR, where=part.where)
-    with closing(Reader(read_address(source), part.images)) as reader:
+    text = QueryText(
+        since=recording_filter.since,
+        until=recording_filter.until,
+        model=recording_filter.model,
+        error=NO_ERROR,
+        where=recording_filter.where,
+    )
+    with closing(RecordingReader(parse_dsn(source), recording_filter.images)) as reader:
         tasks: set[str] = set()
         models: set[str] = set()
-        found: dict[str, RecordedInference] = {}
+        inferences: dict[str, RecordedInference] = {}
 
-        def samples() -> Iterator[Seen]:
-            for batch in reader.batches(read_query(text), max_images):
+        def samples() -> Iterator[DriftInput]:
+            for batch in reader.batches(parse_query(text), max_images):
                 for inference in batch:
                     if inference.image is None or inference.explanation:
                         _count_skipped(skipped, "of no image, or explanations")
                         continue
                     tasks.add(inference.task_type)
                     models.add(inference.model)
-                    found[inference.id] = inference
-                    yield Seen(
+                    inferences[inference.id] = inference
+                    yield DriftInput(
                         id=inference.id,
-                        image=_decoded_or_skipped(reader.picture(inference), skipped),
+                        image=_decoded_or_skipped(reader.image(inference), skipped),
                         records=inference.records,
                         metadata={
                             "model": inference.model,
@@ -168,29 +177,31 @@ def _recorded(
             raise DriftError(
                 f"The recordings are of several tasks, {', '.join(sorted(tasks))}: choose a model ({names})"
             )
-        sample = sample_of(observations, next(iter(tasks), ""), source)
+        sample = build_sample(observations, next(iter(tasks), ""), source)
 
     def image_bytes(inference_id: str) -> bytes | None:
-        with closing(Reader(read_address(source), part.images)) as image_reader:
-            return image_reader.picture(found[inference_id])
+        with closing(RecordingReader(parse_dsn(source), recording_filter.images)) as image_reader:
+            return image_reader.image(inferences[inference_id])
 
-    return Measured(sample=sample, image_bytes=image_bytes, skipped=skipped)
+    return MeasuredImages(sample=sample, image_bytes=image_bytes, skipped=skipped)
 
 
-def _observed_recordings(samples: Iterator[Seen], tasks: set[str], embedder: Embedder | None) -> Iterator[Observation]:
+def _observed_recordings(
+    samples: Iterator[DriftInput], tasks: set[str], embedder: Embedder | None
+) -> Iterator[Observation]:
     first = next(samples, None)
     if first is None:
         raise DriftError("There are no recordings of answered image requests")
     (task_type,) = tasks
 
-    def all_samples() -> Iterator[Seen]:
+    def all_samples() -> Iterator[DriftInput]:
         yield first
         yield from samples
 
-    yield from observed(all_samples(), task_type, embedder)
+    yield from measure_images(all_samples(), task_type, embedder)
 
 
-def _predictor(model: ModelSource | None) -> tuple[str, Answer | None]:
+def _load_predictor(model: ModelSource | None) -> tuple[str, PredictRecords | None]:
     if model is None:
         return "", None
     from app.assembly.models import load
@@ -201,7 +212,7 @@ def _predictor(model: ModelSource | None) -> tuple[str, Answer | None]:
     def answer(data: bytes) -> Sequence[Mapping[str, object]]:
         tensor = BytesTensor(name="image", shape=(1,), elements=[BinaryElement(data)])
         request = InferenceRequest(id="drift", model_name=model.name, inputs=(tensor,))
-        records = servable.answer(request, Limits()).outputs[0].predictions[0].records()
+        records = servable.predict(request, Limits()).outputs[0].predictions[0].records()
         return [msgspec.structs.asdict(record) for record in records]
 
     return servable.description.task_type, answer

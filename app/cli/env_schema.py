@@ -35,8 +35,8 @@ def environment_schema() -> dict[str, Any]:
     properties: dict[str, Any] = {}
     for argument in command.assemble_argument_collection(parse_docstring=True):
         names = tuple(argument.parameter.env_var or ())
-        for place, name in enumerate(names):
-            properties[name] = _alias(names[0]) if place else _variable(argument, names)
+        for position, name in enumerate(names):
+            properties[name] = _alias(names[0]) if position else _variable(argument, names)
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": f"Environment of charioteer {__version__}",
@@ -46,13 +46,13 @@ def environment_schema() -> dict[str, Any]:
 
 
 def _variable(argument: Argument, names: tuple[str, ...]) -> dict[str, Any]:
-    described = {"description": argument.parameter.help, **_type(argument.hint), **_bounds(argument)}
+    schema = {"description": argument.parameter.help, **_type(argument.hint), **_bounds(argument)}
     default = argument.field_info.default
     if default is not None:
-        described["default"] = default
+        schema["default"] = default
     if len(names) > 1:
-        described["x-aliases"] = list(names[1:])
-    return described
+        schema["x-aliases"] = list(names[1:])
+    return schema
 
 
 def _alias(name: str) -> dict[str, str]:
@@ -71,9 +71,9 @@ def _type(hint: object) -> dict[str, Any]:
 
 def _bounds(argument: Argument) -> dict[str, Any]:
     keywords = {"gte": "minimum", "gt": "exclusiveMinimum", "lte": "maximum", "lt": "exclusiveMaximum"}
-    found: dict[str, Any] = {}
+    schema: dict[str, Any] = {}
     for validator in cast("Iterable[object]", argument.parameter.validator or ()):
         if isinstance(validator, Number):
             bounds = {keyword: getattr(validator, name) for name, keyword in keywords.items()}
-            found |= {keyword: bound for keyword, bound in bounds.items() if bound is not None}
-    return found
+            schema |= {keyword: bound for keyword, bound in bounds.items() if bound is not None}
+    return schema

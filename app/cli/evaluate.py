@@ -16,24 +16,24 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from app import __version__
-from app.cli.evaluation_source import Source, here, parameters_for, server
+from app.cli.evaluation_source import Source, local_source, parameters_for, server_source
 from app.cli.terminal import console
-from app.conformance.gate import GateError, gate_headers
-from app.conformance.trust import Trust, TrustError
-from app.evaluation.collecting import Collected, collect
+from app.conformance.auth_headers import HeaderError, read_headers
+from app.conformance.client_tls import TlsOptions, TlsOptionsError
+from app.evaluation.checkpoint import Header, open_checkpoint
 from app.evaluation.dataset import Dataset, fingerprint
-from app.evaluation.datasets.reading import DatasetFormat, DatasetOptions, read_dataset
-from app.evaluation.evaluation import ANSWERED, check_figures, check_slices, checked, evaluated
-from app.evaluation.extras import EvaluationError, needed
-from app.evaluation.journal import Header, journal
+from app.evaluation.datasets.read import DatasetFormat, DatasetOptions, read_dataset
+from app.evaluation.evaluation import ANSWERED, check_figures, check_slices, check_task, evaluate_records
+from app.evaluation.extras import EvaluationError, import_optional
 from app.evaluation.label_map import read_label_map
 from app.evaluation.output.html import html_report
 from app.evaluation.output.plain import json_report
 from app.evaluation.output.table import print_report
 from app.evaluation.report import Report
+from app.evaluation.runner import CollectedAnswers, collect_answers
 from app.settings.model import ModelError
 from app.settings.server import ModelOptions, SettingsError
-from tasks.exchange.error import InferenceError
+from tasks.inference.error import InferenceError
 from tasks.task import TaskType
 
 __all__ = ("evaluate",)
@@ -131,44 +131,46 @@ def evaluate(
                 raise EvaluationError(f"{path}: Expected a file to write, got a folder")
         task_type = TaskType(task) if task else None
         dataset_options = DatasetOptions(format=format, images=images, split=split, task=task_type, skip_bad=skip_bad)
-        full_dataset = read_dataset(dataset, dataset_options)
-        found = _limited(full_dataset, limit)
-        check_slices(found, slice or ())
-        if found.tasks[0] is not TaskType.IMAGE_TEXT_TO_TEXT:
-            needed("valor_lite")
+        all_items = read_dataset(dataset, dataset_options)
+        selected = _limited(all_items, limit)
+        check_slices(selected, slice or ())
+        if selected.tasks[0] is not TaskType.IMAGE_TEXT_TO_TEXT:
+            import_optional("valor_lite")
         if minima:
-            check_figures(found, minima)
-        names = read_label_map(label_map, found.labels) if label_map else None
+            check_figures(selected, minima)
+        names = read_label_map(label_map, selected.labels) if label_map else None
         score_threshold = _DEFAULT_SCORE_THRESHOLD if options.score_threshold is None else options.score_threshold
         if recorded is not None:
-            label, collected, notes = _recorded(found, recorded, name)
+            label, collected, notes = _read_recorded(selected, recorded, name)
         else:
-            parameters = parameters_for(found, score_threshold, top_k, parameter or ())
-            trust = Trust(ca=ca, cert=cert, key=key)
+            parameters = parameters_for(selected, score_threshold, top_k, parameter or ())
+            trust = TlsOptions(ca=ca, cert=cert, key=key)
             source = (
-                here(options, name, parameters)
+                local_source(options, name, parameters)
                 if url is None
-                else server(url, protocol, name, parameters, gate_headers(header or (), header_file), timeout, trust)
+                else server_source(
+                    url, protocol, name, parameters, read_headers(header or (), header_file), timeout, trust
+                )
             )
             # Use the fingerprint of the full dataset, so that an evaluation of the first images can be continued.
-            run_header = Header(charioteer=__version__, dataset=fingerprint(full_dataset), source=source.identity)
-            collected = _predicted(
-                found, source, run_header, concurrency or (1 if url is None else 4), out, fresh=fresh
+            run_header = Header(charioteer=__version__, dataset=fingerprint(all_items), source=source.identity)
+            collected = _predict_items(
+                selected, source, run_header, concurrency or (1 if url is None else 4), out, fresh=fresh
             )
             label, notes = source.label, [*source.notes, *_score_notes(parameters)]
         with _progress("Measuring", len(collected.records)) as show_progress:
-            report = evaluated(
-                found,
+            report = evaluate_records(
+                selected,
                 collected.records,
                 collected.failures,
                 label,
                 confidence=confidence,
                 slices=slice or (),
-                names=names,
+                label_map=names,
                 notes=notes,
                 progress=show_progress,
             )
-    except (EvaluationError, GateError, InferenceError, ModelError, OSError, SettingsError, TrustError) as error:
+    except (EvaluationError, HeaderError, InferenceError, ModelError, OSError, SettingsError, TlsOptionsError) as error:
         _stop(str(error))
     except KeyboardInterrupt:
         resume_hint = (
@@ -195,18 +197,22 @@ def _limited(dataset: Dataset, limit: int | None) -> Dataset:
     return msgspec.structs.replace(dataset, items=dataset.items[:limit], notes=(*dataset.notes, note))
 
 
-def _predicted(
+def _predict_items(
     dataset: Dataset, source: Source, run_header: Header, concurrency: int, out: Path | None, *, fresh: bool
-) -> Collected:
+) -> CollectedAnswers:
     with tempfile.TemporaryDirectory() as scratch:
         path = (out or Path(scratch)) / "predictions.jsonl"
         with (
-            journal(path, run_header, fresh=fresh) as predictions,
+            open_checkpoint(path, run_header, fresh=fresh) as predictions,
             source.open_predictor() as predict,
             _progress(f"Evaluating {source.label}", len(dataset.items)) as show_progress,
         ):
-            return collect(
-                dataset.items, checked(dataset, predict), predictions, concurrency=concurrency, progress=show_progress
+            return collect_answers(
+                dataset.items,
+                check_task(dataset, predict),
+                predictions,
+                concurrency=concurrency,
+                progress=show_progress,
             )
 
 
@@ -217,15 +223,15 @@ def _score_notes(parameters: Mapping[str, object]) -> list[str]:
     return [f"Requests had a score threshold of {score_threshold:g}, which lowers average precision and recall."]
 
 
-def _recorded(dataset: Dataset, url: str, name: str | None) -> tuple[str, Collected, Sequence[str]]:
+def _read_recorded(dataset: Dataset, url: str, name: str | None) -> tuple[str, CollectedAnswers, Sequence[str]]:
     from app.evaluation.recorded import match_recorded
-    from app.recording.address import read_address
+    from app.recording.dsn import parse_dsn
     from app.recording.inference import RecordedInference
-    from app.recording.query import NO_ERROR, InferenceQuery
-    from app.recording.query_reader import Reader
+    from app.recording.query.query import NO_ERROR, InferenceQuery
+    from app.recording.query.reader import RecordingReader
 
-    address = read_address(url)
-    reader = Reader(address)
+    address = parse_dsn(url)
+    reader = RecordingReader(address)
 
     def all_inferences() -> Iterator[RecordedInference]:
         for batch in reader.batches(InferenceQuery(model=name, error=NO_ERROR)):
@@ -240,7 +246,7 @@ def _recorded(dataset: Dataset, url: str, name: str | None) -> tuple[str, Collec
     ]
     if matched.repeated:
         notes.append(f"{matched.repeated} images were recorded more than once; the latest prediction counts.")
-    return f"{matched.model}, as recorded in {address.shown}", matched.collected, notes
+    return f"{matched.model}, as recorded in {address.display_name}", matched.collected, notes
 
 
 @contextmanager
@@ -265,20 +271,22 @@ def _write(report: Report, out: Path | None, json: Path | None, html: Path | Non
 
 
 def _check_minima(report: Report, minima: Mapping[str, float]) -> None:
-    low: list[str] = []
+    failures: list[str] = []
     values = {figure.name: figure.value for figure in report.measures.figures}
     values[ANSWERED] = report.measured / report.images
     for name, minimum in minima.items():
         value = values.get(name)
         if value is None or value < minimum:
-            low.append(f"{name} is {'missing' if value is None else f'{value:.4f}'}, below the minimum {minimum:g}")
-    if low:
-        _stop("; ".join(low), _TOO_LOW)
+            failures.append(
+                f"{name} is {'missing' if value is None else f'{value:.4f}'}, below the minimum {minimum:g}"
+            )
+    if failures:
+        _stop("; ".join(failures), _TOO_LOW)
 
 
-def _minima_from(given: Sequence[str]) -> Mapping[str, float]:
+def _minima_from(requirements: Sequence[str]) -> Mapping[str, float]:
     minima: dict[str, float] = {}
-    for requirement in given:
+    for requirement in requirements:
         name, _, value = requirement.partition("=")
         try:
             minima[name.strip()] = float(value)

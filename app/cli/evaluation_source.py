@@ -7,22 +7,22 @@ from pathlib import Path
 import httpx
 import msgspec
 
-from app.cli.choice import chosen
-from app.conformance.trust import Trust
-from app.evaluation.asking import HTTP_PROTOCOLS, HttpAsker
-from app.evaluation.collecting import Asker, AskingError
+from app.cli.model_choice import choose_model
+from app.conformance.client_tls import TlsOptions
+from app.evaluation.checkpoint import Records
+from app.evaluation.clients import HTTP_PROTOCOLS, HttpInferenceClient
 from app.evaluation.dataset import Dataset, Item
 from app.evaluation.extras import EvaluationError
-from app.evaluation.journal import Records
+from app.evaluation.runner import InferenceClient, InferenceClientError
 from app.settings.model import ModelSource
 from app.settings.server import ModelOptions
-from tasks.exchange.error import InferenceError
-from tasks.exchange.limits import Limits
-from tasks.exchange.request import InferenceRequest
-from tasks.exchange.tensor import BytesTensor
+from tasks.inference.error import InferenceError
+from tasks.inference.limits import Limits
+from tasks.inference.request import InferenceRequest
+from tasks.inference.tensor import BytesTensor
 from tasks.task import TaskType
 
-__all__ = ("PROTOCOLS", "Source", "here", "parameters_for", "server")
+__all__ = ("PROTOCOLS", "Source", "local_source", "parameters_for", "server_source")
 
 PROTOCOLS = (*HTTP_PROTOCOLS, "v2-grpc", "grps-grpc")
 
@@ -39,63 +39,65 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
 
     label: str
     identity: Mapping[str, object]
-    open_predictor: Callable[[], AbstractContextManager[Asker]]
+    open_predictor: Callable[[], AbstractContextManager[InferenceClient]]
     notes: Sequence[str] = ()
 
 
-def parameters_for(dataset: Dataset, score_threshold: float, top_k: int, given: Sequence[str]) -> Mapping[str, object]:
+def parameters_for(
+    dataset: Dataset, score_threshold: float, top_k: int, assignments: Sequence[str]
+) -> Mapping[str, object]:
     """Return the parameters of every request: a low score threshold for a full curve, and the user's parameters.
 
     Args:
         dataset: its task type decides which defaults apply.
         score_threshold: for objects.
         top_k: maximum number of objects for each image.
-        given: ``name=value``, where value is JSON or else text.
+        assignments: ``name=value``, where value is JSON or else text.
 
     Raises:
         EvaluationError: when an item of `given` has another form.
     """
-    read: dict[str, object] = {}
-    for assignment in given:
+    parameters: dict[str, object] = {}
+    for assignment in assignments:
         name, equals, value = assignment.partition("=")
         if not equals or not name.strip():
             raise EvaluationError(f'--parameter: Expected "name=value", got {assignment}')
         try:
-            read[name.strip()] = msgspec.json.decode(value)
+            parameters[name.strip()] = msgspec.json.decode(value)
         except msgspec.DecodeError:
-            read[name.strip()] = value
+            parameters[name.strip()] = value
     match dataset.tasks[0]:
         case TaskType.IMAGE_TEXT_TO_TEXT:
-            return read
+            return parameters
         case TaskType.IMAGE_CLASSIFICATION:
-            return {"action": "predict_proba", **read}
+            return {"action": "predict_proba", **parameters}
         case _:
-            return {"score_threshold": score_threshold, "top_k": top_k, **read}
+            return {"score_threshold": score_threshold, "top_k": top_k, **parameters}
 
 
-def here(options: ModelOptions, name: str | None, parameters: Mapping[str, object]) -> Source:
+def local_source(options: ModelOptions, name: str | None, parameters: Mapping[str, object]) -> Source:
     """Return a source for a model in this process.
 
     Raises:
         ModelError: when there is no such model.
     """
-    source = chosen(options, name)
+    source = choose_model(options, name)
     identity: dict[str, object] = {"model": source.name, "version": source.version, "parameters": parameters}
     return Source(
         label=f"{source.name} {source.version}".strip(),
         identity={**identity, "files": _files(source)},
-        open_predictor=lambda: _here(source, parameters),
+        open_predictor=lambda: _local_predictor(source, parameters),
     )
 
 
-def server(
+def server_source(
     url: str,
     protocol: str,
     name: str | None,
     parameters: Mapping[str, object],
     headers: Mapping[str, str],
     timeout: float,
-    trust: Trust,
+    trust: TlsOptions,
 ) -> Source:
     """Return a source for a model behind a URL.
 
@@ -107,7 +109,7 @@ def server(
     over_http = protocol in HTTP_PROTOCOLS
     if over_http and not url.startswith(("http://", "https://")):
         raise EvaluationError(f"--url: Expected a URL that begins with http:// or https://, got {url}")
-    shown = _without_user_info(url) if over_http else url
+    display_url = _without_user_info(url) if over_http else url
     needs_name = HTTP_PROTOCOLS[protocol].needs_model if over_http else protocol == "v2-grpc"
     if needs_name and not name:
         raise EvaluationError(f"--name: {protocol} needs the model's name")
@@ -118,35 +120,35 @@ def server(
             "Average precision and recall differ from other protocols."
         )
 
-    def open_http() -> AbstractContextManager[Asker]:
-        return _over_http(url, protocol, name or "", parameters, headers, timeout, trust)
+    def open_http() -> AbstractContextManager[InferenceClient]:
+        return _http_client(url, protocol, name or "", parameters, headers, timeout, trust)
 
-    def open_grpc() -> AbstractContextManager[Asker]:
-        return _over_grpc(url, protocol, name or "", parameters, headers, timeout, trust)
+    def open_grpc() -> AbstractContextManager[InferenceClient]:
+        return _grpc_client(url, protocol, name or "", parameters, headers, timeout, trust)
 
     return Source(
-        label=f"{name or 'the only model'} at {shown} ({protocol})",
-        identity={"url": shown, "protocol": protocol, "model": name or "", "parameters": parameters},
+        label=f"{name or 'the only model'} at {display_url} ({protocol})",
+        identity={"url": display_url, "protocol": protocol, "model": name or "", "parameters": parameters},
         open_predictor=open_http if over_http else open_grpc,
         notes=notes,
     )
 
 
 @contextmanager
-def _here(source: ModelSource, parameters: Mapping[str, object]) -> Generator[Asker]:
+def _local_predictor(source: ModelSource, parameters: Mapping[str, object]) -> Generator[InferenceClient]:
     from app.assembly.models import load
     from app.protocols.bytes_elements import BinaryElement
 
     servable = load(source)
 
     def predict(item: Item, data: bytes) -> Records:
-        merged = {**parameters, **({"prompts": [item.question]} if item.question else {})}
-        tensor = BytesTensor(name="image", shape=(1,), elements=[BinaryElement(data)], parameters=merged)
+        item_parameters = {**parameters, **({"prompts": [item.question]} if item.question else {})}
+        tensor = BytesTensor(name="image", shape=(1,), elements=[BinaryElement(data)], parameters=item_parameters)
         request = InferenceRequest(id=item.id, model_name=source.name, inputs=(tensor,))
         try:
-            outputs = servable.answer(request, Limits()).outputs
+            outputs = servable.predict(request, Limits()).outputs
         except InferenceError as error:
-            raise AskingError(str(error)) from None
+            raise InferenceClientError(str(error)) from None
         records = outputs[0].predictions[0].records()
         return msgspec.convert(msgspec.to_builtins(records), list[dict[str, object]])
 
@@ -154,37 +156,37 @@ def _here(source: ModelSource, parameters: Mapping[str, object]) -> Generator[As
 
 
 @contextmanager
-def _over_http(
+def _http_client(
     url: str,
     protocol: str,
     name: str,
     parameters: Mapping[str, object],
     headers: Mapping[str, str],
     timeout: float,
-    trust: Trust,
-) -> Generator[Asker]:
+    trust: TlsOptions,
+) -> Generator[InferenceClient]:
     with httpx.Client(timeout=timeout, headers=dict(headers), trust_env=False, verify=trust.context()) as client:
-        yield HttpAsker(client, url, protocol, name, parameters)
+        yield HttpInferenceClient(client, url, protocol, name, parameters)
 
 
 @contextmanager
-def _over_grpc(
+def _grpc_client(
     url: str,
     protocol: str,
     name: str,
     parameters: Mapping[str, object],
     headers: Mapping[str, str],
     timeout: float,
-    trust: Trust,
-) -> Generator[Asker]:
-    from app.cli.asking_grpc import GrpcAsker
+    trust: TlsOptions,
+) -> Generator[InferenceClient]:
+    from app.cli.grpc_client import GrpcClient
 
-    secured = trust.credentials() if url.startswith("grpcs://") else None
-    asker = GrpcAsker(url.partition("://")[2] or url, protocol, name, parameters, timeout, headers, secured)
+    credentials = trust.credentials() if url.startswith("grpcs://") else None
+    client = GrpcClient(url.partition("://")[2] or url, protocol, name, parameters, timeout, headers, credentials)
     try:
-        yield asker
+        yield client
     finally:
-        asker.close()
+        client.close()
 
 
 def _without_user_info(url: str) -> str:
@@ -201,6 +203,6 @@ def _files(source: ModelSource) -> Sequence[str]:
 
 
 def _file(path: Path, folder: Path) -> str:
-    found = path.stat()
+    status = path.stat()
     name = path.relative_to(folder) if path.is_relative_to(folder) else path
-    return f"{name} {found.st_size} {found.st_mtime_ns}"
+    return f"{name} {status.st_size} {status.st_mtime_ns}"

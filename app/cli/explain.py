@@ -13,14 +13,14 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from app.cli.choice import chosen
+from app.cli.model_choice import choose_model
 from app.cli.terminal import console
 from app.settings.model import ModelError, ModelSource
 from app.settings.server import ModelOptions
-from tasks.exchange.limits import Limits
-from tasks.exchange.request import InferenceRequest
-from tasks.exchange.tensor import BytesTensor
-from tasks.explanation.explanation import Explanation, ExplanationMethod
+from tasks.inference.limits import Limits
+from tasks.inference.request import InferenceRequest
+from tasks.inference.tensor import BytesTensor
+from tasks.saliency.explanation import Explanation, ExplanationMethod
 from tasks.vision.image import decode_image
 
 __all__ = ("explain",)
@@ -63,12 +63,12 @@ def explain(
     """
     terminal = console()
     if draw is not None:
-        from app.cli.drawing import check_picture
+        from app.cli.drawing import check_image_path
 
-        check_picture(draw)
-    source = chosen(options, name)
+        check_image_path(draw)
+    source = choose_model(options, name)
     data = image.read_bytes()
-    given = {
+    parameters = {
         "label": label,
         "method": method,
         "samples": samples,
@@ -78,53 +78,55 @@ def explain(
         "max_objects": max(_DEFAULT_OBJECTS, object),
     }
     with Console(stderr=True).status(f"Explaining {escape(source.name)}"):
-        found = _explanations(source, data, {key: value for key, value in given.items() if value is not None})
+        explanations = _explanations(
+            source, data, {key: value for key, value in parameters.items() if value is not None}
+        )
     if json:
-        terminal.print_json(msgspec.json.encode([_summary(explanation) for explanation in found]).decode())
-    elif found:
-        terminal.print(_table(source, found))
+        terminal.print_json(msgspec.json.encode([_summary(explanation) for explanation in explanations]).decode())
+    elif explanations:
+        terminal.print(_table(source, explanations))
     else:
         terminal.print(f"{escape(source.name)}: no objects to explain")
-    if draw is not None and found:
-        if object > len(found):
-            raise ModelError(f"Cannot draw object {object}: the model found only {len(found)}")
-        _write(draw, data, found[object - 1])
-        Console(stderr=True).print(f"Wrote {escape(str(draw))}: {escape(found[object - 1].label)}")
+    if draw is not None and explanations:
+        if object > len(explanations):
+            raise ModelError(f"Cannot draw object {object}: the model found only {len(explanations)}")
+        _write(draw, data, explanations[object - 1])
+        Console(stderr=True).print(f"Wrote {escape(str(draw))}: {escape(explanations[object - 1].label)}")
 
 
 def _explanations(source: ModelSource, data: bytes, parameters: Mapping[str, object]) -> Sequence[Explanation]:
     from app.assembly.models import load
-    from app.engine.explain import explained
+    from app.engine.explain import explain_request
     from app.protocols.bytes_elements import BinaryElement
 
     tensor = BytesTensor(name="image", shape=(1,), elements=[BinaryElement(data)])
     request = InferenceRequest(id="explain", model_name=source.name, inputs=(tensor,), parameters=parameters)
     limits = Limits(max_explanation_samples=10**9, max_explanation_seconds=10.0**9)
-    return explained(load(source), request, limits, lambda: True).explanations[0][0]
+    return explain_request(load(source), request, limits, lambda: True).explanations[0][0]
 
 
-def _summary(found: Explanation) -> dict[str, object]:
-    y, x = np.unravel_index(int(found.saliency.argmax()), (found.height, found.width))
+def _summary(explanation: Explanation) -> dict[str, object]:
+    y, x = np.unravel_index(int(explanation.saliency.argmax()), (explanation.height, explanation.width))
     return {
-        "label": found.label,
-        "score": found.score,
+        "label": explanation.label,
+        "score": explanation.score,
         "peak": {"x": int(x), "y": int(y)},
-        "method": found.method,
-        "samples": found.samples,
+        "method": explanation.method,
+        "samples": explanation.samples,
     }
 
 
-def _table(source: ModelSource, found: Sequence[Explanation]) -> Table:
-    title = f"{escape(source.name)}: {len(found)} explained with {found[0].samples} samples ({found[0].method})"
+def _table(source: ModelSource, explanations: Sequence[Explanation]) -> Table:
+    title = f"{escape(source.name)}: {len(explanations)} explained with {explanations[0].samples} samples ({explanations[0].method})"
     table = Table("label", "score", "peak", title=title, title_justify="left")
-    for explanation in found:
+    for explanation in explanations:
         y, x = np.unravel_index(int(explanation.saliency.argmax()), (explanation.height, explanation.width))
         table.add_row(escape(explanation.label), f"{explanation.score:.4g}", f"x {x}, y {y}")
     return table
 
 
 def _write(path: Path, data: bytes, explanation: Explanation) -> None:
-    from app.cli.drawing import draw, heat, write_picture
+    from app.cli.drawing import draw, overlay_heat_map, write_image
 
-    overlay = heat(decode_image(data).pixels, explanation.saliency)
-    write_picture(path, draw(overlay, [explanation.record], filled=False))
+    overlay = overlay_heat_map(decode_image(data).pixels, explanation.saliency)
+    write_image(path, draw(overlay, [explanation.record], filled=False))

@@ -35,16 +35,16 @@ def export(
     terminal = console()
     export_result = export_model(folder, output, opset, tolerance)
     table = Table("input", "output", "largest difference", title="torch and ONNX Runtime", title_justify="left")
-    for comparison in export_result.compared:
+    for comparison in export_result.comparisons:
         for name, difference in comparison.outputs.items():
             table.add_row(f"{comparison.size[0]}x{comparison.size[1]}", name, f"{difference:.2e}")
     terminal.print(table)
-    sizes = "of any size" if export_result.any_size else "of {}x{} pixels".format(*export_result.compared[0].size)
+    sizes = "of any size" if export_result.any_size else "of {}x{} pixels".format(*export_result.comparisons[0].size)
     terminal.print(f"Wrote {escape(str(export_result.file))}, which takes images {sizes}.")
     if export_result.scores is None:
         terminal.print("[yellow]When served, one of the two returns more results than the other.[/yellow]")
     else:
         terminal.print(f"When served, their scores differ by at most {export_result.scores:.2e}.")
-    if export_result.largest > tolerance:
+    if export_result.max_difference > tolerance:
         terminal.print(f"[red]They differ by more than {tolerance:g}.[/red]")
         sys.exit(1)

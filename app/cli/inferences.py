@@ -15,16 +15,16 @@ from rich.markup import escape
 from rich.table import Table
 
 from app.cli.terminal import console
-from app.recording.export.rows import best_finding
+from app.recording.export.line_formats import best_prediction
 from app.recording.inference import RecordedInference
-from app.recording.moments import iso_moment
-from app.recording.query import QueryText, read_cursor, read_query
+from app.recording.query.query import QueryText, parse_cursor, parse_query
+from app.recording.timestamps import format_timestamp
 from app.settings.server import SettingsError
-from tasks.exchange.error import shortened
+from tasks.inference.error import truncate
 
 if TYPE_CHECKING:
-    from app.recording.query import InferenceQuery
-    from app.recording.query_reader import Reader
+    from app.recording.query.query import InferenceQuery
+    from app.recording.query.reader import RecordingReader
 
 __all__ = ("inferences",)
 
@@ -86,7 +86,7 @@ def inferences(
         to: Export to this file: .parquet, .csv, .jsonl, or .json for COCO.
         format: Format of the export, if the file name does not show it.
     """
-    query = read_query(
+    query = parse_query(
         QueryText(
             since=since,
             until=until,
@@ -111,20 +111,20 @@ def inferences(
     reader = _reader(store)
     try:
         if id is not None:
-            _show_one(reader, id)
+            _print_one(reader, id)
         elif to is not None:
             _export(reader, query, to, format, limit)
         else:
-            _show(reader, query, limit or 20, None if after is None else read_cursor(after), json=json)
+            _print_page(reader, query, limit or 20, None if after is None else parse_cursor(after), json=json)
     finally:
         reader.close()
 
 
-def _reader(store: str) -> "Reader":
-    from app.recording.address import read_address
-    from app.recording.query_reader import Reader
+def _reader(store: str) -> "RecordingReader":
+    from app.recording.dsn import parse_dsn
+    from app.recording.query.reader import RecordingReader
 
-    return Reader(read_address(store))
+    return RecordingReader(parse_dsn(store))
 
 
 def _polygon(text: str | None) -> str | None:
@@ -139,19 +139,21 @@ def _polygon(text: str | None) -> str | None:
     return file.read_text(encoding="utf-8", errors="replace")
 
 
-def _show_one(reader: "Reader", name: str) -> None:
-    found = reader.one(name)
-    if found is None:
+def _print_one(reader: "RecordingReader", name: str) -> None:
+    inference = reader.get(name)
+    if inference is None:
         sys.exit(f"charioteer: id: There is no inference {name}")
-    console().print_json(msgspec.json.encode(found).decode())
+    console().print_json(msgspec.json.encode(inference).decode())
 
 
-def _show(reader: "Reader", query: "InferenceQuery", limit: int, after: int | None, *, json: bool) -> None:
+def _print_page(
+    reader: "RecordingReader", query: "InferenceQuery", limit: int, after: int | None, *, json: bool
+) -> None:
     page = reader.page(query, limit, after)
     terminal = console()
     if json:
-        shown = {"inferences": page.inferences, "next": None if page.next is None else str(page.next)}
-        terminal.print_json(msgspec.json.encode(shown).decode())
+        document = {"inferences": page.inferences, "next": None if page.next is None else str(page.next)}
+        terminal.print_json(msgspec.json.encode(document).decode())
         return
     if not page.inferences:
         terminal.print("No inference matches")
@@ -161,18 +163,18 @@ def _show(reader: "Reader", query: "InferenceQuery", limit: int, after: int | No
         terminal.print(f"There are more: --after {page.next}")
 
 
-def _table(found: Sequence[RecordedInference]) -> Table:
+def _table(inferences: Sequence[RecordedInference]) -> Table:
     table = Table("time (UTC)", "model", "protocol", "ms", "found", "metadata", "id")
     table.columns[3].justify = "right"
     table.columns[0].no_wrap = table.columns[6].no_wrap = True
-    for inference in found:
+    for inference in inferences:
         table.add_row(
-            iso_moment(inference.started)[:19].replace("T", " "),
+            format_timestamp(inference.started)[:19].replace("T", " "),
             escape(inference.model),
             escape(inference.protocol),
             f"{inference.duration / 1000:.1f}",
             escape(_summary(inference)) if inference.error is None else f"[red]{escape(inference.error)}[/red]",
-            escape(shortened(", ".join(f"{entry.key}={_value(entry.value)}" for entry in inference.metadata))),
+            escape(truncate(", ".join(f"{entry.key}={_value(entry.value)}" for entry in inference.metadata))),
             escape(inference.id),
         )
     return table
@@ -182,31 +184,33 @@ def _summary(inference: RecordedInference) -> str:
     """Summarize the records: "3 car, 1 dog" for objects, the best class, or the start of a text."""
     records = inference.records or ()
     if inference.task_type.endswith("CLASSIFICATION") and records:
-        label, score = best_finding(records)
+        label, score = best_prediction(records)
         return f"{label} {score:.2f}" if score is not None else str(label)
     labels = Counter(str(record["label"]) for record in records if "label" in record)
     if labels:
-        return shortened(", ".join(f"{count} {label}" for label, count in labels.most_common(5)))
+        return truncate(", ".join(f"{count} {label}" for label, count in labels.most_common(5)))
     texts = [str(record[name]) for record in records for name in ("answer", "generated_text", "text") if name in record]
-    return shortened(texts[0]) if texts else f"{len(records)} records" if records else "nothing"
+    return truncate(texts[0]) if texts else f"{len(records)} records" if records else "nothing"
 
 
 def _value(value: object) -> str:
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
-def _export(reader: "Reader", query: "InferenceQuery", to: Path, name: _Format | None, limit: int | None) -> None:
+def _export(
+    reader: "RecordingReader", query: "InferenceQuery", to: Path, name: _Format | None, limit: int | None
+) -> None:
     from app.recording.export.writing import Format, export, format_of
 
     export_format = Format(name) if name else format_of(to)
     error_console = Console(stderr=True)
     with error_console.status("Exporting ...") as status:
-        done = export(
+        result = export(
             reader.batches(query, limit),
             to,
             export_format,
             lambda count: status.update(f"Exporting ... {count:,} inferences"),
         )
-    error_console.print(f"Wrote {done.written:,} inferences to {escape(str(to))}", soft_wrap=True)
-    if done.left_out:
-        error_console.print(f"Skipped {done.left_out:,} inferences: COCO holds only objects in images of known size")
+    error_console.print(f"Wrote {result.written:,} inferences to {escape(str(to))}", soft_wrap=True)
+    if result.left_out:
+        error_console.print(f"Skipped {result.left_out:,} inferences: COCO holds only objects in images of known size")

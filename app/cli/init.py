@@ -38,16 +38,16 @@ def init(
         raise ModelError(f"{folder} exists and is not empty; nothing was written")
     folder.mkdir(parents=True, exist_ok=True)
     # pytest collects only one of several test files with the same name, so put the model's name into it.
-    test = f"test_{re.sub(r'[^A-Za-z0-9]', '_', name)}.py"
+    test_file = f"test_{re.sub(r'[^A-Za-z0-9]', '_', name)}.py"
     for file in sorted(file for file in template.iterdir() if file.is_file()):
-        written = test if file.name == _TEST else file.name
-        (folder / written).write_bytes(file.read_bytes())
+        file_name = test_file if file.name == _TEST else file.name
+        (folder / file_name).write_bytes(file.read_bytes())
     if name != folder.resolve().name:
         _set_name(folder / "model-settings.json", name)
     readme = (_TEMPLATES / "README.md").read_text()
     (folder / "README.md").write_text(readme.format(name=name, task=task.upper(), path=folder))
     terminal = console()
-    terminal.print(f"Wrote {folder}: model.py, model-settings.json, {test}, README.md", markup=False)
+    terminal.print(f"Wrote {folder}: model.py, model-settings.json, {test_file}, README.md", markup=False)
     terminal.print(f"Try it: charioteer check {folder} --allow-code", markup=False)
 
 

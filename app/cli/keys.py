@@ -43,8 +43,8 @@ def add(
     """
     import msgspec
 
-    from app.server.access.key_file import add_key, new_key
-    from app.server.access.keys import Key
+    from app.server.auth.api_keys import ApiKey
+    from app.server.auth.key_file import add_key, new_key
 
     secret = new_key()
     fields: dict[str, object] = {
@@ -56,7 +56,7 @@ def add(
         "not_after": None if days is None else (datetime.now(UTC) + timedelta(days=days)).replace(microsecond=0),
     }
     try:
-        key = msgspec.convert(fields, Key)
+        key = msgspec.convert(fields, ApiKey)
     except msgspec.ValidationError as error:
         raise SettingsError(_option_error(name, permissions, str(error))) from None
     add_key(file, secret, key)
@@ -72,13 +72,13 @@ def list_keys(*, file: KeyFile) -> None:
     Args:
         file: Key file.
     """
-    from app.server.access.key_file import keys_of
+    from app.server.auth.key_file import load_keys
 
     table = Table(box=None, pad_edge=False, header_style="bold")
     for title in ("name", "permissions", "requests a second", "burst", "good until", "sha256"):
         table.add_column(title)
     now = datetime.now(UTC)
-    for key in keys_of(file):
+    for key in load_keys(file):
         rate = "" if key.requests_per_second is None else f"{key.requests_per_second:g}"
         until = "" if key.not_after is None else key.not_after.isoformat()
         if key.not_after is not None and key.not_after < now:
@@ -96,7 +96,7 @@ def remove(name: str, *, file: KeyFile) -> None:
         name: Name of the key's owner.
         file: Key file.
     """
-    from app.server.access.key_file import remove_key
+    from app.server.auth.key_file import remove_key
 
     remove_key(file, name)
 

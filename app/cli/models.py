@@ -18,12 +18,14 @@ def models(options: ModelOptions = ModelOptions()) -> None:  # noqa: B008
     Args:
         options: which models.
     """
-    from app.assembly.models import describe, sources
+    from app.assembly.models import describe, find_models
 
     table = Table("model", "version", "task type", "layout", "labels", "Chariot path")
     terminal = console()
-    found = sources(options)
-    for source in track(found, "Reading models", console=Console(stderr=True), transient=True, disable=len(found) < 10):
+    sources = find_models(options)
+    for source in track(
+        sources, "Reading models", console=Console(stderr=True), transient=True, disable=len(sources) < 10
+    ):
         path = f"/v2/models/m-{(source.settings.chariot_id or source.name).lower()}/infer"
         try:
             description = describe(source)

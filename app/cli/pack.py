@@ -89,19 +89,23 @@ def members(directory: Path) -> tuple[Sequence[PurePosixPath], Sequence[PurePosi
     pending = [root]
     while pending:
         for path in pending.pop().iterdir():
-            place = PurePosixPath(path.relative_to(root))
+            relative_path = PurePosixPath(path.relative_to(root))
             if path.name.startswith(".") or path.name == "__pycache__":
-                left_out.append(place)
+                left_out.append(relative_path)
             elif path.is_symlink() and not (path.is_file() and path.resolve().is_relative_to(root)):
-                raise ModelError(f"{directory / place} is a link to {path.readlink()}; expected files of this folder")
+                raise ModelError(
+                    f"{directory / relative_path} is a link to {path.readlink()}; expected files of this folder"
+                )
             elif path.is_dir():
                 pending.append(path)
             elif not path.is_file():
-                raise ModelError(f"{directory / place} is neither a file nor a folder")
+                raise ModelError(f"{directory / relative_path} is neither a file nor a folder")
             elif _is_pickle(path):
-                raise ModelError(f"{directory / place} is a pickle, which runs code when it is read; export the model")
+                raise ModelError(
+                    f"{directory / relative_path} is a pickle, which runs code when it is read; export the model"
+                )
             else:
-                packed.append(place)
+                packed.append(relative_path)
     return sorted(packed), sorted(left_out)
 
 

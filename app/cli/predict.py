@@ -11,14 +11,14 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from app.cli.choice import chosen
+from app.cli.model_choice import choose_model
 from app.cli.terminal import console
 from app.settings.model import ModelSource
 from app.settings.server import ModelOptions
-from tasks.exchange.limits import Limits
-from tasks.exchange.request import InferenceRequest
-from tasks.exchange.response import Record
-from tasks.exchange.tensor import BytesTensor
+from tasks.inference.limits import Limits
+from tasks.inference.request import InferenceRequest
+from tasks.inference.response import Record
+from tasks.inference.tensor import BytesTensor
 from tasks.vision.image import decode_image
 
 __all__ = ("predict",)
@@ -49,14 +49,14 @@ def predict(
     """
     terminal = console()
     if draw is not None:
-        from app.cli.drawing import check_picture
+        from app.cli.drawing import check_image_path
 
-        check_picture(draw)
-    source = chosen(options, name)
+        check_image_path(draw)
+    source = choose_model(options, name)
     data = image.read_bytes()
-    given = {"prompts": prompt, "top_k": top_k, "iou_threshold": iou_threshold}
+    parameters = {"prompts": prompt, "top_k": top_k, "iou_threshold": iou_threshold}
     with Console(stderr=True).status(f"Running {escape(source.name)}"):
-        records = _records(source, data, {key: value for key, value in given.items() if value is not None})
+        records = _records(source, data, {key: value for key, value in parameters.items() if value is not None})
     if json:
         terminal.print_json(msgspec.json.encode(records).decode())
     elif records:
@@ -74,7 +74,7 @@ def _records(source: ModelSource, data: bytes, parameters: Mapping[str, object])
 
     tensor = BytesTensor(name="image", shape=(1,), elements=[BinaryElement(data)], parameters=parameters)
     request = InferenceRequest(id="predict", model_name=source.name, inputs=(tensor,))
-    outputs = load(source).answer(request, Limits()).outputs
+    outputs = load(source).predict(request, Limits()).outputs
     return outputs[0].predictions[0].records()
 
 
@@ -97,6 +97,6 @@ def _cell(value: object) -> str:
 
 
 def _write(path: Path, data: bytes, records: Sequence[Record]) -> None:
-    from app.cli.drawing import draw, write_picture
+    from app.cli.drawing import draw, write_image
 
-    write_picture(path, draw(decode_image(data).pixels, records))
+    write_image(path, draw(decode_image(data).pixels, records))

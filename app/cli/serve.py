@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from rich.markup import escape
 
-from app.cli.terminal import Announcing
+from app.cli.terminal import AnnouncementConsole
 from app.settings.server import ModelOptions, ServerSettings
 
 __all__ = ("serve",)
@@ -23,31 +23,31 @@ def serve(options: ModelOptions = ModelOptions(), settings: ServerSettings = Ser
         options: Which models.
         settings: Server settings.
     """
-    from app.server.access.exposure import check_exposure, warn_of_clear_text
+    from app.server.auth.bind_policy import check_bind_policy, warn_about_clear_text
 
-    check_exposure(settings)
+    check_bind_policy(settings)
     # Keep the collector off while models load; `freeze_garbage` turns it on with what was loaded frozen.
     gc.disable()
-    from app.assembly.models import sources
+    from app.assembly.models import find_models
     from app.assembly.service import Service
-    from app.server.listening import ListenError
+    from app.server.listen_socket import ListenError
     from app.server.log_output import configure_logging
     from app.server.process import run
-    from app.server.tuning import tune_process
+    from app.server.process_setup import configure_process
 
     # Tune malloc first: threads that start earlier would have arenas of their own.
-    tune_process()
+    configure_process()
     configure_logging(settings.log_format)
     faulthandler.enable(2)
-    warn_of_clear_text(settings)
-    service = Service(settings, lambda: sources(options))
+    warn_about_clear_text(settings)
+    service = Service(settings, lambda: find_models(options))
 
-    def announce(address: str, others: Mapping[str, str]) -> None:
-        service.announced(others)
-        console = Announcing()
+    def announce(address: str, addresses: Mapping[str, str]) -> None:
+        service.set_ports(addresses)
+        console = AnnouncementConsole()
         console.print(f"Charioteer answers at [bold]{address}[/bold] ({settings.chariot_protocol})")
-        for name, other in others.items():
-            console.print(f"  {name:<27} {other}")
+        for name, listener_address in addresses.items():
+            console.print(f"  {name:<27} {listener_address}")
         for registration in service.registry.registrations:
             if registration.servable is None:
                 reason = escape(registration.detail or registration.reason)
@@ -62,10 +62,10 @@ def serve(options: ModelOptions = ModelOptions(), settings: ServerSettings = Ser
             settings,
             service.loading,
             service.grpc,
-            service.beside,
+            service.secondary_listeners,
             service.transport,
             announce,
-            service.ending,
+            service.shutdown_hooks,
         )
     except ListenError as error:
         sys.exit(f"charioteer: {error}")

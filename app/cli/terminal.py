@@ -2,12 +2,12 @@
 
 from rich.console import Console
 
-__all__ = ("Announcing", "console")
+__all__ = ("AnnouncementConsole", "console")
 
 _FALLBACK_WIDTH = 160
 
 
-class Announcing(Console):
+class AnnouncementConsole(Console):
     """Standard error for a server's messages. The server goes on if the reader of standard error is gone."""
 
     def __init__(self) -> None:

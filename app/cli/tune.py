@@ -51,30 +51,32 @@ def tune(
         write: Write the best result to model-settings.json.
         allow_code: Whether to allow models that are Python classes. Their code then runs here.
     """
+    from app.assembly.benchmarking import all_candidates, best_measurement, measure_candidates, write_settings
     from app.assembly.discovery import model_at
-    from app.assembly.tuning import best_of, measured, ways, write_settings
-    from app.cli.check import shapes
-    from app.engine.registry import version_order
+    from app.cli.check import sample_image
+    from app.engine.registry import version_sort_key
 
-    latest = max(model_at(path), key=lambda source: version_order(source.version))
+    latest = max(model_at(path), key=lambda source: version_sort_key(source.version))
     source = msgspec.structs.replace(latest, allow_code=allow_code)
     cores = len(os.sched_getaffinity(0))
     workers = ServerSettings().worker_count
-    candidates = ways(batches, threads or (1, cores), delay_ms)
-    image_data = image.read_bytes() if image else shapes()
+    candidates = all_candidates(batches, threads or (1, cores), delay_ms)
+    image_data = image.read_bytes() if image else sample_image()
     terminal = console()
     with terminal.status(f"Serving {source.name} in {len(candidates)} configurations, {seconds * 1.25:g} s each"):
-        found = list(measured(source, candidates, image_data, workers, seconds))
-    best = best_of(found, wanted)
+        measurements = list(measure_candidates(source, candidates, image_data, workers, seconds))
+    best = best_measurement(measurements, wanted)
     table = Table(title=f"{source.name} {source.version}, {workers} workers", title_justify="left")
     for column in ("batch", "threads", "answers/s", "p50 ms", "p99 ms", "alone ms", "CPU ms", ""):
         table.add_column(column, justify="right")
-    for result in found:
-        numbers = (result.rate, result.p50, result.p99, result.lone, result.cpu)
+    for result in measurements:
+        numbers = (result.rate, result.p50, result.p99, result.single_latency, result.cpu)
         mark = "best" if result is best else ""
-        table.add_row(str(result.way.batch), str(result.way.threads), *(f"{number:.2f}" for number in numbers), mark)
+        table.add_row(
+            str(result.candidate.batch), str(result.candidate.threads), *(f"{number:.2f}" for number in numbers), mark
+        )
     terminal.print(table)
     if write:
-        terminal.print(f"Written to {write_settings(source.folder, best.way)}", highlight=False)
+        terminal.print(f"Written to {write_settings(source.folder, best.candidate)}", highlight=False)
     else:
         terminal.print(f"--write saves the best result to {SETTINGS_FILE}", highlight=False)

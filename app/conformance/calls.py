@@ -11,20 +11,20 @@ from google.protobuf.descriptor import ServiceDescriptor
 from google.protobuf.json_format import MessageToJson
 from google.protobuf.message import DecodeError
 
-from app.conformance.clause import FaultError
+from app.conformance.check import ViolationError
+from app.conformance.client_tls import TlsOptions
 from app.conformance.messages import answer_class, is_streamed
-from app.conformance.probe import Exchange, LateError, Probe
-from app.conformance.quoting import brief
-from app.conformance.trust import Trust
+from app.conformance.probe import Exchange, Probe, ResponseTimeoutError
+from app.conformance.quoting import quote
 
-__all__ = ("SCHEMES", "Call", "Channel", "call", "connected", "only_answer", "refusal")
+__all__ = ("SCHEMES", "Call", "Channel", "call", "expect_refusal", "first_response", "open_channel")
 
 SCHEMES = ("grpc://", "grpcs://")
 """URL schemes of engines: plain text and TLS."""
 
 _MAX_MESSAGE_BYTES = 8_000_000
 _MAX_CONNECT_S = 10
-_BARRED = ("UNAUTHENTICATED", "PERMISSION_DENIED")
+_UNAUTHORIZED = ("UNAUTHENTICATED", "PERMISSION_DENIED")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +41,9 @@ class Call(Exchange):
         return self.status == 0
 
     @property
-    def barred(self) -> bool:
+    def unauthorized(self) -> bool:
         """Return whether the engine refused the credentials."""
-        return self.code in _BARRED
+        return self.code in _UNAUTHORIZED
 
     @property
     def code(self) -> str:
@@ -65,41 +65,41 @@ class Channel:
     metadata: Sequence[tuple[str, str]]
     timeout: float
 
-    def reach(self) -> None:
+    def wait_connected(self) -> None:
         seconds = min(self.timeout, _MAX_CONNECT_S)
         try:
             grpc.channel_ready_future(self.channel).result(timeout=seconds)
         except grpc.FutureTimeoutError:
-            raise LateError(f"Nothing speaks gRPC there within {seconds:g} seconds") from None
+            raise ResponseTimeoutError(f"Nothing speaks gRPC there within {seconds:g} seconds") from None
 
     def call(self, path: str, message: bytes, *, streamed: bool) -> tuple[int, str, Sequence[bytes]]:
-        kind = self.channel.unary_stream if streamed else self.channel.unary_unary
+        stub = self.channel.unary_stream if streamed else self.channel.unary_unary
         answers: list[bytes] = []
         try:
-            answer = kind(path)(message, metadata=self.metadata, timeout=self.timeout)
+            answer = stub(path)(message, metadata=self.metadata, timeout=self.timeout)
             answers.extend(answer if streamed else [answer])
         except grpc.RpcError as error:
             status: Any = error
             if status.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
-                raise LateError(f"{path} had no answer within {self.timeout:g} seconds") from None
+                raise ResponseTimeoutError(f"{path} had no answer within {self.timeout:g} seconds") from None
             return status.code().value[0], str(status.details() or ""), answers
         return 0, "", answers
 
 
 @contextmanager
-def connected(
+def open_channel(
     url: str,
     headers: Mapping[str, str],
     timeout: float,
-    trust: Trust = Trust(),  # noqa: B008  frozen
+    tls: TlsOptions = TlsOptions(),  # noqa: B008  frozen
 ) -> Generator[Channel]:
     """Open a channel to the engine at `url`, which starts with one of `SCHEMES`; it connects on first use."""
-    parts = urlsplit(url)
+    url_parts = urlsplit(url)
     options = [("grpc.max_receive_message_length", _MAX_MESSAGE_BYTES), ("grpc.enable_http_proxy", 0)]
-    if parts.scheme == "grpcs":
-        channel = grpc.secure_channel(parts.netloc, trust.credentials(), options)
+    if url_parts.scheme == "grpcs":
+        channel = grpc.secure_channel(url_parts.netloc, tls.credentials(), options)
     else:
-        channel = grpc.insecure_channel(parts.netloc, options)
+        channel = grpc.insecure_channel(url_parts.netloc, options)
     try:
         yield Channel(channel, [(name.lower(), value) for name, value in headers.items()], timeout)
     finally:
@@ -114,47 +114,47 @@ def call(probe: Probe, service: ServiceDescriptor, method: str, request: Any, *,
         LateError: there is no response in time.
     """
     path = f"/{service.full_name}/{method}"
-    sent = request.SerializeToString(deterministic=True)
+    request_body = request.SerializeToString(deterministic=True)
     streamed = is_streamed(service, method)
-    if probe.caller is None:
+    if probe.transport is None:
         raise TypeError("a probe without a channel was asked to call")
-    caller = probe.caller
+    transport = probe.transport
 
-    def ask() -> Call:
-        status, text, answers = caller.call(path, sent, streamed=streamed)
-        read, unreadable = _read(answer_class(service, method), answers)
-        body = "\n".join(map(_as_json, read)) if status == 0 and not unreadable else text or unreadable
+    def send() -> Call:
+        status, text, answers = transport.call(path, request_body, streamed=streamed)
+        decoded, unreadable = _decode(answer_class(service, method), answers)
+        body = "\n".join(map(_as_json, decoded)) if status == 0 and not unreadable else text or unreadable
         headers = {"grpc-status": _name(status), **({"grpc-message": text} if text else {})}
-        return Call("gRPC", path, {}, _as_json(request).encode(), status, headers, body.encode(), read, unreadable)
+        return Call("gRPC", path, {}, _as_json(request).encode(), status, headers, body.encode(), decoded, unreadable)
 
-    return cast("Call", probe.asked(("gRPC", path, sent), ask, fresh=fresh))
+    return cast("Call", probe.exchange(("gRPC", path, request_body), send, fresh=fresh))
 
 
-def only_answer(made: Call) -> Any:
+def first_response(exchange: Call) -> Any:
     """Return the first response message of a call.
 
     Raises:
         FaultError: the call failed, or the response could not be decoded.
     """
-    if not made.ok:
-        raise FaultError(f"{made.path}: Expected OK, got {made.code} {brief(made.body)}")
-    if made.unreadable:
-        raise FaultError(f"{made.path}: {made.unreadable}")
-    return made.answers[0]
+    if not exchange.ok:
+        raise ViolationError(f"{exchange.path}: Expected OK, got {exchange.code} {quote(exchange.body)}")
+    if exchange.unreadable:
+        raise ViolationError(f"{exchange.path}: {exchange.unreadable}")
+    return exchange.answers[0]
 
 
-def refusal(made: Call, *codes: str) -> None:
-    """Raise a `FaultError` unless the call was refused, with one of `codes` if given."""
-    if made.ok or (codes and made.code not in codes):
+def expect_refusal(exchange: Call, *codes: str) -> None:
+    """Raise a `ViolationError` unless the call was refused, with one of `codes` if given."""
+    if exchange.ok or (codes and exchange.code not in codes):
         expected = " or ".join(codes) or "a status other than OK"
-        raise FaultError(f"{made.path}: Expected {expected}, got {made.code} {brief(made.body)}")
+        raise ViolationError(f"{exchange.path}: Expected {expected}, got {exchange.code} {quote(exchange.body)}")
 
 
-def _read(kind: Any, answers: Sequence[bytes]) -> tuple[Sequence[Any], str]:
+def _decode(message_class: Any, answers: Sequence[bytes]) -> tuple[Sequence[Any], str]:
     try:
-        return [kind.FromString(answer) for answer in answers], ""
+        return [message_class.FromString(answer) for answer in answers], ""
     except DecodeError as error:
-        return [], f"The answer is not a {kind.DESCRIPTOR.name}: {error}"
+        return [], f"The answer is not a {message_class.DESCRIPTOR.name}: {error}"
 
 
 def _as_json(message: Any) -> str:

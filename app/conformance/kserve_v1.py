@@ -2,28 +2,28 @@
 
 from collections.abc import Sequence
 
-from app.conformance.clause import Clause, FaultError, Level, UntestedError
-from app.conformance.instances import (
+from app.conformance.check import Check, InconclusiveError, Level, ViolationError
+from app.conformance.probe import Probe
+from app.conformance.quoting import quote
+from app.conformance.row_requests import (
     UNKNOWN,
-    expect_one_each,
+    expect_one_prediction_each,
     given_instances,
     model_path,
     predict,
     predictions_of,
 )
-from app.conformance.probe import Probe
-from app.conformance.quoting import brief
 from app.conformance.tensors import (
-    PICTURES,
+    ENCODED_IMAGES,
     expect_error,
+    expect_json_object,
     expect_status,
     is_json,
     is_list,
     listed_model,
-    said,
 )
 
-__all__ = ("CLAUSES",)
+__all__ = ("CHECKS",)
 
 
 def _instances(probe: Probe) -> list[object]:
@@ -35,39 +35,39 @@ def _instances(probe: Probe) -> list[object]:
     if (given := given_instances(probe)) is not None:
         return given
     candidates: Sequence[list[object]] = (
-        [{"b64": image} for image in PICTURES[:2]],
-        [{"image": {"b64": image}} for image in PICTURES[:2]],
-        [{"image_bytes": {"b64": image}} for image in PICTURES[:2]],
-        list(PICTURES[:2]),
+        [{"b64": image} for image in ENCODED_IMAGES[:2]],
+        [{"image": {"b64": image}} for image in ENCODED_IMAGES[:2]],
+        [{"image_bytes": {"b64": image}} for image in ENCODED_IMAGES[:2]],
+        list(ENCODED_IMAGES[:2]),
         [1.0, 2.0],
         [[1.0], [2.0]],
     )
     for candidate in candidates:
         if predict(probe, {"instances": candidate}).ok:
             return candidate
-    raise UntestedError("The engine refuses every generated instance; give a body with --request")
+    raise InconclusiveError("The engine refuses every generated instance; give a body with --request")
 
 
 def _predictions(probe: Probe, instances: list[object]) -> list[object]:
-    return predictions_of(said(predict(probe, {"instances": instances})))
+    return predictions_of(expect_json_object(predict(probe, {"instances": instances})))
 
 
 def _alive(probe: Probe) -> None:
-    got = said(probe.get("/", accept="application/json"))
+    got = expect_json_object(probe.get("/", accept="application/json"))
     if got.get("status") != "alive":
-        raise FaultError(f'Expected {{"status": "alive"}}, got {brief(got)}')
+        raise ViolationError(f'Expected {{"status": "alive"}}, got {quote(got)}')
 
 
 def _models(probe: Probe) -> None:
-    names = said(probe.get("/v1/models")).get("models")
+    names = expect_json_object(probe.get("/v1/models")).get("models")
     if not is_list(names) or not all(isinstance(name, str) for name in names):
-        raise FaultError(f"Expected an array of names in models, got {brief(names)}")
+        raise ViolationError(f"Expected an array of names in models, got {quote(names)}")
 
 
 def _ready(probe: Probe) -> None:
-    got = said(probe.get(model_path(probe)))
+    got = expect_json_object(probe.get(model_path(probe)))
     if got.get("name") != listed_model(probe, "/v1/models") or got.get("ready") is not True:
-        raise FaultError(f"Expected the model's name and ready, got {brief(got)}")
+        raise ViolationError(f"Expected the model's name and ready, got {quote(got)}")
 
 
 def _unknown_model(probe: Probe) -> None:
@@ -80,29 +80,29 @@ def _predicts(probe: Probe) -> None:
 
 
 def _one_each(probe: Probe) -> None:
-    expect_one_each(_instances(probe), lambda asked: _predictions(probe, asked))
+    expect_one_prediction_each(_instances(probe), lambda asked: _predictions(probe, asked))
 
 
 def _in_order(probe: Probe) -> None:
     instances = _instances(probe)
-    first, second = (_predictions(probe, [instance]) for instance in instances)
-    if first == second:
-        raise UntestedError("Both instances have the same prediction")
+    first_prediction, second_prediction = (_predictions(probe, [instance]) for instance in instances)
+    if first_prediction == second_prediction:
+        raise InconclusiveError("Both instances have the same prediction")
     together = _predictions(probe, instances)
-    if together == [*second, *first]:
-        raise FaultError("Expected the predictions in the order of the instances, got the reverse order")
+    if together == [*second_prediction, *first_prediction]:
+        raise ViolationError("Expected the predictions in the order of the instances, got the reverse order")
 
 
 def _alias(probe: Probe) -> None:
-    found = said(predict(probe, {"inputs": _instances(probe)}))
-    if not is_list(found.get("predictions")):
-        raise FaultError(f"Expected predictions, got {brief(found)}")
+    answer = expect_json_object(predict(probe, {"inputs": _instances(probe)}))
+    if not is_list(answer.get("predictions")):
+        raise ViolationError(f"Expected predictions, got {quote(answer)}")
 
 
 def _content_type(probe: Probe) -> None:
     got = predict(probe, {"instances": _instances(probe)}).headers.get("content-type", "")
     if not is_json(got):
-        raise FaultError(f"Expected application/json, got {brief(got)}")
+        raise ViolationError(f"Expected application/json, got {quote(got)}")
 
 
 def _bad_json(probe: Probe) -> None:
@@ -122,9 +122,9 @@ def _error_body(probe: Probe) -> None:
     for exchange in (probe.get(f"/v1/models/{UNKNOWN}"), predict(probe, {"instances": 1})):
         if not exchange.refused:
             continue
-        why = exchange.object().get("error")
-        if not isinstance(why, str) or not why:
-            raise FaultError(f"Expected a text in error, got {brief(exchange.body)}")
+        reason = exchange.object().get("error")
+        if not isinstance(reason, str) or not reason:
+            raise ViolationError(f"Expected a text in error, got {quote(exchange.body)}")
 
 
 def _cloud_event(probe: Probe) -> None:
@@ -136,9 +136,9 @@ def _cloud_event(probe: Probe) -> None:
     }
     body = {"instances": _instances(probe)}
     answer = probe.post_json(f"{model_path(probe)}:predict", body, headers)
-    said(answer)
+    expect_json_object(answer)
     if "ce-id" not in answer.headers or "ce-type" not in answer.headers:
-        raise FaultError("Expected an event with ce-id and ce-type, got an answer without them")
+        raise ViolationError("Expected an event with ce-id and ce-type, got an answer without them")
 
 
 _SDK = "KServe's SDK server"
@@ -146,27 +146,27 @@ _PAGE = "KServe, V1 protocol"
 _MUST, _SHOULD = Level.MUST, Level.SHOULD
 _PREDICTS = ("V1-005",)
 
-CLAUSES = (
-    Clause("V1-001", _SHOULD, 'GET / returns {"status": "alive"}.', f"{_SDK}; its client reads it", _alive),
-    Clause("V1-002", _MUST, "GET /v1/models lists the names of models.", f"{_PAGE}, List Models", _models),
-    Clause("V1-003", _MUST, "GET /v1/models/<model> returns name and ready.", f"{_PAGE}, Model Ready", _ready),
-    Clause("V1-004", _MUST, "An unknown model is answered with 404.", f"{_SDK}, TF Serving", _unknown_model),
-    Clause("V1-005", _MUST, "POST /v1/models/<model>:predict returns predictions for instances.", f"{_PAGE}, Predict",
+CHECKS = (
+    Check("V1-001", _SHOULD, 'GET / returns {"status": "alive"}.', f"{_SDK}; its client reads it", _alive),
+    Check("V1-002", _MUST, "GET /v1/models lists the names of models.", f"{_PAGE}, List Models", _models),
+    Check("V1-003", _MUST, "GET /v1/models/<model> returns name and ready.", f"{_PAGE}, Model Ready", _ready),
+    Check("V1-004", _MUST, "An unknown model is answered with 404.", f"{_SDK}, TF Serving", _unknown_model),
+    Check("V1-005", _MUST, "POST /v1/models/<model>:predict returns predictions for instances.", f"{_PAGE}, Predict",
            _predicts),
-    Clause("V1-006", _MUST, "There is one prediction for each instance.", f"{_PAGE}, Predict", _one_each,
+    Check("V1-006", _MUST, "There is one prediction for each instance.", f"{_PAGE}, Predict", _one_each,
            requires=_PREDICTS),
-    Clause("V1-007", _MUST, "Predictions are in the order of the instances.", f"{_PAGE}, Predict", _in_order,
+    Check("V1-007", _MUST, "Predictions are in the order of the instances.", f"{_PAGE}, Predict", _in_order,
            requires=("V1-005", "V1-006")),
-    Clause("V1-008", _SHOULD, "inputs is another name for instances.", f"{_SDK}; not so in TF Serving", _alias,
+    Check("V1-008", _SHOULD, "inputs is another name for instances.", f"{_SDK}; not so in TF Serving", _alias,
            requires=_PREDICTS),
-    Clause("V1-009", _MUST, "The response's Content-Type is application/json.", _SDK, _content_type,
+    Check("V1-009", _MUST, "The response's Content-Type is application/json.", _SDK, _content_type,
            requires=_PREDICTS),
-    Clause("V1-010", _MUST, "Invalid JSON is answered with 400.", f"{_SDK}: Unrecognized request format", _bad_json),
-    Clause("V1-011", _SHOULD, "A body without instances is refused with 4xx.", f"{_PAGE}; the stock server returns 500",
+    Check("V1-010", _MUST, "Invalid JSON is answered with 400.", f"{_SDK}: Unrecognized request format", _bad_json),
+    Check("V1-011", _SHOULD, "A body without instances is refused with 4xx.", f"{_PAGE}; the stock server returns 500",
            _neither),
-    Clause("V1-012", _SHOULD, "Instances that are not a list are refused with 4xx.", f"{_SDK}, with a predictor",
+    Check("V1-012", _SHOULD, "Instances that are not a list are refused with 4xx.", f"{_SDK}, with a predictor",
            _not_a_list),
-    Clause("V1-013", _MUST, "Refusals are JSON objects with a text in error.", _SDK, _error_body),
-    Clause("V1-014", _SHOULD, "A CloudEvent in ce- headers is answered with one.", f"{_SDK}, CloudEvents",
+    Check("V1-013", _MUST, "Refusals are JSON objects with a text in error.", _SDK, _error_body),
+    Check("V1-014", _SHOULD, "A CloudEvent in ce- headers is answered with one.", f"{_SDK}, CloudEvents",
            _cloud_event, requires=_PREDICTS),
 )  # fmt: skip

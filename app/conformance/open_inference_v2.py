@@ -6,24 +6,24 @@ from typing import Any
 
 import msgspec
 
-from app.conformance.clause import Clause, FaultError, InapplicableError, Level, UntestedError
+from app.conformance.check import Check, InconclusiveError, Level, NotApplicableError, ViolationError
 from app.conformance.probe import Exchange, Probe
-from app.conformance.quoting import brief
+from app.conformance.quoting import quote
 from app.conformance.tensors import (
     DATATYPES,
-    answered,
+    expect_accepted,
     expect_error,
+    expect_json_object,
     expect_status,
     flattened,
+    generate_data,
     is_json,
     is_list,
     is_object,
     listed_model,
-    made_up,
-    said,
 )
 
-__all__ = ("CLAUSES",)
+__all__ = ("CHECKS",)
 
 _UNKNOWN = "conform-unknown"
 
@@ -33,12 +33,12 @@ def _path(probe: Probe) -> str:
 
 
 def _metadata(probe: Probe) -> dict[str, Any]:
-    found = said(probe.get(_path(probe)))
+    metadata = expect_json_object(probe.get(_path(probe)))
     for name in ("inputs", "outputs"):
-        specs = found.get(name)
+        specs = metadata.get(name)
         if not is_list(specs) or not all(_is_spec(spec) for spec in specs):
-            raise UntestedError(f"The metadata does not describe the {name}")
-    return found
+            raise InconclusiveError(f"The metadata does not describe the {name}")
+    return metadata
 
 
 def _is_spec(spec: object) -> bool:
@@ -54,7 +54,7 @@ def _body(probe: Probe, **fields: object) -> dict[str, Any]:
     inputs: list[dict[str, Any]] = []
     for spec in _metadata(probe)["inputs"]:
         shape = [1 if length < 0 else length for length in spec["shape"]]
-        data = made_up(spec["datatype"], shape, spec["name"])
+        data = generate_data(spec["datatype"], shape, spec["name"])
         inputs.append({"name": spec["name"], "datatype": spec["datatype"], "shape": shape, "data": data})
     return {"inputs": inputs, **fields}
 
@@ -64,17 +64,17 @@ def _infer(probe: Probe, body: object, headers: Mapping[str, str] | None = None)
 
 
 def _outputs(probe: Probe) -> list[dict[str, Any]]:
-    found = answered(_infer(probe, _body(probe))).get("outputs")
-    if not is_list(found) or not found or not all(is_object(output) for output in found):
-        raise UntestedError("There are no outputs")
-    return found
+    outputs = expect_accepted(_infer(probe, _body(probe))).get("outputs")
+    if not is_list(outputs) or not outputs or not all(is_object(output) for output in outputs):
+        raise InconclusiveError("There are no outputs")
+    return outputs
 
 
 def _server_metadata(probe: Probe) -> None:
-    about = said(probe.get("/v2"))
-    extensions = about.get("extensions")
-    if not all(isinstance(about.get(name), str) for name in ("name", "version")) or not is_list(extensions):
-        raise FaultError(f"Expected name, version and an array of extensions, got {brief(about)}")
+    metadata = expect_json_object(probe.get("/v2"))
+    extensions = metadata.get("extensions")
+    if not all(isinstance(metadata.get(name), str) for name in ("name", "version")) or not is_list(extensions):
+        raise ViolationError(f"Expected name, version and an array of extensions, got {quote(metadata)}")
 
 
 def _live(probe: Probe) -> None:
@@ -87,9 +87,9 @@ def _ready(probe: Probe) -> None:
 
 def _health_bodies(probe: Probe) -> None:
     for name in ("live", "ready"):
-        got = said(probe.get(f"/v2/health/{name}"))
+        got = expect_json_object(probe.get(f"/v2/health/{name}"))
         if got.get(name) is not True:
-            raise FaultError(f'Expected {{"{name}": true}}, got {brief(got)}')
+            raise ViolationError(f'Expected {{"{name}": true}}, got {quote(got)}')
 
 
 def _model_ready(probe: Probe) -> None:
@@ -97,39 +97,39 @@ def _model_ready(probe: Probe) -> None:
 
 
 def _model_metadata(probe: Probe) -> None:
-    found = said(probe.get(_path(probe)))
-    if not all(isinstance(found.get(name), str) for name in ("name", "platform")):
-        raise FaultError(f"Expected name and platform to be strings, got {brief(found)}")
+    metadata = expect_json_object(probe.get(_path(probe)))
+    if not all(isinstance(metadata.get(name), str) for name in ("name", "platform")):
+        raise ViolationError(f"Expected name and platform to be strings, got {quote(metadata)}")
     for name in ("inputs", "outputs"):
-        specs = found.get(name)
+        specs = metadata.get(name)
         if not is_list(specs) or not all(_is_spec(spec) for spec in specs):
-            raise FaultError(f"Expected {name} to be objects of name, datatype and shape, got {brief(specs)}")
+            raise ViolationError(f"Expected {name} to be objects of name, datatype and shape, got {quote(specs)}")
 
 
 def _datatypes(probe: Probe) -> None:
-    found = _metadata(probe)
-    for spec in (*found["inputs"], *found["outputs"]):
+    metadata = _metadata(probe)
+    for spec in (*metadata["inputs"], *metadata["outputs"]):
         if spec["datatype"] not in DATATYPES:
-            raise FaultError(
-                f"Expected a datatype of the table, got {brief(spec['datatype'])} of {brief(spec['name'])}"
+            raise ViolationError(
+                f"Expected a datatype of the table, got {quote(spec['datatype'])} of {quote(spec['name'])}"
             )
 
 
 def _infers(probe: Probe) -> None:
-    found = answered(_infer(probe, _body(probe))).get("outputs")
-    if not is_list(found) or not found:
-        raise FaultError(f"Expected outputs, got {brief(found)}")
-    for output in found:
+    outputs = expect_accepted(_infer(probe, _body(probe))).get("outputs")
+    if not is_list(outputs) or not outputs:
+        raise ViolationError(f"Expected outputs, got {quote(outputs)}")
+    for output in outputs:
         if not _is_spec(output) or not is_list(output.get("data")):
-            raise FaultError(f"Expected an object of name, datatype, shape and data, got {brief(output)}")
+            raise ViolationError(f"Expected an object of name, datatype, shape and data, got {quote(output)}")
 
 
 def _json(probe: Probe) -> None:
     exchange = _infer(probe, _body(probe))
-    answered(exchange)
+    expect_accepted(exchange)
     got = exchange.headers.get("content-type", "")
     if not is_json(got):
-        raise FaultError(f"Expected application/json, got {brief(got)}")
+        raise ViolationError(f"Expected application/json, got {quote(got)}")
 
 
 def _specs(probe: Probe) -> list[tuple[dict[str, Any], dict[str, Any]]]:
@@ -142,27 +142,27 @@ def _names(probe: Probe) -> None:
     declared = [spec["name"] for spec in _metadata(probe)["outputs"]]
     for output in _outputs(probe):
         if output.get("name") not in declared:
-            raise FaultError(f"Expected one of {brief(declared)}, got {brief(output.get('name'))}")
+            raise ViolationError(f"Expected one of {quote(declared)}, got {quote(output.get('name'))}")
 
 
 def _output_datatypes(probe: Probe) -> None:
     for output, spec in _specs(probe):
         if output.get("datatype") != spec["datatype"]:
-            raise FaultError(f"{spec['name']}: Expected {spec['datatype']}, got {brief(output.get('datatype'))}")
+            raise ViolationError(f"{spec['name']}: Expected {spec['datatype']}, got {quote(output.get('datatype'))}")
 
 
 def _output_shapes(probe: Probe) -> None:
     for output, spec in _specs(probe):
         got, expected = output["shape"], spec["shape"]
         if len(got) != len(expected) or any(e not in (-1, g) for g, e in zip(got, expected, strict=True)):
-            raise FaultError(f"{spec['name']}: Expected {brief(expected)}, got {brief(got)}")
+            raise ViolationError(f"{spec['name']}: Expected {quote(expected)}, got {quote(got)}")
 
 
 def _counts(probe: Probe) -> None:
     for output in _outputs(probe):
         got, expected = len(flattened(output.get("data"))), math.prod(output["shape"])
         if got != expected:
-            raise FaultError(f"{output.get('name')}: Expected {expected} elements by its shape, got {got}")
+            raise ViolationError(f"{output.get('name')}: Expected {expected} elements by its shape, got {got}")
 
 
 def _values(probe: Probe) -> None:
@@ -170,28 +170,28 @@ def _values(probe: Probe) -> None:
         kinds = {"BOOL": bool, "BYTES": str}.get(str(output.get("datatype")), (int, float))
         for value in flattened(output.get("data")):
             if not isinstance(value, kinds) or (isinstance(value, bool) and kinds is not bool):
-                raise FaultError(
-                    f"{output.get('name')}: Expected values of {output.get('datatype')}, got {brief(value)}"
+                raise ViolationError(
+                    f"{output.get('name')}: Expected values of {output.get('datatype')}, got {quote(value)}"
                 )
 
 
 def _id(probe: Probe) -> None:
-    got = answered(_infer(probe, _body(probe, id="conform-1"))).get("id")
+    got = expect_accepted(_infer(probe, _body(probe, id="conform-1"))).get("id")
     if got != "conform-1":
-        raise FaultError(f"Expected the id conform-1, got {brief(got)}")
+        raise ViolationError(f"Expected the id conform-1, got {quote(got)}")
 
 
 def _model_name(probe: Probe) -> None:
-    got = answered(_infer(probe, _body(probe))).get("model_name")
+    got = expect_accepted(_infer(probe, _body(probe))).get("model_name")
     if got != listed_model(probe, "/v2/models", "/v1/models"):
-        raise FaultError(f"Expected the model's name, got {brief(got)}")
+        raise ViolationError(f"Expected the model's name, got {quote(got)}")
 
 
-def _wanted(probe: Probe) -> None:
+def _requested_outputs(probe: Probe) -> None:
     name = _outputs(probe)[-1].get("name")
-    found = answered(_infer(probe, _body(probe, outputs=[{"name": name}]))).get("outputs")
-    if not is_list(found) or [output.get("name") for output in found if is_object(output)] != [name]:
-        raise FaultError(f"Expected only {brief(name)}, got {brief(found)}")
+    outputs = expect_accepted(_infer(probe, _body(probe, outputs=[{"name": name}]))).get("outputs")
+    if not is_list(outputs) or [output.get("name") for output in outputs if is_object(output)] != [name]:
+        raise ViolationError(f"Expected only {quote(name)}, got {quote(outputs)}")
 
 
 def _unknown_output(probe: Probe) -> None:
@@ -210,7 +210,7 @@ def _error_body(probe: Probe) -> None:
             continue
         reason = exchange.object().get("error")
         if not isinstance(reason, str) or not reason:
-            raise FaultError(f"Expected a text in error, got {brief(exchange.body)}")
+            raise ViolationError(f"Expected a text in error, got {quote(exchange.body)}")
 
 
 def _not_json(probe: Probe) -> Exchange:
@@ -219,15 +219,15 @@ def _not_json(probe: Probe) -> Exchange:
 
 
 def _bad_json(probe: Probe) -> None:
-    expect_error(_not_json(probe), most=599)
+    expect_error(_not_json(probe), max_status=599)
 
 
-def _bad_json_blamed(probe: Probe) -> None:
+def _bad_json_client_error(probe: Probe) -> None:
     expect_error(_not_json(probe))
 
 
 def _no_inputs(probe: Probe) -> None:
-    expect_error(_infer(probe, {"id": "conform"}), most=599)
+    expect_error(_infer(probe, {"id": "conform"}), max_status=599)
 
 
 def _wrong_datatype(probe: Probe) -> None:
@@ -238,29 +238,29 @@ def _wrong_datatype(probe: Probe) -> None:
 def _wrong_count(probe: Probe) -> None:
     body = _body(probe)
     if any(tensor["datatype"] == "BYTES" or not tensor["shape"] for tensor in body["inputs"]):
-        raise InapplicableError("About numeric inputs with a shape; Chariot's clients send other shapes with images")
+        raise NotApplicableError("About numeric inputs with a shape; Chariot's clients send other shapes with images")
     wrong = [{**tensor, "shape": [length + 1 for length in tensor["shape"]]} for tensor in body["inputs"]]
     expect_error(_infer(probe, {**body, "inputs": wrong}))
 
 
 def _unknown_parameters(probe: Probe) -> None:
     _outputs(probe)
-    said(_infer(probe, _body(probe, parameters={_UNKNOWN: 1})))
+    expect_json_object(_infer(probe, _body(probe, parameters={_UNKNOWN: 1})))
 
 
 def _version(probe: Probe) -> None:
     versions = _metadata(probe).get("versions")
     if not is_list(versions) or not versions:
-        raise InapplicableError("About models with versions")
-    said(probe.get(f"{_path(probe)}/versions/{versions[0]}"))
+        raise NotApplicableError("About models with versions")
+    expect_json_object(probe.get(f"{_path(probe)}/versions/{versions[0]}"))
     _outputs(probe)
-    said(probe.post_json(f"{_path(probe)}/versions/{versions[0]}/infer", _body(probe)))
+    expect_json_object(probe.post_json(f"{_path(probe)}/versions/{versions[0]}/infer", _body(probe)))
 
 
 def _binary(probe: Probe) -> None:
-    extensions = said(probe.get("/v2")).get("extensions")
+    extensions = expect_json_object(probe.get("/v2")).get("extensions")
     if not is_list(extensions) or "binary_tensor_data" not in extensions:
-        raise InapplicableError("About engines that list binary_tensor_data")
+        raise NotApplicableError("About engines that list binary_tensor_data")
     _outputs(probe)
     exchange = _infer(probe, _body(probe, parameters={"binary_data_output": True}))
     expect_status(exchange, 200)
@@ -269,64 +269,64 @@ def _binary(probe: Probe) -> None:
         head = msgspec.json.decode(exchange.body[:length], type=dict[str, Any])
         size = sum(output["parameters"]["binary_data_size"] for output in head["outputs"])
     except (ValueError, KeyError, TypeError, msgspec.DecodeError) as error:
-        raise FaultError(f"Expected a JSON header and binary_data_size of every output: {error!r}") from None
+        raise ViolationError(f"Expected a JSON header and binary_data_size of every output: {error!r}") from None
     if length + size != len(exchange.body):
-        raise FaultError(f"Expected {length} + {size} bytes, got {len(exchange.body)}")
+        raise ViolationError(f"Expected {length} + {size} bytes, got {len(exchange.body)}")
 
 
 _OIP = "Open Inference Protocol, REST"
 _MUST, _SHOULD = Level.MUST, Level.SHOULD
 
-CLAUSES = (
-    Clause("V2-001", _MUST, "GET /v2 returns name, version and extensions.", f"{_OIP}, Server Metadata",
+CHECKS = (
+    Check("V2-001", _MUST, "GET /v2 returns name, version and extensions.", f"{_OIP}, Server Metadata",
            _server_metadata),
-    Clause("V2-002", _MUST, "GET /v2/health/live answers with status 200.", f"{_OIP}, Health", _live),
-    Clause("V2-003", _MUST, "GET /v2/health/ready answers with status 200.", f"{_OIP}, Health", _ready),
-    Clause("V2-004", _SHOULD, "The bodies of the health paths have live and ready.",
+    Check("V2-002", _MUST, "GET /v2/health/live answers with status 200.", f"{_OIP}, Health", _live),
+    Check("V2-003", _MUST, "GET /v2/health/ready answers with status 200.", f"{_OIP}, Health", _ready),
+    Check("V2-004", _SHOULD, "The bodies of the health paths have live and ready.",
            "KServe's InferenceRESTClient reads them",
            _health_bodies, requires=("V2-002", "V2-003")),
-    Clause("V2-005", _MUST, "GET /v2/models/<model>/ready answers with status 200.", f"{_OIP}, Health", _model_ready),
-    Clause("V2-006", _MUST, "GET /v2/models/<model> returns name, platform, inputs and outputs.",
+    Check("V2-005", _MUST, "GET /v2/models/<model>/ready answers with status 200.", f"{_OIP}, Health", _model_ready),
+    Check("V2-006", _MUST, "GET /v2/models/<model> returns name, platform, inputs and outputs.",
            f"{_OIP}, Model Metadata", _model_metadata),
-    Clause("V2-007", _MUST, "Declared datatypes are those of the table, or BF16.", f"{_OIP}, Tensor Data Types",
+    Check("V2-007", _MUST, "Declared datatypes are those of the table, or BF16.", f"{_OIP}, Tensor Data Types",
            _datatypes, requires=("V2-006",)),
-    Clause("V2-008", _MUST, "POST /v2/models/<model>/infer returns outputs with name, datatype, shape and data.",
+    Check("V2-008", _MUST, "POST /v2/models/<model>/infer returns outputs with name, datatype, shape and data.",
            f"{_OIP}, Inference", _infers, requires=("V2-006",)),
-    Clause("V2-009", _MUST, "The response's Content-Type is application/json.", f"{_OIP}, Inference", _json,
+    Check("V2-009", _MUST, "The response's Content-Type is application/json.", f"{_OIP}, Inference", _json,
            requires=("V2-008",)),
-    Clause("V2-010", _MUST, "Outputs have names that the metadata declares.", f"{_OIP}, Model Metadata", _names,
+    Check("V2-010", _MUST, "Outputs have names that the metadata declares.", f"{_OIP}, Model Metadata", _names,
            requires=("V2-008",)),
-    Clause("V2-011", _MUST, "Outputs have the declared datatypes.", f"{_OIP}, Model Metadata", _output_datatypes,
+    Check("V2-011", _MUST, "Outputs have the declared datatypes.", f"{_OIP}, Model Metadata", _output_datatypes,
            requires=("V2-007", "V2-008")),
-    Clause("V2-012", _MUST, "Outputs have shapes that fit the declared ones.", f"{_OIP}, Model Metadata",
+    Check("V2-012", _MUST, "Outputs have shapes that fit the declared ones.", f"{_OIP}, Model Metadata",
            _output_shapes, requires=("V2-008",)),
-    Clause("V2-013", _MUST, "data has the number of elements that shape implies.", f"{_OIP}, Tensor Data", _counts,
+    Check("V2-013", _MUST, "data has the number of elements that shape implies.", f"{_OIP}, Tensor Data", _counts,
            requires=("V2-008",)),
-    Clause("V2-014", _MUST, "Elements of data are JSON values of their datatype.", f"{_OIP}, Tensor Data", _values,
+    Check("V2-014", _MUST, "Elements of data are JSON values of their datatype.", f"{_OIP}, Tensor Data", _values,
            requires=("V2-008", "V2-011")),
-    Clause("V2-015", _MUST, "The response has the id of the request.", f"{_OIP}, Inference", _id, requires=("V2-008",)),
-    Clause("V2-016", _MUST, "model_name is the model's.", f"{_OIP}, Inference", _model_name, requires=("V2-008",)),
-    Clause("V2-017", _MUST, "Only the requested outputs are returned.", f"{_OIP}, Inference", _wanted,
+    Check("V2-015", _MUST, "The response has the id of the request.", f"{_OIP}, Inference", _id, requires=("V2-008",)),
+    Check("V2-016", _MUST, "model_name is the model's.", f"{_OIP}, Inference", _model_name, requires=("V2-008",)),
+    Check("V2-017", _MUST, "Only the requested outputs are returned.", f"{_OIP}, Inference", _requested_outputs,
            requires=("V2-008",)),
-    Clause("V2-018", _SHOULD, "An unknown output is refused with 4xx.", "Triton and KServe: 400", _unknown_output,
+    Check("V2-018", _SHOULD, "An unknown output is refused with 4xx.", "Triton and KServe: 400", _unknown_output,
            requires=("V2-008",)),
-    Clause("V2-019", _MUST, "An unknown model is answered with 404.", "Triton, KServe, MLServer and OVMS: 404",
+    Check("V2-019", _MUST, "An unknown model is answered with 404.", "Triton, KServe, MLServer and OVMS: 404",
            _unknown_model),
-    Clause("V2-020", _MUST, "Refusals are JSON objects with a text in error.", f"{_OIP}, errors; tritonclient reads it",
+    Check("V2-020", _MUST, "Refusals are JSON objects with a text in error.", f"{_OIP}, errors; tritonclient reads it",
            _error_body),
-    Clause("V2-021", _MUST, "Invalid JSON is an error.", f"{_OIP}, errors", _bad_json),
-    Clause("V2-022", _SHOULD, "Invalid JSON is a client error: 4xx.",
-           f"{_OIP}: typically 400; Triton returns 500", _bad_json_blamed, requires=("V2-021",)),
-    Clause("V2-023", _MUST, "A request without inputs is an error.", f"{_OIP}, Inference", _no_inputs),
-    Clause("V2-024", _SHOULD, "An unknown datatype is refused with 4xx.", "Triton and KServe: 400", _wrong_datatype,
+    Check("V2-021", _MUST, "Invalid JSON is an error.", f"{_OIP}, errors", _bad_json),
+    Check("V2-022", _SHOULD, "Invalid JSON is a client error: 4xx.",
+           f"{_OIP}: typically 400; Triton returns 500", _bad_json_client_error, requires=("V2-021",)),
+    Check("V2-023", _MUST, "A request without inputs is an error.", f"{_OIP}, Inference", _no_inputs),
+    Check("V2-024", _SHOULD, "An unknown datatype is refused with 4xx.", "Triton and KServe: 400", _wrong_datatype,
            requires=("V2-006",)),
-    Clause("V2-025", _SHOULD, "A shape that does not match the number of elements is refused with 4xx.",
+    Check("V2-025", _SHOULD, "A shape that does not match the number of elements is refused with 4xx.",
            f"{_OIP}, Tensor Data; Triton returns 500", _wrong_count, requires=("V2-006",)),
-    Clause("V2-026", _SHOULD, "Unknown parameters are ignored.",
+    Check("V2-026", _SHOULD, "Unknown parameters are ignored.",
            f"{_OIP}, Parameters: a server may have its own; Triton, KServe and MLServer ignore others",
            _unknown_parameters, requires=("V2-008",)),
-    Clause("V2-027", _SHOULD, "Each version in the metadata has its own path.", f"{_OIP}; KServe has none",
+    Check("V2-027", _SHOULD, "Each version in the metadata has its own path.", f"{_OIP}; KServe has none",
            _version, requires=("V2-008",)),
-    Clause("V2-028", _MUST, "An engine that lists binary_tensor_data returns binary outputs on request.",
+    Check("V2-028", _MUST, "An engine that lists binary_tensor_data returns binary outputs on request.",
            "Triton, binary tensor data extension", _binary, requires=("V2-001", "V2-008")),
 )  # fmt: skip

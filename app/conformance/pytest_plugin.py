@@ -9,12 +9,12 @@ from typing import Any, cast
 
 import pytest
 
-from app.conformance.clause import Clause, Finding, Level, Verdict
-from app.conformance.holding import Holding, UnreachableError
-from app.conformance.output.words import evidence, readers_of
+from app.conformance.check import Check, Finding, Level, Verdict
+from app.conformance.client_tls import TlsOptions
+from app.conformance.options import ConformanceOptions, OptionsError, open_runner
+from app.conformance.output.descriptions import describe_readers, evidence
 from app.conformance.protocols import PROTOCOLS
-from app.conformance.trust import Trust
-from app.conformance.wish import Wish, WishError, holding
+from app.conformance.runner import CheckRunner, UnreachableError
 
 __all__ = ("Conformance",)
 
@@ -32,30 +32,30 @@ class Conformance:
     def __init__(self, config: pytest.Config) -> None:
         stack = ExitStack()
         try:
-            self._holding = stack.enter_context(holding(_wish(config)))
-        except WishError as error:
+            self._runner = stack.enter_context(open_runner(_options(config)))
+        except OptionsError as error:
             raise pytest.UsageError(f"--conform-...: {error}") from None
         config.add_cleanup(stack.close)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(self, session: pytest.Session, items: list[pytest.Item]) -> None:
         """Append the clauses to the collected items, so that ``-k`` and ``-m`` select among them."""
-        name = self._holding.protocol.name
-        engine = _node(Engine, session, name=name, nodeid=f"charioteer::{name}", holding=self._holding)
+        name = self._runner.protocol.name
+        engine = _node(Engine, session, name=name, nodeid=f"charioteer::{name}", runner=self._runner)
         items.extend(engine.collect())
 
 
 class Engine(pytest.Collector):
     """The collector for an engine's clauses."""
 
-    def __init__(self, *, holding: Holding, **kwargs: Any) -> None:
+    def __init__(self, *, runner: CheckRunner, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.holding = holding
+        self.runner = runner
 
     def collect(self) -> Generator[pytest.Item]:
         """Yield one item for each clause."""
-        for clause in self.holding.protocol.clauses:
-            yield _node(ClauseItem, self, name=clause.id, holding=self.holding, clause=clause)
+        for check in self.runner.protocol.checks:
+            yield _node(CheckItem, self, name=check.id, runner=self.runner, check=check)
 
     def setup(self) -> None:
         """Check once that the engine answers; if not, every clause is an error with the reason."""
@@ -64,13 +64,13 @@ class Engine(pytest.Collector):
 
     def _unreachable_reason(self) -> str:
         try:
-            self.holding.reach()
+            self.runner.check_reachable()
         except UnreachableError as error:
             return str(error)
         return ""
 
 
-class ClauseFailedError(Exception):
+class CheckFailedError(Exception):
     """The engine violates a MUST."""
 
     def __init__(self, finding: Finding) -> None:
@@ -78,65 +78,65 @@ class ClauseFailedError(Exception):
         self.finding = finding
 
 
-class ClauseItem(pytest.Item):
+class CheckItem(pytest.Item):
     """One clause.
 
     A violated MUST fails; a violated SHOULD is an expected failure. A clause without a result, or for other engines,
     is skipped with its reason.
     """
 
-    def __init__(self, *, holding: Holding, clause: Clause, **kwargs: Any) -> None:
+    def __init__(self, *, runner: CheckRunner, check: Check, **kwargs: Any) -> None:
         cast("Any", super()).__init__(**kwargs)
-        self._holding, self._clause = holding, clause
-        self.user_properties.append(("level", clause.level.value))
-        self.user_properties.append(("sentence", clause.sentence))
-        self.user_properties.append(("source", clause.source))
+        self._runner, self._check = runner, check
+        self.user_properties.append(("level", check.level.value))
+        self.user_properties.append(("sentence", check.sentence))
+        self.user_properties.append(("source", check.source))
 
     def runtest(self) -> None:
-        finding = self._holding.finding(self._clause)
+        finding = self._runner.finding(self._check)
         if finding.verdict is Verdict.PASSED:
             return
         if finding.verdict is not Verdict.FAILED:
             pytest.skip(f"{finding.verdict}: {finding.reason}")
-        if self._clause.level is Level.SHOULD:
-            pytest.xfail(f"{self._clause.sentence} {finding.reason}")
-        raise ClauseFailedError(finding)
+        if self._check.level is Level.SHOULD:
+            pytest.xfail(f"{self._check.sentence} {finding.reason}")
+        raise CheckFailedError(finding)
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
         """Return the clause, the reason, the features that still work, and the exchanges as evidence."""
-        if not isinstance(excinfo.value, ClauseFailedError):
+        if not isinstance(excinfo.value, CheckFailedError):
             return super().repr_failure(excinfo, style)
         finding = excinfo.value.finding
-        clause = finding.clause
-        lines = [f"{clause.id} {clause.level}: {clause.sentence}", f"({clause.source})", finding.reason]
-        lines.append(readers_of(finding, self._holding.protocol.needs))
+        check = finding.check
+        lines = [f"{check.id} {check.level}: {check.sentence}", f"({check.source})", finding.reason]
+        lines.append(describe_readers(finding, self._runner.protocol.needs))
         return "\n".join([*filter(None, lines), *(f"\n{evidence(exchange)}" for exchange in finding.exchanges)])
 
     def reportinfo(self) -> tuple[Any, int | None, str]:
         """Return the name of the item for verbose runs and JUnit."""
-        return self.path, None, f"{self._holding.protocol.name}::{self._clause.id} {self._clause.sentence}"
+        return self.path, None, f"{self._runner.protocol.name}::{self._check.id} {self._check.sentence}"
 
 
-def _node(kind: Any, parent: pytest.Collector, **fields: Any) -> Any:
+def _node(node_class: Any, parent: pytest.Collector, **fields: Any) -> Any:
     """Create a pytest node through a method that type checkers cannot follow."""
-    return kind.from_parent(parent, **fields)
+    return node_class.from_parent(parent, **fields)
 
 
-def _wish(config: pytest.Config) -> Wish:
-    def given(name: str) -> Any:
+def _options(config: pytest.Config) -> ConformanceOptions:
+    def option(name: str) -> Any:
         return config.getoption(f"conform_{name}")
 
-    return Wish(
-        url=given("url"),
-        protocol=given("protocol") or PROTOCOLS[0].name,
-        model=given("model"),
-        task_type=given("task_type"),
-        images=given("image"),
-        headers=given("header"),
-        header_file=given("header_file"),
-        health_path=given("health_path"),
-        request=given("request"),
-        timeout=given("timeout"),
-        max_requests=given("max_requests"),
-        trust=Trust(ca=given("ca"), cert=given("cert"), key=given("key")),
+    return ConformanceOptions(
+        url=option("url"),
+        protocol=option("protocol") or PROTOCOLS[0].name,
+        model=option("model"),
+        task_type=option("task_type"),
+        images=option("image"),
+        headers=option("header"),
+        header_file=option("header_file"),
+        health_path=option("health_path"),
+        request=option("request"),
+        timeout=option("timeout"),
+        max_requests=option("max_requests"),
+        tls=TlsOptions(ca=option("ca"), cert=option("cert"), key=option("key")),
     )

@@ -2,41 +2,41 @@
 
 from typing import Any
 
-from app.conformance.clause import Clause, FaultError, InapplicableError, Level, UntestedError
-from app.conformance.instances import (
+from app.conformance.check import Check, InconclusiveError, Level, NotApplicableError, ViolationError
+from app.conformance.probe import Exchange, Probe
+from app.conformance.quoting import quote
+from app.conformance.row_requests import (
     UNKNOWN,
-    expect_one_each,
+    expect_one_prediction_each,
     given_instances,
     model_path,
     predict,
     predictions_of,
 )
-from app.conformance.probe import Exchange, Probe
-from app.conformance.quoting import brief
 from app.conformance.tensors import (
-    PICTURES,
+    ENCODED_IMAGES,
     TEXT,
-    answered,
+    expect_accepted,
+    expect_json_object,
     expect_status,
     flattened,
+    generate_data,
     is_list,
     is_object,
-    made_up,
-    means_text,
-    said,
+    suggests_text,
 )
 
-__all__ = ("CLAUSES",)
+__all__ = ("CHECKS",)
 
 _STATES = ("UNKNOWN", "START", "LOADING", "AVAILABLE", "UNLOADING", "END")
 _REFUSED_TYPES = ("DT_HALF", "DT_BFLOAT16", "DT_COMPLEX64", "DT_COMPLEX128")
 
 
 def _statuses(exchange: Exchange) -> list[Any]:
-    found = said(exchange).get("model_version_status")
-    if not is_list(found) or not found:
-        raise FaultError(f"Expected an array of model_version_status, got {brief(found)}")
-    return found
+    statuses = expect_json_object(exchange).get("model_version_status")
+    if not is_list(statuses) or not statuses:
+        raise ViolationError(f"Expected an array of model_version_status, got {quote(statuses)}")
+    return statuses
 
 
 def _signature(probe: Probe) -> dict[str, dict[str, Any]]:
@@ -46,29 +46,31 @@ def _signature(probe: Probe) -> dict[str, dict[str, Any]]:
         UntestedError: the metadata does not have them.
     """
     try:
-        described = said(probe.get(f"{model_path(probe)}/metadata"))["metadata"]["signature_def"]["signature_def"]
+        described = expect_json_object(probe.get(f"{model_path(probe)}/metadata"))["metadata"]["signature_def"][
+            "signature_def"
+        ]
         inputs: object = described["serving_default"]["inputs"]
     except (KeyError, TypeError):
-        raise UntestedError("There is no signature serving_default in the metadata") from None
+        raise InconclusiveError("There is no signature serving_default in the metadata") from None
     if not is_object(inputs) or not inputs or not all(is_object(spec) for spec in inputs.values()):
-        raise UntestedError(f"The inputs of serving_default are not known: {brief(inputs)}")
+        raise InconclusiveError(f"The inputs of serving_default are not known: {quote(inputs)}")
     return inputs
 
 
-def _instance(probe: Probe, picture: int) -> object:
+def _instance(probe: Probe, image_index: int) -> object:
     """Return one row with a value for every input of the default signature, or the bare value of a single input."""
     row: dict[str, object] = {}
     for name, spec in _signature(probe).items():
         dtype = str(spec.get("dtype"))
         if dtype in _REFUSED_TYPES:
-            raise UntestedError(f"{name} is {dtype}, which REST does not accept")
+            raise InconclusiveError(f"{name} is {dtype}, which REST does not accept")
         try:
             lengths = [int(dim["size"]) for dim in spec["tensor_shape"].get("dim", [])][1:]
         except (KeyError, TypeError, ValueError):
-            raise UntestedError(f"The shape of {name} is not known: {brief(spec)}") from None
-        element: object = made_up("BOOL" if dtype == "DT_BOOL" else "INT32", [1])[0]
+            raise InconclusiveError(f"The shape of {name} is not known: {quote(spec)}") from None
+        element: object = generate_data("BOOL" if dtype == "DT_BOOL" else "INT32", [1])[0]
         if dtype == "DT_STRING":
-            element = TEXT if means_text(name) else {"b64": PICTURES[picture]}
+            element = TEXT if suggests_text(name) else {"b64": ENCODED_IMAGES[image_index]}
         row[name] = _nested(element, [1 if length < 0 else length for length in lengths])
     return next(iter(row.values())) if len(row) == 1 else row
 
@@ -84,23 +86,25 @@ def _instances(probe: Probe) -> list[object]:
 
 
 def _predictions(probe: Probe, instances: list[object]) -> list[object]:
-    return predictions_of(answered(predict(probe, {"instances": instances})))
+    return predictions_of(expect_accepted(predict(probe, {"instances": instances})))
 
 
 def _status(probe: Probe) -> None:
     for entry in _statuses(probe.get(model_path(probe))):
         if not is_object(entry) or not isinstance(entry.get("version"), str) or entry.get("state") not in _STATES:
-            raise FaultError(f"Expected version as a string and a state of {', '.join(_STATES)}, got {brief(entry)}")
+            raise ViolationError(
+                f"Expected version as a string and a state of {', '.join(_STATES)}, got {quote(entry)}"
+            )
         status = entry.get("status")
         if not is_object(status) or "error_code" not in status or not isinstance(status.get("error_message"), str):
-            raise FaultError(f"Expected a status of error_code and error_message, got {brief(status)}")
+            raise ViolationError(f"Expected a status of error_code and error_message, got {quote(status)}")
 
 
 def _status_of_version(probe: Probe) -> None:
     version = _statuses(probe.get(model_path(probe)))[0].get("version")
     got = [entry.get("version") for entry in _statuses(probe.get(f"{model_path(probe)}/versions/{version}"))]
     if got != [version]:
-        raise FaultError(f"Expected version {version} alone, got {brief(got)}")
+        raise ViolationError(f"Expected version {version} alone, got {quote(got)}")
 
 
 def _unknown_status(probe: Probe) -> None:
@@ -108,13 +112,13 @@ def _unknown_status(probe: Probe) -> None:
 
 
 def _metadata(probe: Probe) -> None:
-    found = said(probe.get(f"{model_path(probe)}/metadata"))
-    spec, outer = found.get("model_spec"), found.get("metadata")
+    metadata = expect_json_object(probe.get(f"{model_path(probe)}/metadata"))
+    spec, outer = metadata.get("model_spec"), metadata.get("metadata")
     if not is_object(spec) or not isinstance(spec.get("name"), str) or not isinstance(spec.get("version"), str):
-        raise FaultError(f"Expected model_spec of name and version as strings, got {brief(spec)}")
+        raise ViolationError(f"Expected model_spec of name and version as strings, got {quote(spec)}")
     inner = outer.get("signature_def") if is_object(outer) else None
     if not is_object(inner) or not is_object(inner.get("signature_def")):
-        raise FaultError(f"Expected metadata.signature_def.signature_def, got {brief(outer)}")
+        raise ViolationError(f"Expected metadata.signature_def.signature_def, got {quote(outer)}")
 
 
 def _rows(probe: Probe) -> None:
@@ -122,12 +126,12 @@ def _rows(probe: Probe) -> None:
 
 
 def _one_each(probe: Probe) -> None:
-    expect_one_each(_instances(probe), lambda asked: _predictions(probe, asked))
+    expect_one_prediction_each(_instances(probe), lambda asked: _predictions(probe, asked))
 
 
 def _columns(probe: Probe) -> None:
     if "outputs" not in _columnar(probe):
-        raise FaultError(f"Expected outputs, got {brief(_columnar(probe))}")
+        raise ViolationError(f"Expected outputs, got {quote(_columnar(probe))}")
 
 
 def _columnar(probe: Probe) -> dict[str, Any]:
@@ -138,7 +142,7 @@ def _columnar(probe: Probe) -> dict[str, Any]:
         columns: object = {name: [row[name] for row in rows if is_object(row)] for name in first}
     else:
         columns = rows
-    return said(predict(probe, {"inputs": columns}))
+    return expect_json_object(predict(probe, {"inputs": columns}))
 
 
 def _agree(probe: Probe) -> None:
@@ -146,16 +150,16 @@ def _agree(probe: Probe) -> None:
     if is_object(outputs):
         names = [set(prediction) if is_object(prediction) else set[str]() for prediction in predictions]
         if any(name != set(outputs) for name in names):
-            raise FaultError(f"Expected rows of {brief(sorted(outputs))}, got {brief(predictions[0])}")
+            raise ViolationError(f"Expected rows of {quote(sorted(outputs))}, got {quote(predictions[0])}")
     elif flattened(outputs) != flattened(predictions):
-        raise FaultError(f"Expected {brief(predictions)}, got {brief(outputs)}")
+        raise ViolationError(f"Expected {quote(predictions)}, got {quote(outputs)}")
 
 
 def _version_path(probe: Probe) -> None:
     rows = _instances(probe)
     _predictions(probe, rows)
     version = _statuses(probe.get(model_path(probe)))[0].get("version")
-    said(probe.post_json(f"{model_path(probe)}/versions/{version}:predict", {"instances": rows}))
+    expect_json_object(probe.post_json(f"{model_path(probe)}/versions/{version}:predict", {"instances": rows}))
 
 
 def _both(probe: Probe) -> None:
@@ -199,7 +203,7 @@ def _unknown_label(probe: Probe) -> None:
 def _bad_base64(probe: Probe) -> None:
     (first, *others) = _signature(probe).values()
     if others or first.get("dtype") != "DT_STRING":
-        raise InapplicableError("About models with one string input")
+        raise NotApplicableError("About models with one string input")
     expect_status(predict(probe, {"instances": [{"b64": "%%% not base64 %%%"}]}), 400)
 
 
@@ -207,53 +211,53 @@ def _error_body(probe: Probe) -> None:
     for exchange in (probe.get(f"/v1/models/{UNKNOWN}"), predict(probe, {"conform": []})):
         if not exchange.refused:
             continue
-        why = exchange.object().get("error")
-        if not isinstance(why, str) or not why:
-            raise FaultError(f"Expected a text in error, got {brief(exchange.body)}")
+        reason = exchange.object().get("error")
+        if not isinstance(reason, str) or not reason:
+            raise ViolationError(f"Expected a text in error, got {quote(exchange.body)}")
 
 
 _PAGE = "TensorFlow Serving, RESTful API"
 _MUST, _SHOULD = Level.MUST, Level.SHOULD
 _PREDICTS = ("TFS-005",)
 
-CLAUSES = (
-    Clause("TFS-001", _MUST, "GET /v1/models/<model> lists the states of the versions.", f"{_PAGE}, Model status",
+CHECKS = (
+    Check("TFS-001", _MUST, "GET /v1/models/<model> lists the states of the versions.", f"{_PAGE}, Model status",
            _status),
-    Clause("TFS-002", _MUST, "With a version in the path, only that version is listed.", f"{_PAGE}, Model status",
+    Check("TFS-002", _MUST, "With a version in the path, only that version is listed.", f"{_PAGE}, Model status",
            _status_of_version,
            requires=("TFS-001",)),
-    Clause("TFS-003", _MUST, "The status of an unknown model is 404.", "Its handler's tests", _unknown_status),
-    Clause("TFS-004", _MUST, "Metadata has model_spec, and signature_def nested in signature_def.",
+    Check("TFS-003", _MUST, "The status of an unknown model is 404.", "Its handler's tests", _unknown_status),
+    Check("TFS-004", _MUST, "Metadata has model_spec, and signature_def nested in signature_def.",
            f"{_PAGE}, Model Metadata",
            _metadata),
-    Clause("TFS-005", _MUST, "POST <model>:predict returns predictions for instances.", f"{_PAGE}, Predict", _rows,
+    Check("TFS-005", _MUST, "POST <model>:predict returns predictions for instances.", f"{_PAGE}, Predict", _rows,
            requires=("TFS-004",)),
-    Clause("TFS-006", _MUST, "There is one prediction for each instance.", f"{_PAGE}, Predict, row format", _one_each,
+    Check("TFS-006", _MUST, "There is one prediction for each instance.", f"{_PAGE}, Predict, row format", _one_each,
            requires=_PREDICTS),
-    Clause("TFS-007", _MUST, "inputs, in columns, returns outputs.", f"{_PAGE}, Predict, column format",
+    Check("TFS-007", _MUST, "inputs, in columns, returns outputs.", f"{_PAGE}, Predict, column format",
            _columns, requires=_PREDICTS),
-    Clause("TFS-008", _MUST, "Rows and columns give the same answer.", f"{_PAGE}, Predict", _agree,
+    Check("TFS-008", _MUST, "Rows and columns give the same answer.", f"{_PAGE}, Predict", _agree,
            requires=("TFS-006", "TFS-007")),
-    Clause("TFS-009", _MUST, "A version has its own path.", f"{_PAGE}, Predict", _version_path,
+    Check("TFS-009", _MUST, "A version has its own path.", f"{_PAGE}, Predict", _version_path,
            requires=("TFS-001", "TFS-005")),
-    Clause("TFS-010", _MUST, "A body with both instances and inputs is answered with 400.",
+    Check("TFS-010", _MUST, "A body with both instances and inputs is answered with 400.",
            f"{_PAGE}, Predict; its tests", _both,
            requires=_PREDICTS),
-    Clause("TFS-011", _MUST, "A body with neither is answered with 400.", "Its handler's tests", _neither),
-    Clause("TFS-012", _MUST, "Instances that are not a list, or an empty list, are answered with 400.", "Its tests",
+    Check("TFS-011", _MUST, "A body with neither is answered with 400.", "Its handler's tests", _neither),
+    Check("TFS-012", _MUST, "Instances that are not a list, or an empty list, are answered with 400.", "Its tests",
            _not_a_list),
-    Clause("TFS-013", _MUST, "Invalid JSON is answered with 400.", "Its tests", _bad_json),
-    Clause("TFS-014", _SHOULD, "An unknown path under /v1/ is answered with 400.", "Its handler: Malformed request",
+    Check("TFS-013", _MUST, "Invalid JSON is answered with 400.", "Its tests", _bad_json),
+    Check("TFS-014", _SHOULD, "An unknown path under /v1/ is answered with 400.", "Its handler: Malformed request",
            _malformed),
-    Clause("TFS-015", _MUST, "A prediction with an unknown model is answered with 404.", "Its handler's tests",
+    Check("TFS-015", _MUST, "A prediction with an unknown model is answered with 404.", "Its handler's tests",
            _unknown_model),
-    Clause("TFS-016", _MUST, "An unknown signature is answered with 400.", "Its predict code", _unknown_signature,
+    Check("TFS-016", _MUST, "An unknown signature is answered with 400.", "Its predict code", _unknown_signature,
            requires=_PREDICTS),
-    Clause("TFS-017", _SHOULD, "An unknown label is answered with 400.", "Its server core", _unknown_label,
+    Check("TFS-017", _SHOULD, "An unknown label is answered with 400.", "Its server core", _unknown_label,
            requires=_PREDICTS),
-    Clause("TFS-018", _MUST, "Invalid base64 in b64 is answered with 400.", f"{_PAGE}, Encoding binary values",
+    Check("TFS-018", _MUST, "Invalid base64 in b64 is answered with 400.", f"{_PAGE}, Encoding binary values",
            _bad_base64,
            requires=_PREDICTS),
-    Clause("TFS-019", _MUST, "Refusals are JSON objects with a text in error.", f"{_PAGE}, Error response",
+    Check("TFS-019", _MUST, "Refusals are JSON objects with a text in error.", f"{_PAGE}, Error response",
            _error_body),
 )  # fmt: skip

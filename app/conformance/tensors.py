@@ -5,17 +5,26 @@ import math
 from collections.abc import Sequence
 from typing import Any, TypeGuard, cast
 
-from app.conformance.clause import FaultError, UntestedError
-from app.conformance.pictures import OWN_PICTURES
-from app.conformance.probe import Exchange, NotJsonError, Probe
-from app.conformance.quoting import brief
+from app.conformance.check import InconclusiveError, ViolationError
+from app.conformance.probe import Exchange, InvalidJsonError, Probe
+from app.conformance.quoting import quote
+from app.conformance.sample_images import SAMPLE_IMAGES
 
 __all__ = (
     "DATATYPES",
-    "PICTURES",
-    "TEXT", "answered", "expect_error", "expect_status", "flattened", "is_json", "is_list", "is_object", "listed_model",
-    "made_up",
-    "means_text", "said",
+    "ENCODED_IMAGES",
+    "TEXT",
+    "expect_accepted",
+    "expect_error",
+    "expect_json_object",
+    "expect_status",
+    "flattened",
+    "generate_data",
+    "is_json",
+    "is_list",
+    "is_object",
+    "listed_model",
+    "suggests_text",
 )  # fmt: skip
 
 DATATYPES = (
@@ -25,7 +34,7 @@ DATATYPES = (
 """The datatypes of V2's table, and BF16, which its text and its servers use."""
 TEXT = "What is in the picture?"
 _MAX_ELEMENTS = 4_000_000
-PICTURES = tuple(base64.b64encode(image.data).decode() for image in OWN_PICTURES)
+ENCODED_IMAGES = tuple(base64.b64encode(image.data).decode() for image in SAMPLE_IMAGES)
 
 
 def is_json(content_type: str) -> bool:
@@ -43,7 +52,7 @@ def is_object(value: object) -> TypeGuard[dict[str, Any]]:
     return isinstance(value, dict)
 
 
-def said(exchange: Exchange) -> dict[str, Any]:
+def expect_json_object(exchange: Exchange) -> dict[str, Any]:
     """Return the JSON object of a response with status 200.
 
     Raises:
@@ -52,11 +61,11 @@ def said(exchange: Exchange) -> dict[str, Any]:
     expect_status(exchange, 200)
     try:
         return exchange.object()
-    except NotJsonError as error:
-        raise FaultError(str(error)) from None
+    except InvalidJsonError as error:
+        raise ViolationError(str(error)) from None
 
 
-def answered(exchange: Exchange) -> dict[str, Any]:
+def expect_accepted(exchange: Exchange) -> dict[str, Any]:
     """Return the JSON object of the response to a generated request.
 
     Raises:
@@ -64,22 +73,24 @@ def answered(exchange: Exchange) -> dict[str, Any]:
         FaultError: the response is neither a success nor a rejection.
     """
     if exchange.refused:
-        why = f"{exchange.status} {brief(exchange.body)}"
-        raise UntestedError(f"The engine refuses the generated request, with {why}; give a body with --request")
-    return said(exchange)
+        reason = f"{exchange.status} {quote(exchange.body)}"
+        raise InconclusiveError(f"The engine refuses the generated request, with {reason}; give a body with --request")
+    return expect_json_object(exchange)
 
 
 def expect_status(exchange: Exchange, *statuses: int) -> None:
-    """Raise a `FaultError` if the status is not in `statuses`."""
+    """Raise a `ViolationError` if the status is not in `statuses`."""
     if exchange.status not in statuses:
         expected = " or ".join(map(str, statuses))
-        raise FaultError(f"Expected status {expected}, got {exchange.status} {brief(exchange.body)}")
+        raise ViolationError(f"Expected status {expected}, got {exchange.status} {quote(exchange.body)}")
 
 
-def expect_error(exchange: Exchange, least: int = 400, most: int = 499) -> None:
-    """Raise a `FaultError` if the status is not from `least` to `most`."""
-    if not least <= exchange.status <= most:
-        raise FaultError(f"Expected a status from {least} to {most}, got {exchange.status} {brief(exchange.body)}")
+def expect_error(exchange: Exchange, min_status: int = 400, max_status: int = 499) -> None:
+    """Raise a `ViolationError` if the status is not from `min_status` to `max_status`."""
+    if not min_status <= exchange.status <= max_status:
+        raise ViolationError(
+            f"Expected a status from {min_status} to {max_status}, got {exchange.status} {quote(exchange.body)}"
+        )
 
 
 def listed_model(probe: Probe, *paths: str) -> str:
@@ -94,34 +105,34 @@ def listed_model(probe: Probe, *paths: str) -> str:
         exchange = probe.get(path)
         try:
             names: object = exchange.object().get("models") if exchange.ok else None
-        except NotJsonError:
+        except InvalidJsonError:
             continue
         if is_list(names) and len(names) == 1 and isinstance(names[0], str):
             return names[0]
-    raise UntestedError("The model's name is not known; give it with --model")
+    raise InconclusiveError("The model's name is not known; give it with --model")
 
 
-def made_up(datatype: str, shape: Sequence[int], name: str = "", *, picture: int = 0) -> list[object]:
+def generate_data(datatype: str, shape: Sequence[int], name: str = "", *, image_index: int = 0) -> list[object]:
     """Generate flat data for a tensor: zeros, or for BYTES an image in base64, or text if the name suggests text.
 
     Args:
         datatype: a V2 datatype.
         shape: without unknown lengths.
         name: the name of the tensor.
-        picture: the index of one of the probe's own images.
+        image_index: the index of one of the probe's own images.
 
     Raises:
         UntestedError: the tensor has too many elements.
     """
     count = math.prod(shape)
     if count > _MAX_ELEMENTS:
-        raise UntestedError(f"An input of {count} elements is too large to generate; give a body with --request")
+        raise InconclusiveError(f"An input of {count} elements is too large to generate; give a body with --request")
     if datatype == "BYTES":
-        return [TEXT if means_text(name) else PICTURES[picture]] * count
+        return [TEXT if suggests_text(name) else ENCODED_IMAGES[image_index]] * count
     return [False if datatype == "BOOL" else 0] * count
 
 
-def means_text(name: str) -> bool:
+def suggests_text(name: str) -> bool:
     """Return whether the name of an input suggests text instead of an image."""
     return any(word in name.lower() for word in ("text", "prompt", "question", "sentence"))
 

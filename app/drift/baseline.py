@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from app.drift.sample import LEAST_IMAGES, DriftError, Sample, check_finite
+from app.drift.sample import MIN_IMAGES, DriftError, Sample, check_finite
 
 __all__ = ("FILE_NAME", "FORMAT", "Baseline", "read_baseline", "write_baseline")
 
@@ -112,7 +112,7 @@ def read_baseline(path: Path) -> Baseline:
         DriftError: naming the file, when it is not a baseline, has another version, or is inconsistent.
     """
     try:
-        arrays = _arrays(path)
+        arrays = _read_arrays(path)
         raw = arrays["header"].tobytes()
         version = msgspec.json.decode(raw, type=_Format).format
         if version != FORMAT:
@@ -136,8 +136,8 @@ def read_baseline(path: Path) -> Baseline:
     shapes = (arrays["numbers"].shape, arrays["embeddings"].shape[:1], arrays["counts"].shape)
     if shapes != ((rows, len(header.features)), (rows,), (rows, len(header.labels))) or len(header.metadata) != rows:
         raise DriftError(f"{path} is not a baseline: its parts are not of the same {rows} images")
-    if rows < LEAST_IMAGES or not header.features:
-        raise DriftError(f"{path}: Expected a baseline of {LEAST_IMAGES} images at least, got {rows}")
+    if rows < MIN_IMAGES or not header.features:
+        raise DriftError(f"{path}: Expected a baseline of {MIN_IMAGES} images at least, got {rows}")
     if arrays["counts"].size and arrays["counts"].min() < 0:
         raise DriftError(f"{path} is not a baseline: some of its counts are below 0")
     sample = Sample(
@@ -161,17 +161,17 @@ def read_baseline(path: Path) -> Baseline:
     )
 
 
-def _arrays(path: Path) -> Mapping[str, NDArray[Any]]:
+def _read_arrays(path: Path) -> Mapping[str, NDArray[Any]]:
     with zipfile.ZipFile(path) as archive:
         if sum(entry.file_size for entry in archive.infolist()) > _MAX_BYTES:
             raise ValueError("it unfolds to more than 1 GiB")
-    found: dict[str, NDArray[Any]] = {}
+    arrays: dict[str, NDArray[Any]] = {}
     with np.load(path, allow_pickle=False) as archive:
-        for name, (kind, dimensions) in _ARRAYS.items():
+        for name, (dtype, dimensions) in _ARRAYS.items():
             if name not in archive:
                 raise ValueError(f"it has no {name}")
             array = archive[name]
-            if array.dtype != np.dtype(kind) or array.ndim != dimensions:
+            if array.dtype != np.dtype(dtype) or array.ndim != dimensions:
                 raise ValueError(f"its {name} are {array.dtype} of {array.ndim} dimensions")
-            found[name] = array
-    return found
+            arrays[name] = array
+    return arrays

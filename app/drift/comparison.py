@@ -8,16 +8,16 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from app.drift.clusters import cluster_images, standardize_within_clusters
 from app.drift.correction import benjamini_hochberg, holm, population_stability
-from app.drift.kinds import kinds, within_kinds
-from app.drift.permutation import chi_square, maximum_mean_discrepancy, tails
-from app.drift.result import Comparison, LabelShare, NumberDrift, Outlier, SliceDrift, Tested
-from app.drift.sample import LEAST_IMAGES, DriftError, Sample
-from app.drift.similarity import Neighbourhood, distances_alike, tail_test
-from app.drift.space import Space
+from app.drift.feature_space import FeatureSpace
+from app.drift.permutation import chi_square, maximum_mean_discrepancy, tail_excess
+from app.drift.result import Comparison, DriftTestResult, LabelShare, NumberDrift, Outlier, SliceDrift
+from app.drift.sample import MIN_IMAGES, DriftError, Sample
+from app.drift.similarity import Neighbourhood, comparable_distances, tail_test
 from app.drift.two_sample import cramer_von_mises, kolmogorov_smirnov
 
-__all__ = ("ALPHA", "compared")
+__all__ = ("ALPHA", "compare")
 
 ALPHA = 0.01
 """The probability of a false verdict of drift."""
@@ -34,7 +34,7 @@ _MAX_LABELS = 1000
 _OUTLIERS = 12
 
 
-def compared(
+def compare(
     baseline: Sample,
     production: Sample,
     *,
@@ -59,30 +59,32 @@ def compared(
         DriftError: when the samples have no common columns, or too few images.
     """
     notes: list[str] = []
-    baseline, production = _shared(baseline, production, notes)
+    baseline, production = _common_columns(baseline, production, notes)
     rng = np.random.default_rng(_SEED)
-    near = neighbourhood or Neighbourhood(baseline.numbers, baseline.embeddings)
-    distances = near.distances_of(production.numbers, production.embeddings)
-    numbers = _numbers(baseline, production, alpha)
-    space = _space(baseline, production)
-    found = [*_of_numbers(numbers), *_of_samples(baseline, production, space, rng, _TESTS / alpha, notes)]
+    baseline_neighbourhood = neighbourhood or Neighbourhood(baseline.numbers, baseline.embeddings)
+    distances = baseline_neighbourhood.distances_of(production.numbers, production.embeddings)
+    numbers = _compare_numbers(baseline, production, alpha)
+    space = _fit_space(baseline, production)
+    results = [*_number_tests(numbers), *_sample_tests(baseline, production, space, rng, _TESTS / alpha, notes)]
     tail = tail_test(
-        *distances_alike(
+        *comparable_distances(
             space, (baseline.numbers, baseline.embeddings), (production.numbers, production.embeddings), rng
         )
     )
-    found.append(("similarity tail", "images unlike any of the baseline", tail[1], ""))
-    sliced = _sliced(slices, baseline, production, alpha, rng, notes)
-    if tested := [part for part in sliced if part.q is not None]:
-        least = min(tested, key=_q)
-        found.append(("slices", "metadata: " + ", ".join(slices), _q(least), f"{least.key} = {least.value}"))
-    adjusted = holm([p for _, _, p, _ in found])
+    results.append(("similarity tail", "images unlike any of the baseline", tail[1], ""))
+    slice_drifts = _test_slices(slices, baseline, production, alpha, rng, notes)
+    if tested_slices := [slice_drift for slice_drift in slice_drifts if slice_drift.q is not None]:
+        worst_slice = min(tested_slices, key=_q)
+        results.append(
+            ("slices", "metadata: " + ", ".join(slices), _q(worst_slice), f"{worst_slice.key} = {worst_slice.value}")
+        )
+    adjusted = holm([p for _, _, p, _ in results])
     tests = [
-        Tested(name=name, about=about, p=p, adjusted=q, drifted=q <= alpha, where=where)
-        for (name, about, p, where), q in zip(found, adjusted, strict=True)
+        DriftTestResult(name=name, about=subject, p=p, adjusted=q, drifted=q <= alpha, where=where)
+        for (name, subject, p, where), q in zip(results, adjusted, strict=True)
     ]
-    similarity = near.similarity(distances)
-    strangest: list[int] = np.argsort(similarity, kind="stable")[:_OUTLIERS].tolist()
+    similarity = baseline_neighbourhood.similarity(distances)
+    least_similar: list[int] = np.argsort(similarity, kind="stable")[:_OUTLIERS].tolist()
     return Comparison(
         drifted=any(test.drifted for test in tests),
         alpha=alpha,
@@ -91,22 +93,24 @@ def compared(
         tests=tests,
         numbers=numbers,
         labels=_label_shares(baseline, production),
-        slices=sliced,
-        baseline_similarity=float(near.similarity(near.distances).mean()),
+        slices=slice_drifts,
+        baseline_similarity=float(baseline_neighbourhood.similarity(baseline_neighbourhood.distances).mean()),
         production_similarity=float(similarity.mean()),
-        outliers=[Outlier(id=production.ids[row], similarity=float(similarity[row])) for row in strangest],
+        outliers=[Outlier(id=production.ids[row], similarity=float(similarity[row])) for row in least_similar],
         notes=notes,
     )
 
 
-_Found = tuple[str, str, float, str]
+_TestRow = tuple[str, str, float, str]
 
 
-def _shared(baseline: Sample, production: Sample, notes: list[str]) -> tuple[Sample, Sample]:
+def _common_columns(baseline: Sample, production: Sample, notes: list[str]) -> tuple[Sample, Sample]:
     """Reduce both samples to their common columns."""
-    for sample, what in ((baseline, "the baseline"), (production, "production")):
-        if len(sample) < LEAST_IMAGES:
-            raise DriftError(f"Expected {LEAST_IMAGES} images at least to measure drift, got {len(sample)} in {what}")
+    for sample, sample_name in ((baseline, "the baseline"), (production, "production")):
+        if len(sample) < MIN_IMAGES:
+            raise DriftError(
+                f"Expected {MIN_IMAGES} images at least to measure drift, got {len(sample)} in {sample_name}"
+            )
     if baseline.task_type and production.task_type and baseline.task_type != production.task_type:
         raise DriftError(
             f"The baseline is of {baseline.task_type}, production of {production.task_type}: compare one task"
@@ -116,8 +120,8 @@ def _shared(baseline: Sample, production: Sample, notes: list[str]) -> tuple[Sam
         raise DriftError(
             "The baseline and production have no number in common: one has no pixels, the other no answers"
         )
-    if left := [feature for feature in (*baseline.features, *production.features) if feature not in features]:
-        notes.append(f"Only one of both has {', '.join(dict.fromkeys(left))}; not compared")
+    if unshared := [feature for feature in (*baseline.features, *production.features) if feature not in features]:
+        notes.append(f"Only one of both has {', '.join(dict.fromkeys(unshared))}; not compared")
     lengths = baseline.embeddings.shape[1], production.embeddings.shape[1]
     if all(lengths) and lengths[0] != lengths[1]:
         raise DriftError(
@@ -126,14 +130,17 @@ def _shared(baseline: Sample, production: Sample, notes: list[str]) -> tuple[Sam
     if any(lengths) and not all(lengths):
         notes.append("Only one of both has embeddings; not compared")
     labels = sorted({*baseline.labels, *production.labels})
-    return (_columns(baseline, features, all(lengths), labels), _columns(production, features, all(lengths), labels))
+    return (
+        _select_columns(baseline, features, all(lengths), labels),
+        _select_columns(production, features, all(lengths), labels),
+    )
 
 
-def _columns(sample: Sample, features: Sequence[str], embedded: bool, labels: Sequence[str]) -> Sample:
+def _select_columns(sample: Sample, features: Sequence[str], embedded: bool, labels: Sequence[str]) -> Sample:
     counts = np.zeros((len(sample), len(labels)), np.int64)
     if sample.labels:
-        places = {label: place for place, label in enumerate(labels)}
-        counts[:, [places[label] for label in sample.labels]] = sample.counts
+        columns = {label: column for column, label in enumerate(labels)}
+        counts[:, [columns[label] for label in sample.labels]] = sample.counts
     return msgspec.structs.replace(
         sample,
         features=features,
@@ -144,23 +151,28 @@ def _columns(sample: Sample, features: Sequence[str], embedded: bool, labels: Se
     )
 
 
-def _numbers(baseline: Sample, production: Sample, alpha: float) -> list[NumberDrift]:
+def _compare_numbers(baseline: Sample, production: Sample, alpha: float) -> list[NumberDrift]:
     count = len(baseline.features)
     return [
-        _number(name, baseline.numbers[:, column], production.numbers[:, column], alpha / count)
+        _compare_number(name, baseline.numbers[:, column], production.numbers[:, column], alpha / count)
         for column, name in enumerate(baseline.features)
     ]
 
 
-def _number(name: str, mine: NDArray[np.float64], other: NDArray[np.float64], level: float) -> NumberDrift:
-    distance, distance_p = kolmogorov_smirnov(mine, other)
-    statistic, statistic_p = cramer_von_mises(mine, other)
-    tails = min(1.0, 2 * min(tail_test(mine, other)[1], tail_test(-mine, -other)[1]))
-    psi = population_stability(mine, other)
+def _compare_number(
+    name: str, baseline_values: NDArray[np.float64], production_values: NDArray[np.float64], level: float
+) -> NumberDrift:
+    distance, distance_p = kolmogorov_smirnov(baseline_values, production_values)
+    statistic, statistic_p = cramer_von_mises(baseline_values, production_values)
+    tails = min(
+        1.0,
+        2 * min(tail_test(baseline_values, production_values)[1], tail_test(-baseline_values, -production_values)[1]),
+    )
+    psi = population_stability(baseline_values, production_values)
     return NumberDrift(
         feature=name,
-        baseline_mean=float(mine.mean()),
-        production_mean=float(other.mean()),
+        baseline_mean=float(baseline_values.mean()),
+        production_mean=float(production_values.mean()),
         kolmogorov_smirnov=distance,
         kolmogorov_smirnov_p=distance_p,
         cramer_von_mises=statistic,
@@ -172,86 +184,101 @@ def _number(name: str, mine: NDArray[np.float64], other: NDArray[np.float64], le
     )
 
 
-def _of_numbers(numbers: Sequence[NumberDrift]) -> list[_Found]:
+def _number_tests(numbers: Sequence[NumberDrift]) -> list[_TestRow]:
     """Run two tests on each number, corrected for the count of numbers."""
     return [
-        _least("Kolmogorov-Smirnov", "each number", [(item.kolmogorov_smirnov_p, item.feature) for item in numbers]),
-        _least("Cramér-von Mises", "each number", [(item.cramer_von_mises_p, item.feature) for item in numbers]),
+        _smallest_p_value(
+            "Kolmogorov-Smirnov", "each number", [(item.kolmogorov_smirnov_p, item.feature) for item in numbers]
+        ),
+        _smallest_p_value(
+            "Cramér-von Mises", "each number", [(item.cramer_von_mises_p, item.feature) for item in numbers]
+        ),
     ]
 
 
-def _least(name: str, about: str, found: Sequence[tuple[float, str]]) -> _Found:
-    p, where = min(found)
-    return name, about, min(1.0, p * len(found)), where
+def _smallest_p_value(name: str, subject: str, p_values: Sequence[tuple[float, str]]) -> _TestRow:
+    p, where = min(p_values)
+    return name, subject, min(1.0, p * len(p_values)), where
 
 
-def _space(baseline: Sample, production: Sample) -> Space:
+def _fit_space(baseline: Sample, production: Sample) -> FeatureSpace:
     """Fit a space to both samples together, which keeps permutation tests exact."""
-    return Space(
+    return FeatureSpace(
         np.concatenate([baseline.numbers, production.numbers]),
         np.concatenate([baseline.embeddings, production.embeddings]),
     )
 
 
-def _of_samples(
-    baseline: Sample, production: Sample, space: Space, rng: np.random.Generator, most: float, notes: list[str] | None
-) -> list[_Found]:
+def _sample_tests(
+    baseline: Sample,
+    production: Sample,
+    space: FeatureSpace,
+    rng: np.random.Generator,
+    max_permutations: float,
+    notes: list[str] | None,
+) -> list[_TestRow]:
     """Run the tests of all numbers together, with up to `most` permutations."""
-    count, permutations = len(baseline), min(_MAX_PERMUTATIONS, math.ceil(most))
-    found = [_tails(baseline, production, space, rng, permutations)]
+    count, permutations = len(baseline), min(_MAX_PERMUTATIONS, math.ceil(max_permutations))
+    results = [_outlier_test(baseline, production, space, rng, permutations)]
     spaces = [("numbers", space.numbers(baseline.numbers), space.numbers(production.numbers))]
     if baseline.embeddings.shape[1]:
         spaces.append(("embeddings", space.embeddings(baseline.embeddings), space.embeddings(production.embeddings)))
-    for what, mine, other in spaces:
-        p = maximum_mean_discrepancy(mine, other, rng, permutations)[1]
-        found.append((f"MMD of {what}", "all of them together", p, ""))
+    for name, baseline_rows, production_rows in spaces:
+        p = maximum_mean_discrepancy(baseline_rows, production_rows, rng, permutations)[1]
+        results.append((f"MMD of {name}", "all of them together", p, ""))
     if baseline.task_type and production.task_type:
-        seen = _common(np.concatenate([baseline.counts, production.counts]))
-        if np.count_nonzero(seen.sum(axis=0)) > 1:
-            p = chi_square(seen[:count], seen[count:], rng, permutations)[1]
-            found.append(("chi-square", "labels", p, ""))
+        label_counts = _most_common_labels(np.concatenate([baseline.counts, production.counts]))
+        if np.count_nonzero(label_counts.sum(axis=0)) > 1:
+            p = chi_square(label_counts[:count], label_counts[count:], rng, permutations)[1]
+            results.append(("chi-square", "labels", p, ""))
         elif notes is not None:
             notes.append("Labels: fewer than two were found; not compared")
-    return found
+    return results
 
 
-def _common(counts: NDArray[np.int64]) -> NDArray[np.int64]:
+def _most_common_labels(counts: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return the columns of the most common labels, and the sum of the others as one column."""
     if counts.shape[1] <= _MAX_LABELS:
         return counts
     order = np.argsort(-counts.sum(axis=0), kind="stable")
-    rest = counts[:, order[_MAX_LABELS:]].sum(axis=1, keepdims=True)
-    return np.concatenate([counts[:, order[:_MAX_LABELS]], rest], axis=1)
+    others = counts[:, order[_MAX_LABELS:]].sum(axis=1, keepdims=True)
+    return np.concatenate([counts[:, order[:_MAX_LABELS]], others], axis=1)
 
 
-def _tails(baseline: Sample, production: Sample, space: Space, rng: np.random.Generator, permutations: int) -> _Found:
+def _outlier_test(
+    baseline: Sample, production: Sample, space: FeatureSpace, rng: np.random.Generator, permutations: int
+) -> _TestRow:
     """Test for a few outliers among all images or within their cluster: dark images may be usual for one camera."""
     numbers = np.concatenate([baseline.numbers, production.numbers])
-    kind = kinds(space.widest(np.concatenate([baseline.embeddings, production.embeddings]), _COMPONENTS))
-    columns = np.concatenate([numbers, within_kinds(numbers, kind)], axis=1) if kind.any() else numbers
-    column, p = tails(columns, len(baseline), rng, permutations)
+    cluster = cluster_images(
+        space.main_components(np.concatenate([baseline.embeddings, production.embeddings]), _COMPONENTS)
+    )
+    columns = (
+        np.concatenate([numbers, standardize_within_clusters(numbers, cluster)], axis=1) if cluster.any() else numbers
+    )
+    column, p = tail_excess(columns, len(baseline), rng, permutations)
     return "tails", "few images far out in a number", p, baseline.features[column % len(baseline.features)]
 
 
-def _sliced(
+def _test_slices(
     keys: Sequence[str], baseline: Sample, production: Sample, alpha: float, rng: np.random.Generator, notes: list[str]
 ) -> list[SliceDrift]:
     """Test the slices of all keys, and correct their p-values together."""
-    found = [part for key in keys for part in _slices(key, baseline, production, notes)]
-    tested_parts = [part for part in found if min(part.baseline, part.production) >= LEAST_IMAGES]
-    most = _TESTS * _SLICE_TESTS * len(tested_parts) / alpha
-    values = [_slice_p(part, baseline, production, rng, most) for part in tested_parts]
-    corrected = dict(zip(map(id, tested_parts), zip(values, benjamini_hochberg(values), strict=True), strict=True))
+    slices = [slice_drift for key in keys for slice_drift in _list_slices(key, baseline, production, notes)]
+    testable = [part for part in slices if min(part.baseline, part.production) >= MIN_IMAGES]
+    max_permutations = _TESTS * _SLICE_TESTS * len(testable) / alpha
+    values = [_slice_p(part, baseline, production, rng, max_permutations) for part in testable]
+    corrected = dict(zip(map(id, testable), zip(values, benjamini_hochberg(values), strict=True), strict=True))
     return [
-        part if id(part) not in corrected else _with_result(part, *corrected[id(part)], alpha) for part in found
+        part if id(part) not in corrected else _with_result(part, *corrected[id(part)], alpha) for part in slices
     ]  # fmt: skip
 
 
-def _with_result(found: SliceDrift, p: float, q: float, alpha: float) -> SliceDrift:
-    return msgspec.structs.replace(found, p=p, q=q, drifted=q <= alpha)
+def _with_result(slice_drift: SliceDrift, p: float, q: float, alpha: float) -> SliceDrift:
+    return msgspec.structs.replace(slice_drift, p=p, q=q, drifted=q <= alpha)
 
 
-def _slices(key: str, baseline: Sample, production: Sample, notes: list[str]) -> list[SliceDrift]:
+def _list_slices(key: str, baseline: Sample, production: Sample, notes: list[str]) -> list[SliceDrift]:
     """Return one untested slice for each value."""
     counted = [Counter(entry[key] for entry in sample.metadata if key in entry) for sample in (baseline, production)]
     values = sorted({*counted[0], *counted[1]})
@@ -264,17 +291,23 @@ def _slices(key: str, baseline: Sample, production: Sample, notes: list[str]) ->
     ]
 
 
-def _slice_p(found: SliceDrift, baseline: Sample, production: Sample, rng: np.random.Generator, most: float) -> float:
-    mine, other = (sample.rows(sample.where(found.key, found.value)) for sample in (baseline, production))
-    tested = _of_numbers(_numbers(mine, other, ALPHA))
-    if min(p for _, _, p, _ in tested) <= 1 / most:
-        most = 0  # more permutations cannot give a smaller p-value
-    tested += _of_samples(mine, other, _space(mine, other), rng, most, None)
-    return min(holm([p for _, _, p, _ in tested]))
+def _slice_p(
+    slice_drift: SliceDrift, baseline: Sample, production: Sample, rng: np.random.Generator, max_permutations: float
+) -> float:
+    baseline_rows, production_rows = (
+        sample.rows(sample.where(slice_drift.key, slice_drift.value)) for sample in (baseline, production)
+    )
+    results = _number_tests(_compare_numbers(baseline_rows, production_rows, ALPHA))
+    if min(p for _, _, p, _ in results) <= 1 / max_permutations:
+        max_permutations = 0  # more permutations cannot give a smaller p-value
+    results += _sample_tests(
+        baseline_rows, production_rows, _fit_space(baseline_rows, production_rows), rng, max_permutations, None
+    )
+    return min(holm([p for _, _, p, _ in results]))
 
 
-def _q(found: SliceDrift) -> float:
-    return 1.0 if found.q is None else found.q
+def _q(slice_drift: SliceDrift) -> float:
+    return 1.0 if slice_drift.q is None else slice_drift.q
 
 
 def _label_shares(baseline: Sample, production: Sample) -> list[LabelShare]:

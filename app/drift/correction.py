@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 __all__ = ("benjamini_hochberg", "holm", "population_stability")
 
-_PARTS = 10
+_BINS = 10
 
 
 def holm(values: Sequence[float]) -> list[float]:
@@ -26,15 +26,15 @@ def benjamini_hochberg(values: Sequence[float]) -> list[float]:
 
 def population_stability(baseline: NDArray[np.float64], production: NDArray[np.float64]) -> float:
     """Return the population stability index over the deciles of the baseline; 0 for equal shares."""
-    edges = np.unique(np.quantile(baseline, np.linspace(0, 1, _PARTS + 1)[1:-1]))
+    edges = np.unique(np.quantile(baseline, np.linspace(0, 1, _BINS + 1)[1:-1]))
     samples = (baseline, production)
     shares = [_shares(np.searchsorted(edges, values, side="right"), len(edges) + 1) for values in samples]
     return float(np.sum((shares[1] - shares[0]) * np.log(shares[1] / shares[0])))
 
 
-def _shares(places: NDArray[np.int64], parts: int) -> NDArray[np.float64]:
+def _shares(bins: NDArray[np.int64], count: int) -> NDArray[np.float64]:
     """Return the share of each part. Half a count is added, so that an empty part has no infinite weight."""
-    counts = np.bincount(places, minlength=parts) + 0.5
+    counts = np.bincount(bins, minlength=count) + 0.5
     return counts / counts.sum()
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.drift.sample import DriftError
-from tasks.exchange.tensor import Datatype, TensorSpec
+from tasks.inference.tensor import Datatype, TensorSpec
 from tasks.vision.image import Image
 
 __all__ = ("BUNDLED", "Embedder")
@@ -18,7 +18,7 @@ __all__ = ("BUNDLED", "Embedder")
 BUNDLED = Path(__file__).with_name("embedder.onnx")
 """A graph of random convolutions, written by `fixtures/drift_embedder.py`."""
 
-_ANY_SIDE = 224
+_DEFAULT_SIDE = 224
 _NAMES = ("embed", "feature", "pool")
 
 Run = Callable[[NDArray[np.float32]], NDArray[Any]]
@@ -58,27 +58,27 @@ class Embedder:
             raise DriftError(f"{file}: Expected an input of 3 channels to make embeddings with, got {channels}")
         self.name = file.name
         self.digest = hashlib.sha256(file.read_bytes()).hexdigest()
-        self._size = tuple(side if side > 0 else _ANY_SIDE for side in (width, height))
+        self._size = tuple(side if side > 0 else _DEFAULT_SIDE for side in (width, height))
         self._single = inputs[0].shape[0] == 1
-        output = _chosen(outputs)
+        output = _embedding_output(outputs)
         self._run: Run = lambda batch: run(inputs[0].name, output.name, batch)
 
     def __call__(self, images: Sequence[Image]) -> NDArray[np.float32]:
         """Return embeddings of shape (len(images), d)."""
-        batch = np.stack([self._prepared(image) for image in images])
-        made = np.concatenate([self._run(image[None]) for image in batch]) if self._single else self._run(batch)
-        while made.ndim > 2:
-            made = made.mean(axis=-1)
-        return made.astype(np.float32).reshape(len(images), -1)
+        batch = np.stack([self._prepare(image) for image in images])
+        embeddings = np.concatenate([self._run(image[None]) for image in batch]) if self._single else self._run(batch)
+        while embeddings.ndim > 2:
+            embeddings = embeddings.mean(axis=-1)
+        return embeddings.astype(np.float32).reshape(len(images), -1)
 
-    def _prepared(self, image: Image) -> NDArray[np.float32]:
+    def _prepare(self, image: Image) -> NDArray[np.float32]:
         size = self._size
         smaller = image.width > size[0] and image.height > size[1]
         resized = cv2.resize(image.pixels, size, interpolation=cv2.INTER_AREA if smaller else cv2.INTER_LINEAR)
         return np.ascontiguousarray(resized.transpose(2, 0, 1), np.float32) / np.float32(255)
 
 
-def _chosen(outputs: Sequence[TensorSpec]) -> TensorSpec:
+def _embedding_output(outputs: Sequence[TensorSpec]) -> TensorSpec:
     """Return the output named like an embedding, else the first with two dimensions, else the first."""
     for name in _NAMES:
         for output in outputs:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from tasks.vision.image import Image
 
-__all__ = ("FINDING_FEATURES", "IMAGE_FEATURES", "finding_features", "image_features", "label_counts")
+__all__ = ("IMAGE_FEATURES", "PREDICTION_FEATURES", "image_features", "label_counts", "prediction_features")
 
 IMAGE_FEATURES = (
     "brightness",
@@ -30,7 +30,7 @@ IMAGE_FEATURES = (
 )
 """Names of the values of `image_features`, in order."""
 
-FINDING_FEATURES = ("findings", "best score", "mean score")
+PREDICTION_FEATURES = ("findings", "best score", "mean score")
 """Names of the values of `finding_features`, in order."""
 
 _THUMBNAIL = 128
@@ -48,7 +48,7 @@ def image_features(image: Image) -> NDArray[np.float64]:
     """
     pixels = image.pixels
     scale = _THUMBNAIL / max(image.height, image.width)
-    small: NDArray[np.uint8] = pixels if scale >= 1 else _shrunk(pixels, scale)
+    small: NDArray[np.uint8] = pixels if scale >= 1 else _shrink(pixels, scale)
     grey = cv2.cvtColor(small, cv2.COLOR_RGB2GRAY)
     colours: Any = cv2.meanStdDev(small)
     light: Any = cv2.meanStdDev(grey)
@@ -56,10 +56,10 @@ def image_features(image: Image) -> NDArray[np.float64]:
     saturation = (largest - smallest) / np.maximum(largest, 1).astype(np.float32)
     return np.array(
         [
-            *(float(found[0, 0]) for found in light),
+            *(float(statistic[0, 0]) for statistic in light),
             _sharpness(pixels),
             float(saturation.mean()),
-            *(float(value) for found in colours for value in found[:, 0]),
+            *(float(value) for statistic in colours for value in statistic[:, 0]),
             float(np.mean(grey < _DARK)),
             float(np.mean(grey > _BRIGHT)),
             np.log2(image.width / image.height),
@@ -69,8 +69,8 @@ def image_features(image: Image) -> NDArray[np.float64]:
     )
 
 
-def finding_features(records: Sequence[Mapping[str, object]]) -> NDArray[np.float64]:
-    """Return the `FINDING_FEATURES` of an answer, of shape (3,); scores are 0 without predictions."""
+def prediction_features(records: Sequence[Mapping[str, object]]) -> NDArray[np.float64]:
+    """Return the `PREDICTION_FEATURES` of an answer, of shape (3,); scores are 0 without predictions."""
     values = (record.get("score") for record in records)
     scores = [float(value) for value in values if isinstance(value, int | float)]
     return np.array([len(records), max(scores, default=0.0), float(np.mean(scores)) if scores else 0.0], np.float64)
@@ -82,7 +82,7 @@ def label_counts(records: Sequence[Mapping[str, object]]) -> dict[str, int]:
     return dict(Counter(label for label in labels if isinstance(label, str)))
 
 
-def _shrunk(pixels: NDArray[np.uint8], scale: float) -> Any:
+def _shrink(pixels: NDArray[np.uint8], scale: float) -> Any:
     height, width = pixels.shape[:2]
     size = max(1, round(width * scale)), max(1, round(height * scale))
     return cv2.resize(pixels, size, interpolation=cv2.INTER_AREA)

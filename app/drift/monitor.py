@@ -7,17 +7,17 @@ import msgspec
 import numpy as np
 
 from app.drift.baseline import Baseline
-from app.drift.comparison import ALPHA, compared
+from app.drift.comparison import ALPHA, compare
 from app.drift.embedding import Embedder
-from app.drift.measuring import Seen, observed
+from app.drift.measurement import DriftInput, measure_images
 from app.drift.result import Comparison
-from app.drift.sample import LEAST_IMAGES, Observation, Sample, sample_of
+from app.drift.sample import MIN_IMAGES, Observation, Sample, build_sample
 from app.drift.similarity import Neighbourhood
 
-__all__ = ("Monitor", "Watched", "Window")
+__all__ = ("Monitor", "MonitoredModel", "Window")
 
 
-class Watched:
+class MonitoredModel:
     """A monitored model with its baseline. It measures images in the same way as the baseline.
 
     Args:
@@ -32,20 +32,20 @@ class Watched:
         self._embedder = embedder
         self.neighbourhood = Neighbourhood(self.sample.numbers, self.sample.embeddings)
 
-    def measured(self, seen: Sequence[Seen], task_type: str) -> list[Observation]:
+    def measure(self, inputs: Sequence[DriftInput], task_type: str) -> list[Observation]:
         """Measure images.
 
         Raises:
             InferenceError: when the embedder fails.
         """
-        return list(observed(seen, task_type if self.sample.task_type else "", self._embedder))
+        return list(measure_images(inputs, task_type if self.sample.task_type else "", self._embedder))
 
     def similarities(self, observations: Sequence[Observation]) -> Sequence[float | None]:
         """Return the similarity of each image to the baseline, 0..1; None for an incomplete measurement."""
         similarities: list[float | None] = []
         for observation in observations:
-            parts = [part for part in (observation.image, observation.findings) if part is not None]
-            numbers = np.concatenate(parts) if parts else np.zeros(0)
+            arrays = [array for array in (observation.image, observation.findings) if array is not None]
+            numbers = np.concatenate(arrays) if arrays else np.zeros(0)
             width = self.sample.embeddings.shape[1]
             embedding = np.zeros(0, np.float32) if observation.embedding is None else observation.embedding
             if len(numbers) != len(self.sample.features) or len(embedding) != width:
@@ -79,28 +79,28 @@ class Monitor:
     """Collect the images of one model, and evaluate each complete window. Use it from one thread only.
 
     Args:
-        watched: the model.
+        monitored: the model.
         size: number of images in a window.
         seconds: maximum duration of a window with enough images to evaluate; None for no maximum.
         clock: seconds since 1970.
-        steady: a monotonic clock in seconds.
+        monotonic: a monotonic clock in seconds.
     """
 
     def __init__(
         self,
-        watched: Watched,
+        monitored: MonitoredModel,
         size: int,
         seconds: float | None = None,
         clock: Callable[[], float] = time.time,
-        steady: Callable[[], float] = time.monotonic,
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.watched = watched
+        self.monitored = monitored
         self._size = size
         self._seconds = seconds
         self._clock = clock
-        self._steady = steady
+        self._monotonic = monotonic
         self._images: list[Observation] = []
-        self._started = self._begun_steady = 0.0
+        self._started = self._started_monotonic = 0.0
         self._drifted = False
 
     def add(self, observations: Sequence[Observation], task_type: str) -> Window | None:
@@ -111,30 +111,30 @@ class Monitor:
         """
         now = self._clock()
         if not self._images:
-            self._started, self._begun_steady = now, self._steady()
+            self._started, self._started_monotonic = now, self._monotonic()
         self._images += observations
         if not self._is_complete:
             return None
         images, self._images = self._images, []
-        sample = sample_of(images, task_type if self.watched.sample.task_type else "", "the window")
-        shared = _columns(sample) == _columns(self.watched.sample)
-        near = self.watched.neighbourhood if shared else None
-        found = compared(self.watched.sample, sample, alpha=ALPHA, neighbourhood=near)
-        changed, self._drifted = found.drifted is not self._drifted, found.drifted
+        sample = build_sample(images, task_type if self.monitored.sample.task_type else "", "the window")
+        shared = _columns(sample) == _columns(self.monitored.sample)
+        neighbourhood = self.monitored.neighbourhood if shared else None
+        comparison = compare(self.monitored.sample, sample, alpha=ALPHA, neighbourhood=neighbourhood)
+        changed, self._drifted = comparison.drifted is not self._drifted, comparison.drifted
         return Window(
-            model=self.watched.model, started=self._started, ended=now, comparison=found, changed=changed
+            model=self.monitored.model, started=self._started, ended=now, comparison=comparison, changed=changed
         )  # fmt: skip
 
-    def follow(self, former: "Monitor") -> None:
+    def continue_from(self, previous: "Monitor") -> None:
         """Replace another monitor, and continue from its last verdict."""
-        self._drifted = former._drifted
+        self._drifted = previous._drifted
 
     @property
     def _is_complete(self) -> bool:
         if len(self._images) >= self._size:
             return True
-        late = self._seconds is not None and self._steady() - self._begun_steady >= self._seconds
-        return late and len(self._images) >= LEAST_IMAGES
+        timed_out = self._seconds is not None and self._monotonic() - self._started_monotonic >= self._seconds
+        return timed_out and len(self._images) >= MIN_IMAGES
 
 
 def _columns(sample: Sample) -> tuple[Sequence[str], int]:

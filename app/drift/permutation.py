@@ -9,12 +9,12 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ("PERMUTATIONS", "chi_square", "maximum_mean_discrepancy", "squared_distances", "tails")
+__all__ = ("PERMUTATIONS", "chi_square", "maximum_mean_discrepancy", "squared_distances", "tail_excess")
 
 PERMUTATIONS = 1000
 """Default number of permutations. The p-value is at least 1 / (PERMUTATIONS + 1)."""
 
-MOST_ROWS = 1000
+MAX_ROWS = 1000
 """Maximum number of rows of one sample: memory and time grow with its square."""
 
 _BANDWIDTH_ROWS = 300
@@ -27,34 +27,39 @@ _Statistic = Callable[[NDArray[np.float32]], NDArray[np.floating]]
 
 
 def maximum_mean_discrepancy(
-    first: NDArray[np.float64], second: NDArray[np.float64], rng: np.random.Generator, most: int = PERMUTATIONS
+    first: NDArray[np.float64],
+    second: NDArray[np.float64],
+    rng: np.random.Generator,
+    max_permutations: int = PERMUTATIONS,
 ) -> tuple[float, float]:
     """Return the biased squared maximum mean discrepancy under a Gaussian kernel, and its p-value.
 
     The width of the kernel is the median distance of two rows (Gretton et al., JMLR 13, 2012).
 
     Args:
-        first: (n, d); a random subset of `MOST_ROWS` is used.
+        first: (n, d); a random subset of `MAX_ROWS` is used.
         second: (m, d), likewise.
         rng: draws the rows and the permutations.
-        most: maximum permutations; more than `PERMUTATIONS` are drawn only while none reaches the value.
+        max_permutations: maximum permutations; more than `PERMUTATIONS` are drawn only while none reaches the value.
     """
-    first, second = _some(first, rng), _some(second, rng)
+    first, second = _subsample(first, rng), _subsample(second, rng)
     n, m = len(first), len(second)
     pooled = np.concatenate([first, second]).astype(np.float32)
-    few = pooled[rng.choice(len(pooled), min(len(pooled), _BANDWIDTH_ROWS), replace=False)]
-    median = float(np.median(squared_distances(few, few)[np.triu_indices(len(few), 1)]))
+    bandwidth_rows = pooled[rng.choice(len(pooled), min(len(pooled), _BANDWIDTH_ROWS), replace=False)]
+    median = float(
+        np.median(squared_distances(bandwidth_rows, bandwidth_rows)[np.triu_indices(len(bandwidth_rows), 1)])
+    )
     kernel = np.exp(-squared_distances(pooled, pooled) / np.float32(max(median, 1e-12)))
 
-    def discrepancy(chosen: NDArray[np.float32]) -> NDArray[np.float32]:
-        weights = np.float32(1 / n) - np.float32(1 / n + 1 / m) * chosen
+    def discrepancy(in_second: NDArray[np.float32]) -> NDArray[np.float32]:
+        weights = np.float32(1 / n) - np.float32(1 / n + 1 / m) * in_second
         return np.einsum("ij,ij->j", weights, kernel @ weights)
 
-    return _shuffled(discrepancy, n, m, rng, most)
+    return _permutation_test(discrepancy, n, m, rng, max_permutations)
 
 
 def chi_square(
-    first: NDArray[np.int64], second: NDArray[np.int64], rng: np.random.Generator, most: int = PERMUTATIONS
+    first: NDArray[np.int64], second: NDArray[np.int64], rng: np.random.Generator, max_permutations: int = PERMUTATIONS
 ) -> tuple[float, float]:
     """Return Pearson's chi-square of two samples' label counts, and its p-value.
 
@@ -62,7 +67,7 @@ def chi_square(
         first: (n, labels) the count of each label in each image.
         second: (m, labels), likewise.
         rng: draws the permutations.
-        most: maximum permutations, as for `maximum_mean_discrepancy`.
+        max_permutations: maximum permutations, as for `maximum_mean_discrepancy`.
     """
     pooled = np.concatenate([first, second]).astype(np.float32)
     pooled = pooled[:, pooled.sum(axis=0) > 0]
@@ -70,18 +75,18 @@ def chi_square(
         return 0.0, 1.0
     totals = pooled.sum(axis=0, dtype=np.float64)
 
-    def distance(chosen: NDArray[np.float32]) -> NDArray[np.float64]:
-        mine = (pooled.T @ chosen).astype(np.float64)  # (labels, k)
-        share = mine.sum(axis=0) / totals.sum()
+    def distance(in_second: NDArray[np.float32]) -> NDArray[np.float64]:
+        second_counts = (pooled.T @ in_second).astype(np.float64)  # (labels, k)
+        share = second_counts.sum(axis=0) / totals.sum()
         with np.errstate(invalid="ignore", divide="ignore"):
-            values = (1 / totals) @ np.square(mine - totals[:, None] * share) / (share * (1 - share))
+            values = (1 / totals) @ np.square(second_counts - totals[:, None] * share) / (share * (1 - share))
         return np.nan_to_num(values, nan=0.0, posinf=0.0)
 
-    return _shuffled(distance, len(first), len(second), rng, most)
+    return _permutation_test(distance, len(first), len(second), rng, max_permutations)
 
 
-def tails(
-    columns: NDArray[np.float64], n: int, rng: np.random.Generator, most: int = PERMUTATIONS
+def tail_excess(
+    columns: NDArray[np.float64], n: int, rng: np.random.Generator, max_permutations: int = PERMUTATIONS
 ) -> tuple[int, float]:
     """Test whether the second sample is overrepresented in the largest or smallest 5 % of some column.
 
@@ -92,28 +97,28 @@ def tails(
         columns: (n + m, d) numbers of both samples.
         n: number of images in the first sample.
         rng: draws the permutations.
-        most: maximum permutations, as for `maximum_mean_discrepancy`.
+        max_permutations: maximum permutations, as for `maximum_mean_discrepancy`.
 
     Returns:
         The column with the largest excess, and the p-value of the test.
     """
     total = len(columns)
     m, size = total - n, max(1, math.ceil(_TAIL * total))
-    both = np.concatenate([columns, -columns], axis=1)
+    signed = np.concatenate([columns, -columns], axis=1)
     # Exclude values equal to the threshold: ties have no order.
-    inside = (both > -np.partition(-both, size, axis=0)[size]).astype(np.float32)
+    inside = (signed > -np.partition(-signed, size, axis=0)[size]).astype(np.float32)
     sizes = inside.sum(axis=0, dtype=np.float64)
     if not sizes.any():
         return 0, 1.0
     expected = sizes * m / total
     deviation = np.sqrt(np.maximum(expected * (n / total) * (total - sizes) / (total - 1), 1e-12))
 
-    def excess(chosen: NDArray[np.float32]) -> NDArray[np.float64]:
-        return (inside.T @ chosen - expected[:, None]) / deviation[:, None]
+    def excess(in_second: NDArray[np.float32]) -> NDArray[np.float64]:
+        return (inside.T @ in_second - expected[:, None]) / deviation[:, None]
 
-    given = excess(np.repeat([0.0, 1.0], [n, m]).astype(np.float32)[:, None])
-    found = _shuffled(lambda chosen: excess(chosen).max(axis=0), n, m, rng, most)[1]
-    return int(given[:, 0].argmax()) % columns.shape[1], found
+    observed = excess(np.repeat([0.0, 1.0], [n, m]).astype(np.float32)[:, None])
+    p_value = _permutation_test(lambda chosen: excess(chosen).max(axis=0), n, m, rng, max_permutations)[1]
+    return int(observed[:, 0].argmax()) % columns.shape[1], p_value
 
 
 def squared_distances(first: NDArray[np.float32], second: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -123,19 +128,21 @@ def squared_distances(first: NDArray[np.float32], second: NDArray[np.float32]) -
     return np.maximum(norms - 2 * products, 0)
 
 
-def _some(rows: NDArray[np.float64], rng: np.random.Generator, most: int = MOST_ROWS) -> NDArray[np.float64]:
-    return rows if len(rows) <= most else rows[np.sort(rng.choice(len(rows), most, replace=False))]
+def _subsample(rows: NDArray[np.float64], rng: np.random.Generator, max_rows: int = MAX_ROWS) -> NDArray[np.float64]:
+    return rows if len(rows) <= max_rows else rows[np.sort(rng.choice(len(rows), max_rows, replace=False))]
 
 
-def _shuffled(statistic: _Statistic, n: int, m: int, rng: np.random.Generator, most: int) -> tuple[float, float]:
+def _permutation_test(
+    statistic: _Statistic, n: int, m: int, rng: np.random.Generator, max_permutations: int
+) -> tuple[float, float]:
     """Return the statistic of the samples, and the share of permutations that reach it.
 
-    Equal values count, with a tolerance for rounding. While no permutation reaches it, more are drawn, up to `most`.
+    Equal values count, with a tolerance for rounding. While no permutation reaches it, more are drawn, up to `max_permutations`.
     """
     column = np.repeat([0.0, 1.0], [n, m]).astype(np.float32)
     block = max(1, min(PERMUTATIONS, _BLOCK // (n + m)))
     value, drawn, reached = 0.0, 0, 0
-    while drawn < PERMUTATIONS or (not reached and drawn < most):
+    while drawn < PERMUTATIONS or (not reached and drawn < max_permutations):
         shuffled = rng.permuted(np.tile(column, (block, 1)), axis=1).T
         # Compute the unshuffled samples in the same product as the others, so that rounding is equal.
         values = statistic(np.column_stack([column, shuffled]))

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from app.drift.result import Comparison
 from app.drift.sample import Sample
-from tasks.exchange.error import InferenceError
+from tasks.inference.error import InferenceError
 from tasks.vision.header import image_size
 from tasks.vision.image import check_size, decode_image
 
@@ -36,7 +36,7 @@ def html_report(
     baseline: Sample,
     production: Sample,
     names: tuple[str, str],
-    picture: Callable[[str], bytes | None],
+    load_image: Callable[[str], bytes | None],
 ) -> bytes:
     """Render the page: verdict, tests, distributions, and the least similar images. All text is escaped.
 
@@ -45,7 +45,7 @@ def html_report(
         baseline: the baseline as compared.
         production: production as compared.
         names: readable names of both.
-        picture: returns the image file of an id, None if it was deleted.
+        load_image: returns the image file of an id, None if it was deleted.
     """
     template = Environment(autoescape=True, undefined=StrictUndefined).from_string(
         Path(__file__).with_name("report.html.jinja").read_text(encoding="utf-8")
@@ -57,7 +57,7 @@ def html_report(
         )
         for number in comparison.numbers
     }
-    thumbnails = {outlier.id: _thumbnail(picture(outlier.id)) for outlier in comparison.outliers}
+    thumbnails = {outlier.id: _thumbnail(load_image(outlier.id)) for outlier in comparison.outliers}
     labels = sorted(comparison.labels, key=lambda label: -abs(label.production - label.baseline))
     return template.render(
         found=comparison, charts=charts, thumbnails=thumbnails, labels=labels[:40],
@@ -68,8 +68,8 @@ def html_report(
 
 def histogram(baseline: NDArray[np.float64], production: NDArray[np.float64]) -> Markup:
     """Draw two distributions as SVG, in shares over the same bins: the baseline filled, production as a line."""
-    both = np.concatenate([baseline, production])
-    low, high = float(both.min()), float(both.max())
+    pooled = np.concatenate([baseline, production])
+    low, high = float(pooled.min()), float(pooled.max())
     edges = np.linspace(low, high if high > low else low + 1, _BINS + 1)
     shares = [np.histogram(values, edges)[0] / len(values) for values in (baseline, production)]
     top = max(float(share.max()) for share in shares)
@@ -85,11 +85,11 @@ def histogram(baseline: NDArray[np.float64], production: NDArray[np.float64]) ->
 def _path(heights: NDArray[np.float64]) -> str:
     """Return the SVG path of the steps from left to right."""
     step = _WIDTH / len(heights)
-    parts: Sequence[str] = [
-        f"V{_HEIGHT - 2 - (_HEIGHT - 6) * float(height):.1f} H{(place + 1) * step:.1f}"
-        for place, height in enumerate(heights)
+    segments: Sequence[str] = [
+        f"V{_HEIGHT - 2 - (_HEIGHT - 6) * float(height):.1f} H{(index + 1) * step:.1f}"
+        for index, height in enumerate(heights)
     ]
-    return f"M0 {_HEIGHT} " + " ".join(parts)
+    return f"M0 {_HEIGHT} " + " ".join(segments)
 
 
 def _thumbnail(data: bytes | None) -> str | None:

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 
 import msgspec
 
-__all__ = ("Comparison", "LabelShare", "NumberDrift", "Outlier", "SliceDrift", "Tested")
+__all__ = ("Comparison", "DriftTestResult", "LabelShare", "NumberDrift", "Outlier", "SliceDrift")
 
 
-class Tested(msgspec.Struct, frozen=True, kw_only=True):
+class DriftTestResult(msgspec.Struct, frozen=True, kw_only=True):
     """One test of the verdict.
 
     Attributes:
@@ -103,7 +103,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     alpha: float
     baseline: int
     production: int
-    tests: Sequence[Tested]
+    tests: Sequence[DriftTestResult]
     numbers: Sequence[NumberDrift]
     labels: Sequence[LabelShare]
     slices: Sequence[SliceDrift]

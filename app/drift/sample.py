@@ -7,11 +7,11 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from app.drift.features import FINDING_FEATURES, IMAGE_FEATURES
+from app.drift.features import IMAGE_FEATURES, PREDICTION_FEATURES
 
-__all__ = ("LEAST_IMAGES", "OTHER_LABELS", "DriftError", "Observation", "Sample", "sample_of")
+__all__ = ("MIN_IMAGES", "OTHER_LABELS", "DriftError", "Observation", "Sample", "build_sample")
 
-LEAST_IMAGES = 30
+MIN_IMAGES = 30
 """Minimum number of images for a meaningful comparison."""
 
 
@@ -32,7 +32,7 @@ class Observation(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         id: a unique id.
         image: (14,) `IMAGE_FEATURES`, None if its pixels were not available.
         embedding: (d,), None without pixels or embedder.
-        findings: (3,) `FINDING_FEATURES`, None without an answer.
+        findings: (3,) `PREDICTION_FEATURES`, None without an answer.
         labels: the count of each predicted label.
         metadata: values to slice by.
     """
@@ -47,8 +47,8 @@ class Observation(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     @property
     def finite(self) -> bool:
         """Whether all measurements are finite numbers."""
-        parts = (self.image, self.embedding, self.findings)
-        return all(bool(np.isfinite(part).all()) for part in parts if part is not None)
+        arrays = (self.image, self.embedding, self.findings)
+        return all(bool(np.isfinite(array).all()) for array in arrays if array is not None)
 
 
 class Sample(msgspec.Struct, frozen=True, kw_only=True, eq=False):
@@ -93,7 +93,7 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         )
 
 
-def sample_of(observations: Iterable[Observation], task_type: str = "", what: str = "the images") -> Sample:
+def build_sample(observations: Iterable[Observation], task_type: str = "", sample_name: str = "the images") -> Sample:
     """Combine observations into a sample, in order. For images with the same id, the first counts.
 
     If some images have pixels, images without are left out. If some have answers, images without are left out too.
@@ -101,79 +101,86 @@ def sample_of(observations: Iterable[Observation], task_type: str = "", what: st
     Args:
         observations: the measurements of single images.
         task_type: the task of the model that answered.
-        what: the name of the images in errors.
+        sample_name: the name of the images in errors.
 
     Raises:
-        DriftError: when fewer than `LEAST_IMAGES` are left, or a measurement is not finite.
+        DriftError: when fewer than `MIN_IMAGES` are left, or a measurement is not finite.
     """
     unique = list({item.id: item for item in reversed(list(observations))}.values())[::-1]
     with_pixels = [item for item in unique if item.image is not None]
-    kept = with_pixels or unique
-    answered = [item for item in kept if item.findings is not None]
-    kept = answered or kept
-    if len(kept) < LEAST_IMAGES:
-        raise DriftError(f"Expected {LEAST_IMAGES} images at least to measure drift, got {len(kept)} in {what}")
-    features = (*(IMAGE_FEATURES if with_pixels else ()), *(FINDING_FEATURES if answered else ()))
+    selected = with_pixels or unique
+    with_predictions = [item for item in selected if item.findings is not None]
+    selected = with_predictions or selected
+    if len(selected) < MIN_IMAGES:
+        raise DriftError(
+            f"Expected {MIN_IMAGES} images at least to measure drift, got {len(selected)} in {sample_name}"
+        )
+    features = (*(IMAGE_FEATURES if with_pixels else ()), *(PREDICTION_FEATURES if with_predictions else ()))
     if not features:
-        raise DriftError(f"There is nothing to measure in {what}: neither pixels nor answers")
+        raise DriftError(f"There is nothing to measure in {sample_name}: neither pixels nor answers")
     empty = np.zeros(0)
     numbers = np.array(
-        [np.concatenate([_or(item.image, empty), _or(item.findings if answered else None, empty)]) for item in kept]
+        [
+            np.concatenate(
+                [_or_default(item.image, empty), _or_default(item.findings if with_predictions else None, empty)]
+            )
+            for item in selected
+        ]
     )
-    labels, counts = _counted(kept)
+    labels, counts = _count_labels(selected)
     sample = Sample(
-        ids=[item.id for item in kept],
+        ids=[item.id for item in selected],
         features=features,
         numbers=numbers,
-        embeddings=_embeddings(kept, what),
+        embeddings=_stack_embeddings(selected, sample_name),
         labels=labels,
         counts=counts,
-        metadata=[item.metadata for item in kept],
+        metadata=[item.metadata for item in selected],
         task_type=task_type,
     )
-    check_finite(sample, what)
+    check_finite(sample, sample_name)
     return sample
 
 
-def check_finite(sample: Sample, what: str) -> None:
+def check_finite(sample: Sample, sample_name: str) -> None:
     """Refuse numbers that mean nothing.
 
     Raises:
         DriftError: naming the first image that has some.
     """
     for rows, name in ((sample.numbers, "numbers"), (sample.embeddings, "embedding")):
-        wrong = np.flatnonzero(~np.isfinite(rows).all(axis=1))
-        if len(wrong):
+        invalid_rows = np.flatnonzero(~np.isfinite(rows).all(axis=1))
+        if len(invalid_rows):
             raise DriftError(
-                f"The {name} of {sample.ids[wrong[0]]!r} in {what} are not finite ({len(wrong)} such images)"
+                f"The {name} of {sample.ids[invalid_rows[0]]!r} in {sample_name} are not finite ({len(invalid_rows)} such images)"
             )
 
 
-def _counted(kept: Sequence[Observation]) -> tuple[Sequence[str], NDArray[np.int64]]:
+def _count_labels(observations: Sequence[Observation]) -> tuple[Sequence[str], NDArray[np.int64]]:
     """Return the sorted labels and their counts in each image. The rarest of too many labels become one."""
     totals = Counter[str]()
-    for item in kept:
+    for item in observations:
         totals.update(item.labels)
     labels = sorted(label for label, _ in totals.most_common(_MAX_LABELS))
     if len(totals) > _MAX_LABELS:
         labels.append(OTHER_LABELS)
-    places = {label: place for place, label in enumerate(labels)}
-    counts = np.zeros((len(kept), len(labels)), np.int64)
-    for row, item in enumerate(kept):
+    columns = {label: column for column, label in enumerate(labels)}
+    counts = np.zeros((len(observations), len(labels)), np.int64)
+    for row, item in enumerate(observations):
         for label, count in item.labels.items():
-            counts[row, places.get(label, len(labels) - 1)] += count
+            counts[row, columns.get(label, len(labels) - 1)] += count
     return labels, counts
 
 
-def _embeddings(kept: Sequence[Observation], what: str) -> NDArray[np.float32]:
-    found = [item.embedding for item in kept if item.embedding is not None]
-    if not found or len(found) < len(kept):
-        return np.zeros((len(kept), 0), np.float32)
-    lengths = sorted({len(embedding) for embedding in found})
+def _stack_embeddings(observations: Sequence[Observation], sample_name: str) -> NDArray[np.float32]:
+    embeddings = [item.embedding for item in observations if item.embedding is not None]
+    if not embeddings or len(embeddings) < len(observations):
+        return np.zeros((len(observations), 0), np.float32)
+    lengths = sorted({len(embedding) for embedding in embeddings})
     if len(lengths) > 1:
-        raise DriftError(f"Expected embeddings of one length in {what}, got {', '.join(map(str, lengths))}")
-    return np.array(found, np.float32)
+        raise DriftError(f"Expected embeddings of one length in {sample_name}, got {', '.join(map(str, lengths))}")
+    return np.array(embeddings, np.float32)
 
 
-def _or(values: NDArray[np.float64] | None, other: NDArray[np.float64]) -> NDArray[np.float64]:
-    return other if values is None else values
+def _or_default(values: NDArray[np.float64] | None, default: NDArray[np.float64]) -> NDArray[np.float64]:
+    return default if values is None else values

@@ -5,10 +5,10 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from app.drift.feature_space import FeatureSpace
 from app.drift.permutation import squared_distances
-from app.drift.space import Space
 
-__all__ = ("Neighbourhood", "distances_alike", "tail_test")
+__all__ = ("Neighbourhood", "comparable_distances", "tail_test")
 
 _NEIGHBOURS = 5
 _MAX_ROWS = 2000
@@ -31,27 +31,27 @@ class Neighbourhood:
     """
 
     def __init__(self, numbers: NDArray[np.float64], embeddings: NDArray[np.float32]) -> None:
-        self._space = Space(numbers, embeddings)
-        rows = self._space.joined(numbers, embeddings)
+        self._space = FeatureSpace(numbers, embeddings)
+        rows = self._space.join(numbers, embeddings)
         if len(rows) > _MAX_ROWS:
             rows = rows[np.sort(np.random.default_rng(_SEED).choice(len(rows), _MAX_ROWS, replace=False))]
         self._rows = rows
         squared = squared_distances(rows, rows)
         np.fill_diagonal(squared, np.inf)
-        self.distances = _nearest(squared)
+        self.distances = _mean_nearest(squared)
         self._median = max(float(np.median(self.distances)), 1e-12)
 
     def distances_of(self, numbers: NDArray[np.float64], embeddings: NDArray[np.float32]) -> NDArray[np.float64]:
         """Return the (n,) distances of other images."""
-        return _nearest(squared_distances(self._space.joined(numbers, embeddings), self._rows))
+        return _mean_nearest(squared_distances(self._space.join(numbers, embeddings), self._rows))
 
     def similarity(self, distances: NDArray[np.float64]) -> NDArray[np.float64]:
         """Convert distances into similarities 0..1: 1/e at the median distance of the baseline's own images."""
         return np.exp(-distances / self._median)
 
 
-def distances_alike(
-    space: Space,
+def comparable_distances(
+    space: FeatureSpace,
     baseline: tuple[NDArray[np.float64], NDArray[np.float32]],
     production: tuple[NDArray[np.float64], NDArray[np.float32]],
     rng: np.random.Generator,
@@ -70,14 +70,16 @@ def distances_alike(
     Returns:
         Distances of the baseline, of shape (at most n,), and of production, of shape (m,).
     """
-    rows, others = space.joined(*baseline), space.joined(*production)
-    if len(rows) > _MAX_ROWS:
-        rows = rows[np.sort(rng.choice(len(rows), _MAX_ROWS, replace=False))]
-    own = squared_distances(rows, rows)
-    np.fill_diagonal(own, np.inf)
-    theirs = squared_distances(others, rows)
-    theirs[np.arange(len(others)), rng.integers(0, len(rows), len(others))] = np.inf
-    return _nearest(own), _nearest(theirs)
+    baseline_rows, production_rows = space.join(*baseline), space.join(*production)
+    if len(baseline_rows) > _MAX_ROWS:
+        baseline_rows = baseline_rows[np.sort(rng.choice(len(baseline_rows), _MAX_ROWS, replace=False))]
+    baseline_squared = squared_distances(baseline_rows, baseline_rows)
+    np.fill_diagonal(baseline_squared, np.inf)
+    production_squared = squared_distances(production_rows, baseline_rows)
+    production_squared[np.arange(len(production_rows)), rng.integers(0, len(baseline_rows), len(production_rows))] = (
+        np.inf
+    )
+    return _mean_nearest(baseline_squared), _mean_nearest(production_squared)
 
 
 def tail_test(baseline: NDArray[np.float64], production: NDArray[np.float64]) -> tuple[float, float]:
@@ -92,9 +94,9 @@ def tail_test(baseline: NDArray[np.float64], production: NDArray[np.float64]) ->
     n, m = len(baseline), len(production)
     size = max(1, math.ceil(_TAIL * (n + m)))
     largest = np.argsort(-np.concatenate([baseline, production]), kind="stable")[:size]
-    found = int(np.count_nonzero(largest >= n))
-    chances = [_log_hypergeometric(k, n, m, size) for k in range(found, min(size, m) + 1)]
-    return found / size, min(1.0, float(np.exp(np.logaddexp.reduce(chances))))
+    tail_count = int(np.count_nonzero(largest >= n))
+    chances = [_log_hypergeometric(k, n, m, size) for k in range(tail_count, min(size, m) + 1)]
+    return tail_count / size, min(1.0, float(np.exp(np.logaddexp.reduce(chances))))
 
 
 def _log_hypergeometric(k: int, n: int, m: int, size: int) -> float:
@@ -108,7 +110,7 @@ def _log_choose(n: int, k: int) -> float:
     return math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1)
 
 
-def _nearest(squared: NDArray[np.float32]) -> NDArray[np.float64]:
+def _mean_nearest(squared: NDArray[np.float32]) -> NDArray[np.float64]:
     """Return the (n,) means of the five smallest distances of each row."""
-    few = min(_NEIGHBOURS, squared.shape[1])
-    return np.sqrt(np.partition(squared, few - 1, axis=1)[:, :few].astype(np.float64)).mean(axis=1)
+    neighbours = min(_NEIGHBOURS, squared.shape[1])
+    return np.sqrt(np.partition(squared, neighbours - 1, axis=1)[:, :neighbours].astype(np.float64)).mean(axis=1)

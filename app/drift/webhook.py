@@ -9,9 +9,9 @@ import httpx
 import msgspec
 
 from app.drift.monitor import Window
-from app.drift.result import Tested
+from app.drift.result import DriftTestResult
 
-__all__ = ("Alert", "Webhook", "alert_of")
+__all__ = ("Alert", "Webhook", "build_alert")
 
 _logger = logging.getLogger(__name__)
 
@@ -43,22 +43,22 @@ class Alert(msgspec.Struct, frozen=True, kw_only=True):
     alpha: float
     similarity: float
     baseline_similarity: float
-    tests: Sequence[Tested]
+    tests: Sequence[DriftTestResult]
 
 
-def alert_of(window: Window) -> Alert:
+def build_alert(window: Window) -> Alert:
     """Return the notification for a window."""
-    found = window.comparison
+    comparison = window.comparison
     return Alert(
         model=window.model,
-        drifted=found.drifted,
+        drifted=comparison.drifted,
         started=window.started,
         ended=window.ended,
-        images=found.production,
-        alpha=found.alpha,
-        similarity=found.production_similarity,
-        baseline_similarity=found.baseline_similarity,
-        tests=found.tests,
+        images=comparison.production,
+        alpha=comparison.alpha,
+        similarity=comparison.production_similarity,
+        baseline_similarity=comparison.baseline_similarity,
+        tests=comparison.tests,
     )
 
 
@@ -67,13 +67,13 @@ class Webhook:
 
     Args:
         url: the address of the webhook.
-        told: called with the outcome of each alert: "sent", "failed" or "dropped".
+        report_outcome: called with the outcome of each alert: "sent", "failed" or "dropped".
         backoff: delays in seconds before each retry.
     """
 
-    def __init__(self, url: str, told: Callable[[str], None], backoff: Sequence[float] = _BACKOFF) -> None:
+    def __init__(self, url: str, report_outcome: Callable[[str], None], backoff: Sequence[float] = _BACKOFF) -> None:
         self._url = url
-        self._report_outcome = told
+        self._report_outcome = report_outcome
         self._backoff = backoff
         self._waiting: queue.SimpleQueue[Alert | None] = queue.SimpleQueue()
         self._closing = threading.Event()
@@ -98,9 +98,9 @@ class Webhook:
     def _run(self) -> None:
         with httpx.Client(timeout=_TIMEOUT, trust_env=False) as client:
             while (alert := self._waiting.get()) is not None and not self._closing.is_set():
-                self._report_outcome("sent" if self._sent(client, alert) else "failed")
+                self._report_outcome("sent" if self._post(client, alert) else "failed")
 
-    def _sent(self, client: httpx.Client, alert: Alert) -> bool:
+    def _post(self, client: httpx.Client, alert: Alert) -> bool:
         body, reason = msgspec.json.encode(alert), ""
         for wait in (0.0, *self._backoff):
             if self._closing.wait(wait):

@@ -12,11 +12,19 @@ from itertools import count
 import msgspec
 
 from app.engine.events import RequestInfo
-from tasks.exchange.error import ErrorKind, InferenceError, invalid
+from tasks.inference.error import ErrorKind, InferenceError, invalid
 
-__all__ = ("ARRIVED", "LONGEST_TIMEOUT", "RETRY_AFTER", "TIMEOUT_HEADER", "Admission", "Bounds", "Excess")
+__all__ = (
+    "BODY_ARRIVED",
+    "MAX_TIMEOUT_SECONDS",
+    "RETRY_AFTER",
+    "TIMEOUT_HEADER",
+    "Admission",
+    "Overload",
+    "QueueLimits",
+)
 
-ARRIVED: ContextVar[Callable[[], object] | None] = ContextVar("ARRIVED", default=None)
+BODY_ARRIVED: ContextVar[Callable[[], object] | None] = ContextVar("ARRIVED", default=None)
 """The callback of `Admission.expect` for the current request; `admit` calls it."""
 
 _ARRIVAL_SECONDS = 0.1
@@ -31,11 +39,11 @@ TIMEOUT_HEADER = "x-request-timeout-ms"
 RETRY_AFTER = "retry-after"
 """The header with the seconds after which a client should retry (RFC 9110, 10.2.3)."""
 
-LONGEST_TIMEOUT = 30 * 24 * 3600
+MAX_TIMEOUT_SECONDS = 30 * 24 * 3600
 """Longest accepted timeout in seconds; a longer header is rejected, a longer deadline of a gRPC call is cut to it."""
 
 
-class Bounds(msgspec.Struct, frozen=True, kw_only=True):
+class QueueLimits(msgspec.Struct, frozen=True, kw_only=True):
     """Limits on the queue of requests.
 
     Attributes:
@@ -54,7 +62,7 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True):
     max_each_client: int | None = None
 
 
-class Excess(msgspec.Struct, frozen=True, kw_only=True):
+class Overload(msgspec.Struct, frozen=True, kw_only=True):
     """Why a request is refused.
 
     Attributes:
@@ -71,87 +79,91 @@ class Admission:
 
     Args:
         workers: number of requests that are answered at once.
-        bounds: limits on requests that wait.
-        own_bound: return the `max_waiting` of a model's settings, None if they have none.
-        several: return whether there is more than one model.
+        queue_limits: limits on requests that wait.
+        model_limit: return the `max_waiting` of a model's settings, None if they have none.
+        multi_model: return whether there is more than one model.
         expected_wait: return the seconds that one more request for a model is likely to wait.
     """
 
     def __init__(
         self,
         workers: int,
-        bounds: Bounds,
-        own_bound: Callable[[str], int | None],
-        several: Callable[[], bool],
+        queue_limits: QueueLimits,
+        model_limit: Callable[[str], int | None],
+        multi_model: Callable[[], bool],
         expected_wait: Callable[[str], float],
     ) -> None:
         self._workers = workers
-        self._bounds = bounds
-        self._own_bound = own_bound
-        self._several = several
+        self._queue_limits = queue_limits
+        self._model_limit = model_limit
+        self._multi_model = multi_model
         self._expected_wait = expected_wait
         self._lock = threading.Lock()
-        self._taken: dict[str, int] = {}
-        self._clients: dict[str, int] = {}
+        self._in_flight_by_model: dict[str, int] = {}
+        self._in_flight_by_client: dict[str, int] = {}
         self._arriving: dict[int, float] = {}
-        self._arrivals = count()
-        self.in_hand = 0
+        self._arrival_ids = count()
+        self.in_flight = 0
         self.last_admitted = -math.inf
 
     @property
     def waiting(self) -> int:
         """Return the number of requests beyond those that the workers can run."""
-        return max(0, self.in_hand - self._workers)
+        return max(0, self.in_flight - self._workers)
 
-    def expect(self) -> Callable[[], object]:
+    def track_arrival(self) -> Callable[[], object]:
         """Count a request whose body is arriving. Call in the event loop; call the result when the body is complete."""
-        number = next(self._arrivals)
-        self._arriving[number] = time.monotonic() + _ARRIVAL_SECONDS
-        return partial(self._arriving.pop, number, None)
+        arrival_id = next(self._arrival_ids)
+        self._arriving[arrival_id] = time.monotonic() + _ARRIVAL_SECONDS
+        return partial(self._arriving.pop, arrival_id, None)
 
-    def excess(self, model: str | None) -> Excess | None:
+    def overload(self, model: str | None) -> Overload | None:
         """Return why a request would be refused after its body has arrived; None if it would be admitted.
 
         Args:
             model: its model; None to check only the limits that are the same for every model.
         """
         arriving = self._expected_arrivals()
-        max_in_flight = self._workers + self._bounds.max_waiting
-        if arriving and self.in_hand < max_in_flight and self.in_hand + arriving >= max(max_in_flight, _MIN_ARRIVALS):
-            return self._excess(_full(self.in_hand + arriving), 0)
+        max_in_flight = self._workers + self._queue_limits.max_waiting
+        if (
+            arriving
+            and self.in_flight < max_in_flight
+            and self.in_flight + arriving >= max(max_in_flight, _MIN_ARRIVALS)
+        ):
+            return self._overload(_full_message(self.in_flight + arriving), 0)
         if model is None:
-            return self._excess(_full(self.in_hand), 0) if self.in_hand >= max_in_flight else None
+            return self._overload(_full_message(self.in_flight), 0) if self.in_flight >= max_in_flight else None
         expected_wait = self._expected_wait(model)
-        refusal = self._refusal(model, expected_wait, None)
-        return self._excess(refusal, expected_wait) if refusal else None
+        reason = self._refusal_reason(model, expected_wait, None)
+        return self._overload(reason, expected_wait) if reason else None
 
-    def check(self, caller: RequestInfo, model: str) -> None:
-        """Refuse a request that `admit` would refuse now.
+    def check(self, info: RequestInfo, model: str) -> None:
+        """Refuse a request that `acquire` would refuse now.
 
         Raises:
             InferenceError: OVERLOADED; sets the header retry-after of the response.
         """
         expected_wait = self._expected_wait(model)
-        self._raise(caller, self._refusal(model, expected_wait, None), expected_wait)
+        self._raise_if_refused(info, self._refusal_reason(model, expected_wait, None), expected_wait)
 
-    def deadline(self, caller: RequestInfo) -> float | None:
+    def deadline(self, info: RequestInfo) -> float | None:
         """Return the deadline of a request on the clock of `time.monotonic`, None for no deadline.
 
         Raises:
             InferenceError: INVALID_REQUEST, with the header as path, for an invalid timeout; DEADLINE_EXCEEDED for a
                 timeout that is not positive.
         """
-        timeout, max_seconds = caller.timeout, self._bounds.request_timeout
+        timeout, max_seconds = info.timeout, self._queue_limits.request_timeout
         if timeout is not None:
             if timeout <= 0:
                 raise InferenceError(ErrorKind.DEADLINE_EXCEEDED, "The deadline of the request has passed")
-            if not timeout <= LONGEST_TIMEOUT:
+            if not timeout <= MAX_TIMEOUT_SECONDS:
                 raise invalid("Expected a number of milliseconds, at most those of 30 days", TIMEOUT_HEADER)
             max_seconds = min(timeout, max_seconds or math.inf)
         return None if max_seconds is None else time.monotonic() + max_seconds
 
-    def admit(self, caller: RequestInfo, model: str, deadline: float | None) -> float | None:
-        """Count a request for `model` as in flight; `leave` ends that.
+    def acquire(self, info: RequestInfo, model: str, deadline: float | None) -> float | None:
+        """Count a request for `model` as in flight; `release` ends that.
 
         Returns:
             The seconds that it may wait for a worker. None for no limit, also if a worker is idle: the time that a
@@ -160,84 +172,84 @@ class Admission:
         Raises:
             InferenceError: OVERLOADED; sets the header retry-after of the response.
         """
-        if (arrived := ARRIVED.get()) is not None:
-            arrived()
-        self.join(caller)
+        if (body_arrived := BODY_ARRIVED.get()) is not None:
+            body_arrived()
+        self.acquire_client(info)
         try:
-            expected = self._take(caller, model, deadline)
+            expected = self._count_request(info, model, deadline)
         except InferenceError:
-            self.part(caller)
+            self.release_client(info)
             raise
-        return self._bounds.max_queue_seconds if expected > 0 else None
+        return self._queue_limits.max_queue_seconds if expected > 0 else None
 
-    def leave(self, model: str, caller: RequestInfo) -> None:
+    def release(self, model: str, info: RequestInfo) -> None:
         """Stop counting a request for `model`."""
-        self.part(caller)
+        self.release_client(info)
         with self._lock:
-            self.in_hand -= 1
-            remaining = self._taken[model] - 1
+            self.in_flight -= 1
+            remaining = self._in_flight_by_model[model] - 1
             if remaining:
-                self._taken[model] = remaining
+                self._in_flight_by_model[model] = remaining
             else:
-                del self._taken[model]
+                del self._in_flight_by_model[model]
 
-    def join(self, caller: RequestInfo) -> None:
-        """Count a request or stream of a client; `part` ends that.
+    def acquire_client(self, info: RequestInfo) -> None:
+        """Count a request or stream of a client; `release_client` ends that.
 
         Raises:
-            InferenceError: OVERLOADED, as `admit`, if the client has reached its limit.
+            InferenceError: OVERLOADED, as `acquire`, if the client has reached its limit.
         """
-        max_in_flight, client = self._bounds.max_each_client, caller.client or caller.address
+        max_in_flight, client = self._queue_limits.max_each_client, info.client or info.address
         if max_in_flight is None or not client:
             return
         with self._lock:
-            in_flight = self._clients.get(client, 0)
+            in_flight = self._in_flight_by_client.get(client, 0)
             if in_flight < max_in_flight:
-                self._clients[client] = in_flight + 1
+                self._in_flight_by_client[client] = in_flight + 1
                 return
-        caller.returned[RETRY_AFTER] = "1"
-        owner = f"the key {caller.client!r}" if caller.client else "your address"
+        info.response_headers[RETRY_AFTER] = "1"
+        owner = f"the key {info.client!r}" if info.client else "your address"
         message = f"The server has {in_flight} requests or streams of {owner} in flight and takes no more"
         raise InferenceError(ErrorKind.OVERLOADED, f"{message}; try again later")
 
-    def part(self, caller: RequestInfo) -> None:
+    def release_client(self, info: RequestInfo) -> None:
         """Stop counting a request or stream of a client."""
-        client = caller.client or caller.address
-        if self._bounds.max_each_client is None or not client:
+        client = info.client or info.address
+        if self._queue_limits.max_each_client is None or not client:
             return
         with self._lock:
-            remaining = self._clients[client] - 1
+            remaining = self._in_flight_by_client[client] - 1
             if remaining:
-                self._clients[client] = remaining
+                self._in_flight_by_client[client] = remaining
             else:
-                del self._clients[client]
+                del self._in_flight_by_client[client]
 
     @contextmanager
-    def joined(self, caller: RequestInfo) -> Generator[None]:
-        """Call `join` on entry and `part` on exit."""
-        self.join(caller)
+    def client_slot(self, info: RequestInfo) -> Generator[None]:
+        """Call `acquire_client` on entry and `release_client` on exit."""
+        self.acquire_client(info)
         try:
             yield
         finally:
-            self.part(caller)
+            self.release_client(info)
 
-    def _take(self, caller: RequestInfo, model: str, deadline: float | None) -> float:
+    def _count_request(self, info: RequestInfo, model: str, deadline: float | None) -> float:
         expected_wait = self._expected_wait(model)
-        self._raise(caller, self._refusal(model, expected_wait, deadline), expected_wait)
+        self._raise_if_refused(info, self._refusal_reason(model, expected_wait, deadline), expected_wait)
         self.last_admitted = time.monotonic()
         with self._lock:
-            self.in_hand += 1
-            self._taken[model] = self._taken.get(model, 0) + 1
+            self.in_flight += 1
+            self._in_flight_by_model[model] = self._in_flight_by_model.get(model, 0) + 1
         return expected_wait
 
-    def _raise(self, caller: RequestInfo, refusal: str, expected_wait: float) -> None:
-        if refusal:
-            found = self._excess(refusal, expected_wait)
-            caller.returned[RETRY_AFTER] = str(found.retry_after)
-            raise InferenceError(ErrorKind.OVERLOADED, found.message)
+    def _raise_if_refused(self, info: RequestInfo, reason: str, expected_wait: float) -> None:
+        if reason:
+            overload = self._overload(reason, expected_wait)
+            info.response_headers[RETRY_AFTER] = str(overload.retry_after)
+            raise InferenceError(ErrorKind.OVERLOADED, overload.message)
 
-    def _excess(self, refusal: str, expected_wait: float) -> Excess:
-        return Excess(message=f"{refusal}; try again later", retry_after=max(1, math.ceil(expected_wait)))
+    def _overload(self, reason: str, expected_wait: float) -> Overload:
+        return Overload(message=f"{reason}; try again later", retry_after=max(1, math.ceil(expected_wait)))
 
     def _expected_arrivals(self) -> int:
         arriving, now = self._arriving, time.monotonic()
@@ -246,28 +258,28 @@ class Admission:
             del arriving[first]
         return len(arriving)
 
-    def _refusal(self, model: str, expected_wait: float, deadline: float | None) -> str:
-        bounds = self._bounds
-        if self.in_hand >= self._workers + bounds.max_waiting:
-            return _full(self.in_hand)
-        taken = self._taken.get(model, 0)
-        if taken > self._workers and taken >= self._workers + self._bound(model):
-            return f"The server has {taken} requests for {model!r} in flight and takes no more of them"
-        if bounds.max_queue_seconds is not None and expected_wait > bounds.max_queue_seconds:
+    def _refusal_reason(self, model: str, expected_wait: float, deadline: float | None) -> str:
+        limits = self._queue_limits
+        if self.in_flight >= self._workers + limits.max_waiting:
+            return _full_message(self.in_flight)
+        in_flight = self._in_flight_by_model.get(model, 0)
+        if in_flight > self._workers and in_flight >= self._workers + self._max_waiting(model):
+            return f"The server has {in_flight} requests for {model!r} in flight and takes no more of them"
+        if limits.max_queue_seconds is not None and expected_wait > limits.max_queue_seconds:
             return f"A request would have to wait for about {expected_wait:.3g} s"
         if deadline is not None and expected_wait > deadline - time.monotonic():
             return f"A request would have to wait for about {expected_wait:.3g} s, longer than its timeout"
         return ""
 
-    def _bound(self, model: str) -> int:
-        own = self._own_bound(model)
-        if own is not None:
-            return own
-        default = self._bounds.max_waiting_each
+    def _max_waiting(self, model: str) -> int:
+        own_limit = self._model_limit(model)
+        if own_limit is not None:
+            return own_limit
+        default = self._queue_limits.max_waiting_each
         if default is not None:
             return default
-        return self._bounds.max_waiting // 2 if self._several() else self._bounds.max_waiting
+        return self._queue_limits.max_waiting // 2 if self._multi_model() else self._queue_limits.max_waiting
 
 
-def _full(requests: int) -> str:
+def _full_message(requests: int) -> str:
     return f"The server has {requests} requests in flight and takes no more"

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from itertools import accumulate
 from typing import Any, Generic, TypeVar
 
-from app.engine.interest import CombinedToken, current_interest, on_behalf_of
-from app.engine.workers import has_company, waiting_elsewhere
-from tasks.exchange.response import Prediction
+from app.engine.cancellation import CombinedToken, cancellation_scope, current_token
+from app.engine.thread_pool import is_contended, release_worker
+from tasks.inference.response import Prediction
 from tasks.task import Model
 
 __all__ = ("BatchingModel",)
@@ -39,111 +39,111 @@ class BatchingModel(Generic[InputT, PredictionT]):
         self._max_size = max_size
         self._max_delay = max_delay
         self._lock = threading.Lock()
-        self._waiting: deque[_Entry[InputT, PredictionT]] = deque()
-        self._size = 0
-        self._gathering: _Entry[InputT, PredictionT] | None = None
+        self._waiting: deque[_PendingCall[InputT, PredictionT]] = deque()
+        self._waiting_inputs = 0
+        self._leader: _PendingCall[InputT, PredictionT] | None = None
 
     def __call__(self, inputs: Sequence[InputT], /) -> Sequence[PredictionT]:
-        entry: _Entry[InputT, PredictionT] = _Entry(inputs)
+        entry: _PendingCall[InputT, PredictionT] = _PendingCall(inputs)
         with self._lock:
             self._waiting.append(entry)
-            self._size += len(inputs)
-            if self._gathering is None:
-                self._gathering = entry
-                entry.turn.set()
-            elif self._size >= self._max_size:
-                self._gathering.full.set()
-            crowded = self._size > _MAX_WAITING_BATCHES * self._max_size
-        if crowded:
+            self._waiting_inputs += len(inputs)
+            if self._leader is None:
+                self._leader = entry
+                entry.ready.set()
+            elif self._waiting_inputs >= self._max_size:
+                self._leader.full.set()
+            backlogged = self._waiting_inputs > _MAX_WAITING_BATCHES * self._max_size
+        if backlogged:
             # Keep the worker, so that no more images are decoded than the model will need soon.
-            entry.turn.wait()
-        elif not entry.turn.is_set():
-            with waiting_elsewhere():
-                entry.turn.wait()
-        if not entry.settled and not entry.alone:
+            entry.ready.wait()
+        elif not entry.ready.is_set():
+            with release_worker():
+                entry.ready.wait()
+        if not entry.is_done and not entry.unbatched:
             self._lead(entry)
-        return self._model(inputs) if entry.alone else entry.result()
+        return self._model(inputs) if entry.unbatched else entry.result()
 
-    def _lead(self, entry: "_Entry[InputT, PredictionT]") -> None:
+    def _lead(self, leader: "_PendingCall[InputT, PredictionT]") -> None:
         """Collect a batch that starts with `entry`, and call the model."""
-        if self._size < self._max_size and has_company():
-            with waiting_elsewhere():
-                entry.full.wait(max(0.0, entry.came + self._max_delay - time.monotonic()))
-        batch = self._taken()
+        if self._waiting_inputs < self._max_size and is_contended():
+            with release_worker():
+                leader.full.wait(max(0.0, leader.enqueued_at + self._max_delay - time.monotonic()))
+        batch = self._take_batch()
         if not batch:
             return
-        inputs = [value for member in batch for value in member.inputs]
+        inputs = [value for entry in batch for value in entry.inputs]
         try:
-            with on_behalf_of(CombinedToken([member.interest for member in batch])):
-                shares = _shared_out(self._model(inputs), batch)
+            with cancellation_scope(CombinedToken([member.token for member in batch])):
+                results = _split_predictions(self._model(inputs), batch)
         except BaseException as error:  # noqa: BLE001  it belongs to the request that made the model fail
             # After any exception, every waiting request must get an answer.
             if len(batch) == 1:
-                batch[0].settle(error=error)
+                batch[0].set_result(error=error)
             else:
-                self._dissolve(batch)
+                self._split(batch)
             return
-        for member, share in zip(batch, shares, strict=True):
-            member.settle(share)
+        for member, result in zip(batch, results, strict=True):
+            member.set_result(result)
 
-    def _taken(self) -> "list[_Entry[InputT, PredictionT]]":
+    def _take_batch(self) -> "list[_PendingCall[InputT, PredictionT]]":
         """Return the entries of the next batch, and make the next waiting entry the leader of the batch after it."""
-        batch: list[_Entry[InputT, PredictionT]] = []
+        batch: list[_PendingCall[InputT, PredictionT]] = []
         size = 0
         with self._lock:
             while self._waiting and (not batch or size + len(self._waiting[0].inputs) <= self._max_size):
                 entry = self._waiting.popleft()
-                self._size -= len(entry.inputs)
-                if entry.interest is not None and (loss := entry.interest.loss) is not None:
-                    entry.settle(error=loss)
+                self._waiting_inputs -= len(entry.inputs)
+                if entry.token is not None and (error := entry.token.error) is not None:
+                    entry.set_result(error=error)
                     continue
                 size += len(entry.inputs)
                 batch.append(entry)
-            self._gathering = self._waiting[0] if self._waiting else None
-            if self._gathering is not None:
-                self._gathering.turn.set()
+            self._leader = self._waiting[0] if self._waiting else None
+            if self._leader is not None:
+                self._leader.ready.set()
         return batch
 
     @staticmethod
-    def _dissolve(batch: "Sequence[_Entry[InputT, PredictionT]]") -> None:
+    def _split(batch: "Sequence[_PendingCall[InputT, PredictionT]]") -> None:
         """Make every request call the model separately."""
-        for member in batch:
-            member.alone = True
-            member.turn.set()
+        for entry in batch:
+            entry.unbatched = True
+            entry.ready.set()
 
 
-def _shared_out(
-    predictions: Sequence[PredictionT], batch: "Sequence[_Entry[Any, PredictionT]]"
+def _split_predictions(
+    predictions: Sequence[PredictionT], batch: "Sequence[_PendingCall[Any, PredictionT]]"
 ) -> Sequence[Sequence[PredictionT]]:
     """Return the predictions of each request of a batch."""
     if len(batch) == 1:
         return [predictions]
-    ends = list(accumulate(len(member.inputs) for member in batch))
+    ends = list(accumulate(len(entry.inputs) for entry in batch))
     if len(predictions) != ends[-1]:
         raise ValueError(f"{len(predictions)} predictions for {ends[-1]} inputs")
     return [predictions[end - len(member.inputs) : end] for member, end in zip(batch, ends, strict=True)]
 
 
-class _Entry(Generic[InputT, PredictionT]):
+class _PendingCall(Generic[InputT, PredictionT]):
     """The inputs of one request, and their predictions or error."""
 
     def __init__(self, inputs: Sequence[InputT]) -> None:
         self.inputs = inputs
-        self.interest = current_interest()
-        self.came = time.monotonic()
-        self.turn = threading.Event()
+        self.token = current_token()
+        self.enqueued_at = time.monotonic()
+        self.ready = threading.Event()
         """Set when the request must lead a batch, call the model alone, or take its result."""
         self.full = threading.Event()
         """Set when the batch is full."""
-        self.alone = False
-        self.settled = False
+        self.unbatched = False
+        self.is_done = False
         self._predictions: Sequence[PredictionT] = ()
         self._error: BaseException | None = None
 
-    def settle(self, predictions: Sequence[PredictionT] = (), error: BaseException | None = None) -> None:
+    def set_result(self, predictions: Sequence[PredictionT] = (), error: BaseException | None = None) -> None:
         self._predictions, self._error = predictions, error
-        self.settled = True
-        self.turn.set()
+        self.is_done = True
+        self.ready.set()
 
     def result(self) -> Sequence[PredictionT]:
         if self._error is not None:

@@ -7,31 +7,31 @@ from contextlib import AbstractContextManager, aclosing
 from functools import partial
 from typing import TypeVar
 
-from app.engine.admission import Admission, Bounds, Excess
-from app.engine.answering import Executor, Explanations
-from app.engine.awaiting import awaited, wait_recorded
+from app.engine.admission import Admission, Overload, QueueLimits
+from app.engine.cancellation import stopping_error
 from app.engine.events import InferenceObserver, OutputAnnotator, RecordSink, RequestInfo
+from app.engine.executor import Executor, Explanations
 from app.engine.explain import ExplanationWorkers
-from app.engine.interest import stopping
-from app.engine.pump import pumped
 from app.engine.readiness import Readiness
 from app.engine.repository import Repository
+from app.engine.request_context import RequestContext
 from app.engine.statistics import Statistics
-from app.engine.story import RequestContext
-from app.engine.streaming import Piece
+from app.engine.stream_bridge import bridge_stream
+from app.engine.text_stream import Chunk
+from app.engine.thread_pool import ThreadPool
 from app.engine.trends import Trends
-from app.engine.workers import Workers
-from tasks.exchange.error import InferenceError
-from tasks.exchange.limits import Limits
-from tasks.exchange.request import InferenceRequest
-from tasks.exchange.response import InferenceResponse
+from app.engine.waiting import wait_for_result, wait_recorded
+from tasks.inference.error import InferenceError
+from tasks.inference.limits import Limits
+from tasks.inference.request import InferenceRequest
+from tasks.inference.response import InferenceResponse
 
 __all__ = ("Engine",)
 
 WireT = TypeVar("WireT")
-PartT = TypeVar("PartT")
+OutputT = TypeVar("OutputT")
 
-_BOUNDS = Bounds()
+_DEFAULT_QUEUE_LIMITS = QueueLimits()
 _POLL_SECONDS = 0.01
 _IN_USE_SECONDS = 0.1
 
@@ -45,11 +45,11 @@ class Engine(Readiness):
         limits: limits on one request.
         workers: threads that decode, run and encode. Models and OpenCV use one thread each, so that one worker per core
             is the right number.
-        bounds: limits on waiting requests; requests beyond them are refused at once.
+        queue_limits: limits on waiting requests; requests beyond them are refused at once.
         explain_workers: additional threads, with a lower priority, for explanations.
         clock: monotonic time in seconds, for the trends.
-        additions: add output parameters to responses.
-        keeper: records every inference before its answer is sent.
+        annotators: add output parameters to responses.
+        record_sink: records every inference before its answer is sent.
     """
 
     def __init__(
@@ -58,34 +58,34 @@ class Engine(Readiness):
         observers: Sequence[InferenceObserver],
         limits: Limits,
         workers: int,
-        bounds: Bounds = _BOUNDS,
+        queue_limits: QueueLimits = _DEFAULT_QUEUE_LIMITS,
         explain_workers: int = 1,
         clock: Callable[[], float] = time.monotonic,
-        additions: Sequence[OutputAnnotator] = (),
-        keeper: RecordSink | None = None,
+        annotators: Sequence[OutputAnnotator] = (),
+        record_sink: RecordSink | None = None,
     ) -> None:
-        super().__init__(repository.registry, keeper)
+        super().__init__(repository.registry, record_sink)
         self.repository = repository
         self.limits = limits
         self.statistics = Statistics()
-        self.trends = Trends(self.registry.knows, clock)
-        self._ending = False
-        counting = (self.statistics, self.trends)
-        self._answering = Executor(self.registry, limits, observers, counting, additions, keeper)
-        self._workers = Workers(workers, "inference")
-        self._explanations = ExplanationWorkers(explain_workers)
+        self.trends = Trends(self.registry.has_model, clock)
+        self._draining = False
+        prediction_observers = (self.statistics, self.trends)
+        self._executor = Executor(self.registry, limits, observers, prediction_observers, annotators, record_sink)
+        self._thread_pool = ThreadPool(workers, "inference")
+        self._explanation_workers = ExplanationWorkers(explain_workers)
         self._admission = Admission(
             workers,
-            bounds,
-            own_bound=self.registry.own_bound,
-            several=lambda: self.registry.several,
-            expected_wait=self._workers.expected_wait,
+            queue_limits,
+            model_limit=self.registry.max_waiting,
+            multi_model=lambda: self.registry.multi_model,
+            expected_wait=self._thread_pool.expected_wait,
         )
 
     @property
     def busy(self) -> bool:
         """Return whether any request runs or waits."""
-        return self._admission.in_hand + self._explanations.taken > 0
+        return self._admission.in_flight + self._explanation_workers.in_flight > 0
 
     @property
     def is_in_use(self) -> bool:
@@ -95,16 +95,16 @@ class Engine(Readiness):
     @property
     def in_flight(self) -> int:
         """Return the number of requests that run or wait."""
-        return self._admission.in_hand
+        return self._admission.in_flight
 
     @property
     def waiting(self) -> int:
         """Return the number of requests in flight beyond those that the workers can run."""
         return self._admission.waiting
 
-    async def exchange(
+    async def handle(
         self,
-        caller: RequestInfo,
+        info: RequestInfo,
         model_name: str,
         decode: Callable[[], InferenceRequest],
         encode: Callable[[InferenceResponse], WireT],
@@ -112,7 +112,7 @@ class Engine(Readiness):
         """Answer one request. A single job in a worker thread does all the work, from `decode` to `encode`.
 
         Args:
-            caller: the origin of the request.
+            info: the origin of the request.
             model_name: the requested model; empty if only the body has its name.
             decode: decode the body.
             encode: encode the response.
@@ -120,23 +120,28 @@ class Engine(Readiness):
         Raises:
             InferenceError: for every failure. No other exception except cancellation is raised.
         """
-        story, turn = self._admitted(caller, model_name)
+        context, queue = self._admit(info, model_name)
         try:
-            work = self._workers.submit_for(turn, partial(self._answering.exchange, story, decode, encode))
+            work = self._thread_pool.submit_for(queue, partial(self._executor.handle, context, decode, encode))
         except RuntimeError:
-            self._admission.leave(turn, caller)
-            story.error = stopping()
-            self._answering.tell(story)
-            raise story.error from None
+            self._admission.release(queue, info)
+            context.error = stopping_error()
+            self._executor.report(context)
+            raise context.error from None
         # Count the request until its worker is free, even after the client has disconnected.
-        work.add_done_callback(lambda _: self._admission.leave(turn, caller))
-        answer = await awaited(work, story, self._answering.tell, self._is_cut)
-        await wait_recorded(story)
+        work.add_done_callback(lambda _: self._admission.release(queue, info))
+        answer = await wait_for_result(work, context, self._executor.report, self._is_aborted)
+        await wait_recorded(context)
         return answer
 
-    async def stream(
-        self, caller: RequestInfo, model_name: str, decode: Callable[[], InferenceRequest], *, whole: bool = False
-    ) -> AsyncGenerator[Piece]:
+    async def stream_text(
+        self,
+        info: RequestInfo,
+        model_name: str,
+        decode: Callable[[], InferenceRequest],
+        *,
+        all_or_nothing: bool = False,
+    ) -> AsyncGenerator[Chunk]:
         """Stream the answer to one request as chunks of text, with a model that `Servable.streams`.
 
         Nothing happens before the first chunk is requested. A worker generates a few chunks ahead of the reader. Close
@@ -144,10 +149,10 @@ class Engine(Readiness):
         Observers receive one event, at the end. A client that disconnects after the first chunk is no failure.
 
         Args:
-            caller: the origin of the request.
+            info: the origin of the request.
             model_name: the requested model; empty if only the body has its name.
             decode: decode the body, in the worker.
-            whole: whether the client gets nothing before the last chunk, so that disconnecting earlier is a failure.
+            all_or_nothing: whether the client gets nothing before the last chunk, so that disconnecting earlier is a failure.
 
         Yields:
             The chunks of every answer, one answer after the other.
@@ -156,45 +161,47 @@ class Engine(Readiness):
             InferenceError: for every failure: instead of the first chunk if the request is invalid, later if the model
                 fails while it generates.
         """
-        story, turn = self._admitted(caller, model_name)
-        async with aclosing(self._pumped(story, turn, self._answering.pieces(story, decode), whole=whole)) as chunks:
+        context, queue = self._admit(info, model_name)
+        async with aclosing(
+            self._stream(context, queue, self._executor.stream_text(context, decode), all_or_nothing=all_or_nothing)
+        ) as chunks:
             async for chunk in chunks:
                 yield chunk
 
-    async def parts(
+    async def stream_outputs(
         self,
-        caller: RequestInfo,
+        info: RequestInfo,
         model_name: str,
         decode: Callable[[], InferenceRequest],
         encode: Callable[[InferenceResponse], WireT],
-        encode_piece: Callable[[Piece], WireT | None],
+        encode_chunk: Callable[[Chunk], WireT | None],
     ) -> AsyncGenerator[WireT]:
-        """Stream the answer to one request with any model: text as in `stream`, other tasks sample by sample.
+        """Stream the answer to one request with any model: text as in `stream_text`, other tasks sample by sample.
 
-        Each sample is run, and its output can be read, before the next one starts. Cancellation works as in `stream`.
+        Each sample is run, and its output can be read, before the next one starts. Cancellation works as in `stream_text`.
 
         Args:
-            caller: the origin of the request.
+            info: the origin of the request.
             model_name: the requested model; empty if only the body has its name.
             decode: decode the body, in the worker.
             encode: encode a response with one output of one sample, in the worker.
-            encode_piece: encode a chunk of text, in the worker; return None to skip it.
+            encode_chunk: encode a chunk of text, in the worker; return None to skip it.
 
         Yields:
-            The results of `encode` or `encode_piece`, in the order of the inputs.
+            The results of `encode` or `encode_chunk`, in the order of the inputs.
 
         Raises:
-            InferenceError: as `stream`.
+            InferenceError: as `stream_text`.
         """
-        story, turn = self._admitted(caller, model_name)
-        source = self._answering.parts(story, decode, encode, encode_piece)
-        async with aclosing(self._pumped(story, turn, source)) as outputs:
+        context, queue = self._admit(info, model_name)
+        source = self._executor.stream_outputs(context, decode, encode, encode_chunk)
+        async with aclosing(self._stream(context, queue, source)) as outputs:
             async for output in outputs:
                 yield output
 
     async def explain(
         self,
-        caller: RequestInfo,
+        info: RequestInfo,
         model_name: str,
         decode: Callable[[], InferenceRequest],
         encode: Callable[[InferenceResponse, Explanations], WireT],
@@ -205,7 +212,7 @@ class Engine(Readiness):
         server stops or the client disconnects: cancel the coroutine then.
 
         Args:
-            caller: the origin of the request.
+            info: the origin of the request.
             model_name: the requested model; empty if only the body has its name.
             decode: decode the body; the parameters of the request are `ExplanationParameters`.
             encode: encode the response and its explanations, highest score first.
@@ -215,58 +222,58 @@ class Engine(Readiness):
                 explanations wait.
         """
         try:
-            deadline = self._admission.deadline(caller)
-            self._admission.join(caller)
+            deadline = self._admission.deadline(info)
+            self._admission.acquire_client(info)
         except InferenceError as error:
-            raise self._answering.refused(caller, error, model_name, explanation=True) from None
-        story = self._answering.begun(caller, model_name, deadline, explanation=True)
-        job = partial(self._answering.explain, story, decode, encode)
+            raise self._executor.report_refused(info, error, model_name, explanation=True) from None
+        context = self._executor.new_context(info, model_name, deadline, explanation=True)
+        job = partial(self._executor.explain, context, decode, encode)
         try:
-            answer = await self._explanations.run_for(story, job, self._answering.tell)
+            answer = await self._explanation_workers.run_request(context, job, self._executor.report)
         finally:
-            self._admission.part(caller)
-        await wait_recorded(story)
+            self._admission.release_client(info)
+        await wait_recorded(context)
         return answer
 
-    def counted(self, caller: RequestInfo) -> AbstractContextManager[None]:
+    def count_stream(self, info: RequestInfo) -> AbstractContextManager[None]:
         """Count a client's stream while it is open. Each request on the stream counts in addition.
 
         Raises:
             InferenceError: OVERLOADED, on entry, if the client has reached its limit.
         """
-        return self._admission.joined(caller)
+        return self._admission.client_slot(info)
 
-    def excess(self, model_name: str | None) -> Excess | None:
+    def overload(self, model_name: str | None) -> Overload | None:
         """Return why one more request would be refused now, before its body is read; None if it would be admitted.
 
         Args:
             model_name: its model; None to check only the limits that are the same for all models.
         """
-        turn = self.registry.only if model_name is None else self._turn(model_name)
-        return self._admission.excess(turn)
+        queue = self.registry.only_model if model_name is None else self._queue_of(model_name)
+        return self._admission.overload(queue)
 
-    def expect(self) -> Callable[[], object]:
-        """Count a request whose body is arriving, for `excess`. Call the result when the body is complete."""
-        return self._admission.expect()
+    def track_arrival(self) -> Callable[[], object]:
+        """Count a request whose body is arriving, for `overload`. Call the result when the body is complete."""
+        return self._admission.track_arrival()
 
-    def check_place(self, caller: RequestInfo, model_name: str) -> None:
+    def check_capacity(self, info: RequestInfo, model_name: str) -> None:
         """Refuse a request now if it would be refused after its body is read.
 
         Raises:
             InferenceError: OVERLOADED; sets the header retry-after of the response.
         """
         try:
-            self._admission.check(caller, self._turn(model_name))
+            self._admission.check(info, self._queue_of(model_name))
         except InferenceError as error:
-            raise self.refused(caller, error, model_name) from None
+            raise self.report_refused(info, error, model_name) from None
 
-    def refused_unread(self, caller: RequestInfo, error: InferenceError, model_name: str, count: int) -> None:
+    def report_refused_unread(self, info: RequestInfo, error: InferenceError, model_name: str, count: int) -> None:
         """Report `count` requests that were refused before they were read."""
-        self._answering.refused_unread(caller, error, model_name, count)
+        self._executor.report_refused_unread(info, error, model_name, count)
 
-    def refused(self, caller: RequestInfo, error: InferenceError, model_name: str = "") -> InferenceError:
+    def report_refused(self, info: RequestInfo, error: InferenceError, model_name: str = "") -> InferenceError:
         """Report a request that was refused before it was read. Returns `error`, so that the caller can raise it."""
-        return self._answering.refused(caller, error, model_name)
+        return self._executor.report_refused(info, error, model_name)
 
     def infer(self, request: InferenceRequest) -> InferenceResponse:
         """Answer one decoded request in the calling thread, without reporting it. For use inside a process.
@@ -274,61 +281,68 @@ class Engine(Readiness):
         Raises:
             InferenceError: for every failure.
         """
-        return self._answering.answer(request)
+        return self._executor.predict(request)
 
-    def hurry(self) -> None:
+    def start_drain(self) -> None:
         """Start to drain: report not ready, and finish explanations with the samples that they have.
 
         HTTP requests that are cancelled from now on are answered with MODEL_NOT_READY.
         """
-        self.retire()
-        self._ending = True
-        self._explanations.hurry()
+        self.mark_not_ready()
+        self._draining = True
+        self._explanation_workers.finish_early()
 
     def close(self) -> None:
         """Accept no more requests, and drop those that wait."""
-        self._workers.close()
-        self._explanations.close()
+        self._thread_pool.close()
+        self._explanation_workers.close()
 
-    async def ended(self, patience: float) -> None:
-        """Wait up to `patience` seconds for the requests in flight, then report those that are left as failed."""
-        deadline = time.monotonic() + patience
+    async def wait_drained(self, timeout: float) -> None:
+        """Wait up to `timeout` seconds for the requests in flight, then report those that are left as failed."""
+        deadline = time.monotonic() + timeout
         while self.busy and time.monotonic() < deadline:
             await asyncio.sleep(_POLL_SECONDS)
-        self._answering.abandon(stopping())
+        self._executor.fail_unfinished(stopping_error())
 
-    def _admitted(self, caller: RequestInfo, model_name: str) -> tuple[RequestContext, str]:
+    def _admit(self, info: RequestInfo, model_name: str) -> tuple[RequestContext, str]:
         """Admit a request; return its context and the model in whose queue it waits.
 
         Raises:
             InferenceError: if a limit is reached or its deadline has passed.
         """
-        turn = self._turn(model_name)
+        queue = self._queue_of(model_name)
         try:
-            deadline = self._admission.deadline(caller)
-            max_queue_seconds = self._admission.admit(caller, turn, deadline)
+            deadline = self._admission.deadline(info)
+            max_queue_seconds = self._admission.acquire(info, queue, deadline)
         except InferenceError as error:
-            raise self.refused(caller, error, model_name) from None
-        story = self._answering.begun(caller, model_name, deadline)
-        story.max_queue_seconds = max_queue_seconds
-        return story, turn
+            raise self.report_refused(info, error, model_name) from None
+        context = self._executor.new_context(info, model_name, deadline)
+        context.max_queue_seconds = max_queue_seconds
+        return context, queue
 
-    def _turn(self, model_name: str) -> str:
+    def _queue_of(self, model_name: str) -> str:
         """Return the queue in which a request waits: its model's, or "" for unknown names, which clients may invent."""
-        return model_name if self.registry.knows(model_name) else ""
+        return model_name if self.registry.has_model(model_name) else ""
 
-    def _pumped(
-        self, story: RequestContext, turn: str, source: Generator[PartT], *, whole: bool = False
-    ) -> AsyncGenerator[PartT]:
-        def ended(error: InferenceError | None) -> None:
-            story.error = story.error or error
+    def _stream(
+        self, context: RequestContext, queue: str, source: Generator[OutputT], *, all_or_nothing: bool = False
+    ) -> AsyncGenerator[OutputT]:
+        def on_end(error: InferenceError | None) -> None:
+            context.error = context.error or error
             try:
-                self._answering.tell(story)
+                self._executor.report(context)
             finally:
-                self._admission.leave(turn, story.caller)
+                self._admission.release(queue, context.info)
 
-        return pumped(source, partial(self._workers.submit_for, turn), ended, story, self._is_cut, whole=whole)
+        return bridge_stream(
+            source,
+            partial(self._thread_pool.submit_for, queue),
+            on_end,
+            context,
+            self._is_aborted,
+            all_or_nothing=all_or_nothing,
+        )
 
-    def _is_cut(self, story: RequestContext) -> bool:
+    def _is_aborted(self, context: RequestContext) -> bool:
         """Return whether a cancelled call was cancelled by the server's shutdown: over HTTP nothing else cancels it."""
-        return self._ending and story.caller.gone is not None
+        return self._draining and context.info.disconnected is not None

@@ -6,10 +6,10 @@ from typing import Protocol
 
 import msgspec
 
-from app.engine.answered import InferenceResult, Timings
+from app.engine.inference_result import InferenceResult, Timings
 from metadata.entry import Metadata
-from tasks.exchange.error import ErrorKind
-from tasks.exchange.request import InferenceRequest
+from tasks.inference.error import ErrorKind
+from tasks.inference.request import InferenceRequest
 
 __all__ = ("InferenceEvent", "InferenceObserver", "OutputAnnotator", "RecordSink", "RequestInfo")
 
@@ -22,9 +22,9 @@ class RequestInfo(msgspec.Struct, frozen=True, kw_only=True):
         request_id: the value of X-Request-ID, received or generated.
         base_id: the value of Chariot-Inference-Base-ID, if the platform sent it.
         trace: the client's trace context: the W3C headers `traceparent` and `tracestate` that were received.
-        returned: headers of the response (gRPC: trailing metadata) by name, filled while the request is processed.
+        response_headers: headers of the response (gRPC: trailing metadata) by name, filled while the request is processed.
         timeout: the client's timeout in seconds, None if it sent none, NaN if it sent an invalid one.
-        gone: completes when the client has disconnected; None if a disconnect cancels the handler anyway.
+        disconnected: completes when the client has disconnected; None if a disconnect cancels the handler anyway.
         client: the name of the client's API key, or ``jwt:`` and the subject of its token; empty without
             authentication.
         address: the address of the peer, which may be a shared proxy; empty if it is unknown.
@@ -34,9 +34,9 @@ class RequestInfo(msgspec.Struct, frozen=True, kw_only=True):
     request_id: str
     base_id: str | None = None
     trace: Mapping[str, str] = {}
-    returned: dict[str, str] = {}
+    response_headers: dict[str, str] = {}
     timeout: float | None = None
-    gone: Callable[[], Awaitable[None]] | None = None
+    disconnected: Callable[[], Awaitable[None]] | None = None
     client: str = ""
     address: str = ""
 
@@ -45,7 +45,7 @@ class InferenceEvent(msgspec.Struct, frozen=True, kw_only=True):
     """One finished request.
 
     Attributes:
-        caller: the origin of the request.
+        info: the origin of the request.
         model_name: the requested model, empty if the request did not name one.
         model_version: the version that answered, empty if none did.
         outcome: None for success, otherwise the kind of error.
@@ -57,16 +57,16 @@ class InferenceEvent(msgspec.Struct, frozen=True, kw_only=True):
         timings: the time of each step.
         metadata: metadata of the inputs. A value that the request gives to several inputs comes once.
         explanation: whether the client requested explanations, which take hundreds of times as long.
-        samples: masked copies of the images that the model processed for explanations.
+        explanation_samples: masked copies of the images that the model processed for explanations.
         id: unique id of the event.
-        started: arrival in nanoseconds since 1970 (UTC).
+        timestamp: arrival in nanoseconds since 1970 (UTC).
         task_type: of the model that answered, empty if none did.
         request: the decoded request, None if it could not be decoded.
-        answered: the result, None without an answer; partial if a stream was interrupted.
+        result: the result, None without an answer; partial if a stream was interrupted.
         count: number of requests in this event: refusals before a body is read are reported together.
     """
 
-    caller: RequestInfo
+    info: RequestInfo
     model_name: str
     model_version: str
     outcome: ErrorKind | None
@@ -77,13 +77,13 @@ class InferenceEvent(msgspec.Struct, frozen=True, kw_only=True):
     timings: Timings
     metadata: Sequence[Metadata]
     explanation: bool = False
-    samples: int = 0
+    explanation_samples: int = 0
     id: str = ""
     arrived: int = 0
-    started: int = 0
+    timestamp: int = 0
     task_type: str = ""
     request: InferenceRequest | None = None
-    answered: InferenceResult | None = None
+    result: InferenceResult | None = None
     count: int = 1
 
 
@@ -100,11 +100,11 @@ class RecordSink(Protocol):
     """Record inferences before their answers are sent."""
 
     @property
-    def refusing(self) -> str:
+    def unavailable_reason(self) -> str:
         """Return why nothing can be recorded now, so that every request would fail; empty if recording works."""
         ...
 
-    def keep(self, event: InferenceEvent, /) -> "Future[None] | None":
+    def record(self, event: InferenceEvent, /) -> "Future[None] | None":
         """Submit one inference or refusal for recording, without blocking.
 
         Returns:
@@ -118,7 +118,7 @@ class OutputAnnotator(Protocol):
     """Add output parameters to a response. Called in the worker, before the response is encoded; does not raise."""
 
     def __call__(
-        self, caller: RequestInfo, answered: InferenceResult, model_name: str, /
+        self, info: RequestInfo, result: InferenceResult, model_name: str, /
     ) -> Sequence[Mapping[str, object]]:
-        """Return parameters for each output of `answered`, or an empty sequence. Set headers in `caller.returned`."""
+        """Return parameters for each output of `result`, or an empty sequence. Set headers in `info.returned`."""
         ...

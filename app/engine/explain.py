@@ -13,18 +13,18 @@ from typing import Any, TypeVar
 import msgspec
 
 from app.engine.admission import RETRY_AFTER
-from app.engine.answered import InferenceResult, Timings
-from app.engine.interest import late, stopping
+from app.engine.cancellation import deadline_error, stopping_error
+from app.engine.inference_result import InferenceResult, Timings
+from app.engine.request_context import RequestContext
 from app.engine.servable import Servable
-from app.engine.story import RequestContext
-from tasks.exchange.error import ErrorKind, InferenceError
-from tasks.exchange.limits import Limits
-from tasks.exchange.parameters import read_parameters
-from tasks.exchange.request import InferenceRequest
-from tasks.explanation.explanation import DEFAULT_SAMPLES, Explanation, ExplanationMethod, ExplanationParameters
-from tasks.explanation.sampling import Subject, sample_count, sampled
+from tasks.inference.error import ErrorKind, InferenceError
+from tasks.inference.limits import Limits
+from tasks.inference.parameters import read_parameters
+from tasks.inference.request import InferenceRequest
+from tasks.saliency.explanation import DEFAULT_SAMPLES, Explanation, ExplanationMethod, ExplanationParameters
+from tasks.saliency.sampling import ExplanationTarget, explain_target, sample_count
 
-__all__ = ("Explained", "ExplanationWorkers", "explained", "lower_priority")
+__all__ = ("ExplainedResult", "ExplanationWorkers", "explain_request", "lower_priority")
 
 T = TypeVar("T")
 
@@ -34,27 +34,27 @@ _MAX_WAITING_PER_WORKER = 2
 _SHARE_OF_SAMPLES = 0.9
 
 
-class Explained(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+class ExplainedResult(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """A result with its explanations.
 
     Attributes:
-        answered: the result; its timings include those of the explanations.
+        result: the result; its timings include those of the explanations.
         explanations: for each output, for each of its images, one for each explained prediction.
         samples: masked copies of images that the model processed.
     """
 
-    answered: InferenceResult
+    result: InferenceResult
     explanations: Sequence[Sequence[Sequence[Explanation]]]
     samples: int
 
 
-def explained(
+def explain_request(
     servable: Servable,
     request: InferenceRequest,
     limits: Limits,
-    go_on: Callable[[], bool],
-    left: float | None = None,
-) -> Explained:
+    should_continue: Callable[[], bool],
+    remaining_seconds: float | None = None,
+) -> ExplainedResult:
     """Answer every input of `request`, and explain the answers with saliency maps.
 
     The remaining time is divided evenly among the remaining images.
@@ -63,42 +63,50 @@ def explained(
         servable: the model.
         request: its parameters include those of the explanations.
         limits: limits on one request.
-        go_on: called every few samples; when it returns False, the explanations use the samples taken so far.
-        left: seconds until the deadline of the request; the samples get most of them.
+        should_continue: called every few samples; when it returns False, the explanations use the samples taken so far.
+        remaining_seconds: seconds until the deadline of the request; the samples get most of them.
 
     Raises:
-        InferenceError: as `Servable.find`; INVALID_REQUEST for invalid explanation parameters; TOO_LARGE for more
+        InferenceError: as `Servable.explanation_targets`; INVALID_REQUEST for invalid explanation parameters; TOO_LARGE for more
             samples than one request may take.
     """
     started = time.monotonic()
     parameters = read_parameters(ExplanationParameters, request.parameters)
     try:
-        findings = servable.find(request, limits, parameters.label, parameters.max_objects)
+        found_targets = servable.explanation_targets(request, limits, parameters.label, parameters.max_objects)
     except InferenceError as error:
         if error.path != "label":
             raise
-        raise error.under("parameters") from None
-    subjects = [subject for output in findings.subjects for subject in output]
-    counts = _counts(subjects, parameters, limits)
-    limit = limits.max_explanation_seconds
-    budgets = (parameters.max_seconds, limit, None if left is None else left * _SHARE_OF_SAMPLES)
+        raise error.with_prefix("parameters") from None
+    targets = [target for output in found_targets.targets for target in output]
+    counts = _sample_counts(targets, parameters, limits)
+    max_seconds = limits.max_explanation_seconds
+    budgets = (
+        parameters.max_seconds,
+        max_seconds,
+        None if remaining_seconds is None else remaining_seconds * _SHARE_OF_SAMPLES,
+    )
     deadline = started + min(seconds for seconds in budgets if seconds is not None)
-    explanations_of_subjects: list[list[Explanation]] = []
+    explanations_of_targets: list[list[Explanation]] = []
     models: list[_TimedModel] = []
-    for remaining, subject, count in zip(range(len(subjects), 0, -1), subjects, counts, strict=True):
+    for remaining, subject, count in zip(range(len(targets), 0, -1), targets, counts, strict=True):
         now = time.monotonic()
         until = now + (deadline - now) / remaining
         model = _TimedModel(subject.model)
-        timed = msgspec.structs.replace(subject, model=model)
-        explanations_of_subjects.append(
-            sampled(timed, parameters, count, lambda until=until: go_on() and time.monotonic() < until)
+        timed_target = msgspec.structs.replace(subject, model=model)
+        explanations_of_targets.append(
+            explain_target(
+                timed_target, parameters, count, lambda until=until: should_continue() and time.monotonic() < until
+            )
         )
         models.append(model)
     timings = Timings(model=sum(model.nanoseconds for model in models))
-    explanations = iter(explanations_of_subjects)
-    return Explained(
-        answered=msgspec.structs.replace(findings.answered, timings=findings.answered.timings.and_then(timings)),
-        explanations=[[next(explanations) for _ in output] for output in findings.subjects],
+    explanations = iter(explanations_of_targets)
+    return ExplainedResult(
+        result=msgspec.structs.replace(
+            found_targets.result, timings=found_targets.result.timings.combined_with(timings)
+        ),
+        explanations=[[next(explanations) for _ in output] for output in found_targets.targets],
         samples=sum(model.inputs for model in models),
     )
 
@@ -119,12 +127,14 @@ class _TimedModel:
         return predictions
 
 
-def _counts(subjects: Sequence[Subject[Any, Any]], parameters: ExplanationParameters, limits: Limits) -> list[int]:
+def _sample_counts(
+    targets: Sequence[ExplanationTarget[Any, Any]], parameters: ExplanationParameters, limits: Limits
+) -> list[int]:
     max_samples = limits.max_explanation_samples
-    share = max(1, min(DEFAULT_SAMPLES, max_samples // len(subjects)))
-    counts = [sample_count(subject.image, parameters, share) for subject in subjects]
+    share = max(1, min(DEFAULT_SAMPLES, max_samples // len(targets)))
+    counts = [sample_count(target.image, parameters, share) for target in targets]
     if sum(counts) > max_samples:
-        requested = f"{sum(counts)} for {len(subjects)} images" if len(subjects) > 1 else str(sum(counts))
+        requested = f"{sum(counts)} for {len(targets)} images" if len(targets) > 1 else str(sum(counts))
         path = "parameters.grid" if parameters.method is ExplanationMethod.OCCLUSION else "parameters.samples"
         message = f"Expected at most {max_samples} masked copies in one request, got {requested}"
         raise InferenceError(ErrorKind.TOO_LARGE, message, path)
@@ -143,9 +153,9 @@ class ExplanationWorkers:
     def __init__(self, workers: int) -> None:
         self._workers = ThreadPoolExecutor(workers, thread_name_prefix="explanation", initializer=lower_priority)
         self._max_jobs = workers * (1 + _MAX_WAITING_PER_WORKER)
-        self._taken = 0
+        self._in_flight = 0
         self._lock = threading.Lock()
-        self._closing = threading.Event()
+        self._finishing_early = threading.Event()
         self._closed = False
         self._last_duration = 1.0
 
@@ -155,100 +165,102 @@ class ExplanationWorkers:
         return max(1, math.ceil(self._last_duration))
 
     @property
-    def taken(self) -> int:
+    def in_flight(self) -> int:
         """Return the number of jobs that run or wait."""
-        return self._taken
+        return self._in_flight
 
-    async def run_for(
-        self, story: RequestContext, job: Callable[[Callable[[], bool]], T], tell: Callable[[RequestContext], None]
+    async def run_request(
+        self, context: RequestContext, job: Callable[[Callable[[], bool]], T], report: Callable[[RequestContext], None]
     ) -> T:
         """Run `job`, which answers a request and reports it, until its deadline passes or its client disconnects.
 
         Args:
-            story: context of the request.
+            context: context of the request.
             job: as for `run`.
-            tell: report, once, a request whose job did not finish.
+            report: report, once, a request whose job did not finish.
 
         Raises:
             InferenceError: the exception of `job`; OVERLOADED, with the header retry-after, DEADLINE_EXCEEDED, or
                 MODEL_NOT_READY if the server stops.
         """
-        deadline = asyncio.timeout(story.interest.left)
+        deadline = asyncio.timeout(context.token.remaining)
 
-        def dropped() -> None:
+        def on_dropped() -> None:
             # The timer of the loop may fire shortly before the deadline on our clock.
             if deadline.expired():
-                story.interest.expire()
+                context.token.expire()
             else:
-                story.interest.leave()
-            story.error = story.interest.loss
-            tell(story)
+                context.token.cancel()
+            context.error = context.token.error
+            report(context)
 
         try:
             async with deadline:
-                return await self.run(job, dropped)
-        except (InferenceError, TimeoutError) as raised:
-            if isinstance(raised, TimeoutError):
-                story.interest.expire()
-            error = raised if isinstance(raised, InferenceError) else story.interest.loss or late()
+                return await self.run(job, on_dropped)
+        except (InferenceError, TimeoutError) as exception:
+            if isinstance(exception, TimeoutError):
+                context.token.expire()
+            error = exception if isinstance(exception, InferenceError) else context.token.error or deadline_error()
             if error.kind is ErrorKind.OVERLOADED:
-                story.caller.returned[RETRY_AFTER] = str(self.expected_wait)
-            story.error = story.error or error
-            tell(story)
+                context.info.response_headers[RETRY_AFTER] = str(self.expected_wait)
+            context.error = context.error or error
+            report(context)
             raise error from None
 
-    async def run(self, job: Callable[[Callable[[], bool]], T], dropped: Callable[[], None]) -> T:
+    async def run(self, job: Callable[[Callable[[], bool]], T], on_dropped: Callable[[], None]) -> T:
         """Run `job` in a worker. It gets a function that returns False after cancellation.
 
         Args:
             job: the job to run.
-            dropped: called if the coroutine is cancelled before the job starts.
+            on_dropped: called if the coroutine is cancelled before the job starts.
 
         Raises:
             InferenceError: OVERLOADED if too many jobs wait, MODEL_NOT_READY if the server stops.
         """
-        if self._taken >= self._max_jobs:
-            message = f"The server has {self._taken} explanations in flight and takes no more; try again later"
+        if self._in_flight >= self._max_jobs:
+            message = f"The server has {self._in_flight} explanations in flight and takes no more; try again later"
             raise InferenceError(ErrorKind.OVERLOADED, message)
         cancelled = threading.Event()
         try:
-            work = self._workers.submit(self._timed, job, lambda: not (cancelled.is_set() or self._closing.is_set()))
+            work = self._workers.submit(
+                self._run_timed, job, lambda: not (cancelled.is_set() or self._finishing_early.is_set())
+            )
         except RuntimeError:
-            raise stopping() from None
+            raise stopping_error() from None
         with self._lock:
-            self._taken += 1
-        work.add_done_callback(self._leave)
+            self._in_flight += 1
+        work.add_done_callback(self._job_ended)
         try:
             return await asyncio.wrap_future(work)
         except asyncio.CancelledError:
             if self._closed and work.cancelled():
-                raise stopping() from None
+                raise stopping_error() from None
             if work.cancel():
-                dropped()
+                on_dropped()
             raise
         finally:
             cancelled.set()
 
-    def hurry(self) -> None:
+    def finish_early(self) -> None:
         """Make all jobs end early, with the samples that they have."""
-        self._closing.set()
+        self._finishing_early.set()
 
     def close(self) -> None:
         """Accept no more jobs, drop those that wait, and end the others early."""
-        self.hurry()
+        self.finish_early()
         self._closed = True
         self._workers.shutdown(wait=False, cancel_futures=True)
 
-    def _timed(self, job: Callable[[Callable[[], bool]], T], go_on: Callable[[], bool]) -> T:
+    def _run_timed(self, job: Callable[[Callable[[], bool]], T], should_continue: Callable[[], bool]) -> T:
         started = time.monotonic()
         try:
-            return job(go_on)
+            return job(should_continue)
         finally:
             self._last_duration = time.monotonic() - started
 
-    def _leave(self, _: "Future[T]") -> None:
+    def _job_ended(self, _: "Future[T]") -> None:
         with self._lock:
-            self._taken -= 1
+            self._in_flight -= 1
 
 
 def lower_priority() -> None:

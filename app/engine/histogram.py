@@ -53,8 +53,8 @@ def quantiles(counts: Counts, fractions: Sequence[float]) -> npt.NDArray[np.floa
     total = running[..., -1:]
     # Subtract the rounding error of the product before rounding up: 0.999 * 1000 is slightly more than 999.
     ranks = np.maximum(np.ceil(total * np.asarray(fractions) - 1e-9 * np.maximum(total, 1)), 1)
-    found = (running[..., None, :] < ranks[..., :, None]).sum(axis=-1)
-    return np.where(total > 0, _MIDDLES[np.minimum(found, BUCKETS - 1)], np.nan)
+    buckets = (running[..., None, :] < ranks[..., :, None]).sum(axis=-1)
+    return np.where(total > 0, _MIDDLES[np.minimum(buckets, BUCKETS - 1)], np.nan)
 
 
 def cumulative(counts: Counts) -> Sequence[tuple[float, float]]:

@@ -45,10 +45,10 @@ def resident_bytes() -> int:
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
-def machine_memory(granted: Path = _MEMORY_LIMIT) -> int:
+def machine_memory(limit_file: Path = _MEMORY_LIMIT) -> int:
     """Return the bytes of RAM of the machine, or the limit of the control group (cgroup v2, memory.max)."""
     total = os.sysconf("SC_PHYS_PAGES") * _PAGE
     try:
-        return min(total, int(granted.read_text()))
+        return min(total, int(limit_file.read_text()))
     except (OSError, ValueError):
         return total

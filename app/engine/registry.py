@@ -6,12 +6,20 @@ from enum import StrEnum
 
 import msgspec
 
-from app.engine.reasons import without_paths
+from app.engine.error_text import redact_paths
 from app.engine.servable import Servable
 from app.settings.model import ModelError, ModelSource
-from tasks.exchange.error import ErrorKind, InferenceError
+from tasks.inference.error import ErrorKind, InferenceError
 
-__all__ = ("CHARIOT_PREFIX", "ModelState", "Registration", "Registry", "hidden_name", "loaded", "version_order")
+__all__ = (
+    "CHARIOT_PREFIX",
+    "ModelState",
+    "Registration",
+    "Registry",
+    "chariot_name_warning",
+    "load_model",
+    "version_sort_key",
+)
 
 
 LATEST = "latest"
@@ -37,7 +45,7 @@ class Registration(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         reason: why it is not ready, empty if it is. Clients see this text.
         detail: the same for the operator, with the paths of files.
         servable: set if and only if the state is READY.
-        wanted: False for a model that was unloaded on purpose; readiness ignores it.
+        enabled: False for a model that was unloaded on purpose; readiness ignores it.
     """
 
     source: ModelSource
@@ -45,7 +53,7 @@ class Registration(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     reason: str = ""
     detail: str = ""
     servable: Servable | None = None
-    wanted: bool = True
+    enabled: bool = True
 
     def ready_servable(self) -> Servable:
         """Return the servable.
@@ -89,41 +97,41 @@ class Registry:
         return [
             _with_health(versions[version])
             for _, versions in sorted(self._models.items())
-            for version in sorted(versions, key=version_order)
+            for version in sorted(versions, key=version_sort_key)
         ]
 
     @property
-    def unready(self) -> str:
+    def not_ready_reason(self) -> str:
         """Return which models are not ready, and why; empty if all are ready and there is at least one."""
-        wanted = [registration for registration in self.registrations if registration.wanted]
-        if not wanted:
+        enabled = [registration for registration in self.registrations if registration.enabled]
+        if not enabled:
             return "The server has no models"
-        unready = [registration for registration in wanted if registration.state is not ModelState.READY]
-        return "; ".join(f"{model.source.name}/{model.source.version}: {model.reason}" for model in unready)
+        not_ready = [registration for registration in enabled if registration.state is not ModelState.READY]
+        return "; ".join(f"{model.source.name}/{model.source.version}: {model.reason}" for model in not_ready)
 
     @property
-    def several(self) -> bool:
+    def multi_model(self) -> bool:
         """Return whether there is more than one model."""
         return len(self._models) > 1
 
     @property
-    def only(self) -> str | None:
+    def only_model(self) -> str | None:
         """Return the name of the only model, None if there are several or none."""
         return next(iter(self._models)) if len(self._models) == 1 else None
 
-    def own_bound(self, name: str) -> int | None:
+    def max_waiting(self, name: str) -> int | None:
         """Return the largest `max_waiting` in the settings of a model's versions, None if none sets it."""
         limits = [version.source.settings.max_waiting for version in self._models.get(name, {}).values()]
         return max((limit for limit in limits if limit is not None), default=None)
 
-    def knows(self, name: str) -> bool:
+    def has_model(self, name: str) -> bool:
         """Return whether a model in any state has this name."""
         return name in self._models
 
     def versions(self, name: str) -> Sequence[Registration]:
         """Return every version of one model, the latest first; an empty list for an unknown name."""
         versions = self._models.get(name, {})
-        return [_with_health(versions[version]) for version in sorted(versions, key=version_order, reverse=True)]
+        return [_with_health(versions[version]) for version in sorted(versions, key=version_sort_key, reverse=True)]
 
     def replace(self, name: str, registrations: Iterable[Registration]) -> None:
         """Replace all versions of a model atomically; requests in flight keep the old ones."""
@@ -138,20 +146,20 @@ class Registry:
 
     def load(self, source: ModelSource, load: Callable[[ModelSource], Servable]) -> Registration:
         """Load one of the sources with `load`, and store the outcome; a failure is stored, not raised."""
-        before = self._models.get(source.name, {}).get(source.version)
+        previous = self._models.get(source.name, {}).get(source.version)
         try:
-            registration = Registration(source=source, state=ModelState.READY, servable=loaded(source, load))
+            registration = Registration(source=source, state=ModelState.READY, servable=load_model(source, load))
         except ModelError as error:
-            reason = without_paths(str(error), source)
+            reason = redact_paths(str(error), source)
             registration = Registration(source=source, state=ModelState.UNAVAILABLE, reason=reason, detail=str(error))
         with self._lock:
             versions = self._models.get(source.name, {})
             # If it was unloaded or reloaded meanwhile, the later change wins.
-            if before is not None and versions.get(source.version) is before:
+            if previous is not None and versions.get(source.version) is previous:
                 versions[source.version] = registration
         return registration
 
-    def labelled(self, name: str, label: str) -> str | None:
+    def version_with_label(self, name: str, label: str) -> str | None:
         """Return the version of a model that has the label `label`, None if there is none."""
         for registration in self.versions(name):
             if (version := registration.source.settings.version_labels.get(label)) is not None:
@@ -166,11 +174,11 @@ class Registry:
         Raises:
             InferenceError: MODEL_NOT_FOUND, or MODEL_NOT_READY with the reason.
         """
-        found = self._versions(name, None if version == LATEST else version)
-        for registration in found:
+        candidates = self._versions(name, None if version == LATEST else version)
+        for registration in candidates:
             if registration.servable is not None:
                 return registration
-        latest = found[0]
+        latest = candidates[0]
         message = f"Model {name!r} version {latest.source.version!r} is not ready: {latest.reason}"
         raise InferenceError(ErrorKind.MODEL_NOT_READY, message)
 
@@ -224,8 +232,8 @@ class Registry:
             raise _not_found(f"Model {name!r} is not known", "This server has", self._models)
         if version is not None and version not in versions:
             raise _not_found(f"Model {name!r} has no version {version!r}", "It has", versions)
-        wanted = versions if version is None else [version]
-        return [_with_health(versions[name]) for name in sorted(wanted, key=version_order, reverse=True)]
+        selected = versions if version is None else [version]
+        return [_with_health(versions[name]) for name in sorted(selected, key=version_sort_key, reverse=True)]
 
     def _check_ids(self) -> None:
         owners: dict[str, str] = {}
@@ -242,7 +250,7 @@ class Registry:
             raise ModelError(f"Only one model can be the default, but {', '.join(sorted(defaults))} all say so")
 
     def _check_labels(self) -> None:
-        meant: dict[tuple[str, str], str] = {}
+        versions_by_label: dict[tuple[str, str], str] = {}
         for registration in self.registrations:
             name = registration.source.name
             for label, version in registration.source.settings.version_labels.items():
@@ -250,25 +258,25 @@ class Registry:
                     raise ModelError(
                         f"Model {name!r}: version_labels: There is no version {version!r} to be called {label!r}"
                     )
-                if meant.setdefault((name, label), version) != version:
+                if versions_by_label.setdefault((name, label), version) != version:
                     raise ModelError(f"Model {name!r}: version_labels: Its versions disagree on {label!r}")
 
 
 def _with_health(registration: Registration) -> Registration:
     """Return the registration, as UNAVAILABLE and without its servable while that reports a problem."""
-    trouble = registration.servable.trouble if registration.servable is not None else ""
-    if not trouble:
+    reason = registration.servable.unavailable_reason if registration.servable is not None else ""
+    if not reason:
         return registration
     return msgspec.structs.replace(
         registration,
         state=ModelState.UNAVAILABLE,
-        reason=without_paths(trouble, registration.source),
-        detail=trouble,
+        reason=redact_paths(reason, registration.source),
+        detail=reason,
         servable=None,
     )
 
 
-def loaded(source: ModelSource, load: Callable[[ModelSource], Servable]) -> Servable:
+def load_model(source: ModelSource, load: Callable[[ModelSource], Servable]) -> Servable:
     """Load `source` with `load`.
 
     Raises:
@@ -282,7 +290,7 @@ def loaded(source: ModelSource, load: Callable[[ModelSource], Servable]) -> Serv
         raise ModelError(f"{source.folder} failed to load: {type(error).__name__}: {error}") from error
 
 
-def hidden_name(name: str) -> str:
+def chariot_name_warning(name: str) -> str:
     """Return a warning for a name that V2 paths read as a Chariot id; empty for any other name."""
     if not name.startswith(CHARIOT_PREFIX):
         return ""
@@ -292,12 +300,12 @@ def hidden_name(name: str) -> str:
     )
 
 
-def version_order(version: str) -> tuple[tuple[int, ...], str]:
+def version_sort_key(version: str) -> tuple[tuple[int, ...], str]:
     """Return a sort key with 10 after 9, and 1.10 after 1.9; names that are not numbers come first."""
     numbers = version.removeprefix("v").split(".")
     return (tuple(int(number) for number in numbers) if all(map(str.isdecimal, numbers)) else (), version)
 
 
-def _not_found(message: str, introduction: str, choices: Iterable[str]) -> InferenceError:
+def _not_found(message: str, prefix: str, choices: Iterable[str]) -> InferenceError:
     listed = ", ".join(sorted(set(choices))) or "no models"
-    return InferenceError(ErrorKind.MODEL_NOT_FOUND, f"{message}. {introduction}: {listed}")
+    return InferenceError(ErrorKind.MODEL_NOT_FOUND, f"{message}. {prefix}: {listed}")

@@ -9,12 +9,12 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
-from app.engine.daemon import in_daemon_thread
-from app.engine.reasons import without_paths
-from app.engine.registry import ModelState, Registration, Registry, loaded
+from app.engine.daemon_thread import run_in_daemon_thread
+from app.engine.error_text import redact_paths
+from app.engine.registry import ModelState, Registration, Registry, load_model
 from app.engine.servable import Servable
 from app.settings.model import ModelError, ModelSource
-from tasks.exchange.error import ErrorKind, InferenceError
+from tasks.inference.error import ErrorKind, InferenceError
 
 __all__ = ("UNLOADED", "Repository")
 
@@ -31,7 +31,7 @@ class Repository:
         registry: the models that are served.
         discover: scan the disk for models.
         load: load a model.
-        patience: seconds that a change of a model waits for another change of it, and a scan waits for its changes. A
+        timeout: seconds that a change of a model waits for another change of it, and a scan waits for its changes. A
             model that hangs while it loads thus blocks no other model.
     """
 
@@ -40,29 +40,29 @@ class Repository:
         registry: Registry,
         discover: Callable[[], Sequence[ModelSource]],
         load: Callable[[ModelSource], Servable],
-        patience: float = 60.0,
+        timeout: float = 60.0,
     ) -> None:
         self.registry = registry
         self._discover = discover
         self._load = load
-        self._patience = patience
+        self._timeout = timeout
         # Weak references drop unused locks: clients may invent names.
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        self._following: dict[str, asyncio.Task[None]] = {}
+        self._pending_changes: dict[str, asyncio.Task[None]] = {}
         self._fingerprints: dict[str, object] | None = None
 
     @property
-    def following(self) -> bool:
+    def is_loading(self) -> bool:
         """Return whether a change on disk is still being loaded."""
-        return bool(self._following)
+        return bool(self._pending_changes)
 
     async def index(self) -> Sequence[Registration]:
         """Return every version of every model, including those on disk that were never loaded."""
         known = list(self.registry.registrations)
         names = {(registration.source.name, registration.source.version) for registration in known}
         known += [
-            Registration(source=source, state=ModelState.UNAVAILABLE, reason="not loaded", wanted=False)
-            for source in await in_daemon_thread(self._sources)
+            Registration(source=source, state=ModelState.UNAVAILABLE, reason="not loaded", enabled=False)
+            for source in await run_in_daemon_thread(self._sources)
             if (source.name, source.version) not in names
         ]
         return known
@@ -77,17 +77,17 @@ class Repository:
                 another load of it takes too long.
         """
         async with self._locked(name):
-            sources = [source for source in await in_daemon_thread(self._sources) if source.name == name]
+            sources = [source for source in await run_in_daemon_thread(self._sources) if source.name == name]
             if not sources:
                 raise InferenceError(ErrorKind.MODEL_NOT_FOUND, f"Nothing in the repository is called {name!r}")
             ready: list[Registration] = []
             for source in sources:
                 fields = {"model": name, "version": source.version}
                 try:
-                    servable = await in_daemon_thread(partial(loaded, source, self._load))
+                    servable = await run_in_daemon_thread(partial(load_model, source, self._load))
                 except ModelError as error:
                     _logger.error("model failed to load", extra={**fields, "reason": str(error)})
-                    reason = without_paths(str(error), source)
+                    reason = redact_paths(str(error), source)
                     raise InferenceError(ErrorKind.MODEL_NOT_READY, f"Failed to load {name!r}: {reason}") from None
                 ready.append(Registration(source=source, state=ModelState.READY, servable=servable))
             self.registry.replace(name, ready)
@@ -106,7 +106,7 @@ class Repository:
                 raise InferenceError(ErrorKind.MODEL_NOT_FOUND, f"No model is called {name!r}")
             unloaded = [
                 msgspec.structs.replace(
-                    version, state=ModelState.UNAVAILABLE, reason=UNLOADED, servable=None, wanted=False
+                    version, state=ModelState.UNAVAILABLE, reason=UNLOADED, servable=None, enabled=False
                 )
                 for version in versions
             ]
@@ -121,47 +121,50 @@ class Repository:
         models can be found, nothing is unloaded: the disk is more likely unavailable than empty.
         """
         try:
-            sources = await in_daemon_thread(self._discover)
+            sources = await run_in_daemon_thread(self._discover)
         except (ModelError, OSError) as error:
             _logger.error("models cannot be looked for", extra={"reason": str(error)})
             return
-        found: dict[str, list[ModelSource]] = {}
+        sources_by_name: dict[str, list[ModelSource]] = {}
         for source in sources:
-            found.setdefault(source.name, []).append(source)
-        fingerprints = {name: await in_daemon_thread(partial(_fingerprint, sources)) for name, sources in found.items()}
+            sources_by_name.setdefault(source.name, []).append(source)
+        fingerprints = {
+            name: await run_in_daemon_thread(partial(_fingerprint, sources))
+            for name, sources in sources_by_name.items()
+        }
         previous, self._fingerprints = self._fingerprints, fingerprints
         if previous is None:
             return
-        for name in self._following:
+        for name in self._pending_changes:
             # A model whose change is in progress is compared after it has finished.
             fingerprints.pop(name, None)
             if name in previous:
                 fingerprints[name] = previous[name]
         changed = [name for name, fingerprint in fingerprints.items() if previous.get(name) != fingerprint]
-        removed = [name for name in previous.keys() - fingerprints.keys() if self.registry.knows(name)]
-        tasks = {name: self._follow(name, self.load) for name in changed}
-        tasks |= {name: self._follow(name, self.unload) for name in removed}
+        removed = [name for name in previous.keys() - fingerprints.keys() if self.registry.has_model(name)]
+        tasks = {name: self._start_change(name, self.load) for name in changed}
+        tasks |= {name: self._start_change(name, self.unload) for name in removed}
         await self._wait_for(tasks)
 
-    def _follow(self, name: str, change: Callable[[str], Awaitable[None]]) -> asyncio.Task[None]:
-        async def follow() -> None:
+    def _start_change(self, name: str, change: Callable[[str], Awaitable[None]]) -> asyncio.Task[None]:
+        async def run_change() -> None:
             try:
                 await change(name)
             except InferenceError as error:
                 _logger.error("a change on disk is not served", extra={"model": name, "reason": str(error)})
             finally:
-                del self._following[name]
+                del self._pending_changes[name]
 
-        self._following[name] = task = asyncio.create_task(follow())
+        self._pending_changes[name] = task = asyncio.create_task(run_change())
         return task
 
     async def _wait_for(self, tasks: Mapping[str, asyncio.Task[None]]) -> None:
         """Wait for changes up to a timeout, so that a model that hangs does not delay later scans."""
         if not tasks:
             return
-        _, late = await asyncio.wait(tasks.values(), timeout=self._patience)
-        for name in [name for name, task in tasks.items() if task in late]:
-            _logger.warning("model takes long to load", extra={"model": name, "seconds": self._patience})
+        _, unfinished = await asyncio.wait(tasks.values(), timeout=self._timeout)
+        for name in [name for name, task in tasks.items() if task in unfinished]:
+            _logger.warning("model takes long to load", extra={"model": name, "seconds": self._timeout})
 
     @asynccontextmanager
     async def _locked(self, name: str) -> AsyncGenerator[None]:
@@ -174,7 +177,7 @@ class Repository:
         if lock is None:
             self._locks[name] = lock = asyncio.Lock()
         try:
-            async with asyncio.timeout(self._patience):
+            async with asyncio.timeout(self._timeout):
                 await lock.acquire()
         except TimeoutError:
             message = f"Model {name!r} is still being loaded or unloaded; try again later"

@@ -8,34 +8,34 @@ from typing import Generic, Protocol, Self, TypeVar, cast, runtime_checkable
 
 import msgspec
 
-from app.engine.answered import Datum, Findings, InferenceResult, Timings
 from app.engine.batching import BatchingModel
-from app.engine.description import ModelDescription
-from app.engine.interest import check_interest
-from app.engine.reasons import told
-from app.engine.streaming import Place, TextStream
+from app.engine.cancellation import raise_if_cancelled
+from app.engine.error_text import error_text
+from app.engine.inference_result import ExplanationTargets, InferenceResult, SampleResult, Timings
+from app.engine.model_metadata import ModelMetadata
+from app.engine.text_stream import InputPosition, TextStream
 from app.settings.model import ModelError
-from tasks.exchange.error import ErrorKind, InferenceError
-from tasks.exchange.limits import Limits
-from tasks.exchange.parameters import read_parameters
-from tasks.exchange.request import InferenceRequest
-from tasks.exchange.response import InferenceOutput, Prediction
-from tasks.exchange.tensor import TensorSpec
-from tasks.explanation.sampling import Subject
+from tasks.inference.error import ErrorKind, InferenceError
+from tasks.inference.limits import Limits
+from tasks.inference.parameters import read_parameters
+from tasks.inference.request import InferenceRequest
+from tasks.inference.response import InferenceOutput, Prediction
+from tasks.inference.tensor import TensorSpec
+from tasks.saliency.sampling import ExplanationTarget
 from tasks.task import ExplainableTask, InputGroup, Model, StreamingTask, Task
 
-__all__ = ("BoundServable", "Faltering", "Servable")
+__all__ = ("BoundServable", "HealthReporting", "Servable")
 
 InputT = TypeVar("InputT")
 PredictionT = TypeVar("PredictionT", bound=Prediction)
 
 
 @runtime_checkable
-class Faltering(Protocol):
+class HealthReporting(Protocol):
     """A model that reports when it cannot answer."""
 
     @property
-    def trouble(self) -> str:
+    def unavailable_reason(self) -> str:
         """Return why it cannot answer now, empty if it can. Read for every request."""
         ...
 
@@ -44,7 +44,7 @@ class Servable(Protocol):
     """A model ready to answer requests. Called from several threads at once."""
 
     @property
-    def description(self) -> ModelDescription: ...
+    def description(self) -> ModelMetadata: ...
 
     @property
     def inputs(self) -> Sequence[TensorSpec]:
@@ -62,7 +62,7 @@ class Servable(Protocol):
         ...
 
     @property
-    def trouble(self) -> str:
+    def unavailable_reason(self) -> str:
         """Return why it cannot answer now, empty if it can."""
         ...
 
@@ -75,7 +75,7 @@ class Servable(Protocol):
         """
         ...
 
-    def answer(self, request: InferenceRequest, limits: Limits, /) -> InferenceResult:
+    def predict(self, request: InferenceRequest, limits: Limits, /) -> InferenceResult:
         """Answer every input of `request`.
 
         Raises:
@@ -83,7 +83,7 @@ class Servable(Protocol):
         """
         ...
 
-    def answer_singly(self, request: InferenceRequest, limits: Limits, /) -> Generator[InferenceResult]:
+    def predict_each(self, request: InferenceRequest, limits: Limits, /) -> Generator[InferenceResult]:
         """Answer `request` sample by sample. Each is run alone, when its result, of one output, is requested.
 
         Raises:
@@ -104,7 +104,9 @@ class Servable(Protocol):
         """
         ...
 
-    def find(self, request: InferenceRequest, limits: Limits, label: str | None, max_objects: int, /) -> Findings:
+    def explanation_targets(
+        self, request: InferenceRequest, limits: Limits, label: str | None, max_objects: int, /
+    ) -> ExplanationTargets:
         """Answer every input of `request`, and return the subjects to explain.
 
         Args:
@@ -127,7 +129,7 @@ class BoundServable(Generic[InputT, PredictionT]):
         model: a model of that task.
         description: metadata of the model.
         defaults: default request parameters from the model's settings.
-        detail: `Limits.detail` of the model, if its settings enable it. Explanations use the full resolution.
+        downscale: `Limits.downscale` of the model, if its settings enable it. Explanations use the full resolution.
 
     Raises:
         ModelError: if the defaults are not valid parameters of the task.
@@ -137,9 +139,9 @@ class BoundServable(Generic[InputT, PredictionT]):
         self,
         task: Task[InputT, PredictionT],
         model: Model[InputT, PredictionT],
-        description: ModelDescription,
+        description: ModelMetadata,
         defaults: Mapping[str, object],
-        detail: Callable[[int, int], float] | None = None,
+        downscale: Callable[[int, int], float] | None = None,
     ) -> None:
         try:
             read_parameters(task.parameters_type, defaults)
@@ -147,9 +149,9 @@ class BoundServable(Generic[InputT, PredictionT]):
             raise ModelError(f"model-settings.json: {error}") from None
         self.task = task
         self.model = self._batched = model
-        self._faltering = cast("Faltering", model) if isinstance(model, Faltering) else None
+        self._health = cast("HealthReporting", model) if isinstance(model, HealthReporting) else None
         self.defaults = defaults
-        self.detail = detail
+        self.downscale = downscale
         self._streaming = cast("StreamingTask[InputT, PredictionT]", task) if isinstance(task, StreamingTask) else None
         self.streams = self._streaming is not None
         self.description = description
@@ -158,8 +160,8 @@ class BoundServable(Generic[InputT, PredictionT]):
         self.outputs = task.outputs
 
     @property
-    def trouble(self) -> str:
-        return self._faltering.trouble if self._faltering is not None else ""
+    def unavailable_reason(self) -> str:
+        return self._health.unavailable_reason if self._health is not None else ""
 
     def batched(self, max_size: int, max_delay: float) -> Self:
         """Return a copy with dynamic batching (`BatchingModel`), which streams and explanations do not use."""
@@ -167,49 +169,51 @@ class BoundServable(Generic[InputT, PredictionT]):
         servable._batched = BatchingModel(self.model, max_size, max_delay)
         return servable
 
-    def answer(self, request: InferenceRequest, limits: Limits, /) -> InferenceResult:
-        return self._answer(request, self._bounds(limits), self._batched)[0]
+    def predict(self, request: InferenceRequest, limits: Limits, /) -> InferenceResult:
+        return self._predict(request, self._with_downscale(limits), self._batched)[0]
 
-    def find(self, request: InferenceRequest, limits: Limits, label: str | None, max_objects: int, /) -> Findings:
+    def explanation_targets(
+        self, request: InferenceRequest, limits: Limits, label: str | None, max_objects: int, /
+    ) -> ExplanationTargets:
         if not isinstance(self.task, ExplainableTask):
             task_type = self.task.task_type
             message = f"Model {request.model_name!r} ({task_type}) does not support explanations"
             raise InferenceError(ErrorKind.UNSUPPORTED, message)
         task = cast("ExplainableTask[InputT, PredictionT]", self.task)
-        answered, groups, predictions = self._answer(request, limits, self.model)
-        raw = iter(predictions)
-        subjects = [
+        result, groups, predictions = self._predict(request, limits, self.model)
+        raw_predictions = iter(predictions)
+        targets = [
             [
-                Subject(
+                ExplanationTarget(
                     task=self.task,
                     model=partial(_predict, self.model),
                     item=item,
-                    targets=task.targets(next(raw), cast("PredictionT", refined), label, max_objects),
+                    predictions=task.targets(next(raw_predictions), cast("PredictionT", filtered), label, max_objects),
                 )
-                for item, refined in zip(group.items, output.predictions, strict=True)
+                for item, filtered in zip(group.items, output.predictions, strict=True)
             ]
-            for group, output in zip(groups, answered.outputs, strict=True)
+            for group, output in zip(groups, result.outputs, strict=True)
         ]
-        return Findings(answered=answered, subjects=subjects)
+        return ExplanationTargets(result=result, targets=targets)
 
-    def answer_singly(self, request: InferenceRequest, limits: Limits, /) -> Generator[InferenceResult]:
+    def predict_each(self, request: InferenceRequest, limits: Limits, /) -> Generator[InferenceResult]:
         started = time.perf_counter_ns()
-        groups = self.task.decode(request, self.defaults, self._bounds(limits))
-        decode = time.perf_counter_ns() - started
+        groups = self.task.decode(request, self.defaults, self._with_downscale(limits))
+        decode_ns = time.perf_counter_ns() - started
         for group in groups:
             for index, item in enumerate(group.items):
                 model_started = time.perf_counter_ns()
                 (prediction,) = _predict(self.model, [item])
                 model_ended = time.perf_counter_ns()
-                refined = self.task.refine(item, prediction)
+                filtered = self.task.postprocess(item, prediction)
                 output = InferenceOutput(
-                    name=group.name, index=group.index, predictions=[refined], parameters=group.parameters
+                    name=group.name, index=group.index, predictions=[filtered], parameters=group.parameters
                 )
-                refine = time.perf_counter_ns() - model_ended
-                timings = Timings(decode=decode, model=model_ended - model_started, refine=refine)
-                decode = 0
-                datum = Datum(input=group.index, index=index, item=item, prediction=refined)
-                yield InferenceResult(outputs=[output], batch_size=1, timings=timings, data=[datum])
+                postprocess_ns = time.perf_counter_ns() - model_ended
+                timings = Timings(decode=decode_ns, model=model_ended - model_started, postprocess=postprocess_ns)
+                decode_ns = 0
+                sample = SampleResult(input=group.index, index=index, item=item, prediction=filtered)
+                yield InferenceResult(outputs=[output], batch_size=1, timings=timings, samples=[sample])
 
     def stream(self, request: InferenceRequest, limits: Limits, /) -> TextStream:
         if self._streaming is None:
@@ -217,60 +221,66 @@ class BoundServable(Generic[InputT, PredictionT]):
             raise InferenceError(ErrorKind.UNSUPPORTED, message)
         started = time.perf_counter_ns()
         groups = self.task.decode(request, self.defaults, limits)
-        places = [
-            Place(group.name, group.index, index, item, group.parameters)
+        positions = [
+            InputPosition(group.name, group.index, index, item, group.parameters)
             for group in groups
             for index, item in enumerate(group.items)
         ]
         items = [item for group in groups for item in group.items]
-        decoded = time.perf_counter_ns()
+        decoded_at = time.perf_counter_ns()
         stream = self._streaming.stream(items, self.model)
-        return TextStream(stream, places, decoded - started, self._streaming.gather)
+        return TextStream(stream, positions, decoded_at - started, self._streaming.gather)
 
-    def _bounds(self, limits: Limits) -> Limits:
-        return msgspec.structs.replace(limits, detail=self.detail) if self.detail else limits
+    def _with_downscale(self, limits: Limits) -> Limits:
+        return msgspec.structs.replace(limits, downscale=self.downscale) if self.downscale else limits
 
-    def _answer(
+    def _predict(
         self, request: InferenceRequest, limits: Limits, model: Model[InputT, PredictionT]
     ) -> tuple[InferenceResult, Sequence[InputGroup[InputT]], Sequence[PredictionT]]:
         """Return the result, the decoded inputs and the raw predictions."""
         started = time.perf_counter_ns()
         groups = self.task.decode(request, self.defaults, limits)
         items = [item for group in groups for item in group.items]
-        decoded = time.perf_counter_ns()
+        decoded_at = time.perf_counter_ns()
         predictions = _predict(model, items)
         model_ended = time.perf_counter_ns()
         pairs = zip(items, predictions, strict=True)
-        refined = iter([self.task.refine(item, prediction) for item, prediction in pairs])
+        filtered = iter([self.task.postprocess(item, prediction) for item, prediction in pairs])
         outputs = [
             InferenceOutput(
                 name=group.name,
                 index=group.index,
-                predictions=[next(refined) for _ in group.items],
+                predictions=[next(filtered) for _ in group.items],
                 parameters=group.parameters,
             )
             for group in groups
         ]
-        data = [
-            Datum(input=group.index, index=index, item=item, prediction=prediction)
+        samples = [
+            SampleResult(input=group.index, index=index, item=item, prediction=prediction)
             for group, output in zip(groups, outputs, strict=True)
             for index, (item, prediction) in enumerate(zip(group.items, output.predictions, strict=True))
         ]
         timings = Timings(
-            decode=decoded - started, model=model_ended - decoded, refine=time.perf_counter_ns() - model_ended
+            decode=decoded_at - started,
+            model=model_ended - decoded_at,
+            postprocess=time.perf_counter_ns() - model_ended,
         )
-        return InferenceResult(outputs=outputs, batch_size=len(items), timings=timings, data=data), groups, predictions
+        return (
+            InferenceResult(outputs=outputs, batch_size=len(items), timings=timings, samples=samples),
+            groups,
+            predictions,
+        )
 
 
 def _predict(model: Model[InputT, PredictionT], items: Sequence[InputT]) -> Sequence[PredictionT]:
-    check_interest()
+    raise_if_cancelled()
     try:
         predictions = model(items)
     except InferenceError:
         raise
     except BaseException as error:
         # `SystemExit` and `KeyboardInterrupt` from model code must not stop the worker.
-        raise InferenceError(ErrorKind.MODEL_FAILED, f"The model failed: {told(error)}") from error
+        raise InferenceError(ErrorKind.MODEL_FAILED, f"The model failed: {error_text(error)}") from error
     if len(predictions) != len(items):
         message = f"The model answered {len(predictions)} of {len(items)} inputs"
         raise InferenceError(ErrorKind.MODEL_FAILED, message)

@@ -69,23 +69,23 @@ class Statistics:
         if not event.model_version:
             return
         with self._lock:
-            found = self._models.setdefault((event.model_name, event.model_version), ModelStatistics())
+            model_statistics = self._models.setdefault((event.model_name, event.model_version), ModelStatistics())
             if event.outcome is not None:
-                found.fail.add(event.total)
+                model_statistics.fail.add(event.total)
                 return
-            found.last_inference = time.time_ns() // 1_000_000
-            found.inference_count += event.batch_size
-            found.execution_count += 1
-            found.success.add(event.total)
-            found.queue.add(event.queue)
-            batch = found.batches.setdefault(event.batch_size, BatchStatistics())
-            for statistics in (found, batch):
+            model_statistics.last_inference = time.time_ns() // 1_000_000
+            model_statistics.inference_count += event.batch_size
+            model_statistics.execution_count += 1
+            model_statistics.success.add(event.total)
+            model_statistics.queue.add(event.queue)
+            batch = model_statistics.batches.setdefault(event.batch_size, BatchStatistics())
+            for statistics in (model_statistics, batch):
                 statistics.compute_input.add(event.timings.decode)
                 statistics.compute_infer.add(event.timings.model)
-                statistics.compute_output.add(event.timings.refine)
+                statistics.compute_output.add(event.timings.postprocess)
 
-    def of(self, name: str, version: str) -> ModelStatistics:
+    def for_model(self, name: str, version: str) -> ModelStatistics:
         """Return a copy of the statistics of a model version."""
         with self._lock:
-            found = self._models.get((name, version), ModelStatistics())
-            return msgspec.convert(msgspec.to_builtins(found), ModelStatistics, str_keys=True)
+            statistics = self._models.get((name, version), ModelStatistics())
+            return msgspec.convert(msgspec.to_builtins(statistics), ModelStatistics, str_keys=True)

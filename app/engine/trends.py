@@ -8,11 +8,11 @@ import numpy as np
 import numpy.typing as npt
 
 from app.engine.events import InferenceEvent
-from app.engine.history import Gauges, History, Readings, Resolution, Window
+from app.engine.request_history import Gauges, Readings, RequestHistory, Resolution, Window
 
-__all__ = ("MOST_MODELS", "Trends")
+__all__ = ("MAX_MODELS", "Trends")
 
-MOST_MODELS = 64
+MAX_MODELS = 64
 """Maximum number of models with their own history; requests to others count in the total only."""
 
 
@@ -23,19 +23,19 @@ class Trends:
     total only. When there are too many histories, those of removed models are dropped.
 
     Args:
-        known: return whether a model has the name.
+        has_model: return whether a model has the name.
         clock: monotonic time in seconds.
     """
 
-    def __init__(self, known: Callable[[str], bool], clock: Callable[[], float] = time.monotonic) -> None:
-        self._known = known
+    def __init__(self, has_model: Callable[[str], bool], clock: Callable[[], float] = time.monotonic) -> None:
+        self._has_model = has_model
         self._clock = clock
         self._started = clock()
         self._lock = threading.Lock()
-        self._total = History()
-        self._idle = History()
+        self._total = RequestHistory()
+        self._idle = RequestHistory()
         self._requests = 0
-        self._models: dict[str, History] = {}
+        self._models: dict[str, RequestHistory] = {}
         self._gauges = Gauges()
         self._readings = Readings(in_flight=0, waiting=0, cpu=0, memory=0)
 
@@ -66,7 +66,7 @@ class Trends:
                 if history is not None:
                     history.add(second, failed, nanoseconds, items)
 
-    def read(self, readings: Readings) -> None:
+    def add_readings(self, readings: Readings) -> None:
         """Store new readings. Call this once a second."""
         with self._lock:
             self._readings = readings
@@ -77,7 +77,7 @@ class Trends:
         with self._lock:
             return self._total.window(resolution, int(self.age))
 
-    def of(self, name: str, resolution: Resolution) -> Window:
+    def for_model(self, name: str, resolution: Resolution) -> Window:
         """Return the window of one model, all versions together."""
         with self._lock:
             return self._models.get(name, self._idle).window(resolution, int(self.age))
@@ -87,12 +87,12 @@ class Trends:
         with self._lock:
             return self._gauges.window(resolution, int(self.age))
 
-    def _new_history(self, name: str) -> History | None:
-        if not name or not self._known(name):
+    def _new_history(self, name: str) -> RequestHistory | None:
+        if not name or not self._has_model(name):
             return None
-        if len(self._models) >= MOST_MODELS:
-            self._models = {model: history for model, history in self._models.items() if self._known(model)}
-            if len(self._models) >= MOST_MODELS:
+        if len(self._models) >= MAX_MODELS:
+            self._models = {model: history for model, history in self._models.items() if self._has_model(model)}
+            if len(self._models) >= MAX_MODELS:
                 return None
-        history = self._models[name] = History()
+        history = self._models[name] = RequestHistory()
         return history

@@ -7,11 +7,11 @@ from typing import cast
 import msgspec
 
 from app.evaluation.dataset import Item, Ring
-from app.evaluation.datasets.files import listed
-from tasks.exchange.error import brief
+from app.evaluation.datasets.files import as_list
+from tasks.inference.error import quote_value
 from tasks.task import TaskType
 
-__all__ = ("Answered", "Found", "read_records", "task_of")
+__all__ = ("EvaluatedItem", "PredictedObject", "infer_task", "parse_records")
 
 _SCORE_TOLERANCE = 1e-5
 """Tolerance of scores beyond 0..1, for rounding in half precision."""
@@ -26,7 +26,7 @@ _FIELDS = {
 }
 
 
-class Found(msgspec.Struct, frozen=True, kw_only=True):
+class PredictedObject(msgspec.Struct, frozen=True, kw_only=True):
     """One prediction.
 
     Attributes:
@@ -44,7 +44,7 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
     rings: tuple[Ring, ...] | None = None
 
 
-class Answered(msgspec.Struct, frozen=True, kw_only=True):
+class EvaluatedItem(msgspec.Struct, frozen=True, kw_only=True):
     """An item and its predictions.
 
     Attributes:
@@ -54,11 +54,11 @@ class Answered(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     item: Item
-    found: tuple[Found, ...] = ()
+    predictions: tuple[PredictedObject, ...] = ()
     answer: str = ""
 
 
-def task_of(records: Sequence[Mapping[str, object]]) -> TaskType | None:
+def infer_task(records: Sequence[Mapping[str, object]]) -> TaskType | None:
     """Infer the task from the fields of the records; None without known fields."""
     for record in records:
         for task, field in _FIELDS.items():
@@ -67,7 +67,7 @@ def task_of(records: Sequence[Mapping[str, object]]) -> TaskType | None:
     return None
 
 
-def read_records(records: Sequence[Mapping[str, object]], item: Item, task: TaskType) -> Answered:
+def parse_records(records: Sequence[Mapping[str, object]], item: Item, task: TaskType) -> EvaluatedItem:
     """Parse the records of `task` for `item`.
 
     Oriented boxes are scaled to pixels before rotation, because the two operations do not commute.
@@ -78,60 +78,60 @@ def read_records(records: Sequence[Mapping[str, object]], item: Item, task: Task
     if task is TaskType.IMAGE_TEXT_TO_TEXT:
         answers = [record.get("answer") for record in records]
         if len(answers) != 1 or not isinstance(answers[0], str):
-            raise ValueError(f"Expected one answer to the question, got {brief(answers)}")
-        return Answered(item=item, answer=answers[0])
-    return Answered(item=item, found=tuple(_found(record, item, task) for record in records))
+            raise ValueError(f"Expected one answer to the question, got {quote_value(answers)}")
+        return EvaluatedItem(item=item, answer=answers[0])
+    return EvaluatedItem(item=item, predictions=tuple(_parse_prediction(record, item, task) for record in records))
 
 
-def _found(record: Mapping[str, object], item: Item, task: TaskType) -> Found:
-    label, score = record.get("label"), _number(record, "score")
+def _parse_prediction(record: Mapping[str, object], item: Item, task: TaskType) -> PredictedObject:
+    label, score = record.get("label"), _read_number(record, "score")
     if not isinstance(label, str):
-        raise ValueError(f"label: Expected a text, got {brief(label)}")
+        raise ValueError(f"label: Expected a text, got {quote_value(label)}")
     if not -_SCORE_TOLERANCE <= score <= 1 + _SCORE_TOLERANCE:
         raise ValueError(f"score: Expected a number within 0..1, got {score}")
     score = min(max(score, 0.0), 1.0)
     match task:
         case TaskType.OBJECT_DETECTION:
-            left, top, right, bottom = (_number(record, name) for name in ("xmin", "ymin", "xmax", "ymax"))
-            return Found(label=label, score=score, box=(left, top, right, bottom))
+            left, top, right, bottom = (_read_number(record, name) for name in ("xmin", "ymin", "xmax", "ymax"))
+            return PredictedObject(label=label, score=score, box=(left, top, right, bottom))
         case TaskType.ORIENTED_OBJECT_DETECTION:
-            return Found(label=label, score=score, corners=_corners(record, item.width, item.height))
+            return PredictedObject(label=label, score=score, corners=_corners(record, item.width, item.height))
         case TaskType.IMAGE_SEGMENTATION:
-            return Found(label=label, score=score, rings=_rings(record.get("contour")))
+            return PredictedObject(label=label, score=score, rings=_rings(record.get("contour")))
         case _:
-            return Found(label=label, score=score)
+            return PredictedObject(label=label, score=score)
 
 
 def _corners(record: Mapping[str, object], width: int, height: int) -> Ring:
-    cx, cy = _number(record, "cx") * width, _number(record, "cy") * height
-    half_w, half_h = _number(record, "w") * width / 2, _number(record, "h") * height / 2
-    cos, sin = math.cos(_number(record, "r")), math.sin(_number(record, "r"))
+    cx, cy = _read_number(record, "cx") * width, _read_number(record, "cy") * height
+    half_w, half_h = _read_number(record, "w") * width / 2, _read_number(record, "h") * height / 2
+    cos, sin = math.cos(_read_number(record, "r")), math.sin(_read_number(record, "r"))
     signs = ((-1, -1), (1, -1), (1, 1), (-1, 1))
     # y points down, so that this rotates clockwise.
     return tuple((cx + a * half_w * cos - b * half_h * sin, cy + a * half_w * sin + b * half_h * cos) for a, b in signs)
 
 
 def _rings(contour: object) -> tuple[Ring, ...]:
-    rings = listed(contour)
+    rings = as_list(contour)
     if rings is None:
-        raise ValueError(f"contour: Expected a list of lists of points, got {brief(contour)}")
-    return tuple(tuple(_point(point) for point in listed(ring) or ()) for ring in rings)
+        raise ValueError(f"contour: Expected a list of lists of points, got {quote_value(contour)}")
+    return tuple(tuple(_point(point) for point in as_list(ring) or ()) for ring in rings)
 
 
 def _point(value: object) -> tuple[float, float]:
     if not isinstance(value, Mapping):
-        raise ValueError(f"contour: Expected a point with x and y, got {brief(value)}")
+        raise ValueError(f"contour: Expected a point with x and y, got {quote_value(value)}")
     point = cast("Mapping[str, object]", value)
-    return _number(point, "x"), _number(point, "y")
+    return _read_number(point, "x"), _read_number(point, "y")
 
 
-def _number(record: Mapping[str, object], name: str) -> float:
+def _read_number(record: Mapping[str, object], name: str) -> float:
     value = record.get(name)
     try:
         if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
             if abs(value) <= _MAX_COORDINATE:
                 return float(value)
-            raise ValueError(f"{name}: Expected a number within {_MAX_COORDINATE:.0f} of 0, got {brief(value)}")
+            raise ValueError(f"{name}: Expected a number within {_MAX_COORDINATE:.0f} of 0, got {quote_value(value)}")
     except OverflowError:
         pass
-    raise ValueError(f"{name}: Expected a finite number, got {brief(value)}")
+    raise ValueError(f"{name}: Expected a finite number, got {quote_value(value)}")

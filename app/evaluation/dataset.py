@@ -10,7 +10,7 @@ import msgspec
 from app.evaluation.extras import EvaluationError
 from tasks.task import TaskType
 
-__all__ = ("Dataset", "Faults", "Item", "LabelledObject", "Ring", "fingerprint")
+__all__ = ("Dataset", "Item", "LabelErrors", "LabelledObject", "Ring", "fingerprint")
 
 _MAX_LISTED = 10
 
@@ -28,7 +28,7 @@ class LabelledObject(msgspec.Struct, frozen=True, kw_only=True):
         rings: the outline of a mask, in pixels.
         even_odd: whether a ring inside another is a hole; otherwise every ring is a separate part.
         ignored: whether it counts neither as missed nor as wrong: COCO's crowds, DOTA's difficult objects.
-        place: the file and the line or element of the label.
+        location: the file and the line or element of the label.
     """
 
     label: str
@@ -37,7 +37,7 @@ class LabelledObject(msgspec.Struct, frozen=True, kw_only=True):
     rings: tuple[Ring, ...] | None = None
     even_odd: bool = False
     ignored: bool = False
-    place: str = ""
+    location: str = ""
 
 
 class Item(msgspec.Struct, frozen=True, kw_only=True):
@@ -87,7 +87,7 @@ class Dataset(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @dataclass(slots=True)
-class Faults:
+class LabelErrors:
     """Collect the faults of labels, so that the user can fix all of them at once.
 
     Args:
@@ -95,16 +95,16 @@ class Faults:
     """
 
     lenient: bool = False
-    found: list[str] = field(default_factory=list[str])
-    flat: list[str] = field(default_factory=list[str])
+    messages: list[str] = field(default_factory=list[str])
+    empty: list[str] = field(default_factory=list[str])
 
-    def add(self, place: str, sentence: str) -> None:
-        """Add a fault at `place`."""
-        self.found.append(f"{place}: {sentence}")
+    def add(self, location: str, sentence: str) -> None:
+        """Add a fault at `location`."""
+        self.messages.append(f"{location}: {sentence}")
 
-    def leave_out(self, place: str) -> None:
+    def skip_empty(self, location: str) -> None:
         """Skip an object without area: no detection can match it."""
-        self.flat.append(place)
+        self.empty.append(location)
 
     def notes(self) -> tuple[str, ...]:
         """Return sentences about skipped labels.
@@ -112,14 +112,14 @@ class Faults:
         Raises:
             EvaluationError: when there are faults and `lenient` is false.
         """
-        if self.found and not self.lenient:
+        if self.messages and not self.lenient:
             raise EvaluationError(
-                "\n  ".join([f"{len(self.found)} labels or images cannot be used:", *_few(self.found)])
+                "\n  ".join([f"{len(self.messages)} labels or images cannot be used:", *_shorten(self.messages)])
                 + "\n--skip-bad leaves them out"
             )
-        notes = [f"Left out as unusable: {line}" for line in _few(self.found)]
-        if self.flat:
-            notes.append(f"{len(self.flat)} objects without area were left out: {', '.join(_few(self.flat))}")
+        notes = [f"Left out as unusable: {line}" for line in _shorten(self.messages)]
+        if self.empty:
+            notes.append(f"{len(self.empty)} objects without area were left out: {', '.join(_shorten(self.empty))}")
         return tuple(notes)
 
 
@@ -129,6 +129,6 @@ def fingerprint(dataset: Dataset) -> str:
     return hashlib.sha256("".join(lines).encode(errors="surrogatepass")).hexdigest()[:32]
 
 
-def _few(lines: Sequence[str]) -> list[str]:
+def _shorten(lines: Sequence[str]) -> list[str]:
     more = [f"and {len(lines) - _MAX_LISTED} more"] if len(lines) > _MAX_LISTED else []
     return [*lines[:_MAX_LISTED], *more]

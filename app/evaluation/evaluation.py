@@ -4,20 +4,20 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 
-from app.evaluation.answers import Answered, read_records, task_of
+from app.evaluation.answers import EvaluatedItem, infer_task, parse_records
+from app.evaluation.checkpoint import Records
 from app.evaluation.classes import measure_classes
-from app.evaluation.collecting import Asker
 from app.evaluation.dataset import Dataset, Item
 from app.evaluation.extras import EvaluationError
-from app.evaluation.journal import Records
-from app.evaluation.label_map import LabelMap, mapped, unknown_labels
+from app.evaluation.label_map import LabelMap, map_labels, unknown_labels
 from app.evaluation.objects import measure_objects
 from app.evaluation.pixels import measure_pixels
 from app.evaluation.report import Measures, Report
+from app.evaluation.runner import InferenceClient
 from app.evaluation.texts import measure_texts
 from tasks.task import TaskType
 
-__all__ = ("ANSWERED", "check_figures", "check_slices", "checked", "evaluated", "task_to_measure")
+__all__ = ("ANSWERED", "check_figures", "check_slices", "check_task", "evaluate_records", "task_to_measure")
 
 ANSWERED = "answered"
 """Name of the figure for the share of answered images."""
@@ -31,7 +31,7 @@ def task_to_measure(dataset: Dataset, records: Mapping[str, Records]) -> TaskTyp
     Raises:
         EvaluationError: when the dataset has no labels for the task, or the answers are of several tasks.
     """
-    tasks = {task for answer in records.values() if (task := task_of(answer)) is not None}
+    tasks = {task for answer in records.values() if (task := infer_task(answer)) is not None}
     if len(tasks) > 1:
         raise EvaluationError(f"Expected answers of one task, got {' and '.join(sorted(tasks))}")
     task = next(iter(tasks), dataset.tasks[0])
@@ -41,18 +41,18 @@ def task_to_measure(dataset: Dataset, records: Mapping[str, Records]) -> TaskTyp
     return task
 
 
-def checked(dataset: Dataset, ask: Asker) -> Asker:
-    """Wrap `ask` to raise an error at the first answer of a task without labels in the dataset."""
+def check_task(dataset: Dataset, client: InferenceClient) -> InferenceClient:
+    """Wrap `client` to raise an error at the first answer of a task without labels in the dataset."""
 
-    def asked(item: Item, data: bytes) -> Records:
-        records = ask(item, data)
+    def request(item: Item, data: bytes) -> Records:
+        records = client(item, data)
         task_to_measure(dataset, {item.id: records})
         return records
 
-    return asked
+    return request
 
 
-def evaluated(
+def evaluate_records(
     dataset: Dataset,
     records: Mapping[str, Records],
     failures: Mapping[str, str],
@@ -60,7 +60,7 @@ def evaluated(
     *,
     confidence: float = 0.5,
     slices: Sequence[str] = (),
-    names: LabelMap | None = None,
+    label_map: LabelMap | None = None,
     notes: Sequence[str] = (),
     progress: Callable[[int], None] = lambda _: None,
 ) -> Report:
@@ -73,7 +73,7 @@ def evaluated(
         source: a readable description of the model.
         confidence: predictions with a lower score count in average precision only.
         slices: keys of metadata.
-        names: the dataset's labels by the model's labels.
+        label_map: the dataset's labels by the model's labels.
         notes: additional notes for the report.
         progress: called with the number of compared items.
 
@@ -82,10 +82,10 @@ def evaluated(
     """
     check_slices(dataset, slices)
     task = task_to_measure(dataset, records)
-    answered, failed = _read(dataset, records, task)
-    if names:
-        answered = [mapped(result, names) for result in answered]
-    if failed and not answered:
+    results, failed = _parse_answers(dataset, records, task)
+    if label_map:
+        results = [map_labels(result, label_map) for result in results]
+    if failed and not results:
         name, reason = next(iter(failed.items()))
         raise EvaluationError(f"Not one of {len(failed)} answers can be measured; {name}: {reason}")
     failed = {**failures, **failed}
@@ -93,24 +93,24 @@ def evaluated(
     if failed:
         remarks.append(f"{len(failed)} of {len(dataset.items)} were not answered, and are in none of the figures.")
     if task is not TaskType.IMAGE_TEXT_TO_TEXT:
-        chosen = [_best_only(result) for result in answered] if task is TaskType.IMAGE_CLASSIFICATION else answered
-        remarks += _about_labels(chosen, dataset.labels)
-    measures = _measured(answered, dataset, task, confidence, slices, progress)
+        best = [_best_only(result) for result in results] if task is TaskType.IMAGE_CLASSIFICATION else results
+        remarks += _label_remarks(best, dataset.labels)
+    measures = _measure(results, dataset, task, confidence, slices, progress)
     return Report(
         task=task,
         dataset=str(dataset.path),
         format=dataset.format,
         source=source,
         images=len(dataset.items),
-        measured=len(answered),
+        measured=len(results),
         failures=failed,
         measures=measures,
         notes=[*remarks, *measures.notes],
     )
 
 
-def _measured(
-    answered: Sequence[Answered],
+def _measure(
+    results: Sequence[EvaluatedItem],
     dataset: Dataset,
     task: TaskType,
     confidence: float,
@@ -118,49 +118,54 @@ def _measured(
     progress: Callable[[int], None],
 ) -> Measures:
     if task is TaskType.IMAGE_TEXT_TO_TEXT:
-        return measure_texts(answered, slices)
+        return measure_texts(results, slices)
     if task is TaskType.IMAGE_CLASSIFICATION:
-        return measure_classes(answered, slices)
-    measures = measure_objects(answered, task, confidence, slices, progress)
+        return measure_classes(results, slices)
+    measures = measure_objects(results, task, confidence, slices, progress)
     if task is not TaskType.IMAGE_SEGMENTATION:
         return measures
-    figures, table, notes = measure_pixels(answered, dataset.labels, confidence)
+    figures, table, notes = measure_pixels(results, dataset.labels, confidence)
     tables = (*measures.tables, *([table] if table else []))
     return msgspec.structs.replace(
         measures, figures=(*measures.figures, *figures), tables=tables, notes=(*measures.notes, *notes)
     )
 
 
-def _read(dataset: Dataset, records: Mapping[str, Records], task: TaskType) -> tuple[list[Answered], dict[str, str]]:
-    answered: list[Answered] = []
+def _parse_answers(
+    dataset: Dataset, records: Mapping[str, Records], task: TaskType
+) -> tuple[list[EvaluatedItem], dict[str, str]]:
+    results: list[EvaluatedItem] = []
     failed: dict[str, str] = {}
     for item in dataset.items:
         if item.id in records:
             try:
-                answered.append(read_records(records[item.id], item, task))
+                results.append(parse_records(records[item.id], item, task))
             except ValueError as error:
                 failed[item.id] = f"The answer cannot be read: {error}"
-    return answered, failed
+    return results, failed
 
 
-def _best_only(answered: Answered) -> Answered:
-    best = sorted(answered.found, key=lambda finding: -finding.score)[:1]
-    return msgspec.structs.replace(answered, found=tuple(best))
+def _best_only(result: EvaluatedItem) -> EvaluatedItem:
+    best = sorted(result.predictions, key=lambda finding: -finding.score)[:1]
+    return msgspec.structs.replace(result, predictions=tuple(best))
 
 
-def _about_labels(answered: Sequence[Answered], labels: Sequence[str]) -> list[str]:
-    unknown = unknown_labels(answered, labels)
-    found = {one.label for result in answered for one in result.found}
+def _label_remarks(results: Sequence[EvaluatedItem], labels: Sequence[str]) -> list[str]:
+    unknown = unknown_labels(results, labels)
+    predicted = {prediction.label for result in results for prediction in result.predictions}
     if not unknown:
         return []
-    some = ", ".join(f"{label} ({count})" for label, count in list(unknown.items())[:_MAX_LISTED])
+    listed = ", ".join(f"{label} ({count})" for label, count in list(unknown.items())[:_MAX_LISTED])
     more = f" and {len(unknown) - _MAX_LISTED} more" if len(unknown) > _MAX_LISTED else ""
     lines = [
-        f"Labels that the dataset does not have were found: {some}{more}. --label-map gives them the dataset's names."
+        f"Labels that the dataset does not have were found: {listed}{more}. --label-map gives them the dataset's names."
     ]
-    if found and len(unknown) == len(found):
-        own = ", ".join(labels[:_MAX_LISTED])
-        lines.insert(0, f"NOT ONE label that was found is one of the dataset's ({own}): every finding counts as wrong.")
+    if predicted and len(unknown) == len(predicted):
+        dataset_labels = ", ".join(labels[:_MAX_LISTED])
+        lines.insert(
+            0,
+            f"NOT ONE label that was found is one of the dataset's ({dataset_labels}): every finding counts as wrong.",
+        )
     return lines
 
 
@@ -171,7 +176,7 @@ def check_figures(dataset: Dataset, names: Iterable[str]) -> None:
         EvaluationError: when no task of the dataset has a figure of that name, or the extra is not installed.
     """
     figures = [
-        figure for task in dataset.tasks for figure in _measured((), dataset, task, 0.5, (), lambda _: None).figures
+        figure for task in dataset.tasks for figure in _measure((), dataset, task, 0.5, (), lambda _: None).figures
     ]
     known = [*(figure.name for figure in figures), ANSWERED]
     for name in names:

@@ -5,14 +5,14 @@ from typing import Any
 
 from app.settings.extras import missing_extra
 
-__all__ = ("EvaluationError", "needed")
+__all__ = ("EvaluationError", "import_optional")
 
 
 class EvaluationError(Exception):
     """An evaluation failed; the message gives the reason to the user."""
 
 
-def needed(module: str) -> Any:
+def import_optional(module: str) -> Any:
     """Import `module`, which has no type annotations.
 
     Raises:

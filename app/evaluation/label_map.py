@@ -6,11 +6,11 @@ from pathlib import Path
 
 import msgspec
 
-from app.evaluation.answers import Answered
-from app.evaluation.datasets.files import json_of
+from app.evaluation.answers import EvaluatedItem
+from app.evaluation.datasets.files import read_json
 from app.evaluation.extras import EvaluationError
 
-__all__ = ("LabelMap", "mapped", "read_label_map", "unknown_labels")
+__all__ = ("LabelMap", "map_labels", "read_label_map", "unknown_labels")
 
 LabelMap = Mapping[str, str | None]
 """The dataset's label by the model's label; None drops a class of the model."""
@@ -27,33 +27,35 @@ def read_label_map(path: Path, labels: Sequence[str]) -> LabelMap:
         EvaluationError: when the file has another form, or an unknown label of the dataset.
     """
     try:
-        read = msgspec.convert(json_of(path), dict[str, str | None])
+        label_map = msgspec.convert(read_json(path), dict[str, str | None])
     except msgspec.ValidationError as error:
         raise EvaluationError(f"{path}: Expected the dataset's label, or null, by the model's: {error}") from None
-    unknown = sorted({label for label in read.values() if label is not None} - set(labels))
+    unknown = sorted({label for label in label_map.values() if label is not None} - set(labels))
     if unknown:
-        raise EvaluationError(f"{path}: {unknown[0]!r} is not a label of the dataset; it has {_some(labels)}")
-    return read
+        raise EvaluationError(f"{path}: {unknown[0]!r} is not a label of the dataset; it has {_shorten(labels)}")
+    return label_map
 
 
-def mapped(answered: Answered, names: LabelMap) -> Answered:
-    """Return `answered` with the dataset's labels. Labels missing in `names` stay, and labels mapped to None go."""
-    found = tuple(
+def map_labels(result: EvaluatedItem, label_map: LabelMap) -> EvaluatedItem:
+    """Return `result` with the dataset's labels. Labels missing in `label_map` stay, and labels mapped to None go."""
+    predictions = tuple(
         finding
-        if (label := names.get(finding.label, finding.label)) == finding.label
+        if (label := label_map.get(finding.label, finding.label)) == finding.label
         else msgspec.structs.replace(finding, label=label)
-        for finding in answered.found
-        if names.get(finding.label, finding.label) is not None
+        for finding in result.predictions
+        if label_map.get(finding.label, finding.label) is not None
     )
-    return msgspec.structs.replace(answered, found=found)
+    return msgspec.structs.replace(result, predictions=predictions)
 
 
-def unknown_labels(answered: Iterable[Answered], labels: Sequence[str]) -> Mapping[str, int]:
+def unknown_labels(results: Iterable[EvaluatedItem], labels: Sequence[str]) -> Mapping[str, int]:
     """Count the predicted labels that the dataset does not have, the most frequent first."""
     known = frozenset(labels)
-    counts = Counter(found.label for result in answered for found in result.found if found.label not in known)
+    counts = Counter(
+        prediction.label for result in results for prediction in result.predictions if prediction.label not in known
+    )
     return dict(counts.most_common())
 
 
-def _some(labels: Sequence[str]) -> str:
+def _shorten(labels: Sequence[str]) -> str:
     return ", ".join(labels[:20]) + (" ..." if len(labels) > 20 else "")

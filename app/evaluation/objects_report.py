@@ -12,13 +12,13 @@ import msgspec
 from app.evaluation.report import Chart, Confusion, Figure, Line, Measures, Mistake, Table
 from app.evaluation.slices import Slice
 
-__all__ = ("IOUS", "SCORES", "Precision", "objects_measures", "precision_of")
+__all__ = ("IOUS", "SCORES", "ObjectMetrics", "build_measures", "read_metrics")
 
 IOUS = tuple(round(0.5 + 0.05 * step, 2) for step in range(10))
 """COCO's thresholds."""
 SCORES = tuple(round(0.05 * step, 2) for step in range(20))
 
-_MOST_LINES = 8
+_MAX_LINES = 8
 _DIFFERENCES = (
     "Average precision is valor-lite's: as many findings of an image count as there are (COCO: 100 of a class), those "
     "with a score of 0 do not.",
@@ -27,7 +27,7 @@ _DIFFERENCES = (
 )
 
 
-class Precision(msgspec.Struct, frozen=True, kw_only=True):
+class ObjectMetrics(msgspec.Struct, frozen=True, kw_only=True):
     """valor-lite's metrics of a subset of the data.
 
     Attributes:
@@ -44,32 +44,34 @@ class Precision(msgspec.Struct, frozen=True, kw_only=True):
 
     def labels(self, *, true_only: bool = False) -> list[str]:
         """Return the labels in this subset; with `true_only`, only labels with true objects."""
-        return [label for label in self.ap if self.truths(label) or (not true_only and self.found(label))]
+        return [
+            label for label in self.ap if self.truth_count(label) or (not true_only and self.prediction_count(label))
+        ]
 
-    def truths(self, label: str) -> int:
+    def truth_count(self, label: str) -> int:
         """Return the number of true objects of a label."""
         right, _, missed = self.counts[label, IOUS[0], 0.0]
         return right + missed
 
-    def found(self, label: str) -> int:
+    def prediction_count(self, label: str) -> int:
         """Return the number of predictions of a label."""
         right, wrong, _ = self.counts[label, IOUS[0], 0.0]
         return right + wrong
 
-    def together(self, iou: float, score: float) -> tuple[int, int, int]:
+    def totals(self, iou: float, score: float) -> tuple[int, int, int]:
         """Return the counts of right, wrong and missed over all labels."""
-        parts = [self.counts[label, iou, score] for label in self.ap]
-        right, wrong, missed = (sum(part[place] for part in parts) for place in range(3))
+        counts = [self.counts[label, iou, score] for label in self.ap]
+        right, wrong, missed = (sum(label_counts[index] for label_counts in counts) for index in range(3))
         return right, wrong, missed
 
 
-def precision_of(metrics: Mapping[Any, Sequence[Any]]) -> Precision:
+def read_metrics(metrics: Mapping[Any, Sequence[Any]]) -> ObjectMetrics:
     """Convert the result of valor-lite's ``compute_precision_recall`` for `IOUS` and scores that include 0."""
     by_name = {kind.value: values for kind, values in metrics.items()}
     ap: dict[str, dict[float, float]] = {}
     for metric in by_name["AP"]:
         ap.setdefault(metric.parameters["label"], {})[metric.parameters["iou_threshold"]] = metric.value
-    return Precision(
+    return ObjectMetrics(
         ap=ap,
         recall={
             metric.parameters["label"]: metric.value
@@ -91,11 +93,11 @@ def precision_of(metrics: Mapping[Any, Sequence[Any]]) -> Precision:
     )
 
 
-def objects_measures(
-    overall: Precision | None,
+def build_measures(
+    overall: ObjectMetrics | None,
     confusion: Confusion | None,
     confidence: float,
-    parts: Sequence[tuple[Slice, Precision]],
+    slice_metrics: Sequence[tuple[Slice, ObjectMetrics]],
     mistakes: Sequence[Mistake] = (),
     notes: Sequence[str] = (),
 ) -> Measures:
@@ -103,64 +105,72 @@ def objects_measures(
     if overall is None:
         return Measures(figures=_figures(None, confidence))
     tables = [_classes(overall, confidence), _ious(overall)]
-    if parts:
-        tables.append(_slices(parts, confidence))
+    if slice_metrics:
+        tables.append(_slices(slice_metrics, confidence))
     return Measures(
         figures=_figures(overall, confidence),
         tables=tuple(tables),
         charts=_charts(overall),
         confusion=confusion,
         mistakes=tuple(mistakes),
-        notes=(*notes, *_invented(overall), *_DIFFERENCES),
+        notes=(*notes, *_spurious_label_notes(overall), *_DIFFERENCES),
     )
 
 
-def _figures(found: Precision | None, confidence: float) -> tuple[Figure, ...]:
-    at = f"IoU 0.5, score {confidence:g}"
+def _figures(metrics: ObjectMetrics | None, confidence: float) -> tuple[Figure, ...]:
+    thresholds = f"IoU 0.5, score {confidence:g}"
     titles = {
         "map": "mAP, IoU 0.5 to 0.95",
         "ap50": "mAP, IoU 0.5",
         "ap75": "mAP, IoU 0.75",
         "map_coco": "mAP of labels that are true somewhere (COCO's mean)",
         "ar": "mAR, IoU 0.5 to 0.95",
-        "precision": f"precision, {at}",
-        "recall": f"recall, {at}",
-        "f1": f"F1, {at}",
+        "precision": f"precision, {thresholds}",
+        "recall": f"recall, {thresholds}",
+        "f1": f"F1, {thresholds}",
     }
-    values = _values(found, confidence) if found else dict.fromkeys(titles)
+    values = _values(metrics, confidence) if metrics else dict.fromkeys(titles)
     return tuple(Figure(name=name, title=title, value=values[name]) for name, title in titles.items())
 
 
-def _invented(found: Precision) -> list[str]:
-    invented = sorted({*found.labels()} - {*found.labels(true_only=True)})
-    if not invented:
+def _spurious_label_notes(metrics: ObjectMetrics) -> list[str]:
+    spurious = sorted({*metrics.labels()} - {*metrics.labels(true_only=True)})
+    if not spurious:
         return []
-    said = f"{len(invented)} labels were found and are nowhere true: they count as 0 in map, ap50 and ap75"
-    return [f"{said} (valor-lite's mean, and Chariot's), and are left out of map_coco."]
+    sentence = f"{len(spurious)} labels were found and are nowhere true: they count as 0 in map, ap50 and ap75"
+    return [f"{sentence} (valor-lite's mean, and Chariot's), and are left out of map_coco."]
 
 
-def _values(found: Precision, confidence: float) -> Mapping[str, float | None]:
-    labels, true = found.labels(), found.labels(true_only=True)
-    precision, recall, f1 = _rates(found.together(IOUS[0], confidence))
+def _values(metrics: ObjectMetrics, confidence: float) -> Mapping[str, float | None]:
+    labels, true = metrics.labels(), metrics.labels(true_only=True)
+    precision, recall, f1 = _rates(metrics.totals(IOUS[0], confidence))
     return {
-        "map": _mean([_averaged(found, label) for label in labels]),
-        "ap50": _mean([found.ap[label][0.5] for label in labels]),
-        "ap75": _mean([found.ap[label][0.75] for label in labels]),
-        "map_coco": _mean([_averaged(found, label) for label in true]),
-        "ar": _mean([found.recall[label] for label in true]),
+        "map": _mean([_mean_ap(metrics, label) for label in labels]),
+        "ap50": _mean([metrics.ap[label][0.5] for label in labels]),
+        "ap75": _mean([metrics.ap[label][0.75] for label in labels]),
+        "map_coco": _mean([_mean_ap(metrics, label) for label in true]),
+        "ar": _mean([metrics.recall[label] for label in true]),
         "precision": precision,
         "recall": recall,
         "f1": f1,
     }
 
 
-def _classes(found: Precision, confidence: float) -> Table:
+def _classes(metrics: ObjectMetrics, confidence: float) -> Table:
     rows: list[tuple[str | float | int | None, ...]] = []
-    for label in sorted(found.labels()):
-        rates = _rates(found.counts[label, IOUS[0], confidence])
-        ap = found.ap[label]
+    for label in sorted(metrics.labels()):
+        rates = _rates(metrics.counts[label, IOUS[0], confidence])
+        ap = metrics.ap[label]
         rows.append(
-            (label, found.truths(label), _averaged(found, label), ap[0.5], ap[0.75], found.recall[label], *rates)
+            (
+                label,
+                metrics.truth_count(label),
+                _mean_ap(metrics, label),
+                ap[0.5],
+                ap[0.75],
+                metrics.recall[label],
+                *rates,
+            )
         )
     columns = ("class", "objects", "AP", "AP50", "AP75", "AR", "precision", "recall", "F1")
     return Table(
@@ -168,37 +178,37 @@ def _classes(found: Precision, confidence: float) -> Table:
     )
 
 
-def _ious(found: Precision) -> Table:
-    best = [max(((_rates(found.together(iou, score))[2] or 0.0), -score) for score in SCORES) for iou in IOUS]
+def _ious(metrics: ObjectMetrics) -> Table:
+    best = [max(((_rates(metrics.totals(iou, score))[2] or 0.0), -score) for score in SCORES) for iou in IOUS]
     rows = tuple(
-        (f"{iou:g}", _mean([found.ap[label][iou] for label in found.labels()]), f1, -score)
+        (f"{iou:g}", _mean([metrics.ap[label][iou] for label in metrics.labels()]), f1, -score)
         for iou, (f1, score) in zip(IOUS, best, strict=True)
     )
     return Table(title="IoU thresholds", columns=("IoU", "mAP", "best F1", "at a score of"), rows=rows)
 
 
-def _slices(parts: Sequence[tuple[Slice, Precision]], confidence: float) -> Table:
+def _slices(slice_metrics: Sequence[tuple[Slice, ObjectMetrics]], confidence: float) -> Table:
     """Return means over the labels with true objects in the slice, because small slices lack many labels."""
     rows: list[tuple[str | float | int | None, ...]] = []
-    for part, found in parts:
-        true = found.labels(true_only=True)
-        at_half = _mean([found.ap[label][0.5] for label in true])
-        values = _values(found, confidence)
-        own = (values["map_coco"], at_half, *(values[name] for name in ("ar", "precision", "recall", "f1")))
-        rows.append((f"{part.key} = {part.value}", part.items, *own))
+    for data_slice, metrics in slice_metrics:
+        true = metrics.labels(true_only=True)
+        map50 = _mean([metrics.ap[label][0.5] for label in true])
+        values = _values(metrics, confidence)
+        cells = (values["map_coco"], map50, *(values[name] for name in ("ar", "precision", "recall", "f1")))
+        rows.append((f"{data_slice.key} = {data_slice.value}", data_slice.items, *cells))
     columns = ("slice", "images", "mAP (COCO's mean)", "mAP50", "mAR", "precision", "recall", "F1")
     return Table(title="Slices", columns=columns, rows=tuple(rows))
 
 
-def _charts(found: Precision) -> tuple[Chart, ...]:
+def _charts(metrics: ObjectMetrics) -> tuple[Chart, ...]:
     recalls = tuple(step / 100 for step in range(101))
-    labels = sorted(found.labels(true_only=True), key=lambda label: -found.truths(label))
+    labels = sorted(metrics.labels(true_only=True), key=lambda label: -metrics.truth_count(label))
     lines: list[Line] = []
     if labels:
-        means = [sum(found.curves[label, 0.5][step] for label in labels) / len(labels) for step in range(101)]
+        means = [sum(metrics.curves[label, 0.5][step] for label in labels) / len(labels) for step in range(101)]
         lines.append(Line(name="all classes", xs=recalls, ys=tuple(means)))
-    lines += [Line(name=label, xs=recalls, ys=tuple(found.curves[label, 0.5])) for label in labels[:_MOST_LINES]]
-    rates = [_rates(found.together(0.5, score)) for score in SCORES]
+    lines += [Line(name=label, xs=recalls, ys=tuple(metrics.curves[label, 0.5])) for label in labels[:_MAX_LINES]]
+    rates = [_rates(metrics.totals(0.5, score)) for score in SCORES]
     return (
         Chart(title="Precision over recall, IoU 0.5", x="recall", y="precision", lines=tuple(lines)),
         Chart(
@@ -218,15 +228,15 @@ def _charts(found: Precision) -> tuple[Chart, ...]:
                 Line(
                     name="mAP",
                     xs=IOUS,
-                    ys=tuple(_mean([found.ap[label][iou] for label in found.labels()]) or 0.0 for iou in IOUS),
+                    ys=tuple(_mean([metrics.ap[label][iou] for label in metrics.labels()]) or 0.0 for iou in IOUS),
                 ),
             ),
         ),
     )
 
 
-def _averaged(found: Precision, label: str) -> float:
-    return sum(found.ap[label].values()) / len(found.ap[label])
+def _mean_ap(metrics: ObjectMetrics, label: str) -> float:
+    return sum(metrics.ap[label].values()) / len(metrics.ap[label])
 
 
 def _rates(counts: tuple[int, int, int]) -> tuple[float | None, float | None, float | None]:

@@ -7,9 +7,9 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from app.evaluation.answers import Answered
+from app.evaluation.answers import EvaluatedItem
 from app.evaluation.dataset import Ring
-from app.evaluation.extras import needed
+from app.evaluation.extras import import_optional
 from app.evaluation.report import Figure, Table
 from tasks.vision.contours import mask_of_contours
 
@@ -20,45 +20,47 @@ _MAX_PIXELS = 1 << 28
 
 
 def measure_pixels(
-    answered: Sequence[Answered], labels: Sequence[str], confidence: float
+    results: Sequence[EvaluatedItem], labels: Sequence[str], confidence: float
 ) -> tuple[tuple[Figure, ...], Table | None, tuple[str, ...]]:
     """Measure the accuracy of all pixels, including background, and the IoU of the classes.
 
     Args:
-        answered: items and predictions with the dataset's labels; unknown labels are background.
+        results: items and predictions with the dataset's labels; unknown labels are background.
         labels: the labels of the dataset.
         confidence: predictions with a lower score are skipped. Among overlapping ones, the best gets the pixel.
 
     Returns:
         The figures, a table of the classes, and sentences about skipped images.
     """
-    valor = needed("valor_lite.semantic_segmentation")
+    valor = import_optional("valor_lite.semantic_segmentation")
     loader = valor.Loader.in_memory()
     numbers = {label: number for number, label in enumerate(labels, 1)}
-    shown = [result for result in answered if 0 < result.item.width * result.item.height <= _MAX_PIXELS]
-    large = len(answered) - len(shown)
+    measurable = [result for result in results if 0 < result.item.width * result.item.height <= _MAX_PIXELS]
+    large = len(results) - len(measurable)
     notes = (f"{large} images of more than {_MAX_PIXELS} pixels are in no figure of pixels.",) if large else ()
-    if not shown or not labels:
+    if not measurable or not labels:
         return (_figure("pixel_accuracy", None), _figure("miou", None)), None, notes
-    for index, result in enumerate(shown):
+    for index, result in enumerate(measurable):
         truth = np.zeros((result.item.height, result.item.width), np.uint16)
-        found = np.zeros_like(truth)
-        for one in result.item.objects:
-            _draw(truth, one.rings or (), numbers[one.label], even_odd=one.even_odd)
-        for guess in sorted(result.found, key=lambda guess: guess.score):
-            if guess.score >= confidence:
-                _draw(found, guess.rings or (), numbers.get(guess.label, 0), even_odd=True)
-        hidden = np.zeros_like(truth)
-        for one in result.item.objects:
-            if one.ignored:
-                _draw(hidden, one.rings or (), 1, even_odd=one.even_odd)
-        truth[hidden > 0] = found[hidden > 0] = 0
-        loader.add_data([valor.Segmentation(uid=str(index), groundtruths=truth, predictions=found, labels=[*labels])])
-    return *_measured(loader.finalize(), shown, labels), notes
+        predicted = np.zeros_like(truth)
+        for labelled in result.item.objects:
+            _draw(truth, labelled.rings or (), numbers[labelled.label], even_odd=labelled.even_odd)
+        for prediction in sorted(result.predictions, key=lambda guess: guess.score):
+            if prediction.score >= confidence:
+                _draw(predicted, prediction.rings or (), numbers.get(prediction.label, 0), even_odd=True)
+        ignored = np.zeros_like(truth)
+        for labelled in result.item.objects:
+            if labelled.ignored:
+                _draw(ignored, labelled.rings or (), 1, even_odd=labelled.even_odd)
+        truth[ignored > 0] = predicted[ignored > 0] = 0
+        loader.add_data(
+            [valor.Segmentation(uid=str(index), groundtruths=truth, predictions=predicted, labels=[*labels])]
+        )
+    return *_measure(loader.finalize(), measurable, labels), notes
 
 
-def _measured(
-    evaluator: Any, answered: Sequence[Answered], labels: Sequence[str]
+def _measure(
+    evaluator: Any, results: Sequence[EvaluatedItem], labels: Sequence[str]
 ) -> tuple[tuple[Figure, ...], Table | None]:
     metrics = {kind.value: values for kind, values in evaluator.compute_precision_recall_iou().items()}
     rates = {
@@ -66,11 +68,11 @@ def _measured(
         for name in ("IOU", "Precision", "Recall")
     }
     # Compute the mean here: valor-lite counts absent classes as 0.
-    seen = {one.label for result in answered for one in result.item.objects}
-    seen |= {one.label for result in answered for one in result.found}
-    there = [label for label in labels if label in seen]
-    mean = sum(rates["IOU"][label] for label in there) / len(there) if there else None
-    rows = tuple((label, *(rates[name][label] for name in rates)) for label in sorted(there))
+    occurring = {labelled.label for result in results for labelled in result.item.objects}
+    occurring |= {one.label for result in results for one in result.predictions}
+    present = [label for label in labels if label in occurring]
+    mean = sum(rates["IOU"][label] for label in present) / len(present) if present else None
+    rows = tuple((label, *(rates[name][label] for name in rates)) for label in sorted(present))
     figures = (_figure("pixel_accuracy", float(metrics["Accuracy"][0].value)), _figure("miou", mean))
     return figures, Table(title="Pixels of classes", columns=("class", "IoU", "precision", "recall"), rows=rows)
 

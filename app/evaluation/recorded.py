@@ -6,19 +6,19 @@ from pathlib import PurePosixPath
 
 import msgspec
 
-from app.evaluation.collecting import Collected
 from app.evaluation.dataset import Dataset, Item
 from app.evaluation.extras import EvaluationError
+from app.evaluation.runner import CollectedAnswers
 from app.recording.inference import RecordedInference
 
-__all__ = ("Matched", "match_recorded")
+__all__ = ("MatchedRecordings", "match_recorded")
 
 _Index = Mapping[str, Sequence[Item]]
 _NAMES = frozenset({"file", "file_name", "filename", "image", "image_name", "name", "path"})
 """Metadata keys that clients use for the name of an image."""
 
 
-class Matched(msgspec.Struct, frozen=True, kw_only=True):
+class MatchedRecordings(msgspec.Struct, frozen=True, kw_only=True):
     """The recorded answers for a dataset.
 
     Attributes:
@@ -27,12 +27,14 @@ class Matched(msgspec.Struct, frozen=True, kw_only=True):
         repeated: number of items with several recordings; the latest counts.
     """
 
-    collected: Collected
+    collected: CollectedAnswers
     model: str
     repeated: int = 0
 
 
-def match_recorded(dataset: Dataset, recorded: Iterable[RecordedInference], model: str | None = None) -> Matched:
+def match_recorded(
+    dataset: Dataset, recorded: Iterable[RecordedInference], model: str | None = None
+) -> MatchedRecordings:
     """Find recordings of the dataset's images by the digest of the file, or else by its name in the metadata.
 
     Args:
@@ -51,8 +53,8 @@ def match_recorded(dataset: Dataset, recorded: Iterable[RecordedInference], mode
         if record.records is None or record.explanation or (model is not None and record.model != model):
             continue
         digest = record.image.digest if record.image else ""
-        for item in by_digest.get(digest) or _named(record, by_id, by_name):
-            if item.question and not _about(item, record):
+        for item in by_digest.get(digest) or _find_by_name(record, by_id, by_name):
+            if item.question and not _answers_question(item, record):
                 continue
             models.add(f"{record.model}:{record.version}")
             if item.id in latest:
@@ -67,7 +69,7 @@ def match_recorded(dataset: Dataset, recorded: Iterable[RecordedInference], mode
         raise EvaluationError(f"Expected recordings of one model, got {', '.join(sorted(models))}; choose with --name")
     records = {item.id: _records(item, latest[item.id]) for item in dataset.items if item.id in latest}
     failures = {item.id: "was not recorded" for item in dataset.items if item.id not in latest}
-    return Matched(collected=Collected(records, failures), model=models.pop(), repeated=len(repeated))
+    return MatchedRecordings(collected=CollectedAnswers(records, failures), model=models.pop(), repeated=len(repeated))
 
 
 def _index(items: Sequence[Item]) -> tuple[_Index, _Index, _Index]:
@@ -83,20 +85,22 @@ def _index(items: Sequence[Item]) -> tuple[_Index, _Index, _Index]:
         by_digest.setdefault(digests[path], []).append(item)
         by_name.setdefault(item.image.name, []).append(item)
     # A file name that occurs in several folders is ambiguous.
-    clear = {name: found for name, found in by_name.items() if len({item.image for item in found}) == 1}
-    return by_digest, by_id, clear
+    unambiguous = {
+        name: same_name for name, same_name in by_name.items() if len({item.image for item in same_name}) == 1
+    }
+    return by_digest, by_id, unambiguous
 
 
-def _named(recorded: RecordedInference, by_id: _Index, by_name: _Index) -> Sequence[Item]:
+def _find_by_name(recorded: RecordedInference, by_id: _Index, by_name: _Index) -> Sequence[Item]:
     for entry in recorded.metadata:
         if entry.key.lower() in _NAMES and isinstance(entry.value, str):
-            found = by_id.get(entry.value) or by_name.get(PurePosixPath(entry.value).name)
-            if found:
-                return found
+            items = by_id.get(entry.value) or by_name.get(PurePosixPath(entry.value).name)
+            if items:
+                return items
     return ()
 
 
-def _about(item: Item, recorded: RecordedInference) -> bool:
+def _answers_question(item: Item, recorded: RecordedInference) -> bool:
     return any(answer.get("prompt") == item.question for answer in recorded.records or ())
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from app.evaluation.answers import Answered
+from app.evaluation.answers import EvaluatedItem
 from tasks.task import TaskType
 
 __all__ = ("Chart", "Confusion", "Figure", "Line", "Measures", "Mistake", "Report", "Table")
@@ -79,7 +79,7 @@ class Mistake(msgspec.Struct, frozen=True, kw_only=True):
         right: indexes of correct predictions in `answered.found`.
     """
 
-    answered: Answered
+    answered: EvaluatedItem
     badness: float
     why: str
     missed: tuple[int, ...] = ()

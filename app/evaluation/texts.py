@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from app.evaluation.answers import Answered
+from app.evaluation.answers import EvaluatedItem
 from app.evaluation.report import Figure, Measures, Mistake, Table
 from app.evaluation.slices import NO_VALUE
 
@@ -21,38 +21,38 @@ __all__ = ("anls", "edit_distance", "exact_match", "measure_texts", "token_f1")
 
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
-_FAR = 0.5
+_MAX_DISTANCE = 0.5
 _TITLES = {"exact_match": "exact match", "f1": "token F1", "anls": "ANLS"}
 
 
-def measure_texts(answered: Sequence[Answered], slices: Sequence[str] = ()) -> Measures:
+def measure_texts(results: Sequence[EvaluatedItem], slices: Sequence[str] = ()) -> Measures:
     """Return the mean of each metric over all questions and over slices.
 
     Args:
-        answered: questions with their correct answers.
+        results: questions with their correct answers.
         slices: keys of metadata.
     """
-    scores = [_scores(result) for result in answered]
+    scores = [_scores(result) for result in results]
     tables: list[Table] = []
     if slices:
         rows: list[tuple[str | float | int | None, ...]] = []
         for key in slices:
-            values = [result.item.metadata.get(key, NO_VALUE) for result in answered]
+            values = [result.item.metadata.get(key, NO_VALUE) for result in results]
             for value in sorted(set(values)):
-                part = [score for score, own in zip(scores, values, strict=True) if own == value]
-                rows.append((f"{key} = {value}", len(part), *_means(part)))
+                slice_scores = [score for score, item_value in zip(scores, values, strict=True) if item_value == value]
+                rows.append((f"{key} = {value}", len(slice_scores), *_means(slice_scores)))
         tables.append(Table(title="Slices", columns=("slice", "questions", *_TITLES.values()), rows=tuple(rows)))
     means = _means(scores)
     mistakes = [
         Mistake(
             answered=result,
-            badness=1 - f1 + (1 - near) / 2,
+            badness=1 - f1 + (1 - similarity) / 2,
             why=(
                 f"{result.item.question} Right: {' / '.join(result.item.answers)}."
                 f" Answered: {result.answer or '(nothing)'}"
             ),
         )
-        for result, (exact, f1, near) in zip(answered, scores, strict=True)
+        for result, (exact, f1, similarity) in zip(results, scores, strict=True)
         if exact < 1
     ]
     return Measures(
@@ -66,44 +66,44 @@ def measure_texts(answered: Sequence[Answered], slices: Sequence[str] = ()) -> M
     )
 
 
-def exact_match(answer: str, right: Sequence[str]) -> float:
+def exact_match(answer: str, correct: Sequence[str]) -> float:
     """Return 1 if `answer` equals a correct answer after normalization, otherwise 0."""
-    return float(any(_plain(answer) == _plain(expected) for expected in right))
+    return float(any(_normalized(answer) == _normalized(expected) for expected in correct))
 
 
-def token_f1(answer: str, right: Sequence[str]) -> float:
+def token_f1(answer: str, correct: Sequence[str]) -> float:
     """Return the F1 of the words against the best correct answer."""
-    return max(_f1(_plain(answer).split(), _plain(expected).split()) for expected in right)
+    return max(_f1(_normalized(answer).split(), _normalized(expected).split()) for expected in correct)
 
 
-def anls(answer: str, right: Sequence[str]) -> float:
+def anls(answer: str, correct: Sequence[str]) -> float:
     """Return the normalized Levenshtein similarity of `answer` to the nearest correct answer."""
-    return max(_nearness(_folded(answer), _folded(expected)) for expected in right)
+    return max(_similarity(_folded(answer), _folded(expected)) for expected in correct)
 
 
-def edit_distance(one: str, other: str) -> int:
+def edit_distance(first: str, second: str) -> int:
     """Return the Levenshtein distance: inserted, deleted or substituted characters."""
-    codes = np.array([ord(letter) for letter in other], np.int64)
-    places = np.arange(len(other) + 1)
-    row = places.copy()
-    for index, letter in enumerate(one, 1):
+    codes = np.array([ord(letter) for letter in second], np.int64)
+    positions = np.arange(len(second) + 1)
+    row = positions.copy()
+    for index, letter in enumerate(first, 1):
         changed = np.minimum(row[1:] + 1, row[:-1] + (codes != ord(letter)))
         row = np.concatenate([[index], changed])
         # Insertions cost 1 for each position: subtract this slope, take the running minimum, and add it again.
-        row = np.minimum.accumulate(row - places) + places
+        row = np.minimum.accumulate(row - positions) + positions
     return int(row[-1])
 
 
-def _scores(answered: Answered) -> tuple[float, float, float]:
-    answer, right = answered.answer, answered.item.answers
-    return exact_match(answer, right), token_f1(answer, right), anls(answer, right)
+def _scores(result: EvaluatedItem) -> tuple[float, float, float]:
+    answer, correct = result.answer, result.item.answers
+    return exact_match(answer, correct), token_f1(answer, correct), anls(answer, correct)
 
 
 def _means(scores: Sequence[tuple[float, float, float]]) -> tuple[float | None, ...]:
     return tuple(sum(values) / len(scores) for values in zip(*scores, strict=True)) if scores else (None, None, None)
 
 
-def _plain(text: str) -> str:
+def _normalized(text: str) -> str:
     return " ".join(_ARTICLES.sub(" ", _folded(text).translate(_PUNCTUATION)).split())
 
 
@@ -111,18 +111,18 @@ def _folded(text: str) -> str:
     return " ".join(unicodedata.normalize("NFC", text).lower().split())
 
 
-def _f1(answer: Sequence[str], right: Sequence[str]) -> float:
-    if not answer or not right:
-        return float(answer == right)
-    shared = sum((Counter(answer) & Counter(right)).values())
-    return 2 * shared / (len(answer) + len(right))
+def _f1(answer: Sequence[str], correct: Sequence[str]) -> float:
+    if not answer or not correct:
+        return float(answer == correct)
+    shared = sum((Counter(answer) & Counter(correct)).values())
+    return 2 * shared / (len(answer) + len(correct))
 
 
-def _nearness(one: str, other: str) -> float:
-    longer = max(len(one), len(other))
+def _similarity(first: str, second: str) -> float:
+    longer = max(len(first), len(second))
     if not longer:
         return 1.0
-    if abs(len(one) - len(other)) / longer >= _FAR:
+    if abs(len(first) - len(second)) / longer >= _MAX_DISTANCE:
         return 0.0
-    share = edit_distance(one, other) / longer
-    return 1 - share if share < _FAR else 0.0
+    share = edit_distance(first, second) / longer
+    return 1 - share if share < _MAX_DISTANCE else 0.0

@@ -10,21 +10,21 @@ from contextlib import suppress
 
 import msgspec
 
-from app.drift.history import History
-from app.drift.measuring import Seen
-from app.drift.monitor import Monitor, Watched, Window
+from app.drift.measurement import DriftInput
+from app.drift.monitor import Monitor, MonitoredModel, Window
 from app.drift.sample import DriftError, Observation
-from app.engine.answered import Datum, InferenceResult
+from app.drift.window_history import WindowHistory
 from app.engine.events import InferenceEvent, RequestInfo
 from app.engine.explain import lower_priority
+from app.engine.inference_result import InferenceResult, SampleResult
 from app.observers.drift_metrics import DriftMetrics
-from tasks.exchange.error import InferenceError
+from tasks.inference.error import InferenceError
 from tasks.vision.image import Image
 
-__all__ = ("HEADER", "PARAMETER", "DriftWatch", "Similarity")
+__all__ = ("SIMILARITY_HEADER", "SIMILARITY_PARAMETER", "DriftObserver", "SimilarityAnnotator")
 
-HEADER = "charioteer-similarity"
-PARAMETER = "similarity"
+SIMILARITY_HEADER = "charioteer-similarity"
+SIMILARITY_PARAMETER = "similarity"
 
 _logger = logging.getLogger(__name__)
 
@@ -40,31 +40,31 @@ class _Batch(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     model: str
     task_type: str
-    event: str = ""
-    data: Sequence[Datum] = ()
-    measured: Sequence[Observation] = ()
+    event_id: str = ""
+    samples: Sequence[SampleResult] = ()
+    observations: Sequence[Observation] = ()
 
     @property
     def count(self) -> int:
-        return len(self.measured) or len(self.data)
+        return len(self.observations) or len(self.samples)
 
     @property
     def pixels(self) -> int:
         """Return the number of pixels that the images hold in memory."""
-        images = [_image(datum) for datum in self.data]
+        images = [_image(sample) for sample in self.samples]
         return sum(image.width * image.height for image in images if image is not None)
 
 
-class DriftWatch:
+class DriftObserver:
     """Measure images in a thread with a low priority, at a limited rate, and test windows of them for drift.
 
     Args:
         monitors: the monitors of models, by model name.
         metrics: the metrics to update.
         per_second: maximum number of measured images per second, of all models together.
-        alarmed: called with every window whose verdict differs from the last one.
-        look: return the monitors that have changed, with None for a removed one; called periodically.
-        look_seconds: seconds between these calls.
+        on_change: called with every window whose verdict differs from the last one.
+        poll_monitors: return the monitors that have changed, with None for a removed one; called periodically.
+        poll_seconds: seconds between these calls.
     """
 
     def __init__(
@@ -72,16 +72,16 @@ class DriftWatch:
         monitors: Mapping[str, Monitor],
         metrics: DriftMetrics,
         per_second: float,
-        alarmed: Callable[[Window], None] | None = None,
-        look: Callable[[], Mapping[str, Monitor | None]] | None = None,
-        look_seconds: float = _POLL_SECONDS,
+        on_change: Callable[[Window], None] | None = None,
+        poll_monitors: Callable[[], Mapping[str, Monitor | None]] | None = None,
+        poll_seconds: float = _POLL_SECONDS,
     ) -> None:
-        self.history = History()
+        self.history = WindowHistory()
         self._monitors = dict(monitors)
-        self._look = look
-        self._look_seconds = look_seconds
+        self._poll_monitors = poll_monitors
+        self._poll_seconds = poll_seconds
         self._metrics = metrics
-        self._alarmed = alarmed
+        self._on_change = on_change
         self._rate_limit = _RateLimit(per_second)
         self._waiting: queue.SimpleQueue[_Batch | None] = queue.SimpleQueue()
         self._pixels = 0
@@ -90,20 +90,22 @@ class DriftWatch:
         self._thread.start()
 
     def observe(self, event: InferenceEvent, /) -> None:
-        answered = event.answered
-        if event.model_name not in self._monitors or answered is None or event.outcome is not None or event.explanation:
+        result = event.result
+        if event.model_name not in self._monitors or result is None or event.outcome is not None or event.explanation:
             return
-        if HEADER in event.caller.returned:
+        if SIMILARITY_HEADER in event.info.response_headers:
             return
-        data = [datum for datum in answered.data if _image(datum) is not None]
-        allowed = self._rate_limit.take(len(data))
-        self._count(event.model_name, "skipped", len(data) - allowed)
+        samples = [sample for sample in result.samples if _image(sample) is not None]
+        allowed = self._rate_limit.take(len(samples))
+        self._count(event.model_name, "skipped", len(samples) - allowed)
         if allowed:
-            self._submit(_Batch(model=event.model_name, task_type=event.task_type, event=event.id, data=data[:allowed]))
+            self._submit(
+                _Batch(model=event.model_name, task_type=event.task_type, event_id=event.id, samples=samples[:allowed])
+            )
 
-    def measured(self, model: str, task_type: str, observations: Sequence[Observation]) -> None:
+    def add_observations(self, model: str, task_type: str, observations: Sequence[Observation]) -> None:
         """Add observations that were measured elsewhere."""
-        self._submit(_Batch(model=model, task_type=task_type, measured=observations))
+        self._submit(_Batch(model=model, task_type=task_type, observations=observations))
 
     def close(self) -> None:
         """Drop waiting images, and stop the thread."""
@@ -126,11 +128,11 @@ class DriftWatch:
         lower_priority()
         polled = time.monotonic()
         while True:
-            if time.monotonic() - polled >= self._look_seconds:
+            if time.monotonic() - polled >= self._poll_seconds:
                 self._update_monitors()
                 polled = time.monotonic()
             try:
-                batch = self._waiting.get(timeout=self._look_seconds)
+                batch = self._waiting.get(timeout=self._poll_seconds)
             except queue.Empty:
                 continue
             if batch is None:
@@ -147,28 +149,28 @@ class DriftWatch:
                 _logger.exception("drift of %s could not be judged", batch.model)
 
     def _update_monitors(self) -> None:
-        if self._look is None:
+        if self._poll_monitors is None:
             return
         try:
-            changed = self._look()
+            changed = self._poll_monitors()
         except Exception:
             _logger.exception("baselines could not be looked for")
             return
         for model, monitor in changed.items():
-            self._metrics.forget(model)
+            self._metrics.remove(model)
             if monitor is None:
                 self._monitors.pop(model, None)
                 continue
-            if former := self._monitors.get(model):
-                monitor.follow(former)
+            if previous := self._monitors.get(model):
+                monitor.continue_from(previous)
             self._monitors[model] = monitor
 
     def _measure(self, batch: _Batch) -> None:
         monitor = self._monitors.get(batch.model)
         if monitor is None:
             return
-        samples = [_sample(datum, batch.event) for datum in batch.data]
-        measured = batch.measured or monitor.watched.measured(samples, batch.task_type)
+        samples = [_drift_sample(sample, batch.event_id) for sample in batch.samples]
+        measured = batch.observations or monitor.monitored.measure(samples, batch.task_type)
         # One image with scores that are not finite would make the whole window fail.
         observations = [observation for observation in measured if observation.finite]
         self._count(batch.model, "measured", len(observations))
@@ -176,59 +178,61 @@ class DriftWatch:
         window = monitor.add(observations, batch.task_type)
         if window is None:
             return
-        self._metrics.judged(window)
+        self._metrics.update(window)
         self.history.add(window)
         if window.changed:
             comparison = window.comparison
             verdict = "has drifted" if comparison.drifted else "no longer drifts"
             where = ", ".join(f"{test.name} {test.where}".strip() for test in comparison.tests if test.drifted)
             _logger.warning("%s %s%s", window.model, verdict, f": {where}" if where else "")
-            if self._alarmed is not None:
-                self._alarmed(window)
+            if self._on_change is not None:
+                self._on_change(window)
 
     def _count(self, model: str, outcome: str, count: int) -> None:
         if count:
             self._metrics.images.labels(model, outcome).inc(count)
 
 
-class Similarity:
+class SimilarityAnnotator:
     """Add the similarity of images to the model's baseline to every answer: an output parameter and a header.
 
     The parameter `similarity` is a number, 0..1, or a list of numbers for an output of several images. The header
     `charioteer-similarity` has the numbers of the whole response, separated by commas.
 
     Args:
-        watched: models that have a baseline, by name.
-        watch: receives the measurements.
+        monitored: models that have a baseline, by name.
+        observer: receives the measurements.
     """
 
-    def __init__(self, watched: Mapping[str, Watched], watch: DriftWatch) -> None:
-        self._watched = watched
-        self._watch = watch
+    def __init__(self, monitored: Mapping[str, MonitoredModel], observer: DriftObserver) -> None:
+        self._monitored = monitored
+        self._observer = observer
 
     def __call__(
-        self, caller: RequestInfo, answered: InferenceResult, model_name: str, /
+        self, info: RequestInfo, result: InferenceResult, model_name: str, /
     ) -> Sequence[Mapping[str, object]]:
-        watched = self._watched.get(model_name)
-        if watched is None or not answered.data or any(_image(datum) is None for datum in answered.data):
+        monitored = self._monitored.get(model_name)
+        if monitored is None or not result.samples or any(_image(sample) is None for sample in result.samples):
             return ()
-        task_type = watched.sample.task_type
+        task_type = monitored.sample.task_type
         try:
-            samples = [_sample(datum, uuid.uuid4().hex) for datum in answered.data]
-            observations = watched.measured(samples, task_type)
+            samples = [_drift_sample(sample, uuid.uuid4().hex) for sample in result.samples]
+            observations = monitored.measure(samples, task_type)
             similarities = [
-                None if value is None else round(value, _DECIMALS) for value in watched.similarities(observations)
+                None if value is None else round(value, _DECIMALS) for value in monitored.similarities(observations)
             ]
         except Exception:
             _logger.exception("the similarity of images for %s could not be told", model_name)
             return ()
-        self._watch.measured(model_name, task_type, observations)
+        self._observer.add_observations(model_name, task_type, observations)
         if all(value is None for value in similarities):
             return ()
-        caller.returned[HEADER] = ",".join("" if value is None else f"{value:g}" for value in similarities)
+        info.response_headers[SIMILARITY_HEADER] = ",".join(
+            "" if value is None else f"{value:g}" for value in similarities
+        )
         remaining = iter(similarities)
-        values_of_outputs = [[next(remaining) for _ in output.predictions] for output in answered.outputs]
-        return [{PARAMETER: values[0] if len(values) == 1 else values} for values in values_of_outputs]
+        values_of_outputs = [[next(remaining) for _ in output.predictions] for output in result.outputs]
+        return [{SIMILARITY_PARAMETER: values[0] if len(values) == 1 else values} for values in values_of_outputs]
 
 
 class _RateLimit:
@@ -240,26 +244,26 @@ class _RateLimit:
 
     def __init__(self, per_second: float) -> None:
         self._rate = per_second
-        self._left = max(1.0, per_second)
-        self._at = time.monotonic()
+        self._tokens = max(1.0, per_second)
+        self._refilled_at = time.monotonic()
         self._lock = threading.Lock()
 
-    def take(self, wanted: int) -> int:
-        """Take up to `wanted` tokens, and return how many."""
+    def take(self, requested: int) -> int:
+        """Take up to `requested` tokens, and return how many."""
         with self._lock:
             now = time.monotonic()
-            self._left = min(max(1.0, self._rate), self._left + (now - self._at) * self._rate)
-            self._at = now
-            allowed = min(wanted, int(self._left))
-            self._left -= allowed
+            self._tokens = min(max(1.0, self._rate), self._tokens + (now - self._refilled_at) * self._rate)
+            self._refilled_at = now
+            allowed = min(requested, int(self._tokens))
+            self._tokens -= allowed
         return allowed
 
 
-def _image(datum: Datum) -> Image | None:
-    image = getattr(datum.item, "image", None)
+def _image(sample: SampleResult) -> Image | None:
+    image = getattr(sample.item, "image", None)
     return image if isinstance(image, Image) else None
 
 
-def _sample(datum: Datum, event: str) -> Seen:
-    records = [msgspec.structs.asdict(record) for record in datum.prediction.records()]
-    return Seen(id=f"{event}-{datum.input}-{datum.index}", image=_image(datum), records=records)
+def _drift_sample(sample: SampleResult, event_id: str) -> DriftInput:
+    records = [msgspec.structs.asdict(record) for record in sample.prediction.records()]
+    return DriftInput(id=f"{event_id}-{sample.input}-{sample.index}", image=_image(sample), records=records)

@@ -19,7 +19,7 @@ class DriftMetrics:
         self.detected = Gauge(
             "charioteer_drift_detected", "1 when the last window has drifted, else 0.", model, registry=registry
         )
-        self.p = Gauge(
+        self.p_value = Gauge(
             "charioteer_drift_p",
             "P-value of each test of the last window, corrected for the other tests.",
             ("model", "test"),
@@ -50,13 +50,13 @@ class DriftMetrics:
             "charioteer_drift_alerts", "Alerts to the webhook, by outcome.", ("outcome",), registry=registry
         )
 
-    def forget(self, model: str) -> None:
+    def remove(self, model: str) -> None:
         """Remove the metrics of a model that is no longer monitored, because they would stay forever."""
         for gauge in (self.detected, self.similarity, self.baseline_similarity):
             gauge.remove_by_labels({"model": model})
-        self.p.remove_by_labels({"model": model})
+        self.p_value.remove_by_labels({"model": model})
 
-    def judged(self, window: Window) -> None:
+    def update(self, window: Window) -> None:
         """Update the metrics after a window has been tested."""
         comparison = window.comparison
         self.detected.labels(window.model).set(comparison.drifted)
@@ -64,4 +64,4 @@ class DriftMetrics:
         self.baseline_similarity.labels(window.model).set(comparison.baseline_similarity)
         self.windows.labels(window.model).inc()
         for test in comparison.tests:
-            self.p.labels(window.model, test.name).set(test.adjusted)
+            self.p_value.labels(window.model, test.name).set(test.adjusted)

@@ -17,11 +17,11 @@ class Metrics:
 
     Args:
         registry: the registry for the metrics: one for each server, never the library's global one.
-        known: return whether a model has the name. Other names are counted as "", because clients may invent them.
+        has_model: return whether a model has the name. Other names are counted as "", because clients may invent them.
     """
 
-    def __init__(self, registry: CollectorRegistry, known: Callable[[str], bool]) -> None:
-        self._known = known
+    def __init__(self, registry: CollectorRegistry, has_model: Callable[[str], bool]) -> None:
+        self._has_model = has_model
         labels = ("protocol", "model", "version", "outcome")
         self._inferences = Counter("charioteer_inferences", "Finished inference requests.", labels, registry=registry)
         self._seconds = Histogram(
@@ -56,8 +56,8 @@ class Metrics:
         )
 
     def observe(self, event: InferenceEvent, /) -> None:
-        protocol, version = event.caller.protocol, event.model_version
-        model = event.model_name if self._known(event.model_name) else ""
+        protocol, version = event.info.protocol, event.model_version
+        model = event.model_name if self._has_model(event.model_name) else ""
         outcome = event.outcome.value if event.outcome else "ok"
         if event.explanation:
             self._explanations.labels(protocol, model, version, outcome).inc()

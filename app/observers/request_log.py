@@ -17,21 +17,21 @@ class RequestLog:
 
     def observe(self, event: InferenceEvent, /) -> None:
         fields: dict[str, object] = {
-            "request_id": event.caller.request_id,
-            "protocol": event.caller.protocol,
+            "request_id": event.info.request_id,
+            "protocol": event.info.protocol,
             "model": event.model_name,
             "version": event.model_version,
             "batch_size": event.batch_size,
             "queue_ms": _milliseconds(event.queue),
             "decode_ms": _milliseconds(event.timings.decode),
             "model_ms": _milliseconds(event.timings.model),
-            "refine_ms": _milliseconds(event.timings.refine),
+            "refine_ms": _milliseconds(event.timings.postprocess),
             "total_ms": _milliseconds(event.total),
         }
-        if event.caller.client:
-            fields["client"] = event.caller.client
-        if event.caller.base_id is not None:
-            fields["inference_base_id"] = event.caller.base_id
+        if event.info.client:
+            fields["client"] = event.info.client
+        if event.info.base_id is not None:
+            fields["inference_base_id"] = event.info.base_id
         entries = [{entry.key: entry.value for entry in metadata.entries} for metadata in event.metadata]
         if any(entries):
             fields["metadata"] = entries
@@ -42,7 +42,7 @@ class RequestLog:
             fields["requests"] = event.count
         name = "inference"
         if event.explanation:
-            name, fields["samples"] = "explanation", event.samples
+            name, fields["samples"] = "explanation", event.explanation_samples
         if event.outcome is None:
             self._log.info(name, outcome="ok", **fields)
         else:

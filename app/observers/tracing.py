@@ -47,36 +47,36 @@ class Tracing:
         ended = time.time_ns()
         started = ended - event.total
         attributes = {
-            "request.id": event.caller.request_id,
-            "protocol": event.caller.protocol,
+            "request.id": event.info.request_id,
+            "protocol": event.info.protocol,
             "model.name": event.model_name,
             "model.version": event.model_version,
             "batch.size": event.batch_size,
             "outcome": event.outcome.value if event.outcome else "ok",
         }
         if event.explanation:
-            attributes["explanation.samples"] = event.samples
+            attributes["explanation.samples"] = event.explanation_samples
         span = self._tracer.start_span(
             "explanation" if event.explanation else "inference",
-            _PROPAGATOR.extract(event.caller.trace),
+            _PROPAGATOR.extract(event.info.trace),
             SpanKind.SERVER,
             attributes,
             start_time=started,
         )
         if event.outcome is not None:
             span.set_status(Status(StatusCode.ERROR, event.error))
-        context, position = set_span_in_context(span), started
+        context, step_started = set_span_in_context(span), started
         steps = (
             ("queue", event.queue),
             ("decode", event.timings.decode),
             ("model", event.timings.model),
-            ("refine", event.timings.refine),
+            ("refine", event.timings.postprocess),
         )
         for name, nanoseconds in steps:
             if nanoseconds:
-                step = self._tracer.start_span(name, context, start_time=position)
-                position += nanoseconds
-                step.end(position)
+                step = self._tracer.start_span(name, context, start_time=step_started)
+                step_started += nanoseconds
+                step.end(step_started)
         span.end(ended)
 
     def close(self) -> None:

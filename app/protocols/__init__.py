@@ -13,7 +13,7 @@ from app.protocols.kserve_v2.servicer import KServeV2Grpc
 from app.protocols.protocol import HttpListener, HttpProtocol
 from app.protocols.tensorflow_serving.routes import TensorFlowServing
 
-__all__ = ("GRPC_PROTOCOLS", "LISTENERS", "PROTOCOLS", "protocols_beside")
+__all__ = ("GRPC_PROTOCOLS", "LISTENERS", "PROTOCOLS", "main_port_protocols")
 
 PROTOCOLS: tuple[HttpProtocol, ...] = (ChariotV2KServe(), ChariotV2(), KServeV2(), KServeV1(), Grps())
 """The protocols of the server's main port."""
@@ -26,6 +26,10 @@ GRPC_PROTOCOLS: tuple[GrpcProtocol, ...] = (KServeV2Grpc(), GrpsGrpc())
 _CHARIOT_PROTOCOLS = frozenset({ChariotV2.name, ChariotV2KServe.name})
 
 
-def protocols_beside(dialect: str) -> Sequence[HttpProtocol]:
-    """Return the protocols of the main port. Of Chariot's protocols, which share paths, include only `dialect`."""
-    return [protocol for protocol in PROTOCOLS if protocol.name == dialect or protocol.name not in _CHARIOT_PROTOCOLS]
+def main_port_protocols(chariot_protocol: str) -> Sequence[HttpProtocol]:
+    """Return the protocols of the main port. Of Chariot's protocols, which share paths, include only `chariot_protocol`."""
+    return [
+        protocol
+        for protocol in PROTOCOLS
+        if protocol.name == chariot_protocol or protocol.name not in _CHARIOT_PROTOCOLS
+    ]

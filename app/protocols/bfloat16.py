@@ -3,18 +3,18 @@
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ("bits_of", "numbers_of")
+__all__ = ("from_bfloat16_bits", "to_bfloat16_bits")
 
 _NAN = np.uint16(0x7FC0)
 
 
-def bits_of(numbers: NDArray[np.float32]) -> NDArray[np.uint16]:
+def to_bfloat16_bits(numbers: NDArray[np.float32]) -> NDArray[np.uint16]:
     """Return the bits of the BF16 nearest to each of `numbers`, ties to even; overflow becomes infinity."""
     bits = numbers.view(np.uint32)
     rounded = ((bits + np.uint32(0x7FFF) + ((bits >> 16) & 1)) >> 16).astype(np.uint16)
     return np.where(np.isnan(numbers), _NAN, rounded)
 
 
-def numbers_of(bits: NDArray[np.uint16]) -> NDArray[np.float32]:
+def from_bfloat16_bits(bits: NDArray[np.uint16]) -> NDArray[np.float32]:
     """Return the exact FP32 values of BF16 `bits`."""
     return (bits.astype(np.uint32) << 16).view(np.float32)

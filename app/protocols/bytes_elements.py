@@ -8,12 +8,12 @@ import msgspec
 import pybase64
 
 from app.protocols.json_body import read_json
-from tasks.exchange.error import invalid
-from tasks.exchange.tensor import Element
+from tasks.inference.error import invalid
+from tasks.inference.tensor import Element
 
-__all__ = ("B64", "BinaryElement", "StringElement", "is_b64", "string_elements")
+__all__ = ("BASE64_KEY", "BinaryElement", "StringElement", "is_base64_object", "string_elements")
 
-B64 = "b64"
+BASE64_KEY = "b64"
 """Key of an object that holds base64: TensorFlow Serving's form for bytes, which KServe V1 also accepts."""
 
 
@@ -76,12 +76,12 @@ class _DecodedElement(msgspec.Struct, frozen=True):
         return msgspec.json.decode(self.source, type=str)
 
 
-def is_b64(value: object) -> TypeGuard[dict[str, str]]:
+def is_base64_object(value: object) -> TypeGuard[dict[str, str]]:
     """Return whether `value` is bytes as an object with one key, ``{"b64": "<base64>"}``."""
     if not isinstance(value, dict):
         return False
     members = cast("dict[str, object]", value)
-    return len(members) == 1 and isinstance(members.get(B64), str)
+    return len(members) == 1 and isinstance(members.get(BASE64_KEY), str)
 
 
 def string_elements(raw: msgspec.Raw, path: str) -> Sequence[Element]:
@@ -108,5 +108,5 @@ def _decode_leniently(encoded: str) -> bytes:
     try:
         return pybase64.b64decode(compact + "=" * (-len(compact) % 4), validate=True)
     except (binascii.Error, ValueError):
-        shown = encoded if len(encoded) <= 24 else f"{encoded[:24]}..."
-        raise invalid(f"Expected base64, got {shown!r}") from None
+        excerpt = encoded if len(encoded) <= 24 else f"{encoded[:24]}..."
+        raise invalid(f"Expected base64, got {excerpt!r}") from None

@@ -13,21 +13,21 @@ from app.engine.engine import Engine
 from app.engine.events import RequestInfo
 from app.engine.registry import CHARIOT_PREFIX
 from app.protocols.protocol import INFER_FAILURES, Endpoint, HttpRequest, json_response
-from tasks.exchange.error import InferenceError
+from tasks.inference.error import InferenceError
 
-__all__ = ("Inference", "addressed", "chariot_endpoints")
+__all__ = ("InferenceRoute", "chariot_endpoints", "resolve_model")
 
 _MODEL = "/v2/models/{target:str}"
 _VERSION = f"{_MODEL}/versions/{{version:str}}"
 
 
-def addressed(engine: Engine, request: HttpRequest, caller: RequestInfo | None = None) -> tuple[str, str | None]:
+def resolve_model(engine: Engine, request: HttpRequest, info: RequestInfo | None = None) -> tuple[str, str | None]:
     """Return the name of the model that a path means, and its version if given; bare paths mean the default model.
 
     Args:
         engine: holds the models.
         request: the request with the path.
-        caller: information about an inference request, so that observers learn of its rejection.
+        info: information about an inference request, so that observers learn of its rejection.
 
     Raises:
         InferenceError: MODEL_NOT_FOUND.
@@ -38,7 +38,7 @@ def addressed(engine: Engine, request: HttpRequest, caller: RequestInfo | None =
             return engine.registry.default_name(), None
         return engine.registry.name_for_path(target), request.path_params.get("version")
     except InferenceError as error:
-        raise (engine.refused(caller, error) if caller else error) from None
+        raise (engine.report_refused(info, error) if info else error) from None
 
 
 class _Status(msgspec.Struct, frozen=True):
@@ -50,7 +50,7 @@ class _ModelReady(msgspec.Struct, frozen=True):
     ready: bool
 
 
-class Inference(msgspec.Struct, frozen=True, kw_only=True):
+class InferenceRoute(msgspec.Struct, frozen=True, kw_only=True):
     """The parts of `Endpoint` that a protocol sets for its inferences."""
 
     handle: Callable[[HttpRequest], Awaitable[Response[bytes]]]
@@ -59,20 +59,20 @@ class Inference(msgspec.Struct, frozen=True, kw_only=True):
     media_types: Sequence[str] = ()
 
 
-def chariot_endpoints(engine: Engine, inference: Inference) -> Sequence[Endpoint]:
+def chariot_endpoints(engine: Engine, inference: InferenceRoute) -> Sequence[Endpoint]:
     """Return the endpoints for `inference` on all of Chariot's paths, and for readiness and liveness."""
 
     async def ready(_: HttpRequest) -> Response[bytes]:
-        if not engine.unready:
+        if not engine.not_ready_reason:
             return json_response(b'{"status":"ready"}')
-        return json_response(msgspec.json.encode({"status": "not ready", "error": engine.unready}), status=503)
+        return json_response(msgspec.json.encode({"status": "not ready", "error": engine.not_ready_reason}), status=503)
 
     async def health(_: HttpRequest) -> Response[bytes]:
         return json_response(b'{"status":"alive"}')
 
     async def model_ready(request: HttpRequest) -> Response[bytes]:
-        name, version = addressed(engine, request)
-        engine.ready(name, version)
+        name, version = resolve_model(engine, request)
+        engine.ready_model(name, version)
         return json_response(msgspec.json.encode({"name": name, "ready": True}))
 
     def infer(path: str, summary: str, claims: Callable[[str], bool] | None) -> Endpoint:
@@ -85,12 +85,12 @@ def chariot_endpoints(engine: Engine, inference: Inference) -> Sequence[Endpoint
             answer=inference.answer,
             media_types=inference.media_types,
             failures=INFER_FAILURES,
-            claims=claims,
+            accepts_target=claims,
             permission="infer",
-            queue=queue,
+            queue_model=queue_model,
         )
 
-    def queue(target: str) -> str:
+    def queue_model(target: str) -> str:
         return engine.registry.name_for_path(target) if target else engine.registry.default_name()
 
     def model_readiness(path: str) -> Endpoint:
@@ -101,7 +101,7 @@ def chariot_endpoints(engine: Engine, inference: Inference) -> Sequence[Endpoint
             summary="Whether a model is ready",
             answer=_ModelReady,
             failures=(404, 503),
-            claims=_is_chariot,
+            accepts_target=_is_chariot,
             permission="infer",
         )
 

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from tasks.exchange.error import InferenceError
+from tasks.inference.error import InferenceError
 
 __all__ = ("error_object",)
 

@@ -9,25 +9,25 @@ from urllib.parse import unquote
 import grpc
 from google.protobuf.descriptor import ServiceDescriptor
 
-from app.engine.admission import LONGEST_TIMEOUT, RETRY_AFTER
+from app.engine.admission import MAX_TIMEOUT_SECONDS, RETRY_AFTER
 from app.engine.engine import Engine
 from app.engine.events import RequestInfo
-from app.engine.ids import request_id as made_request_id
-from app.protocols.caller import BASE_ID_HEADER, CLIENT, REQUEST_ID_HEADER, TRACE_HEADERS, given_id, timeout_of
+from app.engine.ids import request_id as new_request_id
 from app.protocols.permission import Permission
+from app.protocols.request_info import BASE_ID_HEADER, CLIENT, REQUEST_ID_HEADER, TRACE_HEADERS, timeout_of, valid_id
 from app.protocols.status import grpc_status
-from tasks.exchange.error import ErrorKind, InferenceError
+from tasks.inference.error import ErrorKind, InferenceError
 
 __all__ = (
     "PUSHBACK",
     "Call",
     "GrpcProtocol",
     "Handler",
+    "abort_call",
     "address_of_call",
-    "call_ended",
-    "caller_of_call",
     "metadata_of",
-    "unary",
+    "read_call_info",
+    "unary_handler",
 )
 
 # grpc's classes are generic only in its type stubs, so quote them.
@@ -66,7 +66,7 @@ class GrpcProtocol(Protocol):
         """Return the message for a rejected call of `queued_methods`; None if the call ends with a status instead."""
         ...
 
-    def subject(self, data: bytes, /) -> str:
+    def target_model(self, data: bytes, /) -> str:
         """Return the model that a message to an ``admin`` method is about; empty if it is about none."""
         ...
 
@@ -81,27 +81,27 @@ def metadata_of(context: Call) -> Mapping[str, str]:
     return {key: value for key, value in pairs if isinstance(value, str)}
 
 
-def caller_of_call(context: Call, protocol: str) -> RequestInfo:
+def read_call_info(context: Call, protocol: str) -> RequestInfo:
     """Return information about a call. Make a request id if none was sent; trailing metadata returns both ids."""
     metadata = metadata_of(context)
-    request_id = given_id(metadata.get(REQUEST_ID_HEADER)) or made_request_id()
-    base_id = given_id(metadata.get(BASE_ID_HEADER))
-    returned = {REQUEST_ID_HEADER: request_id}
+    request_id = valid_id(metadata.get(REQUEST_ID_HEADER)) or new_request_id()
+    base_id = valid_id(metadata.get(BASE_ID_HEADER))
+    response_headers = {REQUEST_ID_HEADER: request_id}
     if base_id:
-        returned[BASE_ID_HEADER] = base_id
-    trace = {name: value for name in TRACE_HEADERS if (value := given_id(metadata.get(name))) is not None}
-    caller = RequestInfo(
+        response_headers[BASE_ID_HEADER] = base_id
+    trace = {name: value for name in TRACE_HEADERS if (value := valid_id(metadata.get(name))) is not None}
+    info = RequestInfo(
         protocol=protocol,
         request_id=request_id,
         base_id=base_id,
         trace=trace,
-        returned=returned,
+        response_headers=response_headers,
         timeout=_timeout(metadata, cast("float | None", context.time_remaining())),
         client=CLIENT.get(),
         address=address_of_call(context),
     )
-    _return_headers(context, caller)
-    return caller
+    _set_trailing_headers(context, info)
+    return info
 
 
 def _timeout(metadata: Mapping[str, str], remaining: float | None) -> float | None:
@@ -110,56 +110,56 @@ def _timeout(metadata: Mapping[str, str], remaining: float | None) -> float | No
     The metadata is checked as over HTTP. A longer deadline of the call itself is cut to the maximum: many libraries
     send one of years for clients that set none.
     """
-    given = timeout_of(metadata)
+    requested = timeout_of(metadata)
     if remaining is None:
-        return given
-    remaining = min(remaining, LONGEST_TIMEOUT)
-    if given is None:
+        return requested
+    remaining = min(remaining, MAX_TIMEOUT_SECONDS)
+    if requested is None:
         return remaining
     # Keep a value above the maximum, or NaN, so that it is rejected later.
-    return min(remaining, given) if given <= LONGEST_TIMEOUT else given
+    return min(remaining, requested) if requested <= MAX_TIMEOUT_SECONDS else requested
 
 
 def address_of_call(context: Call) -> str:
     """Return the address that a call comes from, without its port; empty if unknown."""
     # A peer is written as ipv4:127.0.0.1:50051, or ipv6:[::1]:50051 with percent-encoded brackets.
-    found = context.peer()
-    if not found.startswith(("ipv4:", "ipv6:")):
+    peer = context.peer()
+    if not peer.startswith(("ipv4:", "ipv6:")):
         return ""
-    return unquote(found[5:]).rpartition(":")[0].strip("[]")
+    return unquote(peer[5:]).rpartition(":")[0].strip("[]")
 
 
-def _return_headers(context: Call, caller: RequestInfo) -> None:
+def _set_trailing_headers(context: Call, info: RequestInfo) -> None:
     """Write the response headers that are known so far into the trailing metadata."""
-    returned = dict(caller.returned)
-    if RETRY_AFTER in returned:
-        returned[PUSHBACK] = str(int(returned.pop(RETRY_AFTER)) * 1000)
-    context.set_trailing_metadata(tuple(returned.items()))
+    response_headers = dict(info.response_headers)
+    if RETRY_AFTER in response_headers:
+        response_headers[PUSHBACK] = str(int(response_headers.pop(RETRY_AFTER)) * 1000)
+    context.set_trailing_metadata(tuple(response_headers.items()))
 
 
-def unary(protocol: str, answer: Callable[[bytes, RequestInfo], Awaitable[bytes]]) -> Handler:
+def unary_handler(protocol: str, answer: Callable[[bytes, RequestInfo], Awaitable[bytes]]) -> Handler:
     """Return a handler for `answer`. Errors end the call with the status of their kind."""
 
     async def handle(data: bytes, context: Call) -> bytes:
-        caller = caller_of_call(context, protocol)
+        info = read_call_info(context, protocol)
         try:
-            response = await answer(data, caller)
-            _return_headers(context, caller)
+            response = await answer(data, info)
+            _set_trailing_headers(context, info)
             return response
         except Exception as error:  # noqa: BLE001  grpc would send any exception to the client
             failure = error
-        return await call_ended(context, caller, failure)
+        return await abort_call(context, info, failure)
 
     return cast("Handler", grpc.unary_unary_rpc_method_handler(cast("Any", handle)))
 
 
-async def call_ended(context: Call, caller: RequestInfo, failure: Exception) -> bytes:
+async def abort_call(context: Call, info: RequestInfo, failure: Exception) -> bytes:
     """End a call because of `failure`. Clients see only an `InferenceError`; other exceptions are logged."""
     if not isinstance(failure, InferenceError):
-        _logger.error("call failed", exc_info=failure, extra={"request_id": caller.request_id})
-        message = f"Something went wrong in the server; see its log for request {caller.request_id}"
+        _logger.error("call failed", exc_info=failure, extra={"request_id": info.request_id})
+        message = f"Something went wrong in the server; see its log for request {info.request_id}"
         failure = InferenceError(ErrorKind.INTERNAL, message)
-    _return_headers(context, caller)
+    _set_trailing_headers(context, info)
     details = str(failure).encode(errors="replace")
     if len(details) > _MAX_DETAILS_BYTES:
         details = details[:_MAX_DETAILS_BYTES] + b"..."

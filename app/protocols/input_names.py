@@ -8,9 +8,9 @@ from app.engine.servable import Servable
 from tasks.text.request import TEXT_INPUT
 from tasks.vision.request import IMAGE_INPUT
 
-__all__ = ("OTHER_NAMES", "PROMPTS", "PROMPT_NAMES", "takes_prompts")
+__all__ = ("INPUT_ALIASES", "PROMPTS", "PROMPT_NAMES", "takes_prompts")
 
-OTHER_NAMES: Mapping[str, Sequence[str]] = {
+INPUT_ALIASES: Mapping[str, Sequence[str]] = {
     IMAGE_INPUT.name: ("image_bytes", "data"),
     TEXT_INPUT.name: ("text", "prompt", "question"),
 }

@@ -8,10 +8,10 @@ from typing import Any, TypeVar, cast
 
 import msgspec
 
-from app.protocols.json_bounds import check_json
-from tasks.exchange.error import InferenceError, invalid
-from tasks.exchange.limits import Limits
-from tasks.exchange.parameters import explained
+from app.protocols.json_limits import check_json
+from tasks.inference.error import InferenceError, invalid
+from tasks.inference.limits import Limits
+from tasks.inference.parameters import validation_error
 
 __all__ = ("first_path", "has_lone_surrogate", "read_json")
 
@@ -21,12 +21,12 @@ _MAX_DIAGNOSED_BYTES = 1_000_000
 """For larger invalid bodies, the error does not name the field: the search costs many times the body's size."""
 
 
-def read_json(body: bytes | msgspec.Raw, kind: type[T], path: str = "", limits: Limits | None = None) -> T:
-    """Decode `body` as `kind`.
+def read_json(body: bytes | msgspec.Raw, expected_type: type[T], path: str = "", limits: Limits | None = None) -> T:
+    """Decode `body` as `expected_type`.
 
     Args:
         body: the JSON text.
-        kind: the type to decode.
+        expected_type: the type to decode.
         path: path of the text in the request.
         limits: limits for text that was not checked yet; None for a part of checked text.
 
@@ -37,30 +37,30 @@ def read_json(body: bytes | msgspec.Raw, kind: type[T], path: str = "", limits: 
     if limits is not None:
         check_json(bytes(body), limits, path)
     try:
-        return _decoder(kind).decode(body)
+        return _decoder(expected_type).decode(body)
     except msgspec.ValidationError as error:
-        raise explained(error, path) from None
+        raise validation_error(error, path) from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise _diagnose(memoryview(body), error, path) from None
     except RecursionError:
         raise invalid("Expected JSON that is not nested too deeply", path) from None
 
 
-def first_path(value: object, wanted: Callable[[object], bool], path: str = "") -> tuple[str, object] | None:
-    """Return the path and value of the first `wanted` value or name in `value`, depth first; None if there is none."""
+def first_path(value: object, predicate: Callable[[object], bool], path: str = "") -> tuple[str, object] | None:
+    """Return the path and value of the first `predicate` value or name in `value`, depth first; None if there is none."""
     levels: list[tuple[Iterator[tuple[str | int, object]], list[str | int]]] = [(iter([("", value)]), [])]
     while levels:
-        children, above = levels[-1]
+        children, parent_keys = levels[-1]
         for key, child in children:
-            if isinstance(key, str) and key and wanted(key):
-                return _path_of(path, above), key
-            if wanted(child):
-                return _path_of(path, [*above, key]), child
+            if isinstance(key, str) and key and predicate(key):
+                return _path_of(path, parent_keys), key
+            if predicate(child):
+                return _path_of(path, [*parent_keys, key]), child
             if isinstance(child, dict):
-                levels.append((iter(cast("dict[str, Any]", child).items()), [*above, key]))
+                levels.append((iter(cast("dict[str, Any]", child).items()), [*parent_keys, key]))
                 break
             if isinstance(child, list):
-                levels.append((enumerate(cast("list[Any]", child)), [*above, key]))
+                levels.append((enumerate(cast("list[Any]", child)), [*parent_keys, key]))
                 break
         else:
             levels.pop()
@@ -79,8 +79,8 @@ def has_lone_surrogate(value: object) -> bool:
 
 
 @cache
-def _decoder(kind: type[T]) -> msgspec.json.Decoder[T]:
-    return msgspec.json.Decoder(kind)
+def _decoder(expected_type: type[T]) -> msgspec.json.Decoder[T]:
+    return msgspec.json.Decoder(expected_type)
 
 
 def _path_of(path: str, keys: list[str | int]) -> str:
@@ -96,18 +96,18 @@ def _diagnose(body: memoryview, error: Exception, path: str) -> InferenceError:
         return invalid("Expected JSON in UTF-8, got other bytes", path)
     # The standard library accepts two things that are not JSON: NaN and Infinity, and lone surrogates. Use its result
     # to find them.
-    found = None
+    invalid_item = None
     if len(body) <= _MAX_DIAGNOSED_BYTES:
         try:
-            found = first_path(json.loads(bytes(body)), _is_invalid_json, path)
+            invalid_item = first_path(json.loads(bytes(body)), _is_invalid_json, path)
         except (ValueError, RecursionError):
-            found = None
-    if found is None:
+            invalid_item = None
+    if invalid_item is None:
         return invalid(f"The body is not valid JSON: {str(error).removeprefix('JSON is malformed: ')}", path)
-    where, value = found
+    item_path, value = invalid_item
     if isinstance(value, float):
-        return invalid(f"Expected a finite number, got {value}", where)
-    return invalid("Expected Unicode text, got half of a surrogate pair", where)
+        return invalid(f"Expected a finite number, got {value}", item_path)
+    return invalid("Expected Unicode text, got half of a surrogate pair", item_path)
 
 
 def _is_invalid_json(value: object) -> bool:

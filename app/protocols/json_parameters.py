@@ -5,8 +5,8 @@ from collections.abc import Mapping
 import msgspec
 
 from app.protocols.json_body import read_json
-from metadata.entry import PARAMETER
-from tasks.exchange.error import invalid
+from metadata.entry import METADATA_PARAMETER
+from tasks.inference.error import invalid
 
 __all__ = ("read_parameters_object",)
 
@@ -20,7 +20,9 @@ def read_parameters_object(raw: Mapping[str, msgspec.Raw] | None, path: str) -> 
     if not raw:
         return {}
     return {
-        name: _raw_utf8(value, f"{path}.{name}") if name == PARAMETER else read_json(value, object, f"{path}.{name}")
+        name: _raw_utf8(value, f"{path}.{name}")
+        if name == METADATA_PARAMETER
+        else read_json(value, object, f"{path}.{name}")
         for name, value in raw.items()
     }
 

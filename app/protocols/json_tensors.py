@@ -9,14 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.protocols.json_body import first_path, read_json
-from app.protocols.nested_rows import flattened
-from tasks.exchange.error import brief, invalid
-from tasks.exchange.tensor import Datatype, Tensor
+from app.protocols.nested_rows import flatten_rows
+from tasks.inference.error import invalid, quote_value
+from tasks.inference.tensor import Datatype, Tensor
 
 __all__ = ("numeric_tensor", "read_datatype")
 
 _MAX_DIMENSIONS = 32
-_FLAT: dict[str, Any] = {"b": list[bool | int], "i": list[int | bool], "u": list[int | bool], "f": list[float]}
+_FLAT_TYPES: dict[str, Any] = {"b": list[bool | int], "i": list[int | bool], "u": list[int | bool], "f": list[float]}
 
 
 def read_datatype(name: str, path: str) -> Datatype:
@@ -28,7 +28,7 @@ def read_datatype(name: str, path: str) -> Datatype:
     try:
         return Datatype(name)
     except ValueError:
-        raise invalid(f"Expected one of {', '.join(Datatype)}, got {brief(name)}", path) from None
+        raise invalid(f"Expected one of {', '.join(Datatype)}, got {quote_value(name)}", path) from None
 
 
 def numeric_tensor(
@@ -56,7 +56,7 @@ def numeric_tensor(
 
 def _values(datatype: Datatype, data: msgspec.Raw, path: str) -> NDArray[Any]:
     try:
-        numbers: Sequence[object] = msgspec.json.decode(data, type=_FLAT[datatype.kind])
+        numbers: Sequence[object] = msgspec.json.decode(data, type=_FLAT_TYPES[datatype.kind])
     except (msgspec.DecodeError, RecursionError):
         numbers = _flat_numbers(read_json(data, list[Any], path), datatype, path)
     try:
@@ -74,27 +74,27 @@ def _values(datatype: Datatype, data: msgspec.Raw, path: str) -> NDArray[Any]:
 def _flat_numbers(values: list[Any], datatype: Datatype, path: str) -> Sequence[object]:
     """Return nested rows in row-major order, after a check that `datatype` accepts the type of every value."""
     allowed: set[type] = {int, float} if datatype.kind == "f" else {int, bool}
-    found = flattened(values)
-    if set(map(type, found)) <= allowed:
-        return found
+    flat_values = flatten_rows(values)
+    if set(map(type, flat_values)) <= allowed:
+        return flat_values
     mismatch = first_path(values, lambda value: type(value) not in {list, *allowed}, path)
     if mismatch is None:
         raise invalid("Expected a flat array, or nested rows that are all of one depth", path)
-    kind = "null" if mismatch[1] is None else type(mismatch[1]).__name__
-    raise invalid(f"Expected {datatype} numbers, got {kind}", mismatch[0])
+    type_name = "null" if mismatch[1] is None else type(mismatch[1]).__name__
+    raise invalid(f"Expected {datatype} numbers, got {type_name}", mismatch[0])
 
 
 def _shaped(values: NDArray[Any], shape: Sequence[int], path: str) -> NDArray[Any]:
     if len(shape) > _MAX_DIMENSIONS:
         raise invalid(f"Expected at most {_MAX_DIMENSIONS} dimensions, got {len(shape)}", path)
-    free = [index for index, size in enumerate(shape) if size == -1]
-    if len(free) > 1 or any(size < -1 for size in shape):
-        raise invalid(f"Expected sizes of 0 or more, at most one of them -1, got {brief(list(shape))}", path)
-    known = math.prod(size for size in shape if size != -1)
-    fits = known and values.size % known == 0 if free else known == values.size
+    free_dimensions = [index for index, size in enumerate(shape) if size == -1]
+    if len(free_dimensions) > 1 or any(size < -1 for size in shape):
+        raise invalid(f"Expected sizes of 0 or more, at most one of them -1, got {quote_value(list(shape))}", path)
+    known_size = math.prod(size for size in shape if size != -1)
+    fits = known_size and values.size % known_size == 0 if free_dimensions else known_size == values.size
     if not fits:
-        raise invalid(f"Expected a shape for the {values.size} numbers in data, got {brief(list(shape))}", path)
+        raise invalid(f"Expected a shape for the {values.size} numbers in data, got {quote_value(list(shape))}", path)
     try:
         return values.reshape(tuple(shape))
     except (ValueError, OverflowError):
-        raise invalid(f"Expected sizes whose product can be counted, got {brief(list(shape))}", path) from None
+        raise invalid(f"Expected sizes whose product can be counted, got {quote_value(list(shape))}", path) from None

@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from itertools import chain
 from typing import Any
 
-from tasks.exchange.error import invalid
+from tasks.inference.error import invalid
 
-__all__ = ("flattened", "leaves", "place")
+__all__ = ("flatten_rows", "index_path", "shape_and_values")
 
 
-def flattened(rows: list[Any]) -> list[Any]:
+def flatten_rows(rows: list[Any]) -> list[Any]:
     """Return the values of nested `rows` of any lengths, down to the first level that has values other than rows."""
     level = rows
     while level and all(isinstance(row, list) for row in level):
@@ -17,7 +17,7 @@ def flattened(rows: list[Any]) -> list[Any]:
     return level
 
 
-def leaves(rows: list[Any], path: str) -> tuple[tuple[int, ...], list[Any]]:
+def shape_and_values(rows: list[Any], path: str) -> tuple[tuple[int, ...], list[Any]]:
     """Return the shape of nested `rows`, and their values in row-major order.
 
     Raises:
@@ -27,20 +27,20 @@ def leaves(rows: list[Any], path: str) -> tuple[tuple[int, ...], list[Any]]:
     level = rows
     while level and all(isinstance(row, list) for row in level):
         sizes = list(map(len, level))
-        odd = next((index for index, size in enumerate(sizes) if size != sizes[0]), None)
-        if odd is not None:
-            message = f"Expected rows of one length, {sizes[0]}, got one of {sizes[odd]}"
-            raise invalid(message, path + place(odd, shape))
+        odd_index = next((index for index, size in enumerate(sizes) if size != sizes[0]), None)
+        if odd_index is not None:
+            message = f"Expected rows of one length, {sizes[0]}, got one of {sizes[odd_index]}"
+            raise invalid(message, path + index_path(odd_index, shape))
         shape.append(sizes[0])
         level = list(chain.from_iterable(level))
     return tuple(shape), level
 
 
-def place(index: int, shape: Sequence[int]) -> str:
+def index_path(index: int, shape: Sequence[int]) -> str:
     """Return the indices, as in a path, of the value at `index` in row-major order."""
     # np.unravel_index supports at most 64 dimensions, and a client may send more.
-    written: list[str] = []
+    parts: list[str] = []
     for size in reversed(shape):
-        index, at = divmod(index, size)
-        written.append(f"[{at}]")
-    return "".join(reversed(written))
+        index, position = divmod(index, size)
+        parts.append(f"[{position}]")
+    return "".join(reversed(parts))

@@ -8,7 +8,7 @@ from litestar import Request, Response
 
 from app.engine.engine import Engine
 from app.protocols.permission import Permission
-from tasks.exchange.error import InferenceError
+from tasks.inference.error import InferenceError
 
 __all__ = (
     "INFER_FAILURES",
@@ -81,14 +81,14 @@ class Endpoint(Operation, frozen=True, kw_only=True, eq=False):
 
     Attributes:
         handle: returns the response, or raises an `InferenceError`, which the server formats for the protocol.
-        claims: whether a target belongs to this protocol, for paths that several protocols share.
-        queue: for an inference, returns the model in whose queue a target waits; empty if only the body names it. While
+        accepts_target: whether a target belongs to this protocol, for paths that several protocols share.
+        queue_model: for an inference, returns the model in whose queue a target waits; empty if only the body names it. While
             that queue is full, requests are rejected before their body is read. None for other operations.
     """
 
     handle: Callable[[HttpRequest], Awaitable[Response[Any]]]
-    claims: Callable[[str], bool] | None = None
-    queue: Callable[[str], str] | None = None
+    accepts_target: Callable[[str], bool] | None = None
+    queue_model: Callable[[str], str] | None = None
 
 
 class HttpProtocol(Protocol):
@@ -134,7 +134,7 @@ class HttpListener(HttpProtocol, Protocol):
         """Return the permission that a request needs."""
         ...
 
-    def answer(self, engine: Engine, /) -> Callable[[HttpRequest], Awaitable[Response[Any]]]:
+    def handler(self, engine: Engine, /) -> Callable[[HttpRequest], Awaitable[Response[Any]]]:
         """Return a handler for requests of any method and path, including errors."""
         ...
 

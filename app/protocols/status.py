@@ -4,7 +4,7 @@ from typing import assert_never
 
 import grpc
 
-from tasks.exchange.error import ErrorKind
+from tasks.inference.error import ErrorKind
 
 __all__ = ("grpc_status", "http_status")
 

@@ -11,7 +11,7 @@ from typing import cast
 
 import msgspec
 
-from tasks.exchange.error import brief, invalid
+from tasks.inference.error import invalid, quote_value
 
 __all__ = (
     "EARTH_KILOMETRES",
@@ -21,15 +21,15 @@ __all__ = (
     "Edge",
     "Polygon",
     "Shape",
-    "read_box",
-    "read_circle",
-    "read_polygon",
+    "parse_box",
+    "parse_circle",
+    "parse_polygon",
 )
 
 EARTH_KILOMETRES = 6371.0088
 """The mean radius."""
 
-MOST_POINTS = 2000
+MAX_POINTS = 2000
 _HALF_TURN = 180.0
 _SLACK = 1e-9
 """Margin of the bounds in degrees (0.1 mm), which covers rounding in the exact test."""
@@ -62,7 +62,7 @@ class Circle(msgspec.Struct, frozen=True, kw_only=True):
         return _ranges(south, self.longitude - reach, north, self.longitude + reach)
 
     @property
-    def chord(self) -> float:
+    def haversine(self) -> float:
         """Return the haversine of the circle's angle: sin² of its half. Half the circumference covers every place."""
         return math.sin(min(self.kilometres / EARTH_KILOMETRES, math.pi) / 2) ** 2
 
@@ -78,11 +78,11 @@ class Box(msgspec.Struct, frozen=True, kw_only=True):
     def bounds(self) -> list[Bounds]:
         """Return ranges that cover exactly the box. A pole on its edge is included at every longitude."""
         east = self.east if self.east >= self.west else self.east + 360
-        found = _ranges(self.south, self.west, self.north, east)
+        ranges = _ranges(self.south, self.west, self.north, east)
         for pole in (-90.0, 90.0):
             if pole in (self.south, self.north):
-                found.append(Bounds(pole, -_HALF_TURN, pole, _HALF_TURN))
-        return found
+                ranges.append(Bounds(pole, -_HALF_TURN, pole, _HALF_TURN))
+        return ranges
 
 
 class Edge(msgspec.Struct, frozen=True):
@@ -106,13 +106,13 @@ class Polygon(msgspec.Struct, frozen=True, kw_only=True):
 
     def edges(self) -> list[Edge]:
         """Return every edge, repeated for each shift by 360 degrees that brings it within -180..180."""
-        found: list[Edge] = []
+        edges: list[Edge] = []
         for ring in self.rings:
             west, east = min(point[1] for point in ring), max(point[1] for point in ring)
-            for turn in (-360.0, 0.0, 360.0):
-                if west + turn <= _HALF_TURN and east + turn >= -_HALF_TURN:
-                    found += _edges(ring, turn)
-        return found
+            for shift in (-360.0, 0.0, 360.0):
+                if west + shift <= _HALF_TURN and east + shift >= -_HALF_TURN:
+                    edges += _edges(ring, shift)
+        return edges
 
     def bounds(self) -> list[Bounds]:
         """Return ranges that cover the polygon."""
@@ -124,52 +124,52 @@ class Polygon(msgspec.Struct, frozen=True, kw_only=True):
 Shape = Circle | Box | Polygon
 
 
-def _edges(ring: Sequence[tuple[float, float]], turn: float) -> Iterator[Edge]:
+def _edges(ring: Sequence[tuple[float, float]], shift: float) -> Iterator[Edge]:
     for (latitude, longitude), (next_latitude, next_longitude) in zip(ring, (*ring[1:], ring[0]), strict=True):
         if latitude != next_latitude:
-            yield Edge(latitude, longitude + turn, next_latitude, next_longitude + turn)
+            yield Edge(latitude, longitude + shift, next_latitude, next_longitude + shift)
 
 
 def _ranges(south: float, west: float, north: float, east: float) -> list[Bounds]:
     """Split a range that may pass -180 or 180 into ranges within them. Both are the same meridian."""
     if east - west >= 360:
         return [Bounds(south, -_HALF_TURN, north, _HALF_TURN)]
-    found: list[Bounds] = []
-    for turn in (-360.0, 0.0, 360.0):
-        low, high = max(west + turn, -_HALF_TURN), min(east + turn, _HALF_TURN)
+    ranges: list[Bounds] = []
+    for shift in (-360.0, 0.0, 360.0):
+        low, high = max(west + shift, -_HALF_TURN), min(east + shift, _HALF_TURN)
         if low <= high:
-            found.append(Bounds(south, low, north, high))
-    return found
+            ranges.append(Bounds(south, low, north, high))
+    return ranges
 
 
-def read_circle(text: str, name: str = "near") -> Circle:
+def parse_circle(text: str, name: str = "near") -> Circle:
     """Read ``LATITUDE,LONGITUDE,KILOMETRES``.
 
     Raises:
         InferenceError: for anything else.
     """
     latitude, longitude, kilometres = _numbers(text, ("latitude", "longitude", "kilometres"), name)
-    _check_place(latitude, longitude, name)
+    _check_position(latitude, longitude, name)
     if kilometres < 0:
         raise invalid(f"Expected a distance of at least 0 kilometres, got {kilometres:g}", name)
     return Circle(latitude=latitude, longitude=longitude, kilometres=kilometres)
 
 
-def read_box(text: str, name: str = "box") -> Box:
+def parse_box(text: str, name: str = "box") -> Box:
     """Read ``SOUTH,WEST,NORTH,EAST``.
 
     Raises:
         InferenceError: for anything else, and when the south is greater than the north.
     """
     south, west, north, east = _numbers(text, ("south", "west", "north", "east"), name)
-    _check_place(south, west, name)
-    _check_place(north, east, name)
+    _check_position(south, west, name)
+    _check_position(north, east, name)
     if south > north:
         raise invalid(f"Expected a south of at most the north, got {south:g} and {north:g}", name)
     return Box(south=south, west=west, north=north, east=east)
 
 
-def read_polygon(text: str, name: str = "polygon") -> Polygon:
+def parse_polygon(text: str, name: str = "polygon") -> Polygon:
     """Read ``LAT,LON LAT,LON ...``, or a GeoJSON Polygon, MultiPolygon, or Feature of one, where longitudes come first.
 
     Raises:
@@ -180,11 +180,11 @@ def read_polygon(text: str, name: str = "polygon") -> Polygon:
         rings = _geojson_rings(text, name)
     else:
         points = text.replace(";", " ").split()
-        if len(points) > MOST_POINTS:
-            raise invalid(f"Expected at most {MOST_POINTS} points, got {len(points)}", name)
+        if len(points) > MAX_POINTS:
+            raise invalid(f"Expected at most {MAX_POINTS} points, got {len(points)}", name)
         rings = [[cast("tuple[float, float]", _numbers(point, ("latitude", "longitude"), name)) for point in points]]
-    if sum(map(len, rings)) > MOST_POINTS:
-        raise invalid(f"Expected at most {MOST_POINTS} points, got {sum(map(len, rings))}", name)
+    if sum(map(len, rings)) > MAX_POINTS:
+        raise invalid(f"Expected at most {MAX_POINTS} points, got {sum(map(len, rings))}", name)
     return Polygon(rings=tuple(_ring(ring, name) for ring in rings))
 
 
@@ -201,10 +201,10 @@ def _ring(points: Sequence[tuple[float, float]], name: str) -> tuple[tuple[float
             )
     for (_, longitude), (_, following) in zip(corners, (*corners[1:], corners[0]), strict=True):
         if abs(following - longitude) > _HALF_TURN:
-            turned = following + math.copysign(360, longitude - following)
+            alternative = following + math.copysign(360, longitude - following)
             raise invalid(
                 f"The edge from longitude {longitude:g} to {following:g} goes more than half way round: write "
-                f"{turned:g} for {following:g} to cross the antimeridian, or put a point between them",
+                f"{alternative:g} for {following:g} to cross the antimeridian, or put a point between them",
                 name,
             )
     return tuple(corners)
@@ -222,20 +222,22 @@ _Position = tuple[float, ...]
 
 def _geojson_rings(text: str, name: str) -> list[list[tuple[float, float]]]:
     try:
-        found = msgspec.json.decode(text, type=_Geometry)
-        if found.type == "FeatureCollection" and len(found.features) == 1:
-            found = msgspec.json.decode(found.features[0], type=_Geometry)
-        if found.type == "Feature":
-            found = msgspec.json.decode(found.geometry, type=_Geometry)
-        if found.type == "Polygon":
-            parts = [msgspec.json.decode(found.coordinates, type=list[list[_Position]])]
-        elif found.type == "MultiPolygon":
-            parts = msgspec.json.decode(found.coordinates, type=list[list[list[_Position]]])
+        geometry = msgspec.json.decode(text, type=_Geometry)
+        if geometry.type == "FeatureCollection" and len(geometry.features) == 1:
+            geometry = msgspec.json.decode(geometry.features[0], type=_Geometry)
+        if geometry.type == "Feature":
+            geometry = msgspec.json.decode(geometry.geometry, type=_Geometry)
+        if geometry.type == "Polygon":
+            polygons = [msgspec.json.decode(geometry.coordinates, type=list[list[_Position]])]
+        elif geometry.type == "MultiPolygon":
+            polygons = msgspec.json.decode(geometry.coordinates, type=list[list[list[_Position]]])
         else:
-            raise invalid(f"Expected a Polygon, a MultiPolygon or one Feature of those, got {brief(found.type)}", name)
+            raise invalid(
+                f"Expected a Polygon, a MultiPolygon or one Feature of those, got {quote_value(geometry.type)}", name
+            )
     except (msgspec.DecodeError, RecursionError) as error:
         raise invalid(f"Expected GeoJSON: {error}", name) from None
-    positions = [ring for part in parts for ring in part]
+    positions = [ring for polygon in polygons for ring in polygon]
     if not positions or any(len(position) < 2 for ring in positions for position in ring):
         raise invalid("Expected rings of [longitude, latitude] points", name)
     return [[(position[1], position[0]) for position in ring] for ring in positions]
@@ -248,11 +250,11 @@ def _numbers(text: str, names: Sequence[str], name: str) -> tuple[float, ...]:
     except ValueError:
         numbers = ()
     if len(numbers) != len(names) or not all(map(math.isfinite, numbers)):
-        raise invalid(f"Expected {','.join(names)} as numbers, got {brief(text)}", name)
+        raise invalid(f"Expected {','.join(names)} as numbers, got {quote_value(text)}", name)
     return numbers
 
 
-def _check_place(latitude: float, longitude: float, name: str) -> None:
+def _check_position(latitude: float, longitude: float, name: str) -> None:
     if not -90 <= latitude <= 90 or not -_HALF_TURN <= longitude <= _HALF_TURN:
         raise invalid(
             f"Expected a latitude within -90..90 and a longitude within -180..180, got {latitude:g} and {longitude:g}",

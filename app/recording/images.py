@@ -17,7 +17,7 @@ SHARDS = 256
 DIGEST = re.compile("[0-9a-f]{64}")
 """A valid file name. It cannot contain a path that leaves the folder."""
 
-_UNFINISHED = re.compile(DIGEST.pattern + r"\.[0-9]+\.[0-9]+")
+_TEMPORARY = re.compile(DIGEST.pattern + r"\.[0-9]+\.[0-9]+")
 
 
 class ImageFile(msgspec.Struct, frozen=True, gc=False):
@@ -73,28 +73,28 @@ class ImageFolder:
             for folder in touched:
                 _fsync_folder(folder)
 
-    def unused(self, shard: int, since: float) -> Sequence[str]:
-        """Return the digests in one of the `SHARDS` that were last received before `since`, in seconds since 1970.
+    def find_unused(self, shard: int, cutoff: float) -> Sequence[str]:
+        """Return the digests in one of the `SHARDS` that were last received before `cutoff`, in seconds since 1970.
 
         Delete unfinished files of killed processes. Leave files with other names alone: other programs own them.
         """
         folder = self._folder / f"{shard:02x}"
         try:
-            with os.scandir(folder) as found:
-                old = [entry.name for entry in found if entry.stat().st_mtime < since]
+            with os.scandir(folder) as directory:
+                old = [entry.name for entry in directory if entry.stat().st_mtime < cutoff]
         except FileNotFoundError:
             return ()
-        for leftover in filter(_UNFINISHED.fullmatch, old):
+        for leftover in filter(_TEMPORARY.fullmatch, old):
             (folder / leftover).unlink(missing_ok=True)
         return list(filter(DIGEST.fullmatch, old))
 
-    def remove(self, digests: Sequence[str], since: float) -> Sequence[str]:
-        """Delete the files that were not received after `since`, and return their digests."""
+    def remove(self, digests: Sequence[str], cutoff: float) -> Sequence[str]:
+        """Delete the files that were not received after `cutoff`, and return their digests."""
         removed: list[str] = []
         for digest in digests:
             path = image_path(self._folder, digest)
             try:
-                if path.stat().st_mtime < since:
+                if path.stat().st_mtime < cutoff:
                     path.unlink()
                     removed.append(digest)
             except FileNotFoundError:
@@ -103,21 +103,21 @@ class ImageFolder:
 
     def _write(self, path: Path, data: bytes) -> None:
         # The process id separates two processes that write the same image. `unused` removes files of killed processes.
-        unfinished = path.with_name(f"{path.name}.{os.getpid()}.{time.monotonic_ns()}")
+        temporary = path.with_name(f"{path.name}.{os.getpid()}.{time.monotonic_ns()}")
         if not path.parent.is_dir():
             # Another program has removed the subfolder.
             path.parent.mkdir(parents=True, exist_ok=True)
             if self._durable:
                 _fsync_folder(self._folder)
         try:
-            with unfinished.open("xb") as file:
+            with temporary.open("xb") as file:
                 file.write(data)
                 if self._durable:
                     file.flush()
                     os.fsync(file.fileno())
-            unfinished.replace(path)
+            temporary.replace(path)
         except OSError:
-            unfinished.unlink(missing_ok=True)
+            temporary.unlink(missing_ok=True)
             raise
 
 

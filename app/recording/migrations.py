@@ -28,8 +28,8 @@ def upgrade(connection: Connection, migrations: Sequence[Migration] = MIGRATIONS
         connection.execute(select(func.pg_advisory_xact_lock(_LOCK)))
     present = set(inspect(connection).get_table_names())
     if schema_version.name not in present:
-        if taken := sorted(present & set(SCHEMA.tables)):
-            raise SettingsError(f"The store has a table {taken[0]} already, which is none of recordings")
+        if existing := sorted(present & set(SCHEMA.tables)):
+            raise SettingsError(f"The store has a table {existing[0]} already, which is none of recordings")
         SCHEMA.create_all(connection)
         connection.execute(insert(schema_version).values(version=newest))
         return

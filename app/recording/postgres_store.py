@@ -13,7 +13,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.pool import NullPool
 
-from app.recording.address import StoreAddress
+from app.recording.dsn import StoreDsn
 from app.recording.migrations import upgrade
 from app.recording.rows import Rows
 from app.recording.store import StoreError, StoreFault
@@ -62,18 +62,18 @@ def _statement(table: Table) -> str:
 
 
 _INFERENCES, _METADATA, _LABELS = _statement(inferences), _statement(metadata), _statement(labels)
-_KNOWN = "SELECT id, number FROM inferences WHERE id = ANY($1)"
+_EXISTING = "SELECT id, number FROM inferences WHERE id = ANY($1)"
 
 
 class PostgresStore:
     """A `Store` in a database that several servers share. It reconnects when the connection is lost.
 
     Args:
-        address: the address of the database.
+        dsn: the address of the database.
     """
 
-    def __init__(self, address: StoreAddress) -> None:
-        self._address = address
+    def __init__(self, dsn: StoreDsn) -> None:
+        self._dsn = dsn
         self._loop = asyncio.new_event_loop()
         self._connection: Connection | None = None
         self._upgraded = False
@@ -84,30 +84,30 @@ class PostgresStore:
         self._run(self._get_connection(), _UPGRADE_SECONDS)
 
     def write(self, rows: Sequence[Rows]) -> None:
-        async def written() -> None:
+        async def write_rows() -> None:
             await self._transaction(lambda connection: self._write(connection, rows))
 
         if not self._upgraded:
             self.open()
-        fresh = self._connection is None
+        is_new_connection = self._connection is None
         try:
-            self._run(written())
+            self._run(write_rows())
         except StoreError as error:
             # Retry once if an idle connection was lost, so that the inference is not lost too.
-            if fresh or error.fault is not StoreFault.UNREACHABLE:
+            if is_new_connection or error.fault is not StoreFault.UNREACHABLE:
                 raise
-            self._run(written())
+            self._run(write_rows())
         self._numbers.clear()
 
-    def delete_before(self, started: int, most: int) -> int:
+    def delete_before(self, started: int, limit: int) -> int:
         async def delete(connection: Connection) -> int:
             statement = (
                 "SELECT number FROM inferences WHERE started < $1 ORDER BY started LIMIT $2 FOR UPDATE SKIP LOCKED"
             )
-            found = [row[0] for row in await connection.fetch(statement, started, most)]
+            row_numbers = [row[0] for row in await connection.fetch(statement, started, limit)]
             for table in (metadata, labels, inferences):
-                await connection.execute(f"DELETE FROM {table.name} WHERE number = ANY($1)", found)  # noqa: S608
-            return len(found)
+                await connection.execute(f"DELETE FROM {table.name} WHERE number = ANY($1)", row_numbers)  # noqa: S608
+            return len(row_numbers)
 
         return self._run(self._transaction(delete))
 
@@ -121,12 +121,12 @@ class PostgresStore:
 
         return self._run(self._transaction(find))
 
-    def forget_images(self, digests: Collection[str]) -> None:
-        async def forget(connection: Connection) -> None:
+    def mark_images_deleted(self, digests: Collection[str]) -> None:
+        async def mark_deleted(connection: Connection) -> None:
             statement = "UPDATE inferences SET image_kept = false WHERE image_kept AND image_digest = ANY($1)"
             await connection.execute(statement, list(digests))
 
-        self._run(self._transaction(forget))
+        self._run(self._transaction(mark_deleted))
 
     def close(self) -> None:
         if self._connection is not None:
@@ -141,13 +141,13 @@ class PostgresStore:
             if not self._upgraded:
                 await self._upgrade()
                 self._upgraded = True
-            _, options = dialect.dialect().create_connect_args(self._address.url)
+            _, options = dialect.dialect().create_connect_args(self._dsn.url)
             self._connection = await _connect(**options, timeout=_CONNECT_SECONDS)
         return self._connection
 
     async def _upgrade(self) -> None:
         options = {"timeout": _CONNECT_SECONDS}
-        engine = create_async_engine(self._address.url, poolclass=NullPool, connect_args=options)
+        engine = create_async_engine(self._dsn.url, poolclass=NullPool, connect_args=options)
         async with engine.begin() as connection:
             await connection.run_sync(upgrade)
 
@@ -158,19 +158,19 @@ class PostgresStore:
 
     async def _write(self, connection: Connection, rows: Sequence[Rows]) -> None:
         if self._numbers:
-            known = await connection.fetch(_KNOWN, [row.inference.id for row in rows])
-            self._numbers.update((row[0], row[1]) for row in known)
+            existing = await connection.fetch(_EXISTING, [row.inference.id for row in rows])
+            self._numbers.update((row[0], row[1]) for row in existing)
         new = [row.inference.id for row in rows if row.inference.id not in self._numbers]
         if new:
             statement = f"SELECT nextval('{numbers.name}') FROM generate_series(1, $1)"  # noqa: S608
-            given = await connection.fetch(statement, len(new))
-            self._numbers.update(zip(new, sorted(row[0] for row in given), strict=True))
+            new_numbers = await connection.fetch(statement, len(new))
+            self._numbers.update(zip(new, sorted(row[0] for row in new_numbers), strict=True))
         numbered = [(self._numbers[row.inference.id], row) for row in rows]
         await connection.executemany(_INFERENCES, [(number, *row.inference) for number, row in numbered])
-        if found := [(number, *entry) for number, row in numbered for entry in row.metadata]:
-            await connection.executemany(_METADATA, found)
-        if found := [(number, *label) for number, row in numbered for label in row.labels]:
-            await connection.executemany(_LABELS, found)
+        if values := [(number, *entry) for number, row in numbered for entry in row.metadata]:
+            await connection.executemany(_METADATA, values)
+        if values := [(number, *label) for number, row in numbered for label in row.labels]:
+            await connection.executemany(_LABELS, values)
 
     def _run(self, work: Coroutine[Any, Any, ResultT], seconds: float = _WRITE_SECONDS) -> ResultT:
         """Run `work` and return its result.
@@ -179,20 +179,20 @@ class PostgresStore:
             StoreError: for every failure, timeouts included.
         """
 
-        async def limited() -> ResultT:
+        async def with_timeout() -> ResultT:
             async with asyncio.timeout(seconds):
                 return await work
 
         try:
-            return self._loop.run_until_complete(limited())
+            return self._loop.run_until_complete(with_timeout())
         except SettingsError:
             raise
         except Exception as error:  # noqa: BLE001  a store fails in one way only
-            fault, cause = _fault(error)
+            fault, cause = _classify(error)
             if fault is not StoreFault.REJECTED:
                 self._disconnect()
             reason = str(cause) or type(cause).__name__
-            raise StoreError(fault, f"{self._address.shown}: {reason}") from None
+            raise StoreError(fault, f"{self._dsn.display_name}: {reason}") from None
 
     def _disconnect(self) -> None:
         connection, self._connection = self._connection, None
@@ -200,10 +200,10 @@ class PostgresStore:
             connection.terminate()
 
 
-def _fault(error: BaseException) -> tuple[StoreFault, BaseException]:
+def _classify(error: BaseException) -> tuple[StoreFault, BaseException]:
     """Return the fault and the error that caused it: SQLAlchemy wraps the errors of asyncpg."""
     if isinstance(error, DBAPIError) and error.orig is not None:
-        return _fault(error.orig.__cause__ or error.orig)
+        return _classify(error.orig.__cause__ or error.orig)
     if isinstance(error, asyncpg.DiskFullError):
         return StoreFault.FULL, error
     if isinstance(error, _LOCKED):

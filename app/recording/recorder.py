@@ -4,41 +4,47 @@ import logging
 from concurrent.futures import Future
 
 from app.engine.events import InferenceEvent
-from app.recording.conversion import Conversion
-from app.recording.entry import Entry, not_recorded
-from app.recording.report import UNWRITABLE, Report
+from app.recording.pending import PendingRequest, not_recorded
+from app.recording.recording_metrics import UNWRITABLE, RecordingMetrics
+from app.recording.row_converter import RowConverter
 from app.recording.writer import Writer
 
-__all__ = ("Recorder", "sampled")
+__all__ = ("Recorder", "is_sampled")
 
 _logger = logging.getLogger(__name__)
-_SAMPLED_DIGITS = 8
+_SAMPLING_DIGITS = 8
 
 
-def sampled(event_id: str, fraction: float) -> bool:
+def is_sampled(event_id: str, fraction: float) -> bool:
     """Return whether an event is in a sample of `fraction` (0..1). A larger sample includes every smaller one."""
-    return int(event_id[-_SAMPLED_DIGITS:], 16) < fraction * 16**_SAMPLED_DIGITS
+    return int(event_id[-_SAMPLING_DIGITS:], 16) < fraction * 16**_SAMPLING_DIGITS
 
 
 class Recorder:
     """Record every inference once, for every protocol and outcome.
 
     Args:
-        conversion: converts an inference into rows.
+        row_converter: converts an inference into rows.
         writer: writes the rows.
-        report: counts requests that are not recorded.
+        metrics: counts requests that are not recorded.
         fraction: share of requests to record, 0..1.
-        acknowledging: whether answers wait until they are recorded. A request that cannot be recorded then fails.
+        acknowledge: whether answers wait until they are recorded. A request that cannot be recorded then fails.
     """
 
     def __init__(
-        self, conversion: Conversion, writer: Writer, report: Report, fraction: float, *, acknowledging: bool
+        self,
+        row_converter: RowConverter,
+        writer: Writer,
+        metrics: RecordingMetrics,
+        fraction: float,
+        *,
+        acknowledge: bool,
     ) -> None:
-        self._conversion = conversion
+        self._row_converter = row_converter
         self._writer = writer
-        self._report = report
+        self._metrics = metrics
         self._fraction = fraction
-        self._acknowledging = acknowledging
+        self._acknowledge = acknowledge
 
     def start(self) -> None:
         """Open the store.
@@ -50,31 +56,31 @@ class Recorder:
         self._writer.start()
 
     @property
-    def refusing(self) -> str:
+    def unavailable_reason(self) -> str:
         """The error that every request gets now; empty if the store works or answers do not wait for it."""
-        fault = self._writer.refusing if self._acknowledging else None
+        fault = self._writer.unavailable_reason if self._acknowledge else None
         return "" if fault is None else str(not_recorded(fault))
 
-    def keep(self, event: InferenceEvent, /) -> "Future[None] | None":
-        if not sampled(event.id, self._fraction):
+    def record(self, event: InferenceEvent, /) -> "Future[None] | None":
+        if not is_sampled(event.id, self._fraction):
             return None
-        kept: Future[None] | None = Future() if self._acknowledging else None
-        reason = self._put(event, kept)
+        recorded: Future[None] | None = Future() if self._acknowledge else None
+        reason = self._submit(event, recorded)
         if reason is None:
-            return kept
-        self._report.dropped(reason)
-        if kept is not None:
-            kept.set_exception(not_recorded(reason))
-        return kept
+            return recorded
+        self._metrics.dropped(reason)
+        if recorded is not None:
+            recorded.set_exception(not_recorded(reason))
+        return recorded
 
     def close(self, timeout: float) -> None:
         """Record the waiting requests, for at most `timeout` seconds, and close the store."""
         self._writer.close(timeout)
 
-    def _put(self, event: InferenceEvent, kept: "Future[None] | None") -> str | None:
+    def _submit(self, event: InferenceEvent, recorded: "Future[None] | None") -> str | None:
         try:
-            converted = self._conversion(event)
+            request_rows = self._row_converter(event)
         except Exception:
             _logger.exception("an inference cannot be recorded")
             return UNWRITABLE
-        return self._writer.put(Entry(converted, kept))
+        return self._writer.submit(PendingRequest(request_rows, recorded))

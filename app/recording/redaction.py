@@ -29,7 +29,7 @@ class Redaction:
     def __bool__(self) -> bool:
         return bool(self._keys)
 
-    def hides(self, key: str) -> bool:
+    def redacts(self, key: str) -> bool:
         """Return whether the value of `key` is replaced."""
         return key.casefold() in self._keys
 
@@ -44,7 +44,7 @@ class Redaction:
             return REDACTED
         if isinstance(value, Mapping):
             return {
-                key: REDACTED if self.hides(str(key)) else self.value(inner, depth - 1)
+                key: REDACTED if self.redacts(str(key)) else self.value(inner, depth - 1)
                 for key, inner in cast("Mapping[object, object]", value).items()
             }
         if isinstance(value, list | tuple):
@@ -55,7 +55,7 @@ class Redaction:
         """Return `entries` with the values of the keys replaced by a str, also inside nested values."""
         return [
             MetadataEntry(entry.key, "str", REDACTED)
-            if self.hides(entry.key)
+            if self.redacts(entry.key)
             else MetadataEntry(entry.key, entry.type, self.value(entry.value))  # pyright: ignore[reportArgumentType]
             for entry in entries
         ]

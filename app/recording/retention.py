@@ -10,14 +10,14 @@ from app.recording.store import Store
 __all__ = ("Retention",)
 
 _MAX_DELETED = 500
-_NEXT_SECONDS = 0.05
+_BACKLOG_SECONDS = 0.05
 _CHECK_SECONDS = 60.0
 _SHARD_SECONDS = 10.0
 
-_MAX_JUMP = 60.0
+_MAX_JUMP_SECONDS = 60.0
 """Accepted clock jump in seconds between two checks, which are at most a minute apart."""
 
-_STEADY_SECONDS = 3600.0
+_PAUSE_SECONDS = 3600.0
 
 _logger = logging.getLogger(__name__)
 
@@ -31,42 +31,42 @@ class Retention:
     Args:
         store: the store of the records.
         folder: the folder of the images, if they are stored.
-        records: retention period of records in seconds; None keeps them forever.
-        images: retention period of images in seconds; not longer than `records`.
+        record_seconds: retention period of records in seconds; None keeps them forever.
+        image_seconds: retention period of images in seconds; not longer than `record_seconds`.
         clock: seconds since 1970.
-        steady: a monotonic clock in seconds.
+        monotonic: a monotonic clock in seconds.
     """
 
     def __init__(
         self,
         store: Store,
         folder: ImageFolder | None,
-        records: float | None,
-        images: float | None,
+        record_seconds: float | None,
+        image_seconds: float | None,
         clock: Callable[[], float] = time.time,
-        steady: Callable[[], float] = time.monotonic,
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._store = store
         self._folder = folder
-        self._records = records
-        self._images = images if folder is not None else None
+        self._record_seconds = record_seconds
+        self._image_seconds = image_seconds if folder is not None else None
         self._clock = clock
-        self._steady = steady
-        self._apart = clock() - steady()
-        self._doubted_until = 0.0
-        self._doubted = False
+        self._monotonic = monotonic
+        self._clock_offset = clock() - monotonic()
+        self._paused_until = 0.0
+        self._paused = False
         self._records_due = self._images_due = clock()
         self._shard = 0
 
     @property
     def due(self) -> float | None:
         """Seconds until the next check, None when nothing ever expires."""
-        dues = [
+        due_times = [
             due
-            for due, period in ((self._records_due, self._records), (self._images_due, self._images))
+            for due, period in ((self._records_due, self._record_seconds), (self._images_due, self._image_seconds))
             if period is not None
         ]
-        return min(max(0.0, min(dues) - self._clock()), _CHECK_SECONDS) if dues else None
+        return min(max(0.0, min(due_times) - self._clock()), _CHECK_SECONDS) if due_times else None
 
     def step(self) -> None:
         """Delete a few expired items.
@@ -76,38 +76,42 @@ class Retention:
             OSError: when a file cannot be deleted.
         """
         now = self._clock()
-        if self._is_doubtful(now):
+        if self._is_paused(now):
             return
-        if self._records is not None and _is_due(self._records_due, now):
+        if self._record_seconds is not None and _is_due(self._records_due, now):
             self._records_due = now + _CHECK_SECONDS
-            deleted = self._store.delete_before(int((now - self._records) * 1e6), _MAX_DELETED)
+            deleted = self._store.delete_before(int((now - self._record_seconds) * 1e6), _MAX_DELETED)
             if deleted == _MAX_DELETED:
-                self._records_due = now + _NEXT_SECONDS
-        if self._folder is not None and self._images is not None and _is_due(self._images_due, now):
+                self._records_due = now + _BACKLOG_SECONDS
+        if self._folder is not None and self._image_seconds is not None and _is_due(self._images_due, now):
             self._images_due = now + _SHARD_SECONDS
             shard, self._shard = self._shard, (self._shard + 1) % SHARDS
-            self._delete_images(self._folder, shard, now - self._images)
+            self._delete_images(self._folder, shard, now - self._image_seconds)
 
-    def _is_doubtful(self, now: float) -> bool:
-        steady = self._steady()
-        before, self._apart = self._apart, now - steady
-        if self._apart - before > _MAX_JUMP:
-            self._doubted, self._doubted_until = True, steady + _STEADY_SECONDS
-            ahead = round(self._apart - before)
-            _logger.warning("the clock was set; nothing is deleted until it has been steady", extra={"seconds": ahead})
+    def _is_paused(self, now: float) -> bool:
+        monotonic_now = self._monotonic()
+        previous_offset, self._clock_offset = self._clock_offset, now - monotonic_now
+        if self._clock_offset - previous_offset > _MAX_JUMP_SECONDS:
+            self._paused, self._paused_until = True, monotonic_now + _PAUSE_SECONDS
+            jump_seconds = round(self._clock_offset - previous_offset)
+            _logger.warning(
+                "the clock was set; nothing is deleted until it has been steady", extra={"seconds": jump_seconds}
+            )
             # Check again in a minute by the new clock.
             self._records_due = self._images_due = now
-        elif steady >= self._doubted_until:
-            self._doubted = False
-        if self._doubted:
+        elif monotonic_now >= self._paused_until:
+            self._paused = False
+        if self._paused:
             self._records_due = self._images_due = now + _CHECK_SECONDS
-        return self._doubted
+        return self._paused
 
-    def _delete_images(self, folder: ImageFolder, shard: int, since: float) -> None:
-        unused = folder.unused(shard, since)[:_MAX_DELETED]
+    def _delete_images(self, folder: ImageFolder, shard: int, cutoff: float) -> None:
+        unused = folder.find_unused(shard, cutoff)[:_MAX_DELETED]
         if unused:
-            in_use = self._store.images_since(unused, int(since * 1e6))
-            self._store.forget_images(folder.remove([digest for digest in unused if digest not in in_use], since))
+            in_use = self._store.images_since(unused, int(cutoff * 1e6))
+            self._store.mark_images_deleted(
+                folder.remove([digest for digest in unused if digest not in in_use], cutoff)
+            )
 
 
 def _is_due(due: float, now: float) -> bool:

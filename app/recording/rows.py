@@ -9,7 +9,16 @@ import msgspec
 from app.recording.tables import INDEXED_CHARACTERS
 from metadata.entry import MetadataEntry
 
-__all__ = ("InferenceRow", "LabelRow", "MetadataRow", "Rows", "indexed", "label_rows", "metadata_rows", "position")
+__all__ = (
+    "InferenceRow",
+    "LabelRow",
+    "MetadataRow",
+    "Rows",
+    "label_rows",
+    "metadata_rows",
+    "position",
+    "to_indexed_text",
+)
 
 _MAX_ENTRIES = 256
 _MAX_LABELS = 16
@@ -63,7 +72,7 @@ class LabelRow(NamedTuple):
 
     label: str
     score: float | None
-    times: int
+    occurrences: int
 
 
 class Rows(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -80,20 +89,20 @@ class Rows(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return 500 + len(row.parameters) + len(row.metadata) + len(row.records or "") + len(row.message)
 
 
-def indexed(text: str, most: int = INDEXED_CHARACTERS) -> str:
+def to_indexed_text(text: str, max_characters: int = INDEXED_CHARACTERS) -> str:
     """Prepare `text` for an indexed column: truncate it, and replace NUL, which PostgreSQL rejects."""
-    return text[:most].replace("\0", "\N{REPLACEMENT CHARACTER}")
+    return text[:max_characters].replace("\0", "\N{REPLACEMENT CHARACTER}")
 
 
 def metadata_rows(entries: Sequence[MetadataEntry]) -> Sequence[MetadataRow]:
     """Return one row for each entry that a filter can search."""
-    rows = [_metadata_row(place, entry) for place, entry in enumerate(entries[:_MAX_ENTRIES])]
+    rows = [_metadata_row(index, entry) for index, entry in enumerate(entries[:_MAX_ENTRIES])]
     return [row for row in rows if row is not None]
 
 
 def label_rows(records: Sequence[object]) -> Sequence[LabelRow]:
     """Return one row for each label of `records`, with its best score and its count."""
-    found: dict[str, tuple[float | None, int]] = {}
+    by_label: dict[str, tuple[float | None, int]] = {}
     for record in records:
         label: object = getattr(record, "label", None)
         if not isinstance(label, str):
@@ -101,19 +110,19 @@ def label_rows(records: Sequence[object]) -> Sequence[LabelRow]:
         score: object = getattr(record, "score", None)
         if not isinstance(score, float) or not math.isfinite(score):
             score = None
-        if (before := found.get(label)) is None:
-            found[label] = (score, 1)
+        if (previous := by_label.get(label)) is None:
+            by_label[label] = (score, 1)
         else:
-            best, count = before
-            found[label] = (score if best is None or (score is not None and score > best) else best, count + 1)
-    chosen = [item for item in found.items() if item[1][0] is None or item[1][0] >= _MIN_SCORE]
-    if len(chosen) > _MAX_LABELS:
-        chosen = sorted(chosen, key=lambda item: item[1][0] or 0, reverse=True)[:_MAX_LABELS]
+            best, count = previous
+            by_label[label] = (score if best is None or (score is not None and score > best) else best, count + 1)
+    candidates = [item for item in by_label.items() if item[1][0] is None or item[1][0] >= _MIN_SCORE]
+    if len(candidates) > _MAX_LABELS:
+        candidates = sorted(candidates, key=lambda item: item[1][0] or 0, reverse=True)[:_MAX_LABELS]
     rows: dict[str, LabelRow] = {}
     # Two long labels may be equal after truncation; keep the better one.
-    for label, (score, count) in reversed(chosen):
-        cut = indexed(label)
-        rows[cut] = LabelRow(cut, score, count)
+    for label, (score, count) in reversed(candidates):
+        label_text = to_indexed_text(label)
+        rows[label_text] = LabelRow(label_text, score, count)
     return list(rows.values())
 
 
@@ -126,34 +135,34 @@ def position(entries: Sequence[MetadataEntry]) -> tuple[float, float] | tuple[No
     return (None, None) if latitude is None or longitude is None else (latitude, longitude)
 
 
-def _metadata_row(place: int, entry: MetadataEntry) -> MetadataRow | None:
-    key, value = indexed(entry.key), entry.value
+def _metadata_row(index: int, entry: MetadataEntry) -> MetadataRow | None:
+    key, value = to_indexed_text(entry.key), entry.value
     if isinstance(value, str):
-        return MetadataRow(place, key, tv=indexed(value))
+        return MetadataRow(index, key, tv=to_indexed_text(value))
     if isinstance(value, int) and value in _INT64:
-        return MetadataRow(place, key, iv=value)
+        return MetadataRow(index, key, iv=value)
     if isinstance(value, float) and math.isfinite(value):
-        return MetadataRow(place, key, fv=value)
+        return MetadataRow(index, key, fv=value)
     if isinstance(value, int | float):
-        number = _finite(value)
-        return None if number is None else MetadataRow(place, key, fv=number)
+        number = _finite_or_none(value)
+        return None if number is None else MetadataRow(index, key, fv=number)
     if _deeper_than(value, _MAX_DEPTH):
         return None
     # PostgreSQL's JSONB rejects an escaped NUL.
     document = msgspec.json.encode(value).decode()
-    return MetadataRow(place, key, jv=_without_nul(document) if "\\u0000" in document else document)
+    return MetadataRow(index, key, jv=_without_nul(document) if "\\u0000" in document else document)
 
 
 def _without_nul(document: str) -> str:
-    return msgspec.json.encode(_replaced(msgspec.json.decode(document))).decode()
+    return msgspec.json.encode(_replace_nul(msgspec.json.decode(document))).decode()
 
 
-def _replaced(value: object) -> object:
+def _replace_nul(value: object) -> object:
     if isinstance(value, str):
         return value.replace("\0", "\N{REPLACEMENT CHARACTER}")
     if isinstance(value, dict):
-        return {_replaced(key): _replaced(item) for key, item in cast("dict[object, object]", value).items()}
-    return [_replaced(item) for item in cast("list[object]", value)] if isinstance(value, list) else value
+        return {_replace_nul(key): _replace_nul(item) for key, item in cast("dict[object, object]", value).items()}
+    return [_replace_nul(item) for item in cast("list[object]", value)] if isinstance(value, list) else value
 
 
 def _deeper_than(value: object, depth: int) -> bool:
@@ -166,7 +175,7 @@ def _deeper_than(value: object, depth: int) -> bool:
     return depth == 0 or any(_deeper_than(item, depth - 1) for item in inner)
 
 
-def _finite(value: object) -> float | None:
+def _finite_or_none(value: object) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     try:
@@ -176,11 +185,11 @@ def _finite(value: object) -> float | None:
     return number if math.isfinite(number) else None
 
 
-def _degrees(value: object, most: int) -> float | None:
+def _degrees(value: object, limit: int) -> float | None:
     if isinstance(value, str):
         try:
             value = float(value)
         except ValueError:
             return None
-    number = _finite(value)
-    return number if number is not None and -most <= number <= most else None
+    number = _finite_or_none(value)
+    return number if number is not None and -limit <= number <= limit else None

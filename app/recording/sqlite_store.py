@@ -56,54 +56,54 @@ class SqliteStore:
 
     Args:
         file: created if missing.
-        patience: timeout in seconds to wait for another writing process.
+        busy_timeout: timeout in seconds to wait for another writing process.
     """
 
-    def __init__(self, file: Path, patience: float = _BUSY_TIMEOUT) -> None:
+    def __init__(self, file: Path, busy_timeout: float = _BUSY_TIMEOUT) -> None:
         self._file = file
-        self._patience = patience
+        self._busy_timeout = busy_timeout
         self._connection: sqlite3.Connection | None = None
         self._inode = 0
         # Whether the last write failed. Part of it may have been written.
-        self._doubtful = False
+        self._last_write_failed = False
         self._written = 0
-        self._analysis = _FIRST_ANALYSIS
+        self._next_analysis = _FIRST_ANALYSIS
 
     def open(self) -> None:
-        with self._failures():
+        with self._converted_errors():
             self._connect()
 
     def write(self, rows: Sequence[Rows]) -> None:
         with self._transaction() as connection:
-            if self._doubtful:
-                rows = _missing(connection, rows)
-            (last,) = connection.execute("SELECT coalesce(max(number), 0) FROM inferences").fetchone()
-            numbered = list(enumerate(rows, last + 1))
+            if self._last_write_failed:
+                rows = _not_stored(connection, rows)
+            (last_number,) = connection.execute("SELECT coalesce(max(number), 0) FROM inferences").fetchone()
+            numbered = list(enumerate(rows, last_number + 1))
             connection.executemany(_INFERENCES, [(number, *row.inference) for number, row in numbered])
             connection.executemany(_METADATA, [(number, *entry) for number, row in numbered for entry in row.metadata])
             connection.executemany(_LABELS, [(number, *label) for number, row in numbered for label in row.labels])
-        self._doubtful = False
+        self._last_write_failed = False
         self._written += len(rows)
-        if self._written >= self._analysis:
+        if self._written >= self._next_analysis:
             # The rows are already committed, so a failure here does not matter.
             with suppress(StoreError):
                 self._analyse()
 
-    def delete_before(self, started: int, most: int) -> int:
+    def delete_before(self, started: int, limit: int) -> int:
         with self._transaction() as connection:
             statement = "SELECT number FROM inferences WHERE started < ? ORDER BY started LIMIT ?"
-            numbers = connection.execute(statement, (started, most)).fetchall()
+            numbers = connection.execute(statement, (started, limit)).fetchall()
             for table in (metadata, labels, inferences):
                 connection.executemany(f"DELETE FROM {table.name} WHERE number = ?", numbers)  # noqa: S608
         return len(numbers)
 
     def images_since(self, digests: Collection[str], started: int) -> Collection[str]:
         statement = "SELECT 1 FROM inferences WHERE image_kept AND image_digest = ? AND started >= ? LIMIT 1"
-        with self._failures():
+        with self._converted_errors():
             connection = self._get_connection()
             return {digest for digest in digests if connection.execute(statement, (digest, started)).fetchone()}
 
-    def forget_images(self, digests: Collection[str]) -> None:
+    def mark_images_deleted(self, digests: Collection[str]) -> None:
         statement = "UPDATE inferences SET image_kept = 0 WHERE image_kept AND image_digest = ?"
         with self._transaction() as connection:
             connection.executemany(statement, [(digest,) for digest in digests])
@@ -117,13 +117,13 @@ class SqliteStore:
 
     def _get_connection(self) -> sqlite3.Connection:
         # Reopen if the file was moved or deleted: writes to the open file would be lost.
-        if self._connection is not None and not self._is_there():
+        if self._connection is not None and not self._is_same_file():
             self._disconnect()
         return self._connection or self._connect()
 
     def _connect(self) -> sqlite3.Connection:
         # Use an absolute path, because SQLite parses a name that begins with "file:" as a URI.
-        connection = sqlite3.connect(self._file.absolute(), timeout=self._patience, isolation_level=None)
+        connection = sqlite3.connect(self._file.absolute(), timeout=self._busy_timeout, isolation_level=None)
         try:
             self._check_owner(connection)
             for pragma in _PRAGMAS:
@@ -145,7 +145,7 @@ class SqliteStore:
         if names and schema_version.name not in names:
             raise SettingsError(f"{self._file} is a database of something else than recordings")
 
-    def _is_there(self) -> bool:
+    def _is_same_file(self) -> bool:
         with suppress(OSError):
             return self._file.stat().st_ino == self._inode
         return False
@@ -158,13 +158,13 @@ class SqliteStore:
 
     def _analyse(self) -> None:
         """Update the statistics of the planner. Without them, a query with two filters may take minutes."""
-        self._analysis = self._written + min(max(self._written, _FIRST_ANALYSIS), _MAX_BETWEEN_ANALYSES)
-        with self._failures():
+        self._next_analysis = self._written + min(max(self._written, _FIRST_ANALYSIS), _MAX_BETWEEN_ANALYSES)
+        with self._converted_errors():
             self._get_connection().execute("ANALYZE")
 
     @contextmanager
     def _transaction(self) -> Generator[sqlite3.Connection]:
-        with self._failures():
+        with self._converted_errors():
             connection = self._get_connection()
             connection.execute("BEGIN IMMEDIATE")
             try:
@@ -176,32 +176,32 @@ class SqliteStore:
                 raise
 
     @contextmanager
-    def _failures(self) -> Generator[None]:
+    def _converted_errors(self) -> Generator[None]:
         """Convert SQLite errors into `StoreError`."""
         try:
             yield
         except (sqlite3.Error, DBAPIError) as error:
             # During migrations, SQLAlchemy wraps the errors of SQLite.
             cause = error.orig if isinstance(error, DBAPIError) else error
-            raise self._failed(_fault(cause), cause or error) from None
+            raise self._to_store_error(_classify(cause), cause or error) from None
         except (OverflowError, UnicodeError) as error:
-            raise self._failed(StoreFault.REJECTED, error) from None
+            raise self._to_store_error(StoreFault.REJECTED, error) from None
         except OSError as error:
-            raise self._failed(StoreFault.FAILED, error) from None
+            raise self._to_store_error(StoreFault.FAILED, error) from None
 
-    def _failed(self, fault: StoreFault, error: BaseException) -> StoreError:
-        self._doubtful = True
+    def _to_store_error(self, fault: StoreFault, error: BaseException) -> StoreError:
+        self._last_write_failed = True
         if fault in (StoreFault.DAMAGED, StoreFault.FAILED):
             self._disconnect()
         return StoreError(fault, f"{self._file}: {error}")
 
 
-def _missing(connection: sqlite3.Connection, rows: Sequence[Rows]) -> Sequence[Rows]:
+def _not_stored(connection: sqlite3.Connection, rows: Sequence[Rows]) -> Sequence[Rows]:
     statement = "SELECT 1 FROM inferences WHERE id = ?"
     return [row for row in rows if connection.execute(statement, (row.inference.id,)).fetchone() is None]
 
 
-def _fault(error: BaseException | None) -> StoreFault:
+def _classify(error: BaseException | None) -> StoreFault:
     code: int | None = getattr(error, "sqlite_errorcode", None)
     if code is None:
         return StoreFault.REJECTED if isinstance(error, sqlite3.ProgrammingError) else StoreFault.FAILED

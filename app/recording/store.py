@@ -48,12 +48,12 @@ class Store(Protocol):
         """Write `rows` in one durable transaction. Rows that already exist stay unchanged."""
         ...
 
-    def delete_before(self, started: int, most: int) -> int:
+    def delete_before(self, started: int, limit: int) -> int:
         """Delete inferences that began before `started`, in microseconds since 1970, the oldest first.
 
         Args:
             started: start of the period to keep.
-            most: maximum number of inferences to delete.
+            limit: maximum number of inferences to delete.
 
         Returns:
             The number of deleted inferences.
@@ -64,7 +64,7 @@ class Store(Protocol):
         """Return the `digests` that belong to an inference which began at `started` or later."""
         ...
 
-    def forget_images(self, digests: Collection[str]) -> None:
+    def mark_images_deleted(self, digests: Collection[str]) -> None:
         """Record that the files of `digests` were deleted."""
         ...
 

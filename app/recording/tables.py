@@ -32,7 +32,7 @@ SCHEMA = MetaData()
 _NUMBER = BigInteger().with_variant(Integer, "sqlite")
 
 # Sort texts by code points in both databases, regardless of the locale of the database.
-_ORDERED = Text().with_variant(Text(collation="C"), "postgresql")
+_SORTABLE = Text().with_variant(Text(collation="C"), "postgresql")
 
 numbers = Sequence("inference_numbers", metadata=SCHEMA)
 """The sequence of numbers in PostgreSQL; in SQLite the writer increments the largest number."""
@@ -44,23 +44,23 @@ inferences = Table(
     "inferences",
     SCHEMA,
     Column("number", _NUMBER, primary_key=True, autoincrement=False),
-    Column("id", _ORDERED, nullable=False),
-    Column("base_id", _ORDERED),
-    Column("request_id", _ORDERED, nullable=False),
+    Column("id", _SORTABLE, nullable=False),
+    Column("base_id", _SORTABLE),
+    Column("request_id", _SORTABLE, nullable=False),
     Column("input", Integer, nullable=False),
     Column("datum", Integer, nullable=False),
     Column("protocol", Text, nullable=False),
-    Column("model", _ORDERED, nullable=False),
+    Column("model", _SORTABLE, nullable=False),
     Column("version", Text, nullable=False),
     Column("task_type", Text, nullable=False),
     Column("started", BigInteger, nullable=False),
     Column("duration", BigInteger, nullable=False),
-    Column("image_digest", _ORDERED),
+    Column("image_digest", _SORTABLE),
     Column("image_width", Integer),
     Column("image_height", Integer),
     Column("image_size", BigInteger),
     Column("image_kept", Boolean, nullable=False),
-    Column("error", _ORDERED),
+    Column("error", _SORTABLE),
     Column("explanation", Boolean, nullable=False),
     Column("latitude", Double),
     Column("longitude", Double),
@@ -81,10 +81,10 @@ metadata = Table(
     SCHEMA,
     Column("number", _NUMBER, primary_key=True, autoincrement=False),
     Column("place", SmallInteger, primary_key=True, autoincrement=False),
-    Column("key", _ORDERED, nullable=False),
+    Column("key", _SORTABLE, nullable=False),
     Column("iv", BigInteger),
     Column("fv", Double),
-    Column("tv", _ORDERED),
+    Column("tv", _SORTABLE),
     Column("jv", Text().with_variant(JSONB(), "postgresql")),
     sqlite_with_rowid=False,
 )
@@ -98,7 +98,7 @@ labels = Table(
     "inference_labels",
     SCHEMA,
     Column("number", _NUMBER, primary_key=True, autoincrement=False),
-    Column("label", _ORDERED, primary_key=True),
+    Column("label", _SORTABLE, primary_key=True),
     Column("score", Double),
     Column("count", Integer, nullable=False),
     sqlite_with_rowid=False,
@@ -110,22 +110,22 @@ For an inference with very many labels, only those with the best scores have row
 """
 
 
-def _present(name: str, value: Column[Any], *columns: Column[Any]) -> None:
+def _index_present(name: str, value: Column[Any], *columns: Column[Any]) -> None:
     """Define an index over `columns` of the rows that have a `value`."""
     present = value.is_not(None)
     Index(name, *columns, sqlite_where=present, postgresql_where=present)
 
 
-_of = inferences.c
-Index("inferences_id", _of.id, unique=True)
-Index("inferences_request_id", _of.request_id)
-Index("inferences_started", _of.started, _of.number)
-Index("inferences_model", _of.model, _of.number)
-_present("inferences_base_id", _of.base_id, _of.base_id)
-_present("inferences_error", _of.error, _of.error, _of.number)
-_present("inferences_position", _of.latitude, _of.latitude, _of.longitude, _of.number)
-_present("inferences_image", _of.image_digest, _of.image_digest, _of.started)
+_columns = inferences.c
+Index("inferences_id", _columns.id, unique=True)
+Index("inferences_request_id", _columns.request_id)
+Index("inferences_started", _columns.started, _columns.number)
+Index("inferences_model", _columns.model, _columns.number)
+_index_present("inferences_base_id", _columns.base_id, _columns.base_id)
+_index_present("inferences_error", _columns.error, _columns.error, _columns.number)
+_index_present("inferences_position", _columns.latitude, _columns.latitude, _columns.longitude, _columns.number)
+_index_present("inferences_image", _columns.image_digest, _columns.image_digest, _columns.started)
 for _value in (metadata.c.iv, metadata.c.fv, metadata.c.tv):
-    _present(f"inference_metadata_{_value.name}", _value, metadata.c.key, _value, metadata.c.number)
-_present("inference_metadata_jv", metadata.c.jv, metadata.c.key, metadata.c.number)
+    _index_present(f"inference_metadata_{_value.name}", _value, metadata.c.key, _value, metadata.c.number)
+_index_present("inference_metadata_jv", metadata.c.jv, metadata.c.key, metadata.c.number)
 Index("inference_labels_label", labels.c.label, labels.c.number, labels.c.score)

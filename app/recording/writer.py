@@ -8,9 +8,9 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 
-from app.recording.entry import Entry, not_recorded
 from app.recording.images import ImageFolder
-from app.recording.report import BEHIND, STOPPING, Report
+from app.recording.pending import PendingRequest, not_recorded
+from app.recording.recording_metrics import BEHIND, STOPPING, RecordingMetrics
 from app.recording.retention import Retention
 from app.recording.store import Store, StoreError, StoreFault
 from app.settings.server import SettingsError
@@ -20,8 +20,8 @@ __all__ = ("Writer",)
 _MAX_REQUESTS = 256
 _MAX_ROWS = 2048
 _MAX_BYTES = 256 * 1024 * 1024
-_BETWEEN_COMMITS = 0.02
-_BETWEEN_COMMITS_UNAWAITED = 0.1
+_COMMIT_INTERVAL = 0.02
+_UNACKNOWLEDGED_COMMIT_INTERVAL = 0.1
 _FIRST_PAUSE = 0.2
 _MAX_PAUSE = 5.0
 _WRITE_TIMEOUT = 10.0
@@ -39,10 +39,10 @@ class Writer:
         store: the store; only the thread of this writer uses it.
         folder: the folder for images, if they are stored.
         retention: deletes expired recordings.
-        report: receives metrics and log records.
-        awaited: whether clients wait until their requests are written.
-        most_waiting: maximum number of queued requests.
-        longest_write: timeout in seconds after which waiting clients get an error, even if the write succeeds later.
+        metrics: receives metrics and log records.
+        acknowledge: whether clients wait until their requests are written.
+        max_queued: maximum number of queued requests.
+        write_timeout: timeout in seconds after which waiting clients get an error, even if the write succeeds later.
     """
 
     def __init__(
@@ -50,25 +50,25 @@ class Writer:
         store: Store,
         folder: ImageFolder | None,
         retention: Retention,
-        report: Report,
+        metrics: RecordingMetrics,
         *,
-        awaited: bool,
-        most_waiting: int,
-        longest_write: float = _WRITE_TIMEOUT,
+        acknowledge: bool,
+        max_queued: int,
+        write_timeout: float = _WRITE_TIMEOUT,
     ) -> None:
         self._store = store
         self._folder = folder
         self._retention = retention
-        self._report = report
-        self._awaited = awaited
-        self._most_waiting = most_waiting
-        self._longest_write = longest_write
+        self._metrics = metrics
+        self._acknowledge = acknowledge
+        self._max_queued = max_queued
+        self._write_timeout = write_timeout
         self._changed = threading.Condition()
-        self._waiting: deque[Entry] = deque()
-        self._waiting_bytes = 0
+        self._queue: deque[PendingRequest] = deque()
+        self._queued_bytes = 0
         self._idle = False
-        self._batch: Sequence[Entry] = ()
-        self._batch_begun = 0.0
+        self._batch: Sequence[PendingRequest] = ()
+        self._batch_started = 0.0
         # Start of the current operation of the store or the folder; None while they are idle.
         self._busy_since: float | None = None
         self._fault: StoreFault | None = None
@@ -78,7 +78,7 @@ class Writer:
         self._close_deadline = 0.0
         self._opened: Future[None] = Future()
         self._thread = threading.Thread(target=self._run, name="recording", daemon=True)
-        report.watch(lambda: len(self._waiting))
+        metrics.watch_queue(lambda: len(self._queue))
 
     def start(self) -> None:
         """Open the store and start the thread.
@@ -89,31 +89,31 @@ class Writer:
         """
         self._thread.start()
         self._opened.result()
-        if self._awaited:
-            threading.Thread(target=self._watch, name="recording-watch", daemon=True).start()
+        if self._acknowledge:
+            threading.Thread(target=self._watch_timeouts, name="recording-watch", daemon=True).start()
 
     @property
-    def refusing(self) -> str | None:
+    def unavailable_reason(self) -> str | None:
         """The reason to reject new requests now, or None."""
-        if self._awaited and self._fault is not None and time.monotonic() < self._retry_at:
+        if self._acknowledge and self._fault is not None and time.monotonic() < self._retry_at:
             return self._fault
         return None
 
-    def put(self, entry: Entry) -> str | None:
+    def submit(self, request: PendingRequest) -> str | None:
         """Queue a request without blocking.
 
         Returns:
             The reason why it was rejected, or None if it was queued.
         """
         with self._changed:
-            refusal = self._refusal(entry)
-            if refusal is None:
-                self._waiting.append(entry)
-                self._waiting_bytes += entry.size
+            reason = self._rejection_reason(request)
+            if reason is None:
+                self._queue.append(request)
+                self._queued_bytes += request.size
                 if self._idle:
                     self._idle = False
                     self._changed.notify()
-        return refusal
+        return reason
 
     def close(self, timeout: float) -> None:
         """Write the queued requests, for at most `timeout` seconds, and stop the thread."""
@@ -123,17 +123,17 @@ class Writer:
             self._changed.notify()
         self._thread.join(timeout + 1)
         with self._changed:
-            left = [*self._batch, *self._waiting]
-            self._waiting.clear()
-        self._refuse([entry for entry in left if not entry.settled], STOPPING)
+            unfinished = [*self._batch, *self._queue]
+            self._queue.clear()
+        self._fail_requests([request for request in unfinished if not request.done], STOPPING)
 
-    def _refusal(self, entry: Entry) -> str | None:
+    def _rejection_reason(self, request: PendingRequest) -> str | None:
         if self._closing.is_set():
             return STOPPING
-        if (fault := self.refusing) is not None:
+        if (fault := self.unavailable_reason) is not None:
             return fault
-        full = self._waiting_bytes + entry.size > _MAX_BYTES
-        return BEHIND if len(self._waiting) >= self._most_waiting or (full and self._waiting) else None
+        full = self._queued_bytes + request.size > _MAX_BYTES
+        return BEHIND if len(self._queue) >= self._max_queued or (full and self._queue) else None
 
     def _run(self) -> None:
         try:
@@ -143,18 +143,18 @@ class Writer:
             self._opened.set_exception(error)
             return
         self._opened.set_result(None)
-        while (batch := self._take()) is not None:
+        while (batch := self._next_batch()) is not None:
             try:
                 if batch:
-                    self._keep(batch)
-                self._delete()
+                    self._write_batch(batch)
+                self._delete_expired()
             except Exception as error:
                 # The thread must survive: clients would otherwise wait forever.
                 _logger.exception("recording went wrong")
-                self._report.failed(StoreError(StoreFault.FAILED, str(error)))
+                self._metrics.failed(StoreError(StoreFault.FAILED, str(error)))
                 with self._changed:
-                    left, self._batch, self._retry_at = self._batch, (), 0.0
-                self._refuse([entry for entry in left if not entry.settled], StoreFault.FAILED)
+                    unfinished, self._batch, self._retry_at = self._batch, (), 0.0
+                self._fail_requests([request for request in unfinished if not request.done], StoreFault.FAILED)
         self._store.close()
 
     def _open(self) -> None:
@@ -163,123 +163,125 @@ class Writer:
                 _convert_os_errors(self._folder.open)
             self._store.open()
         except StoreError as error:
-            if self._awaited:
+            if self._acknowledge:
                 raise
-            self._report.failed(error)
+            self._metrics.failed(error)
 
-    def _take(self) -> Sequence[Entry] | None:
+    def _next_batch(self) -> Sequence[PendingRequest] | None:
         """Return the next batch; it is empty when it is time to delete, and None at shutdown."""
         with self._changed:
             self._busy_since = None
-            if not self._waiting:
+            if not self._queue:
                 if self._closing.is_set():
                     return None
                 self._idle = True
                 self._changed.wait(self._retention.due)
                 self._idle = False
-            if not self._waiting:
+            if not self._queue:
                 return ()
         # A commit costs as much as a dozen inferences. Under load, requests within this interval share a commit.
-        interval = _BETWEEN_COMMITS if self._awaited else _BETWEEN_COMMITS_UNAWAITED
-        self._closing.wait(max(0.0, self._batch_begun + interval - time.monotonic()))
+        interval = _COMMIT_INTERVAL if self._acknowledge else _UNACKNOWLEDGED_COMMIT_INTERVAL
+        self._closing.wait(max(0.0, self._batch_started + interval - time.monotonic()))
         with self._changed:
-            batch: list[Entry] = []
+            batch: list[PendingRequest] = []
             rows = 0
-            while self._waiting and len(batch) < _MAX_REQUESTS and rows < _MAX_ROWS:
-                entry = self._waiting.popleft()
-                self._waiting_bytes -= entry.size
-                rows += len(entry.converted.rows)
-                batch.append(entry)
-            self._batch, self._batch_begun = batch, time.monotonic()
-            self._busy_since = self._batch_begun
+            while self._queue and len(batch) < _MAX_REQUESTS and rows < _MAX_ROWS:
+                request = self._queue.popleft()
+                self._queued_bytes -= request.size
+                rows += len(request.request_rows.rows)
+                batch.append(request)
+            self._batch, self._batch_started = batch, time.monotonic()
+            self._busy_since = self._batch_started
             self._retry_at = float("inf")
         return batch
 
-    def _keep(self, batch: Sequence[Entry]) -> None:
+    def _write_batch(self, batch: Sequence[PendingRequest]) -> None:
         while True:
-            begun = time.monotonic()
+            started = time.monotonic()
             try:
-                self._write([entry for entry in batch if not entry.settled])
+                self._write([request for request in batch if not request.done])
             except StoreError as error:
-                self._report.failed(error)
-                if self._gave_up(error.fault):
+                self._metrics.failed(error)
+                if self._handle_failure(error.fault):
                     return
             else:
-                self._report.committed(time.monotonic() - begun)
+                self._metrics.committed(time.monotonic() - started)
                 with self._changed:
                     self._batch, self._fault, self._pause = (), None, _FIRST_PAUSE
                 return
 
-    def _gave_up(self, fault: StoreFault, until: float | None = None) -> bool:
+    def _handle_failure(self, fault: StoreFault, until: float | None = None) -> bool:
         """Handle a failed store: reject all requests `until` then, or pause. Return whether the batch is finished."""
         pause, self._pause = self._pause, min(2 * self._pause, _MAX_PAUSE)
-        if self._awaited:
+        if self._acknowledge:
             with self._changed:
-                refused = [*self._batch, *self._waiting]
-                self._waiting.clear()
-                self._waiting_bytes = 0
+                rejected = [*self._batch, *self._queue]
+                self._queue.clear()
+                self._queued_bytes = 0
                 self._batch, self._fault, self._retry_at = (), fault, until or time.monotonic() + pause
-            self._refuse([entry for entry in refused if not entry.settled], fault)
+            self._fail_requests([request for request in rejected if not request.done], fault)
             return True
         if not self._closing.wait(pause):
             return False
-        left = self._close_deadline - time.monotonic()
-        if left > 0:
-            time.sleep(min(pause, left))
+        remaining_seconds = self._close_deadline - time.monotonic()
+        if remaining_seconds > 0:
+            time.sleep(min(pause, remaining_seconds))
             return False
         with self._changed:
-            refused, self._batch = self._batch, ()
-        self._refuse([entry for entry in refused if not entry.settled], STOPPING)
+            rejected, self._batch = self._batch, ()
+        self._fail_requests([entry for entry in rejected if not entry.done], STOPPING)
         return True
 
-    def _write(self, entries: Sequence[Entry]) -> None:
-        """Write `entries`. Bisect a rejected batch, so that only the invalid entries fail.
+    def _write(self, requests: Sequence[PendingRequest]) -> None:
+        """Write `requests`. Bisect a rejected batch, so that only the invalid entries fail.
 
         Raises:
             StoreError: when the store fails.
         """
         try:
             if self._folder is not None and (
-                images := [image for entry in entries for image in entry.converted.images]
+                images := [image for request in requests for image in request.request_rows.images]
             ):
                 folder = self._folder
                 _convert_os_errors(lambda: folder.write(images))
-            self._store.write([rows for entry in entries for rows in entry.converted.rows])
+            self._store.write([rows for entry in requests for rows in entry.request_rows.rows])
         except SettingsError as error:
             # Another program has replaced the store.
             raise StoreError(StoreFault.FAILED, str(error)) from None
         except Exception as error:
             if isinstance(error, StoreError) and error.fault is not StoreFault.REJECTED:
                 raise
-            if len(entries) <= 1:
+            if len(requests) <= 1:
                 # Log the traceback of other errors: they are bugs in this program.
-                known = isinstance(error, StoreError)
-                _logger.error("an inference cannot be recorded", extra={"reason": str(error)}, exc_info=not known)
-                self._refuse(entries, StoreFault.REJECTED)
+                is_store_error = isinstance(error, StoreError)
+                _logger.error(
+                    "an inference cannot be recorded", extra={"reason": str(error)}, exc_info=not is_store_error
+                )
+                self._fail_requests(requests, StoreFault.REJECTED)
                 return
-            middle = len(entries) // 2
-            self._write(entries[:middle])
-            self._write(entries[middle:])
+            middle = len(requests) // 2
+            self._write(requests[:middle])
+            self._write(requests[middle:])
             return
-        self._report.recorded(sum(len(entry.converted.rows) for entry in entries))
-        for entry in entries:
-            entry.settle(None)
+        self._metrics.recorded(sum(len(entry.request_rows.rows) for entry in requests))
+        for entry in requests:
+            entry.complete(None)
 
-    def _refuse(self, entries: Sequence[Entry], reason: str) -> None:
-        if not entries:
+    def _fail_requests(self, requests: Sequence[PendingRequest], reason: str) -> None:
+        if not requests:
             return
-        self._report.dropped(reason, len(entries))
-        for entry in entries:
-            entry.settle(not_recorded(reason))
+        self._metrics.dropped(reason, len(requests))
+        for request in requests:
+            request.complete(not_recorded(reason))
         if reason == STOPPING:
-            self._report.lost(len(entries))
+            self._metrics.lost_at_shutdown(len(requests))
 
-    def _delete(self) -> None:
+    def _delete_expired(self) -> None:
         self._busy_since = time.monotonic()
         try:
             self._retention.step()
         except StoreError as error:
-            self._report.failed(error)
+            self._metrics.failed(error)
         except OSError as error:
             _logger.error("an image that had its time cannot be deleted", extra={"reason": str(error)})
         with self._changed:
@@ -287,15 +289,15 @@ class Writer:
             if self._retry_at == float("inf"):
                 self._retry_at = 0.0
 
-    def _watch(self) -> None:
+    def _watch_timeouts(self) -> None:
         """Fail the waiting requests when an operation exceeds its timeout."""
-        while not self._closing.wait(self._longest_write / 10):
+        while not self._closing.wait(self._write_timeout / 10):
             with self._changed:
-                since = self._busy_since if self._batch or self._waiting else None
-                stuck = since is not None and time.monotonic() - since > self._longest_write
-            if stuck:
-                self._report.failed(StoreError(StoreFault.FAILED, "a write takes longer than it may"))
-                self._gave_up(StoreFault.FAILED, until=float("inf"))
+                since = self._busy_since if self._batch or self._queue else None
+                timed_out = since is not None and time.monotonic() - since > self._write_timeout
+            if timed_out:
+                self._metrics.failed(StoreError(StoreFault.FAILED, "a write takes longer than it may"))
+                self._handle_failure(StoreFault.FAILED, until=float("inf"))
 
 
 def _convert_os_errors(write: Callable[[], None]) -> None:

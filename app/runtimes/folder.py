@@ -12,17 +12,17 @@ from pathlib import Path, PurePosixPath
 
 import msgspec
 
-from app.settings.model import LARGEST_JSON, SETTINGS_FILE, ModelError, ModelSource
+from app.settings.model import MAX_JSON_BYTES, SETTINGS_FILE, ModelError, ModelSource
 
 __all__ = (
     "ModelFile",
     "check_folder",
-    "confined",
-    "confined_to",
-    "files_of",
     "identity_of",
     "is_hidden",
-    "is_lone",
+    "is_single_graph",
+    "iterate_files",
+    "resolve_confined",
+    "resolve_within",
 )
 
 _STORES = (".git/annex/objects", ".dvc/cache")
@@ -45,10 +45,10 @@ _JSON_FILES = (
     "tokenizer_config.json",
     "video_preprocessor_config.json",
 )
-_MAX_BYTES: Mapping[str, int] = {**dict.fromkeys(_JSON_FILES, LARGEST_JSON), "tokenizer.json": _MAX_TOKENIZER_BYTES}
+_MAX_BYTES: Mapping[str, int] = {**dict.fromkeys(_JSON_FILES, MAX_JSON_BYTES), "tokenizer.json": _MAX_TOKENIZER_BYTES}
 """Maximum size of the files that are read into memory at once, by name."""
 _READ_SUFFIXES = (".jinja", ".json", ".npz", ".onnx", ".py", ".safetensors", ".sha256", ".sig", ".so", ".txt")
-_FILES_BESIDE_GRAPH = (SETTINGS_FILE, "config.json", "preprocessor_config.json")
+_FILES_WITH_GRAPH = (SETTINGS_FILE, "config.json", "preprocessor_config.json")
 
 
 class ModelFile(msgspec.Struct, frozen=True, order=True):
@@ -60,7 +60,7 @@ class ModelFile(msgspec.Struct, frozen=True, order=True):
         identity: device, inode, size in bytes, and mtime and ctime in nanoseconds; it changes with the content.
     """
 
-    place: PurePosixPath
+    relative_path: PurePosixPath
     path: Path
     identity: tuple[int, ...]
 
@@ -80,7 +80,7 @@ def identity_of(status: os.stat_result) -> tuple[int, ...]:
     return (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
 
 
-def is_lone(source: ModelSource) -> bool:
+def is_single_graph(source: ModelSource) -> bool:
     """Return whether the model is one graph named by its path. Other files of that folder may not belong to it."""
     return source.file is not None and source.settings.uri is None and source.file.suffix.lower() == ".onnx"
 
@@ -91,56 +91,61 @@ def check_folder(source: ModelSource) -> None:
     Raises:
         ModelError: naming the first such file.
     """
-    if not is_lone(source):
-        for _ in files_of(source):
+    if not is_single_graph(source):
+        for _ in iterate_files(source):
             pass
         return
     # The operator named the graph itself, so it may be a link to anywhere.
-    for path in (source.folder / name for name in _FILES_BESIDE_GRAPH):
+    for path in (source.folder / name for name in _FILES_WITH_GRAPH):
         if path.exists():
-            confined(path, source)
-            _file(path, PurePosixPath(path.name), path.stat())
+            resolve_confined(path, source)
+            _checked_file(path, PurePosixPath(path.name), path.stat())
 
 
-def files_of(source: ModelSource, *, nothing_else: bool = False) -> Iterator[ModelFile]:
+def iterate_files(source: ModelSource, *, reject_special_files: bool = False) -> Iterator[ModelFile]:
     """Yield the files of a model in order of their names, without hidden entries and Python caches.
 
     For a model with versions, yield the files of the version and the files beside the version folders.
 
     Args:
         source: the model.
-        nothing_else: whether to reject pipes, sockets and devices under any name. Otherwise only names with a suffix
+        reject_special_files: whether to reject pipes, sockets and devices under any name. Otherwise only names with a suffix
             that a runtime reads are rejected, because a Python class may use others.
 
     Raises:
         ModelError: for links out of the folder or in a circle, special files, files that are too large, and folders
             with too many entries.
     """
-    walk = _Walk(_allowed_roots(source), nothing_else=nothing_else)
+    walk = _Walk(_allowed_roots(source), reject_special_files=reject_special_files)
     if source.root is None:
-        yield from walk.below(source.folder, PurePosixPath(), ())
+        yield from walk.walk(source.folder, PurePosixPath(), ())
         return
-    yield from walk.directly_in(source.root)
-    yield from walk.below(source.folder, PurePosixPath(source.folder.name), ())
+    yield from walk.files_in(source.root)
+    yield from walk.walk(source.folder, PurePosixPath(source.folder.name), ())
 
 
-def confined(path: Path, source: ModelSource) -> Path:
+def resolve_confined(path: Path, source: ModelSource) -> Path:
     """Resolve the links of `path`.
 
     Raises:
         ModelError: if the path leads out of the model's folder.
     """
-    return confined_to(_allowed_roots(source), path)
+    return resolve_within(_allowed_roots(source), path)
 
 
 def _allowed_roots(source: ModelSource) -> Sequence[Path]:
     """Return the folders that may contain a model's files, both as given and with links resolved."""
-    own = [source.folder, *([source.root] if source.root is not None else ())]
-    resolved = [folder.resolve() for folder in own]
-    return [*own, *resolved, *_stores(source.folder.resolve()), *(folder.resolve() for folder in source.links)]
+    folders = [source.folder, *([source.root] if source.root is not None else ())]
+    resolved = [folder.resolve() for folder in folders]
+    return [
+        *folders,
+        *resolved,
+        *_storage_folders(source.folder.resolve()),
+        *(folder.resolve() for folder in source.links),
+    ]
 
 
-def _stores(folder: Path) -> Iterator[Path]:
+def _storage_folders(folder: Path) -> Iterator[Path]:
     """Yield the stores of tools for the folder's files. A store must be a real folder and not a link."""
     for parent in (folder, *folder.parents):
         blobs = [parent.parent.parent / "blobs"] if parent.parent.name == "snapshots" else []
@@ -149,7 +154,7 @@ def _stores(folder: Path) -> Iterator[Path]:
                 yield store
 
 
-def confined_to(roots: Sequence[Path], path: Path) -> Path:
+def resolve_within(roots: Sequence[Path], path: Path) -> Path:
     """Resolve the links of `path`.
 
     Raises:
@@ -159,16 +164,16 @@ def confined_to(roots: Sequence[Path], path: Path) -> Path:
         if path.is_relative_to(root) and (inside := _resolve_inside(path, root)) is not None:
             return inside
     try:
-        found = path.resolve(strict=True)
+        resolved = path.resolve(strict=True)
     except (OSError, RuntimeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "Its links form a loop"
         raise ModelError(f"{path} cannot be read: {reason}") from None
-    if not any(found.is_relative_to(root) for root in roots):
+    if not any(resolved.is_relative_to(root) for root in roots):
         raise ModelError(
-            f"{path} leads out of the model's folder, to {found}; replace the link by a copy, "
+            f"{path} leads out of the model's folder, to {resolved}; replace the link by a copy, "
             "or allow a folder as the target of links with --model-links"
         )
-    return found
+    return resolved
 
 
 def _resolve_inside(path: Path, root: Path) -> Path | None:
@@ -177,51 +182,51 @@ def _resolve_inside(path: Path, root: Path) -> Path | None:
     The path of `root` itself is not resolved. KServe mounts models of OCI images below /proc/PID/root, and this process
     cannot resolve that path.
     """
-    at, pending, links = root, [*reversed(path.relative_to(root).parts)], 0
+    current, pending, links = root, [*reversed(path.relative_to(root).parts)], 0
     while pending:
         part = pending.pop()
         if part == "..":
-            if at == root:
+            if current == root:
                 return None
-            at = at.parent
-        elif (at / part).is_symlink():
+            current = current.parent
+        elif (current / part).is_symlink():
             links += 1
-            target = (at / part).readlink()
+            target = (current / part).readlink()
             if target.is_absolute() or links > _MAX_LINKS:
                 return None
             pending.extend(reversed(target.parts))
         else:
-            at = at / part
-    return at if at.exists() else None
+            current = current / part
+    return current if current.exists() else None
 
 
 class _Walk:
     """One traversal of a folder, which counts the entries."""
 
-    def __init__(self, roots: Sequence[Path], *, nothing_else: bool) -> None:
+    def __init__(self, roots: Sequence[Path], *, reject_special_files: bool) -> None:
         self._roots = roots
-        self._nothing_else = nothing_else
-        self._seen = 0
+        self._reject_special_files = reject_special_files
+        self._entry_count = 0
 
-    def below(self, folder: Path, place: PurePosixPath, above: tuple[Path, ...]) -> Iterator[ModelFile]:
+    def walk(self, folder: Path, relative_path: PurePosixPath, ancestors: tuple[Path, ...]) -> Iterator[ModelFile]:
         resolved = folder.resolve()
-        if resolved in above:
+        if resolved in ancestors:
             raise ModelError(f"{folder} is a link that forms a loop")
-        if len(above) > _MAX_DEPTH:
+        if len(ancestors) > _MAX_DEPTH:
             raise ModelError(f"{folder} is nested deeper than {_MAX_DEPTH} folders")
         for path, status in self._entries(folder):
             if stat.S_ISDIR(status.st_mode):
-                yield from self.below(path, place / path.name, (*above, resolved))
+                yield from self.walk(path, relative_path / path.name, (*ancestors, resolved))
             elif self._is_checked(path, status):
-                yield _file(path, place / path.name, status)
+                yield _checked_file(path, relative_path / path.name, status)
 
-    def directly_in(self, folder: Path) -> Iterator[ModelFile]:
+    def files_in(self, folder: Path) -> Iterator[ModelFile]:
         for path, status in self._entries(folder, links_of_folders=False):
             if not stat.S_ISDIR(status.st_mode) and self._is_checked(path, status):
-                yield _file(path, PurePosixPath(path.name), status)
+                yield _checked_file(path, PurePosixPath(path.name), status)
 
     def _is_checked(self, path: Path, status: os.stat_result) -> bool:
-        return stat.S_ISREG(status.st_mode) or self._nothing_else or path.suffix.lower() in _READ_SUFFIXES
+        return stat.S_ISREG(status.st_mode) or self._reject_special_files or path.suffix.lower() in _READ_SUFFIXES
 
     def _entries(self, folder: Path, *, links_of_folders: bool = True) -> Iterator[tuple[Path, os.stat_result]]:
         for name in self._names(folder):
@@ -231,7 +236,7 @@ class _Walk:
             except OSError:
                 continue
             if is_link and (links_of_folders or not stat.S_ISDIR(status.st_mode)):
-                confined_to(self._roots, path)
+                resolve_within(self._roots, path)
             yield path, status
 
     def _names(self, folder: Path) -> list[str]:
@@ -239,16 +244,16 @@ class _Walk:
             names = sorted(entry.name for entry in folder.iterdir() if not is_hidden(entry.name))
         except OSError:
             return []
-        self._seen += len(names)
-        if self._seen > _MAX_ENTRIES:
+        self._entry_count += len(names)
+        if self._entry_count > _MAX_ENTRIES:
             raise ModelError(f"{folder} and the folders beside it contain more than {_MAX_ENTRIES:,} entries")
         return names
 
 
-def _file(path: Path, place: PurePosixPath, status: os.stat_result) -> ModelFile:
+def _checked_file(path: Path, relative_path: PurePosixPath, status: os.stat_result) -> ModelFile:
     if not stat.S_ISREG(status.st_mode):
         raise ModelError(f"{path} is neither a file nor a folder")
-    max_bytes = _MAX_BYTES.get(place.name)
+    max_bytes = _MAX_BYTES.get(relative_path.name)
     if max_bytes is not None and status.st_size > max_bytes:
         raise ModelError(f"{path} has {status.st_size:,} bytes, more than {max_bytes:,}")
-    return ModelFile(place, path, identity_of(status))
+    return ModelFile(relative_path, path, identity_of(status))

@@ -2,7 +2,7 @@
 
 from typing import Protocol
 
-from app.engine.description import ModelDescription
+from app.engine.model_metadata import ModelMetadata
 from app.engine.servable import Servable
 from app.settings.model import ModelSource
 
@@ -21,7 +21,7 @@ class Runtime(Protocol):
         """Return whether the names of the files or the settings match this runtime."""
         ...
 
-    def inspect(self, source: ModelSource, /) -> ModelDescription:
+    def inspect(self, source: ModelSource, /) -> ModelMetadata:
         """Describe the model without keeping it loaded.
 
         Raises:

@@ -3,8 +3,8 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from app.engine.interest import check_interest
-from tasks.exchange.error import ErrorKind, InferenceError
+from app.engine.cancellation import raise_if_cancelled
+from tasks.inference.error import ErrorKind, InferenceError
 from tasks.text.generation import SamplingParameters
 
 __all__ = ("Sampler",)
@@ -33,19 +33,19 @@ class Sampler:
             InferenceError: MODEL_FAILED if the highest score is not finite; CANCELLED or DEADLINE_EXCEEDED if the
                 request has ended.
         """
-        check_interest()
+        raise_if_cancelled()
         best = int(np.argmax(logits))
         if not np.isfinite(logits[best]):
             raise InferenceError(ErrorKind.MODEL_FAILED, f"The model failed: the score of a token is {logits[best]}")
         if self._random is None:
             return best
-        candidates = self._narrow(logits)
+        candidates = self._top_candidates(logits)
         scores = logits[candidates].astype(np.float64)
         with np.errstate(over="ignore"):
             weights = np.exp((scores - scores[0]) / self._parameters.temperature)
         return int(candidates[_draw(weights, self._parameters.top_p, self._random)])
 
-    def _narrow(self, logits: NDArray[np.float32]) -> NDArray[np.intp]:
+    def _top_candidates(self, logits: NDArray[np.float32]) -> NDArray[np.intp]:
         """Return the candidate token ids, highest score first."""
         count = self._parameters.top_k
         if count is None or count >= len(logits):
@@ -57,6 +57,6 @@ class Sampler:
 def _draw(weights: NDArray[np.float64], top_p: float, random: np.random.Generator) -> int:
     """Draw an index of the descending `weights` from the first ones that sum to `top_p` of the total."""
     cumulative = np.cumsum(weights)
-    kept = min(int(np.count_nonzero(cumulative < top_p * cumulative[-1])) + 1, len(weights))
-    drawn = random.random() * cumulative[kept - 1]
-    return min(int(np.count_nonzero(cumulative[:kept] <= drawn)), kept - 1)
+    nucleus_size = min(int(np.count_nonzero(cumulative < top_p * cumulative[-1])) + 1, len(weights))
+    drawn = random.random() * cumulative[nucleus_size - 1]
+    return min(int(np.count_nonzero(cumulative[:nucleus_size] <= drawn)), nucleus_size - 1)

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 __all__ = ("Tokenizer", "load_tokenizer")
 
-_HALF_CHARACTER = "\N{REPLACEMENT CHARACTER}"
+_INCOMPLETE_CHARACTER = "\N{REPLACEMENT CHARACTER}"
 
 
 class Tokenizer:
@@ -48,7 +48,7 @@ class Tokenizer:
         """Return the spelling of a token, or None if the id is not in the vocabulary."""
         return self._inner.id_to_token(id_)
 
-    def pieces(self, ids: Iterable[int], behind: Sequence[int] = ()) -> Iterator[str]:
+    def decode_stream(self, ids: Iterable[int], context: Sequence[int] = ()) -> Iterator[str]:
         """Decode `ids` chunk by chunk as they arrive. The joined chunks are the text of all ids.
 
         A character of several tokens is held back until it is complete. Each chunk is decoded together with the tokens
@@ -56,21 +56,21 @@ class Tokenizer:
 
         Args:
             ids: token ids.
-            behind: the last tokens of the prompt, so that a leading space or the rest of a word is kept.
+            context: the last tokens of the prompt, so that a leading space or the rest of a word is kept.
         """
-        tokens = [id_ for id_ in behind if id_ not in self.special_ids]
+        tokens = [id_ for id_ in context if id_ not in self.special_ids]
         start, written = 0, len(tokens)
         for id_ in ids:
             if id_ in self.special_ids:
                 continue
             tokens.append(id_)
             before, after = self.decode(tokens[start:written]), self.decode(tokens[start:])
-            if len(after) > len(before) and not after.endswith(_HALF_CHARACTER):
+            if len(after) > len(before) and not after.endswith(_INCOMPLETE_CHARACTER):
                 yield after[len(before) :]
                 start, written = written, len(tokens)
-        rest = self.decode(tokens[start:])[len(self.decode(tokens[start:written])) :]
-        if rest:
-            yield rest
+        remainder = self.decode(tokens[start:])[len(self.decode(tokens[start:written])) :]
+        if remainder:
+            yield remainder
 
 
 def load_tokenizer(path: Path) -> Tokenizer:

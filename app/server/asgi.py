@@ -13,29 +13,29 @@ from litestar.plugins.core import MsgspecDIPlugin
 from prometheus_client import CollectorRegistry, generate_latest
 
 from app.engine.engine import Engine
-from app.protocols.caller import return_ids
 from app.protocols.media_type import PROMETHEUS
 from app.protocols.protocol import HttpListener, HttpProtocol, HttpRequest
-from app.server.access.audit import audit_response
-from app.server.access.http import HttpAccess, needs
-from app.server.dispatch import handlers
-from app.server.errors import ErrorHandlers, routing_errors
-from app.server.head import AnsweringHead
+from app.protocols.request_info import add_id_headers
+from app.server.auth.audit import audit_response
+from app.server.auth.http_access import HttpAccess, requires
+from app.server.dispatch import create_handlers
+from app.server.errors import ErrorHandlers, create_error_handlers
+from app.server.head_requests import HeadSupport
 from app.server.inferences import Inferences
 from app.server.openapi import OWN_OPERATIONS, describe_service
-from app.server.page.page import EVENTS_PATH, Page
 from app.server.reference import HEADERS as REFERENCE_HEADERS
 from app.server.reference import reference_page
+from app.server.ui.page import EVENTS_PATH, Page
 
 __all__ = ("create_app", "create_listener_app")
 
-_EVERY_METHOD = ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS")
+_ALL_METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS")
 _MIN_COMPRESSED_BYTES = 1000
-_STREAMED = ["generate_stream", "infer/predict", EVENTS_PATH]
+_STREAMED_PATHS = ["generate_stream", "infer/predict", EVENTS_PATH]
 """Paths with streamed responses: compression would delay their parts."""
 
-_EVENT_ATTRIBUTES = ("datacontenttype", "dataschema", "id", "source", "specversion", "subject", "time", "type")
-_EVENT_HEADERS = [f"ce-{name}" for name in _EVENT_ATTRIBUTES]
+_CLOUD_EVENT_ATTRIBUTES = ("datacontenttype", "dataschema", "id", "source", "specversion", "subject", "time", "type")
+_CLOUD_EVENT_HEADERS = [f"ce-{name}" for name in _CLOUD_EVENT_ATTRIBUTES]
 """Attributes of a CloudEvent in binary mode. Extensions are missing because a preflight cannot list patterns."""
 
 _CORS: Any = {
@@ -45,7 +45,7 @@ _CORS: Any = {
         "authorization",
         "chariot-inference-base-id",
         "chariot-inference-parameters",
-        *_EVENT_HEADERS,
+        *_CLOUD_EVENT_HEADERS,
         "content-type",
         "inference-header-content-length",
         "traceparent",
@@ -56,7 +56,7 @@ _CORS: Any = {
     ],
     "expose_headers": [
         "chariot-inference-base-id",
-        *_EVENT_HEADERS,
+        *_CLOUD_EVENT_HEADERS,
         "inference-header-content-length",
         "retry-after",
         "x-request-id",
@@ -77,7 +77,7 @@ class _Application(Litestar):
         return [*plugins, MsgspecDIPlugin()]
 
 
-class _MainApplication(AnsweringHead, _Application):
+class _MainApplication(HeadSupport, _Application):
     """The application of the main port. Applications on other ports handle HEAD themselves."""
 
 
@@ -114,63 +114,69 @@ def create_app(
     @get(
         "/",
         sync_to_thread=False,
-        opt=needs(lambda connection: "read" if page and page.is_wanted(connection) else "open"),
+        opt=requires(lambda connection: "read" if page and page.wants_page(connection) else "open"),
     )
     def alive(request: HttpRequest) -> Response[Any]:
-        shown = page.answer(request) if page is not None else None
-        if shown is not None:
-            return shown
+        page_response = page.response(request) if page is not None else None
+        if page_response is not None:
+            return page_response
         if not access.allows(request.scope, "infer"):
             return Response({"status": "alive"}, media_type="application/json", headers={"Vary": "Accept"})
         models = sorted({registration.source.name for registration in engine.registry.registrations})
         state = {"status": "alive", "models": models, "protocols": [protocol.name for protocol in protocols]}
         return Response(state, media_type="application/json", headers={"Vary": "Accept"})
 
-    @get("/metrics", sync_to_thread=False, opt=needs("read"))
+    @get("/metrics", sync_to_thread=False, opt=requires("read"))
     def show_metrics() -> Response[bytes]:
         return Response(generate_latest(metrics), media_type=PROMETHEUS)
 
     def describe() -> dict[str, Any]:
         endpoints = {protocol.name: protocol.endpoints(engine) for protocol in (*protocols, *listeners)}
-        own = [*OWN_OPERATIONS, *(inferences.operations if inferences else ())]
-        return describe_service({**endpoints, "charioteer": own}, listeners, secured=access.asks)
+        own_operations = [*OWN_OPERATIONS, *(inferences.operations if inferences else ())]
+        return describe_service(
+            {**endpoints, "charioteer": own_operations}, listeners, secured=access.requires_credentials
+        )
 
-    @get(["/schema", "/schema/openapi.json"], sync_to_thread=True, opt=needs("read"))
+    @get(["/schema", "/schema/openapi.json"], sync_to_thread=True, opt=requires("read"))
     def show_schema() -> dict[str, Any]:
         return describe()
 
-    @get("/openapi.json", sync_to_thread=False, opt=needs("read"))
-    def find_schema() -> Response[None]:
+    @get("/openapi.json", sync_to_thread=False, opt=requires("read"))
+    def redirect_to_schema() -> Response[None]:
         # The location is relative, so that a proxy can serve the application under any path.
         return Response(None, status_code=307, headers={"Location": "schema/openapi.json"})
 
-    @get("/docs", sync_to_thread=True, opt=needs("read"))
+    @get("/docs", sync_to_thread=True, opt=requires("read"))
     def show_reference() -> Response[bytes]:
         return Response(reference_page(describe()), media_type="text/html", headers=REFERENCE_HEADERS)
 
-    @get("/healthz", sync_to_thread=False, opt=needs("open"))
+    @get("/healthz", sync_to_thread=False, opt=requires("open"))
     def show_liveness() -> dict[str, str]:
         return {"status": "alive"}
 
-    own = [alive, show_metrics, show_schema, find_schema, show_reference, show_liveness]
-    served = [*handlers(protocols, engine, access), *own, *(page.handlers if page else ())]
-    served += inferences.handlers if inferences else ()
+    own = [alive, show_metrics, show_schema, redirect_to_schema, show_reference, show_liveness]
+    route_handlers = [*create_handlers(protocols, engine, access), *own, *(page.handlers if page else ())]
+    route_handlers += inferences.handlers if inferences else ()
     lifespans = [context for context in (lifespan, page and page.lifespan) if context is not None]
-    errors = routing_errors(protocols)
-    return _application(served, max_request_bytes, access, lifespans, errors, origins, kind=_MainApplication)
+    errors = create_error_handlers(protocols)
+    return _application(
+        route_handlers, max_request_bytes, access, lifespans, errors, origins, application_class=_MainApplication
+    )
 
 
 def create_listener_app(
     engine: Engine, protocol: HttpListener, max_request_bytes: int, access: HttpAccess | None = None
 ) -> Litestar:
     """Create the application of a protocol with a port of its own, which handles every path and method there."""
-    answer = protocol.answer(engine)
+    handler = protocol.handler(engine)
 
-    @route(["/", "/{path:path}"], http_method=_EVERY_METHOD, status_code=200, opt=needs(protocol.permission))
+    @route(["/", "/{path:path}"], http_method=_ALL_METHODS, status_code=200, opt=requires(protocol.permission))
     async def handle_any(request: HttpRequest) -> Response[Any]:
-        return await answer(request)
+        return await handler(request)
 
-    return _application([handle_any], max_request_bytes, access or HttpAccess(None), [], routing_errors([protocol]))
+    return _application(
+        [handle_any], max_request_bytes, access or HttpAccess(None), [], create_error_handlers([protocol])
+    )
 
 
 def _application(
@@ -181,16 +187,16 @@ def _application(
     errors: ErrorHandlers,
     origins: Sequence[str] = (),
     *,
-    kind: type[Litestar] = _Application,
+    application_class: type[Litestar] = _Application,
 ) -> Litestar:
-    return kind(
+    return application_class(
         route_handlers=route_handlers,
         guards=[access.guard],
         exception_handlers=errors,
-        before_send=[audit_response, return_ids],
+        before_send=[audit_response, add_id_headers],
         cors_config=CORSConfig(allow_origins=list(origins), **_CORS) if origins else None,
         compression_config=CompressionConfig(
-            backend="gzip", minimum_size=_MIN_COMPRESSED_BYTES, gzip_compress_level=1, exclude=_STREAMED
+            backend="gzip", minimum_size=_MIN_COMPRESSED_BYTES, gzip_compress_level=1, exclude=_STREAMED_PATHS
         ),
         request_max_body_size=max_request_bytes,
         lifespan=list(lifespan),

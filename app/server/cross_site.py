@@ -5,18 +5,18 @@ from collections.abc import Callable, Collection, Mapping
 import msgspec
 from litestar.types import ASGIApp, HTTPScope, Receive, Scope, Send
 
-from app.server.loopback import hostname_of, names_loopback
+from app.server.loopback import hostname_of, is_loopback_host
 from app.settings.server import ServerSettings
 
-__all__ = ("RefusalBody", "allowed_hosts", "says_other_site", "shows_password", "without_cross_site")
+__all__ = ("RefusalBody", "allowed_hosts", "has_basic_credentials", "is_reported_cross_site", "reject_cross_site")
 
-_FOREIGN = frozenset({b"cross-site", b"same-site"})
-_SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
-_SIMPLE = frozenset({b"", b"application/x-www-form-urlencoded", b"multipart/form-data", b"text/plain"})
-_CHANGING = frozenset({"/grps/v1/health/online", "/grps/v1/health/offline"})
+_CROSS_SITE_VALUES = frozenset({b"cross-site", b"same-site"})
+_SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
+_SIMPLE_MEDIA_TYPES = frozenset({b"", b"application/x-www-form-urlencoded", b"multipart/form-data", b"text/plain"})
+_STATE_CHANGING_PATHS = frozenset({"/grps/v1/health/online", "/grps/v1/health/offline"})
 """Paths that change the server's state with any method, as their protocol defines."""
-_MESSAGE = "A page of another site sent this. Open the page of this server, or ask without a browser"
-_OTHER_HOST = (
+_CROSS_SITE_MESSAGE = "A page of another site sent this. Open the page of this server, or ask without a browser"
+_FOREIGN_HOST_MESSAGE = (
     "The Host header is not a name of this server: on a loopback address that is 127.0.0.1, localhost or [::1]. "
     "--allowed-hosts adds others"
 )
@@ -33,7 +33,7 @@ def plain_refusal(path: str, message: str) -> bytes:
     return msgspec.json.encode({"error": message})
 
 
-def without_cross_site(
+def reject_cross_site(
     app: ASGIApp,
     *,
     hosts: Collection[str] | None = None,
@@ -61,22 +61,22 @@ def without_cross_site(
     """
     listed_origins = {origin.encode() for origin in origins}
 
-    async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
+    async def guarded_app(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
             headers = dict(scope["headers"])
             message = None
-            if hosts is not None and not _is_allowed(headers, hosts):
-                message = _OTHER_HOST
+            if hosts is not None and not _is_allowed_host(headers, hosts):
+                message = _FOREIGN_HOST_MESSAGE
             elif not any_origin:
-                listed = headers.get(b"origin") in listed_origins and not shows_password(headers)
-                if not listed and _is_cross_site(scope, headers):
-                    message = _MESSAGE
+                is_listed_origin = headers.get(b"origin") in listed_origins and not has_basic_credentials(headers)
+                if not is_listed_origin and _is_cross_site(scope, headers):
+                    message = _CROSS_SITE_MESSAGE
             if message is not None:
                 await _refuse(send, refusal(scope["path"], message))
                 return
         await app(scope, receive, send)
 
-    return guarded
+    return guarded_app
 
 
 def allowed_hosts(settings: ServerSettings) -> Collection[str] | None:
@@ -85,49 +85,49 @@ def allowed_hosts(settings: ServerSettings) -> Collection[str] | None:
     Without `--allowed-hosts`, a server on a loopback address accepts loopback names only. Elsewhere it accepts any
     name: it cannot know its names in the network.
     """
-    given = {name.strip() for name in settings.allowed_hosts.split(",") if name.strip()}
-    found = {hostname_of(f"//{name}") for name in given}
-    if "*" in given or (not found and not names_loopback(settings.host)):
+    host_names = {name.strip() for name in settings.allowed_hosts.split(",") if name.strip()}
+    hosts = {hostname_of(f"//{name}") for name in host_names}
+    if "*" in host_names or (not hosts and not is_loopback_host(settings.host)):
         return None
-    return found
+    return hosts
 
 
-def says_other_site(headers: Headers) -> bool:
+def is_reported_cross_site(headers: Headers) -> bool:
     """Return whether the browser reports that a page of another site caused the request."""
-    return _site(headers) in _FOREIGN
+    return _fetch_site(headers) in _CROSS_SITE_VALUES
 
 
-def shows_password(headers: Headers) -> bool:
+def has_basic_credentials(headers: Headers) -> bool:
     """Return whether the request has a Basic password, which browsers store and add; allowed pages send keys."""
     return headers.get(b"authorization", b"").strip()[:5].lower() == b"basic"
 
 
-def _site(headers: Headers) -> bytes:
+def _fetch_site(headers: Headers) -> bytes:
     return headers.get(b"sec-fetch-site", b"").strip().lower()
 
 
 def _is_cross_site(scope: HTTPScope, headers: Headers) -> bool:
     # The router treats several slashes as one.
-    if "/" + "/".join(filter(None, scope["path"].split("/"))) in _CHANGING:
-        return says_other_site(headers) or _names_other_origin(headers)
-    return scope["method"] not in _SAFE and _is_foreign(headers)
+    if "/" + "/".join(filter(None, scope["path"].split("/"))) in _STATE_CHANGING_PATHS:
+        return is_reported_cross_site(headers) or _has_foreign_origin(headers)
+    return scope["method"] not in _SAFE_METHODS and _is_foreign_simple_request(headers)
 
 
-def _names_other_origin(headers: Headers) -> bool:
+def _has_foreign_origin(headers: Headers) -> bool:
     """Return whether `Origin` or `Referer` names another host, regardless of other headers."""
-    return any(not _is_own(headers, headers[name]) for name in (b"origin", b"referer") if name in headers)
+    return any(not _is_own_url(headers, headers[name]) for name in (b"origin", b"referer") if name in headers)
 
 
-def _is_foreign(headers: Headers) -> bool:
-    if headers.get(b"content-type", b"").partition(b";")[0].strip().lower() not in _SIMPLE:
+def _is_foreign_simple_request(headers: Headers) -> bool:
+    if headers.get(b"content-type", b"").partition(b";")[0].strip().lower() not in _SIMPLE_MEDIA_TYPES:
         return False
-    if _site(headers):
-        return says_other_site(headers)
+    if _fetch_site(headers):
+        return is_reported_cross_site(headers)
     origin = headers.get(b"origin")
-    return origin is not None and not _is_own(headers, origin)
+    return origin is not None and not _is_own_url(headers, origin)
 
 
-def _is_own(headers: Headers, url: bytes) -> bool:
+def _is_own_url(headers: Headers, url: bytes) -> bool:
     """Return whether a URL names the host of the request."""
     # A proxy may put its own name into Host. Pages cannot set X-Forwarded-Host in a simple request.
     names = (headers.get(b"host", b""), headers.get(b"x-forwarded-host", b"").partition(b",")[0])
@@ -136,12 +136,12 @@ def _is_own(headers: Headers, url: bytes) -> bool:
     }
 
 
-def _is_allowed(headers: Headers, hosts: Collection[str]) -> bool:
+def _is_allowed_host(headers: Headers, hosts: Collection[str]) -> bool:
     if b"host" not in headers:
         # HTTP/1.0; browsers always send it.
         return True
     host = hostname_of(f"//{headers[b'host'].decode('latin-1')}")
-    return names_loopback(host) or host in hosts
+    return is_loopback_host(host) or host in hosts
 
 
 def _without_default_port(netloc: bytes) -> bytes:

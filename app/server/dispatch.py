@@ -8,79 +8,83 @@ from litestar.handlers import HTTPRouteHandler
 from app.engine.engine import Engine
 from app.protocols.protocol import Endpoint, HttpProtocol, HttpRequest, Method, json_response
 from app.protocols.status import http_status
-from app.server.access.http import BY_ENDPOINT, HttpAccess, needs
-from tasks.exchange.error import ErrorKind, InferenceError, brief
+from app.server.auth.http_access import BY_ENDPOINT, HttpAccess, requires
+from tasks.inference.error import ErrorKind, InferenceError, quote_value
 
-__all__ = ("CollisionError", "handlers")
+__all__ = ("RouteConflictError", "create_handlers")
 
-Served = Sequence[tuple[HttpProtocol, Endpoint]]
+ProtocolEndpoints = Sequence[tuple[HttpProtocol, Endpoint]]
 
 
-class CollisionError(Exception):
+class RouteConflictError(Exception):
     """Two protocols claim the same path."""
 
 
-def handlers(
+def create_handlers(
     protocols: Sequence[HttpProtocol], engine: Engine, access: HttpAccess | None = None
 ) -> list[HTTPRouteHandler]:
     """Return one handler for each method and path; access errors have the shape of the requested protocol.
 
     Raises:
-        CollisionError: if two protocols claim the same requests.
+        RouteConflictError: if two protocols claim the same requests.
     """
     access = access or HttpAccess(None)
-    meeting: dict[tuple[Method, str], list[tuple[HttpProtocol, Endpoint]]] = {}
+    endpoints_by_route: dict[tuple[Method, str], list[tuple[HttpProtocol, Endpoint]]] = {}
     for protocol in protocols:
         for endpoint in protocol.endpoints(engine):
-            meeting.setdefault((endpoint.method, endpoint.path), []).append((protocol, endpoint))
-    return [_handler(method, path, served, access) for (method, path), served in meeting.items()]
+            endpoints_by_route.setdefault((endpoint.method, endpoint.path), []).append((protocol, endpoint))
+    return [
+        _create_handler(method, path, candidates, access) for (method, path), candidates in endpoints_by_route.items()
+    ]
 
 
-def _handler(method: Method, path: str, served: Served, access: HttpAccess) -> HTTPRouteHandler:
-    verbs = list(dict.fromkeys(endpoint.verb for _, endpoint in served))
-    in_turn = {
-        verb: _in_turn(method, [(protocol, endpoint) for protocol, endpoint in served if endpoint.verb == verb])
+def _create_handler(method: Method, path: str, candidates: ProtocolEndpoints, access: HttpAccess) -> HTTPRouteHandler:
+    verbs = list(dict.fromkeys(endpoint.verb for _, endpoint in candidates))
+    candidates_by_verb = {
+        verb: _unclaimed_last(
+            method, [(protocol, endpoint) for protocol, endpoint in candidates if endpoint.verb == verb]
+        )
         for verb in verbs
     }
 
     async def dispatch(request: HttpRequest) -> Response[bytes]:
         target, verb = request.path_params.get("target", ""), None
-        if None not in in_turn:
+        if None not in candidates_by_verb:
             target, _, verb = target.rpartition(":")
             # Litestar caches the parameters of a path, so they must not be modified.
             request.scope["path_params"] = {**request.path_params, "target": target}
-        for protocol, endpoint in in_turn.get(verb, ()):
-            if endpoint.claims is None or endpoint.claims(target):
-                return await _answer(protocol, endpoint, request, access)
-        wanted = " or ".join(f":{name}" for name in verbs if name)
-        if verb not in in_turn:
-            message = f"Expected the name of a model and {wanted} behind it"
+        for protocol, endpoint in candidates_by_verb.get(verb, ()):
+            if endpoint.accepts_target is None or endpoint.accepts_target(target):
+                return await _handle(protocol, endpoint, request, access)
+        expected_verbs = " or ".join(f":{name}" for name in verbs if name)
+        if verb not in candidates_by_verb:
+            message = f"Expected the name of a model and {expected_verbs} behind it"
         else:
-            message = f"No protocol here serves a model called {brief(target)} on this path"
-        return _refusal(served[0][0], InferenceError(ErrorKind.MODEL_NOT_FOUND, message))
+            message = f"No protocol here serves a model called {quote_value(target)} on this path"
+        return _error_response(candidates[0][0], InferenceError(ErrorKind.MODEL_NOT_FOUND, message))
 
-    return route(path, http_method=method, status_code=200, opt=needs(BY_ENDPOINT))(dispatch)
+    return route(path, http_method=method, status_code=200, opt=requires(BY_ENDPOINT))(dispatch)
 
 
-def _in_turn(method: Method, served: Served) -> Served:
-    """Sort `served`: endpoints that claim some targets come before the one without a claim."""
-    unconditional = [protocol.name for protocol, endpoint in served if endpoint.claims is None]
+def _unclaimed_last(method: Method, candidates: ProtocolEndpoints) -> ProtocolEndpoints:
+    """Sort `candidates`: endpoints that claim some targets come before the one without a claim."""
+    unconditional = [protocol.name for protocol, endpoint in candidates if endpoint.accepts_target is None]
     if len(unconditional) > 1:
-        endpoint = served[0][1]
+        endpoint = candidates[0][1]
         suffix = f":{endpoint.verb}" if endpoint.verb else ""
-        raise CollisionError(f"{' and '.join(unconditional)} both serve {method} {endpoint.path}{suffix}")
-    return sorted(served, key=lambda pair: pair[1].claims is None)
+        raise RouteConflictError(f"{' and '.join(unconditional)} both serve {method} {endpoint.path}{suffix}")
+    return sorted(candidates, key=lambda pair: pair[1].accepts_target is None)
 
 
-async def _answer(
+async def _handle(
     protocol: HttpProtocol, endpoint: Endpoint, request: HttpRequest, access: HttpAccess
 ) -> Response[bytes]:
     try:
         access.admit(request.scope, endpoint.permission)
         return await endpoint.handle(request)
     except InferenceError as error:
-        return _refusal(protocol, error)
+        return _error_response(protocol, error)
 
 
-def _refusal(protocol: HttpProtocol, error: InferenceError) -> Response[bytes]:
+def _error_response(protocol: HttpProtocol, error: InferenceError) -> Response[bytes]:
     return json_response(protocol.error_body(error), http_status(error.kind))

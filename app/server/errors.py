@@ -12,9 +12,9 @@ from litestar.exceptions import HTTPException, MethodNotAllowedException, NotFou
 from app.engine.engine import Engine
 from app.protocols.protocol import HttpProtocol, PrefixOwner
 from app.protocols.status import http_status
-from tasks.exchange.error import ErrorKind, InferenceError
+from tasks.inference.error import ErrorKind, InferenceError
 
-__all__ = ("ErrorHandlers", "refusal_bodies", "routing_errors")
+__all__ = ("ErrorHandlers", "create_error_handlers", "refusal_body_builder")
 
 AnyRequest = Request[Any, Any, Any]
 ErrorHandlers = MutableMapping[int | type[Exception], Callable[[AnyRequest, Any], Response[bytes]]]
@@ -22,7 +22,7 @@ ErrorHandlers = MutableMapping[int | type[Exception], Callable[[AnyRequest, Any]
 _logger = logging.getLogger(__name__)
 
 
-def routing_errors(protocols: Sequence[HttpProtocol] = ()) -> ErrorHandlers:
+def create_error_handlers(protocols: Sequence[HttpProtocol] = ()) -> ErrorHandlers:
     """Return the `exception_handlers` of the application.
 
     An error has the shape of the protocol that owns the prefix of the path (`PrefixOwner`). Otherwise it is
@@ -43,19 +43,19 @@ def routing_errors(protocols: Sequence[HttpProtocol] = ()) -> ErrorHandlers:
         _logger.error("request failed", exc_info=error, extra={"path": _path(request)})
         return response(request, "Something went wrong in the server; see its log", 500, {})
 
-    def refused(request: AnyRequest, error: InferenceError) -> Response[bytes]:
+    def inference_error(request: AnyRequest, error: InferenceError) -> Response[bytes]:
         return response(request, str(error), http_status(error.kind), {})
 
-    return {HTTPException: http_error, InferenceError: refused, Exception: unexpected}
+    return {HTTPException: http_error, InferenceError: inference_error, Exception: unexpected}
 
 
-def refusal_bodies(protocols: Sequence[HttpProtocol], engine: Engine) -> Callable[[str, str], bytes]:
+def refusal_body_builder(protocols: Sequence[HttpProtocol], engine: Engine) -> Callable[[str, str], bytes]:
     """Return a builder for bodies of 403 from a path and a message, in the shape of the path's protocol."""
     owners = [protocol for protocol in protocols if isinstance(protocol, PrefixOwner)]
     endpoints = [(protocol, endpoint) for protocol in protocols for endpoint in protocol.endpoints(engine)]
     # Use the order of the dispatcher: endpoints that claim some targets come first.
-    endpoints.sort(key=lambda pair: pair[1].claims is None)
-    patterns = [(protocol, endpoint.claims, _pattern(endpoint.path)) for protocol, endpoint in endpoints]
+    endpoints.sort(key=lambda pair: pair[1].accepts_target is None)
+    patterns = [(protocol, endpoint.accepts_target, _pattern(endpoint.path)) for protocol, endpoint in endpoints]
 
     def body(path: str, message: str) -> bytes:
         path = "/" + "/".join(filter(None, path.split("/")))
@@ -63,8 +63,8 @@ def refusal_bodies(protocols: Sequence[HttpProtocol], engine: Engine) -> Callabl
             if f"{path}/".startswith(f"{owner.prefix}/"):
                 return owner.routing_error(403, message)
         for protocol, claims, pattern in patterns:
-            found = pattern.fullmatch(path)
-            if found is not None and (claims is None or claims(found.groupdict().get("target", ""))):
+            match = pattern.fullmatch(path)
+            if match is not None and (claims is None or claims(match.groupdict().get("target", ""))):
                 return protocol.error_body(InferenceError(ErrorKind.PERMISSION_DENIED, message))
         return msgspec.json.encode({"error": message})
 

@@ -13,12 +13,12 @@ from grpc_reflection.v1alpha import reflection, reflection_pb2
 
 from app.engine.engine import Engine
 from app.protocols.grpc_protocol import GrpcProtocol
-from app.server.access.calls import audited
+from app.server.auth.grpc_access import with_audit
 from app.server.grpc_connections import connection_options
-from app.server.grpc_door import Door
+from app.server.grpc_drain import DrainInterceptor
 from app.server.grpc_parsing import MessageParsing
 from app.server.health import HEALTH, Health
-from app.server.listening import ListenError, listener, shown
+from app.server.listen_socket import ListenError, connectable_host, open_listen_socket
 from app.server.tls import Certificates
 from app.settings.transport import TransportSettings
 
@@ -68,26 +68,30 @@ class GrpcServer:
         self._max_request_bytes = max_request_bytes
         self._drain_timeout = drain_timeout
         self._interceptors = interceptors
-        self._door = Door()
+        self._drain_interceptor = DrainInterceptor()
         self._transport = transport
         self._certificates = certificates
-        self._private: tempfile.TemporaryDirectory[str] | None = None
+        self._private_folder: tempfile.TemporaryDirectory[str] | None = None
         self._server: grpc.aio.Server | None = None
         self._stopping: asyncio.Event | None = None
         self._stopped: asyncio.Future[None] | None = None
 
     @property
-    def inside(self) -> str:
+    def internal_address(self) -> str:
         """Return the address for calls from this process, which needs no certificate."""
-        return f"{shown(self._host)}:{self.port}" if self._private is None else f"unix:{self._private.name}/grpc"
+        return (
+            f"{connectable_host(self._host)}:{self.port}"
+            if self._private_folder is None
+            else f"unix:{self._private_folder.name}/grpc"
+        )
 
-    def check(self) -> None:
+    def check_address(self) -> None:
         """Check that the address is free, before anything starts.
 
         Raises:
             ListenError: if it is in use.
         """
-        listener(self._host, self.port).close()
+        open_listen_socket(self._host, self.port).close()
 
     async def start(self) -> None:
         """Start to listen and serve.
@@ -104,56 +108,56 @@ class GrpcServer:
                 ("grpc.so_reuseport", 0),
                 *connection_options(self._transport),
             ],
-            interceptors=[self._door, *self._interceptors, MessageParsing()],
+            interceptors=[self._drain_interceptor, *self._interceptors, MessageParsing()],
         )
         names = [protocol.service.full_name for protocol in self._protocols]
         for protocol in self._protocols:
-            methods = audited(protocol, protocol.handlers(self._engine, stopping))
+            methods = with_audit(protocol, protocol.handlers(self._engine, stopping))
             server.add_generic_rpc_handlers(
                 (grpc.method_handlers_generic_handler(protocol.service.full_name, dict(methods)),)
             )
         server.add_generic_rpc_handlers((Health(self._engine, names, stopping).handler,))
-        described = [*names, HEALTH, reflection.SERVICE_NAME]
-        reflection.enable_server_reflection(described, server, pool=_described(self._protocols))
-        self.port = self._bound(server)
+        service_names = [*names, HEALTH, reflection.SERVICE_NAME]
+        reflection.enable_server_reflection(service_names, server, pool=_descriptor_pool(self._protocols))
+        self.port = self._bind(server)
         await server.start()
         self._server = server
 
     async def stop(self) -> None:
         """Reject new calls, let calls in flight finish within the drain timeout, and cancel the rest."""
-        self.begin_to_stop()
+        self.start_shutdown()
         if self._stopped is not None:
             await self._stopped
-        if self._private is not None:
-            self._private.cleanup()
+        if self._private_folder is not None:
+            self._private_folder.cleanup()
 
-    def begin_to_stop(self) -> None:
+    def start_shutdown(self) -> None:
         """Start the stop without waiting for it, so that other parts can stop in parallel."""
         if self._server is None or self._stopping is None or self._stopped is not None:
             return
         self._stopping.set()
-        self._stopped = asyncio.ensure_future(self._end(self._server))
+        self._stopped = asyncio.ensure_future(self._shut_down(self._server))
 
-    async def _end(self, server: grpc.aio.Server) -> None:
+    async def _shut_down(self, server: grpc.aio.Server) -> None:
         loop = asyncio.get_running_loop()
-        end = loop.time() + self._drain_timeout
-        await self._door.close(self._drain_timeout / 2)
-        await server.stop(max(0.0, end - loop.time()))
+        deadline = loop.time() + self._drain_timeout
+        await self._drain_interceptor.drain(self._drain_timeout / 2)
+        await server.stop(max(0.0, deadline - loop.time()))
 
-    def _bound(self, server: grpc.aio.Server) -> int:
+    def _bind(self, server: grpc.aio.Server) -> int:
         host = f"[{self._host}]" if ":" in self._host else self._host
         try:
             if self._certificates is None:
                 return server.add_insecure_port(f"{host}:{self.port}")
             with suppress(OSError):
-                self._private = _private_port(server)
-            return server.add_secure_port(f"{host}:{self.port}", self._certificates.for_grpc())
+                self._private_folder = _bind_private_socket(server)
+            return server.add_secure_port(f"{host}:{self.port}", self._certificates.grpc_credentials())
         except RuntimeError:
             self.failure = ListenError(f"Cannot listen on {self._host}:{self.port} for gRPC")
             raise self.failure from None
 
 
-def _private_port(server: grpc.aio.Server) -> tempfile.TemporaryDirectory[str] | None:
+def _bind_private_socket(server: grpc.aio.Server) -> tempfile.TemporaryDirectory[str] | None:
     """Bind a socket in a private folder; return None if its path is too long for a socket.
 
     Raises:
@@ -167,7 +171,7 @@ def _private_port(server: grpc.aio.Server) -> tempfile.TemporaryDirectory[str] |
     return folder
 
 
-def _described(protocols: Sequence[GrpcProtocol]) -> DescriptorPool:
+def _descriptor_pool(protocols: Sequence[GrpcProtocol]) -> DescriptorPool:
     """Collect the descriptors for reflection from the pools of all protocols."""
     pool = DescriptorPool()
     added: set[str] = set()

@@ -7,10 +7,10 @@ import grpc
 
 from app.engine.engine import Engine
 from app.engine.events import RequestInfo
-from app.protocols.caller import REQUEST_ID_HEADER
-from app.protocols.grpc_protocol import PUSHBACK, Call, GrpcProtocol, caller_of_call
+from app.protocols.grpc_protocol import PUSHBACK, Call, GrpcProtocol, read_call_info
+from app.protocols.request_info import REQUEST_ID_HEADER
 from app.server.load_shedding import OVERLOADED, RefusalCounts
-from tasks.exchange.error import ErrorKind, InferenceError
+from tasks.inference.error import ErrorKind, InferenceError
 
 __all__ = ("CallShedder",)
 
@@ -34,26 +34,26 @@ class CallShedder(grpc.aio.ServerInterceptor):
 
     async def intercept_service(self, continuation: Any, handler_call_details: Any) -> Any:
         protocol = self._protocols.get(handler_call_details.method)
-        excess = self._engine.excess(None) if protocol is not None else None
+        excess = self._engine.overload(None) if protocol is not None else None
         if protocol is None or excess is None:
             return await continuation(handler_call_details)
         retry_after = excess.retry_after
 
         async def refuse(requests: AsyncIterable[bytes], context: Call) -> AsyncGenerator[bytes]:
             del requests
-            caller = caller_of_call(context, protocol.name)
-            self._counts.add(protocol.name, caller.request_id)
+            info = read_call_info(context, protocol.name)
+            self._counts.add(protocol.name, info.request_id)
             error = InferenceError(ErrorKind.OVERLOADED, OVERLOADED)
             message = protocol.refusal_message(error)
             if message is not None:
                 yield message
                 return
-            metadata = {**caller.returned, PUSHBACK: str(retry_after * 1000)}
+            metadata = {**info.response_headers, PUSHBACK: str(retry_after * 1000)}
             context.set_trailing_metadata(tuple(metadata.items()))
             await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, OVERLOADED)
 
         return cast("Any", grpc).stream_stream_rpc_method_handler(refuse)
 
     def _report(self, protocol: str, request_id: str, count: int) -> None:
-        caller = RequestInfo(protocol=protocol, request_id=request_id, returned={REQUEST_ID_HEADER: request_id})
-        self._engine.refused_unread(caller, InferenceError(ErrorKind.OVERLOADED, OVERLOADED), "", count)
+        info = RequestInfo(protocol=protocol, request_id=request_id, response_headers={REQUEST_ID_HEADER: request_id})
+        self._engine.report_refused_unread(info, InferenceError(ErrorKind.OVERLOADED, OVERLOADED), "", count)

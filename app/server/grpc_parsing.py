@@ -38,7 +38,7 @@ class MessageParsing(grpc.aio.ServerInterceptor):
                 self._report(method, context)
             return await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "The message cannot be parsed as protobuf")
 
-        return _parsing(handler, parse)
+        return _with_parsed_requests(handler, parse)
 
     def _report(self, method: str, context: Call) -> None:
         fields = self._sampler.sample()
@@ -46,7 +46,7 @@ class MessageParsing(grpc.aio.ServerInterceptor):
             self._log.warning("malformed gRPC message", method=method, address=address_of_call(context), **fields)
 
 
-def _parsing(handler: Any, parse: Callable[[bytes, Call], Awaitable[Any]]) -> Handler:
+def _with_parsed_requests(handler: Any, parse: Callable[[bytes, Call], Awaitable[Any]]) -> Handler:
     """Return a copy of `handler` that takes requests as bytes."""
 
     async def parse_all(messages: AsyncIterable[bytes], context: Call) -> AsyncGenerator[Any]:
@@ -66,9 +66,9 @@ def _parsing(handler: Any, parse: Callable[[bytes, Call], Awaitable[Any]]) -> Ha
 
     # Untyped: grpc's factories leave the types of messages open.
     factories: Any = grpc
-    write = handler.response_serializer
+    serializer = handler.response_serializer
     if handler.unary_unary is not None:
-        return factories.unary_unary_rpc_method_handler(unary_unary, None, write)
+        return factories.unary_unary_rpc_method_handler(unary_unary, None, serializer)
     if handler.unary_stream is not None:
-        return factories.unary_stream_rpc_method_handler(unary_stream, None, write)
-    return factories.stream_stream_rpc_method_handler(stream_stream, None, write)
+        return factories.unary_stream_rpc_method_handler(unary_stream, None, serializer)
+    return factories.stream_stream_rpc_method_handler(stream_stream, None, serializer)

@@ -39,10 +39,10 @@ class Health:
     @property
     def handler(self) -> grpc.GenericRpcHandler:
         """Return the handler of the service."""
-        read, write = HealthCheckRequest.FromString, HealthCheckResponse.SerializeToString
+        deserialize, serialize = HealthCheckRequest.FromString, HealthCheckResponse.SerializeToString
         methods = {
-            "Check": grpc.unary_unary_rpc_method_handler(cast("Any", self._check), read, write),
-            "Watch": grpc.unary_stream_rpc_method_handler(cast("Any", self._watch), read, write),
+            "Check": grpc.unary_unary_rpc_method_handler(cast("Any", self._check), deserialize, serialize),
+            "Watch": grpc.unary_stream_rpc_method_handler(cast("Any", self._watch), deserialize, serialize),
         }
         return grpc.method_handlers_generic_handler(HEALTH, methods)
 
@@ -55,11 +55,11 @@ class Health:
         del context
         reported = None
         while True:
-            ending, status = self._stopping.is_set(), self._status(request.service)
+            is_stopping, status = self._stopping.is_set(), self._status(request.service)
             if status != reported:
                 reported = status
                 yield HealthCheckResponse(status=status)
-            if ending:
+            if is_stopping:
                 return
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._stopping.wait(), self._interval)
@@ -67,6 +67,6 @@ class Health:
     def _status(self, service: str) -> HealthCheckResponse.ServingStatus:
         if service not in self._services:
             return HealthCheckResponse.SERVICE_UNKNOWN
-        if not self._engine.unready and not self._stopping.is_set():
+        if not self._engine.not_ready_reason and not self._stopping.is_set():
             return HealthCheckResponse.SERVING
         return HealthCheckResponse.NOT_SERVING

@@ -12,15 +12,15 @@ from litestar.handlers import HTTPRouteHandler
 from app.engine.admission import RETRY_AFTER
 from app.protocols.protocol import HttpRequest, Operation, QueryParameter
 from app.protocols.status import http_status
-from app.recording.query import QueryText, read_cursor, read_query
-from app.server.access.http import needs
+from app.recording.query.query import QueryText, parse_cursor, parse_query
+from app.server.auth.http_access import requires
 from app.server.load_shedding import Route
 from app.server.query_pool import QueryPool
-from tasks.exchange.error import InferenceError, brief, invalid
+from tasks.inference.error import InferenceError, invalid, quote_value
 
 if TYPE_CHECKING:
     from app.recording.inference import RecordedInference
-    from app.recording.query_reader import Reader
+    from app.recording.query.reader import RecordingReader
 
 __all__ = ("Inferences",)
 
@@ -86,38 +86,43 @@ class Inferences:
 
     Args:
         open_reader: opens the store at the first request; None if recordings cannot be read.
-        reason: why recordings cannot be read.
-        queries: runs the queries; None for a pool of its own.
+        unavailable_reason: why recordings cannot be read.
+        query_pool: runs the queries; None for a pool of its own.
     """
 
     def __init__(
-        self, open_reader: "Callable[[], Reader] | None", reason: str = "", queries: QueryPool | None = None
+        self,
+        open_reader: "Callable[[], RecordingReader] | None",
+        unavailable_reason: str = "",
+        query_pool: QueryPool | None = None,
     ) -> None:
-        self._open = open_reader
-        self._reason = reason
-        self._queries = queries or QueryPool()
-        self._reader: Reader | None = None
-        self._opening = threading.Lock()
+        self._open_reader = open_reader
+        self._unavailable_reason = unavailable_reason
+        self._query_pool = query_pool or QueryPool()
+        self._reader: RecordingReader | None = None
+        self._open_lock = threading.Lock()
 
     @property
-    def offered(self) -> bool:
+    def is_available(self) -> bool:
         """Return whether recordings can be read."""
-        return self._open is not None
+        return self._open_reader is not None
 
     @property
     def handlers(self) -> list[HTTPRouteHandler]:
         """Return the handlers of ``GET /inferences``, ``/inferences/<id>`` and ``/inferences/<id>/image``."""
 
-        @get(_PATH, opt=needs("read"))
+        @get(_PATH, opt=requires("read"))
         async def show_page(request: HttpRequest) -> Response[bytes]:
             return await self._answer(lambda reader: _page(reader, list(request.query_params.multi_items())))
 
-        @get(f"{_PATH}/{{id:str}}", opt=needs("read"))
+        @get(f"{_PATH}/{{id:str}}", opt=requires("read"))
         async def show_one(request: HttpRequest) -> Response[bytes]:
             name = request.path_params["id"]
-            return await self._answer(lambda reader: _json(found) if (found := reader.one(name)) else _missing(name))
+            return await self._answer(
+                lambda reader: _json(inference) if (inference := reader.get(name)) else _not_found(name)
+            )
 
-        @get(f"{_PATH}/{{id:str}}/image", opt=needs("read"))
+        @get(f"{_PATH}/{{id:str}}/image", opt=requires("read"))
         async def show_image(request: HttpRequest) -> Response[bytes]:
             name = request.path_params["id"]
             return await self._answer(lambda reader: _image_response(reader, name))
@@ -130,13 +135,13 @@ class Inferences:
         from app.recording.inference import RecordedInference
 
         page = msgspec.defstruct("InferencePage", [("inferences", list[RecordedInference]), ("next", str | None)])
-        one, failures = f"{_PATH}/{{id:str}}", (400, 404, 429)
+        item_path, failures = f"{_PATH}/{{id:str}}", (400, 404, 429)
         summary = "Recorded inferences, the newest first"
         return (
             _operation(path=_PATH, summary=summary, query=_PARAMETERS, answer=page, failures=failures),
-            _operation(path=one, summary="One recorded inference", answer=RecordedInference, failures=failures),
+            _operation(path=item_path, summary="One recorded inference", answer=RecordedInference, failures=failures),
             _operation(
-                path=f"{one}/image",
+                path=f"{item_path}/image",
                 summary="The image of one recorded inference",
                 answer=bytes,
                 media_types=_MEDIA_TYPES,
@@ -146,59 +151,59 @@ class Inferences:
 
     def close(self) -> None:
         """Close the store."""
-        self._queries.close()
-        with self._opening:
+        self._query_pool.close()
+        with self._open_lock:
             if self._reader is not None:
                 self._reader.close()
                 self._reader = None
 
     @property
-    def shed_routes(self) -> Sequence[Route]:
+    def sheddable_routes(self) -> Sequence[Route]:
         """Return the routes of queries, which are rejected by their headers while too many are in flight."""
-        if not self.offered:
+        if not self.is_available:
             return ()
 
         def report(message: str, _: str, request_id: str, count: int) -> None:
-            self._queries.count_refused(count)
-            about = {"requests": count, "request_id": request_id, "error": message}
-            _logger.warning("queries of recordings refused", extra=about)
+            self._query_pool.count_refused(count)
+            fields = {"requests": count, "request_id": request_id, "error": message}
+            _logger.warning("queries of recordings refused", extra=fields)
 
         return [
             Route(
                 method=b"GET",
                 pattern=f"{_PATH}(?:/[^/%]+(?:/image)?)?()",
-                excess=lambda _: self._queries.excess(),
+                excess=lambda _: self._query_pool.excess(),
                 body=_error_body,
                 report=report,
             )
         ]
 
-    async def _answer(self, respond: "Callable[[Reader], Response[bytes]]") -> Response[bytes]:
-        open_reader = self._open
+    async def _answer(self, respond: "Callable[[RecordingReader], Response[bytes]]") -> Response[bytes]:
+        open_reader = self._open_reader
         if open_reader is None:
-            return _error(404, self._reason)
+            return _error(404, self._unavailable_reason)
 
         def query() -> Response[bytes]:
-            with self._opening:
+            with self._open_lock:
                 if self._reader is None:
                     self._reader = open_reader()
                 reader = self._reader
             return respond(reader)
 
         try:
-            return await self._queries.run(query)
+            return await self._query_pool.run(query)
         except InferenceError as error:
             return _error(http_status(error.kind), str(error))
 
 
-def _page(reader: "Reader", given: list[tuple[str, Any]]) -> Response[bytes]:
-    known = (*_TEXT_FILTERS, *_SCORE_FILTERS, *_PAGING, "where")
+def _page(reader: "RecordingReader", parameters: list[tuple[str, Any]]) -> Response[bytes]:
+    known_names = (*_TEXT_FILTERS, *_SCORE_FILTERS, *_PAGING, "where")
     values: dict[str, str] = {}
     where: list[str] = []
-    for written, value in given:
-        name = written.replace("_", "-")
-        if name not in known:
-            raise invalid(f"Expected one of {', '.join(sorted(known))}", brief(written))
+    for raw_name, value in parameters:
+        name = raw_name.replace("_", "-")
+        if name not in known_names:
+            raise invalid(f"Expected one of {', '.join(sorted(known_names))}", quote_value(raw_name))
         if name == "where":
             where.append(str(value))
         elif name in values:
@@ -207,9 +212,9 @@ def _page(reader: "Reader", given: list[tuple[str, Any]]) -> Response[bytes]:
             values[name] = str(value)
     fields: dict[str, Any] = {name.replace("-", "_"): values.get(name) for name in _TEXT_FILTERS}
     fields |= {name.replace("-", "_"): _score(values.get(name), name) for name in _SCORE_FILTERS}
-    query = read_query(QueryText(where=where, **fields))
+    query = parse_query(QueryText(where=where, **fields))
     after = values.get("after")
-    page = reader.page(query, _limit(values.get("limit")), None if after is None else read_cursor(after))
+    page = reader.page(query, _limit(values.get("limit")), None if after is None else parse_cursor(after))
     return _json({"inferences": page.inferences, "next": None if page.next is None else str(page.next)})
 
 
@@ -217,7 +222,7 @@ def _limit(text: str | None) -> int:
     if text is None:
         return _DEFAULT_LIMIT
     if not (text.isascii() and text.isdigit() and len(text) < 10 and 1 <= int(text) <= _MAX_LIMIT):
-        raise invalid(f"Expected a whole number from 1 to {_MAX_LIMIT}, got {brief(text)}", "limit")
+        raise invalid(f"Expected a whole number from 1 to {_MAX_LIMIT}, got {quote_value(text)}", "limit")
     return int(text)
 
 
@@ -227,16 +232,16 @@ def _score(text: str | None, name: str) -> float | None:
     try:
         return float(text)
     except ValueError:
-        raise invalid(f"Expected a score within 0..1, got {brief(text)}", name) from None
+        raise invalid(f"Expected a score within 0..1, got {quote_value(text)}", name) from None
 
 
-def _image_response(reader: "Reader", name: str) -> Response[bytes]:
-    found = reader.one(name)
-    if found is None:
-        return _missing(name)
-    data = reader.picture(found)
+def _image_response(reader: "RecordingReader", name: str) -> Response[bytes]:
+    inference = reader.get(name)
+    if inference is None:
+        return _not_found(name)
+    data = reader.image(inference)
     if data is None:
-        return _error(404, f"The image of {brief(name)} is not stored")
+        return _error(404, f"The image of {quote_value(name)} is not stored")
     media_type = _media_type(data)
     headers = dict(_IMAGE_HEADERS)
     if media_type is None:
@@ -269,8 +274,8 @@ def _operation(**fields: Any) -> Operation:
     return Operation(method="GET", permission="read", **fields)
 
 
-def _missing(name: str) -> Response[bytes]:
-    return _error(404, f"There is no inference {brief(name)}")
+def _not_found(name: str) -> Response[bytes]:
+    return _error(404, f"There is no inference {quote_value(name)}")
 
 
 def _json(content: "dict[str, Any] | RecordedInference") -> Response[bytes]:

@@ -16,17 +16,17 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from app.engine.admission import RETRY_AFTER, Excess
+from app.engine.admission import RETRY_AFTER, Overload
 from app.engine.engine import Engine
 from app.engine.events import RequestInfo
-from app.engine.ids import request_id as made_request_id
-from app.protocols.caller import BASE_ID_HEADER, REQUEST_ID_HEADER, given_id
+from app.engine.ids import request_id as new_request_id
 from app.protocols.protocol import Endpoint, HttpProtocol
-from tasks.exchange.error import ErrorKind, InferenceError
+from app.protocols.request_info import BASE_ID_HEADER, REQUEST_ID_HEADER, valid_id
+from tasks.inference.error import ErrorKind, InferenceError
 
 __all__ = ("OVERLOADED", "LoadShedder", "RefusalCounts", "Route", "inference_routes")
 
-_PER_SECOND = 125
+_RESUMES_PER_SECOND = 125
 """Number of connections with rejected requests that are read again each second."""
 
 _MAX_PAUSE_SECONDS = 2.0
@@ -40,7 +40,7 @@ _RETRY_AFTER_HEADER = RETRY_AFTER.encode()
 OVERLOADED = "The server has reached its limit of requests in flight; try again later"
 """Message for clients before authentication: it must not reveal anything about models."""
 _STATUS_LINE = b"HTTP/1.1 429 Too Many Requests\r\ncontent-type: application/json\r\n"
-_ECHOED = {header.encode(): header for header in (REQUEST_ID_HEADER, BASE_ID_HEADER)}
+_ECHOED_HEADERS = {header.encode(): header for header in (REQUEST_ID_HEADER, BASE_ID_HEADER)}
 _UNPRINTABLE = re.compile(rb"[^\t\x20-\x7e\x80-\xff]")
 
 Headers = Sequence[tuple[bytes, bytes]]
@@ -56,16 +56,16 @@ class Route(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         body: builds the body of a rejection from a message.
         report: counts and logs rejections, given a message, a target, the first request id, and the number.
         expect: counts a request whose body is arriving, until its result is called.
-        claims: returns whether the route handles a target, for a path that several routes share.
+        accepts_target: returns whether the route handles a target, for a path that several routes share.
     """
 
     method: bytes
     pattern: str
-    excess: Callable[[str], Excess | None]
+    excess: Callable[[str], Overload | None]
     body: Callable[[str], bytes]
     report: Callable[[str, str, str, int], None]
     expect: Callable[[], Callable[[], object]] | None = None
-    claims: Callable[[str], bool] | None = None
+    accepts_target: Callable[[str], bool] | None = None
 
 
 KeyT = TypeVar("KeyT")
@@ -82,14 +82,14 @@ class RefusalCounts(Generic[KeyT]):
         self._report = report
         self._counts: dict[KeyT, tuple[str, int]] = {}
 
-    def add(self, key: KeyT, request_id: str, otherwise: KeyT | None = None) -> None:
-        """Count one rejection for `key`, or for `otherwise` if there are too many keys, which clients can invent."""
+    def add(self, key: KeyT, request_id: str, fallback_key: KeyT | None = None) -> None:
+        """Count one rejection for `key`, or for `fallback_key` if there are too many keys, which clients can invent."""
         if not self._counts:
             asyncio.get_running_loop().call_later(_REPORT_SECONDS, self._flush)
-        if otherwise is not None and key not in self._counts and len(self._counts) >= _MAX_KEYS:
-            key = otherwise
-        first, count = self._counts.get(key, (request_id, 0))
-        self._counts[key] = (first, count + 1)
+        if fallback_key is not None and key not in self._counts and len(self._counts) >= _MAX_KEYS:
+            key = fallback_key
+        first_request_id, count = self._counts.get(key, (request_id, 0))
+        self._counts[key] = (first_request_id, count + 1)
 
     def _flush(self) -> None:
         counts, self._counts = self._counts, {}
@@ -107,23 +107,25 @@ class LoadShedder:
 
     Args:
         routes: routes of the main port.
-        others: routes of other ports, by the name of their listener.
+        secondary_routes: routes of other ports, by the name of their listener.
     """
 
-    def __init__(self, routes: Sequence[Route], others: Mapping[str, Sequence[Route]] | None = None) -> None:
-        self._main = _Table(routes)
-        self._others = {name: _Table(listed) for name, listed in (others or {}).items()}
-        self._ports: dict[int | None, _Table] = {}
-        self._next = 0.0
+    def __init__(self, routes: Sequence[Route], secondary_routes: Mapping[str, Sequence[Route]] | None = None) -> None:
+        self._main_table = _RouteTable(routes)
+        self._secondary_tables = {
+            name: _RouteTable(port_routes) for name, port_routes in (secondary_routes or {}).items()
+        }
+        self._tables_by_port: dict[int | None, _RouteTable] = {}
+        self._next_resume = 0.0
         self._counts = RefusalCounts[tuple[Route, str, str]](_report)
 
-    def name_port(self, port: int, name: str) -> None:
+    def assign_port(self, port: int, name: str) -> None:
         """Assign `port` to the listener called `name`."""
-        self._ports[port] = self._others.get(name, _NO_ROUTES)
+        self._tables_by_port[port] = self._secondary_tables.get(name, _NO_ROUTES)
 
-    def find(self, method: bytes, port: int | None, path: bytes) -> tuple[Route, str] | None:
+    def find_route(self, method: bytes, port: int | None, path: bytes) -> tuple[Route, str] | None:
         """Return the route and the target of a request; None if it is never rejected early."""
-        return self._ports.get(port, self._main).find(method, path)
+        return self._tables_by_port.get(port, self._main_table).find_route(method, path)
 
     def refusal(self, route: Route, target: str, headers: Headers, *, close: bool) -> bytes | None:
         """Return the complete response if the request is rejected, otherwise None.
@@ -137,8 +139,10 @@ class LoadShedder:
         excess = route.excess(target)
         if excess is None:
             return None
-        echoed = {_ECHOED[name]: value for name, value in headers if name in _ECHOED and _is_echoed(value)}
-        request_id = echoed.setdefault(REQUEST_ID_HEADER, made_request_id().encode())
+        echoed = {
+            _ECHOED_HEADERS[name]: value for name, value in headers if name in _ECHOED_HEADERS and _is_echoed(value)
+        }
+        request_id = echoed.setdefault(REQUEST_ID_HEADER, new_request_id().encode())
         self._counts.add((route, target, excess.message), request_id.decode("latin-1"), (route, "", excess.message))
         body = _body(route, excess.message)
         fields = [
@@ -152,8 +156,8 @@ class LoadShedder:
     def pause(self) -> float:
         """Return how many seconds to pause reading on a connection after a rejection."""
         now = time.monotonic()
-        self._next = min(max(self._next, now) + 1 / _PER_SECOND, now + _MAX_PAUSE_SECONDS)
-        pause = self._next - now
+        self._next_resume = min(max(self._next_resume, now) + 1 / _RESUMES_PER_SECOND, now + _MAX_PAUSE_SECONDS)
+        pause = self._next_resume - now
         return pause if pause >= _MIN_PAUSE_SECONDS else 0.0
 
 
@@ -166,15 +170,15 @@ def inference_routes(engine: Engine, protocols: Sequence[HttpProtocol], *, secur
         secured: whether clients must authenticate. A rejection then reveals nothing that needs authentication, such as
             which model is busy.
     """
-    found: dict[str, list[tuple[HttpProtocol, Endpoint]]] = {}
+    endpoints_by_pattern: dict[str, list[tuple[HttpProtocol, Endpoint]]] = {}
     for protocol in protocols:
         for endpoint in protocol.endpoints(engine):
-            if endpoint.queue is not None:
-                found.setdefault(_pattern(endpoint), []).append((protocol, endpoint))
+            if endpoint.queue_model is not None:
+                endpoints_by_pattern.setdefault(_pattern(endpoint), []).append((protocol, endpoint))
     routes: list[Route] = []
-    for pattern, served in found.items():
+    for pattern, candidates in endpoints_by_pattern.items():
         # Use the order of the dispatcher: endpoints that claim some targets come first.
-        for protocol, endpoint in sorted(served, key=lambda pair: pair[1].claims is None):
+        for protocol, endpoint in sorted(candidates, key=lambda pair: pair[1].accepts_target is None):
             routes.append(_inference_route(engine, protocol, endpoint, pattern, secured=secured))
     return routes
 
@@ -182,40 +186,42 @@ def inference_routes(engine: Engine, protocols: Sequence[HttpProtocol], *, secur
 def _inference_route(
     engine: Engine, protocol: HttpProtocol, endpoint: Endpoint, pattern: str, *, secured: bool
 ) -> Route:
-    def excess(target: str) -> Excess | None:
+    def excess(target: str) -> Overload | None:
         if not secured:
-            return engine.excess(model_of(target))
-        found = engine.excess(None)
-        return found and Excess(message=OVERLOADED, retry_after=found.retry_after)
+            return engine.overload(model_name_of(target))
+        server_excess = engine.overload(None)
+        return server_excess and Overload(message=OVERLOADED, retry_after=server_excess.retry_after)
 
-    def model_of(target: str) -> str | None:
+    def model_name_of(target: str) -> str | None:
         with suppress(InferenceError):
-            return endpoint.queue(target) if endpoint.queue is not None else None
+            return endpoint.queue_model(target) if endpoint.queue_model is not None else None
         return None
 
     def report(message: str, target: str, request_id: str, count: int) -> None:
-        caller = RequestInfo(protocol=protocol.name, request_id=request_id)
-        engine.refused_unread(caller, InferenceError(ErrorKind.OVERLOADED, message), model_of(target) or "", count)
+        info = RequestInfo(protocol=protocol.name, request_id=request_id)
+        engine.report_refused_unread(
+            info, InferenceError(ErrorKind.OVERLOADED, message), model_name_of(target) or "", count
+        )
 
     return Route(
         method=endpoint.method.encode(),
         pattern=pattern,
-        claims=endpoint.claims,
+        accepts_target=endpoint.accepts_target,
         excess=excess,
         body=lambda message: protocol.error_body(InferenceError(ErrorKind.OVERLOADED, message)),
         report=report,
-        expect=engine.expect,
+        expect=engine.track_arrival,
     )
 
 
 def _pattern(endpoint: Endpoint) -> str:
     """Return a regular expression of the path with one group for the target."""
-    path = re.sub(r"\{(\w+):\w+\}", lambda found: "([^/%:]+)" if found[1] == "target" else "[^/%:]+", endpoint.path)
+    path = re.sub(r"\{(\w+):\w+\}", lambda match: "([^/%:]+)" if match[1] == "target" else "[^/%:]+", endpoint.path)
     verb = "" if endpoint.verb is None else f":{endpoint.verb}"
     return f"{path}{verb}" if "(" in path else f"{path}{verb}()"
 
 
-class _Table:
+class _RouteTable:
     """Find routes by method and path, with one regular expression for each method."""
 
     def __init__(self, routes: Sequence[Route]) -> None:
@@ -229,19 +235,19 @@ class _Table:
             pattern = re.compile(f"(?:{'|'.join(by_pattern)})/?".encode())
             self._methods[method] = pattern, list(by_pattern.values())
 
-    def find(self, method: bytes, path: bytes) -> tuple[Route, str] | None:
+    def find_route(self, method: bytes, path: bytes) -> tuple[Route, str] | None:
         pattern, routes = self._methods.get(method, (None, ()))
-        found = pattern.fullmatch(path) if pattern is not None else None
-        if found is None or found.lastindex is None:
+        match = pattern.fullmatch(path) if pattern is not None else None
+        if match is None or match.lastindex is None:
             return None
-        target = found[found.lastindex].decode("latin-1")
-        for route in routes[found.lastindex - 1]:
-            if route.claims is None or route.claims(target):
+        target = match[match.lastindex].decode("latin-1")
+        for route in routes[match.lastindex - 1]:
+            if route.accepts_target is None or route.accepts_target(target):
                 return route, target
         return None
 
 
-_NO_ROUTES = _Table(())
+_NO_ROUTES = _RouteTable(())
 
 
 @lru_cache(maxsize=256)
@@ -250,4 +256,4 @@ def _body(route: Route, message: str) -> bytes:
 
 
 def _is_echoed(value: bytes) -> bool:
-    return given_id(value.decode("latin-1")) is not None and not _UNPRINTABLE.search(value)
+    return valid_id(value.decode("latin-1")) is not None and not _UNPRINTABLE.search(value)

@@ -10,11 +10,11 @@ import time
 from collections.abc import Callable
 from typing import Any, BinaryIO, cast
 
-__all__ = ("MOST", "AtTheEnd", "Handed", "LogLines")
+__all__ = ("MAX_QUEUED_LINES", "CallOnShutdown", "LogLines", "LogLinesHandler")
 
 _DELAY = 0.02
 _FLUSH_TIMEOUT = 1.0
-MOST = 10_000
+MAX_QUEUED_LINES = 10_000
 """Maximum number of queued lines: a blocked log reader must not fill the memory or delay responses."""
 
 
@@ -24,28 +24,28 @@ class LogLines:
     Args:
         file: the destination, preferably unbuffered. If it cannot be written, lines are lost.
         delay: seconds that a line may wait for others.
-        patience: seconds that `flush` waits for the reader.
+        flush_timeout: seconds that `flush` waits for the reader.
     """
 
-    def __init__(self, file: BinaryIO, delay: float = _DELAY, patience: float = _FLUSH_TIMEOUT) -> None:
+    def __init__(self, file: BinaryIO, delay: float = _DELAY, flush_timeout: float = _FLUSH_TIMEOUT) -> None:
         self._file = file
         self._delay = delay
-        self._flush_timeout = patience
+        self._flush_timeout = flush_timeout
         self._lock = threading.Lock()
         self._queued: list[bytes] = []
         self._lost = 0
         self._pending = threading.Event()
         self._urgent = threading.Event()
-        self._written = threading.Condition(self._lock)
-        self._writing = False
+        self._batch_written = threading.Condition(self._lock)
+        self._is_writing = False
         self._thread: threading.Thread | None = None
         # The standard library keeps weak references only.
-        self._end = AtTheEnd(self.flush)
+        self._shutdown_handler = CallOnShutdown(self.flush)
 
     def info(self, line: bytes) -> None:
         """Queue a line that may be delayed."""
         with self._lock:
-            if len(self._queued) >= MOST:
+            if len(self._queued) >= MAX_QUEUED_LINES:
                 self._lost += 1
                 return
             self._queued.append(line)
@@ -66,8 +66,8 @@ class LogLines:
         """Write all queued lines and wait for that, at most for the flush timeout."""
         self._urgent.set()
         self._wake_writer()
-        with self._written:
-            self._written.wait_for(lambda: not (self._queued or self._writing), self._flush_timeout)
+        with self._batch_written:
+            self._batch_written.wait_for(lambda: not (self._queued or self._is_writing), self._flush_timeout)
 
     def _wake_writer(self) -> None:
         """Start the writer thread if needed, and wake it."""
@@ -91,30 +91,30 @@ class LogLines:
             with self._lock:
                 lines, self._queued = self._queued, []
                 lost, self._lost = self._lost, 0
-                self._writing = True
+                self._is_writing = True
             if lost:
                 lines.append(b'{"event":"log lines lost","lines":%d,"level":"warning"}' % lost)
             if lines:
                 self._write(memoryview(b"\n".join([*lines, b""])))
-            with self._written:
-                self._writing = False
-                self._written.notify_all()
+            with self._batch_written:
+                self._is_writing = False
+                self._batch_written.notify_all()
 
     def _write(self, lines: memoryview) -> None:
         try:
             while lines:
                 # The result is None if the pipe is non-blocking and full.
-                written = cast("int | None", self._file.write(lines))
-                if written is None:
+                written_count = cast("int | None", self._file.write(lines))
+                if written_count is None:
                     time.sleep(self._delay)
-                lines = lines[written or 0 :]
+                lines = lines[written_count or 0 :]
             self._file.flush()
         except (OSError, ValueError):
             # The log reader has closed the pipe; the server continues without a log.
             return
 
 
-class Handed(logging.Handler):
+class LogLinesHandler(logging.Handler):
     """Forward lines of the standard library's loggers.
 
     Args:
@@ -130,7 +130,7 @@ class Handed(logging.Handler):
         (self._lines.info if record.levelno < logging.WARNING else self._lines.warning)(line)
 
 
-class AtTheEnd(logging.Handler):
+class CallOnShutdown(logging.Handler):
     """Call a function in `logging.shutdown`: when the interpreter exits, or before a forced exit.
 
     Args:

@@ -9,8 +9,8 @@ from typing import Any, Literal
 import msgspec
 import structlog
 
-from app.server.log_lines import Handed, LogLines
-from app.server.standard_files import forward_native_messages, log_file, never_wait, occupy
+from app.server.log_lines import LogLines, LogLinesHandler
+from app.server.stdio import forward_native_messages, log_file, open_missing_fds, set_nonblocking
 
 __all__ = ("configure_logging",)
 
@@ -23,38 +23,41 @@ def configure_logging(log_format: Literal["console", "json"] | None) -> None:
     Args:
         log_format: None means text if standard error is a terminal, JSON otherwise.
     """
-    occupy()
+    open_missing_fds()
     lines = LogLines(log_file())
-    never_wait()
-    chosen = log_format or ("console" if sys.stderr.isatty() else "json")
-    shared: list[Any] = [
+    set_nonblocking()
+    resolved_format = log_format or ("console" if sys.stderr.isatty() else "json")
+    shared_processors: list[Any] = [
         structlog.stdlib.add_log_level,
         structlog.stdlib.ExtraAdder(),
         structlog.processors.TimeStamper(fmt="iso"),
     ]
-    if chosen == "console":
-        final: list[Any] = [_escape_control_characters, structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())]
-        ours: list[Any] = [structlog.stdlib.ProcessorFormatter.wrap_for_formatter]
-        factory: Any = structlog.stdlib.LoggerFactory()
+    if resolved_format == "console":
+        final_processors: list[Any] = [
+            _escape_control_characters,
+            structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty()),
+        ]
+        own_processors: list[Any] = [structlog.stdlib.ProcessorFormatter.wrap_for_formatter]
+        logger_factory: Any = structlog.stdlib.LoggerFactory()
     else:
-        final = [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(_as_json)]
+        final_processors = [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(_as_json)]
         # Our own lines are frequent, so they skip the records of the standard library and are encoded directly.
-        ours = [structlog.processors.format_exc_info, _as_bytes]
-        factory = partial(_use_log_lines, lines)
-    handler = Handed(lines)
+        own_processors = [structlog.processors.format_exc_info, _as_bytes]
+        logger_factory = partial(_use_log_lines, lines)
+    handler = LogLinesHandler(lines)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
-            foreign_pre_chain=shared,
-            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *final],
+            foreign_pre_chain=shared_processors,
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *final_processors],
         )
     )
     handler.addFilter(_is_not_disconnect)
     logging.basicConfig(handlers=[handler], level=logging.INFO, force=True)
     logging.captureWarnings(True)
     structlog.configure(
-        processors=[structlog.stdlib.add_log_level, structlog.processors.TimeStamper(fmt="iso"), *ours],
+        processors=[structlog.stdlib.add_log_level, structlog.processors.TimeStamper(fmt="iso"), *own_processors],
         wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
-        logger_factory=factory,
+        logger_factory=logger_factory,
         cache_logger_on_first_use=True,
     )
     forward_native_messages(_log_native)
@@ -66,8 +69,8 @@ def _log_native(line: str) -> None:
 
 def _is_not_disconnect(record: logging.LogRecord) -> bool:
     """Return False for the error of gRPC when a client disconnects: the log line of the request reports it."""
-    raised = record.exc_info[1] if record.exc_info else None
-    return type(raised).__name__ != "ExecuteBatchError"
+    exception = record.exc_info[1] if record.exc_info else None
+    return type(exception).__name__ != "ExecuteBatchError"
 
 
 def _use_log_lines(logger: LogLines, *_: object) -> LogLines:

@@ -18,16 +18,16 @@ class LogSampler:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._left, self._since, self._dropped = _BURST, clock(), 0
+        self._tokens, self._refilled_at, self._dropped = _BURST, clock(), 0
 
     def sample(self) -> dict[str, object] | None:
         """Return fields for a line to log (`not_logged`, if lines were dropped before it); None to drop the line."""
         now = self._clock()
-        self._left = min(_BURST, self._left + (now - self._since) * _PER_SECOND)
-        self._since = now
-        if self._left < 1:
+        self._tokens = min(_BURST, self._tokens + (now - self._refilled_at) * _PER_SECOND)
+        self._refilled_at = now
+        if self._tokens < 1:
             self._dropped += 1
             return None
-        self._left -= 1
+        self._tokens -= 1
         dropped, self._dropped = self._dropped, 0
         return {"not_logged": dropped} if dropped else {}

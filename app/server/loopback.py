@@ -3,10 +3,10 @@
 import ipaddress
 from urllib.parse import urlsplit
 
-__all__ = ("hostname_of", "names_loopback")
+__all__ = ("hostname_of", "is_loopback_host")
 
 
-def names_loopback(host: str) -> bool:
+def is_loopback_host(host: str) -> bool:
     """Return whether a host, without its port, is loopback: ``localhost``, or an address of the loopback range."""
     try:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback

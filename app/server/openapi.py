@@ -14,7 +14,7 @@ __all__ = ("OWN_OPERATIONS", "describe_service")
 _JSON = "application/json"
 _PARAMETER = re.compile(r"\{(?P<name>\w+):\w+\}")
 _REFERENCE = "#/components/schemas/{name}"
-_REFUSED = (401, 403, 429)
+_AUTHORIZATION_FAILURES = (401, 403, 429)
 """Status codes for missing or insufficient permissions, and for exceeded rates."""
 
 
@@ -109,21 +109,21 @@ def describe_service(
         listeners: protocols with a port of their own, which the tags of the document mention.
         secured: whether clients must authenticate.
     """
-    every = [operation for served in operations.values() for operation in served]
-    given = (kind for operation in every for kind in (operation.body, operation.answer, operation.refusal))
-    kinds = list(dict.fromkeys(kind for kind in given if kind not in (None, bytes)))
+    all_operations = [operation for served in operations.values() for operation in served]
+    types = (kind for operation in all_operations for kind in (operation.body, operation.answer, operation.refusal))
+    body_types = list(dict.fromkeys(kind for kind in types if kind not in (None, bytes)))
     schemas, components = msgspec.json.schema_components(
-        [*kinds, _Refusal], schema_hook=_any_object, ref_template=_REFERENCE
+        [*body_types, _Refusal], schema_hook=_any_object, ref_template=_REFERENCE
     )
-    known = dict(zip([*kinds, _Refusal], schemas, strict=True))
+    schema_by_type = dict(zip([*body_types, _Refusal], schemas, strict=True))
     paths: dict[str, dict[str, Any]] = {}
     for tag, served in operations.items():
         for operation in served:
             path = _PARAMETER.sub(r"{\g<name>}", operation.path) + (f":{operation.verb}" if operation.verb else "")
             methods = paths.setdefault(path, {})
-            described = _operation(tag, operation, known, secured)
+            operation_object = _operation(tag, operation, schema_by_type, secured)
             method = operation.method.lower()
-            methods[method] = _merged(methods[method], described) if method in methods else described
+            methods[method] = _merged(methods[method], operation_object) if method in methods else operation_object
     return {
         "openapi": "3.1.0",
         "info": {"title": "Charioteer", "version": __version__},
@@ -136,13 +136,15 @@ def describe_service(
     }
 
 
-def _operation(tag: str, endpoint: Operation, known: Mapping[Any, Any], secured: bool) -> dict[str, Any]:
+def _operation(tag: str, endpoint: Operation, schema_by_type: Mapping[Any, Any], secured: bool) -> dict[str, Any]:
     needs_credential = secured and endpoint.permission != "open"
-    responses: dict[str, Any] = {"200": {"description": endpoint.summary, "content": _content(endpoint, known)}}
-    for status in sorted({*endpoint.failures, *(_REFUSED if needs_credential else ())}):
+    responses: dict[str, Any] = {
+        "200": {"description": endpoint.summary, "content": _content(endpoint, schema_by_type)}
+    }
+    for status in sorted({*endpoint.failures, *(_AUTHORIZATION_FAILURES if needs_credential else ())}):
         responses[str(status)] = {
             "description": _REASONS[status],
-            "content": {_JSON: {"schema": known[endpoint.refusal or _Refusal]}},
+            "content": {_JSON: {"schema": schema_by_type[endpoint.refusal or _Refusal]}},
         }
     operation: dict[str, Any] = {
         "tags": [tag],
@@ -158,17 +160,17 @@ def _operation(tag: str, endpoint: Operation, known: Mapping[Any, Any], secured:
         # Any of the schemes is sufficient; the permission stands in the place of OAuth scopes.
         operation["security"] = [{name: [endpoint.permission]} for name in _SCHEMES] if needs_credential else []
     if endpoint.body is not None:
-        bodies: dict[str, Any] = {_JSON: {"schema": known[endpoint.body]}}
+        bodies: dict[str, Any] = {_JSON: {"schema": schema_by_type[endpoint.body]}}
         bodies |= {media_type: {} for media_type in endpoint.media_types}
         operation["requestBody"] = {"content": bodies}
     return operation
 
 
-def _content(endpoint: Operation, known: Mapping[Any, Any]) -> dict[str, Any]:
+def _content(endpoint: Operation, schema_by_type: Mapping[Any, Any]) -> dict[str, Any]:
     content: dict[str, Any] = {media_type: {} for media_type in endpoint.media_types if "*" not in media_type}
     if endpoint.answer is bytes:
         return content
-    return {_JSON: {"schema": {} if endpoint.answer is None else known[endpoint.answer]}, **content}
+    return {_JSON: {"schema": {} if endpoint.answer is None else schema_by_type[endpoint.answer]}, **content}
 
 
 def _in_query(parameter: QueryParameter) -> dict[str, Any]:
@@ -195,10 +197,10 @@ def _merged(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
 
 def _either(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
     schemas = [content[_JSON]["schema"] for content in (first, second)]
-    both = schemas[0] if schemas[0] == schemas[1] else {"anyOf": schemas}
-    return {**first, **second, _JSON: {"schema": both}}
+    combined = schemas[0] if schemas[0] == schemas[1] else {"anyOf": schemas}
+    return {**first, **second, _JSON: {"schema": combined}}
 
 
-def _any_object(kind: type) -> dict[str, Any]:
+def _any_object(unsupported_type: type) -> dict[str, Any]:
     """Return the schema of a type that msgspec has none for: records of any task, and values of any type."""
-    return {"description": "any value"} if kind is object else {"type": "object"}
+    return {"description": "any value"} if unsupported_type is object else {"type": "object"}

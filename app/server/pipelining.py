@@ -29,25 +29,25 @@ class PipelinedProtocol(HttpToolsProtocol):
     """Extend uvicorn's protocol with backpressure on pipelined requests, and track the request in progress.
 
     Args:
-        of_server: the arguments that uvicorn passes to each of its connections.
+        uvicorn_arguments: the arguments that uvicorn passes to each of its connections.
     """
 
-    def __init__(self, of_server: dict[str, Any]) -> None:
-        super().__init__(**of_server)
-        self._reading: _FlowControl
-        self._current: RequestResponseCycle | None = None
+    def __init__(self, uvicorn_arguments: dict[str, Any]) -> None:
+        super().__init__(**uvicorn_arguments)
+        self._flow_control: _FlowControl
+        self._current_cycle: RequestResponseCycle | None = None
         self._unparsed = b""
 
     def connection_made(self, transport: asyncio.Transport) -> None:
         """Start to serve the connection."""
         super().connection_made(transport)
-        self.flow = self._reading = _FlowControl(transport)
+        self.flow = self._flow_control = _FlowControl(transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Cancel the request in progress and drop queued ones: uvicorn cancels only the newest."""
         self.pipeline.clear()
         self._unparsed = b""
-        cycle = self._current
+        cycle = self._current_cycle
         if cycle is not None and not cycle.response_complete:
             cycle.disconnected = True
             cycle.message_event.set()
@@ -64,13 +64,13 @@ class PipelinedProtocol(HttpToolsProtocol):
         """Pass bytes to `_received` until the queue is full; then keep the rest and pause reading."""
         start, size = 0, len(data)
         while start < size and not self.transport.is_closing():
-            free = _MAX_QUEUED - len(self.pipeline)
-            if free <= 0:
+            free_slots = _MAX_QUEUED - len(self.pipeline)
+            if free_slots <= 0:
                 self._unparsed = data[start:]
                 self.flow.pause_reading()
-                self._reading.blocked = True
+                self._flow_control.blocked = True
                 return
-            end = _end_of_requests(data, start, free)
+            end = _end_of_requests(data, start, free_slots)
             self._received(data if end - start == size else data[start:end])
             start = end
 
@@ -79,7 +79,7 @@ class PipelinedProtocol(HttpToolsProtocol):
         super().data_received(data)
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
-        self._current = cycle
+        self._current_cycle = cycle
         super()._start_asgi_task(cycle, app)
 
     def _answer_next(self) -> None:
@@ -89,16 +89,16 @@ class PipelinedProtocol(HttpToolsProtocol):
             self._start_asgi_task(cycle, app)
         if self._unparsed and len(self.pipeline) <= _MAX_QUEUED // 2:
             data, self._unparsed = self._unparsed, b""
-            self._reading.blocked = False
+            self._flow_control.blocked = False
             self._parse(data)
         self.flow.resume_reading()
 
-    def _last_to_answer(self) -> RequestResponseCycle | None:
+    def _newest_unanswered(self) -> RequestResponseCycle | None:
         """Return the newest complete request without a response; drop an incomplete request from the queue."""
         newest = cast("RequestResponseCycle | None", self.cycle)
         if newest is not None and newest.more_body and self.pipeline:
             self.pipeline.popleft()
-            newest = self.cycle = self.pipeline[0][0] if self.pipeline else cast("Any", self._current)
+            newest = self.cycle = self.pipeline[0][0] if self.pipeline else cast("Any", self._current_cycle)
         if newest is None or newest.response_complete or newest.more_body:
             return None
         return newest
@@ -110,8 +110,8 @@ def _end_of_requests(data: bytes, start: int, max_requests: int) -> int:
         return len(data)
     end = start
     for _ in range(max_requests):
-        found = data.find(_VERSION, end)
-        if found < 0:
+        position = data.find(_VERSION, end)
+        if position < 0:
             return len(data)
-        end = found + len(_VERSION)
+        end = position + len(_VERSION)
     return end

@@ -6,10 +6,10 @@ from contextlib import ExitStack
 from litestar.types import ASGIApp
 
 from app.server.grpc import GrpcServer
-from app.server.listening import ListenError, listener, shown
-from app.server.loading import ModelLoading
-from app.server.ports import Beside, by_port
-from app.server.stopping import Ending
+from app.server.listen_socket import ListenError, connectable_host, open_listen_socket
+from app.server.model_loading import ModelLoading
+from app.server.port_routing import SecondaryListener, route_by_port
+from app.server.shutdown import ShutdownHooks
 from app.server.transport import Transport, http_server
 from app.settings.server import ServerSettings
 
@@ -21,10 +21,10 @@ def run(
     settings: ServerSettings,
     loading: ModelLoading,
     grpc: GrpcServer | None,
-    beside: Sequence[Beside],
+    secondary_listeners: Sequence[SecondaryListener],
     transport: Transport,
     announce: Callable[[str, Mapping[str, str]], None],
-    ending: Ending,
+    shutdown_hooks: ShutdownHooks,
 ) -> bool:
     """Serve until a stop signal. After SIGTERM or SIGINT, requests in flight may finish within the drain timeout.
 
@@ -33,11 +33,11 @@ def run(
         settings: define the addresses.
         loading: loads the models of `app`.
         grpc: the gRPC server, if there is one; `app` starts it.
-        beside: applications on ports of their own.
+        secondary_listeners: applications on ports of their own.
         transport: shared state of connections.
         announce: called with the address of the server and the named addresses of other listeners, once models are
             ready.
-        ending: callbacks for the shutdown.
+        shutdown_hooks: callbacks for the shutdown.
 
     Returns:
         Whether any model was loaded. If not one loads, the server stops and the result is False.
@@ -45,32 +45,32 @@ def run(
     Raises:
         ListenError: if an address cannot be bound.
     """
-    usable = True
+    any_loaded = True
     ports: list[int] = []
 
-    def loaded(any_ready: bool) -> None:
-        nonlocal usable
-        usable = any_ready
+    def on_models_loaded(any_ready: bool) -> None:
+        nonlocal any_loaded
+        any_loaded = any_ready
         if not any_ready:
             server.should_exit = True
             return
-        host = shown(settings.host)
+        host = connectable_host(settings.host)
         address, *others = (f"{transport.scheme}://{host}:{port}" for port in ports)
-        named = {secondary.name: url for secondary, url in zip(beside, others, strict=True)}
-        announce(address, named if grpc is None else {"gRPC": f"{host}:{grpc.port}", **named})
+        addresses_by_name = {secondary.name: url for secondary, url in zip(secondary_listeners, others, strict=True)}
+        announce(address, addresses_by_name if grpc is None else {"gRPC": f"{host}:{grpc.port}", **addresses_by_name})
 
-    loading.when_finished = loaded
+    loading.when_finished = on_models_loaded
     with ExitStack() as stack:
-        wanted = [settings.port, *(secondary.port for secondary in beside)]
-        bound = [stack.enter_context(listener(settings.host, port)) for port in wanted]
-        ports += [listening.getsockname()[1] for listening in bound]
+        requested_ports = [settings.port, *(secondary.port for secondary in secondary_listeners)]
+        listen_sockets = [stack.enter_context(open_listen_socket(settings.host, port)) for port in requested_ports]
+        ports += [listen_socket.getsockname()[1] for listen_socket in listen_sockets]
         if grpc is not None:
             if grpc.port in ports:
                 raise ListenError(f"Cannot listen on port {grpc.port} for both HTTP and gRPC; give --grpc-port another")
-            grpc.check()
-        others = {port: secondary.guarded for port, secondary in zip(ports[1:], beside, strict=True)}
-        server = http_server(by_port(app, others), transport, ending)
-        server.run(sockets=bound)
+            grpc.check_address()
+        others = {port: secondary.guarded_app for port, secondary in zip(ports[1:], secondary_listeners, strict=True)}
+        server = http_server(route_by_port(app, others), transport, shutdown_hooks)
+        server.run(sockets=listen_sockets)
     if grpc is not None and grpc.failure is not None:
         raise grpc.failure
-    return usable
+    return any_loaded

@@ -10,9 +10,9 @@ from typing import TypeVar
 
 from prometheus_client import CollectorRegistry, Counter
 
-from app.engine.admission import Excess
+from app.engine.admission import Overload
 from app.engine.explain import lower_priority
-from tasks.exchange.error import ErrorKind, InferenceError
+from tasks.inference.error import ErrorKind, InferenceError
 
 __all__ = ("QueryPool",)
 
@@ -56,22 +56,22 @@ class QueryPool:
         self._in_flight = 0
         self._closing = threading.Event()
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="query", initializer=lower_priority)
-        self._refused = Counter(
+        self._refused_counter = Counter(
             "charioteer_queries_refused",
             "Queries of recordings that were refused because too many were in flight.",
             registry=metrics or CollectorRegistry(),
         )
 
-    def excess(self) -> Excess | None:
+    def excess(self) -> Overload | None:
         """Return why one more query is rejected now; None otherwise. Call it in the event loop."""
         if self._in_flight < self._max_queries:
             return None
         message = f"{self._in_flight} queries of recordings are in flight, which is all that may be; try again later"
-        return Excess(message=message, retry_after=_RETRY_AFTER_SECONDS)
+        return Overload(message=message, retry_after=_RETRY_AFTER_SECONDS)
 
     def count_refused(self, count: int) -> None:
         """Count `count` rejected queries."""
-        self._refused.inc(count)
+        self._refused_counter.inc(count)
 
     async def run(self, query: Callable[[], T]) -> T:
         """Run `query` in one of the threads.
@@ -83,16 +83,16 @@ class QueryPool:
             self.count_refused(1)
             raise InferenceError(ErrorKind.OVERLOADED, excess.message)
         loop = asyncio.get_running_loop()
-        answer: asyncio.Future[T] = loop.create_future()
+        future: asyncio.Future[T] = loop.create_future()
         self._in_flight += 1
 
         def settle(result: T | None, error: BaseException | None) -> None:
-            if answer.done():
+            if future.done():
                 return
             if error is not None:
-                answer.set_exception(error)
+                future.set_exception(error)
             else:
-                answer.set_result(result)  # pyright: ignore[reportArgumentType]
+                future.set_result(result)  # pyright: ignore[reportArgumentType]
 
         def release() -> None:
             self._in_flight -= 1
@@ -110,17 +110,17 @@ class QueryPool:
                 loop.call_soon_threadsafe(release)
 
         self._threads.submit(work)
-        return await answer
+        return await future
 
     def close(self) -> None:
         """Reject further queries, and end pauses."""
         self._closing.set()
         self._threads.shutdown(wait=False, cancel_futures=True)
 
-    def _pause(self, spent: float) -> None:
+    def _pause(self, cpu_seconds: float) -> None:
         """Pause the thread to keep its share of CPU time; the query still counts as in flight."""
         deadline = time.monotonic() + _MAX_PAUSE_SECONDS
-        resume_at = time.process_time() + (spent + _OVERHEAD_SECONDS) * (1 / _SHARE - 1)
+        resume_at = time.process_time() + (cpu_seconds + _OVERHEAD_SECONDS) * (1 / _SHARE - 1)
         while self._is_busy() and time.process_time() < resume_at and time.monotonic() < deadline:
             if self._closing.wait(_POLL_SECONDS):
                 return

@@ -33,20 +33,20 @@ def reference_page(document: Mapping[str, Any]) -> bytes:
     from jinja2 import Environment, StrictUndefined
 
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    described = {tag["name"]: tag["description"] for tag in document["tags"]}
+    tag_descriptions = {tag["name"]: tag["description"] for tag in document["tags"]}
     groups: dict[str, list[dict[str, Any]]] = {}
     for path, methods in document["paths"].items():
         for method, operation in methods.items():
-            shown = _operation(method, path, operation)
+            rendered = _operation(method, path, operation)
             for tag in operation["tags"]:
-                groups.setdefault(tag, []).append(shown)
+                groups.setdefault(tag, []).append(rendered)
     schemas = document["components"]["schemas"]
     return (
         environment.from_string(_TEMPLATE)
         .render(
             info=document["info"],
-            groups=[(tag, described.get(tag, ""), operations) for tag, operations in groups.items()],
-            schemas=[(name, _indented(schema), _names_in(schema)) for name, schema in sorted(schemas.items())],
+            groups=[(tag, tag_descriptions.get(tag, ""), operations) for tag, operations in groups.items()],
+            schemas=[(name, _indented_json(schema), _schema_names(schema)) for name, schema in sorted(schemas.items())],
         )
         .encode()
     )
@@ -61,7 +61,7 @@ def _operation(method: str, path: str, operation: Mapping[str, Any]) -> dict[str
         "summary": operation["summary"],
         "permission": ", ".join(sorted(permissions)),
         "parameters": [
-            (field["name"], field["in"], _one_line(field["schema"]), field.get("description", ""))
+            (field["name"], field["in"], _compact_json(field["schema"]), field.get("description", ""))
             for field in operation["parameters"]
         ],
         "bodies": _contents(operation.get("requestBody", {})),
@@ -72,25 +72,25 @@ def _operation(method: str, path: str, operation: Mapping[str, Any]) -> dict[str
     }
 
 
-def _contents(holder: Mapping[str, Any]) -> list[tuple[str, list[str], str]]:
+def _contents(container: Mapping[str, Any]) -> list[tuple[str, list[str], str]]:
     """Return each media type with the schemas that it names, or with its inline schema if it names none."""
-    found: list[tuple[str, list[str], str]] = []
-    for media_type, content in holder.get("content", {}).items():
+    contents: list[tuple[str, list[str], str]] = []
+    for media_type, content in container.get("content", {}).items():
         schema = content.get("schema", {})
-        names = _names_in(schema)
-        found.append((media_type, names, "" if names or not schema else _one_line(schema)))
-    return found
+        names = _schema_names(schema)
+        contents.append((media_type, names, "" if names or not schema else _compact_json(schema)))
+    return contents
 
 
-def _names_in(schema: object) -> list[str]:
+def _schema_names(schema: object) -> list[str]:
     """Return the names of the schemas that `schema` refers to, without duplicates."""
     names = re.findall(rf'"{_SCHEMA_PREFIX}([^"]+)"', json.dumps(schema))
     return list(dict.fromkeys(names))
 
 
-def _one_line(schema: object) -> str:
+def _compact_json(schema: object) -> str:
     return json.dumps(schema, ensure_ascii=False)
 
 
-def _indented(schema: object) -> str:
+def _indented_json(schema: object) -> str:
     return json.dumps(schema, ensure_ascii=False, indent=2)

@@ -10,18 +10,18 @@ import grpc
 import msgspec
 from prometheus_client import CollectorRegistry, Gauge
 
-from app.server.validity import not_after
+from app.server.certificate_expiry import not_after
 from app.settings.server import ServerSettings, SettingsError
 
-__all__ = ("LOOK_SECONDS", "Certificates", "certificates")
+__all__ = ("CHECK_SECONDS", "Certificates", "load_certificates")
 
-LOOK_SECONDS = 5.0
+CHECK_SECONDS = 5.0
 """Seconds between two checks of the files."""
 
 _logger = logging.getLogger(__name__)
 
-Stamp = tuple[int, int, int] | None
-Signature = tuple[Stamp, ...]
+FileStamp = tuple[int, int, int] | None
+FilesSignature = tuple[FileStamp, ...]
 
 
 class _Loaded(msgspec.Struct, frozen=True, kw_only=True, eq=False):
@@ -46,7 +46,7 @@ class Certificates:
 
     def __init__(self, cert: Path, key: Path, client_ca: Path | None = None) -> None:
         self._cert, self._key, self._client_ca = cert, key, client_ca
-        self._seen: Signature = self._signature()
+        self._checked_signature: FilesSignature = self._signature()
         self._current = self._load()
         if self.expiry < time.time():
             _logger.warning("the certificate of the server is no longer valid", extra={"file": str(cert)})
@@ -61,43 +61,43 @@ class Certificates:
         """Return the end of the certificate's validity, in seconds since the epoch."""
         return self._current.expiry
 
-    def look(self) -> bool:
+    def reload_if_changed(self) -> bool:
         """Reload the files if they have changed. Return whether the certificate was replaced.
 
         Files that are not usable are logged once, and the current certificate is kept.
         """
         signature = self._signature()
-        if signature == self._seen:
+        if signature == self._checked_signature:
             return False
         try:
             loaded = self._load()
         except SettingsError as error:
             _logger.error("a renewed certificate cannot be used, the one before is kept", extra={"error": str(error)})
-            self._seen = signature
+            self._checked_signature = signature
             return False
         if self._signature() != signature:
             # The files changed during the read, so the parts may not match. The next check reads them again.
             return False
-        self._current, self._seen = loaded, signature
+        self._current, self._checked_signature = loaded, signature
         _logger.info("took a renewed certificate", extra={"expiry": loaded.expiry})
         return True
 
-    def for_grpc(self) -> grpc.ServerCredentials:
+    def grpc_credentials(self) -> grpc.ServerCredentials:
         """Return credentials of a gRPC server, which also follow the files."""
-        first = last = self._current.grpc
+        initial = last_fetched = self._current.grpc
 
         def fetch_changed() -> Any:
             # A thread of gRPC calls this before each handshake.
-            nonlocal last
+            nonlocal last_fetched
             current = self._current.grpc
-            if current is last:
+            if current is last_fetched:
                 return None
-            last = current
+            last_fetched = current
             return current
 
-        return grpc.dynamic_ssl_server_credentials(first, fetch_changed, self._client_ca is not None)
+        return grpc.dynamic_ssl_server_credentials(initial, fetch_changed, self._client_ca is not None)
 
-    def show(self, metrics: CollectorRegistry) -> None:
+    def export_expiry(self, metrics: CollectorRegistry) -> None:
         """Export the end of the certificate's validity as a metric."""
         name = "charioteer_certificate_expiry_timestamp_seconds"
         gauge = Gauge(name, "When the certificate of the server ends, in seconds since the epoch.", registry=metrics)
@@ -117,7 +117,7 @@ class Certificates:
         # A renegotiation costs the server more than the client, so clients must not request one.
         context.options |= ssl.OP_NO_RENEGOTIATION
         try:
-            context.load_cert_chain(self._cert, self._key, password=self._encrypted)
+            context.load_cert_chain(self._cert, self._key, password=self._reject_encrypted_key)
         except (ssl.SSLError, OSError) as error:
             if getattr(error, "reason", "") == "KEY_VALUES_MISMATCH":
                 message = f"The key in {self._key} of --tls-key is not that of the certificate in {self._cert}"
@@ -134,15 +134,15 @@ class Certificates:
         configuration = grpc.ssl_server_certificate_configuration([(key, cert)], root_certificates=authorities)
         return _Loaded(context=context, grpc=configuration, expiry=expiry)
 
-    def _encrypted(self) -> bytes:
+    def _reject_encrypted_key(self) -> bytes:
         raise SettingsError(f"Expected a key that is not encrypted in {self._key} of --tls-key")
 
-    def _signature(self) -> Signature:
+    def _signature(self) -> FilesSignature:
         """Return a value that changes with the files, also when symbolic links change, as in Kubernetes."""
-        return tuple(_stamp(path) for path in (self._cert, self._key, self._client_ca) if path is not None)
+        return tuple(_file_stamp(path) for path in (self._cert, self._key, self._client_ca) if path is not None)
 
 
-def certificates(settings: ServerSettings) -> Certificates | None:
+def load_certificates(settings: ServerSettings) -> Certificates | None:
     """Load the certificates of the settings; return None without TLS.
 
     Raises:
@@ -164,9 +164,9 @@ def _read(path: Path, option: str) -> bytes:
         raise SettingsError(f"Cannot read {path} of {option}: {error.strerror}") from None
 
 
-def _stamp(path: Path) -> Stamp:
+def _file_stamp(path: Path) -> FileStamp:
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:
         return None
-    return found.st_mtime_ns, found.st_size, found.st_ino
+    return status.st_mtime_ns, status.st_size, status.st_ino

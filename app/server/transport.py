@@ -13,11 +13,11 @@ from litestar.types import ASGIApp
 from prometheus_client import CollectorRegistry
 from uvicorn.config import STARTUP_FAILURE
 
-from app.server.accepting import Acceptor
+from app.server.acceptor import Acceptor
 from app.server.connection import connection_factory
-from app.server.connections import TICK_SECONDS, Connections, raise_file_limit
-from app.server.stopping import Ending, StoppingServer
-from app.server.tls import LOOK_SECONDS, Certificates, certificates
+from app.server.connection_table import TICK_SECONDS, ConnectionTable, raise_file_limit
+from app.server.shutdown import DrainingServer, ShutdownHooks
+from app.server.tls import CHECK_SECONDS, Certificates, load_certificates
 from app.settings.server import ServerSettings
 
 __all__ = ("Transport", "http_server", "open_transport")
@@ -37,7 +37,7 @@ class Transport(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         certificates: certificates for TLS on every port; None for no TLS.
     """
 
-    connections: Connections
+    connections: ConnectionTable
     certificates: Certificates | None
 
     @property
@@ -52,19 +52,19 @@ def open_transport(settings: ServerSettings, metrics: CollectorRegistry) -> Tran
     Raises:
         SettingsError: if the certificates are not usable, or the connection limit is too high.
     """
-    found = certificates(settings)
-    if found is not None:
-        found.show(metrics)
-    return Transport(connections=Connections(settings, metrics, raise_file_limit()), certificates=found)
+    certificates = load_certificates(settings)
+    if certificates is not None:
+        certificates.export_expiry(metrics)
+    return Transport(connections=ConnectionTable(settings, metrics, raise_file_limit()), certificates=certificates)
 
 
-def http_server(app: ASGIApp, transport: Transport, ending: Ending) -> uvicorn.Server:
+def http_server(app: ASGIApp, transport: Transport, shutdown_hooks: ShutdownHooks) -> uvicorn.Server:
     """Return a server of `app` that is not started.
 
     Args:
         app: handles all requests.
         transport: shared state of its connections.
-        ending: callbacks for the shutdown.
+        shutdown_hooks: callbacks for the shutdown.
     """
     config = uvicorn.Config(
         cast("Any", app),
@@ -74,26 +74,26 @@ def http_server(app: ASGIApp, transport: Transport, ending: Ending) -> uvicorn.S
         log_level="warning",
         access_log=False,
         server_header=False,
-        timeout_graceful_shutdown=math.ceil(ending.timeout),
+        timeout_graceful_shutdown=math.ceil(shutdown_hooks.drain_timeout),
     )
-    return _Server(config, ending, transport)
+    return _HttpServer(config, shutdown_hooks, transport)
 
 
-class _Server(StoppingServer):
+class _HttpServer(DrainingServer):
     """Extend uvicorn's server with our connections and their periodic checks."""
 
-    def __init__(self, config: uvicorn.Config, ending: Ending, transport: Transport) -> None:
-        super().__init__(config, msgspec.structs.replace(ending, end=self._end))
+    def __init__(self, config: uvicorn.Config, shutdown_hooks: ShutdownHooks, transport: Transport) -> None:
+        super().__init__(config, msgspec.structs.replace(shutdown_hooks, start_drain=self._start_drain))
         self._transport = transport
-        self._end_others = ending.end
+        self._start_other_drains = shutdown_hooks.start_drain
         self._periodic_tasks: list[asyncio.Task[None]] = []
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await self.lifespan.startup()
         if self.lifespan.should_exit:
             sys.exit(STARTUP_FAILURE)
-        connections, found = self._transport.connections, self._transport.certificates
-        protocol = connection_factory(
+        connections, certificates = self._transport.connections, self._transport.certificates
+        create_connection = connection_factory(
             connections,
             {
                 "config": self.config,
@@ -102,17 +102,19 @@ class _Server(StoppingServer):
                 "_loop": asyncio.get_running_loop(),
             },
         )
-        self._periodic_tasks.append(asyncio.create_task(_tick(connections)))
-        if found is not None:
-            self._periodic_tasks.append(asyncio.create_task(_reload_periodically(found)))
-        acceptors = [Acceptor(listening, connections, protocol, found) for listening in sockets or ()]
+        self._periodic_tasks.append(asyncio.create_task(_check_connections(connections)))
+        if certificates is not None:
+            self._periodic_tasks.append(asyncio.create_task(_reload_periodically(certificates)))
+        acceptors = [
+            Acceptor(listen_socket, connections, create_connection, certificates) for listen_socket in sockets or ()
+        ]
         self.servers = cast("list[asyncio.base_events.Server]", acceptors)
         self.started = True
 
-    def _end(self) -> None:
-        left = max(0.0, self._ending.timeout - _ABORT_SECONDS)
-        self._transport.connections.until = asyncio.get_running_loop().time() + left
-        self._end_others()
+    def _start_drain(self) -> None:
+        seconds_left = max(0.0, self._hooks.drain_timeout - _ABORT_SECONDS)
+        self._transport.connections.reject_incomplete_at = asyncio.get_running_loop().time() + seconds_left
+        self._start_other_drains()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         try:
@@ -122,13 +124,13 @@ class _Server(StoppingServer):
                 task.cancel()
 
 
-async def _tick(connections: Connections) -> None:
+async def _check_connections(connections: ConnectionTable) -> None:
     """Check timeouts of connections periodically, also while the server drains."""
     loop = asyncio.get_running_loop()
     while True:
         await asyncio.sleep(TICK_SECONDS)
         try:
-            connections.tick(loop.time())
+            connections.check_next(loop.time())
         except Exception:
             # A failure of one connection must not stop the checks of the others.
             _logger.exception("a connection could not be looked at")
@@ -137,5 +139,5 @@ async def _tick(connections: Connections) -> None:
 async def _reload_periodically(certificates: Certificates) -> None:
     """Reload renewed certificates. Read the files in a thread because they can be slow."""
     while True:
-        await asyncio.sleep(LOOK_SECONDS)
-        await asyncio.to_thread(certificates.look)
+        await asyncio.sleep(CHECK_SECONDS)
+        await asyncio.to_thread(certificates.reload_if_changed)

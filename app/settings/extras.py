@@ -3,12 +3,12 @@
 __all__ = ("missing_extra",)
 
 
-def missing_extra(what: str, extra: str, error: ImportError) -> str:
+def missing_extra(feature: str, extra: str, error: ImportError) -> str:
     """Return the message that names the extra to install.
 
     Args:
-        what: the option or command that needs it.
+        feature: the option or command that needs it.
         extra: its name in pyproject.toml.
         error: the failed import.
     """
-    return f"{what} needs the extra {extra}, pip install 'charioteer[{extra}]' ({error})"
+    return f"{feature} needs the extra {extra}, pip install 'charioteer[{extra}]' ({error})"

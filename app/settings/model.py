@@ -8,11 +8,11 @@ from typing import Annotated, Literal, TypeVar
 
 import msgspec
 
-from tasks.exchange.parameters import explained
+from tasks.inference.parameters import validation_error
 from tasks.task import TaskType
 
 __all__ = (
-    "LARGEST_JSON",
+    "MAX_JSON_BYTES",
     "SETTINGS_FILE",
     "BatchingSettings",
     "ModelError",
@@ -29,7 +29,7 @@ __all__ = (
 T = TypeVar("T")
 
 SETTINGS_FILE = "model-settings.json"
-LARGEST_JSON = 64 * 1024 * 1024
+MAX_JSON_BYTES = 64 * 1024 * 1024
 """Maximum bytes of a JSON file or template of a model. The largest known ones have a few megabytes."""
 
 Divisor = Annotated[float, msgspec.Meta(gt=0)]
@@ -210,34 +210,34 @@ def read_settings(folder: Path) -> ModelSettings:
     try:
         return read_json_file(path, ModelSettings) if path.is_file() else ModelSettings()
     except ModelError as error:
-        raise ModelError(f"{error}{_known(str(error).removeprefix(f'{path}: '))}") from None
+        raise ModelError(f"{error}{_known_names(str(error).removeprefix(f'{path}: '))}") from None
 
 
-def _known(fault: str) -> str:
+def _known_names(error_text: str) -> str:
     """Return the known names if `fault` is about an unknown one, else ""."""
-    if fault.startswith("Object contains unknown field"):
+    if error_text.startswith("Object contains unknown field"):
         return f"; known are {', '.join(ModelSettings.__struct_fields__)}"
-    return f"; known are {', '.join(TaskType)}" if fault.startswith("task_type: Invalid enum value") else ""
+    return f"; known are {', '.join(TaskType)}" if error_text.startswith("task_type: Invalid enum value") else ""
 
 
-def read_json_file(path: Path, kind: type[T]) -> T:
-    """Read a JSON file of a model as `kind`.
+def read_json_file(path: Path, parsed_type: type[T]) -> T:
+    """Read a JSON file of a model as `parsed_type`.
 
     Raises:
         ModelError: naming the file and the invalid field.
     """
     try:
-        return msgspec.json.decode(read_bounded(path), type=kind)
+        return msgspec.json.decode(read_bounded(path), type=parsed_type)
     except msgspec.ValidationError as error:
-        raise ModelError(f"{path}: {explained(error)}") from None
+        raise ModelError(f"{path}: {validation_error(error)}") from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ModelError(f"{path} is not valid JSON: {error}") from None
     except OSError as error:
         raise ModelError(f"{path} cannot be read: {error.strerror}") from None
 
 
-def read_bounded(path: Path, most: int = LARGEST_JSON) -> bytes:
-    """Return the content of a model's regular file of at most `most` bytes.
+def read_bounded(path: Path, max_bytes: int = MAX_JSON_BYTES) -> bytes:
+    """Return the content of a model's regular file of at most `max_bytes` bytes.
 
     Raises:
         ModelError: for a larger file, and for pipes and devices, because reading them might never end.
@@ -248,6 +248,6 @@ def read_bounded(path: Path, most: int = LARGEST_JSON) -> bytes:
         status = os.fstat(file.fileno())
         if not stat.S_ISREG(status.st_mode):
             raise ModelError(f"{path} is not a file")
-        if status.st_size > most:
-            raise ModelError(f"{path} has {status.st_size:,} bytes, more than {most:,}")
-        return file.read(most)
+        if status.st_size > max_bytes:
+            raise ModelError(f"{path} has {status.st_size:,} bytes, more than {max_bytes:,}")
+        return file.read(max_bytes)

@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from app.assembly.as_maite import as_maite as as_maite
     from app.assembly.in_process import InProcessModel as InProcessModel
     from app.settings.model import ModelError as ModelError
-    from tasks.exchange.error import ErrorKind as ErrorKind
-    from tasks.exchange.error import InferenceError as InferenceError
-    from tasks.exchange.error import invalid as invalid
     from tasks.image_classification import Classification as Classification
     from tasks.image_segmentation import SegmentationParameters as SegmentationParameters
     from tasks.image_segmentation import Segments as Segments
     from tasks.image_text_to_text import Answers as Answers
     from tasks.image_text_to_text import GenerationParameters as GenerationParameters
+    from tasks.inference.error import ErrorKind as ErrorKind
+    from tasks.inference.error import InferenceError as InferenceError
+    from tasks.inference.error import invalid as invalid
     from tasks.object_detection import DetectionParameters as DetectionParameters
     from tasks.object_detection import Detections as Detections
     from tasks.oriented_object_detection import OrientedDetections as OrientedDetections
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from tasks.text_generation import TextGenerationParameters as TextGenerationParameters
     from tasks.token_classification import Entities as Entities
     from tasks.token_classification import TokenParameters as TokenParameters
-    from tasks.vision.selection import SelectionParameters as SelectionParameters
+    from tasks.vision.filtering import SelectionParameters as SelectionParameters
 
 __all__ = (
     "Answers",
@@ -68,21 +68,21 @@ _MODULES = {
     "DetectionParameters": "tasks.object_detection",
     "Detections": "tasks.object_detection",
     "Entities": "tasks.token_classification",
-    "ErrorKind": "tasks.exchange.error",
+    "ErrorKind": "tasks.inference.error",
     "Generation": "tasks.text_generation",
     "GenerationParameters": "tasks.image_text_to_text",
     "InProcessModel": "app.assembly.in_process",
-    "InferenceError": "tasks.exchange.error",
+    "InferenceError": "tasks.inference.error",
     "ModelError": "app.settings.model",
     "OrientedDetections": "tasks.oriented_object_detection",
     "SegmentationParameters": "tasks.image_segmentation",
     "Segments": "tasks.image_segmentation",
-    "SelectionParameters": "tasks.vision.selection",
+    "SelectionParameters": "tasks.vision.filtering",
     "TaskType": "tasks.task",
     "TextGenerationParameters": "tasks.text_generation",
     "TokenParameters": "tasks.token_classification",
     "as_maite": "app.assembly.as_maite",
-    "invalid": "tasks.exchange.error",
+    "invalid": "tasks.inference.error",
 }
 """Where each public name is defined. Importing `charioteer` imports none of these modules."""
 

@@ -5,9 +5,9 @@ from typing import Annotated
 
 import msgspec
 
-from tasks.exchange.error import ErrorKind, InferenceError
-from tasks.exchange.limits import Limits
-from tasks.exchange.parameters import Fraction, Positive
+from tasks.inference.error import ErrorKind, InferenceError
+from tasks.inference.limits import Limits
+from tasks.inference.parameters import Fraction, Positive
 
 __all__ = ("SamplingParameters", "check_new_tokens", "within_limits")
 

@@ -11,11 +11,11 @@ from typing import Any, TypeVar, get_args
 
 import msgspec
 
-from tasks.exchange.error import InferenceError, brief, invalid
-from tasks.exchange.limits import Limits
-from tasks.exchange.parameters import read_parameters
-from tasks.exchange.request import InferenceRequest
-from tasks.exchange.tensor import BytesTensor, Datatype, InputTensor, TensorSpec
+from tasks.inference.error import InferenceError, invalid, quote_value
+from tasks.inference.limits import Limits
+from tasks.inference.parameters import read_parameters
+from tasks.inference.request import InferenceRequest
+from tasks.inference.tensor import BytesTensor, Datatype, InputTensor, TensorSpec
 from tasks.task import InputGroup
 from tasks.text.unicode import check_text
 from tasks.vision.request import check_count
@@ -41,7 +41,7 @@ def text_groups(
     defaults: Mapping[str, object],
     limits: Limits,
     parameters_type: type[ParametersT],
-    item: Callable[[TextItem, ParametersT], ItemT],
+    make_item: Callable[[TextItem, ParametersT], ItemT],
     check: Callable[[ParametersT, str], None],
 ) -> list[InputGroup[ItemT]]:
     """Return one group for each text input, with one item for each of its texts.
@@ -55,7 +55,7 @@ def text_groups(
         defaults: the parameters of the model's settings.
         limits: limits on one request.
         parameters_type: the parameters of the task.
-        item: create an item from a text and its parameters.
+        make_item: create an item from a text and its parameters.
         check: called with the parameters of an input and their path; raises for invalid ones.
 
     Raises:
@@ -66,9 +66,9 @@ def text_groups(
     texts: list[tuple[int, BytesTensor]] = []
     for index, tensor in enumerate(request.inputs):
         path = f"inputs[{index}]"
-        if tensor.name in _kinds(parameters_type):
+        if tensor.name in _parameter_types(parameters_type):
             if tensor.name in arguments:
-                raise invalid(f"Expected each argument once, got {brief(tensor.name)} again", f"{path}.name")
+                raise invalid(f"Expected each argument once, got {quote_value(tensor.name)} again", f"{path}.name")
             arguments[tensor.name] = _argument(tensor, parameters_type, limits, f"{path}.data")
         elif isinstance(tensor, BytesTensor):
             texts.append((index, tensor))
@@ -83,7 +83,7 @@ def text_groups(
             parameters_type, defaults, request.parameters, arguments, tensor.parameters, path=f"{path}.parameters"
         )
         check(parameters, f"{path}.parameters")
-        items = [item(text, parameters) for text in _texts(tensor, limits, f"{path}.data")]
+        items = [make_item(text, parameters) for text in _texts(tensor, limits, f"{path}.data")]
         groups.append(InputGroup(name=tensor.name, index=index, parameters=request.parameters_of(index), items=items))
     return groups
 
@@ -95,15 +95,15 @@ def _texts(tensor: BytesTensor, limits: Limits, path: str) -> Sequence[TextItem]
 
 
 def _strings(tensor: BytesTensor, limits: Limits, path: str) -> Sequence[str]:
-    found: list[str] = []
+    texts: list[str] = []
     for index, element in enumerate(tensor.elements):
         try:
             text = element.text()
         except InferenceError as error:
-            raise error.under(f"{path}[{index}]") from None
+            raise error.with_prefix(f"{path}[{index}]") from None
         check_text(text, limits, f"{path}[{index}]")
-        found.append(text)
-    return found
+        texts.append(text)
+    return texts
 
 
 def _argument(tensor: InputTensor, parameters_type: type[msgspec.Struct], limits: Limits, path: str) -> object:
@@ -116,7 +116,7 @@ def _argument(tensor: InputTensor, parameters_type: type[msgspec.Struct], limits
     if not values:
         raise invalid(f"Expected a value for {tensor.name!r}, got none", path)
     value: object = values[0] if len(values) == 1 else values
-    if bool in _kinds(parameters_type)[tensor.name] and value in (0, 1):
+    if bool in _parameter_types(parameters_type)[tensor.name] and value in (0, 1):
         # Boolean arguments come as numbers: as INT8 on the Chariot page.
         value = bool(value)
     try:
@@ -127,6 +127,6 @@ def _argument(tensor: InputTensor, parameters_type: type[msgspec.Struct], limits
 
 
 @cache
-def _kinds(parameters_type: type[msgspec.Struct]) -> Mapping[str, tuple[Any, ...]]:
+def _parameter_types(parameters_type: type[msgspec.Struct]) -> Mapping[str, tuple[Any, ...]]:
     """Return the types of each parameter by name."""
     return {field.name: (field.type, *get_args(field.type)) for field in msgspec.structs.fields(parameters_type)}

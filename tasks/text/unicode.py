@@ -1,7 +1,7 @@
 """Reject texts that tokenizers cannot process."""
 
-from tasks.exchange.error import invalid
-from tasks.exchange.limits import Limits, beyond
+from tasks.inference.error import invalid
+from tasks.inference.limits import Limits, too_large
 
 __all__ = ("check_text", "check_unicode")
 
@@ -15,8 +15,8 @@ def check_unicode(text: str, path: str) -> None:
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        found = f"U+{ord(text[error.start]):04X} at position {error.start}"
-        raise invalid(f"Expected Unicode text, got a lone surrogate, {found}", path) from None
+        position = f"U+{ord(text[error.start]):04X} at position {error.start}"
+        raise invalid(f"Expected Unicode text, got a lone surrogate, {position}", path) from None
 
 
 def check_text(text: str, limits: Limits, path: str) -> None:
@@ -26,5 +26,5 @@ def check_text(text: str, limits: Limits, path: str) -> None:
         InferenceError: INVALID_REQUEST or TOO_LARGE, naming `path`.
     """
     if len(text) > limits.max_text_length:
-        raise beyond(limits.max_text_length, "characters in one text", len(text), path)
+        raise too_large(limits.max_text_length, "characters in one text", len(text), path)
     check_unicode(text, path)

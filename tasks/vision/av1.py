@@ -6,8 +6,8 @@ The file consists of boxes (ISO/IEC 14496-12 and 23008-12), the frames of open b
 import struct
 from collections.abc import Iterator
 
-from tasks.exchange.error import invalid
-from tasks.vision.file_boxes import Span, boxes, boxes_under
+from tasks.inference.error import invalid
+from tasks.vision.iso_bmff import Span, iter_boxes, nested_boxes
 
 __all__ = ("av1_pixels",)
 
@@ -26,29 +26,33 @@ def av1_pixels(data: bytes) -> int:
     Raises:
         InferenceError: INVALID_REQUEST for a file with too many parts.
     """
-    found = 0
+    pixels = 0
     try:
-        for meta, end in boxes_under(data, (b"meta",)):
-            found += sum(_largest(item) for item in _items(data, (meta + 4, end)))
-        for table in boxes_under(data, _SAMPLE_TABLE):
-            begin = next(_first_offsets(data, table), None)
-            found += _largest(data[begin : begin + _first_size(data, table)]) if begin is not None else 0
+        for meta, end in nested_boxes(data, (b"meta",)):
+            pixels += sum(_largest_frame_pixels(item) for item in _items(data, (meta + 4, end)))
+        for table in nested_boxes(data, _SAMPLE_TABLE):
+            first_offset = next(_first_offsets(data, table), None)
+            pixels += (
+                _largest_frame_pixels(data[first_offset : first_offset + _first_size(data, table)])
+                if first_offset is not None
+                else 0
+            )
     except (struct.error, IndexError):
         # The decoder rejects truncated files.
-        return found
-    return found
+        return pixels
+    return pixels
 
 
 def _items(data: bytes, meta: Span) -> Iterator[bytes]:
     """Yield the bytes of each item that holds frames."""
-    frames = {number for inner in boxes_under(data, (b"iinf",), meta) for number in _frame_items(data, inner)}
-    inside = next(boxes_under(data, (b"idat",), meta), (0, 0))
+    frames = {number for inner in nested_boxes(data, (b"iinf",), meta) for number in _frame_items(data, inner)}
+    idat = next(nested_boxes(data, (b"idat",), meta), (0, 0))
     remaining = 4 * len(data)
-    for begin, end in boxes_under(data, (b"iloc",), meta):
+    for begin, end in nested_boxes(data, (b"iloc",), meta):
         for number, in_meta, spans in _locations(data[begin:end]):
             if number not in frames:
                 continue
-            offset, limit = inside if in_meta else (0, len(data))
+            offset, limit = idat if in_meta else (0, len(data))
             parts = [data[offset + at : min(offset + at + length, limit) if length else limit] for at, length in spans]
             remaining -= sum(map(len, parts))
             if remaining < 0:
@@ -59,8 +63,8 @@ def _items(data: bytes, meta: Span) -> Iterator[bytes]:
 def _frame_items(data: bytes, iinf: Span) -> Iterator[int]:
     begin, end = iinf
     version = data[begin]
-    for kind, (at, _) in boxes(data, begin + (8 if version else 6), end):
-        if kind == b"infe" and data[at] >= _FIRST_TYPED_VERSION:
+    for box_type, (at, _) in iter_boxes(data, begin + (8 if version else 6), end):
+        if box_type == b"infe" and data[at] >= _FIRST_TYPED_VERSION:
             number, _, item_type = struct.unpack_from(
                 ">HH4s" if data[at] == _FIRST_TYPED_VERSION else ">IH4s", data, at + 4
             )
@@ -70,8 +74,8 @@ def _frame_items(data: bytes, iinf: Span) -> Iterator[int]:
 
 def _locations(iloc: bytes) -> Iterator[tuple[int, bool, list[Span]]]:
     """Yield the number of each item, whether it is in the `meta` box, and the offsets and lengths of its parts."""
-    version, sizes, more = iloc[0], iloc[4], iloc[5]
-    at, left = 6, _MAX_PARTS
+    version, sizes, more_sizes = iloc[0], iloc[4], iloc[5]
+    at, remaining_parts = 6, _MAX_PARTS
 
     def read(size: int) -> int:
         nonlocal at
@@ -80,47 +84,47 @@ def _locations(iloc: bytes) -> Iterator[tuple[int, bool, list[Span]]]:
         at += size
         return int.from_bytes(iloc[at - size : at], "big")
 
-    wide = 4 if version == 2 else 2
-    for _ in range(read(wide)):
-        number = read(wide)
+    id_size = 4 if version == 2 else 2
+    for _ in range(read(id_size)):
+        number = read(id_size)
         in_meta = bool(version and read(2) & 15)
         read(2)
-        base = read(more >> 4)
+        base = read(more_sizes >> 4)
         spans: list[Span] = []
         for _ in range(read(2)):
-            left -= 1
-            if left < 0:
+            remaining_parts -= 1
+            if remaining_parts < 0:
                 raise invalid(f"The image is an AVIF of more than {_MAX_PARTS} parts")
-            read(more & 15 if version else 0)
+            read(more_sizes & 15 if version else 0)
             offset = base + read(sizes >> 4)
             spans.append((offset, read(sizes & 15)))
         yield number, in_meta, spans
 
 
 def _first_offsets(data: bytes, table: Span) -> Iterator[int]:
-    for kind, (at, _) in boxes(data, *table):
-        if kind in (b"stco", b"co64"):
-            yield struct.unpack_from(">I" if kind == b"stco" else ">Q", data, at + 8)[0]
+    for box_type, (at, _) in iter_boxes(data, *table):
+        if box_type in (b"stco", b"co64"):
+            yield struct.unpack_from(">I" if box_type == b"stco" else ">Q", data, at + 8)[0]
 
 
 def _first_size(data: bytes, table: Span) -> int:
-    for at, _ in boxes_under(data, (b"stsz",), table):
-        same, _, first = struct.unpack_from(">III", data, at + 4)
-        return same or first
+    for at, _ in nested_boxes(data, (b"stsz",), table):
+        uniform_size, _, first = struct.unpack_from(">III", data, at + 4)
+        return uniform_size or first
     return len(data)
 
 
-def _largest(sample: bytes) -> int:
+def _largest_frame_pixels(sample: bytes) -> int:
     """Return the pixels of the largest frame in the sequence headers of a sample."""
     at = largest = 0
     for _ in range(_MAX_PARTS):
         if at >= len(sample) or sample[at] & 0x80:
             return largest
-        kind, extended, sized = sample[at] >> 3 & 15, sample[at] >> 2 & 1, sample[at] >> 1 & 1
-        at += 1 + extended
-        length, at = _leb128(sample, at) if sized else (len(sample) - at, at)
-        if kind == _SEQUENCE_HEADER:
-            largest = max(largest, _max_frame_pixels(_Bits(sample[at : at + length])))
+        unit_type, has_extension, has_size = sample[at] >> 3 & 15, sample[at] >> 2 & 1, sample[at] >> 1 & 1
+        at += 1 + has_extension
+        length, at = _leb128(sample, at) if has_size else (len(sample) - at, at)
+        if unit_type == _SEQUENCE_HEADER:
+            largest = max(largest, _max_frame_pixels(_BitReader(sample[at : at + length])))
         at += length
     raise invalid(f"The image is an AVIF of more than {_MAX_PARTS} parts")
 
@@ -135,52 +139,52 @@ def _leb128(sample: bytes, at: int) -> tuple[int, int]:
     raise IndexError
 
 
-class _Bits:
+class _BitReader:
     def __init__(self, data: bytes) -> None:
         self._value = int.from_bytes(data[:256], "big")
-        self._left = 8 * len(data[:256])
+        self._remaining = 8 * len(data[:256])
 
     def __call__(self, count: int) -> int:
-        self._left -= count
-        if self._left < 0:
+        self._remaining -= count
+        if self._remaining < 0:
             raise IndexError
-        return self._value >> self._left & (1 << count) - 1
+        return self._value >> self._remaining & (1 << count) - 1
 
 
-def _max_frame_pixels(read: _Bits) -> int:
+def _max_frame_pixels(read_bits: _BitReader) -> int:
     """Return the pixels of the largest frame of a sequence header (5.5.1)."""
-    read(4)
-    if read(1):
-        read(5)
+    read_bits(4)
+    if read_bits(1):
+        read_bits(5)
     else:
-        _skip_timing(read)
-    across, down = read(4) + 1, read(4) + 1
-    return (read(across) + 1) * (read(down) + 1)
+        _skip_timing(read_bits)
+    width_bits, height_bits = read_bits(4) + 1, read_bits(4) + 1
+    return (read_bits(width_bits) + 1) * (read_bits(height_bits) + 1)
 
 
-def _skip_timing(read: _Bits) -> None:
-    delay = 0
-    if read(1):
-        read(64)
-        if read(1):
-            _skip_uvlc(read)
-        if read(1):
-            delay = read(5) + 1
-            read(42)
-    delayed = read(1)
-    for _ in range(read(5) + 1):
-        read(12)
-        if read(5) > _HIGHEST_UNTIERED_LEVEL:
-            read(1)
-        if delay and read(1):
-            read(2 * delay + 1)
-        if delayed and read(1):
-            read(4)
+def _skip_timing(read_bits: _BitReader) -> None:
+    delay_bits = 0
+    if read_bits(1):
+        read_bits(64)
+        if read_bits(1):
+            _skip_uvlc(read_bits)
+        if read_bits(1):
+            delay_bits = read_bits(5) + 1
+            read_bits(42)
+    has_initial_delay = read_bits(1)
+    for _ in range(read_bits(5) + 1):
+        read_bits(12)
+        if read_bits(5) > _HIGHEST_UNTIERED_LEVEL:
+            read_bits(1)
+        if delay_bits and read_bits(1):
+            read_bits(2 * delay_bits + 1)
+        if has_initial_delay and read_bits(1):
+            read_bits(4)
 
 
-def _skip_uvlc(read: _Bits) -> None:
+def _skip_uvlc(read_bits: _BitReader) -> None:
     zeros = 0
-    while not read(1):
+    while not read_bits(1):
         zeros += 1
     if zeros < _MAX_UVLC:
-        read(zeros)
+        read_bits(zeros)

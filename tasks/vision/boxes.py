@@ -24,8 +24,10 @@ def clip_boxes(boxes: NDArray[np.float32], width: int, height: int) -> NDArray[n
 
 def ious(boxes: NDArray[np.float32], others: NDArray[np.float32]) -> NDArray[np.float32]:
     """Return (K, M) intersection over union of (K, 4) and (M, 4) xyxy boxes in the same unit."""
-    shared = np.minimum(boxes[:, np.newaxis, 2:], others[:, 2:]) - np.maximum(boxes[:, np.newaxis, :2], others[:, :2])
-    intersection = np.prod(np.maximum(shared, 0), axis=2)
+    overlap_sides = np.minimum(boxes[:, np.newaxis, 2:], others[:, 2:]) - np.maximum(
+        boxes[:, np.newaxis, :2], others[:, :2]
+    )
+    intersection = np.prod(np.maximum(overlap_sides, 0), axis=2)
     union = np.prod(boxes[:, 2:] - boxes[:, :2], axis=1)[:, np.newaxis] + np.prod(others[:, 2:] - others[:, :2], axis=1)
     union -= intersection
     return np.where(union > 0, intersection / np.where(union > 0, union, 1), 0).astype(np.float32)
@@ -33,14 +35,14 @@ def ious(boxes: NDArray[np.float32], others: NDArray[np.float32]) -> NDArray[np.
 
 def rotated_ious(boxes: NDArray[np.float32], others: NDArray[np.float32]) -> NDArray[np.float32]:
     """Return (K, M) intersection over union of (K, 5) and (M, 5) cx, cy, w, h, r (radians) boxes in the same unit."""
-    both = np.concatenate([boxes, others])
-    corners = [_corners(*box) for box in both.tolist()]
-    reach = np.hypot(both[:, 2], both[:, 3]) / 2
+    all_boxes = np.concatenate([boxes, others])
+    corners = [_corners(*box) for box in all_boxes.tolist()]
+    radii = np.hypot(all_boxes[:, 2], all_boxes[:, 3]) / 2
     count = len(boxes)
     overlaps = np.zeros((count, len(others)), np.float32)
-    apart = np.hypot(*(boxes[:, np.newaxis, :2] - others[:, :2]).transpose(2, 0, 1))
-    for first, second in np.argwhere(apart < reach[:count, np.newaxis] + reach[count:]).tolist():
-        overlaps[first, second] = _rotated_iou(both, corners, first, count + second)
+    distances = np.hypot(*(boxes[:, np.newaxis, :2] - others[:, :2]).transpose(2, 0, 1))
+    for first, second in np.argwhere(distances < radii[:count, np.newaxis] + radii[count:]).tolist():
+        overlaps[first, second] = _rotated_iou(all_boxes, corners, first, count + second)
     return overlaps
 
 
@@ -56,10 +58,10 @@ def suppress_boxes(
         return np.arange(len(boxes))
     # Move classes apart so that their boxes do not overlap. OpenCV's batched version is wrong for negative coordinates,
     # which boxes over the border have.
-    apart = class_ids[:, np.newaxis] * (float(boxes.max() - boxes.min()) + 1.0)
-    rectangles = np.concatenate([boxes[:, :2] + apart, boxes[:, 2:] - boxes[:, :2]], axis=1, dtype=np.float64)
+    class_offsets = class_ids[:, np.newaxis] * (float(boxes.max() - boxes.min()) + 1.0)
+    rectangles = np.concatenate([boxes[:, :2] + class_offsets, boxes[:, 2:] - boxes[:, :2]], axis=1, dtype=np.float64)
     kept = cv2.dnn.NMSBoxes(rectangles, scores, 0.0, iou_threshold)  # pyright: ignore
-    return _best_first(np.asarray(kept, np.intp), scores)
+    return _by_score(np.asarray(kept, np.intp), scores)
 
 
 def suppress_rotated_boxes(
@@ -68,15 +70,15 @@ def suppress_rotated_boxes(
     """Apply `suppress_boxes` to (N, 5) cx, cy, w, h, r (radians) boxes."""
     order = np.argsort(-scores, kind="stable")
     corners = [_corners(*box) for box in boxes.tolist()]
-    reach = np.hypot(boxes[:, 2], boxes[:, 3]) / 2
+    radii = np.hypot(boxes[:, 2], boxes[:, 3]) / 2
     kept: list[int] = []
     for index in order[scores[order] > 0].tolist():
-        rivals = np.array(kept, np.intp)
-        rivals = rivals[class_ids[rivals] == class_ids[index]]
+        candidates = np.array(kept, np.intp)
+        candidates = candidates[class_ids[candidates] == class_ids[index]]
         # Skip boxes whose circumscribed circles do not meet, which are nearly all pairs.
-        apart = np.hypot(*(boxes[rivals, :2] - boxes[index, :2]).T)
-        near: list[int] = rivals[apart < reach[rivals] + reach[index]].tolist()
-        if all(_rotated_iou(boxes, corners, index, rival) <= iou_threshold for rival in near):
+        distances = np.hypot(*(boxes[candidates, :2] - boxes[index, :2]).T)
+        nearby: list[int] = candidates[distances < radii[candidates] + radii[index]].tolist()
+        if all(_rotated_iou(boxes, corners, index, candidate) <= iou_threshold for candidate in nearby):
             kept.append(index)
     return np.array(kept, np.intp)
 
@@ -87,10 +89,10 @@ def _corners(cx: float, cy: float, w: float, h: float, r: float) -> NDArray[Any]
 
 def _rotated_iou(boxes: NDArray[np.float32], corners: Sequence[NDArray[Any]], first: int, second: int) -> float:
     # cv2.dnn.NMSBoxesRotated cannot be used: it computes an overlap of 1 for a box inside another.
-    shared = cv2.intersectConvexConvex(corners[first], corners[second])[0]
-    union = float(boxes[[first, second], 2] @ boxes[[first, second], 3]) - shared
-    return shared / union if union > 0 else 1.0
+    intersection = cv2.intersectConvexConvex(corners[first], corners[second])[0]
+    union = float(boxes[[first, second], 2] @ boxes[[first, second], 3]) - intersection
+    return intersection / union if union > 0 else 1.0
 
 
-def _best_first(indices: NDArray[np.intp], scores: NDArray[np.float32]) -> NDArray[np.intp]:
+def _by_score(indices: NDArray[np.intp], scores: NDArray[np.float32]) -> NDArray[np.intp]:
     return indices[np.argsort(-scores[indices], kind="stable")]

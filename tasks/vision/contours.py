@@ -21,8 +21,8 @@ def contours_of_mask(mask: NDArray[np.uint8]) -> list[Contour]:
     Each outer boundary is followed by its holes, so that filling the contours of an object with the even-odd rule
     (`mask_of_contours`) restores the mask. A single pixel is a contour of one point; an empty mask has no contours.
     """
-    found, hierarchy = cv2.findContours(mask, cv2.RETR_CCOMP, cv2.CHAIN_APPROX_SIMPLE)
-    if not found:
+    contours, hierarchy = cv2.findContours(mask, cv2.RETR_CCOMP, cv2.CHAIN_APPROX_SIMPLE)
+    if not contours:
         return []
     ordered: list[Contour] = []
     # Each row of the hierarchy has next, previous, first child and parent. With RETR_CCOMP every hole is a child of an
@@ -31,9 +31,9 @@ def contours_of_mask(mask: NDArray[np.uint8]) -> list[Contour]:
     for index, (_, _, hole, parent) in enumerate(links):
         if parent >= 0:
             continue
-        ordered.append(_points(found[index]))
+        ordered.append(_points(contours[index]))
         while hole >= 0:
-            ordered.append(_points(found[hole]))
+            ordered.append(_points(contours[hole]))
             hole = links[hole][0]
     return ordered
 
@@ -74,15 +74,15 @@ def contour_ious(objects: Sequence[Sequence[Contour]], others: Sequence[Sequence
     masks = [
         np.concatenate(
             [
-                mask_of_contours([(c - low) * scale for c in contours], width, height).reshape(1, -1)
+                mask_of_contours([(contour - low) * scale for contour in contours], width, height).reshape(1, -1)
                 for contours in group
             ]
         ).astype(np.float32)
         for group in (objects, others)
     ]
     first, second = masks
-    shared = first @ second.T
-    return shared / (first.sum(axis=1)[:, np.newaxis] + second.sum(axis=1) - shared)
+    intersection = first @ second.T
+    return intersection / (first.sum(axis=1)[:, np.newaxis] + second.sum(axis=1) - intersection)
 
 
 def _points(contour: NDArray[Any]) -> Contour:

@@ -6,7 +6,7 @@ import struct
 
 import PIL.Image
 
-from tasks.exchange.error import InferenceError, invalid
+from tasks.inference.error import InferenceError, invalid
 from tasks.vision.tiff_tags import tags
 
 __all__ = ("PNG_SIGNATURE", "image_size", "upright_size")
@@ -19,7 +19,7 @@ _JPEG_START = b"\xff\xd8\xff"
 _STANDALONE_MARKERS = frozenset({0x01, *range(0xD0, 0xDA)})
 _FILL = re.compile(rb"\xff+")
 _MAX_SEGMENTS = 4096
-_EXIF_WITHIN = 64 * 1024
+_EXIF_SEARCH_BYTES = 64 * 1024
 _EXIF = b"Exif\0\0"
 _ORIENTATION = 0x0112
 _FORMATS = ("AVIF", "BMP", "DIB", "JPEG2000", "PNG", "PPM", "TIFF", "WEBP")
@@ -57,21 +57,21 @@ def image_size(data: bytes) -> tuple[int, int]:
     if _PPM_START.match(data):
         header = data[:_PPM_HEADER]
         if not _PPM_SIZE.match(header):
-            raise _unknown(data)
+            raise _unknown_format(data)
     try:
         with PIL.Image.open(io.BytesIO(header), formats=_FORMATS) as image:
             return image.size
     except Exception:  # noqa: BLE001  Pillow's plugins raise many types of exceptions for invalid images
-        raise _unknown(data) from None
+        raise _unknown_format(data) from None
 
 
 def upright_size(data: bytes, width: int, height: int) -> tuple[int, int]:
     """Return width and height of a JPEG after its EXIF orientation is applied."""
-    at = data.find(_EXIF, 0, _EXIF_WITHIN)
-    if at < 4 or data[at - 4 : at - 2] != b"\xff\xe1":
+    offset = data.find(_EXIF, 0, _EXIF_SEARCH_BYTES)
+    if offset < 4 or data[offset - 4 : offset - 2] != b"\xff\xe1":
         return width, height
-    (length,) = struct.unpack_from(">H", data, at - 2)
-    orientation = tags(data[at + len(_EXIF) : at - 2 + length]).get(_ORIENTATION)
+    (length,) = struct.unpack_from(">H", data, offset - 2)
+    orientation = tags(data[offset + len(_EXIF) : offset - 2 + length]).get(_ORIENTATION)
     return (height, width) if orientation in _TRANSPOSED else (width, height)
 
 
@@ -95,11 +95,11 @@ def _jpeg_size(data: bytes) -> tuple[int, int]:
     raise invalid("The image is a JPEG without a frame header: its data is truncated or damaged")
 
 
-def _unknown(data: bytes) -> InferenceError:
-    return invalid(f"Expected an encoded image (JPEG, PNG, WebP, BMP, TIFF, GIF), got {_described(data)}")
+def _unknown_format(data: bytes) -> InferenceError:
+    return invalid(f"Expected an encoded image (JPEG, PNG, WebP, BMP, TIFF, GIF), got {_describe_bytes(data)}")
 
 
-def _described(data: bytes) -> str:
+def _describe_bytes(data: bytes) -> str:
     if not data:
         return "no bytes"
     return f"{len(data)} bytes that begin with {data[:8].hex(' ')}"

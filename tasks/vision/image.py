@@ -11,16 +11,20 @@ import PIL.Image
 import PIL.ImageOps
 from numpy.typing import NDArray
 
-from tasks.exchange.error import ErrorKind, InferenceError, brief, invalid
-from tasks.exchange.tensor import Datatype, Tensor
+from tasks.inference.error import ErrorKind, InferenceError, invalid, quote_value
+from tasks.inference.tensor import Datatype, Tensor
+from tasks.vision.decompression_bombs import check_chunks, strip_text_chunks
 from tasks.vision.header import image_size
-from tasks.vision.hidden_work import check_chunks, without_texts
 
 __all__ = ("Image", "check_size", "decode_image", "images_from_tensor", "raw_size")
 
 
 _JPEG_START = b"\xff\xd8"
-_SHRINKING = {2: cv2.IMREAD_REDUCED_GRAYSCALE_2, 4: cv2.IMREAD_REDUCED_GRAYSCALE_4, 8: cv2.IMREAD_REDUCED_GRAYSCALE_8}
+_REDUCED_FLAGS = {
+    2: cv2.IMREAD_REDUCED_GRAYSCALE_2,
+    4: cv2.IMREAD_REDUCED_GRAYSCALE_4,
+    8: cv2.IMREAD_REDUCED_GRAYSCALE_8,
+}
 """OpenCV's flags for decoding at a fraction of the sides; a colour flag is added."""
 
 _TIFF_STARTS = (b"II*\0", b"MM\0*")
@@ -32,21 +36,21 @@ class Image(msgspec.Struct, frozen=True, eq=False):
     Attributes:
         pixels: (height, width, 3) uint8, RGB, EXIF orientation applied; smaller if the image was decoded at a fraction
             of its size.
-        full: (height, width) of the full-size image in that case, else None.
+        full_size: (height, width) of the full-size image in that case, else None.
     """
 
     pixels: NDArray[np.uint8]
-    full: tuple[int, int] | None = None
+    full_size: tuple[int, int] | None = None
 
     @property
     def height(self) -> int:
         """Return the rows of the full-size image."""
-        return self.full[0] if self.full else self.pixels.shape[0]
+        return self.full_size[0] if self.full_size else self.pixels.shape[0]
 
     @property
     def width(self) -> int:
         """Return the columns of the full-size image."""
-        return self.full[1] if self.full else self.pixels.shape[1]
+        return self.full_size[1] if self.full_size else self.pixels.shape[1]
 
 
 def check_size(width: int, height: int, max_pixels: int, max_side: int | None = None) -> None:
@@ -79,9 +83,9 @@ def decode_image(data: bytes, shrink: int = 1) -> Image:
     """
     pixels: Any = None
     if shrink > 1 and data.startswith(_JPEG_START):
-        return _shrunk(data, shrink)
+        return _decode_reduced(data, shrink)
     check_chunks(data)
-    data = without_texts(data)
+    data = strip_text_chunks(data)
     with contextlib.suppress(cv2.error):
         pixels = _tiff_with_alpha(data)
         if pixels is None:
@@ -91,10 +95,10 @@ def decode_image(data: bytes, shrink: int = 1) -> Image:
     return Image(pixels)
 
 
-def _shrunk(data: bytes, shrink: int) -> Image:
+def _decode_reduced(data: bytes, shrink: int) -> Image:
     pixels: Any = None
     with contextlib.suppress(cv2.error):
-        pixels = cv2.imdecode(np.frombuffer(data, np.uint8), _SHRINKING[shrink] | cv2.IMREAD_COLOR_RGB)
+        pixels = cv2.imdecode(np.frombuffer(data, np.uint8), _REDUCED_FLAGS[shrink] | cv2.IMREAD_COLOR_RGB)
     if pixels is None:
         return decode_image(data)
     width, height = image_size(data)
@@ -115,9 +119,9 @@ def raw_size(tensor: Tensor) -> tuple[int, int, int, int]:
     sizes = {2: (*shape, 1, 1), 3: (*shape, 1), 4: (*shape[1:], *shape[:1])}.get(len(shape))
     if sizes is None or sizes[2] not in (1, 3, 4):
         expected = "[h, w], [h, w, 3] or [n, h, w, 3]"
-        raise invalid(f"Expected raw pixels of shape {expected}, got {brief(list(shape))}", "shape")
+        raise invalid(f"Expected raw pixels of shape {expected}, got {quote_value(list(shape))}", "shape")
     if sizes[3] < 1:
-        raise invalid(f"Expected at least one image, got {brief(list(shape))}", "shape")
+        raise invalid(f"Expected at least one image, got {quote_value(list(shape))}", "shape")
     return sizes[0], sizes[1], sizes[2], sizes[3]
 
 
@@ -133,7 +137,7 @@ def images_from_tensor(tensor: Tensor) -> list[Image]:
     pixels = _as_uint8(tensor.data.reshape(count, height, width, channels))
     if channels == 1:
         pixels = np.repeat(pixels, 3, axis=3)
-    return [Image(np.ascontiguousarray(each[:, :, :3])) for each in pixels]
+    return [Image(np.ascontiguousarray(image_pixels[:, :, :3])) for image_pixels in pixels]
 
 
 def _tiff_with_alpha(data: bytes) -> NDArray[np.uint8] | None:
@@ -156,11 +160,11 @@ def _as_uint8(array: NDArray[Any]) -> NDArray[np.uint8]:
         return array.astype(np.uint8) * np.uint8(255)
     if array.dtype == np.uint16:
         return (array >> 8).astype(np.uint8)
-    top = 1.0 if array.dtype.kind == "f" else 255
-    if array.size and not (array.min() >= 0 and array.max() <= top):
-        found = f"{array.min()}..{array.max()}"
+    max_value = 1.0 if array.dtype.kind == "f" else 255
+    if array.size and not (array.min() >= 0 and array.max() <= max_value):
+        value_range = f"{array.min()}..{array.max()}"
         advice = "; send 0..255 pixels as UINT8" if array.dtype.kind == "f" else ""
-        raise invalid(f"Expected {array.dtype} pixels within 0..{top:g}, got {found}{advice}", "data")
+        raise invalid(f"Expected {array.dtype} pixels within 0..{max_value:g}, got {value_range}{advice}", "data")
     if array.dtype.kind == "f":
         return np.rint(array * 255).astype(np.uint8)
     return array.astype(np.uint8)

@@ -3,17 +3,17 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
-from tasks.exchange.error import ErrorKind, InferenceError, invalid
-from tasks.exchange.limits import Limits
-from tasks.exchange.parameters import read_parameters
-from tasks.exchange.request import InferenceRequest
-from tasks.exchange.tensor import BytesTensor, Datatype, InputTensor, TensorSpec
+from tasks.inference.error import ErrorKind, InferenceError, invalid
+from tasks.inference.limits import Limits
+from tasks.inference.parameters import read_parameters
+from tasks.inference.request import InferenceRequest
+from tasks.inference.tensor import BytesTensor, Datatype, InputTensor, TensorSpec
 from tasks.task import InputGroup
+from tasks.vision.decoder_memory import decoder_pixels
+from tasks.vision.decompression_bombs import check_png, check_scans, max_decompressed_bytes
+from tasks.vision.filtering import SelectionParameters, check_candidate_labels, reject_candidate_labels
 from tasks.vision.header import image_size, upright_size
-from tasks.vision.hidden_room import hidden_room
-from tasks.vision.hidden_work import check_png, check_scans, unfolds_to
 from tasks.vision.image import Image, check_size, decode_image, images_from_tensor, raw_size
-from tasks.vision.selection import SelectionParameters, check_own_classes, check_told_classes
 from tasks.vision.tiff_tags import check_tags
 
 __all__ = ("IMAGE_INPUT", "PixelBudget", "check_count", "image_groups", "read_images")
@@ -21,7 +21,7 @@ __all__ = ("IMAGE_INPUT", "PixelBudget", "check_count", "image_groups", "read_im
 IMAGE_INPUT = TensorSpec(name="image", datatype=Datatype.BYTES, shape=(-1,))
 """The declared input of vision tasks: any number of encoded images."""
 
-_FRACTIONS = (8, 4, 2)
+_DIVISORS = (8, 4, 2)
 _BYTES_PER_PIXEL = 4
 _FREE_FACTOR = 3
 """Decoder memory up to this multiple of the pixels is not charged: alpha, a thumbnail, tiles over the border."""
@@ -39,19 +39,19 @@ class PixelBudget:
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
-        self._left = limits.max_request_pixels
+        self._remaining = limits.max_request_pixels
         self._decompression_budget = _BYTES_PER_PIXEL * limits.max_request_pixels
 
-    def spend(self, width: int, height: int, count: int = 1) -> None:
+    def charge(self, width: int, height: int, count: int = 1) -> None:
         """Charge `count` images of one size before they are decoded.
 
         Raises:
             InferenceError: TOO_LARGE if one image, or all images of the request, exceed a limit.
         """
         check_size(width, height, self._limits.max_pixels, self._limits.max_image_side)
-        self._take(width * height * count)
+        self._charge(width * height * count)
 
-    def check_hidden(self, data: bytes, width: int, height: int) -> None:
+    def check_decoding_cost(self, data: bytes, width: int, height: int) -> None:
         """Reject an encoded image that costs much more to decode than its size suggests, and charge its extra memory.
 
         Raises:
@@ -60,34 +60,34 @@ class PixelBudget:
         """
         check_scans(data, self._limits.max_image_scans)
         check_tags(data)
-        hidden, max_pixels = hidden_room(data) - _FREE_FACTOR * width * height, self._limits.max_pixels
-        if hidden > max_pixels:
-            found = f"{width}x{height} that hides {hidden:,} more"
+        extra_pixels, max_pixels = decoder_pixels(data) - _FREE_FACTOR * width * height, self._limits.max_pixels
+        if extra_pixels > max_pixels:
+            actual = f"{width}x{height} that hides {extra_pixels:,} more"
             raise InferenceError(
-                ErrorKind.TOO_LARGE, f"Expected an image of at most {max_pixels:,} pixels, got {found}"
+                ErrorKind.TOO_LARGE, f"Expected an image of at most {max_pixels:,} pixels, got {actual}"
             )
-        self._take(max(0, hidden))
+        self._charge(max(0, extra_pixels))
         # Checking a PNG decompresses it once more. Skip that while even the worst case fits the budget.
-        size = unfolds_to(data)
+        size = max_decompressed_bytes(data)
         if size <= self._decompression_budget:
             self._decompression_budget -= size
         else:
             check_png(data)
 
-    def _take(self, pixels: int) -> None:
-        self._left -= pixels
-        if self._left < 0:
+    def _charge(self, pixels: int) -> None:
+        self._remaining -= pixels
+        if self._remaining < 0:
             max_pixels = self._limits.max_request_pixels
             message = f"Expected images of at most {max_pixels:,} pixels in one request, got more with this one"
             raise InferenceError(ErrorKind.TOO_LARGE, message)
 
-    def shrink(self, data: bytes, width: int, height: int) -> int:
+    def divisor(self, data: bytes, width: int, height: int) -> int:
         """Return the divisor of the sides at which an encoded image may be decoded: 1, 2, 4 or 8."""
-        detail = self._limits.detail
-        if detail is None:
+        downscale = self._limits.downscale
+        if downscale is None:
             return 1
-        factor = detail(*upright_size(data, width, height))
-        return next((fraction for fraction in _FRACTIONS if fraction <= factor), 1)
+        factor = downscale(*upright_size(data, width, height))
+        return next((divisor for divisor in _DIVISORS if divisor <= factor), 1)
 
 
 def image_groups(
@@ -95,7 +95,7 @@ def image_groups(
     defaults: Mapping[str, object],
     limits: Limits,
     parameters_type: type[ParametersT],
-    item: Callable[[Image, ParametersT], ItemT],
+    make_item: Callable[[Image, ParametersT], ItemT],
     *,
     open_vocabulary: bool = False,
 ) -> list[InputGroup[ItemT]]:
@@ -106,7 +106,7 @@ def image_groups(
         defaults: the parameters of the model's settings.
         limits: limits on one request.
         parameters_type: the parameters of the task.
-        item: create an item from an image and its parameters.
+        make_item: create an item from an image and its parameters.
         open_vocabulary: whether each request gives the classes as `candidate_labels`.
 
     Raises:
@@ -119,8 +119,10 @@ def image_groups(
         parameters = read_parameters(
             parameters_type, defaults, request.parameters, tensor.parameters, path=f"inputs[{index}].parameters"
         )
-        (check_told_classes if open_vocabulary else check_own_classes)(parameters, f"inputs[{index}].parameters")
-        items = [item(image, parameters) for image in read_images(tensor, budget, f"inputs[{index}]")]
+        (check_candidate_labels if open_vocabulary else reject_candidate_labels)(
+            parameters, f"inputs[{index}].parameters"
+        )
+        items = [make_item(image, parameters) for image in read_images(tensor, budget, f"inputs[{index}]")]
         groups.append(InputGroup(name=tensor.name, index=index, parameters=request.parameters_of(index), items=items))
     return groups
 
@@ -134,10 +136,10 @@ def read_images(tensor: InputTensor, budget: PixelBudget, path: str) -> list[Ima
     if not isinstance(tensor, BytesTensor):
         try:
             height, width, _, count = raw_size(tensor)
-            budget.spend(width, height, count)
+            budget.charge(width, height, count)
             return images_from_tensor(tensor)
         except InferenceError as error:
-            raise error.under(path) from None
+            raise error.with_prefix(path) from None
     if not tensor.elements:
         raise invalid("Expected at least one image, got none", f"{path}.data")
     images: list[Image] = []
@@ -145,11 +147,11 @@ def read_images(tensor: InputTensor, budget: PixelBudget, path: str) -> list[Ima
         try:
             data = element.binary()
             size = image_size(data)
-            budget.spend(*size)
-            budget.check_hidden(data, *size)
-            images.append(decode_image(data, budget.shrink(data, *size)))
+            budget.charge(*size)
+            budget.check_decoding_cost(data, *size)
+            images.append(decode_image(data, budget.divisor(data, *size)))
         except InferenceError as error:
-            raise error.under(f"{path}.data[{index}]") from None
+            raise error.with_prefix(f"{path}.data[{index}]") from None
     return images
 
 
@@ -161,13 +163,13 @@ def check_count(inputs: Sequence[InputTensor], limits: Limits) -> None:
     """
     if not inputs:
         raise invalid("Expected at least one input, got an empty list", "inputs")
-    count = sum(_data_count(tensor) for tensor in inputs)
+    count = sum(_sample_count(tensor) for tensor in inputs)
     if count > limits.max_inputs:
         message = f"Expected at most {limits.max_inputs} images or texts in one request, got {count}"
         raise InferenceError(ErrorKind.TOO_LARGE, message, "inputs")
 
 
-def _data_count(tensor: InputTensor) -> int:
+def _sample_count(tensor: InputTensor) -> int:
     if isinstance(tensor, BytesTensor):
         return max(1, len(tensor.elements))
     return tensor.shape[0] if len(tensor.shape) == 4 else 1

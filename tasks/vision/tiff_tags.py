@@ -3,7 +3,7 @@
 import struct
 from collections.abc import Mapping
 
-from tasks.exchange.error import invalid
+from tasks.inference.error import invalid
 
 __all__ = ("check_tags", "is_tiff", "tags")
 
@@ -28,12 +28,12 @@ def tags(data: bytes) -> Mapping[int, int]:
 
     If a tag is repeated, the first one counts, as in libtiff.
     """
-    found: dict[int, int] = {}
-    for tag, kind, _, value in _entries(data):
-        if kind == _SHORT and _STARTS[data[:4]] == ">":
+    values_by_tag: dict[int, int] = {}
+    for tag, value_type, _, value in _entries(data):
+        if value_type == _SHORT and _STARTS[data[:4]] == ">":
             value >>= 48 if _is_big(data) else 16
-        found.setdefault(tag, value & 0xFFFF if kind == _SHORT else value)
-    return found
+        values_by_tag.setdefault(tag, value & 0xFFFF if value_type == _SHORT else value)
+    return values_by_tag
 
 
 def check_tags(data: bytes) -> None:
@@ -42,9 +42,9 @@ def check_tags(data: bytes) -> None:
     Raises:
         InferenceError: INVALID_REQUEST.
     """
-    held = sum(_SIZES.get(kind, 0) * count for _, kind, count, _ in _entries(data))
-    if held > 2 * len(data) + _SLACK:
-        raise invalid(f"The image is a TIFF of {len(data):,} bytes, and its tags declare {held:,}")
+    declared = sum(_SIZES.get(kind, 0) * count for _, kind, count, _ in _entries(data))
+    if declared > 2 * len(data) + _SLACK:
+        raise invalid(f"The image is a TIFF of {len(data):,} bytes, and its tags declare {declared:,}")
 
 
 def _is_big(data: bytes) -> bool:
@@ -53,14 +53,17 @@ def _is_big(data: bytes) -> bool:
 
 def _entries(data: bytes) -> list[tuple[int, int, int, int]]:
     """Return tag, type, number of values, and value or offset of each entry; an empty list for an invalid header."""
-    order, big = _STARTS.get(data[:4]), _is_big(data)
-    if order is None or len(data) < 16:
+    byte_order, is_big = _STARTS.get(data[:4]), _is_big(data)
+    if byte_order is None or len(data) < 16:
         return []
-    (at,) = struct.unpack_from(f"{order}{'Q' if big else 'I'}", data, 8 if big else 4)
-    head, entry = struct.Struct(f"{order}{'Q' if big else 'H'}"), struct.Struct(f"{order}HH{'QQ' if big else 'II'}")
-    if at + head.size > len(data):
+    (offset,) = struct.unpack_from(f"{byte_order}{'Q' if is_big else 'I'}", data, 8 if is_big else 4)
+    count_format, entry_format = (
+        struct.Struct(f"{byte_order}{'Q' if is_big else 'H'}"),
+        struct.Struct(f"{byte_order}HH{'QQ' if is_big else 'II'}"),
+    )
+    if offset + count_format.size > len(data):
         return []
-    (count,) = head.unpack_from(data, at)
-    begin = at + head.size
-    complete = min(count, _MAX_TAGS, (len(data) - begin) // entry.size)
-    return list(entry.iter_unpack(memoryview(data)[begin : begin + complete * entry.size]))
+    (count,) = count_format.unpack_from(data, offset)
+    begin = offset + count_format.size
+    complete = min(count, _MAX_TAGS, (len(data) - begin) // entry_format.size)
+    return list(entry_format.iter_unpack(memoryview(data)[begin : begin + complete * entry_format.size]))

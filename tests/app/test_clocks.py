@@ -19,14 +19,14 @@ _ALLOWED = {
     "app/drift/monitor.py": "when a window started and ended, for people",
     "app/engine/ids.py": "ids that sort by time of creation; they stay unique whatever the clock says",
     "app/engine/statistics.py": "when a model answered last, for clients",
-    "app/engine/story.py": "when a request arrived, for records",
+    "app/engine/request_context.py": "when a request arrived, for records",
     "app/observers/tracing.py": "when a span ended; its duration is measured with the monotonic clock",
     "app/protocols/kserve_v1/cloud_events.py": "when an event was created, for clients",
-    "app/recording/query.py": "the time that `--since 1h` means",
+    "app/recording/query/query.py": "the time that `--since 1h` means",
     "app/recording/retention.py": "which records are too old; a clock that jumps ahead is ignored",
     "app/runtimes/onnxruntime/image_text_to_text/chat_template.py": "today's date, if a template uses it",
-    "app/server/access/keys.py": "whether a key has expired",
-    "app/server/access/tokens.py": "whether a token has expired",
+    "app/server/auth/api_keys.py": "whether a key has expired",
+    "app/server/auth/jwt_validator.py": "whether a token has expired",
     "app/server/tls.py": "whether a certificate has expired",
 }
 

@@ -16,11 +16,11 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from app.assembly.drift import embedder_at
-from app.drift.comparison import ALPHA, compared
+from app.assembly.drift import load_embedder
+from app.drift.comparison import ALPHA, compare
 from app.drift.embedding import BUNDLED, Embedder
-from app.drift.measuring import Seen, observed
-from app.drift.sample import Observation, Sample, sample_of
+from app.drift.measurement import DriftInput, measure_images
+from app.drift.sample import Observation, Sample, build_sample
 from fixtures.drift_world import BenchmarkRequest, Pixels, blurred, darkened, requests_by_name, turned, warm
 from tasks.vision.image import Image
 
@@ -65,7 +65,7 @@ class World:
 
     def __init__(self, count: int, seed: int, *, embeddings: bool = True) -> None:
         self._shots = requests_by_name(seed, count)
-        self._embedder: Embedder | None = embedder_at(BUNDLED) if embeddings else None
+        self._embedder: Embedder | None = load_embedder(BUNDLED) if embeddings else None
         self._measured: dict[object, list[Observation]] = {}
 
     def pair(self, change: Change, sizes: tuple[int, int], rng: np.random.Generator) -> tuple[Sample, Sample]:
@@ -78,7 +78,7 @@ class World:
             changed[row] if index < change.share * second and self._is_affected(row, change) else clean[row]
             for index, row in enumerate(rows[first:])
         ]
-        return sample_of([clean[row] for row in rows[:first]]), sample_of(production)
+        return build_sample([clean[row] for row in rows[:first]]), build_sample(production)
 
     def measure(self) -> None:
         """Measure all images as they are."""
@@ -90,13 +90,13 @@ class World:
     def _observations(self, change: Callable[[Pixels], Pixels] | None) -> Sequence[Observation]:
         if change not in self._measured:
             samples = [_seen(index, request, change) for index, request in enumerate(self._shots)]
-            self._measured[change] = list(observed(samples, "", self._embedder))
+            self._measured[change] = list(measure_images(samples, "", self._embedder))
         return self._measured[change]
 
 
-def _seen(index: int, request: BenchmarkRequest, change: Callable[[Pixels], Pixels] | None) -> Seen:
+def _seen(index: int, request: BenchmarkRequest, change: Callable[[Pixels], Pixels] | None) -> DriftInput:
     pixels = request.pixels if change is None else change(request.pixels)
-    return Seen(id=str(index), image=Image(pixels), metadata={"camera": request.camera})
+    return DriftInput(id=str(index), image=Image(pixels), metadata={"camera": request.camera})
 
 
 def main() -> None:
@@ -125,7 +125,7 @@ def main() -> None:
         pairs = options.clean_pairs if change is NOTHING else options.pairs
         started, found, by = time.process_time(), 0, Counter[str]()
         for _ in range(pairs):
-            result = compared(*world.pair(change, sizes, rng), slices=["camera"])
+            result = compare(*world.pair(change, sizes, rng), slices=["camera"])
             found += result.drifted
             by.update(test.name for test in result.tests if test.drifted)
         shares = ", ".join(f"{name} {count / pairs:.2f}" for name, count in by.most_common())

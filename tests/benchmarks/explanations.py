@@ -18,16 +18,16 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
-from app.assembly.models import load, sources
+from app.assembly.models import find_models, load
 from app.engine.servable import Servable
 from app.settings.server import ModelOptions
 from fixtures.scenes import CLASSIFY, DETECT, ORIENT, SEGMENT, Item, Recipe, Scene, make_scenes
-from tasks.exchange.limits import Limits
-from tasks.exchange.request import InferenceRequest
-from tasks.exchange.tensor import Datatype, Tensor
-from tasks.explanation.explanation import DEFAULT_SAMPLES, ExplanationMethod, ExplanationParameters
-from tasks.explanation.fidelity import area_under, deleted, inserted
-from tasks.explanation.sampling import Subject, sample_count, sampled
+from tasks.inference.limits import Limits
+from tasks.inference.request import InferenceRequest
+from tasks.inference.tensor import Datatype, Tensor
+from tasks.saliency.explanation import DEFAULT_SAMPLES, ExplanationMethod, ExplanationParameters
+from tasks.saliency.fidelity import area_under_curve, deletion_steps, insertion_steps
+from tasks.saliency.sampling import ExplanationTarget, explain_target, sample_count
 
 SEED = 7001
 RANDOM_MAPS = 3
@@ -74,7 +74,7 @@ def main() -> None:
         title=f"{options.scenes} scenes a model, seed {options.seed}, {options.samples} samples, grid {options.grid}",
     )  # fmt: skip
     failed = False
-    sources_by_name = {source.name: source for source in sources(ModelOptions())}
+    sources_by_name = {source.name: source for source in find_models(ModelOptions())}
     for model in MODELS:
         servable = load(sources_by_name[model.name])
         scenes = list(make_scenes(options.seed, model.recipe, options.scenes))
@@ -109,7 +109,9 @@ def _measure_method(
     for scene in scenes:
         subject = _subject(servable, scene)
         started = time.perf_counter()
-        heatmaps = sampled(subject, parameters, sample_count(subject.image, parameters, DEFAULT_SAMPLES), lambda: True)
+        heatmaps = explain_target(
+            subject, parameters, sample_count(subject.image, parameters, DEFAULT_SAMPLES), lambda: True
+        )
         seconds = time.perf_counter() - started
         for index, heatmap in enumerate(heatmaps):
             yield _measure(subject, index, heatmap.saliency, scene, model, steps), seconds
@@ -123,28 +125,30 @@ def _measure_random_maps(
     for scene in scenes:
         subject = _subject(servable, scene)
         height, width = scene.image.shape[:2]
-        for index in range(subject.count):
+        for index in range(subject.prediction_count):
             for _ in range(RANDOM_MAPS):
                 coarse = rng.random((8, 8)).astype(np.float32)
                 saliency: Any = cv2.resize(coarse, (width, height), interpolation=cv2.INTER_LINEAR)
                 yield _measure(subject, index, saliency, scene, model, steps), 0.0
 
 
-def _subject(servable: Servable, scene: Scene) -> Subject[Any, Any]:
+def _subject(servable: Servable, scene: Scene) -> ExplanationTarget[Any, Any]:
     tensor = Tensor(name="image", datatype=Datatype.UINT8, data=scene.image)
     request = InferenceRequest(id="", model_name="", inputs=(tensor,))
-    ((subject,),) = servable.find(request, Limits(), None, 3).subjects
+    ((subject,),) = servable.explanation_targets(request, Limits(), None, 3).targets
     return subject
 
 
-def _measure(subject: Subject[Any, Any], index: int, saliency: Map, scene: Scene, model: Model, steps: int) -> Fidelity:
+def _measure(
+    subject: ExplanationTarget[Any, Any], index: int, saliency: Map, scene: Scene, model: Model, steps: int
+) -> Fidelity:
     pixels = subject.image.pixels
     areas = [
-        float(area_under(subject.scores(list(copies)))[index])
-        for copies in (deleted(pixels, saliency, steps), inserted(pixels, saliency, steps))
+        float(area_under_curve(subject.scores(list(copies)))[index])
+        for copies in (deletion_steps(pixels, saliency, steps), insertion_steps(pixels, saliency, steps))
     ]
     y, x = np.unravel_index(int(saliency.argmax()), saliency.shape)
-    label: str = subject.targets.labels[index]
+    label: str = subject.predictions.labels[index]
     hit = any(item.mask[y, x] for item in scene.items if label == _label(item, model))
     return Fidelity(areas[0], areas[1], hit)
 

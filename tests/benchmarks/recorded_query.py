@@ -17,9 +17,9 @@ import msgspec
 from sqlalchemy import create_engine, insert
 from sqlalchemy.schema import CreateIndex, CreateTable
 
-from app.recording.address import read_address
-from app.recording.query import QueryText, read_query
-from app.recording.query_reader import Reader
+from app.recording.dsn import parse_dsn
+from app.recording.query.query import QueryText, parse_query
+from app.recording.query.reader import RecordingReader
 from app.recording.tables import SCHEMA, inferences, labels, metadata, schema_version
 
 TARGET = 200
@@ -52,9 +52,9 @@ def main() -> None:
             found = 0
             for _ in range(options.rounds):
                 # A new reader for each query: only the operating system caches the file.
-                reader = Reader(read_address(str(file)))
+                reader = RecordingReader(parse_dsn(str(file)))
                 started, cpu_started = time.perf_counter(), time.process_time()
-                found = len(reader.page(read_query(query), 50).inferences)
+                found = len(reader.page(parse_query(query), 50).inferences)
                 elapsed.append((time.perf_counter() - started) * 1000)
                 cpu_times.append((time.process_time() - cpu_started) * 1000)
                 reader.close()

@@ -24,8 +24,8 @@ from app.assembly.recording import open_recorder
 from app.engine.events import InferenceEvent
 from app.engine.ids import event_id
 from app.settings.server import ServerSettings
+from tests.support.inference_events import detected
 from tests.support.postgres import installed, postgres_server
-from tests.support.recordings import detected
 
 Record = Callable[[InferenceEvent], "Future[None] | None"]
 
@@ -52,7 +52,7 @@ def main() -> None:
             settings = ServerSettings(record=address(), record_mode=mode, record_images=images)
             recorder = open_recorder(settings, CollectorRegistry())
             assert recorder is not None
-            cpu_share, waits = _measure(recorder.keep, events, options.rate, options.seconds)
+            cpu_share, waits = _measure(recorder.record, events, options.rate, options.seconds)
             recorder.close(10)
             share = cpu_share - idle
             shown = [f"{1000 * seconds:7.1f} ms" for seconds in np.percentile(waits, (50, 99))] if waits else ["-", "-"]
@@ -89,7 +89,7 @@ def _measure(
 
 def _with_new_id(event: InferenceEvent) -> InferenceEvent:
     """Return the same inference with a new id and time."""
-    return msgspec.structs.replace(event, id=event_id(), started=time.time_ns())
+    return msgspec.structs.replace(event, id=event_id(), timestamp=time.time_ns())
 
 
 if __name__ == "__main__":

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from app.server.access.key_file import add_key
-from app.server.access.keys import Key
+from app.server.auth.api_keys import ApiKey
+from app.server.auth.key_file import add_key
 from tests.browser.test_request_view import choose, copy_text, run_python, run_shell
-from tests.support.environments import python_with
-from tests.support.server_process import ROOT, ServerProcess, serving
+from tests.support.client_environments import python_with
+from tests.support.server_process import ROOT, ServerProcess, run_server
 
 KEYS = {"key-of-the-owner": ("infer", "read", "admin"), "key-of-the-screen": ("infer", "read")}
 
@@ -24,8 +24,8 @@ pytestmark = pytest.mark.slow
 def server(tmp_path_factory: pytest.TempPathFactory) -> Generator[ServerProcess]:
     path: Path = tmp_path_factory.mktemp("keys") / "keys.json"
     for key, permissions in KEYS.items():
-        add_key(path, key, Key(name=key[11:], sha256="0" * 64, permissions=permissions))  # type: ignore[arg-type]
-    with serving("--model", str(ROOT / "fixtures/models/detector"), "--api-keys", str(path)) as process:
+        add_key(path, key, ApiKey(name=key[11:], sha256="0" * 64, permissions=permissions))  # type: ignore[arg-type]
+    with run_server("--model", str(ROOT / "fixtures/models/detector"), "--api-keys", str(path)) as process:
         yield process
 
 

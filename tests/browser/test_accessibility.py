@@ -8,7 +8,7 @@ from playwright.sync_api import Browser, FloatRect, Locator, expect
 
 from tests.browser.axe import violations
 from tests.browser.looking import DESKTOP, PHONE, Scheme, Size, assert_fits, open_page
-from tests.support.server_process import ROOT, serving
+from tests.support.server_process import ROOT, run_server
 
 # Address of each view, and a text that it shows once it is loaded.
 VIEWS = {
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.slow
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     folder = tmp_path_factory.mktemp("recorded")
     models = str(ROOT / "fixtures" / "models")
-    with serving("--model-repository", models, "--record", str(folder / "store.db")) as process:
+    with run_server("--model-repository", models, "--record", str(folder / "store.db")) as process:
         yield process.address
 
 

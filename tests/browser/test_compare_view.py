@@ -9,8 +9,8 @@ from playwright.sync_api import Browser, Page, expect
 
 from tests.browser.looking import open_page
 from tests.support.chariot import image_input
-from tests.support.pictures import base64_text
-from tests.support.server_process import ROOT, serving
+from tests.support.images import encode_base64
+from tests.support.server_process import ROOT, run_server
 
 MODELS = ROOT / "fixtures" / "models"
 IMAGES = ROOT / "fixtures" / "images"
@@ -35,12 +35,12 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[str]:
-    with serving("--model-repository", str(MODELS)) as process:
+    with run_server("--model-repository", str(MODELS)) as process:
         yield process.address
 
 
 def records(server: str, model: str, image: str) -> list[dict[str, Any]]:
-    body = {"inputs": [image_input(base64_text((IMAGES / image).read_bytes()))]}
+    body = {"inputs": [image_input(encode_base64((IMAGES / image).read_bytes()))]}
     answer = httpx.post(f"{server}/v2/models/m-{model}/infer", json=body, timeout=60).raise_for_status().json()
     return answer["outputs"][0]["data"][0]
 

@@ -15,8 +15,8 @@ from playwright.sync_api import Browser, expect
 from tests.browser.axe import violations
 from tests.browser.looking import DESKTOP, PHONE, assert_fits, open_page
 from tests.support.chariot import image_input
-from tests.support.pictures import base64_text
-from tests.support.server_process import ROOT, serving
+from tests.support.images import encode_base64
+from tests.support.server_process import ROOT, run_server
 
 SCENE = ROOT / "fixtures" / "images" / "scene.jpg"
 WINDOW = 30
@@ -52,14 +52,14 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_windows_are_shown_with_their_verdicts(browser: Browser, repository: Path, tmp_path: Path) -> None:
     options = ("--drift", "--drift-window", str(WINDOW), "--drift-per-second", "1000")
     with (
-        serving("--model-repository", str(repository), *options) as server,
+        run_server("--model-repository", str(repository), *options) as server,
         httpx.Client(base_url=server.address, timeout=60) as client,
         open_page(browser, f"{server.address}/#drift") as page,
     ):
         expect(page.get_by_text("No window is complete yet")).to_be_visible()
         for seed, light, text in ((2, 1.0, "0 of 1 model has drifted"), (3, 0.4, "1 of 1 model has drifted")):
             for image in make_images(seed, WINDOW, light):
-                body = {"inputs": [image_input(base64_text(image))]}
+                body = {"inputs": [image_input(encode_base64(image))]}
                 client.post("/v2/models/detector/infer", json=body).raise_for_status()
             expect(page.get_by_text(text)).to_be_visible()
         rows = page.get_by_role("table", name="Windows of detector").locator("tbody tr")
@@ -83,7 +83,7 @@ def test_windows_are_shown_with_their_verdicts(browser: Browser, repository: Pat
 
 def test_drift_view_is_absent_without_a_monitored_model(browser: Browser) -> None:
     with (
-        serving("--model", str(ROOT / "fixtures" / "models" / "half_plus_two")) as process,
+        run_server("--model", str(ROOT / "fixtures" / "models" / "half_plus_two")) as process,
         open_page(browser, f"{process.address}/#models") as page,
     ):
         expect(page.get_by_text("1 model, 1 ready")).to_be_visible()

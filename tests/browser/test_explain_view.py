@@ -12,8 +12,8 @@ from PIL import Image
 from playwright.sync_api import Browser, Page, Response, expect
 
 from tests.browser.looking import open_page
-from tests.support.pictures import base64_text
-from tests.support.server_process import ROOT, serving
+from tests.support.images import encode_base64
+from tests.support.server_process import ROOT, run_server
 
 MODELS = ROOT / "fixtures" / "models"
 SCENE = ROOT / "fixtures" / "images" / "scene.jpg"
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[str]:
-    with serving("--model-repository", str(MODELS)) as process:
+    with run_server("--model-repository", str(MODELS)) as process:
         yield process.address
 
 
@@ -53,7 +53,7 @@ def test_displayed_map_equals_the_map_of_the_answer(browser: Browser, server: st
             page.get_by_role("button", name="Explain", exact=True).click()
         sent: Any = waiting.value.request.post_data_json
         answer = waiting.value.json()
-        assert sent["instances"] == [{"b64": base64_text(SCENE.read_bytes())}]
+        assert sent["instances"] == [{"b64": encode_base64(SCENE.read_bytes())}]
         assert sent["parameters"] == {"method": "occlusion", "grid": 4, "seed": 0}
         explanations = answer["explanations"][0]
         choices = page.get_by_role("radio")
@@ -135,7 +135,7 @@ def test_image_without_findings_is_reported(browser: Browser, server: str) -> No
 
 def test_server_without_explainable_models_is_reported(browser: Browser) -> None:
     with (
-        serving("--model", str(MODELS / "half_plus_two")) as process,
+        run_server("--model", str(MODELS / "half_plus_two")) as process,
         open_page(browser, f"{process.address}/#explain") as page,
     ):
         expect(page.get_by_text("No model can be explained")).to_be_visible()

@@ -15,8 +15,8 @@ from playwright.sync_api import Browser, Page, expect
 from tests.browser.chromium import chromium
 from tests.browser.looking import CONTRAST, DESKTOP, PHONE, Scheme, Size, open_page
 from tests.support.chariot import image_input
-from tests.support.pictures import base64_text
-from tests.support.server_process import ROOT, serving
+from tests.support.images import encode_base64
+from tests.support.server_process import ROOT, run_server
 
 MODELS = ROOT / "fixtures" / "models"
 SCENE = ROOT / "fixtures" / "images" / "scene.jpg"
@@ -38,9 +38,9 @@ def used_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     repository = tmp_path_factory.mktemp("repository")
     shutil.copytree(MODELS / "detector", repository / "detector")
     shutil.copytree(MODELS / "classifier", repository / HTML_NAME)
-    image = base64_text(SCENE.read_bytes())
+    image = encode_base64(SCENE.read_bytes())
     with (
-        serving("--model-repository", str(repository)) as server,
+        run_server("--model-repository", str(repository)) as server,
         httpx.Client(base_url=server.address, timeout=60) as client,
     ):
         for _ in range(5):
@@ -108,7 +108,7 @@ def test_page_shows_that_the_server_is_offline(browser: Browser, used_server: st
 
 def test_figures_update_while_the_page_is_open(browser: Browser, tmp_path: Path) -> None:
     with (
-        serving("--model", str(MODELS / "classifier")) as server,
+        run_server("--model", str(MODELS / "classifier")) as server,
         open_live_page(browser, f"{server.address}{HOUR}") as page,
     ):
         expect(page.locator("[data-tile=rate]")).to_contain_text("0 in 60 min")
@@ -235,10 +235,13 @@ def test_page_reconnects_after_a_restart(browser: Browser) -> None:
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = str(probe.getsockname()[1])
     arguments = ("--model", str(MODELS / "classifier"), "--port", port)
-    with serving(*arguments) as first, open_live_page(browser, f"{first.address}/#metrics", expect_errors=True) as page:
+    with (
+        run_server(*arguments) as first,
+        open_live_page(browser, f"{first.address}/#metrics", expect_errors=True) as page,
+    ):
         assert first.stop() == 0
         expect(page.get_by_role("status")).to_have_text("Disconnected, retrying")
-        with serving(*arguments) as second:
+        with run_server(*arguments) as second:
             assert second.address == first.address
             expect(page.get_by_role("status")).to_have_text("Live")
 
@@ -253,7 +256,7 @@ def test_metrics_page_is_served_at_the_path_of_grps(browser: Browser, used_serve
 
 
 def test_path_of_grps_serves_only_metrics_without_the_page(browser: Browser) -> None:
-    with serving("--model", str(MODELS / "classifier"), "--no-page") as server:
+    with run_server("--model", str(MODELS / "classifier"), "--no-page") as server:
         address = f"{server.address}/grps/v1/monitor/metrics#try"
         with open_live_page(browser, address) as page:
             expect(page.get_by_role("heading", level=1)).to_have_text("Metrics")

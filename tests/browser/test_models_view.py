@@ -11,7 +11,7 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from tests.browser.looking import open_page
-from tests.support.server_process import ROOT, serving
+from tests.support.server_process import ROOT, run_server
 
 MODELS = ROOT / "fixtures" / "models"
 HTML_NAME = "<img src=x onerror=alert(1)>"
@@ -28,7 +28,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     shutil.copytree(MODELS / "classifier", repository / "torn")
     for file in (repository / "torn").rglob("*.onnx"):
         file.write_bytes(b"torn")
-    with serving("--model-repository", str(repository)) as process:
+    with run_server("--model-repository", str(repository)) as process:
         yield process.address
 
 
@@ -159,7 +159,7 @@ def test_a_page_of_another_site_changes_nothing(browser: Browser, server: str, o
 
 def test_unreachable_server_is_reported(browser: Browser, tmp_path: Path) -> None:
     with (
-        serving("--model", str(MODELS / "half_plus_two")) as process,
+        run_server("--model", str(MODELS / "half_plus_two")) as process,
         open_page(browser, f"{process.address}/#models", expect_errors=True) as page,
     ):
         expect(page.get_by_text("1 model, 1 ready")).to_be_visible()
@@ -173,7 +173,7 @@ def test_unreachable_server_is_reported(browser: Browser, tmp_path: Path) -> Non
 )
 def test_load_buttons_are_absent_without_admin_access(browser: Browser, options: tuple[str, ...]) -> None:
     with (
-        serving("--model", str(MODELS / "half_plus_two"), *options) as process,
+        run_server("--model", str(MODELS / "half_plus_two"), *options) as process,
         open_page(browser, f"{process.address}/#models") as page,
     ):
         expect(page.get_by_text("1 model, 1 ready")).to_be_visible()

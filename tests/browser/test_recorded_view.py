@@ -7,8 +7,8 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.browser.looking import open_page
-from tests.support.pictures import base64_text
-from tests.support.server_process import ROOT, serving
+from tests.support.images import encode_base64
+from tests.support.server_process import ROOT, run_server
 
 MODELS = ROOT / "fixtures" / "models"
 IMAGES = ROOT / "fixtures" / "images"
@@ -29,7 +29,7 @@ def entries(camera: str, altitude: int) -> list[dict[str, str]]:
 
 
 def post_image(client: httpx.Client, model: str, image: str, metadata: list[dict[str, str]]) -> int:
-    data = [base64_text((IMAGES / image).read_bytes())]
+    data = [encode_base64((IMAGES / image).read_bytes())]
     tensor = {"name": "image", "shape": [1], "datatype": "BYTES", "data": data, "parameters": {"metadata": metadata}}
     return client.post(f"/v2/models/m-{model}/infer", json={"inputs": [tensor]}).status_code
 
@@ -40,7 +40,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     folder = tmp_path_factory.mktemp("recorded")
     arguments = ("--record", str(folder / "store.db"), "--record-images", str(folder / "images"))
     with (
-        serving("--model-repository", str(MODELS), *arguments) as process,
+        run_server("--model-repository", str(MODELS), *arguments) as process,
         httpx.Client(base_url=process.address, timeout=60) as client,
     ):
         for altitude in (100, 110, 120):
@@ -152,7 +152,7 @@ def test_older_inferences_are_shown_on_request(browser: Browser, server: str) ->
 
 def test_recorded_view_is_absent_without_recording(browser: Browser) -> None:
     with (
-        serving("--model", str(MODELS / "half_plus_two")) as process,
+        run_server("--model", str(MODELS / "half_plus_two")) as process,
         open_page(browser, f"{process.address}/#models") as page,
     ):
         expect(page.get_by_text("1 model, 1 ready")).to_be_visible()

@@ -17,9 +17,9 @@ from playwright.sync_api import Browser, Page, Route, expect
 from tests.browser.axe import violations
 from tests.browser.looking import DESKTOP, PHONE, Scheme, Size, assert_fits, open_page
 from tests.support.chariot import image_input
-from tests.support.environments import python_with
-from tests.support.pictures import base64_text
-from tests.support.server_process import ROOT, serving
+from tests.support.client_environments import python_with
+from tests.support.images import encode_base64
+from tests.support.server_process import ROOT, run_server
 
 MODELS = ROOT / "fixtures" / "models"
 IMAGES = ROOT / "fixtures" / "images"
@@ -45,7 +45,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         (repository / name).symlink_to(MODELS / name)
     text = "text_classification"
     shutil.copytree(ROOT / "app" / "cli" / "scaffold" / text, repository / text)
-    with serving("--model-repository", str(repository), "--allow-code") as server:
+    with run_server("--model-repository", str(repository), "--allow-code") as server:
         yield server.address
 
 
@@ -125,7 +125,7 @@ def prompt(protocol: str, answer: Any) -> str:
 
 def test_request_and_its_commands_work_over_every_protocol(browser: Browser, server: str, tmp_path: Path) -> None:
     shutil.copy(IMAGES / "scene.jpg", tmp_path)
-    body = {"inputs": [image_input(base64_text((IMAGES / "scene.jpg").read_bytes()))]}
+    body = {"inputs": [image_input(encode_base64((IMAGES / "scene.jpg").read_bytes()))]}
     response = httpx.post(f"{server}/v2/models/m-detector/infer", json=body, timeout=60).json()
     expected = labels("chariot", response)
     assert len(expected) == 5
@@ -157,7 +157,7 @@ def test_copied_request_equals_the_sent_one(browser: Browser, server: str) -> No
         answer = send(page)
         copied = copy_text(page, "Request")
         assert copied == sent[-1]
-        assert base64_text((IMAGES / "scene.jpg").read_bytes()) in copied
+        assert encode_base64((IMAGES / "scene.jpg").read_bytes()) in copied
         assert json.loads(copy_text(page, "Response")) == answer
         expect(page.get_by_role("group", name="Request", exact=True)).to_contain_text("kB of base64")
 
@@ -206,7 +206,7 @@ def test_special_characters_in_names_and_questions_are_escaped(browser: Browser,
 def test_file_name_cannot_end_the_here_document(browser: Browser, server: str, name: str, tmp_path: Path) -> None:
     """Escape line breaks: one could end the here-document, and the rest of the name would run as commands."""
     shutil.copy(IMAGES / "scene.jpg", tmp_path / name)
-    image = base64_text((IMAGES / "scene.jpg").read_bytes())
+    image = encode_base64((IMAGES / "scene.jpg").read_bytes())
     with open_page(browser, f"{server}/#try?model=detector") as page:
         expect(page.get_by_text("Drop or paste images here")).to_be_visible()
         page.evaluate(DROP, [name, image])
@@ -306,7 +306,7 @@ def test_chariot_v2_server_without_other_ports(browser: Browser, tmp_path: Path)
     shutil.copy(IMAGES / "scene.jpg", tmp_path)
     arguments = ("--chariot-protocol", "chariot-v2", "--no-grpc", "--no-tensorflow-serving")
     models = ("--model", str(MODELS / "detector"))
-    with serving(*models, *arguments) as server, open_page(browser, f"{server.address}/#request") as page:
+    with run_server(*models, *arguments) as server, open_page(browser, f"{server.address}/#request") as page:
         expect(page.get_by_role("button", name="Send")).to_be_visible()
         assert len(send(page)["output"]) == 5
         assert len(json.loads(run_shell(copy_text(page, "curl"), tmp_path))["output"]) == 5

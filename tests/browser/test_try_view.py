@@ -19,10 +19,10 @@ from tasks.vision.contours import mask_of_contours
 from tests.browser.axe import violations
 from tests.browser.looking import DESKTOP, PHONE, Scheme, Size, assert_fits, open_page
 from tests.support.chariot import image_input
-from tests.support.pictures import base64_text, encoded, rectangle
+from tests.support.images import encode_base64, encode_image, rectangle
 from tests.support.polling import wait_until
 from tests.support.ports import listening_port
-from tests.support.server_process import ROOT, serving
+from tests.support.server_process import ROOT, run_server
 
 MODELS = ROOT / "fixtures" / "models"
 IMAGES = ROOT / "fixtures" / "images"
@@ -42,13 +42,13 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         (repository / model.name).symlink_to(model)
     for name in TEXTS:
         shutil.copytree(SCAFFOLD / name, repository / name, ignore=shutil.ignore_patterns("test_*"))
-    with serving("--model-repository", str(repository), "--allow-code") as server:
+    with run_server("--model-repository", str(repository), "--allow-code") as server:
         yield server.address
 
 
 def infer(server: str, model: str, image: bytes, **parameters: object) -> list[dict[str, Any]]:
     """Return the records of one image."""
-    body = {"inputs": [image_input(base64_text(image))], "parameters": parameters}
+    body = {"inputs": [image_input(encode_base64(image))], "parameters": parameters}
     response = httpx.post(f"{server}/v2/models/m-{model}/infer", json=body, timeout=60)
     assert response.status_code == 200, response.text
     return response.json()["outputs"][0]["data"][0]
@@ -295,7 +295,7 @@ def test_images_are_accepted_by_drop_and_paste(browser: Browser, server: str, ev
     }"""
     with open_page(browser, f"{server}/#try?model=detector") as page:
         expect(page.get_by_role("button", name="Camera")).to_be_visible()
-        page.evaluate(give, [event, HTML_NAME, base64_text((IMAGES / "scene.jpg").read_bytes())])
+        page.evaluate(give, [event, HTML_NAME, encode_base64((IMAGES / "scene.jpg").read_bytes())])
         expect_findings(page, 5)
         expect(page.get_by_role("group", name=f"{HTML_NAME} with results")).to_be_visible()
         assert page.locator("main img").count() == 0
@@ -345,7 +345,7 @@ def test_invalid_parameter_is_reported(browser: Browser, server: str) -> None:
 
 def test_unreachable_server_is_reported(browser: Browser) -> None:
     models = ("--model", str(MODELS / "detector"))
-    with serving(*models) as process, open_page(browser, f"{process.address}/#try", expect_errors=True) as page:
+    with run_server(*models) as process, open_page(browser, f"{process.address}/#try", expect_errors=True) as page:
         expect(page.get_by_role("button", name="Sample scene.jpg")).to_be_visible()
         assert process.stop() == 0
         page.get_by_label("Choose files").set_input_files(IMAGES / "scene.jpg")
@@ -355,7 +355,7 @@ def test_unreachable_server_is_reported(browser: Browser) -> None:
 @pytest.mark.parametrize("protocol", ["chariot-v2-kserve", "chariot-v2"])
 def test_try_view_works_with_both_chariot_protocols(browser: Browser, protocol: str) -> None:
     arguments = ("--model", str(MODELS / "detector"), "--chariot-protocol", protocol)
-    with serving(*arguments) as server, open_page(browser, f"{server.address}/#try?sample=scene.jpg") as page:
+    with run_server(*arguments) as server, open_page(browser, f"{server.address}/#try?sample=scene.jpg") as page:
         expect_findings(page, 5)
 
 
@@ -519,7 +519,7 @@ def test_label_colours_are_stable_distinct_and_readable(browser: Browser, server
 def test_large_image_is_shown(browser: Browser, server: str, tmp_path: Path) -> None:
     pixels = rectangle(3840, 2160, (1000, 500, 2000, 1500))
     path = tmp_path / "large.png"
-    path.write_bytes(encoded(pixels))
+    path.write_bytes(encode_image(pixels))
     with open_page(browser, f"{server}/#try?model=classifier") as page:
         page.get_by_label("Choose files").set_input_files(path)
         expect_findings(page, 20)
@@ -628,7 +628,7 @@ def test_page_waits_for_a_model_that_loads(browser: Browser, tmp_path: Path) -> 
     wait_for_release = f"import pathlib, time\nwhile not pathlib.Path({str(release)!r}).exists(): time.sleep(0.05)\n"
     code.write_text(f"{wait_for_release}{code.read_text()}")
     only_http = ("--no-grpc", "--no-tensorflow-serving")
-    with serving("--model-repository", str(repository), "--allow-code", *only_http) as server:
+    with run_server("--model-repository", str(repository), "--allow-code", *only_http) as server:
         wait_until(lambda: listening_port(server.process.pid) is not None)
         address = f"http://127.0.0.1:{listening_port(server.process.pid)}"
         with httpx.Client(transport=httpx.HTTPTransport(retries=10), timeout=60) as client:

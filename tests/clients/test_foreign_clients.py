@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.environments import run_checks
-from tests.support.server_process import ROOT, serving
+from tests.support.client_environments import run_checks
+from tests.support.server_process import ROOT, run_server
 
 MODELS = ROOT / "fixtures" / "models"
 
@@ -24,7 +24,7 @@ def models(tmp_path: Path) -> str:
     [("tritonclient", "with_tritonclient_http"), ("kserve", "with_kserve"), ("mlserver", "with_mlserver")],
 )
 def test_client_passes_checks_over_http(models: str, client: str, module: str) -> None:
-    with serving("--model-repository", models) as server:
+    with run_server("--model-repository", models) as server:
         run_checks(client, module, server.address, models)
 
 
@@ -32,11 +32,11 @@ def test_client_passes_checks_over_http(models: str, client: str, module: str) -
     ("client", "module"), [("tritonclient", "with_tritonclient_grpc"), ("kserve", "with_kserve_grpc")]
 )
 def test_client_passes_checks_over_grpc(models: str, client: str, module: str) -> None:
-    with serving("--model-repository", models) as server:
+    with run_server("--model-repository", models) as server:
         run_checks(client, module, server.grpc_address, models)
 
 
 def test_grps_client_passes_checks(models: str) -> None:
-    with serving("--model-repository", models) as server:
+    with run_server("--model-repository", models) as server:
         proto = ROOT / "app" / "proto" / "grps.proto"
         run_checks("grps", "with_grps", server.address, server.grpc_address, str(proto))

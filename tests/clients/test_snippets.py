@@ -11,8 +11,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.support.environments import FOLDER, python_with
-from tests.support.server_process import ROOT, ServerProcess, serving
+from tests.support.client_environments import FOLDER, python_with
+from tests.support.server_process import ROOT, ServerProcess, run_server
 
 _PAGE = (ROOT / "docs" / "clients.md").read_text()
 _SNIPPET = re.compile(r"^## (?P<client>.+?)$.*?^```(\w+)\n(.*?)^```\n\n```text\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -21,7 +21,7 @@ _SNIPPETS = {match["client"]: match.groups()[1:] for match in _SNIPPET.finditer(
 
 @pytest.fixture(scope="module")
 def server() -> Generator[ServerProcess]:
-    with serving() as process:
+    with run_server() as process:
         # The gRPC address is announced after the HTTP address.
         httpx.get(f"{process.address}/v2/health/ready", timeout=60)
         yield process

@@ -13,12 +13,12 @@ from litestar import Litestar
 from litestar.testing import TestClient
 from numpy.typing import NDArray
 
-from tasks.exchange.tensor import Datatype
+from tasks.inference.tensor import Datatype
 from tasks.vision.image import decode_image
 from tests.conformance.test_wire import CASES, HEADER_LENGTH
-from tests.support.grpc_server import Peer, message, over, serving_grpc
-from tests.support.pictures import base64_text, encoded, rectangle
-from tests.support.served import ECHOES, EVERYTHING, TENSOR_FIXTURES, build, load_any, source
+from tests.support.apps import ALL_MODELS, ECHO_MODELS, TENSOR_FIXTURES, app_with_models, load_test_model, model_source
+from tests.support.grpc_server import GrpcTestClient, build_engine_from_sources, message, run_grpc_server
+from tests.support.images import encode_base64, encode_image, rectangle
 
 CONTENTS_FIELDS = {
     "BYTES": "bytes_contents",
@@ -43,19 +43,21 @@ Outputs = dict[str, tuple[str, list[int], list[Any]]]
 
 @pytest.fixture(scope="module")
 def client() -> Iterator[TestClient[Litestar]]:
-    with TestClient(build(EVERYTHING)) as client:
+    with TestClient(app_with_models(ALL_MODELS)) as client:
         yield client
 
 
 @pytest.fixture(scope="module")
 def tensorflow() -> Iterator[TestClient[Litestar]]:
-    with TestClient(build(EVERYTHING, "tensorflow-serving")) as client:
+    with TestClient(app_with_models(ALL_MODELS, "tensorflow-serving")) as client:
         yield client
 
 
 @pytest.fixture(scope="module")
-def peer() -> Iterator[Peer]:
-    with serving_grpc(over([source(name) for name in EVERYTHING], load_any)) as peer:
+def peer() -> Iterator[GrpcTestClient]:
+    with run_grpc_server(
+        build_engine_from_sources([model_source(name) for name in ALL_MODELS], load_test_model)
+    ) as peer:
         yield peer
 
 
@@ -113,7 +115,7 @@ def over_binary(client: TestClient[Litestar], path: str, request: dict[str, Any]
     return outputs
 
 
-def over_grpc(peer: Peer, model: str, request: dict[str, Any], *, raw: bool) -> Outputs:
+def over_grpc(peer: GrpcTestClient, model: str, request: dict[str, Any], *, raw: bool) -> Outputs:
     message_request = message("ModelInferRequest", model_name=model)
     for item in request["inputs"]:
         tensor = message_request.inputs.add(name=item["name"], datatype=item["datatype"], shape=item["shape"])
@@ -142,7 +144,7 @@ def over_grpc(peer: Peer, model: str, request: dict[str, Any], *, raw: bool) -> 
 
 
 @pytest.mark.parametrize("case", AGREEING, ids=lambda case: case.name)
-def test_all_encodings_return_same_outputs(client: TestClient[Litestar], peer: Peer, case: Path) -> None:
+def test_all_encodings_return_same_outputs(client: TestClient[Litestar], peer: GrpcTestClient, case: Path) -> None:
     settings = tomllib.loads((case / "case.toml").read_text())
     request = json.loads((case / "request.json").read_text())
     (model,) = settings["models"]
@@ -153,12 +155,14 @@ def test_all_encodings_return_same_outputs(client: TestClient[Litestar], peer: P
     assert over_grpc(peer, model, request, raw=False) == expected
 
 
-IMAGES = [encoded(rectangle(80, 60, (5, 6, 40, 50), colour)) for colour in ((255, 0, 0), (0, 0, 255), (40, 220, 90))]
+IMAGES = [
+    encode_image(rectangle(80, 60, (5, 6, 40, 50), colour)) for colour in ((255, 0, 0), (0, 0, 255), (40, 220, 90))
+]
 
 
 @pytest.mark.parametrize("model", ["classifier", "detector", "oriented", "segmenter", "teller"])
 def test_v1_and_v2_predictions_for_images_are_equal(client: TestClient[Litestar], model: str) -> None:
-    texts = [base64_text(data) for data in IMAGES]
+    texts = [encode_base64(data) for data in IMAGES]
     image = {"name": "image", "datatype": "BYTES", "shape": [len(texts)], "data": texts}
     over_v2 = over_json(client, f"/v2/models/{model}/infer", {"inputs": [image]})
     predictions = client.post(f"/v1/models/{model}:predict", json={"instances": texts}).json()["predictions"]
@@ -180,7 +184,7 @@ def test_v1_and_v2_predictions_for_texts_are_equal(client: TestClient[Litestar],
     over_v2 = over_json(client, f"/v2/models/{model}/infer", {"inputs": [texts]})
     expected = [json.loads(records) for records in over_v2["predictions"][2]]
     assert any(expected)
-    as_bytes = [{"b64": base64_text(text.encode())} for text in TEXTS]
+    as_bytes = [{"b64": encode_base64(text.encode())} for text in TEXTS]
     for instances in (
         TEXTS,
         as_bytes,
@@ -240,7 +244,7 @@ def assert_close(actual: dict[str, Any], expected: dict[str, Any]) -> None:
 
 
 # `echo-scalar` has no rows; `echo-deep` exceeds the maximum JSON depth.
-@pytest.mark.parametrize("model", sorted({*ECHOES, *TENSOR_FIXTURES} - {"echo-scalar", "echo-deep"}))
+@pytest.mark.parametrize("model", sorted({*ECHO_MODELS, *TENSOR_FIXTURES} - {"echo-scalar", "echo-deep"}))
 def test_v1_and_v2_return_equal_tensors(client: TestClient[Litestar], model: str) -> None:
     metadata = client.get(f"/v2/models/{model}").json()
     shapes = {tensor["name"]: [2 if size == -1 else size for size in tensor["shape"]] for tensor in metadata["inputs"]}

@@ -18,11 +18,11 @@ from litestar.testing import TestClient
 
 from app.proto import message_class
 from app.protocols.grps.tensors import wire_type
-from tasks.exchange.tensor import Datatype
+from tasks.inference.tensor import Datatype
 from tests.conformance.test_agreement import AGREEING, over_json
-from tests.support.grpc_server import Peer, over, serving_grpc
-from tests.support.pictures import encoded, rectangle
-from tests.support.served import EVERYTHING, build, load_any, source
+from tests.support.apps import ALL_MODELS, app_with_models, load_test_model, model_source
+from tests.support.grpc_server import GrpcTestClient, build_engine_from_sources, run_grpc_server
+from tests.support.images import encode_image, rectangle
 
 MESSAGE: Any = message_class("grps.protos.v1.GrpsMessage")
 PREDICT = "/grps/v1/infer/predict"
@@ -40,22 +40,24 @@ COMPARED_CASES = [
 
 @pytest.fixture(scope="module")
 def client() -> Iterator[TestClient[Litestar]]:
-    with TestClient(build(EVERYTHING)) as client:
+    with TestClient(app_with_models(ALL_MODELS)) as client:
         yield client
 
 
 @pytest.fixture(scope="module")
-def peer() -> Iterator[Peer]:
-    with serving_grpc(over([source(name) for name in EVERYTHING], load_any)) as peer:
+def peer() -> Iterator[GrpcTestClient]:
+    with run_grpc_server(
+        build_engine_from_sources([model_source(name) for name in ALL_MODELS], load_test_model)
+    ) as peer:
         yield peer
 
 
-def predict(client: TestClient[Litestar], peer: Peer, body: dict[str, Any]) -> dict[str, Any]:
+def predict(client: TestClient[Litestar], peer: GrpcTestClient, body: dict[str, Any]) -> dict[str, Any]:
     """Send a message over REST and gRPC, and return the response, which must be the same."""
     response = client.post(PREDICT, json=body)
     assert response.status_code == 200, response.text
     data = ParseDict(body, MESSAGE()).SerializeToString()
-    over_grpc = MESSAGE.FromString(peer.bytes("/grps.protos.v1.GrpsService/Predict", data))
+    over_grpc = MESSAGE.FromString(peer.call_bytes("/grps.protos.v1.GrpsService/Predict", data))
     assert ParseDict(response.json(), MESSAGE()) == over_grpc
     return MessageToDict(over_grpc, preserving_proto_field_name=True)
 
@@ -78,7 +80,7 @@ def tensors_of(answer: dict[str, Any]) -> dict[str, tuple[list[int], list[Any]]]
 
 
 @pytest.mark.parametrize("case", COMPARED_CASES, ids=lambda case: case.name)
-def test_grps_answers_wire_cases_as_v2(client: TestClient[Litestar], peer: Peer, case: Path) -> None:
+def test_grps_answers_wire_cases_as_v2(client: TestClient[Litestar], peer: GrpcTestClient, case: Path) -> None:
     settings = tomllib.loads((case / "case.toml").read_text())
     request = json.loads((case / "request.json").read_text())
     (model,) = settings["models"]
@@ -98,18 +100,18 @@ def test_grps_answers_wire_cases_as_v2(client: TestClient[Litestar], peer: Peer,
 
 
 @pytest.mark.parametrize("model", IMAGE_MODELS)
-def test_every_image_encoding_gets_same_records(client: TestClient[Litestar], peer: Peer, model: str) -> None:
+def test_every_image_encoding_gets_same_records(client: TestClient[Litestar], peer: GrpcTestClient, model: str) -> None:
     pixels = rectangle(40, 30, (4, 5, 20, 21), (0, 255, 0))
-    image = base64.b64encode(encoded(pixels)).decode()
+    image = base64.b64encode(encode_image(pixels)).decode()
     v2_request = {"inputs": [{"name": "image", "shape": [1], "datatype": "BYTES", "data": [image]}]}
     (records,) = over_json(client, f"/v2/models/{model}/infer", v2_request)["predictions"][2]
     assert json.loads(predict(client, peer, {"model": model, "str_data": image})["str_data"]) == json.loads(records)
     http_response = client.post(
-        f"{PREDICT}?model={model}-1", content=encoded(pixels), headers={"content-type": "application/octet-stream"}
+        f"{PREDICT}?model={model}-1", content=encode_image(pixels), headers={"content-type": "application/octet-stream"}
     )
     assert json.loads(http_response.json()["str_data"]) == json.loads(records)
-    data = MESSAGE(model=model, bin_data=encoded(pixels)).SerializeToString()
-    response = MESSAGE.FromString(peer.bytes("/grps.protos.v1.GrpsService/Predict", data))
+    data = MESSAGE(model=model, bin_data=encode_image(pixels)).SerializeToString()
+    response = MESSAGE.FromString(peer.call_bytes("/grps.protos.v1.GrpsService/Predict", data))
     assert json.loads(response.str_data) == json.loads(records)
     for tensor in (
         {"dtype": "DT_UINT8", "shape": [30, 40, 3], "flat_uint8": pixels.ravel().tolist()},
@@ -125,7 +127,7 @@ def test_every_image_encoding_gets_same_records(client: TestClient[Litestar], pe
 
 
 @pytest.mark.parametrize("model", TEXT_MODELS)
-def test_every_text_encoding_gets_same_records(client: TestClient[Litestar], peer: Peer, model: str) -> None:
+def test_every_text_encoding_gets_same_records(client: TestClient[Litestar], peer: GrpcTestClient, model: str) -> None:
     text = "red, then green, then réd"
     v2_request = {"inputs": [{"name": "args", "shape": [1], "datatype": "BYTES", "data": [text]}]}
     (records,) = over_json(client, f"/v2/models/{model}/infer", v2_request)["predictions"][2]
@@ -155,7 +157,7 @@ def test_every_text_encoding_gets_same_records(client: TestClient[Litestar], pee
     data=st.data(),
 )
 def test_numbers_are_echoed_as_by_v2(
-    client: TestClient[Litestar], peer: Peer, shape: tuple[int, int], datatype: Datatype, data: st.DataObject
+    client: TestClient[Litestar], peer: GrpcTestClient, shape: tuple[int, int], datatype: Datatype, data: st.DataObject
 ) -> None:
     if datatype.kind == "f":
         number: st.SearchStrategy[Any] = st.floats(-(2.0**99), 2.0**99, width=32)

@@ -4,11 +4,11 @@ import pytest
 from litestar.testing import TestClient
 from prometheus_client import CollectorRegistry
 
-from app.protocols import protocols_beside
+from app.protocols import main_port_protocols
 from app.protocols.tensorflow_serving.routes import TensorFlowServing
 from app.server.asgi import create_app, create_listener_app
-from tests.support.grpc_server import built
-from tests.support.speaker import Seen
+from tests.support.grpc_server import build_engine
+from tests.support.scripted_model import EventRecorder
 
 
 @pytest.mark.parametrize(
@@ -26,17 +26,17 @@ from tests.support.speaker import Seen
 )
 @pytest.mark.parametrize(("encoding", "body"), [("gzip", b"no gzip"), ("zstd", b"{}")])
 def test_undecodable_body_is_rejected_and_observed(protocol: str, path: str, encoding: str, body: bytes) -> None:
-    observer = Seen()
-    engine = built(("detector",), observers=[observer])
+    observer = EventRecorder()
+    engine = build_engine(("detector",), observers=[observer])
     if protocol == "tensorflow-serving":
         app = create_listener_app(engine, TensorFlowServing(), 10_000)
     else:
         chariot_protocol = protocol if protocol.startswith("chariot") else "chariot-v2-kserve"
-        app = create_app(engine, protocols_beside(chariot_protocol), CollectorRegistry(), 10_000)
+        app = create_app(engine, main_port_protocols(chariot_protocol), CollectorRegistry(), 10_000)
     with TestClient(app) as client:
         headers = {"Content-Encoding": encoding, "Content-Type": "application/json"}
         assert client.post(path, content=body, headers=headers).status_code == 400
     (event,) = observer.events
-    assert (event.caller.protocol, event.model_name) == (protocol, "detector")
+    assert (event.info.protocol, event.model_name) == (protocol, "detector")
     assert event.outcome is not None
     assert "Content-Encoding" in event.error

@@ -10,15 +10,15 @@ import schemathesis.checks
 from hypothesis import HealthCheck, settings
 from prometheus_client import CollectorRegistry
 
-from app.recording.address import read_address
-from app.recording.query_reader import Reader
+from app.recording.dsn import parse_dsn
+from app.recording.query.reader import RecordingReader
 from app.recording.sqlite_store import SqliteStore
 from app.server.asgi import create_app
 from app.server.inferences import Inferences
-from tests.support.application import build_app
 from tests.support.chariot import Client
-from tests.support.grpc_server import MAX_REQUEST_BYTES, built
-from tests.support.kept import EVERYTHING, NAMES
+from tests.support.fake_app import build_app
+from tests.support.grpc_server import MAX_REQUEST_BYTES, build_engine
+from tests.support.recorded_rows import ALL_IDS, ALL_ROWS
 
 APP = build_app(("classifier", "detector", "teller"), "chariot-v2-kserve")
 SCHEMA: Any = schemathesis.openapi.from_asgi("/schema", APP)
@@ -56,10 +56,10 @@ def recordings_schema(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]
     folder = tmp_path_factory.mktemp("recorded")
     store = SqliteStore(folder / "store.db")
     store.open()
-    store.write(EVERYTHING)
+    store.write(ALL_ROWS)
     store.close()
-    inferences = Inferences(lambda: Reader(read_address(str(folder / "store.db")), folder))
-    app = create_app(built(("detector",)), [], CollectorRegistry(), MAX_REQUEST_BYTES, inferences=inferences)
+    inferences = Inferences(lambda: RecordingReader(parse_dsn(str(folder / "store.db")), folder))
+    app = create_app(build_engine(("detector",)), [], CollectorRegistry(), MAX_REQUEST_BYTES, inferences=inferences)
     yield schemathesis.openapi.from_asgi("/schema", app)
     inferences.close()
 
@@ -71,7 +71,7 @@ def recordings_schema(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]
         ("/inferences", {}, {"limit": 1, "label": "car", "min-score": 0.5, "where": ["frame = 3"]}),
         ("/inferences", {}, {"limit": 501}),
         ("/inferences", {}, {"box": "1"}),
-        *(("/inferences/{id}", {"id": inference_id}, {}) for inference_id in [*NAMES, "nothing"]),
+        *(("/inferences/{id}", {"id": inference_id}, {}) for inference_id in [*ALL_IDS, "nothing"]),
         ("/inferences/{id}/image", {"id": "unsure"}, {}),
         ("/", {}, {}),
         ("/metrics", {}, {}),

@@ -12,7 +12,7 @@ import schemathesis.checks
 from hypothesis import HealthCheck, settings
 from schemathesis import GenerationMode
 
-from tests.support.application import build_app
+from tests.support.fake_app import build_app
 
 LIBRARY: Any = schemathesis.checks
 CHECKS = [LIBRARY.content_type_conformance, LIBRARY.not_a_server_error, LIBRARY.status_code_conformance]

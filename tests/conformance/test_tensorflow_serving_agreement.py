@@ -13,15 +13,15 @@ from hypothesis import strategies as st
 from litestar import Litestar
 from litestar.testing import TestClient
 
-from tests.support.pictures import base64_text, encoded, rectangle
-from tests.support.served import EVERYTHING, build
+from tests.support.apps import ALL_MODELS, app_with_models
+from tests.support.images import encode_base64, encode_image, rectangle
 
 Client = TestClient[Litestar]
 
 IMAGES = [
-    base64_text(encoded(rectangle())),
-    base64_text(encoded(rectangle(80, 60, box=(5, 6, 70, 20), colour=(30, 255, 10)))),
-    base64_text(encoded(rectangle(colour=(0, 0, 0)))),
+    encode_base64(encode_image(rectangle())),
+    encode_base64(encode_image(rectangle(80, 60, box=(5, 6, 70, 20), colour=(30, 255, 10)))),
+    encode_base64(encode_image(rectangle(colour=(0, 0, 0)))),
 ]
 
 
@@ -29,7 +29,9 @@ IMAGES = [
 def clients() -> Iterator[tuple[Client, Client]]:
     """Return a client for KServe's protocols, and one for TensorFlow Serving's."""
     with ExitStack() as stack:
-        kserve, tensorflow = (build(EVERYTHING, protocol) for protocol in ("chariot-v2-kserve", "tensorflow-serving"))
+        kserve, tensorflow = (
+            app_with_models(ALL_MODELS, protocol) for protocol in ("chariot-v2-kserve", "tensorflow-serving")
+        )
         yield stack.enter_context(TestClient(kserve)), stack.enter_context(TestClient(tensorflow))
 
 

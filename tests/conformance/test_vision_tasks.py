@@ -11,7 +11,7 @@ import pytest
 
 from app.proto import message_class
 from tests.support.chariot import image_input
-from tests.support.server_process import ROOT, ServerProcess, serving
+from tests.support.server_process import ROOT, ServerProcess, run_server
 
 IMAGES = ROOT / "fixtures" / "images"
 TRUTH: Mapping[str, list[dict[str, Any]]] = json.loads((IMAGES / "truth.json").read_text())
@@ -30,7 +30,7 @@ Records = list[dict[str, Any]]
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[ServerProcess]:
-    with serving() as server:
+    with run_server() as server:
         yield server
 
 

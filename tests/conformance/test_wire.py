@@ -7,7 +7,7 @@ A case is a folder ``fixtures/wire/<protocol>/<case>`` with
 - ``response.json``; ``response.jsonl`` for several lines or concatenated messages; or ``response.bin`` alone for a
   response that is not JSON. The order of names counts, white space does not, and floating-point numbers may differ
   by a millionth. ``"<text>"`` matches any text. ``response.bin`` with ``response.json`` is the data after the JSON;
-- ``case.toml``: ``method``, ``path``, ``status``, ``models`` (of ``tests.support.served``), and optionally
+- ``case.toml``: ``method``, ``path``, ``status``, ``models`` (of ``tests.support.apps``), and optionally
   ``content_type``, ``headers`` and ``response_headers``.
 """
 
@@ -22,8 +22,8 @@ import httpx
 import pytest
 from litestar.testing import TestClient
 
-from tests.support.http_connections import serving_any
-from tests.support.served import build
+from tests.support.apps import app_with_models
+from tests.support.http_connections import run_replaceable_app
 
 WIRE = Path(__file__).parents[2] / "fixtures" / "wire"
 CASES = sorted(path.parent for path in WIRE.glob("*/*/case.toml"))
@@ -37,11 +37,11 @@ Clients = Callable[[str, tuple[str, ...]], httpx.Client]
 @pytest.fixture(scope="module")
 def clients() -> Iterator[Clients]:
     """Return the client of a real server, after its application is set to a protocol and a set of models."""
-    cached_app = cache(build)
-    with serving_any() as (server, url), httpx.Client(base_url=url, timeout=60) as client:
+    cached_app = cache(app_with_models)
+    with run_replaceable_app() as (server, url), httpx.Client(base_url=url, timeout=60) as client:
 
         def client_of(protocol: str, models: tuple[str, ...]) -> httpx.Client:
-            server.current = cached_app(models, protocol)
+            server.app = cached_app(models, protocol)
             return client
 
         yield client_of
@@ -124,7 +124,7 @@ def test_real_server_returns_expected_response(case: Path, clients: Clients) -> 
 
 @pytest.mark.parametrize("case", one_case_per_protocol(), ids=name_of)
 def test_application_returns_expected_response_to_litestar_client(case: Path) -> None:
-    with TestClient(build(settings_of(case)["models"], case.parent.name)) as client:
+    with TestClient(app_with_models(settings_of(case)["models"], case.parent.name)) as client:
         assert_answers(client, case)
 
 

@@ -13,7 +13,7 @@ import yaml
 from app.cli.env_schema import environment_schema
 from tests.deploy.containerfile import environment, only_argument, stages
 from tests.deploy.kustomize import FOLDER, OVERLAYS, Document, build, identity, of_kind
-from tests.support.environments import python_with
+from tests.support.client_environments import python_with
 from tests.support.server_process import ROOT
 
 IMAGE = stages()[-1]

@@ -13,7 +13,7 @@ import pytest
 
 from app.assembly.discovery import discover
 from tests.deploy.kustomize import FOLDER, read
-from tests.support.server_process import ROOT, serving
+from tests.support.server_process import ROOT, run_server
 
 MODELS = ROOT / "fixtures" / "models"
 SCENE = base64.b64encode((ROOT / "fixtures/images/scene.jpg").read_bytes()).decode()
@@ -80,7 +80,7 @@ def test_server_answers_probes_metrics_and_inference_of_kserve(
     write_layout(mount)
     (container,) = RUNTIME["containers"]
     with (
-        serving(environment={**os.environ, "MODEL_DIR": str(mount)}) as server,
+        run_server(environment={**os.environ, "MODEL_DIR": str(mount)}) as server,
         httpx.Client(base_url=server.address, timeout=60) as client,
     ):
         for probe in ("livenessProbe", "readinessProbe"):

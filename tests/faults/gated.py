@@ -13,7 +13,7 @@ import grpc
 
 from app.proto import message_class
 from tests.support.chariot import image_input
-from tests.support.pictures import encoded, rectangle
+from tests.support.images import encode_image, rectangle
 
 __all__ = (
     "BODY",
@@ -43,7 +43,7 @@ class Gated:
         os.close(gate)
         return []
 """
-_IMAGE = encoded(rectangle())
+_IMAGE = encode_image(rectangle())
 BODY = json.dumps({"inputs": [image_input()]})
 TFS_BODY = json.dumps({"instances": [{"b64": image_input()["data"][0]}]})
 GRPC_METHOD = "/inference.GRPCInferenceService/ModelInfer"

@@ -18,13 +18,13 @@ from onnx import TensorProto, helper
 from app.proto import message_class
 from tests.faults.gated import BODY, GRPC_METHOD, Gated, gated_model, open_request, unary_method
 from tests.support.chariot import image_input
-from tests.support.pictures import base64_text
-from tests.support.server_process import ROOT, ServerProcess, serving
+from tests.support.images import encode_base64
+from tests.support.server_process import ROOT, ServerProcess, run_server
 
 pytestmark = pytest.mark.slow
 
 DETECTOR = ROOT / "fixtures" / "models" / "detector"
-SCENE = {"inputs": [image_input(base64_text((ROOT / "fixtures" / "images" / "scene.jpg").read_bytes()))]}
+SCENE = {"inputs": [image_input(encode_base64((ROOT / "fixtures" / "images" / "scene.jpg").read_bytes()))]}
 
 _EXCEPTIONS = (
     "SystemExit(3)",
@@ -81,7 +81,7 @@ def test_model_whose_files_are_removed_keeps_serving(tmp_path: Path) -> None:
     files = [*tmp_path.glob("*/*.onnx"), *tmp_path.glob("*/*.bin")]
     assert len(files) == 3
     with (
-        serving("--model-repository", str(tmp_path)) as server,
+        run_server("--model-repository", str(tmp_path)) as server,
         httpx.Client(base_url=server.address, timeout=60) as client,
     ):
         names = ("whole", "parted")
@@ -105,7 +105,7 @@ def test_model_whose_files_are_removed_keeps_serving(tmp_path: Path) -> None:
 def test_exception_of_a_model_fails_only_its_request(tmp_path: Path) -> None:
     folder = write_model(tmp_path / "raising", _RAISING_MODEL, "Raising")
     with (
-        serving("--model", str(folder), "--allow-code") as server,
+        run_server("--model", str(folder), "--allow-code") as server,
         httpx.Client(base_url=server.address, timeout=60) as client,
     ):
         first = client.post("/infer", content=BODY, headers=_JSON)
@@ -148,7 +148,7 @@ def test_model_out_of_memory_fails_one_request_and_answers_next(tmp_path: Path) 
         return client.post("/v2/models/hungry/infer", json={"inputs": [tensor]})
 
     with (
-        serving("--model", str(write_memory_hungry_model(tmp_path / "hungry"))) as server,
+        run_server("--model", str(write_memory_hungry_model(tmp_path / "hungry"))) as server,
         httpx.Client(base_url=server.address, timeout=60) as client,
     ):
         assert infer(client, 5).status_code == 200
@@ -171,7 +171,7 @@ def gated(tmp_path: Path) -> Generator[Gated]:
 def test_requests_waiting_for_a_model_do_not_block_others(gated: Gated) -> None:
     """Send more calls through the page than the pool for short tasks has threads; gzip and GRPS use it too."""
     calls = 40
-    with serving(*gated.arguments, "--page") as server, httpx.Client(base_url=server.address, timeout=60) as client:
+    with run_server(*gated.arguments, "--page") as server, httpx.Client(base_url=server.address, timeout=60) as client:
         path = "/page/grpc/inference.GRPCInferenceService/ModelInfer"
         element = {"name": "image", "datatype": "BYTES", "shape": [1]}
         content = {"bytes_contents": [image_input()["data"][0]]}
@@ -196,7 +196,7 @@ def _wait_for_response(server: ServerProcess, path: str, body: str) -> None:
 
 
 def test_cancelled_grpc_calls_leave_no_errors(gated: Gated) -> None:
-    with serving(*gated.arguments, "--workers", "1") as server:
+    with run_server(*gated.arguments, "--workers", "1") as server:
         server.address  # noqa: B018  waits until the models are loaded
         httpx.get(f"{server.address}/health", timeout=60)
         request = message_class("inference.ModelInferRequest")(

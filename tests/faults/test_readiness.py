@@ -13,24 +13,24 @@ from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
 from litestar.testing import TestClient
 from prometheus_client import CollectorRegistry
 
-from app.engine.admission import Bounds
-from app.engine.description import ModelDescription
+from app.engine.admission import QueueLimits
 from app.engine.engine import Engine
 from app.engine.events import InferenceEvent
+from app.engine.model_metadata import ModelMetadata
 from app.engine.registry import Registry
 from app.engine.repository import Repository
 from app.engine.servable import BoundServable, Servable
-from app.observers.state import StateMetrics
-from app.protocols import LISTENERS, protocols_beside
+from app.observers.state_metrics import StateMetrics
+from app.protocols import LISTENERS, main_port_protocols
 from app.server.asgi import create_app, create_listener_app
 from app.settings.model import ModelError, ModelSource
-from tasks.exchange.error import ErrorKind, InferenceError
-from tasks.exchange.limits import Limits
-from tasks.exchange.tensor import Datatype, Tensor
+from tasks.inference.error import ErrorKind, InferenceError
+from tasks.inference.limits import Limits
+from tasks.inference.tensor import Datatype, Tensor
 from tasks.task import TaskType
 from tasks.tensor_inference import TensorInference, Tensors, TensorsInput
-from tests.support.grpc_server import Peer, message, serving_grpc
-from tests.support.served import ECHOES, echo
+from tests.support.apps import ECHO_MODELS, echo_model
+from tests.support.grpc_server import GrpcTestClient, message, run_grpc_server
 
 MODEL, OTHER_MODEL = "echo-fp32", "echo-int64"
 BODY = {"inputs": [{"name": "x", "shape": [1, 1], "datatype": "FP32", "data": [1.5]}]}
@@ -40,25 +40,25 @@ SOURCES = [ModelSource(name=name, version="1", folder=Path("/srv/secret", name))
 class RecordSink:
     """Record every event immediately, or reject it."""
 
-    refusing = ""
+    unavailable_reason = ""
 
-    def keep(self, _: InferenceEvent, /) -> "Future[None] | None":
+    def record(self, _: InferenceEvent, /) -> "Future[None] | None":
         recorded: Future[None] = Future()
-        if self.refusing:
-            recorded.set_exception(InferenceError(ErrorKind.MODEL_NOT_READY, self.refusing))
+        if self.unavailable_reason:
+            recorded.set_exception(InferenceError(ErrorKind.MODEL_NOT_READY, self.unavailable_reason))
         else:
             recorded.set_result(None)
         return recorded
 
 
-class Faltering:
+class HealthReporting:
     """A model that reports when it is unavailable, as an isolated model does."""
 
-    trouble = ""
+    unavailable_reason = ""
 
     def __call__(self, inputs: Sequence[TensorsInput], /) -> Sequence[Tensors]:
-        if self.trouble:
-            raise InferenceError(ErrorKind.MODEL_NOT_READY, self.trouble)
+        if self.unavailable_reason:
+            raise InferenceError(ErrorKind.MODEL_NOT_READY, self.unavailable_reason)
         return [Tensors([Tensor(name="x", datatype=Datatype.FP32, data=sample.tensors["x"])]) for sample in inputs]
 
 
@@ -66,20 +66,25 @@ class FaultyServer:
     """An engine with faults that a test can switch on."""
 
     def __init__(self) -> None:
-        self.record_sink, self.model = RecordSink(), Faltering()
+        self.record_sink, self.model = RecordSink(), HealthReporting()
         self.load_error = ""
         registry = Registry(SOURCES)
         self.engine = Engine(
-            Repository(registry, lambda: SOURCES, self.load), (), Limits(), 2, Bounds(), keeper=self.record_sink
+            Repository(registry, lambda: SOURCES, self.load),
+            (),
+            Limits(),
+            2,
+            QueueLimits(),
+            record_sink=self.record_sink,
         )
 
     def load(self, source: ModelSource) -> Servable:
         if source.name != MODEL:
-            return echo(ECHOES[source.name])
+            return echo_model(ECHO_MODELS[source.name])
         if self.load_error:
             raise ModelError(self.load_error)
-        specs = ECHOES[MODEL]
-        description = ModelDescription(
+        specs = ECHO_MODELS[MODEL]
+        description = ModelMetadata(
             task_type=TaskType.TENSOR, platform="test", layout="none", labels=(), inputs=(), outputs=(), facts=()
         )
         return BoundServable(TensorInference(specs, specs), self.model, description, {})
@@ -114,17 +119,17 @@ def _offline(server: FaultyServer) -> None:
 
 def _stopping(server: FaultyServer) -> None:
     server.start()
-    server.engine.retire()
+    server.engine.mark_not_ready()
 
 
 def _store_full(server: FaultyServer) -> None:
     server.start()
-    server.record_sink.refusing = "The inference could not be recorded: its store is full"
+    server.record_sink.unavailable_reason = "The inference could not be recorded: its store is full"
 
 
 def _crashed(server: FaultyServer) -> None:
     server.start()
-    server.model.trouble = "Its process ended (signal 11) and is being restarted"
+    server.model.unavailable_reason = "Its process ended (signal 11) and is being restarted"
 
 
 def _reload_failed(server: FaultyServer) -> None:
@@ -135,28 +140,28 @@ def _reload_failed(server: FaultyServer) -> None:
 
 
 @contextmanager
-def surfaces(server: FaultyServer) -> Generator[tuple["Surfaces", Peer]]:
+def surfaces(server: FaultyServer) -> Generator[tuple["Surfaces", GrpcTestClient]]:
     engine, registry = server.engine, CollectorRegistry()
     StateMetrics(engine, registry)
-    protocols = protocols_beside("chariot-v2-kserve")
+    protocols = main_port_protocols("chariot-v2-kserve")
     with ExitStack() as stack:
         main = stack.enter_context(TestClient(create_app(engine, protocols, registry, 2**20)))
         tfs = stack.enter_context(TestClient(create_listener_app(engine, LISTENERS[0], 2**20)))
-        peer = stack.enter_context(serving_grpc(engine))
+        peer = stack.enter_context(run_grpc_server(engine))
         yield Surfaces(main, tfs, peer, registry), peer
 
 
 class Surfaces:
     """Query all readiness endpoints of a server."""
 
-    def __init__(self, main: Any, tfs: Any, peer: Peer, registry: CollectorRegistry) -> None:
+    def __init__(self, main: Any, tfs: Any, peer: GrpcTestClient, registry: CollectorRegistry) -> None:
         self.main, self._tfs, self._peer, self._registry = main, tfs, peer, registry
 
     def server(self) -> dict[str, bool]:
         paths = ("/ready", "/v2/health/ready", "/grps/v1/health/ready")
         readiness = {path: self.main.get(path).status_code == 200 for path in paths}
         readiness |= {f"HEAD {path}": self.main.head(path).status_code == 200 for path in paths}
-        check = self._peer.bytes("/grpc.health.v1.Health/Check", HealthCheckRequest().SerializeToString())
+        check = self._peer.call_bytes("/grpc.health.v1.Health/Check", HealthCheckRequest().SerializeToString())
         readiness["grpc.health"] = HealthCheckResponse.FromString(check).status == HealthCheckResponse.SERVING
         readiness["ServerReady"] = self._peer.call("ServerReady", message("ServerReadyRequest")).ready
         readiness["charioteer_ready"] = self._registry.get_sample_value("charioteer_ready") == 1
@@ -229,10 +234,10 @@ def test_recovered_model_is_ready_immediately() -> None:
     server = FaultyServer()
     server.start()
     with surfaces(server) as (surfaces_of_server, _):
-        server.model.trouble = "It ended"
+        server.model.unavailable_reason = "It ended"
         assert not surfaces_of_server.is_answered()
         assert not any(surfaces_of_server.model().values())
-        server.model.trouble = ""
+        server.model.unavailable_reason = ""
         assert all(
             [
                 *surfaces_of_server.model().values(),

@@ -28,7 +28,7 @@ from tests.faults.gated import (
     unary_method,
 )
 from tests.support.polling import wait_until
-from tests.support.server_process import ROOT, ServerProcess, serving
+from tests.support.server_process import ROOT, ServerProcess, run_server
 
 pytestmark = pytest.mark.slow
 
@@ -84,7 +84,7 @@ def outcomes(server: ServerProcess) -> Sequence[str]:
 
 
 def test_stopping_server_is_not_ready_but_answers_requests(gated: Gated) -> None:
-    with serving(*gated.arguments, "--workers", "1", "--drain-delay", "30") as server:
+    with run_server(*gated.arguments, "--workers", "1", "--drain-delay", "30") as server:
         address = server.address
         httpx.get(f"{address}/health", timeout=60)
         with (
@@ -113,7 +113,7 @@ def test_stopping_server_is_not_ready_but_answers_requests(gated: Gated) -> None
 
 def test_drain_timeout_ends_and_logs_requests_of_all_ports(gated: Gated) -> None:
     seconds = 30
-    with serving(*gated.arguments, "--workers", "1", "--drain-timeout", str(seconds)) as server:
+    with run_server(*gated.arguments, "--workers", "1", "--drain-timeout", str(seconds)) as server:
         address = server.address
         httpx.get(f"{address}/health", timeout=60)
         with grpc.insecure_channel(server.grpc_address) as channel, open_request(address) as chariot:
@@ -135,7 +135,7 @@ def test_drain_timeout_ends_and_logs_requests_of_all_ports(gated: Gated) -> None
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
 def test_second_signal_ends_server_immediately(gated: Gated, number: signal.Signals, status: int) -> None:
-    with serving(*gated.arguments, "--drain-timeout", "300") as server, open_request(server.address):
+    with run_server(*gated.arguments, "--drain-timeout", "300") as server, open_request(server.address):
         gated.wait_for_call()
 
         def ends_after_another_signal() -> bool:
@@ -166,7 +166,7 @@ def test_endless_thread_and_silent_collector_do_not_delay_stop(tmp_path: Path) -
     (tmp_path / "model-settings.json").write_text(json.dumps(settings))
     with socket.create_server(("127.0.0.1", 0)) as collector:
         endpoint = f"http://127.0.0.1:{collector.getsockname()[1]}"
-        with serving("--model", str(tmp_path), "--allow-code", "--otlp-endpoint", endpoint) as server:
+        with run_server("--model", str(tmp_path), "--allow-code", "--otlp-endpoint", endpoint) as server:
             with open_request(server.address) as connection:
                 assert read_response(connection)[0] == 200
             assert server.stop() == 0
@@ -177,7 +177,10 @@ def test_killed_server_restarts_with_same_port_and_store(tmp_path: Path) -> None
     store, port = tmp_path / "kept.db", "0"
     arguments = ("--model", str(DETECTOR), "--record", str(store), "--no-page")
     for count in (1, 2):
-        with serving(*arguments, "--port", port) as server, httpx.Client(base_url=server.address, timeout=60) as client:
+        with (
+            run_server(*arguments, "--port", port) as server,
+            httpx.Client(base_url=server.address, timeout=60) as client,
+        ):
             assert client.post("/infer", content=BODY, headers={"content-type": "application/json"}).status_code == 200
             port = server.address.rpartition(":")[2]
             server.process.kill()

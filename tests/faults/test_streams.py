@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from tests.support.polling import wait_until
-from tests.support.server_process import ServerProcess, serving
+from tests.support.server_process import ServerProcess, run_server
 
 pytestmark = pytest.mark.slow
 
@@ -47,7 +47,7 @@ def server(tmp_path: Path, gate: int) -> Generator[ServerProcess]:
     (folder / "model.py").write_text(_MODEL.format(gate=str(tmp_path / "gate")))
     settings = {"name": "speaker", "task_type": "TEXT_GENERATION", "implementation": "model:Speaker"}
     (folder / "model-settings.json").write_text(json.dumps(settings))
-    with serving("--model", str(folder), "--allow-code", "--workers", "1", "--drain-timeout", "20") as process:
+    with run_server("--model", str(folder), "--allow-code", "--workers", "1", "--drain-timeout", "20") as process:
         yield process
 
 

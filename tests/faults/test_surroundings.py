@@ -20,10 +20,10 @@ import pytest
 
 from tests.faults.gated import BODY
 from tests.support.chariot import image_input
-from tests.support.pictures import base64_text, encoded, rectangle
+from tests.support.images import encode_base64, encode_image, rectangle
 from tests.support.polling import wait_until
 from tests.support.ports import listening_port
-from tests.support.server_process import ROOT, serving
+from tests.support.server_process import ROOT, run_server
 
 pytestmark = pytest.mark.slow
 
@@ -114,8 +114,8 @@ def test_server_answers_while_log_pipe_is_full() -> None:
 
 
 def _damaged_jpeg_request() -> dict[str, Any]:
-    image = encoded(rectangle(), "JPEG")
-    return {"inputs": [image_input(base64_text(image[:200] + b"\xff\x00\x12" + image[230:-100]))]}
+    image = encode_image(rectangle(), "JPEG")
+    return {"inputs": [image_input(encode_base64(image[:200] + b"\xff\x00\x12" + image[230:-100]))]}
 
 
 @pytest.mark.parametrize("closed", ["2>&-", "<&- >&- 2>&-"])
@@ -138,14 +138,14 @@ def test_server_runs_with_closed_standard_streams(closed: str) -> None:
 
 def test_server_runs_without_home_and_temporary_folder(tmp_path: Path) -> None:
     bare = {"PATH": os.environ["PATH"], "TMPDIR": str(tmp_path / "nowhere")}
-    with serving("--model", str(DETECTOR), environment=bare) as server:
+    with run_server("--model", str(DETECTOR), environment=bare) as server:
         with httpx.Client(base_url=server.address, timeout=60) as client:
             assert infer(client) == 200
         assert server.stop() == 0
 
 
 def test_server_answers_after_sigstop_and_sigcont() -> None:
-    with serving("--model", str(DETECTOR)) as server, httpx.Client(base_url=server.address, timeout=60) as client:
+    with run_server("--model", str(DETECTOR)) as server, httpx.Client(base_url=server.address, timeout=60) as client:
         assert infer(client) == 200
         server.process.send_signal(signal.SIGSTOP)
         thread = threading.Thread(target=lambda: results.append(infer(client)))
@@ -163,7 +163,7 @@ def test_server_answers_after_sigstop_and_sigcont() -> None:
 def test_full_disk_refuses_requests_and_clears_readiness(tmp_path: Path) -> None:
     store = tmp_path / "kept.db"
     with (
-        serving("--model", str(DETECTOR), "--record", str(store)) as server,
+        run_server("--model", str(DETECTOR), "--record", str(store)) as server,
         httpx.Client(base_url=server.address, timeout=60) as client,
     ):
         answered = 0
@@ -195,7 +195,7 @@ def test_full_disk_refuses_requests_and_clears_readiness(tmp_path: Path) -> None
 
 
 def test_server_out_of_file_descriptors_serves_open_connections_only() -> None:
-    with serving("--model", str(DETECTOR)) as server, httpx.Client(base_url=server.address, timeout=60) as client:
+    with run_server("--model", str(DETECTOR)) as server, httpx.Client(base_url=server.address, timeout=60) as client:
         assert infer(client) == 200
         host, _, port = server.address.removeprefix("http://").partition(":")
         open_files = len(list(Path(f"/proc/{server.process.pid}/fd").iterdir()))

@@ -13,9 +13,9 @@ import msgspec
 
 from tests.fuzz.cases import cases
 from tests.fuzz.generation import Fuzzed, generate_request
+from tests.fuzz.models import write_models
 from tests.fuzz.requests import Call, Http, Port
 from tests.fuzz.sending import Outcome, Sender
-from tests.fuzz.served import write_models
 from tests.fuzz.server import addresses_of, fuzzed_server, log_faults, resident_bytes
 from tests.fuzz.tally import Finding, ShareReport, Tally, save_findings
 from tests.support.server_process import ServerProcess

@@ -13,10 +13,10 @@ from google.protobuf import json_format
 from google.protobuf.message import Message
 
 from app.proto import GRPS, INFERENCE, message_class
-from tasks.exchange.tensor import Datatype
-from tests.fuzz.pictures import encode_sample
+from tasks.inference.tensor import Datatype
+from tests.fuzz.images import encode_sample
+from tests.fuzz.models import SPARE
 from tests.fuzz.requests import Call, Http, Request
-from tests.fuzz.served import SPARE
 
 __all__ = ("WIRE", "cases", "golden_cases")
 

@@ -5,21 +5,21 @@ from collections.abc import Callable, Iterator, Mapping
 from app.assembly.models import FIXTURE_MODELS, load
 from app.engine.registry import Registry
 from app.protocols.chariot_v2_kserve import codec as chariot
-from app.protocols.grps.codec import PredictCall
-from app.protocols.grps.json_codec import read_json_message
+from app.protocols.grps.codec import PredictCodec
+from app.protocols.grps.json_decoder import read_json_message
 from app.protocols.grps.messages import read_message
 from app.protocols.kserve_v2 import codec, protobuf
 from app.protocols.kserve_v2.binary import unpack_bytes
 from app.protocols.tensorflow_serving.document import read_object
 from app.protocols.tensorflow_serving.values import read_tensor
 from app.settings.model import ModelSource
-from tasks.exchange.error import InferenceError
-from tasks.exchange.limits import Limits
-from tasks.exchange.tensor import Datatype
+from tasks.inference.error import InferenceError
+from tasks.inference.limits import Limits
+from tasks.inference.tensor import Datatype
 from tasks.vision.header import image_size
 from tasks.vision.image import decode_image
 from tests.fuzz.cases import cases
-from tests.fuzz.pictures import FORMATS, encode_sample
+from tests.fuzz.images import FORMATS, encode_sample
 from tests.fuzz.requests import Call, Http
 
 __all__ = ("Decoder", "corpus", "decode_or_reject", "decoders")
@@ -51,7 +51,7 @@ def decoders() -> Mapping[str, Decoder]:
 
     def grps_protobuf(data: bytes) -> None:
         for name in _MODELS:
-            PredictCall(registry, lambda: (read_message(data, limits), False), name).decode()
+            PredictCodec(registry, lambda: (read_message(data, limits), False), name).decode()
 
     def tensorflow_json(data: bytes) -> None:
         for value in read_object(data, limits).values():

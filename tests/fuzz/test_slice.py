@@ -6,7 +6,7 @@ import pytest
 
 from tests.fuzz.answers import Connection
 from tests.fuzz.campaign import SHARES, Share, known_good_answers, send_chunk
-from tests.fuzz.served import write_models
+from tests.fuzz.models import write_models
 from tests.fuzz.server import addresses_of, fuzzed_server, log_faults
 
 SEED = 10

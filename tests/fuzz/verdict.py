@@ -7,8 +7,8 @@ from urllib.parse import unquote_to_bytes
 
 from app.proto import GRPS, INFERENCE, message_class
 from tests.fuzz.answers import Answer
+from tests.fuzz.models import SPARE
 from tests.fuzz.requests import HEADER_LENGTH, Bytes, Call, Http
-from tests.fuzz.served import SPARE
 
 __all__ = ("answer_fault", "bytes_fault", "call_fault")
 

@@ -93,7 +93,7 @@ def closure(texts: Iterable[str]) -> dict[str, Distribution]:
     return packages
 
 
-def linked(*extras: str) -> Environment:
+def linked_environment(*extras: str) -> Environment:
     """Return an environment with the packages that ``pip install --editable .[extras]`` installs, linked from here."""
     try:
         packages = closure(requirements(*extras))
@@ -112,7 +112,7 @@ def linked(*extras: str) -> Environment:
     return _cached("-".join(("linked", *extras)), content, make)
 
 
-def made() -> Environment:
+def makefile_environment() -> Environment:
     """Return the environment that ``make serve`` creates."""
 
     def make(folder: Path) -> None:
@@ -122,14 +122,14 @@ def made() -> Environment:
     return _cached("made", "", make)
 
 
-def wheel(folder: Path) -> Path:
+def build_wheel(folder: Path) -> Path:
     """Return the wheel of this working tree, built by pip into a folder."""
     _run(sys.executable, "-m", "pip", "wheel", *_QUIET_OPTIONS, "--no-deps", "--wheel-dir", str(folder), str(ROOT))
     (built,) = folder.glob("*.whl")
     return built
 
 
-def installed(wheel_file: Path) -> Environment:
+def wheel_environment(wheel_file: Path) -> Environment:
     """Return an environment with a wheel and the base dependencies, made by pip."""
 
     def make(folder: Path) -> None:
@@ -146,7 +146,7 @@ def installed(wheel_file: Path) -> Environment:
     return _cached("installed", "\n".join(content), make)
 
 
-def layered(base: Environment, *extras: str) -> Environment:
+def environment_with_extras(base: Environment, *extras: str) -> Environment:
     """Return an environment with the packages that extras add to `base`; all others are imported from `base`."""
 
     def make(folder: Path) -> None:

@@ -7,7 +7,7 @@ import pytest
 from cyclopts import App
 
 from app.cli import cli
-from tests.installed.environments import linked
+from tests.installed.environments import linked_environment
 from tests.installed.readme import commands
 from tests.installed.test_extras import EXTRA_OF_COMMAND
 from tests.installed.workspace import Workspace
@@ -46,7 +46,7 @@ def test_every_command_is_run_by_a_test() -> None:
 
 
 def test_commands_run_with_the_base_dependencies(tmp_path: Path) -> None:
-    workspace = Workspace(tmp_path, linked())
+    workspace = Workspace(tmp_path, linked_environment())
     assert workspace.run(".venv/bin/charioteer keys add camera-7 --file keys.json").returncode == 0
     for name, arguments in COMMANDS.items():
         process = workspace.run(f".venv/bin/charioteer {name} {arguments}")
@@ -56,6 +56,6 @@ def test_commands_run_with_the_base_dependencies(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["", "keys", "drift"])
 def test_help_is_printed_with_the_base_dependencies(name: str, tmp_path: Path) -> None:
-    process = Workspace(tmp_path, linked()).run(f".venv/bin/charioteer {name} --help")
+    process = Workspace(tmp_path, linked_environment()).run(f".venv/bin/charioteer {name} --help")
     assert process.returncode == 0, process.stderr
     assert "Usage: charioteer" in process.stdout

@@ -7,17 +7,25 @@ from pathlib import Path
 import httpx
 import pytest
 
-from app.recording.address import read_address
+from app.recording.dsn import parse_dsn
 from app.recording.postgres_store import PostgresStore
 from app.recording.sqlite_store import SqliteStore
 from app.recording.store import Store
-from tests.app.server.access.issuer import AUDIENCE, ISSUER, key_set_file, token
-from tests.installed.environments import DEVELOPER_EXTRAS, EXTRAS, Environment, installed, layered, linked, wheel
+from tests.app.server.auth.issuer import AUDIENCE, ISSUER, key_set_file, token
+from tests.installed.environments import (
+    DEVELOPER_EXTRAS,
+    EXTRAS,
+    Environment,
+    build_wheel,
+    environment_with_extras,
+    linked_environment,
+    wheel_environment,
+)
 from tests.installed.workspace import Workspace, request
 from tests.support import tiny_vision
-from tests.support.collector import collector
-from tests.support.kept import rows
-from tests.support.postgres import postgres_server
+from tests.support.collector import run_otlp_collector
+from tests.support.postgres import run_postgres
+from tests.support.recorded_rows import recorded_rows
 
 EXTRA_OF_COMMAND: Mapping[str, str] = {
     "inferences {postgres}": "postgres",
@@ -60,7 +68,7 @@ def test_every_user_extra_has_a_test() -> None:
 def fill_store(store: Store) -> None:
     """Make the tables of a store and record one inference."""
     store.open()
-    store.write([rows("first", {"camera": "north"}, [{"label": "car", "score": 0.9}])])
+    store.write([recorded_rows("first", {"camera": "north"}, [{"label": "car", "score": 0.9}])])
     store.close()
 
 
@@ -76,12 +84,12 @@ def prepare_command(
     with ExitStack() as stack:
         addresses: dict[str, str] = {}
         if "{postgres}" in command:
-            server = stack.enter_context(postgres_server())
-            addresses["postgres"] = server.database()
+            server = stack.enter_context(run_postgres())
+            addresses["postgres"] = server.create_database()
             if command.startswith("inferences"):
-                fill_store(PostgresStore(read_address(addresses["postgres"])))
+                fill_store(PostgresStore(parse_dsn(addresses["postgres"])))
         if "{collector}" in command:
-            addresses["collector"] = stack.enter_context(collector(spans))
+            addresses["collector"] = stack.enter_context(run_otlp_collector(spans))
         if "inferences.db" in command:
             fill_store(SqliteStore(folder / "inferences.db"))
         if "hugging-face" in command:
@@ -96,7 +104,7 @@ def prepare_command(
 @pytest.mark.slow
 @pytest.mark.parametrize("command", EXTRA_OF_COMMAND)
 def test_command_without_its_extra_names_the_missing_extra(command: str, tmp_path: Path) -> None:
-    with prepare_command(tmp_path, linked(), command) as (workspace, line, _):
+    with prepare_command(tmp_path, linked_environment(), command) as (workspace, line, _):
         process = workspace.run(f".venv/bin/charioteer {line}")
     assert process.returncode not in (0, -9, 124), process.stdout + process.stderr
     assert "Traceback" not in process.stderr
@@ -109,14 +117,14 @@ def test_command_without_its_extra_names_the_missing_extra(command: str, tmp_pat
 
 def test_ray_serve_without_its_extra_names_the_missing_extra(tmp_path: Path) -> None:
     program = "from app.assembly.ray_serve import application; application({})"
-    process = Workspace(tmp_path, linked()).run(f".venv/bin/python -c '{program}'")
+    process = Workspace(tmp_path, linked_environment()).run(f".venv/bin/python -c '{program}'")
     assert "SettingsError: Ray Serve needs the extra ray, pip install 'charioteer[ray]'" in process.stderr
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("command", EXTRA_OF_COMMAND)
 def test_command_works_with_its_extra_alone(command: str, tmp_path: Path) -> None:
-    with prepare_command(tmp_path, linked(EXTRA_OF_COMMAND[command]), command) as (workspace, line, spans):
+    with prepare_command(tmp_path, linked_environment(EXTRA_OF_COMMAND[command]), command) as (workspace, line, spans):
         if line.startswith("serve "):
             with workspace.serving(f".venv/bin/charioteer {line}") as address:
                 headers = {"Authorization": f"Bearer {token()}"} if "--jwks" in line else {}
@@ -138,8 +146,8 @@ def test_command_works_with_its_extra_alone(command: str, tmp_path: Path) -> Non
 @pytest.mark.slow
 def test_models_implement_maite_protocols(tmp_path: Path) -> None:
     # pip installs this one extra for the wheel, and must install what the linked environments have.
-    environment = layered(installed(wheel(tmp_path / "wheel")), "maite")
-    assert environment.packages() == linked("maite").packages() - linked().packages()
+    environment = environment_with_extras(wheel_environment(build_wheel(tmp_path / "wheel")), "maite")
+    assert environment.packages() == linked_environment("maite").packages() - linked_environment().packages()
     workspace = Workspace(tmp_path, environment)
     (tmp_path / "program.py").write_text(_MAITE)
     process = workspace.run(".venv/bin/python program.py")

@@ -4,7 +4,7 @@ import json
 import subprocess
 from collections.abc import Mapping
 
-from tests.installed.environments import linked
+from tests.installed.environments import linked_environment
 from tests.support.server_process import ROOT
 
 MISSING_PACKAGE: Mapping[str, str] = {
@@ -15,7 +15,7 @@ MISSING_PACKAGE: Mapping[str, str] = {
     "app.observers.tracing": "opentelemetry",
     "app.recording.export.parquet": "pyarrow",
     "app.recording.postgres_store": "asyncpg",
-    "app.server.access.tokens": "jwt",
+    "app.server.auth.jwt_validator": "jwt",
     # pytest imports these.
     "app.conformance.pytest_plugin": "pytest",
     "charioteer_pytest": "pytest",
@@ -40,8 +40,10 @@ print(json.dumps(found))
 
 
 def test_modules_import_with_the_base_dependencies() -> None:
-    process = subprocess.run([linked().python, "-c", _WALK], cwd=ROOT, capture_output=True, text=True, timeout=120)
+    process = subprocess.run(
+        [linked_environment().python, "-c", _WALK], cwd=ROOT, capture_output=True, text=True, timeout=120
+    )
     assert process.returncode == 0, process.stderr
     missing: dict[str, str | None] = json.loads(process.stdout)
-    assert {"app.cli.inferences", "app.recording.query_connection", "tasks.task"} <= missing.keys()
+    assert {"app.cli.inferences", "app.recording.query.connection", "tasks.task"} <= missing.keys()
     assert {name: package for name, package in missing.items() if package is not None} == MISSING_PACKAGE

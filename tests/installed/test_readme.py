@@ -11,7 +11,15 @@ from types import MappingProxyType
 
 import pytest
 
-from tests.installed.environments import EXTRAS, Environment, installed, layered, linked, made, wheel
+from tests.installed.environments import (
+    EXTRAS,
+    Environment,
+    build_wheel,
+    environment_with_extras,
+    linked_environment,
+    makefile_environment,
+    wheel_environment,
+)
 from tests.installed.readme import TEXT, commands, named_commands, named_targets
 from tests.installed.workspace import Workspace
 from tests.support.server_process import ROOT
@@ -27,25 +35,27 @@ pytestmark = pytest.mark.skipif(shutil.which("curl") is None, reason="README.md 
 
 
 def test_commands_of_the_readme_run_with_the_base_dependencies(tmp_path: Path) -> None:
-    run_readme(tmp_path, linked, full=False)
+    run_readme(tmp_path, linked_environment, full=False)
 
 
 @pytest.mark.slow
 def test_commands_of_the_readme_run_in_make_serve_environment(tmp_path: Path) -> None:
-    base = made()
+    base = makefile_environment()
     # The fast test uses a linked environment, which must equal the one that users get.
-    assert base.packages() == linked().packages()
-    run_readme(tmp_path, lambda *extras: linked(*extras) if extras else base, full=True)
+    assert base.packages() == linked_environment().packages()
+    run_readme(tmp_path, lambda *extras: linked_environment(*extras) if extras else base, full=True)
 
 
 @pytest.mark.slow
 def test_commands_of_the_readme_run_from_the_wheel(tmp_path: Path) -> None:
-    base = installed(wheel(tmp_path / "wheel"))
-    assert base.packages() == linked().packages()
+    base = wheel_environment(build_wheel(tmp_path / "wheel"))
+    assert base.packages() == linked_environment().packages()
     (folder := tmp_path / "checkout").mkdir()
     # The wheel contains no models; README.md uses those of the checkout.
     models = {"MODEL_DIR": "fixtures/models"}
-    run_readme(folder, lambda *extras: layered(base, *extras) if extras else base, full=False, variables=models)
+    run_readme(
+        folder, lambda *extras: environment_with_extras(base, *extras) if extras else base, full=False, variables=models
+    )
 
 
 def test_names_of_commands_and_targets_in_the_readme_exist() -> None:

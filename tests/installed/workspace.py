@@ -18,8 +18,8 @@ import httpx
 import numpy as np
 
 from tests.installed.environments import Environment
-from tests.support.authority import Authority
-from tests.support.datasets import annotation, coco
+from tests.support.certificate_authority import CertificateAuthority
+from tests.support.datasets import coco_annotation, write_coco_dataset
 from tests.support.server_process import ROOT
 
 _ANNOUNCED = re.compile(r"Charioteer answers at (https?://\S+)")
@@ -54,8 +54,8 @@ class Workspace:
         shutil.copytree(models / "detector", models.with_name("model"))
         (onnx,) = (models / "detector").glob("*.onnx")
         shutil.copy(onnx, models.with_name("model.onnx"))
-        coco(models.with_name("dataset"), [annotation()])
-        self.authority = Authority(folder)
+        write_coco_dataset(models.with_name("dataset"), [coco_annotation()])
+        self.authority = CertificateAuthority(folder)
         for file, name in zip(self.authority.issue("server"), ("server.pem", "server.key"), strict=True):
             shutil.copy(file, folder / name)
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from app.cli.pack import archive, members
 from tests.platform.proxy import Platform, Registration
 from tests.platform.records import Classified, oriented_corners, parse_items, recall
-from tests.support.server_process import ROOT, ServerProcess, serving
+from tests.support.server_process import ROOT, ServerProcess, run_server
 
 pytestmark = pytest.mark.slow
 
@@ -43,7 +43,7 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     archive(ROOT / "fixtures/models", members(ROOT / "fixtures/models")[0], folder / "model.tar.gz")
     with tarfile.open(folder / "model.tar.gz") as tar:
         tar.extractall(folder / "models", filter="data")
-    with serving("--model-dir", str(folder / "models")) as server:
+    with run_server("--model-dir", str(folder / "models")) as server:
         yield server
 
 
@@ -131,7 +131,7 @@ def test_stored_classifications_can_be_evaluated(engine: ServerProcess) -> None:
 
 def test_single_model_answers_at_both_base_urls_under_any_id() -> None:
     model = "0198a2b4-model"
-    with serving("--model", str(ROOT / "fixtures/models/detector")) as server:
+    with run_server("--model", str(ROOT / "fixtures/models/detector")) as server:
         for base in (KSERVE_BASE, "/"):
             platform = Platform(Registration(server.address, base, "OBJECT_DETECTION"))
             assert post(platform, model, image("scene.jpg")).status_code == 200

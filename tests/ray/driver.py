@@ -15,7 +15,7 @@ from typing import Any
 import httpx
 import msgspec
 
-from tests.installed.environments import layered, linked
+from tests.installed.environments import environment_with_extras, linked_environment
 from tests.support.server_process import ROOT
 
 SCENE = ROOT / "fixtures" / "images" / "scene.jpg"
@@ -141,7 +141,7 @@ def traffic(ray: Ray, model: str, count: int = 4) -> Generator[Clients]:
 @contextmanager
 def start_ray(folder: Path) -> Generator[Ray]:
     """Start Ray in `folder`; stop it with all its processes afterwards."""
-    python = layered(linked(), "ray").python
+    python = environment_with_extras(linked_environment(), "ray").python
     environment = {
         **os.environ,
         "PYTHONPATH": str(ROOT),

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.assembly.ray_serve.batching import together
-from app.assembly.ray_serve.exchange import Failure
-from tasks.exchange.error import ErrorKind, InferenceError
+from app.assembly.ray_serve.batching import run_batch
+from app.assembly.ray_serve.messages import Failure
+from tasks.inference.error import ErrorKind, InferenceError
 
 
 class Doubling:
@@ -26,26 +26,26 @@ class Doubling:
 @given(st.lists(st.lists(st.integers(min_value=0)), min_size=1))
 def test_batched_calls_get_their_own_results(calls: list[list[int]]) -> None:
     model = Doubling()
-    assert together(model, calls) == [[2 * number for number in call] for call in calls]
+    assert run_batch(model, calls) == [[2 * number for number in call] for call in calls]
     assert len(model.calls) == 1
 
 
 def test_failed_call_does_not_affect_others() -> None:
     failure = Failure(ErrorKind.INVALID_REQUEST, "Expected no negative number", "inputs[0]")
-    assert together(Doubling(), [[1], [-1, 2], [3]]) == [[2], failure, [6]]
+    assert run_batch(Doubling(), [[1], [-1, 2], [3]]) == [[2], failure, [6]]
     assert str(failure.error()) == "inputs[0]: Expected no negative number"
 
 
 def test_single_failed_call_is_not_repeated() -> None:
     model = Doubling()
-    assert isinstance(together(model, [[-1]])[0], Failure)
+    assert isinstance(run_batch(model, [[-1]])[0], Failure)
     assert model.calls == [[-1]]
 
 
 def test_too_few_results_are_a_model_failure() -> None:
-    outcomes = together(lambda _: [1], [[1], [2]])
+    outcomes = run_batch(lambda _: [1], [[1], [2]])
     assert outcomes == [[1], [1]]
-    (outcome,) = together(lambda _: [1], [[1, 2]])
+    (outcome,) = run_batch(lambda _: [1], [[1, 2]])
     assert outcome == Failure(ErrorKind.MODEL_FAILED, "The model answered 1 of 2 inputs", "")
 
 
@@ -53,4 +53,4 @@ def test_exception_of_a_model_is_a_model_failure() -> None:
     def fail(_: Sequence[int]) -> Sequence[int]:
         raise RuntimeError("no")
 
-    assert together(fail, [[1]]) == [Failure(ErrorKind.MODEL_FAILED, "The model failed: no", "")]
+    assert run_batch(fail, [[1]]) == [Failure(ErrorKind.MODEL_FAILED, "The model failed: no", "")]

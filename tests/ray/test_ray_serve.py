@@ -12,7 +12,7 @@ import pytest
 from app.assembly.in_process import InProcessModel
 from tasks.vision.image import decode_image
 from tests.ray.driver import SCENE, Ray, body, start_ray, traffic
-from tests.support.own_packages import make_project
+from tests.support.colliding_packages import make_project
 from tests.support.server_process import ROOT
 
 MODELS = ROOT / "fixtures" / "models"

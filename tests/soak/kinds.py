@@ -12,9 +12,9 @@ from pathlib import Path
 from app.proto import message_class
 from tests.soak.faults import Fault
 from tests.soak.ledger import SERVER
-from tests.soak.rude import MISBEHAVIOURS
+from tests.soak.misbehaviours import MISBEHAVIOURS
+from tests.soak.model_repository import BREAKABLE, ISOLATED, MOVABLE, POISON, REPLACED, UNLOADED
 from tests.soak.run import Run
-from tests.soak.shelf import BREAKABLE, ISOLATED, MOVABLE, POISON, REPLACED, UNLOADED
 from tests.soak.wire import Answer
 
 __all__ = ("ALONE", "RESTARTS", "faults")

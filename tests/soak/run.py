@@ -8,8 +8,8 @@ from collections import Counter
 from collections.abc import Sequence
 
 from tests.soak.ledger import ANSWERED, Entry, Ledger
+from tests.soak.model_repository import ModelRepository
 from tests.soak.server import Server, Usage
-from tests.soak.shelf import ModelRepository
 from tests.soak.traffic import RequestKind, RequestMaterial
 from tests.soak.wire import Wire
 

@@ -13,6 +13,7 @@ import uvloop
 from tests.benchmarks.serving.section import Section
 from tests.soak.faults import Fault, cause
 from tests.soak.kinds import ALONE, RESTARTS, faults
+from tests.soak.model_repository import IMAGE_MODELS, ModelRepository
 from tests.soak.over_grpc import images_over_grpc, numbers_over_grpc, questions_over_grpc
 from tests.soak.over_http import explanations, images_over_http, numbers_over_http, questions_over_http
 from tests.soak.plan import fault_schedule
@@ -21,7 +22,6 @@ from tests.soak.references import References
 from tests.soak.report import failures, sections
 from tests.soak.run import Run
 from tests.soak.server import Server
-from tests.soak.shelf import IMAGE_MODELS, ModelRepository
 from tests.soak.store import check_store
 from tests.soak.traffic import NUMBER_MODELS, RequestKind, RequestMaterial
 

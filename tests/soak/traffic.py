@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable
 
 import msgspec
 
+from tests.soak.model_repository import ADDENDS, BREAKABLE, ISOLATED, MOVABLE, REPLACED, UNLOADED, ModelRepository
 from tests.soak.references import IMAGES, QUESTIONS, ROOT, References, is_close
-from tests.soak.shelf import ADDENDS, BREAKABLE, ISOLATED, MOVABLE, REPLACED, UNLOADED, ModelRepository
 from tests.soak.wire import Answer, Wire
 
 __all__ = (

@@ -6,14 +6,14 @@ import httpx
 from litestar import Litestar
 from litestar.testing import TestClient
 
-from tests.support.pictures import base64_text, encoded, rectangle
+from tests.support.images import encode_base64, encode_image, rectangle
 
 Client = TestClient[Litestar]
 
-PICTURE = base64_text(encoded(rectangle()))
+IMAGE = encode_base64(encode_image(rectangle()))
 
 
-def image_input(data: object = PICTURE, name: str = "image-0", **parameters: object) -> dict[str, Any]:
+def image_input(data: object = IMAGE, name: str = "image-0", **parameters: object) -> dict[str, Any]:
     """Return an input with base64 images and `parameters`."""
     elements = cast("list[object]", data) if isinstance(data, list) else [data]
     return {"name": name, "shape": [len(elements)], "datatype": "BYTES", "data": elements, "parameters": parameters}
@@ -24,7 +24,7 @@ def infer(client: Client, model: str, *inputs: dict[str, Any], **body: Any) -> h
     return client.post(f"/v2/models/m-{model}/infer", json={"inputs": inputs, **body})
 
 
-def items(response: httpx.Response, output: int = 0, datum: int = 0) -> list[dict[str, Any]]:
+def items(response: httpx.Response, output: int = 0, sample: int = 0) -> list[dict[str, Any]]:
     """Return the items of one image of one output."""
     assert response.status_code == 200, response.text
-    return response.json()["outputs"][output]["data"][datum]
+    return response.json()["outputs"][output]["data"][sample]

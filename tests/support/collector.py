@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def collector(received: list[tuple[str, bytes]]) -> Generator[str]:
+def run_otlp_collector(received: list[tuple[str, bytes]]) -> Generator[str]:
     """Yield the collector's address, and keep the path and body of every request."""
 
     class Handler(http.server.BaseHTTPRequestHandler):

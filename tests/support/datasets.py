@@ -5,13 +5,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.support.evaluations import write_picture
+from tests.support.evaluation_samples import write_image
 
 
-def coco(folder: Path, annotations: Sequence[Mapping[str, Any]], **changes: Any) -> Path:
+def write_coco_dataset(folder: Path, annotations: Sequence[Mapping[str, Any]], **changes: Any) -> Path:
     """Write two images of 64 x 48 pixels, the classes cat (1) and dog (2), and `annotations`."""
     for name in ("a.jpg", "b.jpg"):
-        write_picture(folder / "images" / name)
+        write_image(folder / "images" / name)
     content = {
         "images": [
             {"id": 1, "file_name": "a.jpg", "width": 64, "height": 48, "camera": "north", "license": 3},
@@ -27,39 +27,39 @@ def coco(folder: Path, annotations: Sequence[Mapping[str, Any]], **changes: Any)
     return path
 
 
-def annotation(number: int = 1, **changes: Any) -> dict[str, Any]:
+def coco_annotation(number: int = 1, **changes: Any) -> dict[str, Any]:
     return {"id": number, "image_id": 1, "category_id": 1, "bbox": [10, 8, 20, 16], "iscrowd": 0, **changes}
 
 
-def yolo(folder: Path, labels: Mapping[str, str], described: str | None = None) -> Path:
+def write_yolo_dataset(folder: Path, labels: Mapping[str, str], data_yaml: str | None = None) -> Path:
     """Write an image of 64 x 48 pixels for each of `labels`, with the lines of its label file."""
     for name, lines in labels.items():
-        write_picture(folder / "images" / "val" / f"{name}.jpg")
+        write_image(folder / "images" / "val" / f"{name}.jpg")
         path = folder / "labels" / "val" / f"{name}.txt"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(lines)
     path = folder / "data.yaml"
-    path.write_text(described or "val: images/val\nnames: {0: cat, 1: dog}\n")
+    path.write_text(data_yaml or "val: images/val\nnames: {0: cat, 1: dog}\n")
     return path
 
 
-def dota(folder: Path, labels: Mapping[str, str]) -> Path:
+def write_dota_dataset(folder: Path, labels: Mapping[str, str]) -> Path:
     for name, lines in labels.items():
-        write_picture(folder / "images" / f"{name}.png")
+        write_image(folder / "images" / f"{name}.png")
         (folder / "labelTxt").mkdir(exist_ok=True)
         (folder / "labelTxt" / f"{name}.txt").write_text(lines)
     return folder
 
 
-def image_folder(folder: Path, classes: Mapping[str, int]) -> Path:
+def write_image_folder(folder: Path, classes: Mapping[str, int]) -> Path:
     for label, count in classes.items():
         for index in range(count):
-            write_picture(folder / label / f"{index}.jpg")
+            write_image(folder / label / f"{index}.jpg")
     return folder
 
 
-def questions(folder: Path, lines: Sequence[object]) -> Path:
-    write_picture(folder / "a.jpg")
+def write_questions(folder: Path, lines: Sequence[object]) -> Path:
+    write_image(folder / "a.jpg")
     path = folder / "questions.jsonl"
     path.write_text("\n".join(line if isinstance(line, str) else json.dumps(line) for line in lines))
     return path

@@ -3,39 +3,53 @@
 import msgspec
 import numpy as np
 
-from app.drift.features import FINDING_FEATURES, IMAGE_FEATURES
-from app.drift.sample import Observation, Sample, sample_of
+from app.drift.features import IMAGE_FEATURES, PREDICTION_FEATURES
+from app.drift.sample import Observation, Sample, build_sample
 
 CAMERAS = ("north", "south")
 
 
 def observations(
-    count: int, seed: int = 0, *, shift: float = 0.0, judged: bool = False, embedded: bool = True, prefix: str = ""
+    count: int,
+    seed: int = 0,
+    *,
+    shift: float = 0.0,
+    with_predictions: bool = False,
+    with_embeddings: bool = True,
+    prefix: str = "",
 ) -> list[Observation]:
     """Generate images of two cameras, with every number shifted by `shift` standard deviations."""
     rng = np.random.default_rng(seed)
     return [
         Observation(
-            id=f"{prefix}{place}",
+            id=f"{prefix}{index}",
             image=rng.normal(shift, 1, len(IMAGE_FEATURES)),
-            embedding=rng.normal(shift, 1, 24).astype(np.float32) if embedded else None,
-            findings=rng.normal(size=len(FINDING_FEATURES)) if judged else None,
-            labels={"cat" if rng.random() < 0.5 else "dog": 1} if judged else {},
-            metadata={"camera": CAMERAS[place % 2]},
+            embedding=rng.normal(shift, 1, 24).astype(np.float32) if with_embeddings else None,
+            findings=rng.normal(size=len(PREDICTION_FEATURES)) if with_predictions else None,
+            labels={"cat" if rng.random() < 0.5 else "dog": 1} if with_predictions else {},
+            metadata={"camera": CAMERAS[index % 2]},
         )
-        for place in range(count)
+        for index in range(count)
     ]
 
 
 def sample(
-    count: int, seed: int = 0, *, shift: float = 0.0, judged: bool = False, embedded: bool = True, task: str = ""
+    count: int,
+    seed: int = 0,
+    *,
+    shift: float = 0.0,
+    with_predictions: bool = False,
+    with_embeddings: bool = True,
+    task: str = "",
 ) -> Sample:
     """Return the images as one sample."""
-    task = task or ("OBJECT_DETECTION" if judged else "")
-    return sample_of(observations(count, seed, shift=shift, judged=judged, embedded=embedded), task)
+    task = task or ("OBJECT_DETECTION" if with_predictions else "")
+    return build_sample(
+        observations(count, seed, shift=shift, with_predictions=with_predictions, with_embeddings=with_embeddings), task
+    )
 
 
-def with_cameras(one: Sample, cameras: tuple[str, ...]) -> Sample:
+def replace_cameras(original: Sample, cameras: tuple[str, ...]) -> Sample:
     """Return the same images, with the cameras alternating."""
-    metadata = [{"camera": cameras[place % len(cameras)]} for place in range(len(one))]
-    return msgspec.structs.replace(one, metadata=metadata)
+    metadata = [{"camera": cameras[index % len(cameras)]} for index in range(len(original))]
+    return msgspec.structs.replace(original, metadata=metadata)

@@ -9,7 +9,7 @@ from typing import Any
 
 import grpc
 
-from app.engine.admission import Bounds
+from app.engine.admission import QueueLimits
 from app.engine.engine import Engine
 from app.engine.events import InferenceObserver
 from app.engine.registry import Registry
@@ -19,8 +19,8 @@ from app.proto import message_class
 from app.protocols import GRPC_PROTOCOLS
 from app.server.grpc import GrpcServer
 from app.settings.model import ModelSource
-from tasks.exchange.limits import Limits
-from tests.support.served import load_any, source
+from tasks.inference.limits import Limits
+from tests.support.apps import load_test_model, model_source
 
 MAX_REQUEST_BYTES = 2_000_000
 
@@ -34,27 +34,29 @@ def message(name: str, /, **fields: Any) -> Any:
     return message_class(f"inference.{name}")(**fields)
 
 
-def built(
+def build_engine(
     names: Iterable[str],
     *,
     loaded: bool = True,
     observers: Sequence[InferenceObserver] = (),
     limits: Limits | None = None,
-    bounds: Bounds | None = None,
+    bounds: QueueLimits | None = None,
 ) -> Engine:
     """Return an engine with the models `names`."""
-    sources = [source(name) for name in names]
-    return over(sources, load_any, loaded=loaded, observers=observers, limits=limits, bounds=bounds)
+    sources = [model_source(name) for name in names]
+    return build_engine_from_sources(
+        sources, load_test_model, loaded=loaded, observers=observers, limits=limits, bounds=bounds
+    )
 
 
-def over(
+def build_engine_from_sources(
     sources: Sequence[ModelSource],
     load: Callable[[ModelSource], Servable],
     *,
     loaded: bool = True,
     observers: Sequence[InferenceObserver] = (),
     limits: Limits | None = None,
-    bounds: Bounds | None = None,
+    bounds: QueueLimits | None = None,
 ) -> Engine:
     """Return an engine with the models of `sources`."""
     registry = Registry(sources)
@@ -63,16 +65,16 @@ def over(
             registry.load(source, load)
     limits = limits or Limits(max_inputs=8, max_request_bytes=MAX_REQUEST_BYTES)
     repository = Repository(registry, lambda: sources, load)
-    return Engine(repository, observers, limits, workers=2, bounds=bounds or Bounds())
+    return Engine(repository, observers, limits, workers=2, queue_limits=bounds or QueueLimits())
 
 
-class Peer:
+class GrpcTestClient:
     """A client of a running server.
 
     Attributes:
         port: the server's.
         channel: to the server.
-        trailing: the metadata that came behind the last answer, or the last error.
+        trailing_metadata: the metadata that came behind the last answer, or the last error.
     """
 
     def __init__(self, server: GrpcServer, loop: asyncio.AbstractEventLoop) -> None:
@@ -80,51 +82,51 @@ class Peer:
         self.channel: Any = grpc.insecure_channel(f"127.0.0.1:{server.port}")
         self._server = server
         self._loop = loop
-        self.trailing: dict[str, str] = {}
+        self.trailing_metadata: dict[str, str] = {}
 
-    def stopped(self) -> Future[None]:
+    def stop_server(self) -> Future[None]:
         """Stop the server and wait until it has stopped."""
         return asyncio.run_coroutine_threadsafe(self._server.stop(), self._loop)
 
-    def bytes(self, method: str, data: bytes, metadata: Metadata = (), **options: Any) -> bytes:
+    def call_bytes(self, method: str, data: bytes, metadata: Metadata = (), **options: Any) -> bytes:
         """Call a unary method of any service with serialized messages."""
-        call = self.channel.unary_unary(method)
-        answer, metadata_call = call.with_call(data, metadata=metadata, timeout=30, **options)
-        self.trailing = dict(metadata_call.trailing_metadata())
-        return answer
+        rpc = self.channel.unary_unary(method)
+        response, finished_rpc = rpc.with_call(data, metadata=metadata, timeout=30, **options)
+        self.trailing_metadata = dict(finished_rpc.trailing_metadata())
+        return response
 
     def call(self, method: str, request: Any = None, metadata: Metadata = (), **options: Any) -> Any:
         """Call a unary method of the inference service."""
         data = b"" if request is None else request.SerializeToString()
-        answer = self.bytes(f"/{SERVICE}/{method}", data, metadata, **options)
-        return message_class(f"inference.{method}Response").FromString(answer)
+        response = self.call_bytes(f"/{SERVICE}/{method}", data, metadata, **options)
+        return message_class(f"inference.{method}Response").FromString(response)
 
-    def refused(self, method: str, request: Any, metadata: Metadata = ()) -> tuple[grpc.StatusCode, str]:
+    def call_error(self, method: str, request: Any, metadata: Metadata = ()) -> tuple[grpc.StatusCode, str]:
         """Return the status and the message of a refused call."""
         try:
-            answer = self.call(method, request, metadata)
+            response = self.call(method, request, metadata)
         except grpc.RpcError as error:
-            metadata_call: Any = error
-            self.trailing = dict(metadata_call.trailing_metadata())
-            return metadata_call.code(), metadata_call.details()
-        raise AssertionError(answer)
+            failed_rpc: Any = error
+            self.trailing_metadata = dict(failed_rpc.trailing_metadata())
+            return failed_rpc.code(), failed_rpc.details()
+        raise AssertionError(response)
 
     def stream(self, requests: Iterable[Any], metadata: Metadata = ()) -> Iterator[Any]:
         """Call `ModelStreamInfer`."""
-        call = self.channel.stream_stream(f"/{SERVICE}/ModelStreamInfer")
-        kind = message_class("inference.ModelStreamInferResponse")
+        rpc = self.channel.stream_stream(f"/{SERVICE}/ModelStreamInfer")
+        response_type = message_class("inference.ModelStreamInferResponse")
         data = (request.SerializeToString() for request in requests)
-        return (kind.FromString(message) for message in call(data, metadata=metadata, timeout=30))
+        return (response_type.FromString(message) for message in rpc(data, metadata=metadata, timeout=30))
 
 
 @contextmanager
-def serving_grpc(
+def run_grpc_server(
     engine: Engine,
     *,
     port: int = 0,
     drain_timeout: float = 5,
     interceptors: Sequence[grpc.aio.ServerInterceptor] = (),
-) -> Generator[Peer]:
+) -> Generator[GrpcTestClient]:
     """Run a server over `engine`, and close both at the end."""
     server = GrpcServer(
         engine,
@@ -140,12 +142,12 @@ def serving_grpc(
     thread.start()
     try:
         asyncio.run_coroutine_threadsafe(server.start(), loop).result(60)
-        peer = Peer(server, loop)
+        client = GrpcTestClient(server, loop)
         try:
-            yield peer
+            yield client
         finally:
-            peer.stopped().result(60)
-            peer.channel.close()
+            client.stop_server().result(60)
+            client.channel.close()
     finally:
         engine.close()
         loop.call_soon_threadsafe(loop.stop)

@@ -12,24 +12,24 @@ import uvloop
 from litestar.types import ASGIApp, Receive, Send
 from prometheus_client import CollectorRegistry
 
-from app.server.connections import Connections
-from app.server.listening import listener
-from app.server.stopping import Ending
+from app.server.connection_table import ConnectionTable
+from app.server.listen_socket import open_listen_socket
+from app.server.shutdown import ShutdownHooks
 from app.server.tls import Certificates
 from app.server.transport import Transport, http_server
 from app.settings.transport import TransportSettings
 from tests.support.polling import wait_until_async
 
-FILES = 4096
+MAX_FILES = 4096
 
 
-class Served:
+class HttpTestServer:
     """A server, and the requests that its application saw.
 
     Attributes:
         port: what it listens on.
         metrics: of its connections.
-        gate: what a request to /wait waits for.
+        release: what a request to /wait waits for.
         left: set when the sender of a request to /wait has left.
         stop: stops the server.
     """
@@ -38,40 +38,40 @@ class Served:
         self.port = port
         self.metrics = metrics
         self.transport = transport
-        self.gate = threading.Event()
-        self.left = threading.Event()
-        self.began = threading.Event()
+        self.release = threading.Event()
+        self.client_left = threading.Event()
+        self.request_started = threading.Event()
         self.stop: Callable[[], None] = lambda: None
 
     def connect(self) -> socket.socket:
         return socket.create_connection(("127.0.0.1", self.port), timeout=60)
 
-    def exchange(self, sent: bytes, *, end: bool = False) -> bytes:
+    def send_and_read(self, data: bytes, *, half_close: bool = False) -> bytes:
         """Send bytes, and return everything until the server closes the connection."""
         with closing(self.connect()) as connection:
-            connection.sendall(sent)
-            if end:
+            connection.sendall(data)
+            if half_close:
                 connection.shutdown(socket.SHUT_WR)
-            return everything(connection)
+            return read_until_closed(connection)
 
-    def counted(self, name: str, **labels: str) -> float:
+    def metric_value(self, name: str, **labels: str) -> float:
         return self.metrics.get_sample_value(name, labels) or 0.0
 
 
-def everything(connection: socket.socket) -> bytes:
+def read_until_closed(connection: socket.socket) -> bytes:
     """Return everything until the other side closes the connection."""
-    found = b""
+    received = b""
     try:
-        while piece := connection.recv(65536):
-            found += piece
+        while chunk := connection.recv(65536):
+            received += chunk
     except ConnectionError:
         pass
-    return found
+    return received
 
 
-def answers(received: bytes) -> list[tuple[int, Any]]:
+def parse_responses(received: bytes) -> list[tuple[int, Any]]:
     """Return status and body of each response; every response has a length."""
-    found: list[tuple[int, Any]] = []
+    responses: list[tuple[int, Any]] = []
     while received:
         head, _, received = received.partition(b"\r\n\r\n")
         status = int(head.split(b" ", 2)[1])
@@ -79,19 +79,19 @@ def answers(received: bytes) -> list[tuple[int, Any]]:
             continue
         fields = dict(line.lower().split(b": ", 1) for line in head.split(b"\r\n")[1:])
         size = int(fields[b"content-length"])
-        found.append((status, json.loads(received[:size])))
+        responses.append((status, json.loads(received[:size])))
         received = received[size:]
-    return found
+    return responses
 
 
 @contextmanager
-def served(
+def run_http_server(
     settings: TransportSettings | None = None,
     certificates: Certificates | None = None,
-    files: int = FILES,
+    max_files: int = MAX_FILES,
     timeout: float = 3600.0,
     loop: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop,
-) -> Generator[Served]:
+) -> Generator[HttpTestServer]:
     """Run a server with an application that returns each request as JSON.
 
     /wait answers when it is released, /started sends its body then, /early answers before it has read the body, /much
@@ -99,36 +99,38 @@ def served(
     A `timeout` of the drain that passes does not end the process, which is that of the tests here.
     """
     metrics = CollectorRegistry()
-    connections = Connections(settings or TransportSettings(), metrics, files)
+    connections = ConnectionTable(settings or TransportSettings(), metrics, max_files)
     transport = Transport(connections=connections, certificates=certificates)
-    with listener("127.0.0.1", 0) as listening:
-        found = Served(listening.getsockname()[1], metrics, transport)
-        with running(_application(found), transport, listening, timeout=timeout, loop=loop) as found.stop:
+    with open_listen_socket("127.0.0.1", 0) as listening_socket:
+        server = HttpTestServer(listening_socket.getsockname()[1], metrics, transport)
+        with run_app(_application(server), transport, listening_socket, timeout=timeout, loop=loop) as server.stop:
             try:
-                yield found
+                yield server
             finally:
-                found.gate.set()
+                server.release.set()
 
 
 @contextmanager
-def running(
+def run_app(
     app: ASGIApp,
     transport: Transport,
-    listening: socket.socket,
+    listening_socket: socket.socket,
     *,
     timeout: float = 3600.0,
     loop: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop,
 ) -> Generator[Callable[[], None]]:
     """Run the HTTP server of any application in a thread, and yield what tells it to stop."""
-    ending = Ending(retire=lambda: None, end=lambda: None, delay=0.0, timeout=timeout)
-    server = http_server(app, transport, ending)
+    shutdown_hooks = ShutdownHooks(
+        mark_not_ready=lambda: None, start_drain=lambda: None, drain_delay=0.0, drain_timeout=timeout
+    )
+    server = http_server(app, transport, shutdown_hooks)
     started = threading.Event()
 
     def stop() -> None:
         server.should_exit = True
 
     async def run() -> None:
-        task = asyncio.create_task(server.serve(sockets=[listening]))
+        task = asyncio.create_task(server.serve(sockets=[listening_socket]))
         await wait_until_async(lambda: server.started)
         started.set()
         await task
@@ -148,66 +150,66 @@ def running(
         assert not thread.is_alive()
 
 
-class AnyApplication:
+class ReplaceableApp:
     """An application that hands each request to another one, which a test may change between requests."""
 
     def __init__(self) -> None:
-        self.current: ASGIApp | None = None
+        self.app: ASGIApp | None = None
 
     async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
-            await _answer_lifespan(receive, send)
+            await _complete_lifespan(receive, send)
             return
-        assert self.current is not None
-        await self.current(scope, receive, send)
+        assert self.app is not None
+        await self.app(scope, receive, send)
 
 
 @contextmanager
-def serving_any() -> Generator[tuple[AnyApplication, str]]:
-    """Run a server of `AnyApplication`, and yield it with the server's URL."""
-    connections = Connections(TransportSettings(), CollectorRegistry(), FILES)
-    transport, app = Transport(connections=connections, certificates=None), AnyApplication()
-    with listener("127.0.0.1", 0) as listening, running(app, transport, listening):
-        yield app, f"http://127.0.0.1:{listening.getsockname()[1]}"
+def run_replaceable_app() -> Generator[tuple[ReplaceableApp, str]]:
+    """Run a server of `ReplaceableApp`, and yield it with the server's URL."""
+    connections = ConnectionTable(TransportSettings(), CollectorRegistry(), MAX_FILES)
+    transport, app = Transport(connections=connections, certificates=None), ReplaceableApp()
+    with open_listen_socket("127.0.0.1", 0) as listening_socket, run_app(app, transport, listening_socket):
+        yield app, f"http://127.0.0.1:{listening_socket.getsockname()[1]}"
 
 
-async def _answer_lifespan(receive: Receive, send: Send) -> None:
-    for kind in ("startup", "shutdown"):
+async def _complete_lifespan(receive: Receive, send: Send) -> None:
+    for phase in ("startup", "shutdown"):
         await receive()
-        await send(cast("Any", {"type": f"lifespan.{kind}.complete"}))
+        await send(cast("Any", {"type": f"lifespan.{phase}.complete"}))
 
 
-def _application(served: Served) -> ASGIApp:
-    async def answer(scope: Any, receive: Receive, send: Send) -> None:
+def _application(server: HttpTestServer) -> ASGIApp:
+    async def app(scope: Any, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
-            await _answer_lifespan(receive, send)
+            await _complete_lifespan(receive, send)
             return
         path, body = scope["path"], b""
         headers = {name.decode(): value.decode() for name, value in scope["headers"]}
         while path != "/early":
             message: Any = await receive()
             if message["type"] == "http.disconnect":
-                served.left.set()
+                server.client_left.set()
                 return
             body += message["body"]
             if not message["more_body"]:
                 break
         if path == "/wait":
-            served.began.set()
-            waiting = asyncio.get_running_loop().run_in_executor(None, served.gate.wait)
-            leaving = asyncio.ensure_future(receive())
-            await asyncio.wait([waiting, leaving], return_when=asyncio.FIRST_COMPLETED)
-            if leaving.done():
-                served.left.set()
+            server.request_started.set()
+            released = asyncio.get_running_loop().run_in_executor(None, server.release.wait)
+            disconnect = asyncio.ensure_future(receive())
+            await asyncio.wait([released, disconnect], return_when=asyncio.FIRST_COMPLETED)
+            if disconnect.done():
+                server.client_left.set()
                 return
-            leaving.cancel()
+            disconnect.cancel()
         payload = json.dumps({"path": path, "body": body.decode("latin-1"), "headers": headers}).encode()
         if path == "/much":
             payload += b" " * 64_000_000
         fields = [(b"content-length", str(len(payload)).encode())]
         await send(cast("Any", {"type": "http.response.start", "status": 200, "headers": fields}))
         if path == "/started":
-            await asyncio.get_running_loop().run_in_executor(None, served.gate.wait)
+            await asyncio.get_running_loop().run_in_executor(None, server.release.wait)
         await send(cast("Any", {"type": "http.response.body", "body": payload}))
 
-    return cast("ASGIApp", answer)
+    return cast("ASGIApp", app)

@@ -13,25 +13,25 @@ from app.settings.model import ModelSource
 DETECTION = "OBJECT_DETECTION"
 
 
-def write(folder: Path, code: str, files: dict[str, str] | None = None, **settings: object) -> Path:
+def write_model(folder: Path, code: str, files: dict[str, str] | None = None, **settings: object) -> Path:
     """Write a folder with ``model.py``, other `files`, and settings for its class ``Model``, a detector."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in {"model.py": code, **(files or {})}.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(textwrap.dedent(text))
-    declared = {"implementation": "model:Model", "task_type": DETECTION, **settings}
-    known = {name: value for name, value in declared.items() if value is not None}
-    (folder / "model-settings.json").write_text(json.dumps(known))
+    all_settings = {"implementation": "model:Model", "task_type": DETECTION, **settings}
+    present_settings = {name: value for name, value in all_settings.items() if value is not None}
+    (folder / "model-settings.json").write_text(json.dumps(present_settings))
     return folder
 
 
-def source(folder: Path, *, allow_code: bool = True) -> ModelSource:
+def source_at(folder: Path, *, allow_code: bool = True) -> ModelSource:
     """Return the source of the model in a folder."""
-    (found,) = model_at(folder)
-    return msgspec.structs.replace(found, allow_code=allow_code)
+    (source,) = model_at(folder)
+    return msgspec.structs.replace(source, allow_code=allow_code)
 
 
-def loaded(folder: Path, code: str, files: dict[str, str] | None = None, **settings: object) -> InProcessModel:
+def write_and_load(folder: Path, code: str, files: dict[str, str] | None = None, **settings: object) -> InProcessModel:
     """Write a model folder, and load it."""
-    return InProcessModel(write(folder, code, files, **settings), allow_code=True)
+    return InProcessModel(write_model(folder, code, files, **settings), allow_code=True)

@@ -7,30 +7,30 @@ from collections.abc import Callable
 
 __all__ = ("wait_until", "wait_until_async")
 
-_LATE = "the condition does not hold after {:g} s"
+_TIMED_OUT = "the condition does not hold after {:g} s"
 
 
-def wait_until(condition: Callable[[], bool], seconds: float = 60) -> None:
+def wait_until(condition: Callable[[], bool], timeout: float = 60) -> None:
     """Poll until `condition` holds.
 
     Args:
         condition: is called often.
-        seconds: after which the test fails.
+        timeout: after which the test fails.
     """
-    pause, deadline = threading.Event(), time.monotonic() + seconds
+    never_set, deadline = threading.Event(), time.monotonic() + timeout
     while not condition():
-        assert time.monotonic() < deadline, _LATE.format(seconds)
-        pause.wait(0.02)
+        assert time.monotonic() < deadline, _TIMED_OUT.format(timeout)
+        never_set.wait(0.02)
 
 
-async def wait_until_async(condition: Callable[[], bool], seconds: float = 60) -> None:
+async def wait_until_async(condition: Callable[[], bool], timeout: float = 60) -> None:
     """Poll until `condition` holds, while the event loop goes on.
 
     Args:
         condition: is called often.
-        seconds: after which the test fails.
+        timeout: after which the test fails.
     """
-    deadline = time.monotonic() + seconds
+    deadline = time.monotonic() + timeout
     while not condition():
-        assert time.monotonic() < deadline, _LATE.format(seconds)
+        assert time.monotonic() < deadline, _TIMED_OUT.format(timeout)
         await asyncio.sleep(0.001)

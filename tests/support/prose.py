@@ -51,12 +51,12 @@ class Finding(NamedTuple):
 
 def files(*paths: str) -> list[Path]:
     """Return the files under `paths`, or all files that the rules cover."""
-    chosen = [ROOT / path for path in paths or (*_FOLDERS, *_TOP_LEVEL)]
-    found = [file for path in chosen for file in (sorted(path.rglob("*")) if path.is_dir() else [path])]
+    roots = [ROOT / path for path in paths or (*_FOLDERS, *_TOP_LEVEL)]
+    candidates = [file for path in roots for file in (sorted(path.rglob("*")) if path.is_dir() else [path])]
     suffixes = _CODE_SUFFIXES | {".py", ".md"}
     return [
         file
-        for file in found
+        for file in candidates
         if (file.suffix in suffixes or file.name in _TOP_LEVEL)
         and not str(file.relative_to(ROOT)).startswith(_SKIPPED)
         and not {"__pycache__", "node_modules"} & set(file.parts)
@@ -86,7 +86,7 @@ def _python(path: Path, text: str) -> Iterator[Passage]:
 
 
 def _markdown(path: Path, text: str) -> Iterator[Passage]:
-    text = _FENCE.sub(lambda found: "\n" * found.group().count("\n"), text)
+    text = _FENCE.sub(lambda match: "\n" * match.group().count("\n"), text)
     start, lines = 1, list[str]()
     for number, line in enumerate([*text.splitlines(), ""], 1):
         starts_block = re.match(r"\s*(#|\||[-*+] |\d+\. |<|!\[)", line)
@@ -101,9 +101,9 @@ def _markdown(path: Path, text: str) -> Iterator[Passage]:
 def dialect(path: Path) -> Iterator[Finding]:
     """Yield the dialect words in the prose of a file, and in the names that a Python file defines."""
     for passage in passages(path):
-        for found in _DIALECT.finditer(passage.text):
-            line = passage.line + passage.text.count("\n", 0, found.start())
-            yield Finding(path, line, found.group())
+        for match in _DIALECT.finditer(passage.text):
+            line = passage.line + passage.text.count("\n", 0, match.start())
+            yield Finding(path, line, match.group())
     if path.suffix == ".py":
         yield from _names(path)
 
@@ -140,9 +140,9 @@ def main(*paths: str) -> None:
     """Print every finding below `paths`, and how many there are."""
     count = 0
     for file in files(*paths):
-        found = [*dialect(file), *(long_sentences(file) if file.suffix == ".md" else ())]
-        count += len(found)
-        for finding in found:
+        findings = [*dialect(file), *(long_sentences(file) if file.suffix == ".md" else ())]
+        count += len(findings)
+        for finding in findings:
             print(f"{finding.path.relative_to(ROOT)}:{finding.line}: {finding.text}")  # noqa: T201
     print(f"{count} findings")  # noqa: T201
 

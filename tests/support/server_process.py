@@ -10,7 +10,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 
-_PATIENCE = 180
+_TIMEOUT_SECONDS = 180
 """Seconds until a silent process is taken to hang, even on a busy machine."""
 
 _ADDRESS = re.compile(r"^Charioteer answers at (https?://\S+)", re.MULTILINE)
@@ -32,14 +32,14 @@ class ServerProcess:
         command = [sys.executable, "-m", "charioteer", "serve", "--log-format", "json", *arguments]
         if "--port" not in arguments and "UVICORN_PORT" not in (environment or {}):
             command += ["--port", "0"]
-        for other in ("--grpc-port", "--tensorflow-serving-port"):
-            if other not in arguments:
-                command += [other, "0"]
+        for option in ("--grpc-port", "--tensorflow-serving-port"):
+            if option not in arguments:
+                command += [option, "0"]
         self.process = subprocess.Popen(
             command, cwd=cwd, stderr=subprocess.PIPE, text=True, errors="replace", env=environment
         )
         self.log: list[str] = []
-        self._found: dict[re.Pattern[str], str] = {}
+        self._addresses: dict[re.Pattern[str], str] = {}
         self._ended = False
         self._changed = threading.Condition()
         self._reader = threading.Thread(target=self._read, daemon=True)
@@ -48,17 +48,17 @@ class ServerProcess:
     @property
     def address(self) -> str:
         """Return the URL of its HTTP port, once its models are loaded."""
-        return self._announced(_ADDRESS)
+        return self._wait_for_address(_ADDRESS)
 
     @property
     def grpc_address(self) -> str:
         """Return host and port for gRPC."""
-        return self._announced(_GRPC_ADDRESS)
+        return self._wait_for_address(_GRPC_ADDRESS)
 
     @property
     def tensorflow_serving_address(self) -> str:
         """Return the URL of its port for TensorFlow Serving's protocol."""
-        return self._announced(_TENSORFLOW_SERVING_ADDRESS)
+        return self._wait_for_address(_TENSORFLOW_SERVING_ADDRESS)
 
     def stop(self) -> int:
         """Terminate the server, wait, and return its exit status."""
@@ -67,19 +67,19 @@ class ServerProcess:
 
     def wait(self) -> int:
         """Wait until the server exits by itself, and return its exit status."""
-        status = self.process.wait(_PATIENCE)
-        self._reader.join(_PATIENCE)
+        status = self.process.wait(_TIMEOUT_SECONDS)
+        self._reader.join(_TIMEOUT_SECONDS)
         return status
 
-    def _announced(self, pattern: re.Pattern[str]) -> str:
+    def _wait_for_address(self, pattern: re.Pattern[str]) -> str:
         """Wait for a line of the log, and return what its group matches."""
-        if pattern in self._found:
-            return self._found[pattern]
+        if pattern in self._addresses:
+            return self._addresses[pattern]
         with self._changed:
-            while (found := pattern.search("".join(self.log))) is None and not self._ended:
-                assert self._changed.wait(_PATIENCE), "".join(self.log)
-        assert found, "".join(self.log)
-        return self._found.setdefault(pattern, found[1])
+            while (match := pattern.search("".join(self.log))) is None and not self._ended:
+                assert self._changed.wait(_TIMEOUT_SECONDS), "".join(self.log)
+        assert match, "".join(self.log)
+        return self._addresses.setdefault(pattern, match[1])
 
     def _read(self) -> None:
         assert self.process.stderr is not None
@@ -94,7 +94,9 @@ class ServerProcess:
 
 
 @contextmanager
-def serving(*arguments: str, environment: dict[str, str] | None = None, cwd: Path = ROOT) -> Generator[ServerProcess]:
+def run_server(
+    *arguments: str, environment: dict[str, str] | None = None, cwd: Path = ROOT
+) -> Generator[ServerProcess]:
     """Run a server, and kill it at the end in any case."""
     server = ServerProcess(*arguments, environment=environment, cwd=cwd)
     try:

@@ -6,14 +6,14 @@ from typing import Any
 import pytest
 
 from app.protocols.bytes_elements import BinaryElement, StringElement
-from tasks.exchange.error import ErrorKind, InferenceError
-from tasks.exchange.limits import Limits
-from tasks.exchange.request import InferenceRequest
-from tasks.exchange.tensor import BytesTensor
 from tasks.image_text_to_text import DEFAULT_PROMPT, ImageTextToText
-from tests.support.pictures import encoded, rectangle
+from tasks.inference.error import ErrorKind, InferenceError
+from tasks.inference.limits import Limits
+from tasks.inference.request import InferenceRequest
+from tasks.inference.tensor import BytesTensor
+from tests.support.images import encode_image, rectangle
 
-IMAGE = BinaryElement(encoded(rectangle()))
+IMAGE = BinaryElement(encode_image(rectangle()))
 
 
 def image(count: int = 1, name: str = "image", **parameters: object) -> BytesTensor:

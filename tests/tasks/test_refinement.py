@@ -15,8 +15,8 @@ from tasks.image_text_to_text import Answers, GenerationParameters, ImageTextToT
 from tasks.object_detection import DetectionInput, DetectionParameters, Detections, ObjectDetection
 from tasks.oriented_object_detection import OrientedDetections, OrientedObjectDetection
 from tasks.vision.contours import contours_of_mask
+from tasks.vision.filtering import SelectionParameters, select
 from tasks.vision.image import Image
-from tasks.vision.selection import SelectionParameters, select
 
 IMAGE = Image(np.zeros((100, 200, 3), np.uint8))
 NAN = math.nan
@@ -29,7 +29,7 @@ def floats(*values: Any) -> NDArray[np.float32]:
 def classified(scores: NDArray[np.float32], **parameters: Any) -> list[str]:
     prediction = Classification(labels=[str(index) for index in range(len(scores))], scores=scores)
     item = ClassificationInput(IMAGE, SelectionParameters(**parameters))
-    return list(ImageClassification().refine(item, prediction).labels)
+    return list(ImageClassification().postprocess(item, prediction).labels)
 
 
 def detected(
@@ -39,20 +39,20 @@ def detected(
     all_boxes = boxes if boxes is not None else np.tile(floats(0, 0, 9, 9), (count, 1))
     names = list(labels) or [str(index) for index in range(count)]
     item = DetectionInput(IMAGE, DetectionParameters(**parameters))
-    return ObjectDetection().refine(item, Detections(labels=names, scores=scores, boxes=all_boxes))
+    return ObjectDetection().postprocess(item, Detections(labels=names, scores=scores, boxes=all_boxes))
 
 
 def oriented(scores: NDArray[np.float32], boxes: NDArray[np.float32], **parameters: Any) -> list[str]:
     names = [str(index) for index in range(len(scores))]
     prediction = OrientedDetections(labels=names, scores=scores, boxes=boxes, width=200, height=100)
     item = DetectionInput(IMAGE, DetectionParameters(**parameters))
-    return list(OrientedObjectDetection().refine(item, prediction).labels)
+    return list(OrientedObjectDetection().postprocess(item, prediction).labels)
 
 
 def segmented(scores: NDArray[np.float32], *masks: NDArray[np.uint8], **parameters: Any) -> Segments:
     names = [str(index) for index in range(len(scores))]
     prediction = Segments(labels=names, scores=scores, contours=[contours_of_mask(mask) for mask in masks])
-    return ImageSegmentation().refine(SegmentationInput(IMAGE, SegmentationParameters(**parameters)), prediction)
+    return ImageSegmentation().postprocess(SegmentationInput(IMAGE, SegmentationParameters(**parameters)), prediction)
 
 
 @pytest.mark.parametrize("threshold", [0.0, 0.1, 0.3, 0.7, 0.9, 1.0, 1 / 3])
@@ -96,7 +96,7 @@ def test_labels_are_filtered_before_top_k() -> None:
     scores = floats(0.9, 0.8, 0.7, 0.6)
     item = DetectionInput(IMAGE, DetectionParameters(labels=("b", "unknown"), top_k=1))
     prediction = Detections(labels=list("abab"), scores=scores, boxes=np.tile(floats(0, 0, 9, 9), (4, 1)))
-    refined = ObjectDetection().refine(item, prediction)
+    refined = ObjectDetection().postprocess(item, prediction)
     assert (refined.labels, refined.scores.tolist()) == (["b"], pytest.approx([0.8]))
 
 
@@ -190,7 +190,7 @@ def test_empty_prediction_gives_no_records() -> None:
 def test_postprocessing_does_not_change_the_prediction() -> None:
     boxes = floats([-5, -5, 300, 300], [0, 0, 9, 9])
     prediction = Detections(labels=["a", "b"], scores=floats(0.6, 0.9), boxes=boxes)
-    ObjectDetection().refine(DetectionInput(IMAGE, DetectionParameters(top_k=1)), prediction)
+    ObjectDetection().postprocess(DetectionInput(IMAGE, DetectionParameters(top_k=1)), prediction)
     assert prediction.boxes[0].tolist() == [-5, -5, 300, 300]
     assert prediction.labels == ["a", "b"]
 
@@ -198,7 +198,7 @@ def test_postprocessing_does_not_change_the_prediction() -> None:
 def test_answers_are_returned_unchanged() -> None:
     answers = Answers(prompts=["b", "a"], answers=["", "x"])
     item = PromptedImage(IMAGE, ["b", "a"], GenerationParameters())
-    assert ImageTextToText().refine(item, answers) is answers
+    assert ImageTextToText().postprocess(item, answers) is answers
 
 
 @pytest.mark.parametrize("box", [[5, 5, 5, 5, np.nan], [5, 5, np.inf, 5, 0], [5, 5, 5, 5, np.inf]], ids=str)
@@ -207,14 +207,14 @@ def test_oriented_boxes_that_are_not_finite_are_removed(box: list[float]) -> Non
         labels=["a"], scores=np.array([0.9], np.float32), boxes=np.array([box], np.float32), width=9, height=9
     )
     item = DetectionInput(Image(np.zeros((9, 9, 3), np.uint8)), DetectionParameters())
-    assert OrientedObjectDetection().refine(item, prediction).records() == []
+    assert OrientedObjectDetection().postprocess(item, prediction).records() == []
 
 
 def test_infinite_scores_are_removed() -> None:
     boxes = np.array([[0, 0, 5, 5]], np.float32)
     prediction = Detections(labels=["a"], scores=np.array([np.inf], np.float32), boxes=boxes)
     item = DetectionInput(Image(np.zeros((9, 9, 3), np.uint8)), DetectionParameters())
-    assert ObjectDetection().refine(item, prediction).records() == []
+    assert ObjectDetection().postprocess(item, prediction).records() == []
 
 
 @given(st.lists(st.sampled_from([0.0, 0.1, 0.1, 0.25, 0.5, 0.5, 0.9, float("nan")]), max_size=60), st.integers(1, 12))

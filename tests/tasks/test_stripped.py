@@ -2,7 +2,7 @@
 
 import pytest
 
-from tasks.image_text_to_text import stripped
+from tasks.image_text_to_text import strip_chunks
 
 
 @pytest.mark.parametrize(
@@ -17,6 +17,6 @@ from tasks.image_text_to_text import stripped
     ],
 )
 def test_stripped_chunks_join_to_the_stripped_text(chunks: list[str]) -> None:
-    result = list(stripped(chunks))
+    result = list(strip_chunks(chunks))
     assert "".join(result) == "".join(chunks).strip()
     assert all(result)

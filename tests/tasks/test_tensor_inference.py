@@ -8,10 +8,10 @@ import pytest
 from numpy.typing import NDArray
 
 from app.protocols.bytes_elements import BinaryElement, StringElement
-from tasks.exchange.error import ErrorKind, InferenceError
-from tasks.exchange.limits import Limits
-from tasks.exchange.request import InferenceRequest
-from tasks.exchange.tensor import BytesTensor, Datatype, Element, InputTensor, Tensor, TensorSpec
+from tasks.inference.error import ErrorKind, InferenceError
+from tasks.inference.limits import Limits
+from tasks.inference.request import InferenceRequest
+from tasks.inference.tensor import BytesTensor, Datatype, Element, InputTensor, Tensor, TensorSpec
 from tasks.tensor_inference import TensorInference, Tensors
 
 SPECS = [

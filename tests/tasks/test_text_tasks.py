@@ -3,15 +3,15 @@
 import numpy as np
 import pytest
 
-from tasks.exchange.tensor import Datatype
 from tasks.image_classification import Classification
-from tasks.task import TextPiece
+from tasks.inference.tensor import Datatype
+from tasks.task import TextChunk
 from tasks.text.request import TextItem
 from tasks.text_classification import ClassifiedText, TextClassification
 from tasks.text_generation import ContinuedText, GeneratedText, Generation, TextGeneration, TextGenerationParameters
 from tasks.token_classification import Entities, Entity, TaggedText, TokenClassification, TokenParameters
-from tasks.vision.selection import SelectionParameters
-from tests.support.stand_ins import go_on
+from tasks.vision.filtering import SelectionParameters
+from tests.support.fake_models import generate_prefix
 
 ITEM = TextItem("abc", "inputs[0].data[0]")
 ENTITIES = Entities(
@@ -29,9 +29,9 @@ def generation_input(text: str, **parameters: object) -> ContinuedText:
 def test_text_classes_are_filtered_like_image_classes() -> None:
     prediction = Classification(labels=["a", "b", "c"], scores=np.array([0.2, 0.5, 0.3], np.float32))
     item = ClassifiedText(ITEM, SelectionParameters(top_k=2))
-    assert [record.label for record in TextClassification().refine(item, prediction).records()] == ["b", "c"]
+    assert [record.label for record in TextClassification().postprocess(item, prediction).records()] == ["b", "c"]
     best = ClassifiedText(ITEM, SelectionParameters(action="predict"))
-    assert [record.label for record in TextClassification().refine(best, prediction).records()] == ["b"]
+    assert [record.label for record in TextClassification().postprocess(best, prediction).records()] == ["b"]
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def test_text_classes_are_filtered_like_image_classes() -> None:
     ],
 )
 def test_filtered_entities_keep_the_order_of_the_text(parameters: TokenParameters, words: list[str]) -> None:
-    refined = TokenClassification().refine(TaggedText(ITEM, parameters), ENTITIES)
+    refined = TokenClassification().postprocess(TaggedText(ITEM, parameters), ENTITIES)
     assert [record.word for record in refined.records()] == words
 
 
@@ -61,8 +61,8 @@ def test_entities_are_rendered_and_stacked() -> None:
 
 def test_generation_may_include_the_full_text() -> None:
     task = TextGeneration()
-    assert task.refine(generation_input("one"), Generation(" two")).records() == [GeneratedText(" two")]
-    assert task.refine(generation_input("one", return_full_text=True), Generation(" two")).records() == [
+    assert task.postprocess(generation_input("one"), Generation(" two")).records() == [GeneratedText(" two")]
+    assert task.postprocess(generation_input("one", return_full_text=True), Generation(" two")).records() == [
         GeneratedText("one two")
     ]
     (tensor,) = Generation.stack([Generation("é"), Generation("")])
@@ -71,8 +71,8 @@ def test_generation_may_include_the_full_text() -> None:
 
 def test_model_without_streaming_yields_each_generation_at_once() -> None:
     items = [generation_input("one", return_full_text=True), generation_input("two")]
-    assert list(TextGeneration().stream(items, go_on)) == [
-        TextPiece(item=0, text="one"),
-        TextPiece(item=0, text="one", final=True),
-        TextPiece(item=1, text="two", final=True),
+    assert list(TextGeneration().stream(items, generate_prefix)) == [
+        TextChunk(item=0, text="one"),
+        TextChunk(item=0, text="one", final=True),
+        TextChunk(item=1, text="two", final=True),
     ]

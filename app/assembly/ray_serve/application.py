@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from app.assembly.models import sources
+from app.assembly.models import find_models
 from app.assembly.ray_serve.ingress import ALL_MODELS, Ingress
 from app.assembly.ray_serve.options import RayOptions, model_options, read_options
 from app.assembly.ray_serve.replica import model_replica
@@ -40,7 +40,7 @@ def build(arguments: Mapping[str, object]) -> Any:
         ModelError: when there are no models.
     """
     options = read_options(arguments)
-    versions = Counter(source.name for source in sources(model_options(options.choice)))
+    versions = Counter(source.name for source in find_models(model_options(options.choice)))
     models_per_replica = options.multiplexed or _VERSIONS_DURING_UPDATE * max(versions.values())
     fixed_options = options.without_choice()
     replica = model_replica(models_per_replica, options.batch_size, options.batch_wait_seconds)
@@ -52,11 +52,11 @@ def build(arguments: Mapping[str, object]) -> Any:
     return ingress.options(user_config=_user_config(options)).bind(fixed_options, handles)
 
 
-def _deployment(kind: type, name: str, overrides: Mapping[str, Any]) -> Any:
-    chosen: dict[str, Any] = {**_DEFAULTS, **overrides}
+def _deployment(deployment_class: type, name: str, overrides: Mapping[str, Any]) -> Any:
+    deployment_options: dict[str, Any] = {**_DEFAULTS, **overrides}
     if "num_replicas" in overrides:
-        del chosen["autoscaling_config"]
-    return _serve.deployment(kind).options(name=name, **chosen)
+        del deployment_options["autoscaling_config"]
+    return _serve.deployment(deployment_class).options(name=name, **deployment_options)
 
 
 def _user_config(options: RayOptions) -> dict[str, Any]:

@@ -7,18 +7,18 @@ from typing import Any
 
 from litestar.types import ASGIApp
 
-from app.assembly.models import sources
+from app.assembly.models import find_models
 from app.assembly.ray_serve.options import RayOptions, model_options, read_choice, server_settings
 from app.assembly.ray_serve.remote import RemoteModel, remote_servable
 from app.assembly.service import Service
-from app.engine.reasons import without_paths
+from app.engine.error_text import redact_paths
 from app.engine.registry import ModelState, Registration, Registry
 from app.engine.repository import Repository
 from app.engine.servable import Servable
-from app.server.access.exposure import cors_origins
-from app.server.cross_site import without_cross_site
+from app.server.auth.bind_policy import cors_origins
+from app.server.cross_site import reject_cross_site
 from app.server.log_output import configure_logging
-from app.server.tuning import tune_process
+from app.server.process_setup import configure_process
 from app.settings.model import ModelError, ModelSource
 from app.settings.server import SettingsError
 
@@ -39,7 +39,7 @@ class Ingress:
     """
 
     def __init__(self, options: RayOptions, handles: Mapping[str, Any]) -> None:
-        tune_process()
+        configure_process()
         settings = server_settings(options.settings)
         configure_logging(settings.log_format)
         self._options = options
@@ -53,7 +53,7 @@ class Ingress:
         self._service.engine.repository = Repository(registry, lambda: self._sources, self._load)
 
     def __serve_build_asgi_app__(self) -> ASGIApp:
-        return without_cross_site(self._service.app, origins=self._origins)
+        return reject_cross_site(self._service.app, origins=self._origins)
 
     async def reconfigure(self, user_config: Mapping[str, object]) -> None:
         """Serve the models that `user_config` names. A changed model keeps serving until its new source is loaded.
@@ -65,7 +65,7 @@ class Ingress:
         async with self._reconfigure_lock:
             registry = self._service.registry
             try:
-                self._sources = await asyncio.to_thread(_discovered, user_config)
+                self._sources = await asyncio.to_thread(_discover_models, user_config)
             except (ModelError, SettingsError) as error:
                 # Raising would make Ray end every replica because of a typing mistake.
                 if not registry.registrations:
@@ -76,28 +76,28 @@ class Ingress:
             for source in self._sources:
                 by_name.setdefault(source.name, []).append(source)
             served = {registration.source.name for registration in registry.registrations}
-            await asyncio.gather(*(self._update_model(name, found) for name, found in by_name.items()))
+            await asyncio.gather(*(self._update_model(name, sources) for name, sources in by_name.items()))
             for name in served - by_name.keys():
                 registry.replace(name, ())
 
-    async def _update_model(self, name: str, found: Sequence[ModelSource]) -> None:
+    async def _update_model(self, name: str, sources: Sequence[ModelSource]) -> None:
         """Replace the versions of a model with `found`, if one of them can be loaded or none is registered."""
         registry = self._service.registry
-        before = {registration.source.version: registration for registration in registry.versions(name)}
-        loaded = await asyncio.gather(*(self._registration(source, before.get(source.version)) for source in found))
-        if any(registration.servable is not None for registration in loaded) or not before:
+        previous = {registration.source.version: registration for registration in registry.versions(name)}
+        loaded = await asyncio.gather(*(self._registration(source, previous.get(source.version)) for source in sources))
+        if any(registration.servable is not None for registration in loaded) or not previous:
             registry.replace(name, loaded)
 
-    async def _registration(self, source: ModelSource, before: Registration | None) -> Registration:
-        if before is not None and before.servable is not None and before.source == source:
-            return before
+    async def _registration(self, source: ModelSource, previous: Registration | None) -> Registration:
+        if previous is not None and previous.servable is not None and previous.source == source:
+            return previous
         try:
             servable = await asyncio.to_thread(self._load, source)
         except ModelError as error:
             _logger.error("model failed to load", extra={"model": source.name, "reason": str(error)})
-            if before is not None and before.servable is not None:
-                return before
-            reason = without_paths(str(error), source)
+            if previous is not None and previous.servable is not None:
+                return previous
+            reason = redact_paths(str(error), source)
             return Registration(source=source, state=ModelState.UNAVAILABLE, reason=reason, detail=str(error))
         return Registration(source=source, state=ModelState.READY, servable=servable)
 
@@ -112,8 +112,8 @@ class Ingress:
         return remote_servable(model)
 
 
-def _discovered(user_config: Mapping[str, object]) -> Sequence[ModelSource]:
-    found = sources(model_options(read_choice(user_config)))
+def _discover_models(user_config: Mapping[str, object]) -> Sequence[ModelSource]:
+    sources = find_models(model_options(read_choice(user_config)))
     # Building a registry rejects two models with the same name.
-    Registry(found)
-    return found
+    Registry(sources)
+    return sources

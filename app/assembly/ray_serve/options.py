@@ -150,9 +150,9 @@ def _path(kind: type, value: object) -> object:
     raise NotImplementedError
 
 
-def _read(settings: Mapping[str, object], kind: type[ChoiceT], what: str) -> ChoiceT:
+def _read(settings: Mapping[str, object], kind: type[ChoiceT], subject: str) -> ChoiceT:
     try:
         return msgspec.convert(settings, kind, strict=False)
     except msgspec.ValidationError as error:
         known = ", ".join(kind.__struct_fields__)
-        raise SettingsError(f"{what}: {error}; expected {known}") from None
+        raise SettingsError(f"{subject}: {error}; expected {known}") from None

@@ -6,19 +6,19 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from app.assembly.ray_serve.exchange import Binding, Failure, NotLoaded, Outcome, model_id
-from app.engine.interest import check_interest
+from app.assembly.ray_serve.messages import Binding, Failure, NotLoaded, Outcome, model_id
+from app.engine.cancellation import raise_if_cancelled
 from app.engine.servable import BoundServable, Servable
-from app.engine.workers import waiting_elsewhere
+from app.engine.thread_pool import release_worker
 from app.settings.model import ModelError, ModelSource
-from tasks.exchange.error import ErrorKind, InferenceError
+from tasks.inference.error import ErrorKind, InferenceError
 
 __all__ = ("RemoteModel", "remote_servable")
 
 _exceptions: Any = importlib.import_module("ray.exceptions")
 _serve_exceptions: Any = importlib.import_module("ray.serve.exceptions")
 
-_LOST: tuple[type[Exception], ...] = (
+_REPLICA_LOST: tuple[type[Exception], ...] = (
     _exceptions.RayActorError,
     _exceptions.WorkerCrashedError,
     _serve_exceptions.ReplicaUnavailableError,
@@ -70,13 +70,13 @@ class RemoteModel:
         return answer
 
     def _request(self, method: str, *arguments: object) -> Any:
-        until = time.monotonic() + self._seconds
-        with waiting_elsewhere():
+        deadline = time.monotonic() + self._seconds
+        with release_worker():
             for attempt in range(self._retries + 1):
                 response = getattr(self._handle, method).remote(*arguments)
                 try:
-                    return self._result(response, until)
-                except _LOST as error:
+                    return self._result(response, deadline)
+                except _REPLICA_LOST as error:
                     fields = {"model": self._source.name, "attempt": attempt + 1, "reason": type(error).__name__}
                     _logger.warning("model replica lost", extra=fields)
                 except _serve_exceptions.BackPressureError:
@@ -87,16 +87,16 @@ class RemoteModel:
         message = f"{self._retries + 1} replicas of the model were lost during the same call"
         raise InferenceError(ErrorKind.MODEL_FAILED, message)
 
-    def _result(self, response: Any, until: float) -> Any:
+    def _result(self, response: Any, deadline: float) -> Any:
         """Return the result of a call; raise after its deadline, or when the request is cancelled."""
         try:
             while True:
-                left = until - time.monotonic()
+                remaining = deadline - time.monotonic()
                 try:
-                    return response.result(timeout_s=max(0.0, min(left, _POLL_SECONDS)))
+                    return response.result(timeout_s=max(0.0, min(remaining, _POLL_SECONDS)))
                 except TimeoutError:
-                    check_interest()
-                if left <= _POLL_SECONDS:
+                    raise_if_cancelled()
+                if remaining <= _POLL_SECONDS:
                     message = f"The model did not answer within {self._seconds:g} s"
                     raise InferenceError(ErrorKind.DEADLINE_EXCEEDED, message)
         except InferenceError:

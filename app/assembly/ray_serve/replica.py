@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from app.assembly.models import load
-from app.assembly.ray_serve.batching import together
-from app.assembly.ray_serve.exchange import Binding, NotLoaded, Outcome, binding_of, model_id, model_of
+from app.assembly.ray_serve.batching import run_batch
+from app.assembly.ray_serve.messages import Binding, NotLoaded, Outcome, binding_of, model_id, model_of
 from app.engine.servable import Servable
-from app.server.tuning import tune_process
+from app.server.process_setup import configure_process
 from app.settings.model import ModelError, ModelSource
 
 __all__ = ("model_replica",)
@@ -31,7 +31,7 @@ def model_replica(models: int, batch_size: int, batch_wait_seconds: float) -> ty
         """A replica. Calls carry the model's source, so that a new or restarted replica can load it."""
 
         def __init__(self) -> None:
-            tune_process()
+            configure_process()
             self._sources: dict[str, ModelSource] = {}
 
         async def bind(self, source: ModelSource) -> Binding | NotLoaded:
@@ -46,14 +46,14 @@ def model_replica(models: int, batch_size: int, batch_wait_seconds: float) -> ty
             """Return the outcome of each call of a batch that Ray collected."""
             outcomes: list[Outcome] = [()] * len(sources)
             for source in dict.fromkeys(map(model_id, sources)):
-                places = [index for index, other in enumerate(sources) if model_id(other) == source]
+                indices = [index for index, other in enumerate(sources) if model_id(other) == source]
                 try:
-                    model = model_of(await self._servable(sources[places[0]]))
+                    model = model_of(await self._servable(sources[indices[0]]))
                 except ModelError as error:
-                    answers: Sequence[Outcome] = [NotLoaded(str(error))] * len(places)
+                    answers: Sequence[Outcome] = [NotLoaded(str(error))] * len(indices)
                 else:
-                    answers = await asyncio.to_thread(together, model, [inputs[place] for place in places])
-                for place, answer in zip(places, answers, strict=True):
+                    answers = await asyncio.to_thread(run_batch, model, [inputs[position] for position in indices])
+                for place, answer in zip(indices, answers, strict=True):
                     outcomes[place] = answer
             return outcomes
 

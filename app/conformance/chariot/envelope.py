@@ -6,23 +6,23 @@ from typing import Any, cast
 
 import msgspec
 
-from app.conformance.chariot.looking import Looking
-from app.conformance.clause import FaultError, UntestedError
-from app.conformance.pictures import OWN_PICTURES, Picture
-from app.conformance.probe import Exchange, NotJsonError, Probe
-from app.conformance.quoting import brief
+from app.conformance.chariot.image_probe import ImageProbe
+from app.conformance.check import InconclusiveError, ViolationError
+from app.conformance.probe import Exchange, InvalidJsonError, Probe
+from app.conformance.quoting import quote
+from app.conformance.sample_images import SAMPLE_IMAGES, SampleImage
 
 __all__ = (
-    "LOOKING",
+    "IMAGE_PROBE",
     "base64_of",
+    "example",
+    "expect_success",
     "image_input",
     "infer",
     "infer_path",
     "items_of",
     "output_parameters",
     "outputs",
-    "shown",
-    "succeeded",
 )
 
 
@@ -32,17 +32,17 @@ def infer_path(probe: Probe) -> str:
     return f"/v2/models/m-{model.lower().removeprefix('m-')}/infer" if model else "/infer"
 
 
-def base64_of(picture: Picture) -> str:
+def base64_of(image: SampleImage) -> str:
     """Return the encoded image in standard base64."""
-    return base64.b64encode(picture.data).decode()
+    return base64.b64encode(image.data).decode()
 
 
 def image_input(
-    picture: Picture, parameters: Mapping[str, object] | None = None, **fields: object
+    image: SampleImage, parameters: Mapping[str, object] | None = None, **fields: object
 ) -> dict[str, object]:
     """Return one element of `inputs`."""
-    made: dict[str, object] = {"name": "input-image-0", "shape": [1], "datatype": "BYTES", "data": [base64_of(picture)]}
-    return {**made, **({"parameters": dict(parameters)} if parameters else {}), **fields}
+    tensor: dict[str, object] = {"name": "input-image-0", "shape": [1], "datatype": "BYTES", "data": [base64_of(image)]}
+    return {**tensor, **({"parameters": dict(parameters)} if parameters else {}), **fields}
 
 
 def infer(
@@ -52,29 +52,29 @@ def infer(
     return probe.post_json(infer_path(probe), {"inputs": inputs, **fields}, headers)
 
 
-def shown(
+def example(
     probe: Probe,
     parameters: Mapping[str, object] | None = None,
     headers: Mapping[str, str] | None = None,
     **fields: object,
 ) -> Exchange:
     """Send POST with the first image, the needed parameters and `parameters`; `fields` go into the body."""
-    asked = {**LOOKING.needed(probe), **(parameters or {})}
-    return infer(probe, [image_input(OWN_PICTURES[0], asked)], headers, **fields)
+    request_parameters = {**IMAGE_PROBE.required_parameters(probe), **(parameters or {})}
+    return infer(probe, [image_input(SAMPLE_IMAGES[0], request_parameters)], headers, **fields)
 
 
-def succeeded(exchange: Exchange) -> dict[str, Any]:
+def expect_success(exchange: Exchange) -> dict[str, Any]:
     """Return the JSON object of a response with status 200.
 
     Raises:
         FaultError: the status is not 200, or the body is not a JSON object.
     """
     if not exchange.ok:
-        raise FaultError(f"Expected status 200, got {exchange.status} {brief(exchange.body)}")
+        raise ViolationError(f"Expected status 200, got {exchange.status} {quote(exchange.body)}")
     try:
         return exchange.object()
-    except NotJsonError as error:
-        raise FaultError(str(error)) from None
+    except InvalidJsonError as error:
+        raise ViolationError(str(error)) from None
 
 
 def outputs(exchange: Exchange) -> Sequence[dict[str, Any]]:
@@ -84,16 +84,16 @@ def outputs(exchange: Exchange) -> Sequence[dict[str, Any]]:
         UntestedError: the response has no outputs.
     """
     try:
-        found: object = exchange.object().get("outputs") if exchange.ok else None
-    except NotJsonError as error:
-        raise UntestedError(str(error)) from None
+        found_outputs: object = exchange.object().get("outputs") if exchange.ok else None
+    except InvalidJsonError as error:
+        raise InconclusiveError(str(error)) from None
     if (
-        not isinstance(found, list)
-        or not found
-        or not all(isinstance(output, dict) for output in cast("list[object]", found))
+        not isinstance(found_outputs, list)
+        or not found_outputs
+        or not all(isinstance(output, dict) for output in cast("list[object]", found_outputs))
     ):
-        raise UntestedError(f"There are no outputs in status {exchange.status} {brief(exchange.body)}")
-    return cast("list[dict[str, Any]]", found)
+        raise InconclusiveError(f"There are no outputs in status {exchange.status} {quote(exchange.body)}")
+    return cast("list[dict[str, Any]]", found_outputs)
 
 
 def output_parameters(output: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -110,7 +110,7 @@ def items_of(output: Mapping[str, Any]) -> Sequence[object]:
     """
     data = output.get("data")
     if not isinstance(data, list):
-        raise UntestedError(f"data is not a list: {brief(data)}")
+        raise InconclusiveError(f"data is not a list: {quote(data)}")
     elements = cast("list[object]", data)
     if not elements:
         return []
@@ -119,18 +119,18 @@ def items_of(output: Mapping[str, Any]) -> Sequence[object]:
         try:
             first = msgspec.json.decode(first)
         except msgspec.DecodeError:
-            raise UntestedError(f"data holds text that is not JSON: {brief(first)}") from None
+            raise InconclusiveError(f"data holds text that is not JSON: {quote(first)}") from None
     if isinstance(first, list):
         return cast("list[object]", first)
     return elements if isinstance(elements[0], dict) else [first]
 
 
-def _ask(probe: Probe, picture: Picture, parameters: Mapping[str, object]) -> Exchange:
-    return infer(probe, [image_input(picture, parameters)])
+def _send(probe: Probe, image: SampleImage, parameters: Mapping[str, object]) -> Exchange:
+    return infer(probe, [image_input(image, parameters)])
 
 
-def _read(exchange: Exchange) -> Sequence[object]:
+def _read_items(exchange: Exchange) -> Sequence[object]:
     return items_of(outputs(exchange)[0])
 
 
-LOOKING = Looking(_ask, _read)
+IMAGE_PROBE = ImageProbe(_send, _read_items)

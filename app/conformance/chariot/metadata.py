@@ -2,13 +2,13 @@
 
 from collections.abc import Sequence
 
-from app.conformance.chariot.envelope import LOOKING, image_input, infer, output_parameters, outputs, shown
-from app.conformance.clause import Clause, FaultError, Level, Need
-from app.conformance.pictures import OWN_PICTURES
+from app.conformance.chariot.envelope import IMAGE_PROBE, example, image_input, infer, output_parameters, outputs
+from app.conformance.check import Check, Level, Need, ViolationError
 from app.conformance.probe import Probe
-from app.conformance.quoting import brief
+from app.conformance.quoting import quote
+from app.conformance.sample_images import SAMPLE_IMAGES
 
-__all__ = ("CLAUSES",)
+__all__ = ("CHECKS",)
 
 _PAGE = 'Chariot, "Inference Protocols", Custom Metadata'
 _STANDARD = '{"standard_metadata": {}, "extended_metadata": [{"key": "a", "type": "int", "value": "1"}]}'
@@ -20,9 +20,9 @@ _NOT_JSON = "not JSON: {[ 'x' NaN"
 
 
 def _expect_returned(probe: Probe, text: str) -> None:
-    got = output_parameters(outputs(shown(probe, {"metadata": text}))[0]).get("metadata")
+    got = output_parameters(outputs(example(probe, {"metadata": text}))[0]).get("metadata")
     if got != text:
-        raise FaultError(f"Expected outputs[0].parameters.metadata to be {brief(text)}, got {brief(got)}")
+        raise ViolationError(f"Expected outputs[0].parameters.metadata to be {quote(text)}, got {quote(got)}")
 
 
 def _standard(probe: Probe) -> None:
@@ -56,47 +56,47 @@ def _long(probe: Probe) -> None:
 
 def _matching(probe: Probe) -> None:
     texts: Sequence[str] = (_STANDARD, _LIST, _NOT_JSON)
-    needed = LOOKING.needed(probe)
-    asked = [
-        image_input(OWN_PICTURES[0], {**needed, "metadata": text}, name=f"image-{index}")
+    needed = IMAGE_PROBE.required_parameters(probe)
+    inputs = [
+        image_input(SAMPLE_IMAGES[0], {**needed, "metadata": text}, name=f"image-{index}")
         for index, text in enumerate(texts)
     ]
-    found = {
-        str(output.get("name")): output_parameters(output).get("metadata") for output in outputs(infer(probe, asked))
+    metadata_by_name = {
+        str(output.get("name")): output_parameters(output).get("metadata") for output in outputs(infer(probe, inputs))
     }
     for index, text in enumerate(texts):
-        if (got := found.get(f"image-{index}")) != text:
-            raise FaultError(f"Expected the metadata of image-{index}, {brief(text)}, got {brief(got)}")
+        if (got := metadata_by_name.get(f"image-{index}")) != text:
+            raise ViolationError(f"Expected the metadata of image-{index}, {quote(text)}, got {quote(got)}")
 
 
 def _not_invented(probe: Probe) -> None:
-    got = output_parameters(outputs(shown(probe))[0])
+    got = output_parameters(outputs(example(probe))[0])
     if "metadata" in got:
-        raise FaultError(f"Expected no metadata, got {brief(got['metadata'])}")
+        raise ViolationError(f"Expected no metadata, got {quote(got['metadata'])}")
 
 
 _MUST = Level.MUST
 _STORED = (Need.STORAGE,)
 
-CLAUSES = (
-    Clause(id="CV2K-030", level=_MUST, source=_PAGE, check=_standard, needed_for=_STORED, requires=("CV2K-009",),
+CHECKS = (
+    Check(id="CV2K-030", level=_MUST, source=_PAGE, run=_standard, needed_for=_STORED, requires=("CV2K-009",),
            sentence="An output's parameters contain the metadata of its input."),
-    Clause(id="CV2K-031", level=_MUST, source=_PAGE, check=_filled, needed_for=_STORED, requires=("CV2K-030",),
+    Check(id="CV2K-031", level=_MUST, source=_PAGE, run=_filled, needed_for=_STORED, requires=("CV2K-030",),
            sentence="Metadata with standard_metadata filled in by Chariot is returned too."),
-    Clause(id="CV2K-032", level=_MUST, source='Chariot, "Inference Store"', check=_list, needed_for=_STORED,
+    Check(id="CV2K-032", level=_MUST, source='Chariot, "Inference Store"', run=_list, needed_for=_STORED,
            requires=("CV2K-030",), sentence="Metadata that is a bare list of entries is returned too."),
-    Clause(id="CV2K-033", level=_MUST, source=f"{_PAGE}: copied through", check=_spaced, needed_for=_STORED,
+    Check(id="CV2K-033", level=_MUST, source=f"{_PAGE}: copied through", run=_spaced, needed_for=_STORED,
            requires=("CV2K-030",),
            sentence="Metadata is not parsed and serialized again: spaces, numbers and repeated keys stay."),
-    Clause(id="CV2K-034", level=_MUST, source=f"{_PAGE}: copied through", check=_unicode, needed_for=_STORED,
+    Check(id="CV2K-034", level=_MUST, source=f"{_PAGE}: copied through", run=_unicode, needed_for=_STORED,
            requires=("CV2K-030",), sentence="Metadata can contain any Unicode text."),
-    Clause(id="CV2K-035", level=_MUST, source=f"{_PAGE}: copied through", check=_not_json, needed_for=_STORED,
+    Check(id="CV2K-035", level=_MUST, source=f"{_PAGE}: copied through", run=_not_json, needed_for=_STORED,
            requires=("CV2K-030",), sentence="Metadata that is not JSON is returned too, without an error."),
-    Clause(id="CV2K-036", level=_MUST, source=f"{_PAGE}: the matching output", check=_matching, needed_for=_STORED,
+    Check(id="CV2K-036", level=_MUST, source=f"{_PAGE}: the matching output", run=_matching, needed_for=_STORED,
            requires=("CV2K-030", "CV2K-010", "CV2K-011", "CV2K-035"),
            sentence="With several inputs, each output has the metadata of its own input."),
-    Clause(id="CV2K-037", level=Level.SHOULD, source=_PAGE, check=_not_invented, needed_for=_STORED,
+    Check(id="CV2K-037", level=Level.SHOULD, source=_PAGE, run=_not_invented, needed_for=_STORED,
            requires=("CV2K-009",), sentence="Without metadata in the input, the output has none."),
-    Clause(id="CV2K-038", level=_MUST, source=_PAGE, check=_long, needed_for=_STORED, requires=("CV2K-030",),
+    Check(id="CV2K-038", level=_MUST, source=_PAGE, run=_long, needed_for=_STORED, requires=("CV2K-030",),
            sentence="Metadata of 20,000 characters is returned in full."),
 )  # fmt: skip

@@ -1,16 +1,16 @@
 """Collect all clauses of chariot-v2-kserve."""
 
-from app.conformance.chariot import answering, metadata, tolerance
-from app.conformance.chariot.envelope import LOOKING
-from app.conformance.chariot.items import item_clauses
-from app.conformance.chariot.places import place_clauses
+from app.conformance.chariot import leniency, metadata, responses
+from app.conformance.chariot.coordinates import coordinate_checks
+from app.conformance.chariot.envelope import IMAGE_PROBE
+from app.conformance.chariot.items import item_checks
 
-__all__ = ("CLAUSES",)
+__all__ = ("CHECKS",)
 
-CLAUSES = (
-    *answering.CLAUSES,
-    *item_clauses("CV2K", LOOKING),
-    *place_clauses("CV2K", LOOKING),
-    *metadata.CLAUSES,
-    *tolerance.CLAUSES,
+CHECKS = (
+    *responses.CHECKS,
+    *item_checks("CV2K", IMAGE_PROBE),
+    *coordinate_checks("CV2K", IMAGE_PROBE),
+    *metadata.CHECKS,
+    *leniency.CHECKS,
 )

@@ -6,17 +6,16 @@ from typing import Any
 
 import yaml
 
-from app.conformance.clause import FaultError, InapplicableError, UntestedError
+from app.conformance.check import InconclusiveError, NotApplicableError, ViolationError
 from app.conformance.probe import Probe, Target
-from app.conformance.quoting import brief
-from app.conformance.tensors import PICTURES, is_list, is_object
+from app.conformance.quoting import quote
+from app.conformance.tensors import ENCODED_IMAGES, is_list, is_object
 
 __all__ = (
     "FLAT",
     "KINDS",
     "REFUSED",
     "UNKNOWN",
-    "asked",
     "bare_name",
     "by_number",
     "data_of",
@@ -24,7 +23,8 @@ __all__ = (
     "expect_failure",
     "expect_success",
     "expect_tensors",
-    "tensors_asked",
+    "request_messages",
+    "tensor_messages",
     "tensors_in",
 )
 
@@ -62,23 +62,23 @@ _TENSORS = (
     _tensor("DT_FLOAT32", [2], [1, 2]),
     _tensor("DT_FLOAT32", [1, 2], [1, 2]),
     _tensor("DT_UINT8", [_SIDE, _SIDE, 3], [118] * (_SIDE * _SIDE * 3)),
-    _tensor("DT_STRING", [1], PICTURES[:1]),
+    _tensor("DT_STRING", [1], ENCODED_IMAGES[:1]),
     _tensor("DT_STRING", [1], ["hello grps"]),
 )
-_ANY = ({"str_data": "hello grps"}, {"str_data": PICTURES[0]}, *_TENSORS)
+_ANY = ({"str_data": "hello grps"}, {"str_data": ENCODED_IMAGES[0]}, *_TENSORS)
 
 
 def _with_model(target: Target, message: Mapping[str, object]) -> dict[str, object]:
     return {"model": target.model, **message} if target.model else dict(message)
 
 
-def asked(target: Target) -> Sequence[Mapping[str, object]]:
+def request_messages(target: Target) -> Sequence[Mapping[str, object]]:
     """Return the given message, or common messages; most engines accept at least one."""
     return [_with_model(target, message) for message in ([target.request] if target.request else _ANY)]
 
 
-def tensors_asked(target: Target) -> Sequence[Mapping[str, object]]:
-    """Return the same as `asked`, but only messages with tensors."""
+def tensor_messages(target: Target) -> Sequence[Mapping[str, object]]:
+    """Return the same as `request`, but only messages with tensors."""
     given = [target.request] if target.request and "gtensors" in target.request else []
     return [_with_model(target, message) for message in (*given, *_TENSORS)]
 
@@ -97,28 +97,28 @@ def bare_name(probe: Probe) -> str:
     """
     name = probe.target.model
     if not name:
-        raise UntestedError("The model's name is not known; give it with --model")
+        raise InconclusiveError("The model's name is not known; give it with --model")
     bare, dash, version = name.rpartition("-")
     return bare if dash and version[:1].isdigit() else name
 
 
 def expect_success(message: Mapping[str, Any]) -> None:
-    """Raise a `FaultError` unless the status is 200 and SUCCESS (or 1)."""
+    """Raise a `ViolationError` unless the status is 200 and SUCCESS (or 1)."""
     status = message.get("status")
     if not is_object(status) or status.get("code") != 200 or status.get("status") not in ("SUCCESS", 1):
-        raise FaultError(f"Expected the status 200 and SUCCESS, got {brief(status)}")
+        raise ViolationError(f"Expected the status 200 and SUCCESS, got {quote(status)}")
     if not isinstance(status.get("msg", ""), str):
-        raise FaultError(f"Expected a text in msg, got {brief(status)}")
+        raise ViolationError(f"Expected a text in msg, got {quote(status)}")
 
 
 def expect_failure(message: Mapping[str, Any], *codes: int) -> None:
-    """Raise a `FaultError` unless the status is FAILURE (or 2), with a code from `codes` if given, else any but 200."""
+    """Raise a `ViolationError` unless the status is FAILURE (or 2), with a code from `codes` if given, else any but 200."""
     status = message.get("status")
     if not is_object(status) or status.get("status") not in ("FAILURE", 2):
-        raise FaultError(f"Expected the status FAILURE, got {brief(status)}")
+        raise ViolationError(f"Expected the status FAILURE, got {quote(status)}")
     code = status.get("code")
     if type(code) is not int or code == 200 or (codes and code not in codes):
-        raise FaultError(f"Expected the code {' or '.join(map(str, codes)) or 'of a failure'}, got {brief(code)}")
+        raise ViolationError(f"Expected the code {' or '.join(map(str, codes)) or 'of a failure'}, got {quote(code)}")
 
 
 def data_of(message: Mapping[str, Any]) -> dict[str, Any]:
@@ -127,27 +127,27 @@ def data_of(message: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def expect_description(message: Mapping[str, Any]) -> None:
-    """Raise a `FaultError` unless str_data is a YAML list or mapping."""
+    """Raise a `ViolationError` unless str_data is a YAML list or mapping."""
     text = message.get("str_data")
     if not isinstance(text, str) or not text.strip():
-        raise FaultError(f"Expected a description in str_data, got {brief(text)}")
+        raise ViolationError(f"Expected a description in str_data, got {quote(text)}")
     try:
         described: object = yaml.safe_load(text)
     except yaml.YAMLError as error:
-        raise FaultError(f"Expected YAML in str_data: {brief(str(error))}") from None
+        raise ViolationError(f"Expected YAML in str_data: {quote(str(error))}") from None
     if not isinstance(described, dict | list):
-        raise FaultError(f"Expected a description in YAML in str_data, got {brief(text)}")
+        raise ViolationError(f"Expected a description in YAML in str_data, got {quote(text)}")
 
 
 def expect_tensors(message: Mapping[str, Any]) -> None:
-    """Raise a `FaultError` if a tensor's elements do not match its dtype or its shape.
+    """Raise a `ViolationError` if a tensor's elements do not match its dtype or its shape.
 
     Raises:
         InapplicableError: the message has no tensors.
     """
     tensors = tensors_in(message)
     if not tensors:
-        raise InapplicableError("About models that answer with tensors")
+        raise NotApplicableError("About models that answer with tensors")
     for tensor in tensors:
         _expect_tensor(tensor)
 
@@ -163,18 +163,18 @@ def _expect_tensor(tensor: Mapping[str, Any]) -> None:
     dtype, name = tensor.get("dtype"), tensor.get("name", "")
     dtype = next((known for known, number in _NUMBERS.items() if dtype in (known, number)), None)
     if dtype is None:
-        raise FaultError(f"{name}: Expected a dtype, got {brief(tensor.get('dtype'))}")
+        raise ViolationError(f"{name}: Expected a dtype, got {quote(tensor.get('dtype'))}")
     flat = FLAT[dtype]
     if others := [field for field in FLAT.values() if field in tensor and field != flat]:
-        raise FaultError(f"{name}: Expected elements of {dtype} in {flat}, got some in {', '.join(others)}")
+        raise ViolationError(f"{name}: Expected elements of {dtype} in {flat}, got some in {', '.join(others)}")
     shape, elements = tensor.get("shape", []), tensor.get(flat, [])
     if not is_list(shape) or not all(type(length) is int and length >= 0 for length in shape):
-        raise FaultError(f"{name}: Expected a shape of lengths, got {brief(shape)}")
+        raise ViolationError(f"{name}: Expected a shape of lengths, got {quote(shape)}")
     if not is_list(elements) or len(elements) != math.prod(shape):
-        raise FaultError(f"{name}: Expected {math.prod(shape)} elements by its shape, got {brief(elements)}")
+        raise ViolationError(f"{name}: Expected {math.prod(shape)} elements by its shape, got {quote(elements)}")
     for element in elements:
         if not _fits(element, dtype):
-            raise FaultError(f"{name}: Expected elements of {dtype}, got {brief(element)}")
+            raise ViolationError(f"{name}: Expected elements of {dtype}, got {quote(element)}")
 
 
 def _fits(element: object, dtype: str) -> bool:

@@ -5,56 +5,56 @@ from typing import Any
 
 from google.protobuf.json_format import MessageToDict, ParseDict, ParseError
 
-from app.conformance.calls import Call, call, only_answer
-from app.conformance.clause import Clause, FaultError, Level, UntestedError
+from app.conformance.calls import Call, call, first_response
+from app.conformance.check import Check, InconclusiveError, Level, ViolationError
 from app.conformance.grps.messages import (
     REFUSED,
     UNKNOWN,
-    asked,
     bare_name,
     data_of,
     expect_description,
     expect_failure,
     expect_success,
     expect_tensors,
-    tensors_asked,
+    request_messages,
+    tensor_messages,
 )
 from app.conformance.messages import GRPS, message
 from app.conformance.probe import Probe
-from app.conformance.quoting import brief
+from app.conformance.quoting import quote
 
-__all__ = ("CLAUSES",)
+__all__ = ("CHECKS",)
 
 
 def _call(probe: Probe, method: str, body: Mapping[str, Any] | None = None, *, fresh: bool = False) -> Call:
     try:
         request = ParseDict(dict(body or {}), message("grps.protos.v1.GrpsMessage"))
     except ParseError as error:
-        raise UntestedError(f"--request is not a GrpsMessage in protobuf's JSON: {error}") from None
+        raise InconclusiveError(f"--request is not a GrpsMessage in protobuf's JSON: {error}") from None
     return call(probe, GRPS, method, request, fresh=fresh)
 
 
-def _plain(answer: Any) -> dict[str, Any]:
+def _to_dict(answer: Any) -> dict[str, Any]:
     return MessageToDict(answer, preserving_proto_field_name=True)
 
 
-def _message(made: Call) -> dict[str, Any]:
+def _message(exchange: Call) -> dict[str, Any]:
     """Return the message of a response. The status of a GRPS call is OK even if the message reports a failure."""
-    return _plain(only_answer(made))
+    return _to_dict(first_response(exchange))
 
 
-def _succeeds(made: Call) -> bool:
+def _succeeds(exchange: Call) -> bool:
     try:
-        expect_success(_message(made))
-    except FaultError:
+        expect_success(_message(exchange))
+    except ViolationError:
         return False
     return True
 
 
-def _success(made: Call) -> dict[str, Any]:
-    found = _message(made)
-    expect_success(found)
-    return found
+def _success(exchange: Call) -> dict[str, Any]:
+    answer = _message(exchange)
+    expect_success(answer)
+    return answer
 
 
 def _health(probe: Probe, method: str) -> Call:
@@ -66,27 +66,27 @@ def _live(probe: Probe) -> None:
 
 
 def _online(probe: Probe) -> None:
-    was = _succeeds(_health(probe, "CheckReadiness"))
+    was_ready = _succeeds(_health(probe, "CheckReadiness"))
     try:
         _success(_health(probe, "Online"))
         _success(_health(probe, "CheckReadiness"))
     finally:
-        _restore(probe, online=was)
+        _restore(probe, online=was_ready)
 
 
 def _offline(probe: Probe) -> None:
-    was = _succeeds(_health(probe, "CheckReadiness"))
+    was_ready = _succeeds(_health(probe, "CheckReadiness"))
     try:
         _success(_health(probe, "Offline"))
         expect_failure(_message(_health(probe, "CheckReadiness")))
     finally:
-        _restore(probe, online=was)
+        _restore(probe, online=was_ready)
 
 
 def _restore(probe: Probe, *, online: bool) -> None:
-    shown = list(probe.exchanges)
+    exchanges = list(probe.exchanges)
     _health(probe, "Online" if online else "Offline")
-    probe.exchanges[:] = shown
+    probe.exchanges[:] = exchanges
 
 
 def _server_metadata(probe: Probe) -> None:
@@ -105,81 +105,81 @@ def _unnamed_metadata(probe: Probe) -> None:
     expect_failure(_message(_call(probe, "ModelMetadata")))
 
 
-def _answered(probe: Probe) -> tuple[Mapping[str, Any], dict[str, Any]]:
-    for body in asked(probe.target):
-        made = _call(probe, "Predict", body)
-        if _succeeds(made):
-            return body, _message(made)
-    raise UntestedError(REFUSED)
+def _first_success(probe: Probe) -> tuple[Mapping[str, Any], dict[str, Any]]:
+    for body in request_messages(probe.target):
+        exchange = _call(probe, "Predict", body)
+        if _succeeds(exchange):
+            return body, _message(exchange)
+    raise InconclusiveError(REFUSED)
 
 
 def _predicts(probe: Probe) -> None:
-    for body in asked(probe.target):
-        found = _message(_call(probe, "Predict", body))
-        status = found.get("status", {})
+    for body in request_messages(probe.target):
+        answer = _message(_call(probe, "Predict", body))
+        status = answer.get("status", {})
         if status.get("status") != "FAILURE":
-            expect_success(found)
+            expect_success(answer)
             return
-        expect_failure(found)
-    raise UntestedError(REFUSED)
+        expect_failure(answer)
+    raise InconclusiveError(REFUSED)
 
 
 def _data(probe: Probe) -> None:
-    _, found = _answered(probe)
-    if not data_of(found):
-        raise FaultError(f"Expected data, got {brief(found)}")
+    _, answer = _first_success(probe)
+    if not data_of(answer):
+        raise ViolationError(f"Expected data, got {quote(answer)}")
 
 
 def _tensors(probe: Probe) -> None:
-    for body in tensors_asked(probe.target):
-        made = _call(probe, "Predict", body)
-        if _succeeds(made):
-            expect_tensors(_message(made))
+    for body in tensor_messages(probe.target):
+        exchange = _call(probe, "Predict", body)
+        if _succeeds(exchange):
+            expect_tensors(_message(exchange))
             return
-    raise UntestedError(REFUSED)
+    raise InconclusiveError(REFUSED)
 
 
-def _unknown_asked(probe: Probe) -> dict[str, Any]:
-    sent, _ = _answered(probe)
+def _request_unknown_model(probe: Probe) -> dict[str, Any]:
+    sent, _ = _first_success(probe)
     return _message(_call(probe, "Predict", {**sent, "model": UNKNOWN}))
 
 
 def _unknown_model(probe: Probe) -> None:
-    expect_failure(_unknown_asked(probe))
+    expect_failure(_request_unknown_model(probe))
 
 
 def _unknown_model_code(probe: Probe) -> None:
-    expect_failure(_unknown_asked(probe), 404)
+    expect_failure(_request_unknown_model(probe), 404)
 
 
 def _reasons(probe: Probe) -> None:
-    for found in (_unknown_asked(probe), _message(_call(probe, "ModelMetadata", {"str_data": UNKNOWN}))):
-        status = found.get("status", {})
+    for answer in (_request_unknown_model(probe), _message(_call(probe, "ModelMetadata", {"str_data": UNKNOWN}))):
+        status = answer.get("status", {})
         if status.get("status") == "FAILURE" and not status.get("msg"):
-            raise FaultError(f"Expected a text in msg, got {brief(status)}")
+            raise ViolationError(f"Expected a text in msg, got {quote(status)}")
 
 
 def _streams(probe: Probe) -> None:
-    sent, _ = _answered(probe)
-    made = _call(probe, "PredictStreaming", sent)
-    if made.unreadable or not made.ok:
-        only_answer(made)
-    messages = [_plain(answer) for answer in made.answers]
+    sent, _ = _first_success(probe)
+    exchange = _call(probe, "PredictStreaming", sent)
+    if exchange.unreadable or not exchange.ok:
+        first_response(exchange)
+    messages = [_to_dict(answer) for answer in exchange.answers]
     if not messages:
-        raise UntestedError("The model streams nothing")
-    for found in messages:
-        if found.get("status", {}).get("status") == "FAILURE" or not (data_of(found) or "status" in found):
-            raise FaultError(f"Expected messages of data or success, got {brief(found)}")
+        raise InconclusiveError("The model streams nothing")
+    for streamed in messages:
+        if streamed.get("status", {}).get("status") == "FAILURE" or not (data_of(streamed) or "status" in streamed):
+            raise ViolationError(f"Expected messages of data or success, got {quote(streamed)}")
 
 
 def _failing_stream(probe: Probe) -> None:
-    sent, _ = _answered(probe)
-    made = _call(probe, "PredictStreaming", {**sent, "model": UNKNOWN})
-    if made.unreadable or not made.ok:
-        only_answer(made)
-    if not made.answers:
-        raise FaultError("Expected a message of FAILURE, got none")
-    expect_failure(_plain(made.answers[-1]))
+    sent, _ = _first_success(probe)
+    exchange = _call(probe, "PredictStreaming", {**sent, "model": UNKNOWN})
+    if exchange.unreadable or not exchange.ok:
+        first_response(exchange)
+    if not exchange.answers:
+        raise ViolationError("Expected a message of FAILURE, got none")
+    expect_failure(_to_dict(exchange.answers[-1]))
 
 
 _PAGE = "GRPS, interface page"
@@ -188,31 +188,31 @@ _BOTH = "GRPS's Python and C++ servers"
 _MUST, _SHOULD = Level.MUST, Level.SHOULD
 _PREDICTS = ("GRPSG-005",)
 
-CLAUSES = (
-    Clause("GRPSG-001", _MUST, "CheckLiveness reports 200 and SUCCESS.", f"{_PAGE}, health", _live),
-    Clause("GRPSG-002", _MUST, "After Online, CheckReadiness reports 200 and SUCCESS.", f"{_PAGE}, health", _online,
+CHECKS = (
+    Check("GRPSG-001", _MUST, "CheckLiveness reports 200 and SUCCESS.", f"{_PAGE}, health", _live),
+    Check("GRPSG-002", _MUST, "After Online, CheckReadiness reports 200 and SUCCESS.", f"{_PAGE}, health", _online,
            requires=("GRPSG-001",)),
-    Clause("GRPSG-003", _MUST, "After Offline, CheckReadiness reports FAILURE.", _BOTH, _offline,
+    Check("GRPSG-003", _MUST, "After Offline, CheckReadiness reports FAILURE.", _BOTH, _offline,
            requires=("GRPSG-001", "GRPSG-002")),
-    Clause("GRPSG-004", _MUST, "ServerMetadata describes the server in YAML.", f"{_PAGE}, metadata", _server_metadata),
-    Clause("GRPSG-005", _MUST, "Predict is OK, and reports 200 and SUCCESS, or FAILURE and another code.",
+    Check("GRPSG-004", _MUST, "ServerMetadata describes the server in YAML.", f"{_PAGE}, metadata", _server_metadata),
+    Check("GRPSG-005", _MUST, "Predict is OK, and reports 200 and SUCCESS, or FAILURE and another code.",
            f"{_PAGE}, predict; {_BOTH}", _predicts),
-    Clause("GRPSG-006", _MUST, "A successful answer has data.", f"{_PROTO}, data_oneof", _data, requires=_PREDICTS),
-    Clause("GRPSG-007", _MUST, "A tensor's elements are in the field of its dtype, and their number matches its shape.",
+    Check("GRPSG-006", _MUST, "A successful answer has data.", f"{_PROTO}, data_oneof", _data, requires=_PREDICTS),
+    Check("GRPSG-007", _MUST, "A tensor's elements are in the field of its dtype, and their number matches its shape.",
            f"{_PROTO}, GenericTensor", _tensors, requires=_PREDICTS),
-    Clause("GRPSG-008", _MUST, "An unknown model is a failure of the message, and the call is OK.", _BOTH,
+    Check("GRPSG-008", _MUST, "An unknown model is a failure of the message, and the call is OK.", _BOTH,
            _unknown_model, requires=_PREDICTS),
-    Clause("GRPSG-009", _SHOULD, "The code for an unknown model is 404.",
+    Check("GRPSG-009", _SHOULD, "The code for an unknown model is 404.",
            "GRPS's C++ server; the Python server returns 500",
            _unknown_model_code, requires=("GRPSG-008",)),
-    Clause("GRPSG-010", _MUST, "ModelMetadata describes a model, by its bare name, in YAML.", f"{_PAGE}, metadata",
+    Check("GRPSG-010", _MUST, "ModelMetadata describes a model, by its bare name, in YAML.", f"{_PAGE}, metadata",
            _model_metadata),
-    Clause("GRPSG-011", _MUST, "A metadata request for an unknown model is a failure.", _BOTH, _unknown_metadata),
-    Clause("GRPSG-012", _MUST, "A metadata request without a model is a failure.", _BOTH, _unnamed_metadata),
-    Clause("GRPSG-013", _MUST, "A failure has the reason in msg.", _BOTH, _reasons, requires=("GRPSG-008",
+    Check("GRPSG-011", _MUST, "A metadata request for an unknown model is a failure.", _BOTH, _unknown_metadata),
+    Check("GRPSG-012", _MUST, "A metadata request without a model is a failure.", _BOTH, _unnamed_metadata),
+    Check("GRPSG-013", _MUST, "A failure has the reason in msg.", _BOTH, _reasons, requires=("GRPSG-008",
            "GRPSG-011")),
-    Clause("GRPSG-014", _MUST, "PredictStreaming sends messages of data, or of success.", f"{_PAGE}, streaming",
+    Check("GRPSG-014", _MUST, "PredictStreaming sends messages of data, or of success.", f"{_PAGE}, streaming",
            _streams, requires=_PREDICTS),
-    Clause("GRPSG-015", _MUST, "A stream that fails ends with a message of FAILURE, and the call is OK.", _BOTH,
+    Check("GRPSG-015", _MUST, "A stream that fails ends with a message of FAILURE, and the call is OK.", _BOTH,
            _failing_stream, requires=("GRPSG-008", "GRPSG-014")),
 )  # fmt: skip

@@ -5,9 +5,9 @@ from typing import Any
 
 from jinja2 import Environment, StrictUndefined
 
-from app.conformance.clause import Verdict
-from app.conformance.holding import Report
-from app.conformance.output.plain import plain
+from app.conformance.check import Verdict
+from app.conformance.output.plain import to_plain
+from app.conformance.runner import Report
 
 __all__ = ("html_report",)
 
@@ -19,7 +19,7 @@ def html_report(report: Report) -> bytes:
     template = Environment(autoescape=True, undefined=StrictUndefined).from_string(
         Path(__file__).with_name("report.html.jinja").read_text(encoding="utf-8")
     )
-    values = plain(report)
+    values = to_plain(report)
     values["findings"].sort(key=_rank)
     return template.render(report=values).encode()
 

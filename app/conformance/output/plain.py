@@ -5,18 +5,18 @@ from typing import Any
 import msgspec
 
 from app import __version__
-from app.conformance.clause import Finding, Level, Need, Verdict
-from app.conformance.holding import Report
-from app.conformance.output.words import cut, readable_by, readers_of
+from app.conformance.check import Finding, Level, Need, Verdict
+from app.conformance.output.descriptions import describe_readers, readable_by, truncate_body
 from app.conformance.probe import Exchange
+from app.conformance.runner import Report
 
-__all__ = ("SCHEMA", "feature", "json_report", "plain")
+__all__ = ("SCHEMA", "feature", "json_report", "to_plain")
 
 SCHEMA = "charioteer.conformance/1"
 """The schema of the JSON report: its version changes if a field is removed or changes meaning, not if one is added."""
 
 
-def plain(report: Report) -> dict[str, Any]:
+def to_plain(report: Report) -> dict[str, Any]:
     """Return the report as plain values. Bodies are truncated; given credentials headers are not included."""
     return {
         "schema": SCHEMA,
@@ -29,7 +29,7 @@ def plain(report: Report) -> dict[str, Any]:
         "conforms": report.conforms,
         "requests": report.requests,
         "counts": {
-            level.value: {verdict.value: report.counted(verdict, level) for verdict in Verdict} for level in Level
+            level.value: {verdict.value: report.count(verdict, level) for verdict in Verdict} for level in Level
         },
         "features": {need.value: feature(report, need) for need in report.needs},
         "findings": [_finding(report, finding) for finding in report.findings],
@@ -37,8 +37,8 @@ def plain(report: Report) -> dict[str, Any]:
 
 
 def json_report(report: Report) -> bytes:
-    """Return `plain` as indented JSON."""
-    return msgspec.json.format(msgspec.json.encode(plain(report)))
+    """Return `to_plain` as indented JSON."""
+    return msgspec.json.format(msgspec.json.encode(to_plain(report)))
 
 
 def feature(report: Report, need: Need) -> dict[str, Any]:
@@ -48,17 +48,17 @@ def feature(report: Report, need: Need) -> dict[str, Any]:
 
 
 def _finding(report: Report, finding: Finding) -> dict[str, Any]:
-    clause = finding.clause
+    check = finding.check
     return {
-        "id": clause.id,
-        "level": clause.level.value,
+        "id": check.id,
+        "level": check.level.value,
         "verdict": finding.verdict.value,
-        "sentence": clause.sentence,
-        "source": clause.source,
-        "needed_for": [need.value for need in clause.needed_for],
-        "readable_by": {need.value: still for need, still in readable_by(finding, report.needs).items()},
+        "sentence": check.sentence,
+        "source": check.source,
+        "needed_for": [need.value for need in check.needed_for],
+        "readable_by": {need.value: is_readable for need, is_readable in readable_by(finding, report.needs).items()},
         "reason": finding.reason,
-        "readers": readers_of(finding, report.needs),
+        "readers": describe_readers(finding, report.needs),
         "exchanges": [_exchange(exchange) for exchange in finding.exchanges],
     }
 
@@ -68,12 +68,12 @@ def _exchange(exchange: Exchange) -> dict[str, Any]:
         "request": {
             "method": exchange.method,
             "path": exchange.path,
-            "headers": dict(exchange.sent_headers),
-            "body": cut(exchange.sent),
+            "headers": dict(exchange.request_headers),
+            "body": truncate_body(exchange.request_body),
         },
         "response": {
             "status": exchange.status,
             "headers": dict(exchange.headers),
-            "body": cut(exchange.body),
+            "body": truncate_body(exchange.body),
         },
     }

@@ -4,10 +4,10 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from app.conformance.clause import Level, Need, Verdict
-from app.conformance.holding import Report
+from app.conformance.check import Level, Need, Verdict
+from app.conformance.output.descriptions import describe_readers
 from app.conformance.output.plain import feature
-from app.conformance.output.words import readers_of
+from app.conformance.runner import Report
 
 __all__ = ("print_report",)
 
@@ -22,26 +22,28 @@ def print_report(report: Report, console: Console, *, everything: bool = False) 
         console: the terminal.
         everything: also print passed clauses, and those for other engines.
     """
-    shown = [Verdict.FAILED, Verdict.NOT_TESTED]
+    verdicts = [Verdict.FAILED, Verdict.NOT_TESTED]
     if everything:
-        shown += [Verdict.PASSED, Verdict.NOT_APPLICABLE]
+        verdicts += [Verdict.PASSED, Verdict.NOT_APPLICABLE]
     table = Table("clause", "", "verdict", "requirement, and result", "needed for")
-    for verdict in shown:
+    for verdict in verdicts:
         for finding in report.findings:
             if finding.verdict is verdict:
-                clause = finding.clause
-                text = "\n".join(filter(None, (clause.sentence, finding.reason, readers_of(finding, report.needs))))
+                check = finding.check
+                text = "\n".join(
+                    filter(None, (check.sentence, finding.reason, describe_readers(finding, report.needs)))
+                )
                 colour = _COLOURS[verdict]
-                needed_for = ", ".join(clause.needed_for)
-                table.add_row(clause.id, clause.level, f"[{colour}]{verdict}[/{colour}]", escape(text), needed_for)
+                needed_for = ", ".join(check.needed_for)
+                table.add_row(check.id, check.level, f"[{colour}]{verdict}[/{colour}]", escape(text), needed_for)
     if table.row_count:
         console.print(table)
-    about = f"{report.protocol} at {escape(report.target.url)}"
+    heading = f"{report.protocol} at {escape(report.target.url)}"
     if report.task_type:
-        about += f": {report.task_type} ({'given' if report.target.task_type else 'found'})"
-    console.print(about)
+        heading += f": {report.task_type} ({'given' if report.target.task_type else 'found'})"
+    console.print(heading)
     for level in Level:
-        counts = ", ".join(f"{report.counted(verdict, level)} {verdict}" for verdict in Verdict)
+        counts = ", ".join(f"{report.count(verdict, level)} {verdict}" for verdict in Verdict)
         console.print(f"{level}: {counts}")
     for need in report.needs:
         console.print(f"{need}: {_in_words(report, need)}")
@@ -51,7 +53,7 @@ def print_report(report: Report, console: Console, *, everything: bool = False) 
 def _verdict(report: Report) -> str:
     if not report.conforms:
         return "[red]does not conform[/red]"
-    untested = report.counted(Verdict.NOT_TESTED, Level.MUST)
+    untested = report.count(Verdict.NOT_TESTED, Level.MUST)
     return f"[yellow]conforms but for {untested} MUST not tested[/yellow]" if untested else "[green]conforms[/green]"
 
 

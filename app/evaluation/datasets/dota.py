@@ -5,10 +5,17 @@ A file may begin with lines ``imagesource:...`` and ``gsd:...``, which become me
 
 from pathlib import Path
 
-from app.evaluation.dataset import Dataset, Faults, Item, LabelledObject
-from app.evaluation.datasets.files import area_of, lines_of, numbers, pictures_in, sidecar, size_of
+from app.evaluation.dataset import Dataset, Item, LabelErrors, LabelledObject
+from app.evaluation.datasets.files import (
+    list_images,
+    parse_numbers,
+    read_image_size,
+    read_lines,
+    read_sidecar,
+    ring_area,
+)
 from app.evaluation.extras import EvaluationError
-from tasks.exchange.error import brief
+from tasks.inference.error import quote_value
 from tasks.task import TaskType
 
 __all__ = ("label_folder", "read_dota")
@@ -19,16 +26,16 @@ _CORNERS = 8
 
 def label_folder(path: Path) -> Path | None:
     """Return the folder of labels in `path`, or None if it is not a DOTA dataset."""
-    found = sorted(entry for entry in path.glob("labelTxt*") if entry.is_dir())
-    return found[0] if found else None
+    folders = sorted(entry for entry in path.glob("labelTxt*") if entry.is_dir())
+    return folders[0] if folders else None
 
 
-def read_dota(path: Path, faults: Faults, images: Path | None = None) -> Dataset:
+def read_dota(path: Path, errors: LabelErrors, images: Path | None = None) -> Dataset:
     """Read the images of ``images/`` and the labels of ``labelTxt/``. Difficult objects are ignored objects.
 
     Args:
         path: the folder that contains both.
-        faults: collects faults.
+        errors: collects faults.
         images: another folder of images, if any.
 
     Raises:
@@ -37,25 +44,25 @@ def read_dota(path: Path, faults: Faults, images: Path | None = None) -> Dataset
     folder = label_folder(path)
     if folder is None:
         raise EvaluationError(f"{path}: Expected a folder labelTxt with DOTA's labels, got none")
-    metadata = sidecar(path, faults)
+    metadata = read_sidecar(path, errors)
     root = images or (path / "images" if (path / "images").is_dir() else path)
     files: dict[str, Path] = {}
-    for file in pictures_in(root):
+    for file in list_images(root):
         if file.stem in files:
-            faults.add(str(file), f"there is {files[file.stem]} of the same name")
+            errors.add(str(file), f"there is {files[file.stem]} of the same name")
         files.setdefault(file.stem, file)
     for orphan in sorted({file.stem for file in folder.glob("*.txt")} - set(files)):
-        faults.add(str(folder / f"{orphan}.txt"), "there is no image of that name")
+        errors.add(str(folder / f"{orphan}.txt"), "there is no image of that name")
     items: list[Item] = []
     for stem, file in files.items():
         labels = folder / f"{stem}.txt"
         if not labels.is_file():
-            faults.add(str(file), f"there are no labels {labels}")
+            errors.add(str(file), f"there are no labels {labels}")
             continue
-        objects, about = _read(labels, faults)
-        width, height = size_of(file, faults)
+        objects, header = _read_labels(labels, errors)
+        width, height = read_image_size(file, errors)
         if width:
-            known = metadata.get(file.name, {})
+            row = metadata.get(file.name, {})
             items.append(
                 Item(
                     id=file.name,
@@ -63,10 +70,10 @@ def read_dota(path: Path, faults: Faults, images: Path | None = None) -> Dataset
                     width=width,
                     height=height,
                     objects=tuple(objects),
-                    metadata={**about, **known},
+                    metadata={**header, **row},
                 )
             )
-    notes = list(faults.notes())
+    notes = list(errors.notes())
     difficult = sum(label.ignored for item in items for label in item.objects)
     if difficult:
         notes.append(f"{difficult} difficult objects are neither to be found nor wrong to find")
@@ -80,32 +87,32 @@ def read_dota(path: Path, faults: Faults, images: Path | None = None) -> Dataset
     )
 
 
-def _read(path: Path, faults: Faults) -> tuple[list[LabelledObject], dict[str, str]]:
+def _read_labels(path: Path, errors: LabelErrors) -> tuple[list[LabelledObject], dict[str, str]]:
     objects: list[LabelledObject] = []
-    about: dict[str, str] = {}
-    for place, line in lines_of(path):
+    header: dict[str, str] = {}
+    for location, line in read_lines(path):
         key, colon, value = line.partition(":")
         if colon and key.lower() in _HEADERS:
-            about[key.lower()] = value.strip()
-        elif (read := _object(place, line.split(), faults)) is not None:
-            objects.append(read)
-    return objects, about
+            header[key.lower()] = value.strip()
+        elif (labelled := _object(location, line.split(), errors)) is not None:
+            objects.append(labelled)
+    return objects, header
 
 
-def _object(place: str, words: list[str], faults: Faults) -> LabelledObject | None:
+def _object(location: str, words: list[str], errors: LabelErrors) -> LabelledObject | None:
     if len(words) not in (_CORNERS + 1, _CORNERS + 2):
         expected = "8 coordinates, a category and 0 or 1 for difficult"
-        faults.add(place, f"Expected {expected}, got {len(words)} words: {brief(' '.join(words))}")
+        errors.add(location, f"Expected {expected}, got {len(words)} words: {quote_value(' '.join(words))}")
         return None
-    values = numbers(words[:_CORNERS], place, faults)
+    values = parse_numbers(words[:_CORNERS], location, errors)
     if values is None:
         return None
     if words[_CORNERS + 1 :] not in ([], ["0"], ["1"], ["2"]):
-        faults.add(place, f"Expected 0 or 1 for difficult, got {brief(words[-1])}")
+        errors.add(location, f"Expected 0 or 1 for difficult, got {quote_value(words[-1])}")
         return None
     corners = tuple(zip(values[::2], values[1::2], strict=True))
-    if not area_of(corners):
-        faults.leave_out(place)
+    if not ring_area(corners):
+        errors.skip_empty(location)
         return None
     ignored = words[_CORNERS + 1 :] not in ([], ["0"])
-    return LabelledObject(label=words[_CORNERS], corners=corners, ignored=ignored, place=place)
+    return LabelledObject(label=words[_CORNERS], corners=corners, ignored=ignored, location=location)

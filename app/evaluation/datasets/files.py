@@ -14,24 +14,24 @@ from typing import cast
 import msgspec
 import PIL.Image
 
-from app.evaluation.dataset import Faults
+from app.evaluation.dataset import LabelErrors
 from app.evaluation.extras import EvaluationError
-from tasks.exchange.error import InferenceError, brief
+from tasks.inference.error import InferenceError, quote_value
 from tasks.vision.header import image_size
 
 __all__ = (
-    "area_of",
-    "json_lines",
-    "json_of",
-    "known_of",
-    "lines_of",
-    "listed",
-    "names_of",
-    "numbers",
-    "pictures_in",
-    "scalars",
-    "sidecar",
-    "size_of",
+    "as_list",
+    "count_names",
+    "list_images",
+    "parse_numbers",
+    "read_image_size",
+    "read_json",
+    "read_json_lines",
+    "read_lines",
+    "read_sidecar",
+    "ring_area",
+    "scalar_values",
+    "sidecar_row",
 )
 
 _ENDINGS = frozenset({".avif", ".bmp", ".gif", ".jp2", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp"})
@@ -45,7 +45,7 @@ _MAX_COORDINATE = 1e6
 _BYTE = re.compile(r"\(byte (\d+)\)$")
 
 
-def pictures_in(folder: Path) -> list[Path]:
+def list_images(folder: Path) -> list[Path]:
     """Return the image files under `folder`, sorted by name, except in hidden folders."""
     return sorted(
         file
@@ -56,12 +56,12 @@ def pictures_in(folder: Path) -> list[Path]:
     )
 
 
-def size_of(path: Path, faults: Faults) -> tuple[int, int]:
+def read_image_size(path: Path, errors: LabelErrors) -> tuple[int, int]:
     """Return width and height of the upright image in pixels; record a fault and return (0, 0) if unreadable."""
     try:
         str(path).encode()
         if path.exists() and not path.is_file():
-            faults.add(str(path), "is no file")
+            errors.add(str(path), "is no file")
             return 0, 0
         with path.open("rb") as file:
             start = file.read(_HEADER_BYTES)
@@ -71,19 +71,19 @@ def size_of(path: Path, faults: Faults) -> tuple[int, int]:
                 width, height = image_size(start + file.read())
         return (height, width) if _is_rotated(path) else (width, height)
     except FileNotFoundError:
-        faults.add(str(path), "there is no such file")
+        errors.add(str(path), "there is no such file")
     except OSError as error:
-        faults.add(str(path), f"cannot be read: {error.strerror}")
+        errors.add(str(path), f"cannot be read: {error.strerror}")
     except InferenceError as error:
-        faults.add(str(path), error.message)
+        errors.add(str(path), error.message)
     except ValueError:
         # The name contains NUL or invalid UTF-8, which a report cannot contain.
-        shown = str(path).replace("\0", "\\0").encode("ascii", "backslashreplace").decode()
-        faults.add(shown, "Expected a name in UTF-8, without NUL")
+        printable = str(path).replace("\0", "\\0").encode("ascii", "backslashreplace").decode()
+        errors.add(printable, "Expected a name in UTF-8, without NUL")
     return 0, 0
 
 
-def lines_of(path: Path) -> Iterator[tuple[str, str]]:
+def read_lines(path: Path) -> Iterator[tuple[str, str]]:
     """Yield the place, ``file:line``, and the text of each line that is not blank.
 
     Raises:
@@ -95,7 +95,7 @@ def lines_of(path: Path) -> Iterator[tuple[str, str]]:
             yield f"{path}:{number}", line.strip()
 
 
-def json_of(path: Path) -> object:
+def read_json(path: Path) -> object:
     """Read a JSON file.
 
     Raises:
@@ -110,82 +110,82 @@ def json_of(path: Path) -> object:
         raise EvaluationError(f"{path}:{line}: Expected JSON: {error}") from None
 
 
-def json_lines(path: Path, faults: Faults) -> Iterator[tuple[str, Mapping[str, object]]]:
+def read_json_lines(path: Path, errors: LabelErrors) -> Iterator[tuple[str, Mapping[str, object]]]:
     """Yield the place and the object of each JSON line; other lines are faults."""
-    for place, line in lines_of(path):
+    for location, line in read_lines(path):
         try:
-            yield place, msgspec.json.decode(line, type=dict[str, object])
+            yield location, msgspec.json.decode(line, type=dict[str, object])
         except (msgspec.DecodeError, RecursionError) as error:
-            faults.add(place, f"Expected a JSON object: {error}")
+            errors.add(location, f"Expected a JSON object: {error}")
 
 
-def listed(value: object) -> list[object] | None:
+def as_list(value: object) -> list[object] | None:
     """Return `value` if it is a list, otherwise None."""
     return cast("list[object]", value) if isinstance(value, list) else None
 
 
-def numbers(words: Sequence[object], place: str, faults: Faults) -> list[float] | None:
+def parse_numbers(words: Sequence[object], location: str, errors: LabelErrors) -> list[float] | None:
     """Parse finite coordinates; record a fault and return None if one is invalid."""
-    read: list[float] = []
+    parsed: list[float] = []
     for word in words:
         try:
             value = float(word) if isinstance(word, str | int | float) and not isinstance(word, bool) else math.nan
         except (ValueError, OverflowError):
             value = math.nan
         if not math.isfinite(value):
-            faults.add(place, f"Expected a finite number, got {brief(word)}")
+            errors.add(location, f"Expected a finite number, got {quote_value(word)}")
             return None
         if abs(value) > _MAX_COORDINATE:
-            faults.add(place, f"Expected a number within {_MAX_COORDINATE:.0f} of 0, got {brief(word)}")
+            errors.add(location, f"Expected a number within {_MAX_COORDINATE:.0f} of 0, got {quote_value(word)}")
             return None
-        read.append(value)
-    return read
+        parsed.append(value)
+    return parsed
 
 
-def area_of(points: Sequence[tuple[float, float]]) -> float:
+def ring_area(points: Sequence[tuple[float, float]]) -> float:
     """Return the area of a ring by the shoelace formula, in squared units."""
     shifted = [*points[1:], *points[:1]]
     return abs(sum(x * v - u * y for (x, y), (u, v) in zip(points, shifted, strict=True))) / 2
 
 
-def scalars(values: Mapping[str, object], without: frozenset[str]) -> dict[str, str]:
+def scalar_values(values: Mapping[str, object], excluded: frozenset[str]) -> dict[str, str]:
     """Return the entries to slice results by: texts, numbers and booleans."""
     return {
         key: value if isinstance(value, str) else msgspec.json.encode(value).decode()
         for key, value in values.items()
-        if key not in without and isinstance(value, str | int | float | bool)
+        if key not in excluded and isinstance(value, str | int | float | bool)
     }
 
 
-def sidecar(folder: Path, faults: Faults) -> Mapping[str, Mapping[str, str]]:
+def read_sidecar(folder: Path, errors: LabelErrors) -> Mapping[str, Mapping[str, str]]:
     """Read ``metadata.csv`` or ``metadata.jsonl`` in `folder` into rows by image name.
 
     The image is the column ``file_name`` (as Hugging Face's image folders have it), ``image``, ``file`` or ``name``.
     """
-    found: dict[str, Mapping[str, str]] = {}
+    rows: dict[str, Mapping[str, str]] = {}
     for path in (folder / name for name in _SIDECARS):
         if not path.is_file():
             continue
-        for place, row in _rows(path, faults):
-            name = next((row[each] for each in _NAMES if isinstance(row.get(each), str)), None)
+        for location, row in _rows(path, errors):
+            name = next((row[column] for column in _NAMES if isinstance(row.get(column), str)), None)
             if not isinstance(name, str):
-                faults.add(place, f"Expected the image's name as one of {', '.join(_NAMES)}")
-            elif name in found:
-                faults.add(place, f"Expected each image once, got {brief(name)} again")
+                errors.add(location, f"Expected the image's name as one of {', '.join(_NAMES)}")
+            elif name in rows:
+                errors.add(location, f"Expected each image once, got {quote_value(name)} again")
             else:
-                found[name] = scalars(row, frozenset(_NAMES))
-    return found
+                rows[name] = scalar_values(row, frozenset(_NAMES))
+    return rows
 
 
-def names_of(files: Iterable[Path]) -> Counter[str]:
+def count_names(files: Iterable[Path]) -> Counter[str]:
     """Count each file name, without folders."""
     return Counter(file.name for file in files)
 
 
-def known_of(
+def sidecar_row(
     metadata: Mapping[str, Mapping[str, str]], name: str, file: Path, names: Counter[str]
 ) -> Mapping[str, str]:
-    """Return an image's row in a `sidecar`, by its `name` in the dataset, or by a unique file name."""
+    """Return an image's row in a `read_sidecar`, by its `name` in the dataset, or by a unique file name."""
     return metadata.get(name) or (metadata.get(file.name, {}) if names[file.name] == 1 else {})
 
 
@@ -199,20 +199,20 @@ def _is_rotated(path: Path) -> bool:
     return False
 
 
-def _rows(path: Path, faults: Faults) -> Iterator[tuple[str, Mapping[str, object]]]:
+def _rows(path: Path, errors: LabelErrors) -> Iterator[tuple[str, Mapping[str, object]]]:
     if path.suffix == ".jsonl":
-        yield from json_lines(path, faults)
+        yield from read_json_lines(path, errors)
         return
     reader = csv.DictReader(io.StringIO(_text(path)), restkey="", strict=True)
     try:
         for row in reader:
-            place = f"{path}:{reader.line_num}"
+            location = f"{path}:{reader.line_num}"
             if "" in row:
-                faults.add(place, "Expected as many values as there are columns, got more")
+                errors.add(location, "Expected as many values as there are columns, got more")
             else:
-                yield place, {key: value for key, value in row.items() if value not in (None, "")}
+                yield location, {key: value for key, value in row.items() if value not in (None, "")}
     except csv.Error as error:
-        faults.add(f"{path}:{reader.reader.line_num}", f"Expected CSV: {error}")
+        errors.add(f"{path}:{reader.reader.line_num}", f"Expected CSV: {error}")
 
 
 def _text(path: Path) -> str:

@@ -3,44 +3,44 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from app.evaluation.dataset import Dataset, Faults, Item
-from app.evaluation.datasets.files import json_lines, listed, scalars, size_of
-from tasks.exchange.error import brief
+from app.evaluation.dataset import Dataset, Item, LabelErrors
+from app.evaluation.datasets.files import as_list, read_image_size, read_json_lines, scalar_values
+from tasks.inference.error import quote_value
 from tasks.task import TaskType
 
 __all__ = ("read_questions",)
 
-_OWN = frozenset({"id", "image", "question", "answer", "answers"})
+_RESERVED_KEYS = frozenset({"id", "image", "question", "answer", "answers"})
 
 
-def read_questions(path: Path, faults: Faults, images: Path | None = None) -> Dataset:
-    """Read one item a line. ``answer`` is one correct answer, ``answers`` are several; other values are metadata.
+def read_questions(path: Path, errors: LabelErrors, images: Path | None = None) -> Dataset:
+    """Read one item a line. ``app`` is one correct answer, ``answers`` are several; other values are metadata.
 
     Args:
         path: the file.
-        faults: collects faults.
+        errors: collects faults.
         images: the folder of images; by default the folder of the file.
     """
     items: list[Item] = []
     seen: set[str] = set()
-    for place, line in json_lines(path, faults):
-        number = place.rpartition(":")[2]
+    for location, line in read_json_lines(path, errors):
+        number = location.rpartition(":")[2]
         image, question, answers = line.get("image"), line.get("question"), _answers(line)
         if not isinstance(image, str) or not image:
-            faults.add(place, f"image: Expected a file name, got {brief(image)}")
+            errors.add(location, f"image: Expected a file name, got {quote_value(image)}")
         elif not isinstance(question, str) or not question.strip():
-            faults.add(place, f"question: Expected a text, got {brief(question)}")
+            errors.add(location, f"question: Expected a text, got {quote_value(question)}")
         elif answers is None:
-            faults.add(place, "Expected answer, a text, or answers, a list of one or more texts")
+            errors.add(location, "Expected answer, a text, or answers, a list of one or more texts")
         else:
-            given = line.get("id")
-            name = str(given) if isinstance(given, str | int) else f"{image}#{number}"
+            item_id = line.get("id")
+            name = str(item_id) if isinstance(item_id, str | int) else f"{image}#{number}"
             if name in seen:
-                faults.add(place, f"id: Expected each id once, got {brief(name)} again")
+                errors.add(location, f"id: Expected each id once, got {quote_value(name)} again")
                 continue
             seen.add(name)
             file = (images or path.parent) / image
-            width, height = size_of(file, faults)
+            width, height = read_image_size(file, errors)
             if width:
                 item = Item(
                     id=name,
@@ -49,11 +49,11 @@ def read_questions(path: Path, faults: Faults, images: Path | None = None) -> Da
                     height=height,
                     question=question,
                     answers=answers,
-                    metadata=scalars(line, _OWN),
+                    metadata=scalar_values(line, _RESERVED_KEYS),
                 )
                 items.append(item)
     return Dataset(
-        path=path, format="vqa", tasks=(TaskType.IMAGE_TEXT_TO_TEXT,), items=tuple(items), notes=faults.notes()
+        path=path, format="vqa", tasks=(TaskType.IMAGE_TEXT_TO_TEXT,), items=tuple(items), notes=errors.notes()
     )
 
 
@@ -61,5 +61,5 @@ def _answers(line: Mapping[str, object]) -> tuple[str, ...] | None:
     value = line.get("answers", line.get("answer"))
     if isinstance(value, str):
         return (value,)
-    texts = [text for text in listed(value) or () if isinstance(text, str)]
+    texts = [text for text in as_list(value) or () if isinstance(text, str)]
     return tuple(texts) if texts and texts == value else None

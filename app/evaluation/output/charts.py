@@ -18,12 +18,12 @@ def svg_chart(chart: Chart) -> Markup:
     """Render the lines of `chart` over 0..1, with axes and a legend below."""
     low = min((x for line in chart.lines for x in line.xs), default=0.0)
     start = 0.5 if low >= 0.5 else 0.0
-    parts = [_axes(chart, start)]
+    elements = [_axes(chart, start)]
     # Draw the first line last, because it is the most important.
     drawn = [_line(line, _COLOURS[index % len(_COLOURS)], start) for index, line in enumerate(chart.lines)]
-    parts += reversed(drawn)
+    elements += reversed(drawn)
     label = escape(f"{chart.title}: {', '.join(line.name for line in chart.lines)}")
-    body = Markup("").join(parts)
+    body = Markup("").join(elements)
     drawing = Markup('<svg viewBox="0 0 {} {}" role="img" aria-label="{}">{}</svg>').format(
         _WIDTH, _HEIGHT, label, body
     )
@@ -31,27 +31,27 @@ def svg_chart(chart: Chart) -> Markup:
 
 
 def _axes(chart: Chart, start: float) -> Markup:
-    parts: list[Markup] = []
+    elements: list[Markup] = []
     for tick in _TICKS:
         x, y = _x(start + tick * (1 - start), start), _y(tick)
-        parts.append(
+        elements.append(
             Markup('<path class="grid" d="M{} {}H{}M{} {}V{}"/>').format(
                 _LEFT, y, _WIDTH - _RIGHT, x, _TOP, _HEIGHT - _BOTTOM
             )
         )
-        parts.append(Markup('<text x="{}" y="{}" text-anchor="end">{:g}</text>').format(_LEFT - 6, y + 4, tick))
+        elements.append(Markup('<text x="{}" y="{}" text-anchor="end">{:g}</text>').format(_LEFT - 6, y + 4, tick))
         value = start + tick * (1 - start)
-        parts.append(
+        elements.append(
             Markup('<text x="{}" y="{}" text-anchor="middle">{:g}</text>').format(x, _HEIGHT - _BOTTOM + 16, value)
         )
     middle = (_LEFT + _WIDTH - _RIGHT) / 2
-    parts.append(Markup('<text x="{}" y="{}" text-anchor="middle">{}</text>').format(middle, _HEIGHT - 6, chart.x))
-    parts.append(
+    elements.append(Markup('<text x="{}" y="{}" text-anchor="middle">{}</text>').format(middle, _HEIGHT - 6, chart.x))
+    elements.append(
         Markup('<text transform="translate(12 {}) rotate(-90)" text-anchor="middle">{}</text>').format(
             (_TOP + _HEIGHT - _BOTTOM) / 2, chart.y
         )
     )
-    return Markup("").join(parts)
+    return Markup("").join(elements)
 
 
 def _line(line: Line, colour: str, start: float) -> Markup:

@@ -7,16 +7,16 @@ from jinja2 import Environment, StrictUndefined
 
 from app import __version__
 from app.evaluation.output.charts import svg_chart
-from app.evaluation.output.pictures import svg_picture
-from app.evaluation.output.table import in_words
+from app.evaluation.output.mistake_images import svg_image
+from app.evaluation.output.table import format_cell
 from app.evaluation.report import Confusion, Report
 
 __all__ = ("html_report",)
 
-_MOST_LABELS = 25
+_MAX_LABELS = 25
 """Maximum size of a drawn matrix. The largest cells are always listed."""
-_MOST_CELLS = 30
-_MOST_FAILURES = 50
+_MAX_CELLS = 30
+_MAX_FAILURES = 50
 
 
 def html_report(report: Report, worst: int = 24) -> bytes:
@@ -33,28 +33,28 @@ def html_report(report: Report, worst: int = 24) -> bytes:
     return template.render(
         report=report,
         version=__version__,
-        figures=[(figure.name, figure.title, in_words(figure.value)) for figure in measures.figures],
+        figures=[(figure.name, figure.title, format_cell(figure.value)) for figure in measures.figures],
         tables=measures.tables,
         charts=[(chart.title, svg_chart(chart)) for chart in measures.charts],
         matrix=_matrix(measures.confusion),
         cells=_cells(measures.confusion),
-        worst=[(mistake, svg_picture(mistake)) for mistake in measures.mistakes[:worst]],
+        worst=[(mistake, svg_image(mistake)) for mistake in measures.mistakes[:worst]],
         mistakes=len(measures.mistakes),
-        failures=list(report.failures.items())[:_MOST_FAILURES],
-        words=in_words,
+        failures=list(report.failures.items())[:_MAX_FAILURES],
+        words=format_cell,
     ).encode()
 
 
 def _matrix(confusion: Confusion | None) -> dict[str, Any] | None:
     """Return rows of cells, each with its count and its share of the row."""
-    if confusion is None or not 1 <= len(confusion.labels) <= _MOST_LABELS:
+    if confusion is None or not 1 <= len(confusion.labels) <= _MAX_LABELS:
         return None
     missed = confusion.missed or None
     rows: list[tuple[str, list[tuple[int, float]]]] = []
     for index, (label, counts) in enumerate(zip(confusion.labels, confusion.counts, strict=True)):
-        own = [*counts, missed[index]] if missed else [*counts]
-        total = sum(own) or 1
-        rows.append((label, [(count, count / total) for count in own]))
+        row_counts = [*counts, missed[index]] if missed else [*counts]
+        total = sum(row_counts) or 1
+        rows.append((label, [(count, count / total) for count in row_counts]))
     if confusion.extra:
         total = sum(confusion.extra) or 1
         rows.append(("nothing", [(count, count / total) for count in confusion.extra]))
@@ -68,14 +68,14 @@ def _cells(confusion: Confusion | None) -> list[tuple[str, str, int, str]]:
         return []
     labels = confusion.labels
     cells = [
-        (truth, found, confusion.counts[row][column])
+        (truth, predicted, confusion.counts[row][column])
         for row, truth in enumerate(labels)
-        for column, found in enumerate(labels)
+        for column, predicted in enumerate(labels)
         if row != column
     ]
     cells += [(label, "", count) for label, count in zip(labels, confusion.missed, strict=False)]
     cells += [("", label, count) for label, count in zip(labels, confusion.extra, strict=False)]
-    largest = sorted((cell for cell in cells if cell[2]), key=lambda cell: -cell[2])[:_MOST_CELLS]
+    largest = sorted((cell for cell in cells if cell[2]), key=lambda cell: -cell[2])[:_MAX_CELLS]
     return [
         (truth or "nothing", found or "missed", count, ", ".join(confusion.examples.get(f"{truth} -> {found}", ())))
         for truth, found, count in largest

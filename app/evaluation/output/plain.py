@@ -7,12 +7,12 @@ import msgspec
 from app import __version__
 from app.evaluation.report import Mistake, Report
 
-__all__ = ("json_report", "plain")
+__all__ = ("json_report", "to_plain")
 
-_MOST_MISTAKES = 100
+_MAX_MISTAKES = 100
 
 
-def plain(report: Report) -> dict[str, Any]:
+def to_plain(report: Report) -> dict[str, Any]:
     """Return the complete report without images. It lists the worst hundred images with mistakes."""
     measures = report.measures
     return {
@@ -30,22 +30,22 @@ def plain(report: Report) -> dict[str, Any]:
         ],
         "charts": msgspec.to_builtins(measures.charts),
         "confusion": msgspec.to_builtins(measures.confusion),
-        "mistakes": [_mistake(mistake) for mistake in measures.mistakes[:_MOST_MISTAKES]],
+        "mistakes": [_mistake(mistake) for mistake in measures.mistakes[:_MAX_MISTAKES]],
         "failures": dict(report.failures),
         "notes": list(report.notes),
     }
 
 
 def json_report(report: Report) -> bytes:
-    """Return the result of `plain` as JSON."""
-    return msgspec.json.format(msgspec.json.encode(plain(report)))
+    """Return the result of `to_plain` as JSON."""
+    return msgspec.json.format(msgspec.json.encode(to_plain(report)))
 
 
 def _mistake(mistake: Mistake) -> dict[str, Any]:
-    objects, found = mistake.answered.item.objects, mistake.answered.found
+    objects, predictions = mistake.answered.item.objects, mistake.answered.predictions
     return {
         "id": mistake.answered.item.id,
         "why": mistake.why,
-        "missed": [{"label": objects[place].label, "place": objects[place].place} for place in mistake.missed],
-        "wrong": [{"label": found[place].label, "score": found[place].score} for place in mistake.wrong],
+        "missed": [{"label": objects[index].label, "place": objects[index].location} for index in mistake.missed],
+        "wrong": [{"label": predictions[place].label, "score": predictions[place].score} for place in mistake.wrong],
     }

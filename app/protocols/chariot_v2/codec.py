@@ -13,13 +13,13 @@ from app.protocols.bytes_elements import BinaryElement, StringElement
 from app.protocols.chariot_v2.wire import WireRequest, WireResponse
 from app.protocols.json_body import read_json
 from app.protocols.json_parameters import read_parameters_object
-from tasks.exchange.error import InferenceError, invalid
-from tasks.exchange.limits import Limits, beyond
-from tasks.exchange.request import InferenceRequest
-from tasks.exchange.response import InferenceOutput, InferenceResponse
-from tasks.exchange.tensor import BytesTensor, Element
+from tasks.inference.error import InferenceError, invalid
+from tasks.inference.limits import Limits, too_large
+from tasks.inference.request import InferenceRequest
+from tasks.inference.response import InferenceOutput, InferenceResponse
+from tasks.inference.tensor import BytesTensor, Element
 
-__all__ = ("JSON", "JSON_LINES", "PARAMETERS_HEADER", "decode", "encode", "localised")
+__all__ = ("JSON", "JSON_LINES", "PARAMETERS_HEADER", "decode", "encode", "map_error_path")
 
 JSON = "application/json"
 JSON_LINES = "application/jsonl"
@@ -49,7 +49,7 @@ def decode(
         inputs = [_json_input(body, "inputs[0]", limits)]
     elif media_type == JSON_LINES:
         if limits is not None and (count := body.count(b"\n")) > limits.max_entries:
-            raise beyond(limits.max_entries, "lines in one body", count)
+            raise too_large(limits.max_entries, "lines in one body", count)
         lines = [line for line in body.split(b"\n") if line.strip()]
         if not lines:
             raise invalid("Expected at least one line of JSON, got an empty body")
@@ -61,20 +61,20 @@ def decode(
 
 def encode(response: InferenceResponse) -> tuple[bytes, str]:
     """Return a response's body and media type: plain JSON for a single output, JSON lines for several."""
-    wires = [_output(output) for output in response.outputs]
-    if len(wires) == 1:
-        return _encoder.encode(wires[0]), JSON
-    return _encoder.encode_lines(wires), JSON_LINES
+    wire_responses = [_output(output) for output in response.outputs]
+    if len(wire_responses) == 1:
+        return _encoder.encode(wire_responses[0]), JSON
+    return _encoder.encode_lines(wire_responses), JSON_LINES
 
 
-def localised(error: InferenceError, media_type: str) -> InferenceError:
+def map_error_path(error: InferenceError, media_type: str) -> InferenceError:
     """Return `error` with its path in this protocol's terms: ``input``, ``parameters``, and the object's number."""
-    neutral = _NEUTRAL_PATH.match(error.path)
-    if neutral is None:
+    match = _NEUTRAL_PATH.match(error.path)
+    if match is None:
         return error
-    field = neutral["field"].replace("data[0]", "input")
+    field = match["field"].replace("data[0]", "input")
     if media_type == JSON_LINES:
-        field = f"object {int(neutral['index']) + 1}: {field}".removesuffix(": ")
+        field = f"object {int(match['index']) + 1}: {field}".removesuffix(": ")
     elif media_type not in (JSON, ""):
         field = "body" if field.startswith("input") else field.replace("parameters", PARAMETERS_HEADER, 1)
     return InferenceError(error.kind, error.message, field)

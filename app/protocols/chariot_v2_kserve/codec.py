@@ -7,10 +7,10 @@ from app.protocols.chariot_v2_kserve.wire import WireInput, WireOutput, WireRequ
 from app.protocols.json_body import read_json
 from app.protocols.json_parameters import read_parameters_object
 from app.protocols.json_tensors import numeric_tensor, read_datatype
-from tasks.exchange.limits import Limits
-from tasks.exchange.request import InferenceRequest
-from tasks.exchange.response import InferenceOutput, InferenceResponse
-from tasks.exchange.tensor import BytesTensor, Datatype, InputTensor
+from tasks.inference.limits import Limits
+from tasks.inference.request import InferenceRequest
+from tasks.inference.response import InferenceOutput, InferenceResponse
+from tasks.inference.tensor import BytesTensor, Datatype, InputTensor
 
 __all__ = ("decode", "encode")
 

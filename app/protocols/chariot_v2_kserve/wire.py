@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from tasks.exchange.response import Record
+from tasks.inference.response import Record
 
 __all__ = ("WireInput", "WireOutput", "WireRequest", "WireResponse")
 

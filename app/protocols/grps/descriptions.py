@@ -10,8 +10,8 @@ from app import __version__
 from app.engine.engine import Engine
 from app.engine.registry import Registration
 from app.protocols.grps.tensors import wire_type
-from tasks.exchange.error import ErrorKind, InferenceError, brief
-from tasks.exchange.tensor import TensorSpec
+from tasks.inference.error import ErrorKind, InferenceError, quote_value
+from tasks.inference.tensor import TensorSpec
 
 __all__ = ("describe_model", "describe_server")
 
@@ -38,7 +38,7 @@ def describe_model(engine: Engine, name: str) -> str:
     versions = engine.registry.versions(name)
     if not versions:
         names = sorted({registration.source.name for registration in engine.registry.registrations})
-        message = f"Model {brief(name)} is not known. This server has: {', '.join(names) or 'no models'}"
+        message = f"Model {quote_value(name)} is not known. This server has: {', '.join(names) or 'no models'}"
         raise InferenceError(ErrorKind.MODEL_NOT_FOUND, message, "str_data")
     return _to_yaml(_entry(versions))
 

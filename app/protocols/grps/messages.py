@@ -5,11 +5,11 @@ from typing import Any
 from google.protobuf.message import DecodeError
 
 from app.proto import message_class
-from app.protocols.message_bounds import check_message
-from tasks.exchange.error import invalid
-from tasks.exchange.limits import Limits
+from app.protocols.protobuf_limits import check_message
+from tasks.inference.error import invalid
+from tasks.inference.limits import Limits
 
-__all__ = ("GrpsMessage", "entry_path", "read_message", "succeeded")
+__all__ = ("GrpsMessage", "entry_path", "read_message", "with_success_status")
 
 GrpsMessage: Any = message_class("grps.protos.v1.GrpsMessage")
 """The class, which protobuf creates at run time."""
@@ -33,11 +33,11 @@ def read_message(data: bytes, limits: Limits) -> Any:
 
 def entry_path(field: str, key: str) -> str:
     """Return the path of a map entry for errors, with long keys cut."""
-    shown = key if len(key) <= _MAX_SHOWN_KEY else f"{key[:_MAX_SHOWN_KEY]}..."
-    return f"gmap.{field}[{shown}]"
+    shown_key = key if len(key) <= _MAX_SHOWN_KEY else f"{key[:_MAX_SHOWN_KEY]}..."
+    return f"gmap.{field}[{shown_key}]"
 
 
-def succeeded(message: Any) -> Any:
+def with_success_status(message: Any) -> Any:
     """Set the status of `message` to success, and return it."""
     message.status.code = 200
     message.status.msg = "OK"

@@ -6,8 +6,8 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from app.protocols.nested_rows import place
-from tasks.exchange.error import brief, invalid
+from app.protocols.nested_rows import index_path
+from tasks.inference.error import invalid, quote_value
 
 __all__ = ("nested_numbers",)
 
@@ -25,23 +25,23 @@ def nested_numbers(value: object, path: str) -> NDArray[np.float32]:
     for depth, size in enumerate(shape):
         for position, row in enumerate(level):
             if not isinstance(row, list) or len(cast("list[Any]", row)) != size:
-                found = f"{len(cast('list[Any]', row))}" if isinstance(row, list) else brief(row)
-                where = place(position, shape[:depth])
-                raise invalid(f"Expected a row of {size}, as the first one is, got {found}", f"{path}{where}")
+                actual = f"{len(cast('list[Any]', row))}" if isinstance(row, list) else quote_value(row)
+                indices = index_path(position, shape[:depth])
+                raise invalid(f"Expected a row of {size}, as the first one is, got {actual}", f"{path}{indices}")
         level = list(chain.from_iterable(level))
     if not set(map(type, level)) <= {int, float}:
         position = next(index for index, number in enumerate(level) if type(number) not in (int, float))
-        raise invalid(f"Expected a number, got {brief(level[position])}", f"{path}{place(position, shape)}")
+        raise invalid(f"Expected a number, got {quote_value(level[position])}", f"{path}{index_path(position, shape)}")
     try:
         with np.errstate(over="ignore"):
             numbers = np.array(level, np.float64).astype(np.float32)
     except OverflowError:
         raise invalid("Expected FP32 numbers, got one out of range", path) from None
-    wrong = np.flatnonzero(~np.isfinite(numbers))
-    if wrong.size:
-        position = int(wrong[0])
-        where = place(position, shape)
-        raise invalid(f"Expected FP32 numbers, got {brief(level[position])}", f"{path}{where}")
+    invalid_positions = np.flatnonzero(~np.isfinite(numbers))
+    if invalid_positions.size:
+        position = int(invalid_positions[0])
+        indices = index_path(position, shape)
+        raise invalid(f"Expected FP32 numbers, got {quote_value(level[position])}", f"{path}{indices}")
     return numbers.reshape(shape)
 
 

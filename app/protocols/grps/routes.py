@@ -10,23 +10,23 @@ from litestar.background_tasks import BackgroundTask
 from litestar.response import Stream
 
 from app.engine.engine import Engine
-from app.engine.streaming import Piece
-from app.protocols.caller import caller_of
+from app.engine.text_stream import Chunk
 from app.protocols.grps import calls
-from app.protocols.grps.codec import PredictCall
-from app.protocols.grps.failures import failed, failure
-from app.protocols.grps.json_codec import read_json_message
-from app.protocols.grps.json_writing import written_json, written_part
+from app.protocols.grps.codec import PredictCodec
+from app.protocols.grps.error_messages import error_message, failure_message
+from app.protocols.grps.json_decoder import read_json_message
+from app.protocols.grps.json_encoder import encode_json, encode_stream_part
 from app.protocols.grps.messages import GrpsMessage
 from app.protocols.grps.wire import WireMessage, WireRefusal
 from app.protocols.media_type import media_type_of
 from app.protocols.permission import Permission
 from app.protocols.protocol import INFER_FAILURES, Endpoint, HttpRequest, Method, QueryParameter, json_response
-from app.protocols.request_body import body_of
-from metadata.entry import PARAMETER as METADATA
-from tasks.exchange.error import InferenceError, brief, invalid
-from tasks.exchange.limits import Limits
-from tasks.exchange.response import InferenceResponse
+from app.protocols.request_body import read_body
+from app.protocols.request_info import read_request_info
+from metadata.entry import METADATA_PARAMETER as METADATA
+from tasks.inference.error import InferenceError, invalid, quote_value
+from tasks.inference.limits import Limits
+from tasks.inference.response import InferenceResponse
 
 __all__ = ("Grps",)
 
@@ -39,7 +39,7 @@ _QUERY = (
     QueryParameter(name="streaming", summary="Whether to stream the response", schema={"type": "boolean"}),
     QueryParameter(name="return-ndarray", summary="Whether to respond with an ndarray", schema={"type": "boolean"}),
 )
-_CONTROLS = frozenset(each.name for each in _QUERY)
+_QUERY_NAMES = frozenset(parameter.name for parameter in _QUERY)
 
 Handle = Callable[[HttpRequest], Awaitable[Response[Any]]]
 
@@ -51,21 +51,21 @@ class Grps:
     prefix = "/grps/v1"
 
     def endpoints(self, engine: Engine, /) -> Sequence[Endpoint]:
-        def json_handler(call: Callable[[], Any]) -> Handle:
+        def json_handler(operation: Callable[[], Any]) -> Handle:
             async def handle(_: HttpRequest) -> Response[bytes]:
-                return json_response(written_json(call()))
+                return json_response(encode_json(operation()))
 
             return handle
 
         async def server_metadata(_: HttpRequest) -> Response[bytes]:
-            return json_response(await asyncio.to_thread(lambda: written_json(calls.server_metadata(engine))))
+            return json_response(await asyncio.to_thread(lambda: encode_json(calls.server_metadata(engine))))
 
         async def model_metadata(request: HttpRequest) -> Response[bytes]:
-            body = await body_of(request, engine)
+            body = await read_body(request, engine)
 
             def describe() -> bytes:
                 message, _ = read_json_message(body, engine.limits)
-                return written_json(calls.model_metadata(engine, message))
+                return encode_json(calls.model_metadata(engine, message))
 
             return json_response(await asyncio.to_thread(describe))
 
@@ -74,7 +74,7 @@ class Grps:
 
         online, offline = (json_handler(lambda flag=flag: calls.set_online(engine, flag)) for flag in (True, False))
         ready = json_handler(lambda: calls.ready(engine))
-        simple: Mapping[str, tuple[str, Handle, Permission, Sequence[int]]] = {
+        operations: Mapping[str, tuple[str, Handle, Permission, Sequence[int]]] = {
             "health/online": ("Let load balancers send requests", online, "admin", ()),
             "health/offline": ("Stop load balancers from sending requests", offline, "admin", ()),
             "health/live": ("Whether the server is alive", json_handler(calls.live), "open", ()),
@@ -84,7 +84,7 @@ class Grps:
         methods: tuple[Method, ...] = ("GET", "POST")
         endpoints = [
             self._endpoint(method, path, handle, summary, failures, permission)
-            for path, (summary, handle, permission, failures) in simple.items()
+            for path, (summary, handle, permission, failures) in operations.items()
             for method in methods
         ]
         metadata = ("POST", "metadata/model", model_metadata, "One model, in YAML", (400, 404, 413))
@@ -96,10 +96,10 @@ class Grps:
         return endpoints
 
     def error_body(self, error: InferenceError, /) -> bytes:
-        return written_json(failed(error))
+        return encode_json(error_message(error))
 
     def routing_error(self, status: int, message: str, /) -> bytes:
-        return written_json(failure(status, message))
+        return encode_json(failure_message(status, message))
 
     def _endpoint(
         self,
@@ -125,11 +125,11 @@ class Grps:
             media_types=media_types,
             failures=failures,
             permission=permission,
-            queue=queue,
+            queue_model=queue,
         )
 
     async def _predict(self, engine: Engine, request: HttpRequest) -> Response[Any]:
-        caller = caller_of(request, self.name)
+        info = read_request_info(request, self.name)
         model = request.query_params.get("model", "")
         streaming, as_ndarray = _flag(request, "streaming"), _flag(request, "return-ndarray")
         try:
@@ -137,26 +137,30 @@ class Grps:
                 raise invalid("Expected streaming or return-ndarray, got both", "query")
             parameters = _parameters(request)
         except InferenceError as error:
-            raise engine.refused(caller, error, model) from None
-        engine.check_place(caller, model)
+            raise engine.report_refused(info, error, model) from None
+        engine.check_capacity(info, model)
         try:
-            read = _reader(request.headers.get("content-type", ""), await body_of(request, engine), engine.limits)
+            read_message = _message_reader(
+                request.headers.get("content-type", ""), await read_body(request, engine), engine.limits
+            )
         except InferenceError as error:
-            raise engine.refused(caller, error, model) from None
-        call = PredictCall(engine.registry, read, model, parameters)
+            raise engine.report_refused(info, error, model) from None
+        codec = PredictCodec(engine.registry, read_message, model, parameters)
 
         def encode_response(response: InferenceResponse) -> tuple[bytes, str]:
-            message = call.encode(response)
+            message = codec.encode(response)
             if message.WhichOneof("data_oneof") == "bin_data" and not as_ndarray:
                 return message.bin_data, _BINARY
-            return written_json(message, as_ndarray=as_ndarray), _JSON
+            return encode_json(message, as_ndarray=as_ndarray), _JSON
 
         try:
             if streaming:
-                return await _stream_response(call, engine.parts(caller, model, call.decode, *_encoders(call)))
-            content, media_type = await engine.exchange(caller, model, call.decode, encode_response)
+                return await _stream_response(
+                    codec, engine.stream_outputs(info, model, codec.decode, *_encoders(codec))
+                )
+            content, media_type = await engine.handle(info, model, codec.decode, encode_response)
         except InferenceError as error:
-            raise call.localised(error) from None
+            raise codec.map_error_path(error) from None
         return Response(content, media_type=media_type)
 
 
@@ -170,15 +174,15 @@ def _parameters(request: HttpRequest) -> Mapping[str, object]:
     Raises:
         InferenceError: INVALID_REQUEST for metadata, which could not be returned.
     """
-    found: dict[str, object] = {}
+    parameters: dict[str, object] = {}
     for name in request.query_params:
-        if name in _CONTROLS:
+        if name in _QUERY_NAMES:
             continue
         if name == METADATA:
             raise invalid("Expected metadata in gmap, so that it can be returned with the response", "query.metadata")
         values = request.query_params.getall(name)
-        found[name] = _value(values[0]) if len(values) == 1 else list(values)
-    return found
+        parameters[name] = _value(values[0]) if len(values) == 1 else list(values)
+    return parameters
 
 
 def _value(text: str) -> object:
@@ -188,11 +192,12 @@ def _value(text: str) -> object:
         return text
 
 
-def _reader(content_type: str, body: bytes, limits: Limits) -> Callable[[], tuple[Any, bool]]:
+def _message_reader(content_type: str, body: bytes, limits: Limits) -> Callable[[], tuple[Any, bool]]:
     media_type = media_type_of(content_type)
     if media_type not in (_JSON, _BINARY):
         raise invalid(
-            f"Expected {_JSON} or {_BINARY}, got {brief(content_type) if content_type else 'none'}", "Content-Type"
+            f"Expected {_JSON} or {_BINARY}, got {quote_value(content_type) if content_type else 'none'}",
+            "Content-Type",
         )
     if not body:
         raise invalid("Expected a body, got an empty one")
@@ -201,26 +206,26 @@ def _reader(content_type: str, body: bytes, limits: Limits) -> Callable[[], tupl
     return lambda: (GrpsMessage(bin_data=body), False)
 
 
-def _encoders(call: PredictCall) -> tuple[Callable[[InferenceResponse], bytes], Callable[[Piece], bytes | None]]:
-    def encode_chunk(chunk: Piece) -> bytes | None:
-        message = call.encode_piece(chunk)
-        return None if message is None else written_part(message)
+def _encoders(codec: PredictCodec) -> tuple[Callable[[InferenceResponse], bytes], Callable[[Chunk], bytes | None]]:
+    def encode_chunk(chunk: Chunk) -> bytes | None:
+        message = codec.encode_chunk(chunk)
+        return None if message is None else encode_stream_part(message)
 
-    return lambda response: written_part(call.encode(response)), encode_chunk
+    return lambda response: encode_stream_part(codec.encode(response)), encode_chunk
 
 
-async def _stream_response(call: PredictCall, parts: AsyncGenerator[bytes]) -> Response[Any]:
+async def _stream_response(codec: PredictCodec, outputs: AsyncGenerator[bytes]) -> Response[Any]:
     """Return a streaming response. Errors before the first part are raised; a later error becomes the last part."""
-    first = await anext(parts)
+    first_output = await anext(outputs)
 
-    async def rest() -> AsyncGenerator[bytes]:
-        yield first
+    async def stream() -> AsyncGenerator[bytes]:
+        yield first_output
         try:
-            async for part in parts:
-                yield part
+            async for output in outputs:
+                yield output
         except InferenceError as error:
-            yield written_part(failed(call.localised(error)))
+            yield encode_stream_part(error_message(codec.map_error_path(error)))
 
     # Litestar stops iterating when the client disconnects; close the generator at once, not at garbage collection.
-    close_task = BackgroundTask(parts.aclose)
-    return Stream(rest(), media_type=_BINARY, headers=_UNBUFFERED, background=close_task)
+    close_task = BackgroundTask(outputs.aclose)
+    return Stream(stream(), media_type=_BINARY, headers=_UNBUFFERED, background=close_task)

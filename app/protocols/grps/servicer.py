@@ -12,19 +12,19 @@ import grpc
 
 from app.engine.engine import Engine
 from app.engine.events import RequestInfo
-from app.engine.streaming import Piece
+from app.engine.text_stream import Chunk
 from app.proto import GRPS
-from app.protocols.grpc_protocol import Call, Handler, caller_of_call, unary
+from app.protocols.grpc_protocol import Call, Handler, read_call_info, unary_handler
 from app.protocols.grps import calls
-from app.protocols.grps.codec import PredictCall
-from app.protocols.grps.failures import failed
+from app.protocols.grps.codec import PredictCodec
+from app.protocols.grps.error_messages import error_message
 from app.protocols.grps.messages import read_message
 from app.protocols.permission import Permission
-from tasks.exchange.error import InferenceError
+from tasks.inference.error import InferenceError
 
 __all__ = ("GrpsGrpc",)
 
-Answer = Callable[[bytes, RequestInfo], Awaitable[bytes]]
+UnaryMethod = Callable[[bytes, RequestInfo], Awaitable[bytes]]
 
 
 class GrpsGrpc:
@@ -45,87 +45,85 @@ class GrpsGrpc:
     queued_methods = frozenset({"Predict", "PredictStreaming"})
 
     def refusal_message(self, error: InferenceError, /) -> bytes | None:
-        return _serialize(failed(error))
+        return _serialize(error_message(error))
 
-    def subject(self, data: bytes, /) -> str:
+    def target_model(self, data: bytes, /) -> str:
         del data
         return ""
 
     def handlers(self, engine: Engine, stopping: asyncio.Event, /) -> Mapping[str, Handler]:
         del stopping
 
-        async def predict(data: bytes, caller: RequestInfo) -> bytes:
-            call = _predict_call(engine, data)
+        async def predict(data: bytes, info: RequestInfo) -> bytes:
+            codec = _create_codec(engine, data)
             try:
-                return await engine.exchange(
-                    caller, "", call.decode, lambda response: _serialize(call.encode(response))
-                )
+                return await engine.handle(info, "", codec.decode, lambda response: _serialize(codec.encode(response)))
             except InferenceError as error:
-                return _serialize(failed(call.localised(error)))
+                return _serialize(error_message(codec.map_error_path(error)))
 
         async def predict_streaming(data: bytes, context: Call) -> AsyncGenerator[bytes]:
-            caller = caller_of_call(context, self.name)
-            call = _predict_call(engine, data)
+            info = read_call_info(context, self.name)
+            codec = _create_codec(engine, data)
 
-            def encode_chunk(chunk: Piece) -> bytes | None:
-                message = call.encode_piece(chunk)
+            def encode_chunk(chunk: Chunk) -> bytes | None:
+                message = codec.encode_chunk(chunk)
                 return None if message is None else _serialize(message)
 
-            parts = engine.parts(
-                caller, "", call.decode, lambda response: _serialize(call.encode(response)), encode_chunk
+            outputs = engine.stream_outputs(
+                info, "", codec.decode, lambda response: _serialize(codec.encode(response)), encode_chunk
             )
             try:
-                async with aclosing(parts):
-                    async for part in parts:
-                        yield part
+                async with aclosing(outputs):
+                    async for output in outputs:
+                        yield output
             except InferenceError as error:
-                yield _serialize(failed(call.localised(error)))
+                yield _serialize(error_message(codec.map_error_path(error)))
 
-        methods: Mapping[str, Answer] = {
+        methods: Mapping[str, UnaryMethod] = {
             "Predict": predict,
-            "Online": _unary_answer(lambda _: calls.set_online(engine, True)),
-            "Offline": _unary_answer(lambda _: calls.set_online(engine, False)),
-            "CheckLiveness": _unary_answer(lambda _: calls.live()),
-            "CheckReadiness": _unary_answer(lambda _: calls.ready(engine)),
-            "ServerMetadata": _threaded_answer(lambda _: calls.server_metadata(engine)),
-            "ModelMetadata": _threaded_answer(
+            "Online": _unary_method(lambda _: calls.set_online(engine, True)),
+            "Offline": _unary_method(lambda _: calls.set_online(engine, False)),
+            "CheckLiveness": _unary_method(lambda _: calls.live()),
+            "CheckReadiness": _unary_method(lambda _: calls.ready(engine)),
+            "ServerMetadata": _threaded_method(lambda _: calls.server_metadata(engine)),
+            "ModelMetadata": _threaded_method(
                 lambda data: calls.model_metadata(engine, read_message(data, engine.limits))
             ),
         }
         streaming_handler = cast("Handler", grpc.unary_stream_rpc_method_handler(cast("Any", predict_streaming)))
         return {
-            **{name: unary(self.name, answer) for name, answer in methods.items()},
+            **{name: unary_handler(self.name, answer) for name, answer in methods.items()},
             "PredictStreaming": streaming_handler,
         }
 
 
-def _predict_call(engine: Engine, data: bytes) -> PredictCall:
-    return PredictCall(engine.registry, lambda: (read_message(data, engine.limits), False))
+def _create_codec(engine: Engine, data: bytes) -> PredictCodec:
+    return PredictCodec(engine.registry, lambda: (read_message(data, engine.limits), False))
 
 
-def _unary_answer(call: Callable[[bytes], Any]) -> Answer:
-    async def answer(data: bytes, caller: RequestInfo) -> bytes:
-        del caller
-        return _response_bytes(call, data)
-
-    return answer
-
-
-def _threaded_answer(call: Callable[[bytes], Any]) -> Answer:
-    """Like `_unary_answer`, but in a thread: YAML of every label would block the event loop."""
-
-    async def answer(data: bytes, caller: RequestInfo) -> bytes:
-        del caller
-        return await asyncio.to_thread(_response_bytes, call, data)
+def _unary_method(operation: Callable[[bytes], Any]) -> UnaryMethod:
+    async def answer(data: bytes, info: RequestInfo) -> bytes:
+        del info
+        return _response_bytes(operation, data)
 
     return answer
 
 
-def _response_bytes(call: Callable[[bytes], Any], data: bytes) -> bytes:
+def _threaded_method(operation: Callable[[bytes], Any]) -> UnaryMethod:
+    """Like `_unary_method`, but in a thread: YAML of every label would block the event loop."""
+
+    async def answer(data: bytes, info: RequestInfo) -> bytes:
+        del info
+        return await asyncio.to_thread(_response_bytes, operation, data)
+
+    return answer
+
+
+def _response_bytes(operation: Callable[[bytes], Any], data: bytes) -> bytes:
     try:
-        return _serialize(call(data))
+        return _serialize(operation(data))
     except InferenceError as error:
-        return _serialize(failed(error))
+        return _serialize(error_message(error))
 
 
 def _serialize(message: Any) -> bytes:

@@ -12,12 +12,12 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from app.protocols.bfloat16 import bits_of, numbers_of
+from app.protocols.bfloat16 import from_bfloat16_bits, to_bfloat16_bits
 from app.protocols.bytes_elements import StringElement
-from tasks.exchange.error import ErrorKind, InferenceError, brief, invalid
-from tasks.exchange.tensor import BytesTensor, Datatype, InputTensor, Tensor, TensorSpec
+from tasks.inference.error import ErrorKind, InferenceError, invalid, quote_value
+from tasks.inference.tensor import BytesTensor, Datatype, InputTensor, Tensor, TensorSpec
 
-__all__ = ("FLAT_FIELDS", "WireType", "dtype_of", "read_tensor", "wire_type", "write_tensor")
+__all__ = ("FLAT_FIELDS", "WireType", "read_tensor", "wire_type", "wire_type_of", "write_tensor")
 
 
 class WireType(msgspec.Struct, frozen=True):
@@ -27,7 +27,7 @@ class WireType(msgspec.Struct, frozen=True):
     name: str
     datatype: Datatype
     field: str
-    held: np.dtype[Any]
+    stored_dtype: np.dtype[Any]
 
 
 _TYPES = (
@@ -65,18 +65,18 @@ def wire_type(datatype: Datatype) -> WireType:
     return _BY_DATATYPE[_WIDENED.get(datatype, datatype)]
 
 
-def dtype_of(message: Any, path: str) -> WireType:
+def wire_type_of(message: Any, path: str) -> WireType:
     """Return the type of a `GenericTensor`.
 
     Raises:
         InferenceError: INVALID_REQUEST when its dtype is missing or unknown.
     """
-    found = _BY_NUMBER.get(message.dtype)
-    if found is None:
-        known = ", ".join(wire.name for wire in _TYPES)
-        given = "DT_INVALID" if message.dtype == 0 else str(message.dtype)
-        raise invalid(f"Expected one of {known}, got {given}", f"{path}.dtype")
-    return found
+    matched = _BY_NUMBER.get(message.dtype)
+    if matched is None:
+        names = ", ".join(wire.name for wire in _TYPES)
+        received = "DT_INVALID" if message.dtype == 0 else str(message.dtype)
+        raise invalid(f"Expected one of {names}, got {received}", f"{path}.dtype")
+    return matched
 
 
 def read_tensor(message: Any, spec: TensorSpec | None, path: str) -> InputTensor:
@@ -92,7 +92,7 @@ def read_tensor(message: Any, spec: TensorSpec | None, path: str) -> InputTensor
         InferenceError: INVALID_REQUEST naming the field: an unknown dtype, elements in the field of another dtype, a
             count that does not fit the shape, or a number out of range.
     """
-    wire = dtype_of(message, path)
+    wire = wire_type_of(message, path)
     for field, other in FLAT_FIELDS.items():
         if field != wire.field and len(getattr(message, field)) > 0:
             raise invalid(f"Expected {wire.field} for {wire.name}, got {other.field}", f"{path}.{field}")
@@ -101,17 +101,17 @@ def read_tensor(message: Any, spec: TensorSpec | None, path: str) -> InputTensor
     if len(shape) > _MAX_DIMENSIONS:
         raise invalid(f"Expected at most {_MAX_DIMENSIONS} dimensions, got {len(shape)}", f"{path}.shape")
     if len(values) != math.prod(shape):
-        expected = f"Expected {math.prod(shape)} elements for the shape {brief(list(shape))}"
+        expected = f"Expected {math.prod(shape)} elements for the shape {quote_value(list(shape))}"
         raise invalid(f"{expected}, got {len(values)}", f"{path}.{wire.field}")
     name: str = message.name or (spec.name if spec is not None else "")
     if wire.datatype is Datatype.BYTES:
         return BytesTensor(name=name, shape=shape, elements=[StringElement(value) for value in values])
-    numbers = np.fromiter(values, wire.held, len(values))
+    numbers = np.fromiter(values, wire.stored_dtype, len(values))
     datatype, data = _converted(numbers, wire.datatype, spec, f"{path}.{wire.field}")
     try:
         return Tensor(name=name, datatype=datatype, data=data.reshape(shape))
     except (ValueError, OverflowError):
-        raise invalid(f"Expected sizes that can be counted, got {brief(list(shape))}", f"{path}.shape") from None
+        raise invalid(f"Expected sizes that can be counted, got {quote_value(list(shape))}", f"{path}.shape") from None
 
 
 def write_tensor(tensor: Tensor, message: Any) -> None:
@@ -125,20 +125,24 @@ def write_tensor(tensor: Tensor, message: Any) -> None:
     message.dtype = wire.number
     message.shape.extend(tensor.shape)
     flat = tensor.data.ravel()
-    elements = _texts(tensor.name, flat) if wire.datatype is Datatype.BYTES else _wire_values(tensor, flat, wire.held)
+    elements = (
+        _texts(tensor.name, flat) if wire.datatype is Datatype.BYTES else _wire_values(tensor, flat, wire.stored_dtype)
+    )
     getattr(message, wire.field).extend(elements)
 
 
 def _converted(
-    numbers: NDArray[Any], given: Datatype, spec: TensorSpec | None, path: str
+    numbers: NDArray[Any], sent_datatype: Datatype, spec: TensorSpec | None, path: str
 ) -> tuple[Datatype, NDArray[Any]]:
     """Convert numbers from protobuf's dtype to the datatype they were sent as, or to the declared datatype."""
-    sent = _rounded_half(numbers, path) if given is Datatype.FP16 else _exact(numbers, given, path)
-    if spec is None or spec.datatype in (given, Datatype.BYTES):
-        return given, sent
+    converted = (
+        _round_to_fp16(numbers, path) if sent_datatype is Datatype.FP16 else _exact(numbers, sent_datatype, path)
+    )
+    if spec is None or spec.datatype in (sent_datatype, Datatype.BYTES):
+        return sent_datatype, converted
     if spec.datatype is Datatype.BF16:
-        return spec.datatype, _rounded_bfloat(_exact(sent, Datatype.FP32, path), path)
-    return spec.datatype, _exact(sent, spec.datatype, path)
+        return spec.datatype, _round_to_bf16(_exact(converted, Datatype.FP32, path), path)
+    return spec.datatype, _exact(converted, spec.datatype, path)
 
 
 def _exact(numbers: NDArray[Any], datatype: Datatype, path: str) -> NDArray[Any]:
@@ -151,43 +155,43 @@ def _exact(numbers: NDArray[Any], datatype: Datatype, path: str) -> NDArray[Any]
         return numbers
     with np.errstate(all="ignore"):
         cast = numbers.astype(datatype.dtype)
-        same = (cast.astype(numbers.dtype) == numbers) & ((cast < 0) == (numbers < 0))
+        is_unchanged = (cast.astype(numbers.dtype) == numbers) & ((cast < 0) == (numbers < 0))
         if numbers.dtype.kind == cast.dtype.kind == "f":
-            same |= np.isnan(numbers)
-    changed = np.flatnonzero(~same)
+            is_unchanged |= np.isnan(numbers)
+    changed = np.flatnonzero(~is_unchanged)
     if changed.size:
         first = int(changed[0])
         raise invalid(f"Expected {datatype} numbers, got {numbers[first]}", f"{path}[{first}]")
     return cast
 
 
-def _rounded_half(numbers: NDArray[Any], path: str) -> NDArray[np.float16]:
+def _round_to_fp16(numbers: NDArray[Any], path: str) -> NDArray[np.float16]:
     with np.errstate(over="ignore"):
         half = numbers.astype(np.float16)
     _refuse_overflow(numbers, np.isfinite(half), Datatype.FP16, path)
     return half
 
 
-def _rounded_bfloat(numbers: NDArray[np.float32], path: str) -> NDArray[np.uint16]:
-    rounded = bits_of(numbers)
+def _round_to_bf16(numbers: NDArray[np.float32], path: str) -> NDArray[np.uint16]:
+    rounded = to_bfloat16_bits(numbers)
     _refuse_overflow(numbers, (rounded & 0x7F80) != 0x7F80, Datatype.BF16, path)
     return rounded
 
 
-def _refuse_overflow(numbers: NDArray[Any], finite: NDArray[np.bool_], datatype: Datatype, path: str) -> None:
-    changed = np.flatnonzero(np.isfinite(numbers) & ~finite)
+def _refuse_overflow(numbers: NDArray[Any], is_finite: NDArray[np.bool_], datatype: Datatype, path: str) -> None:
+    changed = np.flatnonzero(np.isfinite(numbers) & ~is_finite)
     if changed.size:
         first = int(changed[0])
         raise invalid(f"Expected {datatype} numbers, got {numbers[first]}", f"{path}[{first}]")
 
 
-def _wire_values(tensor: Tensor, flat: NDArray[Any], held: np.dtype[Any]) -> list[Any]:
+def _wire_values(tensor: Tensor, flat: NDArray[Any], stored_dtype: np.dtype[Any]) -> list[Any]:
     if tensor.datatype is Datatype.BF16:
-        return numbers_of(flat).tolist()
+        return from_bfloat16_bits(flat).tolist()
     if tensor.datatype is Datatype.UINT64 and flat.size and flat.max() > np.iinfo(np.int64).max:
         message = f"{tensor.name!r} holds UINT64 numbers beyond INT64, the widest integer of GRPS; use another protocol"
         raise InferenceError(ErrorKind.UNSUPPORTED, message)
-    return flat.astype(held).tolist()
+    return flat.astype(stored_dtype).tolist()
 
 
 def _texts(name: str, flat: NDArray[Any]) -> list[str]:

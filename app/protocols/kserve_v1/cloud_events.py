@@ -15,20 +15,20 @@ import msgspec
 from app.protocols.bytes_elements import StringElement
 from app.protocols.json_body import read_json
 from app.protocols.kserve_v1.wire import WireEvent, WireEventAnswer
-from tasks.exchange.error import InferenceError, brief, invalid
+from tasks.inference.error import InferenceError, invalid, quote_value
 
 __all__ = (
-    "EVENT",
+    "EVENT_MEDIA_TYPE",
     "HEADER_PREFIX",
     "EventData",
     "EventMode",
-    "answer_event",
-    "check_headers",
+    "detect_event_mode",
+    "encode_event",
     "looks_like_event",
     "read_event",
 )
 
-EVENT = "application/cloudevents+json"
+EVENT_MEDIA_TYPE = "application/cloudevents+json"
 """The media type of structured mode."""
 
 HEADER_PREFIX = "ce-"
@@ -62,7 +62,7 @@ class EventData(msgspec.Struct, frozen=True):
     path: str
 
 
-def check_headers(headers: Mapping[str, str]) -> EventMode:
+def detect_event_mode(headers: Mapping[str, str]) -> EventMode:
     """Return whether `headers`, with names in lower case, make the request an event in binary mode.
 
     Raises:
@@ -105,11 +105,11 @@ def read_event(event: WireEvent) -> EventData:
     try:
         content = StringElement(_attribute(event.data_base64, "data_base64")).binary()
     except InferenceError as error:
-        raise error if error.path else error.under("data_base64") from None
+        raise error if error.path else error.with_prefix("data_base64") from None
     return EventData(content, media_type, "data_base64")
 
 
-def answer_event(mode: EventMode, model_name: str, content: bytes) -> tuple[bytes, Mapping[str, str], str]:
+def encode_event(mode: EventMode, model_name: str, content: bytes) -> tuple[bytes, Mapping[str, str], str]:
     """Return the body, headers and media type of a response with the JSON `content`, to a request in `mode`."""
     if mode is EventMode.NONE:
         return content, {}, "application/json"
@@ -123,12 +123,12 @@ def answer_event(mode: EventMode, model_name: str, content: bytes) -> tuple[byte
     }
     if mode is EventMode.BINARY:
         return content, {HEADER_PREFIX + name: value for name, value in attributes.items()}, "application/json"
-    return msgspec.json.encode(WireEventAnswer(**attributes, data=msgspec.Raw(content))), {}, EVENT
+    return msgspec.json.encode(WireEventAnswer(**attributes, data=msgspec.Raw(content))), {}, EVENT_MEDIA_TYPE
 
 
 def _check_version(version: str, path: str) -> None:
     if version != _VERSION:
-        raise invalid(f'Expected version "{_VERSION}" of CloudEvents, got {brief(version)}', path)
+        raise invalid(f'Expected version "{_VERSION}" of CloudEvents, got {quote_value(version)}', path)
 
 
 def _attribute(raw: msgspec.Raw | msgspec.UnsetType, name: str) -> str:

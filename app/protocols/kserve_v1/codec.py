@@ -12,10 +12,10 @@ from app.protocols.input_names import takes_prompts
 from app.protocols.json_body import read_json
 from app.protocols.json_parameters import read_parameters_object
 from app.protocols.kserve_v1.cloud_events import (
-    EVENT,
+    EVENT_MEDIA_TYPE,
     EventMode,
-    answer_event,
-    check_headers,
+    detect_event_mode,
+    encode_event,
     looks_like_event,
     read_event,
 )
@@ -24,16 +24,16 @@ from app.protocols.kserve_v1.instances import Instance, read_instance
 from app.protocols.kserve_v1.rows import Column, prediction_rows, read_rows
 from app.protocols.kserve_v1.wire import WireAnswer, WireEvent, WireExplainedAnswer, WireRequest
 from app.protocols.media_type import media_type_of
-from tasks.exchange.error import ErrorKind, InferenceError, brief, invalid
-from tasks.exchange.limits import Limits, beyond
-from tasks.exchange.request import InferenceRequest
-from tasks.exchange.response import InferenceResponse
-from tasks.exchange.tensor import BytesTensor, InputTensor
-from tasks.explanation.explanation import Explanation
+from tasks.inference.error import ErrorKind, InferenceError, invalid, quote_value
+from tasks.inference.limits import Limits, too_large
+from tasks.inference.request import InferenceRequest
+from tasks.inference.response import InferenceResponse
+from tasks.inference.tensor import BytesTensor, InputTensor
+from tasks.saliency.explanation import Explanation
 from tasks.task import TaskType
 from tasks.vision.request import IMAGE_INPUT
 
-__all__ = ("Answer", "Exchange")
+__all__ = ("EncodedResponse", "RequestCodec")
 
 _JSON = frozenset(
     {
@@ -52,7 +52,7 @@ _NEUTRAL_INPUT = re.compile(r"^inputs\[(?P<index>\d+)\]\.?(?P<rest>.*)$", re.DOT
 _encoder = msgspec.json.Encoder()
 
 
-class Answer(msgspec.Struct, frozen=True):
+class EncodedResponse(msgspec.Struct, frozen=True):
     """An encoded response."""
 
     content: bytes
@@ -60,7 +60,7 @@ class Answer(msgspec.Struct, frozen=True):
     media_type: str
 
 
-class Exchange:
+class RequestCodec:
     """Decodes one request, and encodes its response in the same mode. Maps errors to the names of its fields.
 
     Args:
@@ -91,9 +91,9 @@ class Exchange:
         self._request_id = request_id
         self._limits = limits
         self._mode = EventMode.NONE
-        self._root = ""
-        self._prefix = ""
-        self._places: Sequence[Instance | Column] = ()
+        self._instances_path = ""
+        self._path_prefix = ""
+        self._locations: Sequence[Instance | Column] = ()
         self._parameters: Mapping[str, object] = {}
         self._format = SaliencyFormat.PNG
 
@@ -110,20 +110,20 @@ class Exchange:
         wire = self._decode_wire()
         if isinstance(wire, BytesTensor):
             return self._request([wire])
-        root, instances = _instances(wire, self._prefix)
-        parameters = read_parameters_object(wire.parameters, f"{self._prefix}parameters")
-        places: Sequence[Instance | Column]
+        root, instances = _instances(wire, self._path_prefix)
+        parameters = read_parameters_object(wire.parameters, f"{self._path_prefix}parameters")
+        locations: Sequence[Instance | Column]
         if self._is_tensor_model:
-            places = read_rows(instances, root, self._servable.inputs)
+            locations = read_rows(instances, root, self._servable.inputs)
         else:
             self._check_count(len(instances), root)
             name = self._servable.inputs[0].name
             prompts = takes_prompts(self._servable)
-            places = [
+            locations = [
                 read_instance(raw, f"{root}[{index}]", name, prompts=prompts) for index, raw in enumerate(instances)
             ]
-        self._root, self._places, self._parameters = root, places, parameters
-        return self._request([place.tensor for place in places])
+        self._instances_path, self._locations, self._parameters = root, locations, parameters
+        return self._request([location.tensor for location in locations])
 
     def decode_to_explain(self) -> InferenceRequest:
         """Decode the body of an explanation request.
@@ -135,81 +135,85 @@ class Exchange:
         self._format = saliency_format(self._parameters)
         return request
 
-    def encode(self, response: InferenceResponse) -> Answer:
+    def encode(self, response: InferenceResponse) -> EncodedResponse:
         """Encode the response.
 
         Raises:
             InferenceError: UNSUPPORTED when the model's outputs are not a list of predictions.
         """
-        return self._encode_answer(
-            WireAnswer(predictions=self._predictions(response), parameters=self._metadata(response))
+        return self._encode_response(
+            WireAnswer(predictions=self._predictions(response), parameters=self._response_parameters(response))
         )
 
     def encode_explained(
         self, response: InferenceResponse, explanations: Sequence[Sequence[Sequence[Explanation]]]
-    ) -> Answer:
+    ) -> EncodedResponse:
         """Encode the response with explanations, which are parallel to the outputs and their images.
 
         Raises:
             InferenceError: TOO_LARGE for more pixels than a response may hold.
         """
         predictions = self._predictions(response)
-        return self._encode_answer(
+        return self._encode_response(
             WireExplainedAnswer(
                 predictions=predictions,
-                parameters=self._metadata(response),
+                parameters=self._response_parameters(response),
                 explanations=wire_explanations(predictions, explanations, self._format),
             )
         )
 
-    def localised(self, error: InferenceError) -> InferenceError:
+    def map_error_path(self, error: InferenceError) -> InferenceError:
         """Return `error`, raised after `decode`, with its path in terms of the body."""
-        if not self._places:
+        if not self._locations:
             return error
-        neutral = _NEUTRAL_INPUT.match(error.path)
-        if neutral is not None:
-            place, rest = self._places[int(neutral["index"])], neutral["rest"]
-            parameters = f"{self._prefix}parameters"
-            path = place.field(rest, parameters) if isinstance(place, Instance) else place.field(rest)
+        match = _NEUTRAL_INPUT.match(error.path)
+        if match is not None:
+            location, subpath = self._locations[int(match["index"])], match["rest"]
+            parameters = f"{self._path_prefix}parameters"
+            path = (
+                location.body_path(subpath, parameters)
+                if isinstance(location, Instance)
+                else location.body_path(subpath)
+            )
         elif error.path == "inputs":
-            path = self._root
+            path = self._instances_path
         else:
-            path = self._prefix + error.path if error.path else ""
+            path = self._path_prefix + error.path if error.path else ""
         return InferenceError(error.kind, error.message, path)
 
     def _predictions(self, response: InferenceResponse) -> Sequence[Any]:
         """Return a prediction for each instance: its records, or its row of the outputs."""
-        found = [prediction for output in response.outputs for prediction in output.predictions]
+        predictions = [prediction for output in response.outputs for prediction in output.predictions]
         if self._is_tensor_model:
-            return prediction_rows(type(found[0]).stack(found))
-        return [prediction.records() for prediction in found]
+            return prediction_rows(type(predictions[0]).stack(predictions))
+        return [prediction.records() for prediction in predictions]
 
-    def _metadata(
+    def _response_parameters(
         self, response: InferenceResponse
     ) -> Sequence[Mapping[str, object]] | Mapping[str, object] | msgspec.UnsetType:
         """Return the response's parameters: a list if the instances had them, an object if the request had them."""
-        returned = [output.parameters for output in response.outputs]
-        if not any(returned):
+        output_parameters = [output.parameters for output in response.outputs]
+        if not any(output_parameters):
             return msgspec.UNSET
-        return returned[0] if self._is_tensor_model else returned
+        return output_parameters[0] if self._is_tensor_model else output_parameters
 
-    def _encode_answer(self, wire: WireAnswer) -> Answer:
+    def _encode_response(self, wire: WireAnswer) -> EncodedResponse:
         """Encode `wire`, as an event if the request was one."""
-        return Answer(*answer_event(self._mode, self.model_name, _encoder.encode(wire)))
+        return EncodedResponse(*encode_event(self._mode, self.model_name, _encoder.encode(wire)))
 
     def _decode_wire(self) -> WireRequest | BytesTensor:
         """Return the JSON request or the image, from the body or from its event."""
-        if self._media_type == EVENT:
+        if self._media_type == EVENT_MEDIA_TYPE:
             return self._decode_event(self._read_body(self._body, WireEvent))
-        self._mode = check_headers(self._event_headers)
+        self._mode = detect_event_mode(self._event_headers)
         if self._media_type not in _JSON:
             return self._decode_image(self._body, self._media_type, "")
         wire = self._read_body(self._body, WireEvent)
         return self._decode_event(wire) if self._mode is EventMode.NONE and looks_like_event(wire) else wire
 
-    def _read_body(self, body: bytes | msgspec.Raw, kind: type[Any], path: str = "") -> Any:
+    def _read_body(self, body: bytes | msgspec.Raw, expected_type: type[Any], path: str = "") -> Any:
         try:
-            return read_json(body, kind, path, self._limits)
+            return read_json(body, expected_type, path, self._limits)
         except InferenceError as error:
             # Use KServe's message for errors of the body as a whole.
             if error.path or error.kind is not ErrorKind.INVALID_REQUEST:
@@ -219,30 +223,34 @@ class Exchange:
     def _check_count(self, count: int, root: str) -> None:
         """Reject too many instances before any of them is decoded."""
         if self._limits is not None and count > self._limits.max_inputs:
-            raise beyond(self._limits.max_inputs, "images or texts in one request", count, root)
+            raise too_large(self._limits.max_inputs, "images or texts in one request", count, root)
 
     def _decode_event(self, event: WireEvent) -> WireRequest | BytesTensor:
         self._mode = EventMode.STRUCTURED
         data = read_event(event)
-        self._prefix = f"{data.path}."
+        self._path_prefix = f"{data.path}."
         media_type = media_type_of(data.media_type)
         if media_type in _JSON:
             return self._read_body(data.content, WireRequest, data.path)
         return self._decode_image(data.content, media_type, data.path)
 
     def _decode_image(self, content: bytes | msgspec.Raw, media_type: str, path: str) -> BytesTensor:
-        images = IMAGE_INPUT in self._servable.inputs
-        if not images or not media_type.startswith(_IMAGE):
-            wanted = "JSON, or an image as image/*" if images else "JSON"
-            raise invalid(f"Expected {wanted}, got {brief(media_type)}", "datacontenttype" if path else "Content-Type")
+        accepts_images = IMAGE_INPUT in self._servable.inputs
+        if not accepts_images or not media_type.startswith(_IMAGE):
+            expected = "JSON, or an image as image/*" if accepts_images else "JSON"
+            raise invalid(
+                f"Expected {expected}, got {quote_value(media_type)}", "datacontenttype" if path else "Content-Type"
+            )
         if isinstance(content, msgspec.Raw):
             raise invalid("Expected an image in data_base64, got JSON", path)
         if not content:
             raise invalid("Expected an encoded image, got nothing", path)
         path = path or "body"
         tensor = BytesTensor(name=IMAGE_INPUT.name, shape=(1,), elements=[BinaryElement(content)])
-        self._places = [Instance(tensor=tensor, path=path, datum=path, prompts="", own=frozenset())]
-        self._root = path
+        self._locations = [
+            Instance(tensor=tensor, path=path, value_path=path, prompts_path="", own_parameters=frozenset())
+        ]
+        self._instances_path = path
         return tensor
 
     def _request(self, inputs: Sequence[InputTensor]) -> InferenceRequest:
@@ -252,11 +260,11 @@ class Exchange:
 
 
 def _instances(wire: WireRequest, prefix: str) -> tuple[str, Sequence[msgspec.Raw]]:
-    given = {name: value for name in ("instances", "inputs") if (value := getattr(wire, name)) is not msgspec.UNSET}
-    if len(given) != 1:
-        got = "both" if given else "neither"
+    present = {name: value for name in ("instances", "inputs") if (value := getattr(wire, name)) is not msgspec.UNSET}
+    if len(present) != 1:
+        got = "both" if present else "neither"
         raise invalid(f'Expected either "instances" or "inputs", got {got}', prefix.removesuffix("."))
-    ((name, instances),) = given.items()
+    ((name, instances),) = present.items()
     if not instances:
         raise invalid("Expected at least one instance, got an empty list", prefix + name)
     return prefix + name, instances

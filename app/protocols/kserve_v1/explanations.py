@@ -11,9 +11,9 @@ import numpy as np
 import pybase64
 
 from app.protocols.kserve_v1.wire import WireExplanation, WireSaliency
-from tasks.exchange.error import ErrorKind, InferenceError, brief, invalid
-from tasks.exchange.response import Record
-from tasks.explanation.explanation import Explanation
+from tasks.inference.error import ErrorKind, InferenceError, invalid, quote_value
+from tasks.inference.response import Record
+from tasks.saliency.explanation import Explanation
 
 __all__ = ("SaliencyFormat", "saliency_format", "wire_explanations")
 
@@ -40,55 +40,53 @@ def saliency_format(parameters: Mapping[str, object]) -> SaliencyFormat:
     Raises:
         InferenceError: INVALID_REQUEST for an unknown format.
     """
-    given = parameters.get(_FORMAT)
-    if given is None:
+    requested = parameters.get(_FORMAT)
+    if requested is None:
         return SaliencyFormat.PNG
-    if given not in tuple(SaliencyFormat):
-        expected = " or ".join(f'"{known}"' for known in SaliencyFormat)
-        raise invalid(f"Expected {expected}, got {brief(given)}", f"parameters.{_FORMAT}")
-    return SaliencyFormat(given)
+    if requested not in tuple(SaliencyFormat):
+        expected = " or ".join(f'"{option}"' for option in SaliencyFormat)
+        raise invalid(f"Expected {expected}, got {quote_value(requested)}", f"parameters.{_FORMAT}")
+    return SaliencyFormat(requested)
 
 
 def wire_explanations(
     predictions: Sequence[Sequence[Record]],
     explanations: Sequence[Sequence[Sequence[Explanation]]],
-    wanted: SaliencyFormat,
+    encoding: SaliencyFormat,
 ) -> list[list[WireExplanation]]:
     """Return the explanations of every instance, parallel to `predictions`.
 
     Raises:
         InferenceError: TOO_LARGE for more pixels than a response may hold.
     """
-    found = list(chain.from_iterable(explanations))
-    count = sum(explanation.width * explanation.height for explanation in chain.from_iterable(found))
-    if count > _MAX_PIXELS[wanted]:
-        message = (
-            f"Expected to write at most {_MAX_PIXELS[wanted]:,} pixels as {wanted}, got {count:,}; {_ADVICE[wanted]}"
-        )
+    image_explanations = list(chain.from_iterable(explanations))
+    count = sum(explanation.width * explanation.height for explanation in chain.from_iterable(image_explanations))
+    if count > _MAX_PIXELS[encoding]:
+        message = f"Expected to write at most {_MAX_PIXELS[encoding]:,} pixels as {encoding}, got {count:,}; {_ADVICE[encoding]}"
         raise InferenceError(ErrorKind.TOO_LARGE, message, f"parameters.{_FORMAT}")
     return [
-        [_wire_explanation(explanation, records, wanted) for explanation in group]
-        for records, group in zip(predictions, found, strict=True)
+        [_wire_explanation(explanation, records, encoding) for explanation in group]
+        for records, group in zip(predictions, image_explanations, strict=True)
     ]
 
 
-def _wire_explanation(explanation: Explanation, records: Sequence[Record], wanted: SaliencyFormat) -> WireExplanation:
+def _wire_explanation(explanation: Explanation, records: Sequence[Record], encoding: SaliencyFormat) -> WireExplanation:
     return WireExplanation(
         label=explanation.label,
         score=explanation.score,
         index=next((index for index, record in enumerate(records) if record == explanation.record), msgspec.UNSET),
-        saliency=_saliency(explanation, wanted),
+        saliency=_saliency(explanation, encoding),
         method=explanation.method,
         samples=explanation.samples,
         seed=explanation.seed,
     )
 
 
-def _saliency(explanation: Explanation, wanted: SaliencyFormat) -> WireSaliency:
+def _saliency(explanation: Explanation, encoding: SaliencyFormat) -> WireSaliency:
     saliency, shape = explanation.saliency, (explanation.height, explanation.width)
-    if wanted is SaliencyFormat.DATA:
+    if encoding is SaliencyFormat.DATA:
         rows: list[list[float]] = np.round(saliency.astype(np.float64), _DECIMALS).tolist()
         return WireSaliency(shape=shape, data=rows)
-    grey: Any = np.rint(saliency * 255).astype(np.uint8)
-    _, encoded = cv2.imencode(".png", grey)
+    gray_image: Any = np.rint(saliency * 255).astype(np.uint8)
+    _, encoded = cv2.imencode(".png", gray_image)
     return WireSaliency(shape=shape, png=pybase64.b64encode_as_string(encoded.tobytes()))

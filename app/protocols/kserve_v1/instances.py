@@ -6,13 +6,13 @@ from typing import Any
 
 import msgspec
 
-from app.protocols.bytes_elements import B64, BinaryElement, StringElement
-from app.protocols.input_names import OTHER_NAMES, PROMPT_NAMES, PROMPTS
+from app.protocols.bytes_elements import BASE64_KEY, BinaryElement, StringElement
+from app.protocols.input_names import INPUT_ALIASES, PROMPT_NAMES, PROMPTS
 from app.protocols.json_body import read_json
 from app.protocols.json_parameters import read_parameters_object
 from app.protocols.kserve_v1.nesting import nested_tensor
-from tasks.exchange.error import InferenceError, brief, invalid
-from tasks.exchange.tensor import BytesTensor, Datatype, InputTensor
+from tasks.inference.error import InferenceError, invalid, quote_value
+from tasks.inference.tensor import BytesTensor, Datatype, InputTensor
 from tasks.vision.request import IMAGE_INPUT
 
 __all__ = ("Instance", "read_instance")
@@ -34,33 +34,33 @@ class Instance(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         tensor: its image or text, and its parameters.
         path: path of the instance in the body.
-        datum: path of its image or text.
-        prompts: path of its prompts; empty if they are a parameter, or missing.
-        own: names of the parameters that the instance has itself.
+        value_path: path of its image or text.
+        prompts_path: path of its prompts; empty if they are a parameter, or missing.
+        own_parameters: names of the parameters that the instance has itself.
     """
 
     tensor: InputTensor
     path: str
-    datum: str
-    prompts: str
-    own: frozenset[str]
+    value_path: str
+    prompts_path: str
+    own_parameters: frozenset[str]
 
-    def field(self, rest: str, request_parameters: str) -> str:
-        """Return the path in the body for the path `rest` within the neutral input.
+    def body_path(self, subpath: str, request_parameters: str) -> str:
+        """Return the path in the body for the path `subpath` within the neutral input.
 
         Args:
-            rest: a path below the input.
+            subpath: a path below the input.
             request_parameters: path of the request's parameters, which are defaults for the instance's parameters.
         """
-        parameter = _PARAMETER.match(rest)
+        parameter = _PARAMETER.match(subpath)
         if parameter is None:
             pattern = _ELEMENT if isinstance(self.tensor, BytesTensor) else _PIXELS
-            return pattern.sub(self.datum, rest) if rest else self.path
+            return pattern.sub(self.value_path, subpath) if subpath else self.path
         name = parameter["name"]
-        if name == PROMPTS and self.prompts:
-            return self.prompts + parameter["rest"]
-        where = f"{self.path}.parameters" if name in self.own else request_parameters
-        return f"{where}.{name}{parameter['rest']}"
+        if name == PROMPTS and self.prompts_path:
+            return self.prompts_path + parameter["rest"]
+        parameters_path = f"{self.path}.parameters" if name in self.own_parameters else request_parameters
+        return f"{parameters_path}.{name}{parameter['rest']}"
 
 
 def read_instance(raw: msgspec.Raw, path: str, name: str, *, prompts: bool) -> Instance:
@@ -76,56 +76,62 @@ def read_instance(raw: msgspec.Raw, path: str, name: str, *, prompts: bool) -> I
         InferenceError: INVALID_REQUEST naming the field under `path`.
     """
     if bytes(memoryview(raw)[:1]) != b"{":
-        tensor, datum = _datum(raw, path, name, {})
-        return Instance(tensor=tensor, path=path, datum=datum, prompts="", own=frozenset())
+        tensor, value_path = _read_value(raw, path, name, {})
+        return Instance(tensor=tensor, path=path, value_path=value_path, prompts_path="", own_parameters=frozenset())
     fields = read_json(raw, dict[str, msgspec.Raw], path)
-    kind = _kind(name)
-    names = dict.fromkeys((B64, name, *OTHER_NAMES.get(name, ())))
-    found = [key for key in names if key in fields]
-    if len(found) != 1:
-        got = " and ".join(map(repr, found)) or brief(list(fields))
-        raise invalid(f'Expected the {kind} under "{kind}" or "{B64}", got {got}', path)
+    kind = _value_kind(name)
+    names = dict.fromkeys((BASE64_KEY, name, *INPUT_ALIASES.get(name, ())))
+    value_keys = [key for key in names if key in fields]
+    if len(value_keys) != 1:
+        got = " and ".join(map(repr, value_keys)) or quote_value(list(fields))
+        raise invalid(f'Expected the {kind} under "{kind}" or "{BASE64_KEY}", got {got}', path)
     prompt_keys = [key for key in PROMPT_NAMES if prompts and key in fields]
-    unknown = next((key for key in fields if key not in (*found, *prompt_keys, "parameters")), None)
+    unknown = next((key for key in fields if key not in (*value_keys, *prompt_keys, "parameters")), None)
     if unknown is not None:
-        message = f'Expected nothing but the {kind}, and "parameters", got {brief(unknown)} too'
+        message = f'Expected nothing but the {kind}, and "parameters", got {quote_value(unknown)} too'
         raise invalid(message, path)
-    given = _parameters(fields, f"{path}.parameters")
-    parameters = {**given, **_prompts(fields, prompt_keys, given, path)}
-    datum = f"{path}.{found[0]}"
-    if found[0] == B64:
-        tensor: InputTensor = _decoded(fields[B64], datum, name, parameters)
+    own_parameters = _parameters(fields, f"{path}.parameters")
+    parameters = {**own_parameters, **_prompts(fields, prompt_keys, own_parameters, path)}
+    value_path = f"{path}.{value_keys[0]}"
+    if value_keys[0] == BASE64_KEY:
+        tensor: InputTensor = _decode_base64(fields[BASE64_KEY], value_path, name, parameters)
     else:
-        tensor, datum = _datum(fields[found[0]], datum, name, parameters)
-    where = f"{path}.{prompt_keys[0]}" if prompt_keys else ""
-    return Instance(tensor=tensor, path=path, datum=datum, prompts=where, own=frozenset(given))
+        tensor, value_path = _read_value(fields[value_keys[0]], value_path, name, parameters)
+    prompts_path = f"{path}.{prompt_keys[0]}" if prompt_keys else ""
+    return Instance(
+        tensor=tensor,
+        path=path,
+        value_path=value_path,
+        prompts_path=prompts_path,
+        own_parameters=frozenset(own_parameters),
+    )
 
 
-def _kind(name: str) -> str:
+def _value_kind(name: str) -> str:
     return _IMAGE if name == IMAGE_INPUT.name else _TEXT
 
 
-def _datum(raw: msgspec.Raw, path: str, name: str, parameters: Mapping[str, object]) -> tuple[InputTensor, str]:
+def _read_value(raw: msgspec.Raw, path: str, name: str, parameters: Mapping[str, object]) -> tuple[InputTensor, str]:
     """Return an image or a text in one of its forms, and its exact path."""
-    first = bytes(memoryview(raw)[:1])
-    kind = _kind(name)
-    if first == b'"':
+    first_byte = bytes(memoryview(raw)[:1])
+    kind = _value_kind(name)
+    if first_byte == b'"':
         element = StringElement(read_json(raw, str, path))
         return BytesTensor(name=name, shape=(1,), elements=[element], parameters=parameters), path
-    if first == b"[" and kind == _IMAGE:
+    if first_byte == b"[" and kind == _IMAGE:
         return _pixels(raw, path, name, parameters), path
-    fields = read_json(raw, dict[str, msgspec.Raw], path) if first == b"{" else {}
-    if list(fields) != [B64]:
-        got = brief(list(fields)) if first == b"{" else brief(read_json(raw, object, path))
+    fields = read_json(raw, dict[str, msgspec.Raw], path) if first_byte == b"{" else {}
+    if list(fields) != [BASE64_KEY]:
+        got = quote_value(list(fields)) if first_byte == b"{" else quote_value(read_json(raw, object, path))
         raise invalid(f"Expected {_FORMS[kind]}, got {got}", path)
-    return _decoded(fields[B64], f"{path}.{B64}", name, parameters), f"{path}.{B64}"
+    return _decode_base64(fields[BASE64_KEY], f"{path}.{BASE64_KEY}", name, parameters), f"{path}.{BASE64_KEY}"
 
 
-def _decoded(raw: msgspec.Raw, path: str, name: str, parameters: Mapping[str, object]) -> BytesTensor:
+def _decode_base64(raw: msgspec.Raw, path: str, name: str, parameters: Mapping[str, object]) -> BytesTensor:
     try:
         element = BinaryElement(StringElement(read_json(raw, str)).binary())
     except InferenceError as error:
-        raise error.under(path) from None
+        raise error.with_prefix(path) from None
     return BytesTensor(name=name, shape=(1,), elements=[element], parameters=parameters)
 
 
@@ -133,30 +139,32 @@ def _pixels(raw: msgspec.Raw, path: str, name: str, parameters: Mapping[str, obj
     try:
         tensor = nested_tensor(name, Datatype.UINT8, raw, "pixels", parameters)
     except InferenceError as error:
-        where = path + error.path.removeprefix("pixels.data") if error.path.startswith("pixels.data") else path
-        raise InferenceError(error.kind, error.message, where) from None
+        error_path = path + error.path.removeprefix("pixels.data") if error.path.startswith("pixels.data") else path
+        raise InferenceError(error.kind, error.message, error_path) from None
     if len(tensor.shape) not in (2, 3):
-        message = f"Expected the rows of one image, [h, w] or [h, w, 3], got the shape {brief(list(tensor.shape))}"
+        message = (
+            f"Expected the rows of one image, [h, w] or [h, w, 3], got the shape {quote_value(list(tensor.shape))}"
+        )
         raise invalid(message, path)
     return tensor
 
 
 def _parameters(fields: Mapping[str, msgspec.Raw], path: str) -> Mapping[str, object]:
-    kind: Any = dict[str, msgspec.Raw] | None
-    given = read_json(fields["parameters"], kind, path) if "parameters" in fields else None
-    parameters = read_parameters_object(given, path)
+    expected_type: Any = dict[str, msgspec.Raw] | None
+    raw_parameters = read_json(fields["parameters"], expected_type, path) if "parameters" in fields else None
+    parameters = read_parameters_object(raw_parameters, path)
     # In V1 the JSON form decides how an element is decoded. A content_type would turn an image into a prompt.
     return {name: value for name, value in parameters.items() if name != "content_type"}
 
 
 def _prompts(
-    fields: Mapping[str, msgspec.Raw], prompt_keys: Sequence[str], given: Mapping[str, object], path: str
+    fields: Mapping[str, msgspec.Raw], prompt_keys: Sequence[str], own_parameters: Mapping[str, object], path: str
 ) -> Mapping[str, object]:
     if not prompt_keys:
         return {}
-    among = [f"parameters.{PROMPTS}"] if given.get(PROMPTS) is not None else []
-    if len(prompt_keys) > 1 or among:
-        names = " and ".join([*map(repr, prompt_keys), *among])
+    conflicting = [f"parameters.{PROMPTS}"] if own_parameters.get(PROMPTS) is not None else []
+    if len(prompt_keys) > 1 or conflicting:
+        names = " and ".join([*map(repr, prompt_keys), *conflicting])
         raise invalid(f"Expected prompts in one place, got {names}", path)
     value = read_json(fields[prompt_keys[0]], object, f"{path}.{prompt_keys[0]}")
     # A single text is one prompt, even if it looks like a JSON list.

@@ -8,12 +8,12 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from app.protocols.bfloat16 import bits_of, numbers_of
+from app.protocols.bfloat16 import from_bfloat16_bits, to_bfloat16_bits
 from app.protocols.json_body import read_json
 from app.protocols.json_tensors import numeric_tensor
-from app.protocols.nested_rows import leaves
-from tasks.exchange.error import invalid
-from tasks.exchange.tensor import Datatype, Tensor
+from app.protocols.nested_rows import shape_and_values
+from tasks.inference.error import invalid
+from tasks.inference.tensor import Datatype, Tensor
 
 __all__ = ("nested_tensor",)
 
@@ -32,9 +32,9 @@ def nested_tensor(
     json_datatype = Datatype.FP32 if datatype is Datatype.BF16 else datatype
     array = _decode_fast(json_datatype, raw)
     if array is None:
-        shape, _ = leaves(read_json(raw, list[Any], f"{path}.data"), f"{path}.data")
+        shape, _ = shape_and_values(read_json(raw, list[Any], f"{path}.data"), f"{path}.data")
         array = numeric_tensor(name, json_datatype, shape, raw, {}, path).data
-    data = _bf16(array, path) if datatype is Datatype.BF16 else array
+    data = _to_bfloat16(array, path) if datatype is Datatype.BF16 else array
     return Tensor(name=name, datatype=datatype, data=data, parameters=parameters or {})
 
 
@@ -60,8 +60,8 @@ def _decoder(kind: str, depth: int) -> msgspec.json.Decoder[Any]:
     return msgspec.json.Decoder(rows)
 
 
-def _bf16(numbers: NDArray[np.float32], path: str) -> NDArray[np.uint16]:
-    bits = bits_of(numbers)
-    if not np.isfinite(numbers_of(bits)).all():
+def _to_bfloat16(numbers: NDArray[np.float32], path: str) -> NDArray[np.uint16]:
+    bits = to_bfloat16_bits(numbers)
+    if not np.isfinite(from_bfloat16_bits(bits)).all():
         raise invalid("Expected BF16 numbers, got one out of range", f"{path}.data")
     return bits

@@ -10,15 +10,15 @@ from litestar import Response
 from app.engine.engine import Engine
 from app.engine.events import RequestInfo
 from app.engine.registry import Registration
-from app.protocols.caller import caller_of
 from app.protocols.error_body import error_object
-from app.protocols.kserve_v1.cloud_events import EVENT, HEADER_PREFIX
-from app.protocols.kserve_v1.codec import Answer, Exchange
+from app.protocols.kserve_v1.cloud_events import EVENT_MEDIA_TYPE, HEADER_PREFIX
+from app.protocols.kserve_v1.codec import EncodedResponse, RequestCodec
 from app.protocols.kserve_v1.wire import WireAnswer, WireExplainedAnswer, WireModelReady, WireModels, WireRequest
 from app.protocols.media_type import media_type_of
 from app.protocols.protocol import INFER_FAILURES, Endpoint, HttpRequest, json_response
-from app.protocols.request_body import body_to_infer
-from tasks.exchange.error import ErrorKind, InferenceError
+from app.protocols.request_body import read_inference_body
+from app.protocols.request_info import read_request_info
+from tasks.inference.error import ErrorKind, InferenceError
 
 __all__ = ("KServeV1",)
 
@@ -41,32 +41,32 @@ class KServeV1:
         async def model_ready(request: HttpRequest) -> Response[bytes]:
             name = request.path_params["target"]
             try:
-                engine.ready(name)
+                engine.ready_model(name)
             except InferenceError as error:
                 raise _kserve_error(engine, error, name) from None
             return json_response(msgspec.json.encode(WireModelReady(name, ready=True)))
 
         async def predict(request: HttpRequest) -> Response[bytes]:
-            caller = caller_of(request, self.name)
-            codec = await _start(engine, request, caller)
+            info = read_request_info(request, self.name)
+            codec = await _create_codec(engine, request, info)
             try:
-                return _response(await engine.exchange(caller, codec.model_name, codec.decode, codec.encode))
+                return _response(await engine.handle(info, codec.model_name, codec.decode, codec.encode))
             except InferenceError as error:
-                raise codec.localised(error) from None
+                raise codec.map_error_path(error) from None
 
         async def explain(request: HttpRequest) -> Response[bytes]:
-            caller = caller_of(request, self.name)
-            codec = await _start(engine, request, caller, queued=False)
+            info = read_request_info(request, self.name)
+            codec = await _create_codec(engine, request, info, queued=False)
             try:
                 answer = await _until_disconnect(
                     request,
-                    engine.explain(caller, codec.model_name, codec.decode_to_explain, codec.encode_explained),
+                    engine.explain(info, codec.model_name, codec.decode_to_explain, codec.encode_explained),
                 )
             except InferenceError as error:
-                refusal = codec.localised(error)
-                if refusal.kind is ErrorKind.UNSUPPORTED:
-                    return json_response(self.error_body(refusal), _NOT_IMPLEMENTED)
-                raise refusal from None
+                client_error = codec.map_error_path(error)
+                if client_error.kind is ErrorKind.UNSUPPORTED:
+                    return json_response(self.error_body(client_error), _NOT_IMPLEMENTED)
+                raise client_error from None
             return _response(answer)
 
         return [
@@ -92,11 +92,11 @@ class KServeV1:
                 path=_MODEL,
                 verb="predict",
                 handle=predict,
-                queue=str,
+                queue_model=str,
                 summary="Predict with a model",
                 body=WireRequest,
                 answer=WireAnswer,
-                media_types=(EVENT, "image/*"),
+                media_types=(EVENT_MEDIA_TYPE, "image/*"),
                 failures=INFER_FAILURES,
                 permission="infer",
             ),
@@ -108,7 +108,7 @@ class KServeV1:
                 summary="Predict with a model, and explain which parts of the image led to each prediction",
                 body=WireRequest,
                 answer=WireExplainedAnswer,
-                media_types=(EVENT, "image/*"),
+                media_types=(EVENT_MEDIA_TYPE, "image/*"),
                 failures=(*INFER_FAILURES, _NOT_IMPLEMENTED),
                 permission="infer",
             ),
@@ -118,42 +118,44 @@ class KServeV1:
         return error_object(error)
 
 
-async def _start(engine: Engine, request: HttpRequest, caller: RequestInfo, *, queued: bool = True) -> Exchange:
+async def _create_codec(
+    engine: Engine, request: HttpRequest, info: RequestInfo, *, queued: bool = True
+) -> RequestCodec:
     """Read a request, and return its codec.
 
     Raises:
-        InferenceError: MODEL_NOT_FOUND or MODEL_NOT_READY, or as `decompressed`. Observers are notified.
+        InferenceError: MODEL_NOT_FOUND or MODEL_NOT_READY, or as `decompress`. Observers are notified.
     """
-    registration = _registration(engine, request.path_params["target"], caller)
-    return Exchange(
-        await body_to_infer(request, engine, caller, registration.source.name, queued=queued),
+    registration = _registration(engine, request.path_params["target"], info)
+    return RequestCodec(
+        await read_inference_body(request, engine, info, registration.source.name, queued=queued),
         media_type_of(request.headers.get("content-type", "")),
         {name: value for name, value in request.headers.items() if name.startswith(HEADER_PREFIX)},
         registration.ready_servable(),
         registration.source.name,
-        caller.request_id,
+        info.request_id,
         engine.limits,
     )
 
 
-def _registration(engine: Engine, name: str, caller: RequestInfo) -> Registration:
+def _registration(engine: Engine, name: str, info: RequestInfo) -> Registration:
     try:
         return engine.registry.find(name)
     except InferenceError as error:
-        raise engine.refused(caller, _kserve_error(engine, error, name), name) from None
+        raise engine.report_refused(info, _kserve_error(engine, error, name), name) from None
 
 
 def _kserve_error(engine: Engine, error: InferenceError, name: str) -> InferenceError:
     """Return `error` with KServe's message for a missing or unready model, and the reason."""
     if error.kind is ErrorKind.MODEL_NOT_FOUND:
-        shown = name if len(name) <= _MAX_SHOWN_NAME else f"{name[:_MAX_SHOWN_NAME]}..."
-        return InferenceError(error.kind, f"Model with name {shown} does not exist.")
+        shown_name = name if len(name) <= _MAX_SHOWN_NAME else f"{name[:_MAX_SHOWN_NAME]}..."
+        return InferenceError(error.kind, f"Model with name {shown_name} does not exist.")
     latest = next(iter(engine.registry.versions(name)), None)
-    reason = latest.reason if latest and not engine.withheld else error.message
+    reason = latest.reason if latest and not engine.server_not_ready_reason else error.message
     return InferenceError(error.kind, f"Model with name {name} is not ready. {reason}".strip())
 
 
-async def _until_disconnect(request: HttpRequest, work: Coroutine[Any, Any, Answer]) -> Answer:
+async def _until_disconnect(request: HttpRequest, work: Coroutine[Any, Any, EncodedResponse]) -> EncodedResponse:
     """Return the result of `work`. Cancel it when the client disconnects, because explanations take long.
 
     Raises:
@@ -175,5 +177,5 @@ async def _wait_for_disconnect(request: HttpRequest) -> None:
         pass
 
 
-def _response(answer: Answer) -> Response[bytes]:
+def _response(answer: EncodedResponse) -> Response[bytes]:
     return Response(answer.content, headers=dict(answer.headers), media_type=answer.media_type)

@@ -7,13 +7,13 @@ import msgspec
 import numpy as np
 import pybase64
 
-from app.protocols.bfloat16 import numbers_of
-from app.protocols.bytes_elements import B64, BinaryElement, StringElement, is_b64
+from app.protocols.bfloat16 import from_bfloat16_bits
+from app.protocols.bytes_elements import BASE64_KEY, BinaryElement, StringElement, is_base64_object
 from app.protocols.json_body import read_json
 from app.protocols.kserve_v1.nesting import nested_tensor
-from app.protocols.nested_rows import leaves, place
-from tasks.exchange.error import ErrorKind, InferenceError, brief, invalid
-from tasks.exchange.tensor import BytesTensor, Datatype, Element, InputTensor, Tensor, TensorSpec
+from app.protocols.nested_rows import index_path, shape_and_values
+from tasks.inference.error import ErrorKind, InferenceError, invalid, quote_value
+from tasks.inference.tensor import BytesTensor, Datatype, Element, InputTensor, Tensor, TensorSpec
 
 __all__ = ("Column", "prediction_rows", "read_rows")
 
@@ -33,16 +33,16 @@ class Column(msgspec.Struct, frozen=True, kw_only=True):
     root: str
     name: str
 
-    def field(self, rest: str) -> str:
-        """Return the path in the body for the path `rest` within the neutral input."""
-        return _value_path(self.root, self.name, self._indices(rest) if rest.startswith("data[") else "")
+    def body_path(self, subpath: str) -> str:
+        """Return the path in the body for the path `subpath` within the neutral input."""
+        return _value_path(self.root, self.name, self._indices(subpath) if subpath.startswith("data[") else "")
 
-    def _indices(self, rest: str) -> str:
-        indices = rest.removeprefix("data")
+    def _indices(self, subpath: str) -> str:
+        indices = subpath.removeprefix("data")
         if not isinstance(self.tensor, BytesTensor):
             return indices
         # BYTES elements are numbered in row-major order, whatever the shape.
-        return place(int(indices.strip("[]")), self.tensor.shape)
+        return index_path(int(indices.strip("[]")), self.tensor.shape)
 
 
 def read_rows(instances: Sequence[msgspec.Raw], root: str, specs: Sequence[TensorSpec]) -> Sequence[Column]:
@@ -63,7 +63,7 @@ def read_rows(instances: Sequence[msgspec.Raw], root: str, specs: Sequence[Tenso
                 raise invalid(f"Expected a value for the input {name!r}, got none", path)
         unknown = next((name for name in row if name not in names), None)
         if unknown is not None:
-            raise invalid(f"Expected one of {', '.join(map(repr, names))}, got {brief(unknown)}", path)
+            raise invalid(f"Expected one of {', '.join(map(repr, names))}, got {quote_value(unknown)}", path)
         rows.append(row)
     return [_column(spec, [row[spec.name] for row in rows], root, spec.name) for spec in specs]
 
@@ -90,7 +90,7 @@ def _is_named(instance: msgspec.Raw, root: str) -> bool:
     """Return whether an instance is an object of named values; ``{"b64": ...}`` is a single value."""
     if bytes(memoryview(instance)[:1]) != b"{":
         return False
-    return list(read_json(instance, dict[str, msgspec.Raw], f"{root}[0]")) != [B64]
+    return list(read_json(instance, dict[str, msgspec.Raw], f"{root}[0]")) != [BASE64_KEY]
 
 
 def _column(spec: TensorSpec, values: Sequence[msgspec.Raw], root: str, name: str) -> Column:
@@ -105,41 +105,41 @@ def _column(spec: TensorSpec, values: Sequence[msgspec.Raw], root: str, name: st
 
 
 def _texts(name: str, raw: msgspec.Raw) -> BytesTensor:
-    shape, values = leaves(read_json(raw, list[Any], f"{_COLUMN}.data"), f"{_COLUMN}.data")
+    shape, values = shape_and_values(read_json(raw, list[Any], f"{_COLUMN}.data"), f"{_COLUMN}.data")
     elements: list[Element] = []
     for index, value in enumerate(values):
         try:
             elements.append(_element(value))
         except InferenceError as error:
-            raise error.under(f"{_COLUMN}.data{place(index, shape)}") from None
+            raise error.with_prefix(f"{_COLUMN}.data{index_path(index, shape)}") from None
     return BytesTensor(name=name, shape=shape, elements=elements)
 
 
 def _element(value: object) -> Element:
     if isinstance(value, str):
         return StringElement(value)
-    if is_b64(value):
-        return BinaryElement(StringElement(value[B64]).binary())
-    raise invalid(f'Expected a text, or {{"b64": "<base64>"}}, got {brief(value)}')
+    if is_base64_object(value):
+        return BinaryElement(StringElement(value[BASE64_KEY]).binary())
+    raise invalid(f'Expected a text, or {{"b64": "<base64>"}}, got {quote_value(value)}')
 
 
 def _to_rows(tensor: Tensor) -> list[Any]:
     """Return the tensor as nested rows; BYTES as text, or as ``{"b64": ...}`` if they are not UTF-8."""
     if tensor.datatype is Datatype.BF16:
-        return numbers_of(tensor.data).tolist()
+        return from_bfloat16_bits(tensor.data).tolist()
     if tensor.datatype is not Datatype.BYTES:
         return tensor.data.tolist()
-    written = np.empty(tensor.data.size, object)
+    values = np.empty(tensor.data.size, object)
     for index, element in enumerate(tensor.data.ravel()):
-        written[index] = _text_or_b64(element)
-    return written.reshape(tensor.shape).tolist()
+        values[index] = _text_or_b64(element)
+    return values.reshape(tensor.shape).tolist()
 
 
 def _text_or_b64(element: bytes) -> object:
     try:
         return element.decode()
     except UnicodeDecodeError:
-        return {B64: pybase64.b64encode_as_string(element)}
+        return {BASE64_KEY: pybase64.b64encode_as_string(element)}
 
 
 def _value_path(root: str, name: str, indices: str) -> str:

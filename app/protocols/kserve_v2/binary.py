@@ -13,9 +13,9 @@ import numpy as np
 import pybase64
 from numpy.typing import NDArray
 
-from tasks.exchange.error import brief, invalid
-from tasks.exchange.limits import beyond
-from tasks.exchange.tensor import BytesTensor, Datatype, Element, Tensor
+from tasks.inference.error import invalid, quote_value
+from tasks.inference.limits import too_large
+from tasks.inference.tensor import BytesTensor, Datatype, Element, Tensor
 
 __all__ = (
     "SniffedElement",
@@ -71,12 +71,12 @@ def split_body(body: bytes, header_length: str | None) -> tuple[bytes | None, me
     """
     if header_length is None:
         return body, memoryview(b"")
-    where = "Inference-Header-Content-Length"
+    header_name = "Inference-Header-Content-Length"
     if not header_length.isascii() or not header_length.isdecimal():
-        raise invalid(f"Expected the number of bytes of the JSON, got {header_length!r}", where)
+        raise invalid(f"Expected the number of bytes of the JSON, got {header_length!r}", header_name)
     length = int(header_length[:20])
     if length > len(body):
-        raise invalid(f"Expected at most the {len(body)} bytes of the body, got {length}", where)
+        raise invalid(f"Expected at most the {len(body)} bytes of the body, got {length}", header_name)
     view = memoryview(body)
     return (None if length == 0 else body[:length]), view[length:]
 
@@ -90,7 +90,7 @@ def check_shape(shape: Sequence[int], path: str) -> None:
     if len(shape) > _MAX_DIMENSIONS:
         raise invalid(f"Expected at most {_MAX_DIMENSIONS} dimensions, got {len(shape)}", path)
     if any(size < 0 for size in shape):
-        raise invalid(f"Expected sizes of 0 or more, got {brief(list(shape))}", path)
+        raise invalid(f"Expected sizes of 0 or more, got {quote_value(list(shape))}", path)
 
 
 def bytes_tensor(
@@ -102,7 +102,7 @@ def bytes_tensor(
         InferenceError: INVALID_REQUEST naming the shape under `path`, when it does not fit the number of elements.
     """
     if math.prod(shape) != len(elements):
-        message = f"Expected a shape for the {len(elements)} elements in data, got {brief(list(shape))}"
+        message = f"Expected a shape for the {len(elements)} elements in data, got {quote_value(list(shape))}"
         raise invalid(message, f"{path}.shape")
     return BytesTensor(name=name, shape=tuple(shape), elements=elements, parameters=parameters)
 
@@ -133,11 +133,11 @@ def unpack_numbers(data: memoryview | bytes, datatype: Datatype, shape: Sequence
     try:
         return np.frombuffer(data, dtype.newbyteorder("<")).reshape(tuple(shape))
     except (ValueError, OverflowError):
-        raise invalid(f"Expected sizes that can be counted, got {brief(list(shape))}", path) from None
+        raise invalid(f"Expected sizes that can be counted, got {quote_value(list(shape))}", path) from None
 
 
-def unpack_bytes(data: memoryview | bytes, path: str, most: int | None = None) -> list[Element]:
-    """Return the elements of a BYTES tensor, at most `most`.
+def unpack_bytes(data: memoryview | bytes, path: str, max_elements: int | None = None) -> list[Element]:
+    """Return the elements of a BYTES tensor, at most `max_elements`.
 
     Raises:
         InferenceError: INVALID_REQUEST when a length reaches past the end; TOO_LARGE for more elements.
@@ -145,8 +145,8 @@ def unpack_bytes(data: memoryview | bytes, path: str, most: int | None = None) -
     elements: list[Element] = []
     view, position = memoryview(data), 0
     while position < len(view):
-        if most is not None and len(elements) == most:
-            raise beyond(most, "BYTES elements in one tensor", path=path)
+        if max_elements is not None and len(elements) == max_elements:
+            raise too_large(max_elements, "BYTES elements in one tensor", path=path)
         start = position + _LENGTH.size
         if start > len(view):
             raise invalid(f"Expected a length of 4 bytes at byte {position}, got {len(view) - position}", path)

@@ -22,15 +22,21 @@ from app.protocols.kserve_v2.binary import (
     unpack_numbers,
 )
 from app.protocols.kserve_v2.parameters import read_timeout
-from app.protocols.kserve_v2.rendering import RequestedOutput, Wanted, output_parameters, render, wanted_outputs
+from app.protocols.kserve_v2.rendering import (
+    OutputSelection,
+    RequestedOutput,
+    output_parameters,
+    render,
+    select_outputs,
+)
 from app.protocols.kserve_v2.wire import WireInput, WireOutput, WireRequest, WireRequestedOutput, WireResponse
-from app.protocols.nested_rows import flattened
-from tasks.exchange.error import invalid
-from tasks.exchange.limits import Limits
-from tasks.exchange.parameters import Positive, convert
-from tasks.exchange.request import InferenceRequest
-from tasks.exchange.response import InferenceResponse
-from tasks.exchange.tensor import BytesTensor, Datatype, Element, InputTensor, Tensor
+from app.protocols.nested_rows import flatten_rows
+from tasks.inference.error import invalid
+from tasks.inference.limits import Limits
+from tasks.inference.parameters import Positive, convert
+from tasks.inference.request import InferenceRequest
+from tasks.inference.response import InferenceResponse
+from tasks.inference.tensor import BytesTensor, Datatype, Element, InputTensor, Tensor
 
 __all__ = ("decode", "encode")
 
@@ -54,7 +60,7 @@ def decode(
     model_name: str,
     model_version: str | None,
     limits: Limits | None = None,
-) -> tuple[InferenceRequest, Wanted]:
+) -> tuple[InferenceRequest, OutputSelection]:
     """Decode a request's body, and the selection of outputs in it.
 
     Args:
@@ -72,7 +78,7 @@ def decode(
     if json is None:
         tensor = _raw_input(binary, servable)
         request = InferenceRequest(id="", model_name=model_name, model_version=model_version, inputs=(tensor,))
-        return request, Wanted(binary=True)
+        return request, OutputSelection(binary=True)
     wire = read_json(json, WireRequest, limits=limits)
     inputs: list[InputTensor] = []
     position = 0
@@ -92,11 +98,15 @@ def decode(
         timeout=read_timeout(parameters),
     )
     binary_output = convert(parameters.get("binary_data_output") or False, bool, "parameters.binary_data_output")
-    outputs = None if wire.outputs is None else [_requested(output, index) for index, output in enumerate(wire.outputs)]
-    return request, wanted_outputs(servable, outputs, parameters.get("output_format"), binary_output)
+    outputs = (
+        None
+        if wire.outputs is None
+        else [_requested_output(output, index) for index, output in enumerate(wire.outputs)]
+    )
+    return request, select_outputs(servable, outputs, parameters.get("output_format"), binary_output)
 
 
-def encode(response: InferenceResponse, servable: Servable, wanted: Wanted) -> tuple[bytes, int | None]:
+def encode(response: InferenceResponse, servable: Servable, selection: OutputSelection) -> tuple[bytes, int | None]:
     """Return a response's body, and the length of its JSON if binary tensors follow, else None.
 
     Raises:
@@ -105,7 +115,7 @@ def encode(response: InferenceResponse, servable: Servable, wanted: Wanted) -> t
     blocks: list[bytes] = []
     outputs: list[WireOutput] = []
     echoed = output_parameters(response)
-    for tensor, as_binary in render(response, servable, wanted):
+    for tensor, as_binary in render(response, servable, selection):
         parameters: dict[str, object] = {**echoed}
         data: Sequence[Any] | msgspec.UnsetType = msgspec.UNSET
         if as_binary:
@@ -136,7 +146,7 @@ def encode(response: InferenceResponse, servable: Servable, wanted: Wanted) -> t
     return b"".join((json, *blocks)), len(json)
 
 
-def _requested(wire: WireRequestedOutput, index: int) -> RequestedOutput:
+def _requested_output(wire: WireRequestedOutput, index: int) -> RequestedOutput:
     path = f"outputs[{index}]"
     refuse_shared_memory(wire.parameters or {}, f"{path}.parameters")
     parameters = convert(wire.parameters or {}, _OutputParameters, f"{path}.parameters")
@@ -159,8 +169,8 @@ def _tensor(
     if isinstance(wire.data, msgspec.UnsetType):
         length = convert(size, int, f"{path}.parameters.{_BINARY_SIZE}")
         if length < 0 or position + length > len(binary):
-            found = f"{length}, with {len(binary) - position} bytes left after the JSON"
-            raise invalid(f"Expected the size of a block of bytes, got {found}", f"{path}.parameters.{_BINARY_SIZE}")
+            actual = f"{length}, with {len(binary) - position} bytes left after the JSON"
+            raise invalid(f"Expected the size of a block of bytes, got {actual}", f"{path}.parameters.{_BINARY_SIZE}")
         block = binary[position : position + length]
         return _decode_binary(wire, datatype, block, parameters, path, limits), position + length
     return _decode_json(wire, datatype, wire.data, parameters, path), position
@@ -195,7 +205,7 @@ def _strings(data: msgspec.Raw, path: str) -> Sequence[Element]:
     """Return BYTES elements from JSON strings, which may be nested as numbers may."""
     if not bytes(memoryview(data)[1:_PEEK_BYTES]).lstrip().startswith(b"["):
         return string_elements(data, path)
-    texts = flattened(read_json(data, list[Any], path))
+    texts = flatten_rows(read_json(data, list[Any], path))
     if not all(isinstance(text, str) for text in texts):
         raise invalid("Expected texts, flat or in nested rows that are all of one depth", path)
     return [StringElement(text) for text in texts]
@@ -211,13 +221,13 @@ def _raw_input(data: memoryview, servable: Servable) -> InputTensor:
     (spec,) = servable.inputs
     if spec.datatype is Datatype.BYTES:
         return BytesTensor(name=spec.name, shape=(1,), elements=[SniffedElement(bytes(data))])
-    free = [index for index, size in enumerate(spec.shape) if size == -1]
-    shape = [1 if index in free[:-1] else size for index, size in enumerate(spec.shape)]
-    if len(free) == 1 and free[0] == 0 and len(shape) > 1:
+    free_dimensions = [index for index, size in enumerate(spec.shape) if size == -1]
+    shape = [1 if index in free_dimensions[:-1] else size for index, size in enumerate(spec.shape)]
+    if len(free_dimensions) == 1 and free_dimensions[0] == 0 and len(shape) > 1:
         shape[0] = 1
-    elif free:
-        known = spec.datatype.dtype.itemsize * int(np.prod([size for size in shape if size != -1]))
-        shape[free[-1]] = len(data) // known if known else 0
+    elif free_dimensions:
+        known_bytes = spec.datatype.dtype.itemsize * int(np.prod([size for size in shape if size != -1]))
+        shape[free_dimensions[-1]] = len(data) // known_bytes if known_bytes else 0
     return Tensor(name=spec.name, datatype=spec.datatype, data=unpack_numbers(data, spec.datatype, shape, "body"))
 
 

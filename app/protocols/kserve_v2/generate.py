@@ -14,19 +14,19 @@ from litestar.background_tasks import BackgroundTask
 from litestar.response import Stream
 
 from app.engine.engine import Engine
-from app.engine.streaming import Piece
+from app.engine.text_stream import Chunk
 from app.protocols.bytes_elements import StringElement
-from app.protocols.caller import caller_of
 from app.protocols.error_body import error_object
 from app.protocols.json_body import read_json
 from app.protocols.json_parameters import read_parameters_object
 from app.protocols.kserve_v2.parameters import read_timeout
 from app.protocols.protocol import INFER_FAILURES, Endpoint, HttpRequest, json_response
-from app.protocols.request_body import body_to_infer
-from tasks.exchange.error import InferenceError, invalid
-from tasks.exchange.limits import Limits
-from tasks.exchange.request import InferenceRequest
-from tasks.exchange.tensor import BytesTensor
+from app.protocols.request_body import read_inference_body
+from app.protocols.request_info import read_request_info
+from tasks.inference.error import InferenceError, invalid
+from tasks.inference.limits import Limits
+from tasks.inference.request import InferenceRequest
+from tasks.inference.tensor import BytesTensor
 
 __all__ = ("WireGenerateRequest", "WireGenerateResponse", "generate_endpoints")
 
@@ -46,7 +46,7 @@ class WireGenerateRequest(msgspec.Struct, frozen=True, kw_only=True):
         image: base64 of an encoded image, or a data URI.
         images: a list with one such image.
         id: returned in the response.
-        parameters: parameters of generation, and `metadata`, which is returned. `stream` is ignored, because the path
+        parameters: parameters of generation, and `metadata`, which is returned. `stream_text` is ignored, because the path
             decides whether the response is streamed.
         max_new_tokens: as in `parameters`, which override this and the following fields.
         temperature: as in `parameters`.
@@ -81,33 +81,33 @@ def generate_endpoints(engine: Engine) -> Sequence[Endpoint]:
     """Return the endpoints `generate` (one object) and `generate_stream` (events; the last may be an error)."""
 
     async def generate(request: HttpRequest) -> Response[bytes]:
-        question, chunks = await _start(engine, request, whole=True)
+        codec, chunks = await _start_stream(engine, request, complete=True)
         try:
             async with aclosing(chunks):
-                chunks_found = [chunk async for chunk in chunks]
+                collected = [chunk async for chunk in chunks]
         except InferenceError as error:
-            raise question.localised(error) from None
-        return json_response(_encode(chunks_found[0], "".join(chunk.text for chunk in chunks_found)))
+            raise codec.map_error_path(error) from None
+        return json_response(_encode(collected[0], "".join(chunk.text for chunk in collected)))
 
     async def generate_stream(request: HttpRequest) -> Response[Any]:
-        question, chunks = await _start(engine, request)
+        codec, chunks = await _start_stream(engine, request)
         try:
-            first = await anext(chunks)
+            first_chunk = await anext(chunks)
         except InferenceError as error:
-            raise question.localised(error) from None
+            raise codec.map_error_path(error) from None
         # Litestar stops iterating when the client disconnects; close the generator at once, not at garbage collection.
         close_task = BackgroundTask(chunks.aclose)
-        events = _events(question, first, chunks)
+        events = _events(codec, first_chunk, chunks)
         return Stream(events, media_type=_EVENT_STREAM, headers=_UNBUFFERED, background=close_task)
 
-    found: list[Endpoint] = []
+    endpoints: list[Endpoint] = []
     for path in ("/v2/models/{target:str}", "/v2/models/{target:str}/versions/{version:str}"):
-        found += [
+        endpoints += [
             Endpoint(
                 method="POST",
                 path=f"{path}/generate",
                 handle=generate,
-                queue=str,
+                queue_model=str,
                 summary="Ask a model about an image, or let it continue a text",
                 body=WireGenerateRequest,
                 answer=WireGenerateResponse,
@@ -118,7 +118,7 @@ def generate_endpoints(engine: Engine) -> Sequence[Endpoint]:
                 method="POST",
                 path=f"{path}/generate_stream",
                 handle=generate_stream,
-                queue=str,
+                queue_model=str,
                 summary="Ask a model about an image, or let it continue a text, with server-sent events",
                 body=WireGenerateRequest,
                 answer=WireGenerateResponse,
@@ -127,10 +127,10 @@ def generate_endpoints(engine: Engine) -> Sequence[Endpoint]:
                 permission="infer",
             ),
         ]
-    return found
+    return endpoints
 
 
-class _Question:
+class _GenerateCodec:
     """Decodes one request, and maps errors to the names of its fields."""
 
     def __init__(self, body: bytes, model_name: str, model_version: str | None, limits: Limits) -> None:
@@ -153,10 +153,10 @@ class _Question:
         parameters = read_parameters_object(wire.parameters, "parameters")
         if parameters.get("prompts") is not None:
             raise invalid("Expected the question in text_input", "parameters.prompts")
-        given = {name: value for name, value in parameters.items() if value is not None}
+        explicit = {name: value for name, value in parameters.items() if value is not None}
         top_level = {name: getattr(wire, name) for name in _TOP_LEVEL if getattr(wire, name) is not None}
-        self._top_level_names = frozenset(top_level) - frozenset(given)
-        merged = {**top_level, **given}
+        self._top_level_names = frozenset(top_level) - frozenset(explicit)
+        merged = {**top_level, **explicit}
         if images is None:
             # A text model continues this text. For an image model, the resulting error reports the missing image.
             self._image_path = "text_input"
@@ -172,14 +172,14 @@ class _Question:
             timeout=read_timeout(parameters),
         )
 
-    def localised(self, error: InferenceError) -> InferenceError:
+    def map_error_path(self, error: InferenceError) -> InferenceError:
         """Return `error` with its path in terms of this body."""
         if self._image_path == "text_input" and error.path == "inputs":
             return invalid(_EITHER_IMAGE)
-        neutral = _NEUTRAL_PATH.match(error.path)
-        if neutral is None:
+        match = _NEUTRAL_PATH.match(error.path)
+        if match is None:
             return error
-        path = neutral["rest"] or (self._image_path if neutral["image"] else "text_input")
+        path = match["rest"] or (self._image_path if match["image"] else "text_input")
         if path.removeprefix("parameters.") in self._top_level_names:
             path = path.removeprefix("parameters.")
         return InferenceError(error.kind, error.message, path)
@@ -188,18 +188,18 @@ class _Question:
 _TOP_LEVEL = ("max_new_tokens", "temperature", "top_p", "top_k", "seed")
 
 
-async def _start(
-    engine: Engine, request: HttpRequest, *, whole: bool = False
-) -> tuple[_Question, AsyncGenerator[Piece]]:
-    caller = caller_of(request, _PROTOCOL)
+async def _start_stream(
+    engine: Engine, request: HttpRequest, *, complete: bool = False
+) -> tuple[_GenerateCodec, AsyncGenerator[Chunk]]:
+    info = read_request_info(request, _PROTOCOL)
     name, version = request.path_params["target"], request.path_params.get("version")
-    question = _Question(await body_to_infer(request, engine, caller, name), name, version, engine.limits)
-    return question, engine.stream(caller, name, question.decode, whole=whole)
+    codec = _GenerateCodec(await read_inference_body(request, engine, info, name), name, version, engine.limits)
+    return codec, engine.stream_text(info, name, codec.decode, all_or_nothing=complete)
 
 
-async def _events(question: _Question, first: Piece, chunks: AsyncGenerator[Piece]) -> AsyncGenerator[bytes]:
+async def _events(codec: _GenerateCodec, first_chunk: Chunk, chunks: AsyncGenerator[Chunk]) -> AsyncGenerator[bytes]:
     """Yield one event for each chunk with text; at least one event."""
-    chunk: Piece | None = first
+    chunk: Chunk | None = first_chunk
     has_text = False
     try:
         while chunk is not None:
@@ -208,14 +208,14 @@ async def _events(question: _Question, first: Piece, chunks: AsyncGenerator[Piec
                 has_text = True
             chunk = await anext(chunks, None)
     except InferenceError as error:
-        yield _event(error_object(question.localised(error)))
+        yield _event(error_object(codec.map_error_path(error)))
 
 
 def _event(data: bytes) -> bytes:
     return b"data: " + data + b"\n\n"
 
 
-def _encode(chunk: Piece, text: str, *, echo: bool = True) -> bytes:
+def _encode(chunk: Chunk, text: str, *, echo: bool = True) -> bytes:
     return msgspec.json.encode(
         WireGenerateResponse(
             model_name=chunk.model_name,

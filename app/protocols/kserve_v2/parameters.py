@@ -5,7 +5,7 @@ from typing import Annotated
 
 import msgspec
 
-from tasks.exchange.parameters import read_parameters
+from tasks.inference.parameters import read_parameters
 
 __all__ = ("read_timeout",)
 
@@ -23,5 +23,5 @@ def read_timeout(parameters: Mapping[str, object]) -> float | None:
     Raises:
         InferenceError: INVALID_REQUEST for values other than an integer of at most 30 days.
     """
-    given = read_parameters(_Parameters, parameters).timeout
-    return given / _MICROSECONDS if given else None
+    microseconds = read_parameters(_Parameters, parameters).timeout
+    return microseconds / _MICROSECONDS if microseconds else None

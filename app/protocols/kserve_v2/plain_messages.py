@@ -7,10 +7,17 @@ from google.protobuf.json_format import MessageToDict, ParseDict
 from google.protobuf.message import DecodeError
 
 from app.proto import message_class
-from tasks.exchange.error import invalid
-from tasks.exchange.limits import beyond
+from tasks.inference.error import invalid
+from tasks.inference.limits import too_large
 
-__all__ = ("NamedModel", "RepositoryEntry", "RepositoryModel", "RepositoryWish", "read_message", "written_message")
+__all__ = (
+    "ModelReference",
+    "RepositoryEntry",
+    "RepositoryIndexRequest",
+    "RepositoryModelRequest",
+    "encode_message",
+    "read_message",
+)
 
 _MAX_BYTES = 64 * 1024
 """These messages hold only names and versions."""
@@ -18,21 +25,21 @@ _MAX_BYTES = 64 * 1024
 MessageT = TypeVar("MessageT", bound=msgspec.Struct)
 
 
-class NamedModel(msgspec.Struct, frozen=True):
+class ModelReference(msgspec.Struct, frozen=True):
     """`ModelReadyRequest`, `ModelMetadataRequest`, `ModelStatisticsRequest`; an empty version means any version."""
 
     name: str = ""
     version: str = ""
 
 
-class RepositoryWish(msgspec.Struct, frozen=True):
+class RepositoryIndexRequest(msgspec.Struct, frozen=True):
     """`RepositoryIndexRequest`."""
 
     repository_name: str = ""
     ready: bool = False
 
 
-class RepositoryModel(msgspec.Struct, frozen=True):
+class RepositoryModelRequest(msgspec.Struct, frozen=True):
     """`RepositoryModelLoadRequest`, `RepositoryModelUnloadRequest`."""
 
     repository_name: str = ""
@@ -49,21 +56,21 @@ class RepositoryEntry(msgspec.Struct, frozen=True):
     reason: str
 
 
-def read_message(name: str, data: bytes, kind: type[MessageT]) -> MessageT:
-    """Decode the message type `name` into the struct `kind`, which has the same field names.
+def read_message(name: str, data: bytes, struct_type: type[MessageT]) -> MessageT:
+    """Decode the message type `name` into the struct `struct_type`, which has the same field names.
 
     Raises:
         InferenceError: INVALID_REQUEST when the bytes are not such a message, TOO_LARGE when there are too many.
     """
     if len(data) > _MAX_BYTES:
-        raise beyond(_MAX_BYTES, f"bytes in a {name}", len(data))
+        raise too_large(_MAX_BYTES, f"bytes in a {name}", len(data))
     try:
         message = message_class(f"inference.{name}").FromString(data)
     except DecodeError:
         raise invalid(f"Expected a {name}, got other bytes") from None
-    return msgspec.convert(MessageToDict(message, preserving_proto_field_name=True), kind)
+    return msgspec.convert(MessageToDict(message, preserving_proto_field_name=True), struct_type)
 
 
-def written_message(name: str, content: object) -> bytes:
+def encode_message(name: str, content: object) -> bytes:
     """Encode `content` (structs, mappings, sequences and plain values) as the message type `name`."""
     return ParseDict(msgspec.to_builtins(content), message_class(f"inference.{name}")()).SerializeToString()

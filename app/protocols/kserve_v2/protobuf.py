@@ -11,7 +11,7 @@ from google.protobuf.message import DecodeError
 from numpy.typing import NDArray
 
 from app.engine.servable import Servable
-from app.engine.streaming import Piece
+from app.engine.text_stream import Chunk
 from app.proto import message_class
 from app.protocols.json_tensors import read_datatype
 from app.protocols.kserve_v2.binary import (
@@ -24,16 +24,22 @@ from app.protocols.kserve_v2.binary import (
     unpack_numbers,
 )
 from app.protocols.kserve_v2.parameters import read_timeout
-from app.protocols.kserve_v2.rendering import RequestedOutput, Wanted, output_parameters, render, wanted_outputs
-from app.protocols.message_bounds import check_message
-from tasks.exchange.error import InferenceError, brief, invalid
-from tasks.exchange.limits import Limits
-from tasks.exchange.parameters import Positive, convert
-from tasks.exchange.request import InferenceRequest
-from tasks.exchange.response import InferenceResponse
-from tasks.exchange.tensor import Datatype, InputTensor, Tensor
+from app.protocols.kserve_v2.rendering import (
+    OutputSelection,
+    RequestedOutput,
+    output_parameters,
+    render,
+    select_outputs,
+)
+from app.protocols.protobuf_limits import check_message
+from tasks.inference.error import InferenceError, invalid, quote_value
+from tasks.inference.limits import Limits
+from tasks.inference.parameters import Positive, convert
+from tasks.inference.request import InferenceRequest
+from tasks.inference.response import InferenceResponse
+from tasks.inference.tensor import Datatype, InputTensor, Tensor
 
-__all__ = ("InferMessage", "decode", "encode", "encode_failed", "encode_pieces", "encode_streamed")
+__all__ = ("InferMessage", "decode", "encode", "encode_chunks", "encode_error", "encode_streamed")
 
 _Request = message_class("inference.ModelInferRequest")
 _Response = message_class("inference.ModelInferResponse")
@@ -55,7 +61,7 @@ _CONTENTS: dict[Datatype, str] = {
 }
 """The field of `InferTensorContents` for each datatype; FP16 and BF16 have none."""
 
-_STORED: dict[str, np.dtype[Any]] = {"int_contents": np.dtype(np.int32), "uint_contents": np.dtype(np.uint32)}
+_STORED_DTYPES: dict[str, np.dtype[Any]] = {"int_contents": np.dtype(np.int32), "uint_contents": np.dtype(np.uint32)}
 """The dtype that protobuf stores where one field serves several datatypes."""
 
 _MAX_INT64 = 2**63 - 1
@@ -109,12 +115,12 @@ class InferMessage:
         return bool(self.message.raw_input_contents)
 
     @property
-    def wants_whole_answers(self) -> bool:
+    def selects_outputs(self) -> bool:
         """Whether the request selects outputs or their format, so that the answer cannot be streamed."""
         return bool(self.message.outputs) or "output_format" in self.message.parameters
 
 
-def decode(request: InferMessage, servable: Servable) -> tuple[InferenceRequest, Wanted]:
+def decode(request: InferMessage, servable: Servable) -> tuple[InferenceRequest, OutputSelection]:
     """Decode a request, and the selection of outputs in it.
 
     Args:
@@ -132,7 +138,7 @@ def decode(request: InferMessage, servable: Servable) -> tuple[InferenceRequest,
     inputs = [_input(tensor, raw[index] if raw else None, index) for index, tensor in enumerate(message.inputs)]
     parameters = _parameters(message.parameters, "parameters")
     refuse_shared_memory(parameters, "parameters")
-    neutral = InferenceRequest(
+    inference_request = InferenceRequest(
         id=request.id,
         model_name=request.model_name,
         model_version=request.model_version,
@@ -140,32 +146,34 @@ def decode(request: InferMessage, servable: Servable) -> tuple[InferenceRequest,
         parameters=parameters,
         timeout=read_timeout(parameters),
     )
-    outputs = [_requested(output, f"outputs[{index}]") for index, output in enumerate(message.outputs)]
-    return neutral, wanted_outputs(servable, outputs or None, parameters.get("output_format"), binary=request.is_raw)
+    outputs = [_requested_output(output, f"outputs[{index}]") for index, output in enumerate(message.outputs)]
+    return inference_request, select_outputs(
+        servable, outputs or None, parameters.get("output_format"), binary=request.is_raw
+    )
 
 
-def encode(response: InferenceResponse, servable: Servable, wanted: Wanted) -> bytes:
+def encode(response: InferenceResponse, servable: Servable, selection: OutputSelection) -> bytes:
     """Return a serialized `ModelInferResponse`, with raw tensors if the request had raw tensors, else typed ones.
 
     As in KServe, all tensors are raw if one is FP16 or BF16, which have no typed form.
     """
-    return _message(response, servable, wanted).SerializeToString()
+    return _message(response, servable, selection).SerializeToString()
 
 
-def encode_streamed(response: InferenceResponse, servable: Servable, wanted: Wanted) -> bytes:
+def encode_streamed(response: InferenceResponse, servable: Servable, selection: OutputSelection) -> bytes:
     """Return the same response as the last item of `ModelStreamInfer` for its request."""
-    message = _message(response, servable, wanted)
+    message = _message(response, servable, selection)
     message.parameters[_FINAL].bool_param = True
     return _Streamed(infer_response=message).SerializeToString()
 
 
-async def encode_pieces(chunks: AsyncGenerator[Piece], *, raw: bool) -> AsyncGenerator[bytes]:
+async def encode_chunks(chunks: AsyncGenerator[Chunk], *, raw: bool) -> AsyncGenerator[bytes]:
     """Yield each chunk as an item of `ModelStreamInfer`: a BYTES tensor ``text_output`` with one element, raw or typed.
 
     The tensor's parameters name the answer that the chunk belongs to (`input`, `image`, `prompt`), and whether it ends
     there (`final`). The response's parameter `triton_final_response` is true for the last chunk of the last answer.
     """
-    pending: Piece | None = None
+    pending: Chunk | None = None
     async with aclosing(chunks):
         async for chunk in chunks:
             if pending is not None:
@@ -178,29 +186,29 @@ async def encode_pieces(chunks: AsyncGenerator[Piece], *, raw: bool) -> AsyncGen
         yield _encode_chunk(pending, last=True, raw=raw)
 
 
-def encode_failed(error: InferenceError, request_id: str) -> bytes:
+def encode_error(error: InferenceError, request_id: str) -> bytes:
     """Return an error as an item of `ModelStreamInfer`: the message, and a response with only the request's id."""
     return _Streamed(error_message=str(error), infer_response=_Response(id=request_id)).SerializeToString()
 
 
-def _message(response: InferenceResponse, servable: Servable, wanted: Wanted) -> Any:
+def _message(response: InferenceResponse, servable: Servable, selection: OutputSelection) -> Any:
     message = _Response(model_name=response.model_name, model_version=response.model_version, id=response.id)
     echoed = output_parameters(response)
-    tensors = [tensor for tensor, _ in render(response, servable, wanted)]
-    raw = wanted.binary or any(tensor.datatype not in _CONTENTS for tensor in tensors)
+    tensors = [tensor for tensor, _ in render(response, servable, selection)]
+    raw = selection.binary or any(tensor.datatype not in _CONTENTS for tensor in tensors)
     for tensor in tensors:
         _add_output(message, tensor, echoed, raw=raw)
     return message
 
 
-def _encode_chunk(chunk: Piece, *, last: bool, raw: bool) -> bytes:
+def _encode_chunk(chunk: Chunk, *, last: bool, raw: bool) -> bytes:
     message = _Response(model_name=chunk.model_name, model_version=chunk.model_version, id=chunk.id)
     message.parameters[_FINAL].bool_param = last
-    place = {"input": chunk.input, "image": chunk.image, "prompt": chunk.prompt, "final": chunk.final}
+    position = {"input": chunk.input, "image": chunk.image, "prompt": chunk.prompt, "final": chunk.final}
     data = np.empty(1, object)
     data[0] = chunk.text.encode()
     tensor = Tensor(name=_STREAMED_TEXT, datatype=Datatype.BYTES, data=data)
-    _add_output(message, tensor, {**chunk.parameters, **place}, raw=raw)
+    _add_output(message, tensor, {**chunk.parameters, **position}, raw=raw)
     return _Streamed(infer_response=message).SerializeToString()
 
 
@@ -251,35 +259,35 @@ def _decode_contents(
         elements = [SniffedElement(value) for value in values]
         return bytes_tensor(message.name, shape, elements, parameters, path)
     if len(values) != math.prod(shape):
-        expected = f"Expected {math.prod(shape)} elements for the shape {brief(list(shape))}"
+        expected = f"Expected {math.prod(shape)} elements for the shape {quote_value(list(shape))}"
         raise invalid(f"{expected}, got {len(values)}", f"{path}.contents.{field}")
     array = _numbers(values, datatype, f"{path}.contents.{field}")
     try:
         data = array.reshape(shape)
     except (ValueError, OverflowError):
-        raise invalid(f"Expected sizes that can be counted, got {brief(list(shape))}", f"{path}.shape") from None
+        raise invalid(f"Expected sizes that can be counted, got {quote_value(list(shape))}", f"{path}.shape") from None
     return Tensor(name=message.name, datatype=datatype, data=data, parameters=parameters)
 
 
 def _numbers(values: Sequence[Any], datatype: Datatype, path: str) -> NDArray[Any]:
     dtype = datatype.dtype
-    held = np.fromiter(values, _STORED.get(_CONTENTS[datatype], dtype), len(values))
-    if held.dtype == dtype:
-        return held
+    stored = np.fromiter(values, _STORED_DTYPES.get(_CONTENTS[datatype], dtype), len(values))
+    if stored.dtype == dtype:
+        return stored
     limits = np.iinfo(dtype)
-    outside = np.flatnonzero((held < limits.min) | (held > limits.max))
+    outside = np.flatnonzero((stored < limits.min) | (stored > limits.max))
     if outside.size:
         first = int(outside[0])
-        message = f"Expected {limits.min} to {limits.max} for {datatype}, got {held[first]}"
+        message = f"Expected {limits.min} to {limits.max} for {datatype}, got {stored[first]}"
         raise invalid(message, f"{path}[{first}]")
-    return held.astype(dtype)
+    return stored.astype(dtype)
 
 
-def _requested(message: Any, path: str) -> RequestedOutput:
+def _requested_output(message: Any, path: str) -> RequestedOutput:
     parameters = _parameters(message.parameters, f"{path}.parameters")
     refuse_shared_memory(parameters, f"{path}.parameters")
-    output_parameters_ = convert(parameters, _OutputParameters, f"{path}.parameters")
-    return RequestedOutput(name=message.name, classification=output_parameters_.classification, path=path)
+    converted = convert(parameters, _OutputParameters, f"{path}.parameters")
+    return RequestedOutput(name=message.name, classification=converted.classification, path=path)
 
 
 def _parameters(messages: Mapping[str, Any], path: str) -> Mapping[str, object]:

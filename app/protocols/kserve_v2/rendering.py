@@ -9,19 +9,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.engine.servable import Servable
-from tasks.exchange.error import invalid
-from tasks.exchange.response import InferenceResponse, Prediction
-from tasks.exchange.tensor import Datatype, Tensor, TensorSpec
+from tasks.inference.error import invalid
+from tasks.inference.response import InferenceResponse, Prediction
+from tasks.inference.tensor import Datatype, Tensor, TensorSpec
 from tasks.task import TaskType
 
 __all__ = (
     "RECORDS",
+    "OutputSelection",
     "RequestedOutput",
-    "Wanted",
     "declared_outputs",
     "output_parameters",
     "render",
-    "wanted_outputs",
+    "select_outputs",
 )
 
 RECORDS = TensorSpec(name="predictions", datatype=Datatype.BYTES, shape=(-1,))
@@ -44,7 +44,7 @@ class RequestedOutput(msgspec.Struct, frozen=True, kw_only=True):
     path: str = "outputs"
 
 
-class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+class OutputSelection(msgspec.Struct, frozen=True, kw_only=True):
     """The outputs that a request selects.
 
     Attributes:
@@ -65,9 +65,9 @@ def declared_outputs(servable: Servable) -> Sequence[TensorSpec]:
     return (RECORDS, *servable.outputs)
 
 
-def wanted_outputs(
+def select_outputs(
     servable: Servable, outputs: Sequence[RequestedOutput] | None, output_format: object, binary: bool
-) -> Wanted:
+) -> OutputSelection:
     """Check the selection of outputs against the model's outputs.
 
     Raises:
@@ -83,7 +83,7 @@ def wanted_outputs(
         if output.name in seen:
             raise invalid(f"Expected each output once, got {output.name!r} again", f"{output.path}.name")
         seen.add(output.name)
-    return Wanted(outputs=outputs or None, tensors=output_format == "tensors", binary=binary)
+    return OutputSelection(outputs=outputs or None, tensors=output_format == "tensors", binary=binary)
 
 
 def output_parameters(response: InferenceResponse) -> Mapping[str, object]:
@@ -100,19 +100,20 @@ def output_parameters(response: InferenceResponse) -> Mapping[str, object]:
     }
 
 
-def render(response: InferenceResponse, servable: Servable, wanted: Wanted) -> list[tuple[Tensor, bool]]:
+def render(response: InferenceResponse, servable: Servable, selection: OutputSelection) -> list[tuple[Tensor, bool]]:
     """Return the selected tensors in order, each with whether it follows the JSON as bytes."""
     predictions = [prediction for output in response.outputs for prediction in output.predictions]
-    if wanted.outputs is None:
-        return [(tensor, wanted.binary) for tensor in _default_tensors(predictions, servable, wanted.tensors)]
-    named = {RECORDS.name} & {output.name for output in wanted.outputs}
+    if selection.outputs is None:
+        return [(tensor, selection.binary) for tensor in _default_tensors(predictions, servable, selection.tensors)]
+    requests_records = {RECORDS.name} & {output.name for output in selection.outputs}
     tensors = {tensor.name: tensor for tensor in type(predictions[0]).stack(predictions)}
-    if named and RECORDS.name not in tensors:
+    if requests_records and RECORDS.name not in tensors:
         tensors[RECORDS.name] = _records(predictions)
     # A task returns its labels beside its scores; a tensor model has labels only in its description.
     labels_by_index = servable.description.labels if servable.description.task_type is TaskType.TENSOR else ()
     return [
-        (_classify(tensors[output.name], tensors, output, labels_by_index), output.binary) for output in wanted.outputs
+        (_classify(tensors[output.name], tensors, output, labels_by_index), output.binary)
+        for output in selection.outputs
     ]
 
 
@@ -129,23 +130,25 @@ def _records(predictions: Sequence[Prediction]) -> Tensor:
 
 
 def _classify(
-    tensor: Tensor, siblings: Mapping[str, Tensor], wanted: RequestedOutput, labels_by_index: Sequence[str]
+    tensor: Tensor, siblings: Mapping[str, Tensor], requested: RequestedOutput, labels_by_index: Sequence[str]
 ) -> Tensor:
     """Return the best scores of the last dimension as "score:index[:label]", as in the classification extension.
 
     Args:
         tensor: the scores.
         siblings: all outputs by name; `labels` and `class_ids` with the same shape name each score.
-        wanted: the number of scores.
+        requested: the number of scores.
         labels_by_index: labels used if there is one for each score of a row.
     """
-    if wanted.classification is None:
+    if requested.classification is None:
         return tensor
     if tensor.datatype in (Datatype.BYTES, Datatype.BF16) or not tensor.shape:
-        raise invalid(f"Expected an output of numbers to classify, {tensor.name!r} is {tensor.datatype}", wanted.path)
+        raise invalid(
+            f"Expected an output of numbers to classify, {tensor.name!r} is {tensor.datatype}", requested.path
+        )
     labels, class_ids = (siblings.get(name) for name in ("labels", "class_ids"))
     rows = tensor.data.reshape(math.prod(tensor.shape[:-1]), tensor.shape[-1])
-    count = min(wanted.classification, rows.shape[1])
+    count = min(requested.classification, rows.shape[1])
     best = np.argsort(-rows.astype(np.float64), axis=1, kind="stable")[:, :count]
     all_names = (
         np.array([label.encode() for label in labels_by_index], object)

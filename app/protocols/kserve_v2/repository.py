@@ -11,10 +11,10 @@ from app.engine.registry import Registration
 from app.engine.statistics import Duration, ModelStatistics
 from app.protocols.json_body import read_json
 from app.protocols.protocol import Endpoint, HttpRequest, json_response
-from app.protocols.request_body import body_of
-from tasks.exchange.error import ErrorKind, InferenceError
+from app.protocols.request_body import read_body
+from tasks.inference.error import ErrorKind, InferenceError
 
-__all__ = ("check_loaded_as_it_lies", "repository_endpoints", "statistics_of", "versions_with_statistics")
+__all__ = ("reject_load_parameters", "repository_endpoints", "statistics_of", "versions_with_statistics")
 
 
 class _IndexRequest(msgspec.Struct, frozen=True):
@@ -36,16 +36,18 @@ def repository_endpoints(engine: Engine) -> Sequence[Endpoint]:
     """Return the endpoints to list, load and unload models, and for their statistics."""
 
     async def index(request: HttpRequest) -> Response[bytes]:
-        body = await body_of(request, engine)
-        wanted = read_json(body, _IndexRequest, limits=engine.limits) if body.strip() else _IndexRequest()
-        found = [entry for entry in await engine.repository.index() if entry.servable is not None or not wanted.ready]
-        return json_response(msgspec.json.encode([_entry(entry) for entry in found]))
+        body = await read_body(request, engine)
+        options = read_json(body, _IndexRequest, limits=engine.limits) if body.strip() else _IndexRequest()
+        entries = [
+            entry for entry in await engine.repository.index() if entry.servable is not None or not options.ready
+        ]
+        return json_response(msgspec.json.encode([_entry(entry) for entry in entries]))
 
     async def load(request: HttpRequest) -> Response[bytes]:
         name = request.path_params["target"]
-        body = await body_of(request, engine)
-        wanted = read_json(body, _LoadRequest, limits=engine.limits) if body.strip() else _LoadRequest()
-        check_loaded_as_it_lies(wanted.parameters)
+        body = await read_body(request, engine)
+        options = read_json(body, _LoadRequest, limits=engine.limits) if body.strip() else _LoadRequest()
+        reject_load_parameters(options.parameters)
         await engine.repository.load(name)
         return json_response(msgspec.json.encode({"name": name, "load": True}))
 
@@ -57,9 +59,11 @@ def repository_endpoints(engine: Engine) -> Sequence[Endpoint]:
     async def statistics(request: HttpRequest) -> Response[bytes]:
         target, version = request.path_params.get("target"), request.path_params.get("version")
         name = engine.registry.name_for_path(target) if target else None
-        found = versions_with_statistics(engine, name, version)
+        registrations = versions_with_statistics(engine, name, version)
         return json_response(
-            msgspec.json.encode({"model_stats": [statistics_of(engine, registration) for registration in found]})
+            msgspec.json.encode(
+                {"model_stats": [statistics_of(engine, registration) for registration in registrations]}
+            )
         )
 
     def action_endpoint(
@@ -100,7 +104,7 @@ def repository_endpoints(engine: Engine) -> Sequence[Endpoint]:
     ]
 
 
-def check_loaded_as_it_lies(parameters: Mapping[str, object]) -> None:
+def reject_load_parameters(parameters: Mapping[str, object]) -> None:
     """Reject what Triton accepts with a load, settings and files of a model, because they would be unchecked.
 
     Raises:
@@ -119,23 +123,23 @@ def versions_with_statistics(engine: Engine, name: str | None, version: str | No
     """
     if not name:
         return [registration for registration in engine.registry.registrations if registration.servable is not None]
-    found = engine.registry.find(name, version or None)
+    registration = engine.registry.find(name, version or None)
     if version:
-        return [found]
+        return [registration]
     return [registration for registration in engine.registry.versions(name) if registration.servable is not None]
 
 
 def statistics_of(engine: Engine, registration: Registration) -> dict[str, Any]:
     """Return one item of `model_stats`."""
     source = registration.source
-    found = engine.statistics.of(source.name, source.version)
+    statistics = engine.statistics.for_model(source.name, source.version)
     return {
         "name": source.name,
         "version": source.version,
-        "last_inference": found.last_inference,
-        "inference_count": found.inference_count,
-        "execution_count": found.execution_count,
-        "inference_stats": _durations(found),
+        "last_inference": statistics.last_inference,
+        "inference_count": statistics.inference_count,
+        "execution_count": statistics.execution_count,
+        "inference_stats": _durations(statistics),
         "batch_stats": [
             {
                 "batch_size": size,
@@ -143,19 +147,19 @@ def statistics_of(engine: Engine, registration: Registration) -> dict[str, Any]:
                 "compute_infer": batch.compute_infer,
                 "compute_output": batch.compute_output,
             }
-            for size, batch in sorted(found.batches.items())
+            for size, batch in sorted(statistics.batches.items())
         ],
     }
 
 
-def _durations(found: ModelStatistics) -> dict[str, Duration]:
+def _durations(statistics: ModelStatistics) -> dict[str, Duration]:
     return {
-        "success": found.success,
-        "fail": found.fail,
-        "queue": found.queue,
-        "compute_input": found.compute_input,
-        "compute_infer": found.compute_infer,
-        "compute_output": found.compute_output,
+        "success": statistics.success,
+        "fail": statistics.fail,
+        "queue": statistics.queue,
+        "compute_input": statistics.compute_input,
+        "compute_infer": statistics.compute_infer,
+        "compute_output": statistics.compute_output,
         # This server has no response cache, but the extension requires these fields.
         "cache_hit": Duration(),
         "cache_miss": Duration(),

@@ -8,11 +8,10 @@ from litestar import Response
 from app import __version__
 from app.engine.engine import Engine
 from app.engine.registry import Registration
-from app.protocols.caller import caller_of
 from app.protocols.error_body import error_object
 from app.protocols.kserve_v2.codec import decode, encode
 from app.protocols.kserve_v2.generate import generate_endpoints
-from app.protocols.kserve_v2.rendering import Wanted, declared_outputs
+from app.protocols.kserve_v2.rendering import OutputSelection, declared_outputs
 from app.protocols.kserve_v2.repository import repository_endpoints
 from app.protocols.kserve_v2.wire import (
     WireLive,
@@ -26,11 +25,12 @@ from app.protocols.kserve_v2.wire import (
     WireTensorSpec,
 )
 from app.protocols.protocol import INFER_FAILURES, Endpoint, HttpRequest, json_response
-from app.protocols.request_body import body_to_infer
-from tasks.exchange.error import InferenceError
-from tasks.exchange.request import InferenceRequest
-from tasks.exchange.response import InferenceResponse
-from tasks.exchange.tensor import TensorSpec
+from app.protocols.request_body import read_inference_body
+from app.protocols.request_info import read_request_info
+from tasks.inference.error import InferenceError
+from tasks.inference.request import InferenceRequest
+from tasks.inference.response import InferenceResponse
+from tasks.inference.tensor import TensorSpec
 
 __all__ = ("EXTENSIONS", "KServeV2", "model_metadata")
 
@@ -52,16 +52,16 @@ class KServeV2:
 
     def endpoints(self, engine: Engine, /) -> Sequence[Endpoint]:
         async def server_metadata(_: HttpRequest) -> Response[bytes]:
-            about = {"name": "charioteer", "version": __version__, "extensions": EXTENSIONS}
-            return json_response(msgspec.json.encode(about))
+            server = {"name": "charioteer", "version": __version__, "extensions": EXTENSIONS}
+            return json_response(msgspec.json.encode(server))
 
         async def live(_: HttpRequest) -> Response[bytes]:
             return json_response(b'{"live":true}')
 
         async def ready(_: HttpRequest) -> Response[bytes]:
-            if not engine.unready:
+            if not engine.not_ready_reason:
                 return json_response(b'{"ready":true}')
-            return json_response(msgspec.json.encode({"ready": False, "error": engine.unready}), status=503)
+            return json_response(msgspec.json.encode({"ready": False, "error": engine.not_ready_reason}), status=503)
 
         async def models(_: HttpRequest) -> Response[bytes]:
             names = sorted({registration.source.name for registration in engine.registry.registrations})
@@ -72,7 +72,7 @@ class KServeV2:
             return json_response(msgspec.json.encode(model_metadata(engine, registration)))
 
         async def model_ready(request: HttpRequest) -> Response[bytes]:
-            registration = engine.ready(request.path_params["target"], request.path_params.get("version"))
+            registration = engine.ready_model(request.path_params["target"], request.path_params.get("version"))
             return json_response(msgspec.json.encode({"name": registration.source.name, "ready": True}))
 
         async def infer(request: HttpRequest) -> Response[bytes]:
@@ -137,7 +137,7 @@ class KServeV2:
                     method="POST",
                     path=f"{path}/infer",
                     handle=infer,
-                    queue=str,
+                    queue_model=str,
                     summary="Infer with a model",
                     body=WireRequest,
                     answer=WireResponse,
@@ -152,20 +152,20 @@ class KServeV2:
         return error_object(error)
 
     async def _infer(self, engine: Engine, request: HttpRequest) -> Response[bytes]:
-        caller = caller_of(request, self.name)
+        info = read_request_info(request, self.name)
         try:
             registration = _registration(engine, request)
         except InferenceError as error:
-            raise engine.refused(caller, error, request.path_params["target"]) from None
+            raise engine.report_refused(info, error, request.path_params["target"]) from None
         source, servable = registration.source, registration.ready_servable()
-        body = await body_to_infer(request, engine, caller, source.name)
+        body = await read_inference_body(request, engine, info, source.name)
         header_length = request.headers.get(_HEADER_LENGTH)
-        wanted = Wanted()
+        selection = OutputSelection()
 
         def decode_body() -> InferenceRequest:
-            nonlocal wanted
+            nonlocal selection
             version = request.path_params.get("version")
-            neutral, wanted = decode(
+            inference_request, selection = decode(
                 body,
                 header_length,
                 servable,
@@ -173,12 +173,12 @@ class KServeV2:
                 model_version=version,
                 limits=engine.limits,
             )
-            return neutral
+            return inference_request
 
         def encode_response(response: InferenceResponse) -> tuple[bytes, int | None]:
-            return encode(response, servable, wanted)
+            return encode(response, servable, selection)
 
-        content, json_length = await engine.exchange(caller, source.name, decode_body, encode_response)
+        content, json_length = await engine.handle(info, source.name, decode_body, encode_response)
         if json_length is None:
             return json_response(content)
         headers = {"Inference-Header-Content-Length": str(json_length)}

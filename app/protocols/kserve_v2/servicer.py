@@ -13,34 +13,34 @@ from app.engine.events import RequestInfo
 from app.engine.registry import Registration
 from app.engine.servable import Servable
 from app.proto import INFERENCE
-from app.protocols.grpc_protocol import Call, Handler, call_ended, caller_of_call, metadata_of, unary
+from app.protocols.grpc_protocol import Call, Handler, abort_call, metadata_of, read_call_info, unary_handler
 from app.protocols.kserve_v2.plain_messages import (
-    NamedModel,
+    ModelReference,
     RepositoryEntry,
-    RepositoryModel,
-    RepositoryWish,
+    RepositoryIndexRequest,
+    RepositoryModelRequest,
+    encode_message,
     read_message,
-    written_message,
 )
 from app.protocols.kserve_v2.protobuf import (
     InferMessage,
     decode,
     encode,
-    encode_failed,
-    encode_pieces,
+    encode_chunks,
+    encode_error,
     encode_streamed,
 )
-from app.protocols.kserve_v2.rendering import Wanted
+from app.protocols.kserve_v2.rendering import OutputSelection
 from app.protocols.kserve_v2.repository import (
-    check_loaded_as_it_lies,
+    reject_load_parameters,
     statistics_of,
     versions_with_statistics,
 )
 from app.protocols.kserve_v2.routes import EXTENSIONS, model_metadata
 from app.protocols.permission import Permission
-from tasks.exchange.error import ErrorKind, InferenceError
-from tasks.exchange.request import InferenceRequest
-from tasks.exchange.response import InferenceResponse
+from tasks.inference.error import ErrorKind, InferenceError
+from tasks.inference.request import InferenceRequest
+from tasks.inference.response import InferenceResponse
 
 __all__ = ("KServeV2Grpc",)
 
@@ -72,10 +72,10 @@ class KServeV2Grpc:
         del error
         return None
 
-    def subject(self, data: bytes, /) -> str:
+    def target_model(self, data: bytes, /) -> str:
         try:
             # Load and unload requests have the name in the same field.
-            return read_message("RepositoryModelUnloadRequest", data, RepositoryModel).model_name
+            return read_message("RepositoryModelUnloadRequest", data, RepositoryModelRequest).model_name
         except InferenceError:
             return ""
 
@@ -95,24 +95,24 @@ class KServeV2Grpc:
         }
 
         async def stream(requests: AsyncIterable[bytes], context: Call) -> AsyncGenerator[bytes]:
-            caller = caller_of_call(context, self.name)
+            info = read_call_info(context, self.name)
             in_band = metadata_of(context).get(_STATUS_KEY) != "true"
             try:
-                with engine.counted(caller):
+                with engine.count_stream(info):
                     async with aclosing(_until_stopping(stopping, requests)) as received:
                         async for data in received:
-                            async with aclosing(calls.streamed(data, caller, in_band)) as items:
+                            async with aclosing(calls.infer_stream(data, info, in_band)) as items:
                                 async for item in items:
                                     yield item
             except Exception as error:  # noqa: BLE001  grpc would send any exception to the client
                 failure = error
             else:
                 return
-            await call_ended(context, caller, failure)
+            await abort_call(context, info, failure)
 
         streaming_handler = cast("Handler", grpc.stream_stream_rpc_method_handler(cast("Any", stream)))
         return {
-            **{name: unary(self.name, answer) for name, answer in methods.items()},
+            **{name: unary_handler(self.name, answer) for name, answer in methods.items()},
             "ModelStreamInfer": streaming_handler,
         }
 
@@ -123,80 +123,80 @@ class _Calls:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
-    async def server_live(self, data: bytes, caller: RequestInfo) -> bytes:
-        del data, caller
-        return written_message("ServerLiveResponse", {"live": True})
+    async def server_live(self, data: bytes, info: RequestInfo) -> bytes:
+        del data, info
+        return encode_message("ServerLiveResponse", {"live": True})
 
-    async def server_ready(self, data: bytes, caller: RequestInfo) -> bytes:
-        del data, caller
-        return written_message("ServerReadyResponse", {"ready": not self._engine.unready})
+    async def server_ready(self, data: bytes, info: RequestInfo) -> bytes:
+        del data, info
+        return encode_message("ServerReadyResponse", {"ready": not self._engine.not_ready_reason})
 
-    async def server_metadata(self, data: bytes, caller: RequestInfo) -> bytes:
-        del data, caller
-        about = {"name": "charioteer", "version": __version__, "extensions": EXTENSIONS}
-        return written_message("ServerMetadataResponse", about)
+    async def server_metadata(self, data: bytes, info: RequestInfo) -> bytes:
+        del data, info
+        server = {"name": "charioteer", "version": __version__, "extensions": EXTENSIONS}
+        return encode_message("ServerMetadataResponse", server)
 
-    async def model_ready(self, data: bytes, caller: RequestInfo) -> bytes:
-        del caller
+    async def model_ready(self, data: bytes, info: RequestInfo) -> bytes:
+        del info
         try:
-            wanted = read_message("ModelReadyRequest", data, NamedModel)
-            self._engine.ready(wanted.name, wanted.version or None)
+            request = read_message("ModelReadyRequest", data, ModelReference)
+            self._engine.ready_model(request.name, request.version or None)
         except InferenceError as error:
             if error.kind is not ErrorKind.MODEL_NOT_READY:
                 raise
-            return written_message("ModelReadyResponse", {"ready": False})
-        return written_message("ModelReadyResponse", {"ready": True})
+            return encode_message("ModelReadyResponse", {"ready": False})
+        return encode_message("ModelReadyResponse", {"ready": True})
 
-    async def model_metadata(self, data: bytes, caller: RequestInfo) -> bytes:
-        del caller
-        registration = self._addressed(read_message("ModelMetadataRequest", data, NamedModel))
-        return written_message("ModelMetadataResponse", model_metadata(self._engine, registration))
+    async def model_metadata(self, data: bytes, info: RequestInfo) -> bytes:
+        del info
+        registration = self._find_registration(read_message("ModelMetadataRequest", data, ModelReference))
+        return encode_message("ModelMetadataResponse", model_metadata(self._engine, registration))
 
-    async def model_statistics(self, data: bytes, caller: RequestInfo) -> bytes:
-        del caller
-        wanted = read_message("ModelStatisticsRequest", data, NamedModel)
-        found = [
+    async def model_statistics(self, data: bytes, info: RequestInfo) -> bytes:
+        del info
+        request = read_message("ModelStatisticsRequest", data, ModelReference)
+        statistics = [
             statistics_of(self._engine, registration)
-            for registration in versions_with_statistics(self._engine, wanted.name, wanted.version)
+            for registration in versions_with_statistics(self._engine, request.name, request.version)
         ]
-        return written_message("ModelStatisticsResponse", {"model_stats": found})
+        return encode_message("ModelStatisticsResponse", {"model_stats": statistics})
 
-    async def repository_index(self, data: bytes, caller: RequestInfo) -> bytes:
-        del caller
-        wanted = read_message("RepositoryIndexRequest", data, RepositoryWish)
-        _check_repository(wanted.repository_name)
-        found = [
+    async def repository_index(self, data: bytes, info: RequestInfo) -> bytes:
+        del info
+        request = read_message("RepositoryIndexRequest", data, RepositoryIndexRequest)
+        _check_repository(request.repository_name)
+        entries = [
             RepositoryEntry(entry.source.name, entry.source.version, entry.state, entry.reason)
             for entry in await self._engine.repository.index()
-            if entry.servable is not None or not wanted.ready
+            if entry.servable is not None or not request.ready
         ]
-        return written_message("RepositoryIndexResponse", {"models": found})
+        return encode_message("RepositoryIndexResponse", {"models": entries})
 
-    async def repository_load(self, data: bytes, caller: RequestInfo) -> bytes:
-        del caller
-        wanted = read_message("RepositoryModelLoadRequest", data, RepositoryModel)
-        _check_repository(wanted.repository_name)
-        check_loaded_as_it_lies(wanted.parameters)
-        await self._engine.repository.load(wanted.model_name)
-        return written_message("RepositoryModelLoadResponse", {})
+    async def repository_load(self, data: bytes, info: RequestInfo) -> bytes:
+        del info
+        request = read_message("RepositoryModelLoadRequest", data, RepositoryModelRequest)
+        _check_repository(request.repository_name)
+        reject_load_parameters(request.parameters)
+        await self._engine.repository.load(request.model_name)
+        return encode_message("RepositoryModelLoadResponse", {})
 
-    async def repository_unload(self, data: bytes, caller: RequestInfo) -> bytes:
-        del caller
-        wanted = read_message("RepositoryModelUnloadRequest", data, RepositoryModel)
-        _check_repository(wanted.repository_name)
-        await self._engine.repository.unload(wanted.model_name)
-        return written_message("RepositoryModelUnloadResponse", {})
+    async def repository_unload(self, data: bytes, info: RequestInfo) -> bytes:
+        del info
+        request = read_message("RepositoryModelUnloadRequest", data, RepositoryModelRequest)
+        _check_repository(request.repository_name)
+        await self._engine.repository.unload(request.model_name)
+        return encode_message("RepositoryModelUnloadResponse", {})
 
-    async def infer(self, data: bytes, caller: RequestInfo) -> bytes:
-        request = self._parse(data, caller)
-        return await self._infer_response(request, self._servable(request, caller), caller, streamed=False)
+    async def infer(self, data: bytes, info: RequestInfo) -> bytes:
+        request = self._parse(data, info)
+        return await self._infer_response(request, self._servable(request, info), info, streamed=False)
 
-    async def streamed(self, data: bytes, caller: RequestInfo, in_band: bool) -> AsyncGenerator[bytes]:
+    async def infer_stream(self, data: bytes, info: RequestInfo, in_band: bool) -> AsyncGenerator[bytes]:
         """Yield the response items for one request of a stream.
 
         Args:
             data: the serialized request.
-            caller: information about the stream.
+            info: information about the stream.
             in_band: whether to send an error as an item.
 
         Raises:
@@ -204,51 +204,51 @@ class _Calls:
         """
         request_id = ""
         try:
-            request = self._parse(data, caller)
+            request = self._parse(data, info)
             request_id = request.id
-            servable = self._servable(request, caller)
-            if not servable.streams or request.wants_whole_answers:
-                yield await self._infer_response(request, servable, caller, streamed=True)
+            servable = self._servable(request, info)
+            if not servable.streams or request.selects_outputs:
+                yield await self._infer_response(request, servable, info, streamed=True)
                 return
-            chunks = self._engine.stream(caller, request.model_name, lambda: decode(request, servable)[0])
-            async with aclosing(encode_pieces(chunks, raw=request.is_raw)) as items:
+            chunks = self._engine.stream_text(info, request.model_name, lambda: decode(request, servable)[0])
+            async with aclosing(encode_chunks(chunks, raw=request.is_raw)) as items:
                 async for item in items:
                     yield item
         except InferenceError as error:
             if not in_band:
                 raise
-            yield encode_failed(error, request_id)
+            yield encode_error(error, request_id)
 
     async def _infer_response(
-        self, request: InferMessage, servable: Servable, caller: RequestInfo, *, streamed: bool
+        self, request: InferMessage, servable: Servable, info: RequestInfo, *, streamed: bool
     ) -> bytes:
-        selection = Wanted()
+        selection = OutputSelection()
 
         def decode_request() -> InferenceRequest:
             nonlocal selection
-            neutral, selection = decode(request, servable)
-            return neutral
+            inference_request, selection = decode(request, servable)
+            return inference_request
 
         def encode_response(response: InferenceResponse) -> bytes:
             return (encode_streamed if streamed else encode)(response, servable, selection)
 
-        return await self._engine.exchange(caller, request.model_name, decode_request, encode_response)
+        return await self._engine.handle(info, request.model_name, decode_request, encode_response)
 
-    def _parse(self, data: bytes, caller: RequestInfo) -> InferMessage:
+    def _parse(self, data: bytes, info: RequestInfo) -> InferMessage:
         # Parse in the event loop: parsing holds the GIL in any thread, and later errors are reported with the model's
         # name.
         try:
             return InferMessage(data, self._engine.limits)
         except InferenceError as error:
-            raise self._engine.refused(caller, error) from None
+            raise self._engine.report_refused(info, error) from None
 
-    def _servable(self, request: InferMessage, caller: RequestInfo) -> Servable:
+    def _servable(self, request: InferMessage, info: RequestInfo) -> Servable:
         try:
             return self._engine.registry.find(request.model_name, request.model_version).ready_servable()
         except InferenceError as error:
-            raise self._engine.refused(caller, error, request.model_name) from None
+            raise self._engine.report_refused(info, error, request.model_name) from None
 
-    def _addressed(self, model: NamedModel) -> Registration:
+    def _find_registration(self, model: ModelReference) -> Registration:
         return self._engine.registry.find(model.name, model.version or None)
 
 
@@ -266,20 +266,20 @@ async def _until_stopping(stopping: asyncio.Event, requests: AsyncIterable[bytes
         InferenceError: MODEL_NOT_READY once the server stops; an idle stream would otherwise delay the stop.
     """
     iterator = aiter(requests)
-    stop = asyncio.ensure_future(stopping.wait())
-    read: asyncio.Future[bytes] | None = None
+    stop_task = asyncio.ensure_future(stopping.wait())
+    next_request: asyncio.Future[bytes] | None = None
     try:
         while True:
-            read = asyncio.ensure_future(anext(iterator))
-            await asyncio.wait({read, stop}, return_when=asyncio.FIRST_COMPLETED)
-            if not read.done():
+            next_request = asyncio.ensure_future(anext(iterator))
+            await asyncio.wait({next_request, stop_task}, return_when=asyncio.FIRST_COMPLETED)
+            if not next_request.done():
                 raise InferenceError(ErrorKind.MODEL_NOT_READY, "The server is stopping")
             try:
-                data = read.result()
+                data = next_request.result()
             except StopAsyncIteration:
                 return
             yield data
     finally:
-        stop.cancel()
-        if read is not None:
-            read.cancel()
+        stop_task.cancel()
+        if next_request is not None:
+            next_request.cancel()

@@ -13,9 +13,9 @@ from typing import Any, cast
 import msgspec
 
 from app.protocols.json_body import first_path, has_lone_surrogate
-from app.protocols.json_bounds import check_json
-from tasks.exchange.error import InferenceError, invalid
-from tasks.exchange.limits import Limits
+from app.protocols.json_limits import check_json
+from tasks.inference.error import InferenceError, invalid
+from tasks.inference.limits import Limits
 
 __all__ = ("debug_text", "format_error", "read_object", "type_name")
 
@@ -86,26 +86,26 @@ def type_name(value: object) -> str:
 def debug_text(value: object) -> str:
     """Return a JSON value as messages quote it: objects on several lines, arrays on one, at most 256 characters."""
     text = ""
-    for part in _parts(value, "\n"):
+    for part in _debug_parts(value, "\n"):
         text += part
         if len(text) >= _MAX_DEBUG_TEXT:
             break
     return text[:_MAX_DEBUG_TEXT]
 
 
-def _parts(value: object, line: str) -> Iterator[str]:
+def _debug_parts(value: object, line_break: str) -> Iterator[str]:
     if isinstance(value, dict):
         members = cast("dict[str, Any]", value)
         yield "{"
         for index, (key, member) in enumerate(members.items()):
-            yield f"{',' if index else ''}{line}    {_quoted(key)}: "
-            yield from _parts(member, f"{line}    ")
-        yield f"{line}}}" if members else "}"
+            yield f"{',' if index else ''}{line_break}    {_quoted(key)}: "
+            yield from _debug_parts(member, f"{line_break}    ")
+        yield f"{line_break}}}" if members else "}"
     elif isinstance(value, list):
         yield "["
         for index, element in enumerate(cast("list[Any]", value)):
             yield ", " if index else ""
-            yield from _parts(element, line)
+            yield from _debug_parts(element, line_break)
         yield "]"
     else:
         yield _quoted(value)
@@ -116,9 +116,9 @@ def _quoted(value: object) -> str:
 
 
 def _read_leniently(body: bytes) -> object:
-    text, invalid_at = _text(body.removeprefix(_BYTE_ORDER_MARK))
-    blank = _WHITE_SPACE.match(text)
-    start = blank.end() if blank else 0
+    text, invalid_at = _decode_utf8_prefix(body.removeprefix(_BYTE_ORDER_MARK))
+    white_space = _WHITE_SPACE.match(text)
+    start = white_space.end() if white_space else 0
     if start == len(text) and invalid_at is None:
         raise _parse_error("The document is empty.", start)
     try:
@@ -131,12 +131,12 @@ def _read_leniently(body: bytes) -> object:
         raise _parse_error("Number too big to be stored in double.", text.find(str(error))) from None
     except RecursionError:
         raise invalid("JSON Parse error: Arrays or objects are nested too deeply") from None
-    if "\\u" in text and (found := first_path(value, has_lone_surrogate)):
-        raise invalid(f"JSON Parse error: The surrogate pair in string is invalid. at: {found[0]}")
+    if "\\u" in text and (surrogate := first_path(value, has_lone_surrogate)):
+        raise invalid(f"JSON Parse error: The surrogate pair in string is invalid. at: {surrogate[0]}")
     return value
 
 
-def _text(body: bytes) -> tuple[str, int | None]:
+def _decode_utf8_prefix(body: bytes) -> tuple[str, int | None]:
     """Decode the body up to the first byte that is not UTF-8, and return that byte's position, if any."""
     try:
         return body.decode(), None

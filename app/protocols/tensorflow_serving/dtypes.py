@@ -1,6 +1,6 @@
 """TensorFlow's names for datatypes."""
 
-from tasks.exchange.tensor import Datatype
+from tasks.inference.tensor import Datatype
 
 __all__ = ("enum_name", "short_name")
 

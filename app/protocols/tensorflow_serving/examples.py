@@ -8,22 +8,22 @@ from typing import Any, cast
 import msgspec
 import numpy as np
 
-from app.protocols.bytes_elements import BinaryElement, StringElement, is_b64
+from app.protocols.bytes_elements import BinaryElement, StringElement, is_base64_object
 from app.protocols.tensorflow_serving.document import format_error, type_name
 from app.protocols.tensorflow_serving.dtypes import short_name
+from app.protocols.tensorflow_serving.json_text import array_text, decimals, document_text, string_text
 from app.protocols.tensorflow_serving.signatures import Method, Signature
-from app.protocols.tensorflow_serving.values import decoded_base64
-from app.protocols.tensorflow_serving.writing import array_text, decimals, document_text, string_text
-from tasks.exchange.error import ErrorKind, InferenceError, invalid
-from tasks.exchange.response import InferenceResponse
-from tasks.exchange.tensor import BytesTensor, Datatype, Element, InputTensor, Tensor, TensorSpec
+from app.protocols.tensorflow_serving.values import decode_base64
+from tasks.inference.error import ErrorKind, InferenceError, invalid
+from tasks.inference.response import InferenceResponse
+from tasks.inference.tensor import BytesTensor, Datatype, Element, InputTensor, Tensor, TensorSpec
 
 __all__ = ("Example", "encode_results", "example_tensors", "read_examples")
 
 _MAX_INT64 = 2**63 - 1
 
 
-class Kind(StrEnum):
+class FeatureKind(StrEnum):
     """The types of feature values, as in `Feature` of `feature.proto`."""
 
     BYTES = "bytes"
@@ -34,7 +34,7 @@ class Kind(StrEnum):
 class Feature(msgspec.Struct, frozen=True, eq=False):
     """The values of one feature, all of one kind; None for a feature without values."""
 
-    kind: Kind | None
+    kind: FeatureKind | None
     values: Sequence[Any]
 
 
@@ -64,9 +64,11 @@ def example_tensors(examples: Sequence[Example], signature: Signature) -> Mappin
     Raises:
         InferenceError: INVALID_REQUEST for a feature that is missing, or has another kind or size.
     """
-    known = [{signature.aliases.get(name, name): feature for name, feature in example.items()} for example in examples]
+    canonical_examples = [
+        {signature.aliases.get(name, name): feature for name, feature in example.items()} for example in examples
+    ]
     return {
-        name: _tensor(spec, known, signature)
+        name: _tensor(spec, canonical_examples, signature)
         for name, spec in signature.inputs.items()
         if name not in signature.optional
     }
@@ -80,7 +82,7 @@ def encode_results(response: InferenceResponse, count: int, signature: Signature
     """
     predictions = [prediction for output in response.outputs for prediction in output.predictions]
     tensors = {tensor.name: tensor for tensor in type(predictions[0]).stack(predictions)}
-    if not signature.tensors:
+    if not signature.is_tensor_model:
         scores, labels = tensors["scores"].data, tensors["labels"].data
         rows = [
             _pairs([label.decode() for label in names[:size]], values[:size])
@@ -125,31 +127,31 @@ def _example(value: object) -> dict[str, Feature]:
 
 def _feature(name: str, content: object) -> Feature:
     values = cast("list[object]", content) if isinstance(content, list) else [content]
-    kind: Kind | None = None
-    read: list[Any] = []
+    kind: FeatureKind | None = None
+    decoded_values: list[Any] = []
     for value in values:
-        found, plain = _value(name, value)
-        if kind not in (None, found):
+        value_kind, decoded_value = _value(name, value)
+        if kind not in (None, value_kind):
             raise invalid(f"Unexpected element type in feature: {name} expecting type: {kind}")
-        kind = found
-        read.append(plain)
-    return Feature(kind, read)
+        kind = value_kind
+        decoded_values.append(decoded_value)
+    return Feature(kind, decoded_values)
 
 
-def _value(name: str, value: object) -> tuple[Kind, object]:
-    if is_b64(value):
-        return Kind.BYTES, BinaryElement(decoded_base64(value))
+def _value(name: str, value: object) -> tuple[FeatureKind, object]:
+    if is_base64_object(value):
+        return FeatureKind.BYTES, BinaryElement(decode_base64(value))
     if isinstance(value, str):
-        return Kind.BYTES, StringElement(value)
+        return FeatureKind.BYTES, StringElement(value)
     if isinstance(value, bool):
-        return Kind.INT64, int(value)
+        return FeatureKind.INT64, int(value)
     if isinstance(value, int) and -(2**63) <= value < 2**64:
         if value > _MAX_INT64:
             raise invalid(f"Feature: {name} has uint64_t element. Only int64_t is supported.")
-        return Kind.INT64, value
+        return FeatureKind.INT64, value
     if isinstance(value, int | float):
         try:
-            return Kind.FLOAT, float(value)
+            return FeatureKind.FLOAT, float(value)
         except OverflowError:
             raise invalid("JSON Parse error: Number too big to be stored in double.") from None
     raise invalid(f"Feature: {name} has element with unexpected JSON type: {type_name(value)}")
@@ -157,20 +159,22 @@ def _value(name: str, value: object) -> tuple[Kind, object]:
 
 def _tensor(spec: TensorSpec, examples: Sequence[Example], signature: Signature) -> InputTensor:
     rows = [_row(spec, index, example) for index, example in enumerate(examples)]
-    inner = spec.shape[1:] if signature.tensors else (1,)
-    known = math.prod(size for size in inner if size != -1)
-    size = len(rows[0]) if -1 in inner else known
+    row_shape = spec.shape[1:] if signature.is_tensor_model else (1,)
+    known_size = math.prod(size for size in row_shape if size != -1)
+    size = len(rows[0]) if -1 in row_shape else known_size
     for index, row in enumerate(rows):
-        where = f"examples[{index}].{spec.name}"
-        if -1 in inner and known and len(row) % known:
-            raise invalid(f"Expected a multiple of {known} values of feature {spec.name}, got {len(row)}", where)
+        feature_path = f"examples[{index}].{spec.name}"
+        if -1 in row_shape and known_size and len(row) % known_size:
+            raise invalid(
+                f"Expected a multiple of {known_size} values of feature {spec.name}, got {len(row)}", feature_path
+            )
         if len(row) != size:
-            raise invalid(f"Expected {size} values of feature {spec.name}, got {len(row)}", where)
+            raise invalid(f"Expected {size} values of feature {spec.name}, got {len(row)}", feature_path)
     values = [value for row in rows for value in row]
-    free = size // known if known else 0
+    free_size = size // known_size if known_size else 0
     shape = (
-        (len(rows), *(free if dimension == -1 else dimension for dimension in inner))
-        if signature.tensors
+        (len(rows), *(free_size if dimension == -1 else dimension for dimension in row_shape))
+        if signature.is_tensor_model
         else (len(rows),)
     )
     if spec.datatype is Datatype.BYTES:
@@ -179,22 +183,22 @@ def _tensor(spec: TensorSpec, examples: Sequence[Example], signature: Signature)
 
 
 def _row(spec: TensorSpec, index: int, example: Example) -> Sequence[Any]:
-    wanted = _kind(spec.datatype)
+    expected_kind = _kind(spec.datatype)
     feature = example.get(spec.name)
     if feature is None or feature.kind is None:
-        message = f"Feature: {spec.name} (data type: {wanted}) is required but could not be found."
+        message = f"Feature: {spec.name} (data type: {expected_kind}) is required but could not be found."
         raise invalid(message, f"examples[{index}].{spec.name}")
-    fits = feature.kind is wanted or (wanted is Kind.FLOAT and feature.kind is Kind.INT64)
+    fits = feature.kind is expected_kind or (expected_kind is FeatureKind.FLOAT and feature.kind is FeatureKind.INT64)
     if not fits:
-        message = f"Data types don't match. Data type: {feature.kind} but expected type: {wanted}"
+        message = f"Data types don't match. Data type: {feature.kind} but expected type: {expected_kind}"
         raise invalid(message, f"examples[{index}].{spec.name}")
     return feature.values
 
 
-def _kind(datatype: Datatype) -> Kind:
+def _kind(datatype: Datatype) -> FeatureKind:
     if datatype is Datatype.BYTES:
-        return Kind.BYTES
-    return Kind.FLOAT if datatype.kind == "f" else Kind.INT64
+        return FeatureKind.BYTES
+    return FeatureKind.FLOAT if datatype.kind == "f" else FeatureKind.INT64
 
 
 def _array(spec: TensorSpec, values: Sequence[Any]) -> Any:

@@ -6,26 +6,28 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from app.protocols.input_names import PROMPTS
-from app.protocols.tensorflow_serving.predicting import Form
+from app.protocols.tensorflow_serving.predict_tensors import TensorFormat
 from app.protocols.tensorflow_serving.signatures import PROMPTS_INPUT, Signature
-from tasks.exchange.error import InferenceError, invalid
-from tasks.exchange.tensor import BytesTensor, InputTensor, Tensor
+from tasks.inference.error import InferenceError, invalid
+from tasks.inference.tensor import BytesTensor, InputTensor, Tensor
 from tasks.vision.request import IMAGE_INPUT
 
-__all__ = ("model_inputs", "named")
+__all__ = ("map_error_path", "model_inputs")
 
 _GREY_BATCH_RANK = 3
 _DATA = re.compile(r"^\.data(?=\[|$)")
 
 
-def model_inputs(tensors: Mapping[str, InputTensor], form: Form, signature: Signature) -> tuple[InputTensor, ...]:
+def model_inputs(
+    tensors: Mapping[str, InputTensor], tensor_format: TensorFormat, signature: Signature
+) -> tuple[InputTensor, ...]:
     """Return the task's inputs: all images as one input, or one input for each image with its own prompts.
 
     Raises:
         InferenceError: INVALID_REQUEST for several images or texts in a row, or for prompts without one row for each
             image.
     """
-    if signature.tensors:
+    if signature.is_tensor_model:
         return tuple(tensors.values())
     for name, tensor in tensors.items():
         if name != PROMPTS and isinstance(tensor, BytesTensor):
@@ -33,7 +35,7 @@ def model_inputs(tensors: Mapping[str, InputTensor], form: Form, signature: Sign
     images = tensors.get(IMAGE_INPUT.name)
     if images is None:
         return tuple(tensors.values())
-    if isinstance(images, Tensor) and form is Form.ROW and len(images.shape) == _GREY_BATCH_RANK:
+    if isinstance(images, Tensor) and tensor_format is TensorFormat.ROW and len(images.shape) == _GREY_BATCH_RANK:
         images = msgspec.structs.replace(images, data=images.data[..., None])
     prompts = tensors.get(PROMPTS)
     if prompts is None:
@@ -49,13 +51,13 @@ def model_inputs(tensors: Mapping[str, InputTensor], form: Form, signature: Sign
     )
 
 
-def named(error: InferenceError, inputs: Sequence[InputTensor]) -> InferenceError:
+def map_error_path(error: InferenceError, inputs: Sequence[InputTensor]) -> InferenceError:
     """Return an error about ``inputs[0]`` as an error about the input's name, which clients of this protocol know."""
     for index, tensor in enumerate(inputs):
-        place = f"inputs[{index}]"
-        if error.path == place or error.path.startswith((f"{place}.", f"{place}[")):
-            rest = _DATA.sub("", error.path.removeprefix(place))
-            return InferenceError(error.kind, error.message, f"{tensor.name}{rest}")
+        input_path = f"inputs[{index}]"
+        if error.path == input_path or error.path.startswith((f"{input_path}.", f"{input_path}[")):
+            subpath = _DATA.sub("", error.path.removeprefix(input_path))
+            return InferenceError(error.kind, error.message, f"{tensor.name}{subpath}")
     return error
 
 
@@ -81,7 +83,7 @@ def _text_rows(prompts: InputTensor) -> list[list[str]]:
         try:
             texts.append(element.text())
         except InferenceError as error:
-            raise error.under(f"{PROMPTS}[{index}]") from None
+            raise error.with_prefix(f"{PROMPTS}[{index}]") from None
     count = prompts.shape[0] if prompts.shape else 1
     size = len(texts) // count if count else 0
     return [texts[start * size : (start + 1) * size] for start in range(count)]

@@ -20,11 +20,11 @@ class RequestMetrics:
     """Counts requests, and measures the latency of successful ones.
 
     Args:
-        known: returns whether a model exists. Other names share an empty label, because clients can send any name.
+        is_known_model: returns whether a model exists. Other names share an empty label, because clients can send any name.
     """
 
-    def __init__(self, known: Callable[[str], bool]) -> None:
-        self._known = known
+    def __init__(self, is_known_model: Callable[[str], bool]) -> None:
+        self._is_known_model = is_known_model
         self._registry = CollectorRegistry()
         self._requests = Counter(
             _REQUEST_COUNT, "The total number of requests.", ("model_name", "status"), registry=self._registry
@@ -44,18 +44,18 @@ class RequestMetrics:
             buckets=_MICROSECONDS,
         )
 
-    def requested(self, model: str, verb: Verb | None, code: str, nanoseconds: int) -> None:
+    def record_request(self, model: str, verb: Verb | None, code: str, nanoseconds: int) -> None:
         """Record a request that ended with `code`."""
-        name = model if self._known(model) else ""
+        name = model if self._is_known_model(model) else ""
         self._requests.labels(name, code).inc()
         if code == "OK":
             api = verb if verb in ("predict", "classify", "regress") else ""
             self._latency.labels(name, api, "REST").observe(nanoseconds / 1000)
 
-    def ran(self, model: str, verb: Verb, platform: str, nanoseconds: int) -> None:
+    def record_model_run(self, model: str, verb: Verb, platform: str, nanoseconds: int) -> None:
         """Record a successful call of a model."""
         self._runtime.labels(model, verb.capitalize(), platform).observe(nanoseconds / 1000)
 
-    def page(self) -> bytes:
+    def render(self) -> bytes:
         """Return all metrics in Prometheus' text format."""
         return generate_latest(self._registry).replace(f"{_REQUEST_COUNT}_total".encode(), _REQUEST_COUNT.encode())

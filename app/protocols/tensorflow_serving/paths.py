@@ -7,9 +7,9 @@ from urllib.parse import unquote
 
 import msgspec
 
-from tasks.exchange.error import InferenceError, invalid
+from tasks.inference.error import InferenceError, invalid
 
-__all__ = ("METRICS_PATH", "Address", "Verb", "is_of_the_api", "read_address", "served_methods")
+__all__ = ("METRICS_PATH", "Target", "Verb", "is_api_path", "parse_target", "served_methods")
 
 METRICS_PATH = "/monitoring/prometheus/metrics"
 
@@ -28,7 +28,7 @@ _MAX_VERSION = 2**63 - 1
 _MAX_DIGITS = 19
 
 
-class Address(msgspec.Struct, frozen=True, kw_only=True):
+class Target(msgspec.Struct, frozen=True, kw_only=True):
     """The target of a path.
 
     Attributes:
@@ -44,12 +44,12 @@ class Address(msgspec.Struct, frozen=True, kw_only=True):
     verb: Verb
 
 
-def is_of_the_api(path: str) -> bool:
+def is_api_path(path: str) -> bool:
     """Return whether the API handles `path`, even if only with an error."""
     return _API.fullmatch(path) is not None
 
 
-def read_address(method: str, path: str) -> Address:
+def parse_target(method: str, path: str) -> Target:
     """Parse the target of `method` on `path`.
 
     Args:
@@ -59,33 +59,33 @@ def read_address(method: str, path: str) -> Address:
     Raises:
         InferenceError: INVALID_REQUEST.
     """
-    found = {"GET": _GET, "POST": _POST}[method].fullmatch(path) if method in ("GET", "POST") else None
+    match = {"GET": _GET, "POST": _POST}[method].fullmatch(path) if method in ("GET", "POST") else None
     malformed = invalid(f"Malformed request: {method} {path}")
-    if found is None:
+    if match is None:
         raise malformed
-    version = None if found["version"] is None else _version(found["version"])
-    verb = found["verb"] or "status"
+    version = None if match["version"] is None else _version(match["version"])
+    verb = match["verb"] or "status"
     # Paths are case-insensitive, but the real server knows verbs only in lower case.
     if method == "POST" and verb != verb.lower():
         raise malformed
-    if found["model"] is None:
+    if match["model"] is None:
         raise invalid("Missing model name in request.")
-    return Address(
-        model=_decoded(found["model"]),
+    return Target(
+        model=_percent_decoded(match["model"]),
         version=version,
-        label=None if found["label"] is None else _decoded(found["label"]),
+        label=None if match["label"] is None else _percent_decoded(match["label"]),
         verb=cast("Verb", verb if verb == verb.lower() else "status"),
     )
 
 
 def served_methods(path: str) -> list[str]:
     """Return the methods that the API answers at `path`, sorted."""
-    found = ["OPTIONS"]
+    methods = ["OPTIONS"]
     for method in ("GET", "POST"):
         with suppress(InferenceError):
-            read_address(method, path)
-            found.append(method)
-    return sorted(found)
+            parse_target(method, path)
+            methods.append(method)
+    return sorted(methods)
 
 
 def _version(digits: str) -> int:
@@ -94,5 +94,5 @@ def _version(digits: str) -> int:
     return int(digits)
 
 
-def _decoded(text: str) -> str:
+def _percent_decoded(text: str) -> str:
     return unquote(text, errors="replace")

@@ -8,18 +8,19 @@ from litestar import Response
 
 from app.engine.engine import Engine
 from app.engine.events import RequestInfo
-from app.protocols.caller import caller_of
 from app.protocols.media_type import PROMETHEUS
 from app.protocols.permission import Permission
 from app.protocols.protocol import INFER_FAILURES, Endpoint, HttpRequest, json_response
-from app.protocols.request_body import body_to_infer
-from app.protocols.tensorflow_serving.exchange import Exchange
-from app.protocols.tensorflow_serving.inputs import named
-from app.protocols.tensorflow_serving.lookup import servable_for, versions_for
+from app.protocols.request_body import read_inference_body
+from app.protocols.request_info import read_request_info
+from app.protocols.tensorflow_serving.codec import RequestCodec
+from app.protocols.tensorflow_serving.inputs import map_error_path
+from app.protocols.tensorflow_serving.json_text import document_text, string_text
+from app.protocols.tensorflow_serving.lookup import find_ready_version, find_versions
 from app.protocols.tensorflow_serving.metrics import RequestMetrics
-from app.protocols.tensorflow_serving.paths import METRICS_PATH, Address, is_of_the_api, read_address, served_methods
+from app.protocols.tensorflow_serving.paths import METRICS_PATH, Target, is_api_path, parse_target, served_methods
 from app.protocols.tensorflow_serving.signatures import signatures
-from app.protocols.tensorflow_serving.status import OK, code_name, http_status, indented, model_status
+from app.protocols.tensorflow_serving.status import OK, code_name, http_status, indented_json, model_status
 from app.protocols.tensorflow_serving.wire import (
     WireExamples,
     WireModelMetadata,
@@ -28,8 +29,7 @@ from app.protocols.tensorflow_serving.wire import (
     WirePredictions,
     WireResults,
 )
-from app.protocols.tensorflow_serving.writing import document_text, string_text
-from tasks.exchange.error import ErrorKind, InferenceError, invalid
+from tasks.inference.error import ErrorKind, InferenceError, invalid
 
 __all__ = ("TensorFlowServing",)
 
@@ -56,19 +56,23 @@ class TensorFlowServing:
 
     def __init__(self, *, cors: bool = False, loading_status: Literal[404, 503] = 404) -> None:
         self._headers = _CORS_HEADERS if cors else {}
-        self._if_loading = ErrorKind.MODEL_NOT_READY if loading_status == 503 else ErrorKind.MODEL_NOT_FOUND
+        self._loading_error = ErrorKind.MODEL_NOT_READY if loading_status == 503 else ErrorKind.MODEL_NOT_FOUND
 
     def endpoints(self, engine: Engine, /) -> Sequence[Endpoint]:
-        answer = self.answer(engine)
+        handler = self.handler(engine)
         endpoints: list[Endpoint] = []
-        for suffix, described in (("", ""), ("/versions/{version:int}", "version "), ("/labels/{label:str}", "label ")):
+        for suffix, target_text in (
+            ("", ""),
+            ("/versions/{version:int}", "version "),
+            ("/labels/{label:str}", "label "),
+        ):
             path = f"{_MODEL}{suffix}"
             endpoints += [
                 Endpoint(
                     method="GET",
                     path=path,
-                    handle=answer,
-                    summary=f"The state of a model's {described or 'versions'}".strip(),
+                    handle=handler,
+                    summary=f"The state of a model's {target_text or 'versions'}".strip(),
                     answer=WireModelStatus,
                     failures=(400, 404),
                     permission="infer",
@@ -76,14 +80,14 @@ class TensorFlowServing:
                 Endpoint(
                     method="GET",
                     path=f"{path}/metadata",
-                    handle=answer,
+                    handle=handler,
                     summary="The signatures of a model",
                     answer=WireModelMetadata,
                     failures=(400, 404, 503),
                     permission="infer",
                 ),
             ]
-            for verb, body, kind in (
+            for verb, body, response_type in (
                 ("predict", WirePredict, WirePredictions),
                 ("classify", WireExamples, WireResults),
                 ("regress", WireExamples, WireResults),
@@ -93,11 +97,11 @@ class TensorFlowServing:
                         method="POST",
                         path=path,
                         verb=verb,
-                        handle=answer,
-                        queue=str,
+                        handle=handler,
+                        queue_model=str,
                         summary=f"Ask a model to {verb}",
                         body=body,
-                        answer=kind,
+                        answer=response_type,
                         failures=_FAILURES,
                         permission="infer",
                     )
@@ -114,14 +118,14 @@ class TensorFlowServing:
         # Browsers send preflight requests without credentials.
         return "open" if request.method == "OPTIONS" else "infer"
 
-    def answer(self, engine: Engine, /) -> Callable[[HttpRequest], Awaitable[Response[Any]]]:
-        metrics = RequestMetrics(engine.registry.knows)
+    def handler(self, engine: Engine, /) -> Callable[[HttpRequest], Awaitable[Response[Any]]]:
+        metrics = RequestMetrics(engine.registry.has_model)
 
-        async def answer(request: HttpRequest) -> Response[Any]:
+        async def handle(request: HttpRequest) -> Response[Any]:
             path = _path_of(request)
             if path.partition("?")[0] == METRICS_PATH:
                 return _metrics_page(metrics, path)
-            if not is_of_the_api(path):
+            if not is_api_path(path):
                 return Response(_NOT_FOUND, status_code=404, media_type="text/html")
             if request.method == "OPTIONS":
                 # The real server accepts any origin that contains a URL scheme.
@@ -129,40 +133,42 @@ class TensorFlowServing:
                 allowed = "http://" in origin or "https://" in origin
                 headers = {**self._headers, "Allow": ", ".join(served_methods(path))}
                 return Response(b"", status_code=200 if allowed else 400, headers=headers)
-            return await self._answer(engine, metrics, request, path)
+            return await self._respond(engine, metrics, request, path)
 
-        return answer
+        return handle
 
-    async def _answer(
+    async def _respond(
         self, engine: Engine, metrics: RequestMetrics, request: HttpRequest, path: str
     ) -> Response[bytes]:
         started = time.perf_counter_ns()
-        address, code = None, OK
+        target, code = None, OK
         try:
-            address = read_address(request.method, path)
-            body = await self._body(engine, metrics, request, address)
+            target = parse_target(request.method, path)
+            body = await self._response_body(engine, metrics, request, target)
             response = json_response(body)
         except InferenceError as error:
             code = code_name(error.kind)
             response = json_response(self.error_body(error), http_status(error.kind))
-        verb, model = (address.verb, address.model) if address else (None, "")
-        metrics.requested(model, verb, code, time.perf_counter_ns() - started)
+        verb, model = (target.verb, target.model) if target else (None, "")
+        metrics.record_request(model, verb, code, time.perf_counter_ns() - started)
         response.headers.update(self._headers)
         return response
 
-    async def _body(self, engine: Engine, metrics: RequestMetrics, request: HttpRequest, address: Address) -> bytes:
-        if address.verb == "status":
-            return model_status(versions_for(engine.registry, address), engine.withheld)
-        if address.verb == "metadata":
-            return _metadata(engine, address, self._if_loading)
-        caller = caller_of(request, self.name)
-        body = await _plain_body(request, engine, caller, address.model)
-        codec = Exchange(engine.registry, address, body, engine.limits, self._if_loading)
+    async def _response_body(
+        self, engine: Engine, metrics: RequestMetrics, request: HttpRequest, target: Target
+    ) -> bytes:
+        if target.verb == "status":
+            return model_status(find_versions(engine.registry, target), engine.server_not_ready_reason)
+        if target.verb == "metadata":
+            return _metadata(engine, target, self._loading_error)
+        info = read_request_info(request, self.name)
+        body = await _read_body(request, engine, info, target.model)
+        codec = RequestCodec(engine.registry, target, body, engine.limits, self._loading_error)
         try:
-            answer = await engine.exchange(caller, address.model, codec.decode, codec.encode)
+            answer = await engine.handle(info, target.model, codec.decode, codec.encode)
         except InferenceError as error:
-            raise named(error, codec.inputs) from None
-        metrics.ran(address.model, address.verb, codec.platform, codec.model_time)
+            raise map_error_path(error, codec.inputs) from None
+        metrics.record_model_run(target.model, target.verb, codec.platform, codec.model_nanoseconds)
         return answer
 
 
@@ -177,12 +183,12 @@ def _metrics_page(metrics: RequestMetrics, path: str) -> Response[bytes]:
     if path != METRICS_PATH:
         message = f"Unexpected path: {path}. Should be {METRICS_PATH}"
         return Response(message.encode(), status_code=400, media_type="text/plain")
-    return Response(metrics.page(), media_type=PROMETHEUS)
+    return Response(metrics.render(), media_type=PROMETHEUS)
 
 
-async def _plain_body(request: HttpRequest, engine: Engine, caller: RequestInfo, model_name: str) -> bytes:
+async def _read_body(request: HttpRequest, engine: Engine, info: RequestInfo, model_name: str) -> bytes:
     try:
-        return await body_to_infer(request, engine, caller, model_name)
+        return await read_inference_body(request, engine, info, model_name)
     except InferenceError as error:
         if error.kind is ErrorKind.UNSUPPORTED:
             # UNSUPPORTED is 501 in this protocol, but an unknown content encoding is a client error.
@@ -190,11 +196,11 @@ async def _plain_body(request: HttpRequest, engine: Engine, caller: RequestInfo,
         raise
 
 
-def _metadata(engine: Engine, address: Address, if_loading: ErrorKind) -> bytes:
-    registration = servable_for(engine.registry, address, if_loading)
+def _metadata(engine: Engine, target: Target, loading_error: ErrorKind) -> bytes:
+    registration = find_ready_version(engine.registry, target, loading_error)
     definitions = {name: signature.definition for name, signature in signatures(registration.ready_servable()).items()}
     source = registration.source
-    return indented(
+    return indented_json(
         {
             "model_spec": {"name": source.name, "signature_name": "", "version": source.version},
             "metadata": {"signature_def": {"signature_def": definitions}},

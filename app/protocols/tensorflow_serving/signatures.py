@@ -11,15 +11,15 @@ from typing import Any
 import msgspec
 
 from app.engine.servable import Servable
-from app.protocols.input_names import OTHER_NAMES, PROMPT_NAMES, PROMPTS, takes_prompts
+from app.protocols.input_names import INPUT_ALIASES, PROMPT_NAMES, PROMPTS, takes_prompts
 from app.protocols.tensorflow_serving.dtypes import enum_name
-from tasks.exchange.error import InferenceError, invalid
-from tasks.exchange.tensor import Datatype, TensorSpec
+from tasks.inference.error import InferenceError, invalid
+from tasks.inference.tensor import Datatype, TensorSpec
 from tasks.task import TaskType
 
 __all__ = ("PROMPTS_INPUT", "Method", "Signature", "example_signature", "predict_signature", "signatures")
 
-DEFAULT = "serving_default"
+DEFAULT_SIGNATURE = "serving_default"
 _CLASSIFICATION = frozenset({"num_classes", "labels", "scores"})
 PROMPTS_INPUT = TensorSpec(name=PROMPTS, datatype=Datatype.BYTES, shape=(-1, -1))
 _EXAMPLES: dict[str, Any] = {
@@ -61,7 +61,7 @@ class Signature(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     labels: Sequence[str]
 
     @property
-    def tensors(self) -> bool:
+    def is_tensor_model(self) -> bool:
         """Whether the model is a tensor model, without a task type that gives its tensors a meaning."""
         return self.task_type is TaskType.TENSOR
 
@@ -79,18 +79,18 @@ class Signature(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
 def signatures(servable: Servable) -> Mapping[str, Signature]:
     """Return every signature of a model by name."""
-    found = {DEFAULT: _signature(servable, DEFAULT, Method.PREDICT, servable.outputs)}
-    tensors = servable.description.task_type is TaskType.TENSOR
+    result = {DEFAULT_SIGNATURE: _signature(servable, DEFAULT_SIGNATURE, Method.PREDICT, servable.outputs)}
+    is_tensor_model = servable.description.task_type is TaskType.TENSOR
     by_name = {spec.name: spec for spec in servable.outputs}
-    if not tensors and set(by_name) >= _CLASSIFICATION:
-        given = {"classes": by_name["labels"], "scores": by_name["scores"]}
-        return found | _by_name(_signature(servable, Method.CLASSIFY, Method.CLASSIFY, (), given))
-    if not tensors or not _takes_examples(servable):
-        return found
+    if not is_tensor_model and set(by_name) >= _CLASSIFICATION:
+        class_outputs = {"classes": by_name["labels"], "scores": by_name["scores"]}
+        return result | _keyed_by_name(_signature(servable, Method.CLASSIFY, Method.CLASSIFY, (), class_outputs))
+    if not is_tensor_model or not _takes_examples(servable):
+        return result
     (output,) = servable.outputs
     if len(output.shape) == 1 or output.shape[1] == 1:
-        found |= _by_name(_signature(servable, Method.REGRESS, Method.REGRESS, (), {"outputs": output}))
-    return found | _by_name(_signature(servable, Method.CLASSIFY, Method.CLASSIFY, (), {"scores": output}))
+        result |= _keyed_by_name(_signature(servable, Method.REGRESS, Method.REGRESS, (), {"outputs": output}))
+    return result | _keyed_by_name(_signature(servable, Method.CLASSIFY, Method.CLASSIFY, (), {"scores": output}))
 
 
 def predict_signature(servable: Servable, name: str) -> Signature:
@@ -99,13 +99,13 @@ def predict_signature(servable: Servable, name: str) -> Signature:
     Raises:
         InferenceError: INVALID_REQUEST for an unknown signature, or one that takes serialized examples.
     """
-    found = signatures(servable).get(name or DEFAULT)
-    if found is None:
-        raise invalid(f'Serving signature name: "{name or DEFAULT}" not found in signature def')
-    if found.method is not Method.PREDICT:
-        message = f'Expected a signature of method {Method.PREDICT}, "{name}" is of {found.method}'
+    signature = signatures(servable).get(name or DEFAULT_SIGNATURE)
+    if signature is None:
+        raise invalid(f'Serving signature name: "{name or DEFAULT_SIGNATURE}" not found in signature def')
+    if signature.method is not Method.PREDICT:
+        message = f'Expected a signature of method {Method.PREDICT}, "{name}" is of {signature.method}'
         raise invalid(message, "signature_name")
-    return found
+    return signature
 
 
 def example_signature(servable: Servable, name: str, method: Method) -> Signature:
@@ -114,13 +114,13 @@ def example_signature(servable: Servable, name: str, method: Method) -> Signatur
     Raises:
         InferenceError: INVALID_REQUEST for an unknown signature, or one with another method.
     """
-    known = signatures(servable)
-    found = known.get(name or method.value) or known.get(name or DEFAULT)
-    if found is None:
+    available = signatures(servable)
+    signature = available.get(name or method.value) or available.get(name or DEFAULT_SIGNATURE)
+    if signature is None:
         raise invalid(f"No signature was found with the name: {name}")
-    if found.method is not method:
-        raise _method_mismatch(found, method)
-    return found
+    if signature.method is not method:
+        raise _method_mismatch(signature, method)
+    return signature
 
 
 def _method_mismatch(signature: Signature, method: Method) -> InferenceError:
@@ -138,7 +138,7 @@ def _method_mismatch(signature: Signature, method: Method) -> InferenceError:
     return invalid(f"No {kind} {part} found in SignatureDef: {signature.name}")
 
 
-def _by_name(signature: Signature) -> dict[str, Signature]:
+def _keyed_by_name(signature: Signature) -> dict[str, Signature]:
     return {signature.name: signature}
 
 
@@ -147,14 +147,14 @@ def _signature(
     name: str,
     method: Method,
     outputs: Sequence[TensorSpec],
-    renamed: Mapping[str, TensorSpec] | None = None,
+    named_outputs: Mapping[str, TensorSpec] | None = None,
 ) -> Signature:
     inputs = {spec.name: spec for spec in servable.inputs}
     task_type = servable.description.task_type
     optional: frozenset[str] = frozenset()
     aliases: dict[str, str] = {}
     if task_type is not TaskType.TENSOR:
-        aliases = {other: spec.name for spec in servable.inputs for other in OTHER_NAMES.get(spec.name, ())}
+        aliases = {alias: spec.name for spec in servable.inputs for alias in INPUT_ALIASES.get(spec.name, ())}
     if takes_prompts(servable):
         inputs[PROMPTS] = PROMPTS_INPUT
         optional = frozenset({PROMPTS})
@@ -166,7 +166,7 @@ def _signature(
         inputs=inputs,
         optional=optional,
         aliases=aliases,
-        outputs=renamed or {spec.name: spec for spec in outputs},
+        outputs=named_outputs or {spec.name: spec for spec in outputs},
         labels=servable.description.labels,
     )
 
@@ -176,11 +176,11 @@ def _takes_examples(servable: Servable) -> bool:
     if len(servable.outputs) != 1:
         return False
     (output,) = servable.outputs
-    rows = [spec.shape for spec in (*servable.inputs, output)]
+    shapes = [spec.shape for spec in (*servable.inputs, output)]
     return (
         output.datatype is Datatype.FP32
         and len(output.shape) in (1, 2)
-        and all(shape and shape[0] == -1 and shape[1:].count(-1) <= 1 for shape in rows)
+        and all(shape and shape[0] == -1 and shape[1:].count(-1) <= 1 for shape in shapes)
     )
 
 

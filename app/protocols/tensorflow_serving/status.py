@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from typing import Any, assert_never
 
 from app.engine.registry import ModelState, Registration
-from tasks.exchange.error import ErrorKind
+from tasks.inference.error import ErrorKind
 
-__all__ = ("OK", "code_name", "http_status", "indented", "model_status")
+__all__ = ("OK", "code_name", "http_status", "indented_json", "model_status")
 
 OK = "OK"
 
@@ -65,12 +65,12 @@ def model_status(registrations: Sequence[Registration], withheld: str) -> bytes:
         registrations: the versions.
         withheld: the reason why clients must not send requests to any version; empty if they may.
     """
-    return indented(
+    return indented_json(
         {"model_version_status": [_version_status(registration, withheld) for registration in registrations]}
     )
 
 
-def indented(document: dict[str, Any]) -> bytes:
+def indented_json(document: dict[str, Any]) -> bytes:
     """Return JSON in the layout of protobuf's own writer."""
     return f"{json.dumps(document, indent=1, ensure_ascii=False)}\n".encode()
 
@@ -86,7 +86,7 @@ def _version_status(registration: Registration, withheld: str) -> dict[str, Any]
                 # The real server's state for a version that finishes its requests and accepts no new ones.
                 state, code, message = "UNLOADING", "UNAVAILABLE", withheld
         case ModelState.UNAVAILABLE:
-            if registration.wanted:
+            if registration.enabled:
                 code, message = _UNKNOWN, registration.reason
     return {
         "version": registration.source.version,

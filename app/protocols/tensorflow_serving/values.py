@@ -11,13 +11,13 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from app.protocols.bytes_elements import B64, BinaryElement, StringElement, is_b64
+from app.protocols.bytes_elements import BASE64_KEY, BinaryElement, StringElement, is_base64_object
 from app.protocols.tensorflow_serving.document import debug_text, format_error, type_name
 from app.protocols.tensorflow_serving.dtypes import short_name
-from tasks.exchange.error import ErrorKind, InferenceError, invalid
-from tasks.exchange.tensor import BytesTensor, Datatype, Element, InputTensor, Tensor
+from tasks.inference.error import ErrorKind, InferenceError, invalid
+from tasks.inference.tensor import BytesTensor, Datatype, Element, InputTensor, Tensor
 
-__all__ = ("check", "decoded_base64", "read_tensor", "shape_of")
+__all__ = ("check_values", "decode_base64", "read_tensor", "shape_of")
 
 _MAX_DIMENSIONS = 64
 """NumPy's limit; TensorFlow has 254."""
@@ -43,7 +43,7 @@ _ACCEPTED_TYPES: dict[Datatype, frozenset[type]] = {
 
 
 def read_tensor(name: str, datatype: Datatype, value: object) -> InputTensor | None:
-    """Return `value` as a tensor, whose shape is the nesting; None if it is not a valid `datatype` tensor, see `check`.
+    """Return `value` as a tensor, whose shape is the nesting; None if it is not a valid `datatype` tensor, see `check_values`.
 
     Raises:
         InferenceError: INVALID_REQUEST for a number beyond double, or too many dimensions.
@@ -61,8 +61,12 @@ def read_tensor(name: str, datatype: Datatype, value: object) -> InputTensor | N
         return None
     if datatype is Datatype.BYTES:
         elements = [_element(leaf) for leaf in leaves]
-        found = [element for element in elements if element is not None]
-        return BytesTensor(name=name, shape=tuple(shape), elements=found) if len(found) == len(elements) else None
+        valid_elements = [element for element in elements if element is not None]
+        return (
+            BytesTensor(name=name, shape=tuple(shape), elements=valid_elements)
+            if len(valid_elements) == len(elements)
+            else None
+        )
     data = _numbers(datatype, leaves)
     return None if data is None else Tensor(name=name, datatype=datatype, data=data.reshape(shape))
 
@@ -82,7 +86,7 @@ def shape_of(value: object) -> tuple[int, ...]:
     return tuple(shape)
 
 
-def check(value: object, datatype: Datatype, shape: Sequence[int], level: int = 0) -> int:
+def check_values(value: object, datatype: Datatype, shape: Sequence[int], level: int = 0) -> int:
     """Count the values in `value`, at depth `level` of a tensor of `shape`.
 
     Raises:
@@ -90,8 +94,8 @@ def check(value: object, datatype: Datatype, shape: Sequence[int], level: int = 
     """
     if not isinstance(value, list):
         if level != len(shape):
-            where = f"found at incorrect level: {level + 1} in the JSON DOM. Expected at level: {len(shape)}"
-            raise format_error(value, where)
+            location = f"found at incorrect level: {level + 1} in the JSON DOM. Expected at level: {len(shape)}"
+            raise format_error(value, location)
         _check_value(value, datatype)
         return 1
     if level >= len(shape):
@@ -100,32 +104,32 @@ def check(value: object, datatype: Datatype, shape: Sequence[int], level: int = 
     if len(elements) != shape[level]:
         sizes = f"{len(elements)} at level: {level} expected size: {shape[level]}"
         raise invalid(f"Encountered list at unexpected size: {sizes}")
-    return sum(check(element, datatype, shape, level + 1) for element in elements)
+    return sum(check_values(element, datatype, shape, level + 1) for element in elements)
 
 
-def decoded_base64(value: Mapping[str, str]) -> bytes:
-    """Return the bytes of a value for which `is_b64` is true.
+def decode_base64(value: Mapping[str, str]) -> bytes:
+    """Return the bytes of a value for which `is_base64_object` is true.
 
     Raises:
         InferenceError: INVALID_REQUEST.
     """
     try:
-        return StringElement(value[B64]).binary()
+        return StringElement(value[BASE64_KEY]).binary()
     except InferenceError:
         raise invalid("Unable to base64 decode") from None
 
 
 def _check_value(value: object, datatype: Datatype) -> None:
-    kind = type(value)
-    if kind is dict and datatype is Datatype.BYTES:
-        if not is_b64(value):
+    value_type = type(value)
+    if value_type is dict and datatype is Datatype.BYTES:
+        if not is_base64_object(value):
             raise format_error(value, "not formatted correctly for base64 data")
-        decoded_base64(value)
+        decode_base64(value)
         return
-    if datatype not in _ACCEPTED_TYPES and kind is not dict:
+    if datatype not in _ACCEPTED_TYPES and value_type is not dict:
         message = f"Conversion of JSON Value: {debug_text(value)} to type: {short_name(datatype)}"
         raise InferenceError(ErrorKind.UNSUPPORTED, message)
-    fits = kind in _ACCEPTED_TYPES.get(datatype, frozenset())
+    fits = value_type in _ACCEPTED_TYPES.get(datatype, frozenset())
     if fits and datatype in _RANGES:
         low, high = _RANGES[datatype]
         fits = low <= cast("int", value) <= high
@@ -142,7 +146,7 @@ def _element(leaf: object) -> Element | None:
     if isinstance(leaf, str):
         return StringElement(leaf)
     try:
-        return BinaryElement(decoded_base64(leaf)) if is_b64(leaf) else None
+        return BinaryElement(decode_base64(leaf)) if is_base64_object(leaf) else None
     except InferenceError:
         return None
 
@@ -152,8 +156,8 @@ def _numbers(datatype: Datatype, leaves: Sequence[Any]) -> NDArray[Any] | None:
         low, high = _RANGES[datatype]
         if leaves and (min(leaves) < low or max(leaves) > high):
             return None
-        wide = np.int64 if datatype in _AS_INT32 else datatype.dtype
-        return np.array(leaves, wide).astype(datatype.dtype)
+        wide_dtype = np.int64 if datatype in _AS_INT32 else datatype.dtype
+        return np.array(leaves, wide_dtype).astype(datatype.dtype)
     if datatype is Datatype.BOOL:
         return np.array(leaves, np.bool_)
     try:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from app.recording.export.writing import Batches, Exported
 from app.recording.inference import RecordedImage, RecordedInference
-from app.recording.moments import iso_moment
+from app.recording.timestamps import format_timestamp
 from tasks.image_segmentation import SegmentedObject
 from tasks.object_detection import DetectedObject
 from tasks.oriented_object_detection import OrientedObject
@@ -26,8 +26,8 @@ __all__ = ("write_coco",)
 
 _HALF_PIXEL = 0.5
 """Offset: COCO measures from the edge of the first pixel, contours from its centre."""
-_Kind = type[DetectedObject] | type[OrientedObject] | type[SegmentedObject]
-_TASKS: dict[str, _Kind] = {
+_RecordType = type[DetectedObject] | type[OrientedObject] | type[SegmentedObject]
+_TASKS: dict[str, _RecordType] = {
     TaskType.OBJECT_DETECTION.value: DetectedObject,
     TaskType.ORIENTED_OBJECT_DETECTION.value: OrientedObject,
     TaskType.IMAGE_SEGMENTATION.value: SegmentedObject,
@@ -49,35 +49,35 @@ def write_coco(batches: Batches, file: BinaryIO) -> Exported:
         for batch in batches:
             for inference in batch:
                 image = inference.image
-                kind = _TASKS.get(inference.task_type)
-                if kind is None or inference.records is None or image is None or not image.width * image.height:
+                record_type = _TASKS.get(inference.task_type)
+                if record_type is None or inference.records is None or image is None or not image.width * image.height:
                     left_out += 1
                     continue
                 written += 1
                 file.write(b",\n" if written > 1 else b"\n")
                 file.write(encoder.encode(_image(written, inference, image)))
-                for annotation in _annotations(inference.records, kind, image):
+                for annotation in _annotations(inference.records, record_type, image):
                     annotated += 1
                     category = categories.setdefault(annotation.pop("label"), len(categories) + 1)
                     annotations.write(b",\n" if annotated > 1 else b"\n")
-                    place = {"id": annotated, "image_id": written, "category_id": category}
-                    annotations.write(encoder.encode(place | annotation))
+                    ids = {"id": annotated, "image_id": written, "category_id": category}
+                    annotations.write(encoder.encode(ids | annotation))
         file.write(b'],"annotations":[')
         annotations.seek(0)
         shutil.copyfileobj(annotations, file)
-        named = [{"id": number, "name": label, "supercategory": ""} for label, number in categories.items()]
-        file.write(b'],"categories":' + encoder.encode(named) + b"}\n")
+        category_list = [{"id": number, "name": label, "supercategory": ""} for label, number in categories.items()]
+        file.write(b'],"categories":' + encoder.encode(category_list) + b"}\n")
     return Exported(written=written, left_out=left_out)
 
 
 def _image(number: int, inference: RecordedInference, image: RecordedImage) -> dict[str, Any]:
-    named = next((entry.value for entry in inference.metadata if entry.key == "file_name"), None)
+    file_name = next((entry.value for entry in inference.metadata if entry.key == "file_name"), None)
     return {
         "id": number,
         "width": image.width,
         "height": image.height,
-        "file_name": named if isinstance(named, str) else f"{image.digest[:2]}/{image.digest}",
-        "date_captured": iso_moment(inference.started),
+        "file_name": file_name if isinstance(file_name, str) else f"{image.digest[:2]}/{image.digest}",
+        "date_captured": format_timestamp(inference.started),
         "inference": inference.id,
         "model": inference.model,
         "metadata": {entry.key: entry.value for entry in inference.metadata},
@@ -85,30 +85,30 @@ def _image(number: int, inference: RecordedInference, image: RecordedImage) -> d
 
 
 def _annotations(
-    records: Sequence[Mapping[str, object]], kind: _Kind, image: RecordedImage
+    records: Sequence[Mapping[str, object]], record_type: _RecordType, image: RecordedImage
 ) -> Iterator[dict[str, Any]]:
     for record in records:
         try:
-            found = msgspec.convert(record, kind)
+            prediction = msgspec.convert(record, record_type)
         except msgspec.ValidationError:
             continue
-        match found:
+        match prediction:
             case DetectedObject():
                 polygon = np.array(
                     [
-                        [found.xmin, found.ymin],
-                        [found.xmax, found.ymin],
-                        [found.xmax, found.ymax],
-                        [found.xmin, found.ymax],
+                        [prediction.xmin, prediction.ymin],
+                        [prediction.xmax, prediction.ymin],
+                        [prediction.xmax, prediction.ymax],
+                        [prediction.xmin, prediction.ymax],
                     ]
                 )
-                yield _annotation(found.label, found.score, polygon)
+                yield _annotation(prediction.label, prediction.score, polygon)
             case OrientedObject():
-                yield _annotation(found.label, found.score, _corners(found, image.width, image.height))
+                yield _annotation(prediction.label, prediction.score, _corners(prediction, image.width, image.height))
             case _:
-                outlines = [np.array([[point.x, point.y] for point in ring]) for ring in found.contour if ring]
+                outlines = [np.array([[point.x, point.y] for point in ring]) for ring in prediction.contour if ring]
                 if outlines:
-                    yield _outlined(found.label, found.score, outlines, image)
+                    yield _outline_annotation(prediction.label, prediction.score, outlines, image)
 
 
 def _annotation(label: str, score: float, corners: _Corners) -> dict[str, Any]:
@@ -124,20 +124,20 @@ def _annotation(label: str, score: float, corners: _Corners) -> dict[str, Any]:
     }
 
 
-def _outlined(label: str, score: float, outlines: Sequence[_Corners], image: RecordedImage) -> dict[str, Any]:
+def _outline_annotation(label: str, score: float, outlines: Sequence[_Corners], image: RecordedImage) -> dict[str, Any]:
     """Return the annotation of an object from its outlines through the centres of pixels.
 
     Area and box are those of its pixels. COCO polygons cannot have holes, and cannot be lines or points.
     """
     low = np.floor(np.concatenate(outlines).min(axis=0))
     width, height = (np.ceil(np.concatenate(outlines).max(axis=0)) - low + 1).astype(int).tolist()
-    local = [(outline - low).astype(np.float32) for outline in outlines]
-    mask = mask_of_contours(local, width, height)
+    shifted = [(outline - low).astype(np.float32) for outline in outlines]
+    mask = mask_of_contours(shifted, width, height)
     rows, columns = np.nonzero(mask)
     segmentation: object = [(outline + _HALF_PIXEL).ravel().tolist() for outline in outlines]
-    if min(map(len, outlines)) < 3 or (len(outlines) > 1 and _have_holes(local, mask)):
-        places = np.sort((columns + int(low[0])) * image.height + rows + int(low[1]))
-        segmentation = {"size": [image.height, image.width], "counts": _runs(places, image.width * image.height)}
+    if min(map(len, outlines)) < 3 or (len(outlines) > 1 and _have_holes(shifted, mask)):
+        pixel_indexes = np.sort((columns + int(low[0])) * image.height + rows + int(low[1]))
+        segmentation = {"size": [image.height, image.width], "counts": _runs(pixel_indexes, image.width * image.height)}
     return {
         "label": label,
         "score": score,
@@ -150,31 +150,31 @@ def _outlined(label: str, score: float, outlines: Sequence[_Corners], image: Rec
 
 def _have_holes(outlines: Sequence[NDArray[np.float32]], mask: NDArray[np.uint8]) -> bool:
     """Return whether the even-odd rule removes pixels from the union of the outlines."""
-    together = np.zeros_like(mask)
+    even_odd_mask = np.zeros_like(mask)
     for outline in outlines:
-        together |= mask_of_contours([outline], mask.shape[1], mask.shape[0])
-    return not np.array_equal(together, mask)
+        even_odd_mask |= mask_of_contours([outline], mask.shape[1], mask.shape[0])
+    return not np.array_equal(even_odd_mask, mask)
 
 
-def _runs(places: NDArray[np.int64], size: int) -> list[int]:
+def _runs(pixel_indexes: NDArray[np.int64], size: int) -> list[int]:
     """Encode COCO's uncompressed run lengths: alternating runs of 0 and 1, 0 first.
 
     Args:
-        places: sorted indexes of the ones, in column-major order.
+        pixel_indexes: sorted indexes of the ones, in column-major order.
         size: number of pixels of the image.
     """
-    breaks = np.flatnonzero(np.diff(places) != 1) + 1
-    starts = places[np.concatenate([[0], breaks])]
-    ends = places[np.concatenate([breaks - 1, [len(places) - 1]])] + 1
+    breaks = np.flatnonzero(np.diff(pixel_indexes) != 1) + 1
+    starts = pixel_indexes[np.concatenate([[0], breaks])]
+    ends = pixel_indexes[np.concatenate([breaks - 1, [len(pixel_indexes) - 1]])] + 1
     edges = np.column_stack([starts, ends]).ravel()
     return [*np.diff(np.concatenate([[0], edges])).tolist(), size - int(edges[-1])]
 
 
-def _corners(found: OrientedObject, width: int, height: int) -> _Corners:
+def _corners(box: OrientedObject, width: int, height: int) -> _Corners:
     """Return the corners: scaled to pixels, then rotated clockwise, with y down."""
-    centre = np.array([found.cx * width, found.cy * height])
-    along = np.array([np.cos(found.r), np.sin(found.r)]) * found.w * width / 2
-    across = np.array([-np.sin(found.r), np.cos(found.r)]) * found.h * height / 2
+    centre = np.array([box.cx * width, box.cy * height])
+    along = np.array([np.cos(box.r), np.sin(box.r)]) * box.w * width / 2
+    across = np.array([-np.sin(box.r), np.cos(box.r)]) * box.h * height / 2
     return centre + np.array([-along - across, along - across, along + across, across - along])
 
 

@@ -16,37 +16,39 @@ __all__ = ("SCHEMA", "write_parquet")
 _arrow: Any = import_module("pyarrow")
 _parquet: Any = import_module("pyarrow.parquet")
 
-_text, _whole, _number = _arrow.string(), _arrow.int64(), _arrow.float64()
+_STRING, _INTEGER, _FLOAT = _arrow.string(), _arrow.int64(), _arrow.float64()
 
 SCHEMA: Any = _arrow.schema(
     [
-        _arrow.field("id", _text, nullable=False),
-        _arrow.field("base_id", _text),
-        _arrow.field("request_id", _text),
+        _arrow.field("id", _STRING, nullable=False),
+        _arrow.field("base_id", _STRING),
+        _arrow.field("request_id", _STRING),
         _arrow.field("input", _arrow.int32()),
         _arrow.field("datum", _arrow.int32()),
-        _arrow.field("protocol", _text),
-        _arrow.field("model", _text),
-        _arrow.field("version", _text),
-        _arrow.field("task_type", _text),
+        _arrow.field("protocol", _STRING),
+        _arrow.field("model", _STRING),
+        _arrow.field("version", _STRING),
+        _arrow.field("task_type", _STRING),
         _arrow.field("started", _arrow.timestamp("us", tz="UTC")),
-        _arrow.field("duration_us", _whole),
-        _arrow.field("error", _text),
-        _arrow.field("message", _text),
+        _arrow.field("duration_us", _INTEGER),
+        _arrow.field("error", _STRING),
+        _arrow.field("message", _STRING),
         _arrow.field("explanation", _arrow.bool_()),
-        _arrow.field("image_digest", _text),
+        _arrow.field("image_digest", _STRING),
         _arrow.field("image_width", _arrow.int32()),
         _arrow.field("image_height", _arrow.int32()),
-        _arrow.field("image_size", _whole),
+        _arrow.field("image_size", _INTEGER),
         _arrow.field("image_kept", _arrow.bool_()),
-        _arrow.field("labels", _arrow.list_(_text)),
-        _arrow.field("scores", _arrow.list_(_number)),
-        _arrow.field("records", _text),
-        _arrow.field("parameters", _text),
+        _arrow.field("labels", _arrow.list_(_STRING)),
+        _arrow.field("scores", _arrow.list_(_FLOAT)),
+        _arrow.field("records", _STRING),
+        _arrow.field("parameters", _STRING),
         _arrow.field(
             "metadata",
             _arrow.list_(
-                _arrow.struct([("key", _text), ("type", _text), ("int", _whole), ("float", _number), ("text", _text)])
+                _arrow.struct(
+                    [("key", _STRING), ("type", _STRING), ("int", _INTEGER), ("float", _FLOAT), ("text", _STRING)]
+                )
             ),
         ),
     ]
@@ -90,18 +92,18 @@ def _row(inference: RecordedInference) -> dict[str, Any]:
         "image_height": image and image.height,
         "image_size": image and image.size,
         "image_kept": image and image.kept,
-        "labels": None if records is None else [_of_kind(record.get("label"), str) for record in records],
-        "scores": None if records is None else [_of_kind(record.get("score"), float) for record in records],
+        "labels": None if records is None else [_value_or_none(record.get("label"), str) for record in records],
+        "scores": None if records is None else [_value_or_none(record.get("score"), float) for record in records],
         "records": None if records is None else msgspec.json.encode(records).decode(),
         "parameters": msgspec.json.encode(inference.parameters).decode(),
         "metadata": _entries(inference.metadata),
     }
 
 
-def _of_kind(value: object, kind: type) -> object:
-    if kind is float and isinstance(value, int) and not isinstance(value, bool):
+def _value_or_none(value: object, expected_type: type) -> object:
+    if expected_type is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
-    return value if isinstance(value, kind) else None
+    return value if isinstance(value, expected_type) else None
 
 
 def _entries(entries: Sequence[MetadataEntry]) -> list[dict[str, Any]]:

@@ -55,42 +55,44 @@ def format_of(path: Path) -> Format:
     Raises:
         SettingsError: for any other name.
     """
-    found = _SUFFIXES.get(path.suffix.lower())
-    if found is None:
+    file_format = _SUFFIXES.get(path.suffix.lower())
+    if file_format is None:
         raise SettingsError(f"--to: Expected a file that ends in {', '.join(_SUFFIXES)}, or --format; got {path}")
-    return found
+    return file_format
 
 
-def export(batches: Batches, path: Path, form: Format, told: Callable[[int], None] = lambda _: None) -> Exported:
+def export(
+    batches: Batches, path: Path, file_format: Format, on_progress: Callable[[int], None] = lambda _: None
+) -> Exported:
     """Write inferences into a file. The complete file replaces an existing one atomically.
 
     Args:
         batches: batches of inferences; only a few are in memory at once.
         path: the file, in an existing folder.
-        form: the format of the file.
-        told: called after every batch with the number of inferences written so far.
+        file_format: the format of the file.
+        on_progress: called after every batch with the number of inferences written so far.
 
     Raises:
         SettingsError: when a library for the format is not installed, or the folder does not exist.
         OSError: when the file cannot be written.
     """
-    write = _writer(form)
+    write = _load_writer(file_format)
     if not path.parent.is_dir():
         raise SettingsError(f"--to: There is no folder {path.parent}")
     if path.is_dir():
         raise SettingsError(f"--to: Expected a file, got the folder {path}")
     with _atomic_file(path) as file:
-        return write(_counted(batches, told), file)
+        return write(_report_progress(batches, on_progress), file)
 
 
-def _writer(form: Format) -> Callable[[Batches, BinaryIO], Exported]:
-    match form:
+def _load_writer(file_format: Format) -> Callable[[Batches, BinaryIO], Exported]:
+    match file_format:
         case Format.COCO:
             from app.recording.export.coco import write_coco as write
         case Format.JSONL:
-            from app.recording.export.rows import write_jsonl as write
+            from app.recording.export.line_formats import write_jsonl as write
         case Format.CSV:
-            from app.recording.export.rows import write_csv as write
+            from app.recording.export.line_formats import write_csv as write
         case Format.PARQUET:
             try:
                 from app.recording.export.parquet import write_parquet as write
@@ -99,12 +101,12 @@ def _writer(form: Format) -> Callable[[Batches, BinaryIO], Exported]:
     return write
 
 
-def _counted(batches: Batches, told: Callable[[int], None]) -> Iterator[Sequence[RecordedInference]]:
+def _report_progress(batches: Batches, on_progress: Callable[[int], None]) -> Iterator[Sequence[RecordedInference]]:
     count = 0
     for batch in batches:
         yield batch
         count += len(batch)
-        told(count)
+        on_progress(count)
 
 
 @contextmanager
@@ -112,16 +114,16 @@ def _atomic_file(path: Path) -> Generator[BinaryIO]:
     """Open a temporary file beside `path`. It takes this name on success, and is removed on failure."""
     descriptor, name = tempfile.mkstemp(prefix=f".{path.name[:100]}.", suffix=".part", dir=path.parent)
     os.close(descriptor)
-    unfinished = Path(name)
+    temporary = Path(name)
     try:
-        with unfinished.open("wb") as file:
+        with temporary.open("wb") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        unfinished.chmod(_permissions())
-        unfinished.replace(path)
+        temporary.chmod(_permissions())
+        temporary.replace(path)
     except BaseException:
-        unfinished.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
 
 

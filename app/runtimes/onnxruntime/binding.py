@@ -10,20 +10,20 @@ __all__ = ("run_bound",)
 
 
 def run_bound(
-    session: Any, memory: tuple[str, int], make: Any, feeds: Mapping[str, NDArray[Any]], names: Sequence[str]
+    session: Any, memory: tuple[str, int], ort_value: Any, feeds: Mapping[str, NDArray[Any]], names: Sequence[str]
 ) -> list[NDArray[Any]]:
     """Run the session on a device and return the outputs `names`.
 
     Args:
         session: ONNX Runtime's session.
         memory: ONNX Runtime's name of the device memory, and the device number.
-        make: ONNX Runtime's class `OrtValue`.
+        ort_value: ONNX Runtime's class `OrtValue`.
         feeds: inputs by name.
         names: outputs to return.
     """
     binding = session.io_binding()
     for name, array in feeds.items():
-        binding.bind_ortvalue_input(name, make.ortvalue_from_numpy(np.ascontiguousarray(array), *memory))
+        binding.bind_ortvalue_input(name, ort_value.ortvalue_from_numpy(np.ascontiguousarray(array), *memory))
     for name in names:
         binding.bind_output(name, "cpu")
     session.run_with_iobinding(binding)

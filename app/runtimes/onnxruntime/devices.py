@@ -7,7 +7,7 @@ import msgspec
 
 from app.settings.model import ModelError
 
-__all__ = ("CPU", "Device", "device_called", "devices_called")
+__all__ = ("CPU", "Device", "parse_device", "parse_devices")
 
 _CPU_PROVIDER = "CPUExecutionProvider"
 _KINDS = {
@@ -41,7 +41,7 @@ class Device(msgspec.Struct, frozen=True, kw_only=True):
 CPU = Device(name="cpu")
 
 
-def devices_called(name: str, available: Sequence[str]) -> Sequence[Device]:
+def parse_devices(name: str, available: Sequence[str]) -> Sequence[Device]:
     """Return the devices for `name` in order of preference: one device, or all available kinds for `auto`.
 
     Args:
@@ -49,13 +49,13 @@ def devices_called(name: str, available: Sequence[str]) -> Sequence[Device]:
         available: the execution providers of this ONNX Runtime.
 
     Raises:
-        ModelError: see `device_called`.
+        ModelError: see `parse_device`.
     """
     kinds = [kind for kind in _PREFERENCE if _KINDS[kind] in available] if name == "auto" else [name]
-    return [device_called(kind, available) for kind in kinds]
+    return [parse_device(kind, available) for kind in kinds]
 
 
-def device_called(name: str, available: Sequence[str]) -> Device:
+def parse_device(name: str, available: Sequence[str]) -> Device:
     """Return the device for a name in the settings.
 
     Args:
@@ -65,11 +65,11 @@ def device_called(name: str, available: Sequence[str]) -> Device:
     Raises:
         ModelError: if the name is invalid, or this ONNX Runtime has no provider for it.
     """
-    found = _NAMED.fullmatch(name)
-    provider = _KINDS.get(found["kind"]) if found else None
-    if found is None or provider is None:
+    match = _NAMED.fullmatch(name)
+    provider = _KINDS.get(match["kind"]) if match else None
+    if match is None or provider is None:
         raise ModelError(f"device: Expected auto, {', '.join(_KINDS)}, such as cuda:0, got {name!r}")
-    kind, index = found["kind"], found["index"]
+    kind, index = match["kind"], match["index"]
     if provider not in available:
         installed = ", ".join(known for known in available if known in _KINDS.values())
         message = f"device {name!r} needs an ONNX Runtime with {provider}; the installed one has {installed}"

@@ -39,12 +39,12 @@ _ATTRIBUTE_NAME, _ATTRIBUTE_NUMBER, _ATTRIBUTE_TEXT = 1, 3, 4
 _KEY, _VALUE = 1, 2
 
 
-def check_external_data(file: Path, confined: Callable[[Path], Path]) -> Mapping[str, Path]:
+def check_external_data(file: Path, resolve_confined: Callable[[Path], Path]) -> Mapping[str, Path]:
     """Reject a graph that refers to files outside its folder, or to ranges that do not exist.
 
     Args:
         file: the ``.onnx`` file, a regular file that is not empty.
-        confined: resolves the links of a path. Raises a ModelError if the path leads out of the model's folder.
+        resolve_confined: resolves the links of a path. Raises a ModelError if the path leads out of the model's folder.
 
     Returns:
         The files with tensor data, by their names in the graph.
@@ -55,22 +55,22 @@ def check_external_data(file: Path, confined: Callable[[Path], Path]) -> Mapping
     try:
         with file.open("rb") as opened:
             walk = _Walk(_Content(opened.fileno()))
-            walk.through("Model", 0, os.fstat(opened.fileno()).st_size, 0)
+            walk.walk("Model", 0, os.fstat(opened.fileno()).st_size, 0)
     except _MalformedError:
         raise ModelError(f"{file} cannot be loaded: {_NO_GRAPH}") from None
     except OSError as error:
         raise ModelError(f"{file} cannot be read: {error.strerror}") from None
-    found: dict[str, Path] = {}
+    data_files: dict[str, Path] = {}
     for entries in walk.tensors:
         locations = [value for key, value in entries if key == b"location"]
         # Parsers differ in which of two repeated locations they use, so check both.
         for location in {*locations}:
-            data = _resolve(file, location, "external data", confined)
+            data = _resolve(file, location, "external data", resolve_confined)
             _check_range(file, data, entries)
-            found[location.decode()] = data
+            data_files[location.decode()] = data
     for location in walk.contexts:
-        _resolve(file, location, "a compiled graph", confined)
-    return found
+        _resolve(file, location, "a compiled graph", resolve_confined)
+    return data_files
 
 
 class _MalformedError(Exception):
@@ -103,7 +103,7 @@ class _Walk:
         self.contexts: list[bytes] = []
         self._content = content
 
-    def through(self, kind: str, start: int, end: int, depth: int) -> None:
+    def walk(self, kind: str, start: int, end: int, depth: int) -> None:
         if depth > _MAX_DEPTH:
             raise _MalformedError
         nested = _NESTED[kind]
@@ -115,7 +115,7 @@ class _Walk:
             if field == "Entry":
                 entries.append(self._entry(first, last))
             elif field is not None:
-                self.through(field, first, last, depth + 1)
+                self.walk(field, first, last, depth + 1)
                 if kind == "Node":
                     attributes.append((first, last))
             elif kind == "Node" and number == _NODE_KIND:
@@ -126,13 +126,13 @@ class _Walk:
             self._context(attributes)
 
     def _entry(self, start: int, end: int) -> tuple[bytes, bytes]:
-        found = {_KEY: b"", _VALUE: b""}
+        fields = {_KEY: b"", _VALUE: b""}
         for number, first, last in _fields(self._content, start, end):
-            if number in found:
+            if number in fields:
                 if last - first > _MAX_LOCATION:
                     raise _MalformedError
-                found[number] = self._content.between(first, last)
-        return found[_KEY], found[_VALUE]
+                fields[number] = self._content.between(first, last)
+        return fields[_KEY], fields[_VALUE]
 
     def _context(self, attributes: list[tuple[int, int]]) -> None:
         """Record the file of a compiled graph, unless the graph embeds it, which is the default."""
@@ -193,7 +193,7 @@ def _varint(content: "_Content", at: int, end: int) -> tuple[int, int]:
     raise _MalformedError
 
 
-def _resolve(file: Path, location: bytes, what: str, confined: Callable[[Path], Path]) -> Path:
+def _resolve(file: Path, location: bytes, purpose: str, resolve_confined: Callable[[Path], Path]) -> Path:
     """Return the file that a graph refers to. It must be in the folder of the graph or below."""
     text = location.decode(errors="backslashreplace")
     relative = PurePosixPath(text)
@@ -202,11 +202,11 @@ def _resolve(file: Path, location: bytes, what: str, confined: Callable[[Path], 
         relative.is_absolute() or not relative.parts or any(is_hidden(part) or part == "*" for part in relative.parts)
     )
     if unsafe or not text.isprintable() or "\\" in text:
-        raise ModelError(f"{file} refers to {what} in {text[:200]!r}; expected a file in the same folder or below")
+        raise ModelError(f"{file} refers to {purpose} in {text[:200]!r}; expected a file in the same folder or below")
     path = file.parent / relative
     if not path.is_file():
-        raise ModelError(f"{file} refers to {what} in {text[:200]!r}, which does not exist")
-    return confined(path)
+        raise ModelError(f"{file} refers to {purpose} in {text[:200]!r}, which does not exist")
+    return resolve_confined(path)
 
 
 def _check_range(file: Path, data: Path, entries: list[tuple[bytes, bytes]]) -> None:

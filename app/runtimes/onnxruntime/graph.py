@@ -12,16 +12,16 @@ from app.runtimes.onnxruntime.inputs import ImageInputs
 from app.runtimes.onnxruntime.placement import Placement
 from app.runtimes.onnxruntime.preprocessing import Preprocessing
 from app.runtimes.onnxruntime.session import Session
-from tasks.exchange.error import ErrorKind, InferenceError
+from tasks.inference.error import ErrorKind, InferenceError
 from tasks.vision.image import Image
 
-__all__ = ("ImageGraph", "RawAnswer")
+__all__ = ("ImageGraph", "RawOutputs")
 
 _MAX_BATCH = 8
 """Larger batches need more memory and save no time on a CPU."""
 
 
-class RawAnswer(msgspec.Struct, frozen=True, eq=False):
+class RawOutputs(msgspec.Struct, frozen=True, eq=False):
     """The outputs of the graph for one image.
 
     Attributes:
@@ -53,34 +53,36 @@ class ImageGraph:
         self._session = session
         self._inputs = inputs
         self._batcher = ImageBatcher(preprocessing, inputs.image.datatype, channels_last=inputs.channels_last)
-        self._elastic = preprocessing.elastic
+        self._dynamic_size = preprocessing.dynamic_size
         self._outputs = tuple(outputs)
         self.height = preprocessing.height
         self.width = preprocessing.width
 
-    def detail(self, width: int, height: int) -> float:
+    def downscale(self, width: int, height: int) -> float:
         """Return the factor by which an image of this size is downscaled; 1 if the input size follows the image."""
-        return self._batcher.detail(width, height) if self._elastic is None else 1.0
+        return self._batcher.downscale(width, height) if self._dynamic_size is None else 1.0
 
-    def answers(self, images: Sequence[Image]) -> Iterator[RawAnswer]:
+    def run(self, images: Sequence[Image]) -> Iterator[RawOutputs]:
         """Yield the outputs of each image in order, and compute them lazily batch by batch.
 
         Raises:
             InferenceError: MODEL_FAILED if the graph cannot run, or its batch size is wrong.
         """
         fixed = self._inputs.batch
-        if self._elastic is not None:
+        if self._dynamic_size is not None:
             # Images of several sizes do not fit into one tensor.
             for image in images:
-                yield from self._run([image], max(fixed, 1), self._elastic.frame(image.height, image.width))
+                yield from self._run_batch(
+                    [image], max(fixed, 1), self._dynamic_size.input_size(image.height, image.width)
+                )
             return
         step = _MAX_BATCH if fixed == -1 else fixed
         for start in range(0, len(images), step):
             chunk = images[start : start + step]
-            yield from self._run(chunk, len(chunk) if fixed == -1 else fixed, (self.height, self.width))
+            yield from self._run_batch(chunk, len(chunk) if fixed == -1 else fixed, (self.height, self.width))
 
-    def _run(self, images: Sequence[Image], count: int, frame: tuple[int, int]) -> Iterator[RawAnswer]:
-        batch, placements = self._batcher.prepare(images, count, frame if self._elastic else None)
+    def _run_batch(self, images: Sequence[Image], count: int, frame: tuple[int, int]) -> Iterator[RawOutputs]:
+        batch, placements = self._batcher.prepare(images, count, frame if self._dynamic_size else None)
         height, width = frame
         outputs = self._session.run(self._inputs.feeds(batch, height, width), self._outputs)
         if any(output.shape[:1] != (count,) for output in outputs):
@@ -89,7 +91,7 @@ class ImageGraph:
             raise InferenceError(ErrorKind.MODEL_FAILED, message)
         floats = [_as_float32(output) for output in outputs]
         for index, placement in enumerate(placements):
-            yield RawAnswer([output[index] for output in floats], placement, height, width)
+            yield RawOutputs([output[index] for output in floats], placement, height, width)
 
 
 def _as_float32(output: NDArray[Any]) -> NDArray[Any]:

@@ -4,11 +4,11 @@ from math import floor
 
 import msgspec
 
-from app.engine.description import Origin
-from app.runtimes.onnxruntime.conventions import Triple
-from app.runtimes.onnxruntime.elastic import Edges, Elastic
-from app.runtimes.onnxruntime.neighbours import Config, Preprocessor, Size
+from app.engine.model_metadata import Origin
+from app.runtimes.onnxruntime.dynamic_input import DynamicSize, EdgeLimits
+from app.runtimes.onnxruntime.hugging_face_files import Config, Preprocessor, Size
 from app.runtimes.onnxruntime.placement import Resize
+from app.runtimes.onnxruntime.preprocessing_defaults import Triple
 from tasks.task import TaskType
 
 __all__ = ("NO_HINTS", "Hints", "processor_hints", "processor_size", "timm_hints")
@@ -29,7 +29,7 @@ class Hints(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         origin: the file.
         resize: see `Preprocessing`.
-        elastic: see `Preprocessing`.
+        dynamic_size: see `Preprocessing`.
         shorter_side: see `Preprocessing`.
         crop_fraction: fraction of the resized image that is kept; an alternative to `shorter_side`.
         scale: see `Preprocessing`.
@@ -40,7 +40,7 @@ class Hints(msgspec.Struct, frozen=True, kw_only=True):
 
     origin: Origin
     resize: Resize | None = None
-    elastic: Elastic | None = None
+    dynamic_size: DynamicSize | None = None
     shorter_side: int = 0
     crop_fraction: float | None = None
     scale: float | None = None
@@ -73,12 +73,12 @@ def processor_hints(processor: Preprocessor | None, task_type: TaskType) -> Hint
     if processor is None:
         return None
     unnormalised = processor.do_normalize is False
-    elastic = _edges(processor.size) if task_type is not TaskType.IMAGE_CLASSIFICATION else None
+    dynamic_size = _edge_limits(processor.size) if task_type is not TaskType.IMAGE_CLASSIFICATION else None
     return Hints(
         origin=Origin.PREPROCESSOR,
-        resize="stretch" if elastic is not None else _resize(processor),
-        elastic=elastic,
-        shorter_side=0 if elastic is not None else _shorter_side(processor),
+        resize="stretch" if dynamic_size is not None else _resize(processor),
+        dynamic_size=dynamic_size,
+        shorter_side=0 if dynamic_size is not None else _shorter_side(processor),
         scale=_scale(processor),
         mean=_ZEROS if unnormalised else processor.image_mean,
         std=_ONES if unnormalised else processor.image_std,
@@ -96,11 +96,11 @@ def processor_size(processor: Preprocessor | None) -> tuple[int, int] | None:
     return _square(chosen)
 
 
-def _edges(size: int | Size | None) -> Edges | None:
+def _edge_limits(size: int | Size | None) -> EdgeLimits | None:
     """Return the size rule of DETR, which has both edges; classifiers that crop have only the shorter one."""
     if not isinstance(size, Size) or size.shortest_edge is None or size.longest_edge is None:
         return None
-    return Edges(shortest=size.shortest_edge, longest=size.longest_edge)
+    return EdgeLimits(shortest=size.shortest_edge, longest=size.longest_edge)
 
 
 def _scale(processor: Preprocessor) -> float:

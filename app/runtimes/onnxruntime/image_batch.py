@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from app.runtimes.onnxruntime.placement import Fit, Placement, fit
 from app.runtimes.onnxruntime.preprocessing import Preprocessing
-from tasks.exchange.tensor import Datatype
+from tasks.inference.tensor import Datatype
 from tasks.vision.image import Image
 
 __all__ = ("ImageBatcher",)
@@ -40,7 +40,7 @@ class ImageBatcher:
             for channel in self._channels
         ]
 
-    def detail(self, width: int, height: int) -> float:
+    def downscale(self, width: int, height: int) -> float:
         """Return the factor by which an image of this size, in pixels, is downscaled."""
         options = self._preprocessing
         fitted = fit((height, width), (options.height, options.width), options.resize, options.shorter_side)
@@ -74,22 +74,22 @@ class ImageBatcher:
         """Resize one image, and write its normalised pixels and the fill around them into (3, height, width)."""
         options, pixels = self._preprocessing, image.pixels
         cut_x, cut_y = fitted.cut_x, fitted.cut_y
-        if image.full:
+        if image.full_size:
             cut_x, cut_y = cut_x * pixels.shape[1] // image.width, cut_y * pixels.shape[0] // image.height
-        kept = pixels[cut_y : pixels.shape[0] - cut_y, cut_x : pixels.shape[1] - cut_x]
+        cropped = pixels[cut_y : pixels.shape[0] - cut_y, cut_x : pixels.shape[1] - cut_x]
         # Ultralytics, YOLOX and PaddleOCR pad and resize without antialiasing; most others use Pillow, which has it.
-        resized = _resize(kept, fitted.width, fitted.height, smooth=options.resize in ("crop", "stretch"))
+        resized = _resize(cropped, fitted.width, fitted.height, smooth=options.resize in ("crop", "stretch"))
         left, top = max(fitted.left, 0), max(fitted.top, 0)
         height, width = planes.shape[1:]
         right = min(fitted.left + fitted.width, width)
         bottom = min(fitted.top + fitted.height, height)
         inside = resized[top - fitted.top : bottom - fitted.top, left - fitted.left : right - fitted.left]
         for plane, channel, table in zip(planes, self._channels, self._tables, strict=True):
-            grey = table[options.fill]
-            plane[:top] = grey
-            plane[bottom:] = grey
-            plane[top:bottom, :left] = grey
-            plane[top:bottom, right:] = grey
+            fill = table[options.fill]
+            plane[:top] = fill
+            plane[bottom:] = fill
+            plane[top:bottom, :left] = fill
+            plane[top:bottom, right:] = fill
             cv2.LUT(cv2.extractChannel(inside, channel), table, plane[top:bottom, left:right])
 
 

@@ -7,8 +7,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from app.runtimes.onnxruntime.evidence import Evidence
-from tasks.exchange.tensor import Datatype, TensorSpec
+from app.runtimes.onnxruntime.model_files import ModelFiles
+from tasks.inference.tensor import Datatype, TensorSpec
 
 __all__ = ("INPUT_DATATYPES", "ImageInputs", "read_inputs")
 
@@ -59,12 +59,15 @@ class ImageInputs(msgspec.Struct, frozen=True, kw_only=True):
             feeds[self.target_sizes.name] = np.repeat(size, len(images), axis=0)
         if self.pixel_mask is not None:
             _, *fixed = self.pixel_mask.shape
-            sides = [own if own != -1 else side for own, side in zip(fixed, (height, width), strict=True)]
+            sides = [
+                fixed_side if fixed_side != -1 else side
+                for fixed_side, side in zip(fixed, (height, width), strict=True)
+            ]
             feeds[self.pixel_mask.name] = np.ones((len(images), *sides), self.pixel_mask.datatype.dtype)
         return feeds
 
 
-def read_inputs(inputs: Sequence[TensorSpec], evidence: Evidence) -> ImageInputs:
+def read_inputs(inputs: Sequence[TensorSpec], model_files: ModelFiles) -> ImageInputs:
     """Identify the inputs of the graph.
 
     Raises:
@@ -73,26 +76,26 @@ def read_inputs(inputs: Sequence[TensorSpec], evidence: Evidence) -> ImageInputs
     shown = ", ".join(f"{spec.name} {spec.datatype} {list(spec.shape)}" for spec in inputs)
     images = [spec for spec in inputs if len(spec.shape) == _IMAGE_RANK]
     if not images:
-        raise evidence.error(f"its input should be images [batch, 3, height, width], but is {shown}")
+        raise model_files.error(f"its input should be images [batch, 3, height, width], but is {shown}")
     others = [spec for spec in inputs if spec not in images]
     sizes = [spec for spec in others if _is_target_size(spec)]
     masks = [spec for spec in others if len(spec.shape) == 3 and "mask" in spec.name.lower()]
     if len(images) > 1 or len(sizes) > 1 or len(masks) > 1 or len(others) > len(sizes) + len(masks):
-        raise evidence.error(
+        raise model_files.error(
             f"it takes {len(inputs)} inputs ({shown}), but besides one image only orig_target_sizes [batch, 2] and "
             f"pixel_mask [batch, height, width] are supported"
         )
     (image,) = images
-    declared = evidence.settings.preprocessing.channels_last
-    last = image.shape[3] == _CHANNELS and image.shape[1] != _CHANNELS if declared is None else declared
-    if image.shape[3 if last else 1] not in (_CHANNELS, -1):
-        kind = "[batch, height, width, 3]" if last else "[batch, 3, height, width]"
-        raise evidence.error(f"its input should be images {kind}, but is {shown}")
+    declared = model_files.settings.preprocessing.channels_last
+    channels_last = image.shape[3] == _CHANNELS and image.shape[1] != _CHANNELS if declared is None else declared
+    if image.shape[3 if channels_last else 1] not in (_CHANNELS, -1):
+        kind = "[batch, height, width, 3]" if channels_last else "[batch, 3, height, width]"
+        raise model_files.error(f"its input should be images {kind}, but is {shown}")
     if image.datatype not in INPUT_DATATYPES:
-        raise evidence.error(f"its input should be of datatype {', '.join(INPUT_DATATYPES)}, but is {shown}")
+        raise model_files.error(f"its input should be of datatype {', '.join(INPUT_DATATYPES)}, but is {shown}")
     return ImageInputs(
         image=image,
-        channels_last=last,
+        channels_last=channels_last,
         target_sizes=sizes[0] if sizes else None,
         pixel_mask=masks[0] if masks else None,
     )

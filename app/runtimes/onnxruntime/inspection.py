@@ -11,21 +11,21 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from app.engine.description import ModelDescription, Origin
-from app.runtimes.onnxruntime.evidence import Evidence, Facts, read_evidence
+from app.engine.model_metadata import ModelMetadata, Origin
 from app.runtimes.onnxruntime.graph import ImageGraph
 from app.runtimes.onnxruntime.inputs import ImageInputs, read_inputs
-from app.runtimes.onnxruntime.labels import Labels, decide_labels, listed_labels
-from app.runtimes.onnxruntime.layouts.choice import choose_layout, told_task
-from app.runtimes.onnxruntime.layouts.layout import Match, Output, Reading, ReadsText, View
+from app.runtimes.onnxruntime.labels import Labels, decide_labels, declared_labels
+from app.runtimes.onnxruntime.layouts.choice import choose_layout, declared_task
+from app.runtimes.onnxruntime.layouts.layout import GraphView, Match, Output, OutputDecoder, TextDecoder
+from app.runtimes.onnxruntime.model_files import Facts, ModelFiles, read_model_files
 from app.runtimes.onnxruntime.preprocessing import decide_preprocessing, decide_size
 from app.runtimes.onnxruntime.session import Session
 from app.settings.model import ModelError, ModelSource
-from tasks.exchange.error import InferenceError
-from tasks.exchange.tensor import Datatype
+from tasks.inference.error import InferenceError
+from tasks.inference.tensor import Datatype
 from tasks.task import TaskType
 
-__all__ = ("Inspection", "inspect_model", "told_task_of")
+__all__ = ("Inspection", "inspect_model", "read_declared_task")
 
 _PLATFORM = "onnx"
 _MAX_INPUT = 2**30
@@ -41,23 +41,23 @@ class Inspection(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         description: metadata of the model, with the origin of each fact.
         graph: runs on images.
         labels: class names.
-        reading: decodes the outputs.
+        decoder: decodes the outputs.
     """
 
-    description: ModelDescription
+    description: ModelMetadata
     graph: ImageGraph
     labels: Labels
-    reading: Reading
+    decoder: OutputDecoder
 
 
-def told_task_of(source: ModelSource, session: Session) -> TaskType | None:
+def read_declared_task(source: ModelSource, session: Session) -> TaskType | None:
     """Return the task that the model's files declare, or None.
 
     Raises:
         ModelError: for an unknown task, or files that cannot be read.
     """
-    told = told_task(read_evidence(source, session))
-    return told[0] if told else None
+    declared = declared_task(read_model_files(source, session))
+    return declared[0] if declared else None
 
 
 def inspect_model(source: ModelSource, session: Session) -> Inspection:
@@ -66,44 +66,46 @@ def inspect_model(source: ModelSource, session: Session) -> Inspection:
     Raises:
         ModelError: if the graph cannot run, or its layout is unknown.
     """
-    evidence = read_evidence(source, session)
+    model_files = read_model_files(source, session)
     facts = Facts()
-    inputs = read_inputs(session.inputs, evidence)
-    told = told_task(evidence)
-    listed = listed_labels(evidence)
-    view = View(
+    inputs = read_inputs(session.inputs, model_files)
+    declared = declared_task(model_files)
+    declared_names = declared_labels(model_files)
+    view = GraphView(
         inputs=inputs,
-        outputs=_run_blank(session, inputs, told[0] if told else None, evidence),
-        evidence=evidence,
-        told=told[0] if told else None,
-        classes=None if listed is None else len(listed[0]),
+        outputs=_run_blank(session, inputs, declared[0] if declared else None, model_files),
+        model_files=model_files,
+        declared_task=declared[0] if declared else None,
+        classes=None if declared_names is None else len(declared_names[0]),
     )
-    found = choose_layout(view, facts)
-    labels = _decide_labels(found, listed, evidence, facts)
-    size = decide_size(inputs, evidence, facts, found.task_type, found.conventions)
-    preprocessing = decide_preprocessing(inputs, size, found.task_type, evidence, facts, found.conventions)
+    match = choose_layout(view, facts)
+    labels = _decide_labels(match, declared_names, model_files, facts)
+    size = decide_size(inputs, model_files, facts, match.task_type, match.preprocessing_defaults)
+    preprocessing = decide_preprocessing(
+        inputs, size, match.task_type, model_files, facts, match.preprocessing_defaults
+    )
     _note_input(inputs, facts)
-    description = ModelDescription(
-        task_type=found.task_type,
+    description = ModelMetadata(
+        task_type=match.task_type,
         platform=_PLATFORM,
-        layout=found.layout,
+        layout=match.layout,
         labels=labels.names,
         inputs=session.inputs,
         outputs=session.outputs,
         facts=facts.recorded,
     )
-    graph = ImageGraph(session, inputs, preprocessing, [output.name for output in found.outputs])
-    return Inspection(description=description, graph=graph, labels=labels, reading=found.reading)
+    graph = ImageGraph(session, inputs, preprocessing, [output.name for output in match.outputs])
+    return Inspection(description=description, graph=graph, labels=labels, decoder=match.decoder)
 
 
 def _decide_labels(
-    found: Match, listed: tuple[tuple[str, ...], Origin] | None, evidence: Evidence, facts: Facts
+    match: Match, declared_names: tuple[tuple[str, ...], Origin] | None, model_files: ModelFiles, facts: Facts
 ) -> Labels:
-    if isinstance(found.reading, ReadsText):
+    if isinstance(match.decoder, TextDecoder):
         return Labels(())
-    if listed is None and found.names:
-        listed = found.names, Origin.CONVENTION
-    return decide_labels(listed, found.classes, evidence, facts)
+    if declared_names is None and match.names:
+        declared_names = match.names, Origin.CONVENTION
+    return decide_labels(declared_names, match.classes, model_files, facts)
 
 
 def _note_input(inputs: ImageInputs, facts: Facts) -> None:
@@ -118,19 +120,19 @@ def _note_input(inputs: ImageInputs, facts: Facts) -> None:
 
 
 def _run_blank(
-    session: Session, inputs: ImageInputs, task_type: TaskType | None, evidence: Evidence
+    session: Session, inputs: ImageInputs, task_type: TaskType | None, model_files: ModelFiles
 ) -> Sequence[Output]:
     """Return the outputs for a black image, whose shapes apply to every image."""
-    size = decide_size(inputs, evidence, Facts(), task_type)
-    if evidence.settings.preprocessing.size is None and _reads_text_lines(inputs, task_type, evidence):
+    size = decide_size(inputs, model_files, Facts(), task_type)
+    if model_files.settings.preprocessing.size is None and _reads_text_lines(inputs, task_type, model_files):
         height, width = inputs.sides
         size = _TEXT_LINE_SIZE[0] if height == -1 else height, _TEXT_LINE_SIZE[1] if width == -1 else width
     shape = inputs.shape(max(inputs.batch, 1), *size)
     if math.prod(shape) > _MAX_INPUT:
-        raise evidence.error(f"its input {list(shape)} has more than {_MAX_INPUT:,} elements")
+        raise model_files.error(f"its input {list(shape)} has more than {_MAX_INPUT:,} elements")
     for spec in session.outputs:
         if spec.datatype in (Datatype.BF16, Datatype.BYTES):
-            raise evidence.error(f"its output {spec.name!r} is of datatype {spec.datatype}, which is not supported")
+            raise model_files.error(f"its output {spec.name!r} is of datatype {spec.datatype}, which is not supported")
     try:
         blanks: list[NDArray[Any]] = session.run(inputs.feeds(np.zeros(shape, inputs.image.datatype.dtype), *size))
     except InferenceError as error:
@@ -139,11 +141,13 @@ def _run_blank(
             hint = (
                 '; if that size is wrong, declare {"preprocessing": {"size": [height, width]}} in model-settings.json'
             )
-        raise ModelError(f"{evidence.file} cannot run on a {size[0]}x{size[1]} image: {error.message}{hint}") from None
+        raise ModelError(
+            f"{model_files.file} cannot run on a {size[0]}x{size[1]} image: {error.message}{hint}"
+        ) from None
     return [Output(name=spec.name, blank=blank) for spec, blank in zip(session.outputs, blanks, strict=True)]
 
 
-def _reads_text_lines(inputs: ImageInputs, task_type: TaskType | None, evidence: Evidence) -> bool:
+def _reads_text_lines(inputs: ImageInputs, task_type: TaskType | None, model_files: ModelFiles) -> bool:
     """Return whether the graph recognises text in images of one line."""
-    reads = evidence.metadata.characters is not None or task_type is TaskType.IMAGE_TEXT_TO_TEXT
+    reads = model_files.metadata.characters is not None or task_type is TaskType.IMAGE_TEXT_TO_TEXT
     return reads and -1 in inputs.sides

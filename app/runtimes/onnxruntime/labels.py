@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 
-from app.engine.description import Origin
-from app.runtimes.onnxruntime.evidence import Evidence, Facts
-from tasks.exchange.error import ErrorKind, InferenceError
+from app.engine.model_metadata import Origin
+from app.runtimes.onnxruntime.model_files import Facts, ModelFiles
+from tasks.inference.error import ErrorKind, InferenceError
 
-__all__ = ("Labels", "decide_labels", "listed_labels")
+__all__ = ("Labels", "decide_labels", "declared_labels")
 
 
 class Labels:
@@ -34,38 +34,38 @@ class Labels:
         return [self.names[class_id] for class_id in class_ids]
 
 
-def listed_labels(evidence: Evidence) -> tuple[tuple[str, ...], Origin] | None:
+def declared_labels(model_files: ModelFiles) -> tuple[tuple[str, ...], Origin] | None:
     """Return the labels that the settings or the model's files list, with their origin; None if none do."""
-    config = evidence.neighbours.config
+    config = model_files.hugging_face.config
     candidates = (
-        (evidence.settings.labels, Origin.DECLARED),
-        (evidence.metadata.names, Origin.MODEL_FILE),
+        (model_files.settings.labels, Origin.DECLARED),
+        (model_files.metadata.names, Origin.MODEL_FILE),
         (config.labels if config else None, Origin.CONFIG),
     )
     return next(((labels, origin) for labels, origin in candidates if labels), None)
 
 
 def decide_labels(
-    listed: tuple[tuple[str, ...], Origin] | None, classes: int | None, evidence: Evidence, facts: Facts
+    declared: tuple[tuple[str, ...], Origin] | None, classes: int | None, model_files: ModelFiles, facts: Facts
 ) -> Labels:
     """Return the listed labels, or else class numbers.
 
     Args:
-        listed: the result of `listed_labels`.
+        declared: the result of `declared_labels`.
         classes: number of classes in the outputs; None if their shapes do not show it.
-        evidence: the model's files.
+        model_files: the model's files.
         facts: records the decision.
 
     Raises:
         ModelError: if the numbers of labels and classes differ.
     """
-    if listed is None:
+    if declared is None:
         names = tuple(str(number) for number in range(classes or 0))
         facts.note("labels", f"none found, class numbers are used{_range(classes)}", Origin.GUESSED)
         return Labels(names)
-    names, origin = listed
+    names, origin = declared
     if classes is not None and len(names) != classes:
-        raise evidence.error(
+        raise model_files.error(
             f"its output has {classes} classes, but {origin} lists {len(names)} labels; declare "
             f'"labels" in model-settings.json, one for each class'
         )

@@ -8,7 +8,7 @@ from app.settings.model import ModelError, ModelSource
 __all__ = ("find_graphs", "locate_graph")
 
 _SUFFIX = ".onnx"
-_USUAL_NAME = "model.onnx"
+_DEFAULT_NAME = "model.onnx"
 
 
 def find_graphs(source: ModelSource) -> Sequence[Path]:
@@ -19,10 +19,10 @@ def find_graphs(source: ModelSource) -> Sequence[Path]:
     if source.file is not None:
         return [source.file] if source.file.suffix.lower() == _SUFFIX else []
     for folder in (source.folder, source.folder / "onnx"):
-        found = _graphs(folder)
-        usual = folder / _USUAL_NAME
-        if found:
-            return [usual] if usual in found else found
+        graphs = _graphs(folder)
+        default_graph = folder / _DEFAULT_NAME
+        if graphs:
+            return [default_graph] if default_graph in graphs else graphs
     return []
 
 

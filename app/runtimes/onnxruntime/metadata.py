@@ -131,10 +131,10 @@ def _names(file: Path, value: object) -> tuple[str, ...] | None:
     if isinstance(value, (list, tuple)):
         return tuple(str(name) for name in cast("list[object]", value))
     if isinstance(value, dict):
-        named = cast("dict[object, object]", value)
-        numbers = [key for key in named if isinstance(key, int)]
-        if sorted(numbers) == list(range(len(named))):
-            return tuple(str(named[number]) for number in range(len(named)))
+        by_number = cast("dict[object, object]", value)
+        numbers = [key for key in by_number if isinstance(key, int)]
+        if sorted(numbers) == list(range(len(by_number))):
+            return tuple(str(by_number[number]) for number in range(len(by_number)))
     raise ModelError(f"{file}: metadata 'names' should give a name to each class number 0, 1, ..., got {value!r:.60}")
 
 

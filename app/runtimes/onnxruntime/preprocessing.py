@@ -5,14 +5,20 @@ from collections.abc import Sequence
 
 import msgspec
 
-from app.engine.description import Origin
-from app.runtimes.onnxruntime.conventions import IMAGENET_MEAN, IMAGENET_STD, NO_CONVENTIONS, Conventions, Triple
-from app.runtimes.onnxruntime.elastic import Elastic, Line
-from app.runtimes.onnxruntime.evidence import Evidence, Facts
+from app.engine.model_metadata import Origin
+from app.runtimes.onnxruntime.dynamic_input import DynamicSize, TextLine
 from app.runtimes.onnxruntime.hints import NO_HINTS, Hints, processor_hints, processor_size, timm_hints
 from app.runtimes.onnxruntime.inputs import ImageInputs
+from app.runtimes.onnxruntime.model_files import Facts, ModelFiles
 from app.runtimes.onnxruntime.placement import Resize
-from tasks.exchange.tensor import Datatype
+from app.runtimes.onnxruntime.preprocessing_defaults import (
+    IMAGENET_MEAN,
+    IMAGENET_STD,
+    NO_DEFAULTS,
+    PreprocessingDefaults,
+    Triple,
+)
+from tasks.inference.tensor import Datatype
 from tasks.task import TaskType
 
 __all__ = ("Preprocessing", "decide_preprocessing", "decide_size")
@@ -33,7 +39,7 @@ class Preprocessing(msgspec.Struct, frozen=True, kw_only=True):
         width: width of the input, pixels.
         resize: resize mode (`app.runtimes.onnxruntime.placement.fit`).
         shorter_side: length of the shorter side before the centre crop of `crop` and `stretch`, pixels.
-        elastic: rule for the size of each image, instead of `height` and `width`; None for a fixed size.
+        dynamic_size: rule for the size of each image, instead of `height` and `width`; None for a fixed size.
         fill: grey value of the padding, 0..255.
         scale: factor for pixels in 0..255.
         mean: means of R, G, B.
@@ -45,7 +51,7 @@ class Preprocessing(msgspec.Struct, frozen=True, kw_only=True):
     width: int
     resize: Resize
     shorter_side: int
-    elastic: Elastic | None = None
+    dynamic_size: DynamicSize | None = None
     fill: int = _LETTERBOX_FILL
     scale: float = _BYTE
     mean: Triple = _ZEROS
@@ -55,44 +61,46 @@ class Preprocessing(msgspec.Struct, frozen=True, kw_only=True):
 
 def decide_size(
     inputs: ImageInputs,
-    evidence: Evidence,
+    model_files: ModelFiles,
     facts: Facts,
     task_type: TaskType | None,
-    usual: Conventions = NO_CONVENTIONS,
+    defaults: PreprocessingDefaults = NO_DEFAULTS,
 ) -> tuple[int, int]:
     """Decide the (height, width) of the graph's input, pixels.
 
     Args:
         inputs: inputs of the graph.
-        evidence: the model's files.
+        model_files: the model's files.
         facts: records the decision.
         task_type: the model's task, if known; only a guess depends on it.
-        usual: defaults of the model's layout, if known.
+        defaults: defaults of the model's layout, if known.
 
     Raises:
         ModelError: if the settings contradict the graph, or a file declares an invalid size.
     """
-    fixed, declared = inputs.sides, evidence.settings.preprocessing.size
-    if declared is not None and any(side not in (-1, own) for side, own in zip(fixed, declared, strict=True)):
-        raise evidence.error(
+    fixed, declared = inputs.sides, model_files.settings.preprocessing.size
+    if declared is not None and any(
+        side not in (-1, declared_side) for side, declared_side in zip(fixed, declared, strict=True)
+    ):
+        raise model_files.error(
             f"its input is {_sides(fixed)} pixels, but model-settings.json declares {_sides(declared)}"
         )
-    preprocessor, config = evidence.neighbours.preprocessor, evidence.neighbours.config
+    preprocessor, config = model_files.hugging_face.preprocessor, model_files.hugging_face.config
     guessed = 224 if task_type is TaskType.IMAGE_CLASSIFICATION else 640
     height, width = facts.choose(
         "input size",
         (declared, Origin.DECLARED),
         (fixed if -1 not in fixed else None, Origin.MODEL_FILE),
-        (evidence.metadata.size, Origin.MODEL_FILE),
+        (model_files.metadata.size, Origin.MODEL_FILE),
         (processor_size(preprocessor), Origin.PREPROCESSOR),
         (config.size if config else None, Origin.CONFIG),
-        (usual.size, usual.origin),
-        last=((guessed, guessed), Origin.GUESSED),
-        shown=_sides,
+        (defaults.size, defaults.origin),
+        fallback=((guessed, guessed), Origin.GUESSED),
+        to_text=_sides,
     )
     size = height if fixed[0] == -1 else fixed[0], width if fixed[1] == -1 else fixed[1]
     if min(size) < 1:
-        raise evidence.error(f"its input cannot be {_sides(size)} pixels")
+        raise model_files.error(f"its input cannot be {_sides(size)} pixels")
     return size
 
 
@@ -100,9 +108,9 @@ def decide_preprocessing(
     inputs: ImageInputs,
     size: tuple[int, int],
     task_type: TaskType,
-    evidence: Evidence,
+    model_files: ModelFiles,
     facts: Facts,
-    usual: Conventions = NO_CONVENTIONS,
+    defaults: PreprocessingDefaults = NO_DEFAULTS,
 ) -> Preprocessing:
     """Decide the preprocessing for an input size.
 
@@ -110,46 +118,48 @@ def decide_preprocessing(
         inputs: inputs of the graph.
         size: (height, width) from `decide_size`, pixels.
         task_type: the model's task.
-        evidence: the model's files.
+        model_files: the model's files.
         facts: records the decisions.
-        usual: defaults of the model's layout.
+        defaults: defaults of the model's layout.
 
     Raises:
         ModelError: for settings that contradict the graph.
     """
-    declared = evidence.settings.preprocessing
-    conventional = evidence.conventional_task is not None
-    found = processor_hints(evidence.neighbours.preprocessor, task_type) or timm_hints(evidence.neighbours.config)
-    hints = found if found is not None and not conventional else NO_HINTS
-    common: Resize = "crop" if task_type is TaskType.IMAGE_CLASSIFICATION else "letterbox"
+    declared = model_files.settings.preprocessing
+    is_ultralytics = model_files.ultralytics_task is not None
+    file_hints = processor_hints(model_files.hugging_face.preprocessor, task_type) or timm_hints(
+        model_files.hugging_face.config
+    )
+    hints = file_hints if file_hints is not None and not is_ultralytics else NO_HINTS
+    usual_resize: Resize = "crop" if task_type is TaskType.IMAGE_CLASSIFICATION else "letterbox"
     resize: Resize = facts.choose(
         "resize",
         (declared.resize, Origin.DECLARED),
-        (common if conventional else None, Origin.MODEL_FILE),
+        (usual_resize if is_ultralytics else None, Origin.MODEL_FILE),
         (hints.resize, hints.origin),
-        (usual.resize, usual.origin),
-        last=(common, Origin.GUESSED),
+        (defaults.resize, defaults.origin),
+        fallback=(usual_resize, Origin.GUESSED),
     )
-    elastic = _decide_elastic(inputs, resize, evidence, facts, hints, usual)
-    shorter_side = _decide_shorter_side(size, resize, evidence, facts, hints)
+    dynamic_size = _decide_dynamic_size(inputs, resize, model_files, facts, hints, defaults)
+    shorter_side = _decide_shorter_side(size, resize, model_files, facts, hints)
     if resize in ("letterbox", "pad") and declared.fill is not None:
         facts.note("fill", str(declared.fill), Origin.DECLARED)
-    scale, mean, std = _decide_normalisation(inputs, task_type, evidence, facts, hints, usual)
+    scale, mean, std = _decide_normalisation(inputs, task_type, model_files, facts, hints, defaults)
     order = facts.choose(
         "channel order",
         (declared.channel_order, Origin.DECLARED),
-        ("RGB" if conventional else None, Origin.MODEL_FILE),
+        ("RGB" if is_ultralytics else None, Origin.MODEL_FILE),
         (None if hints.bgr is None else _ORDERS[hints.bgr], hints.origin),
-        (None if usual.bgr is None else _ORDERS[usual.bgr], usual.origin),
-        last=("RGB", Origin.GUESSED),
+        (None if defaults.bgr is None else _ORDERS[defaults.bgr], defaults.origin),
+        fallback=("RGB", Origin.GUESSED),
     )
-    fills = (declared.fill, usual.fill, _LETTERBOX_FILL)
+    fills = (declared.fill, defaults.fill, _LETTERBOX_FILL)
     return Preprocessing(
         height=size[0],
         width=size[1],
         resize=resize,
         shorter_side=shorter_side,
-        elastic=elastic,
+        dynamic_size=dynamic_size,
         fill=next(fill for fill in fills if fill is not None),
         scale=scale,
         mean=mean,
@@ -158,24 +168,33 @@ def decide_preprocessing(
     )
 
 
-def _decide_elastic(
-    inputs: ImageInputs, resize: Resize, evidence: Evidence, facts: Facts, hints: Hints, usual: Conventions
-) -> Elastic | None:
+def _decide_dynamic_size(
+    inputs: ImageInputs,
+    resize: Resize,
+    model_files: ModelFiles,
+    facts: Facts,
+    hints: Hints,
+    defaults: PreprocessingDefaults,
+) -> DynamicSize | None:
     """Return the rule for the size of each image; None if the settings declare a size or a resize mode."""
-    declared = evidence.settings.preprocessing
+    declared = model_files.settings.preprocessing
     if declared.size is not None or declared.resize is not None:
         return None
-    for elastic, origin in ((hints.elastic, hints.origin), (usual.elastic, usual.origin)):
-        if elastic is None or resize != ("pad" if isinstance(elastic, Line) else "stretch"):
+    for dynamic_size, origin in ((hints.dynamic_size, hints.origin), (defaults.dynamic_size, defaults.origin)):
+        if dynamic_size is None or resize != ("pad" if isinstance(dynamic_size, TextLine) else "stretch"):
             continue
-        if inputs.sides == (-1, -1) or (isinstance(elastic, Line) and inputs.sides == (elastic.height, -1)):
-            facts.note("size of each image", elastic.told, origin)
-            return elastic
+        if inputs.sides == (-1, -1) or (
+            isinstance(dynamic_size, TextLine) and inputs.sides == (dynamic_size.height, -1)
+        ):
+            facts.note("size of each image", dynamic_size.summary, origin)
+            return dynamic_size
     return None
 
 
-def _decide_shorter_side(size: tuple[int, int], resize: Resize, evidence: Evidence, facts: Facts, hints: Hints) -> int:
-    fraction = evidence.settings.preprocessing.crop_fraction
+def _decide_shorter_side(
+    size: tuple[int, int], resize: Resize, model_files: ModelFiles, facts: Facts, hints: Hints
+) -> int:
+    fraction = model_files.settings.preprocessing.crop_fraction
     if resize not in ("crop", "stretch"):
         return min(size)
     origin, shorter_side = Origin.DECLARED, min(size)
@@ -192,18 +211,25 @@ def _decide_shorter_side(size: tuple[int, int], resize: Resize, evidence: Eviden
 
 
 def _decide_normalisation(
-    inputs: ImageInputs, task_type: TaskType, evidence: Evidence, facts: Facts, hints: Hints, usual: Conventions
+    inputs: ImageInputs,
+    task_type: TaskType,
+    model_files: ModelFiles,
+    facts: Facts,
+    hints: Hints,
+    defaults: PreprocessingDefaults,
 ) -> tuple[float, Triple, Triple]:
-    declared = evidence.settings.preprocessing
+    declared = model_files.settings.preprocessing
     any_declared = any(value is not None for value in (declared.scale, declared.mean, declared.std))
     if inputs.image.datatype is Datatype.UINT8:
         if any_declared:
-            raise evidence.error("its input is uint8 pixels, so model-settings.json cannot declare scale, mean or std")
+            raise model_files.error(
+                "its input is uint8 pixels, so model-settings.json cannot declare scale, mean or std"
+            )
         facts.note("normalisation", "none, the input is uint8", Origin.MODEL_FILE)
         return 1.0, _ZEROS, _ONES
     if declared.std is not None and 0 in declared.std:
-        raise evidence.error("model-settings.json declares a std of 0, but pixels are divided by it")
-    conventional = evidence.conventional_task is not None
+        raise model_files.error("model-settings.json declares a std of 0, but pixels are divided by it")
+    is_ultralytics = model_files.ultralytics_task is not None
     # A mean or deviation over 1 refers to pixels in 0..255, which must not be scaled before.
     unscaled = max(*(declared.mean or _ZEROS), *(declared.std or _ZEROS)) > 1
     imagenet = task_type is TaskType.IMAGE_CLASSIFICATION and not any_declared
@@ -211,32 +237,32 @@ def _decide_normalisation(
         "scale",
         (declared.scale, Origin.DECLARED),
         (1.0 if unscaled else None, Origin.GUESSED),
-        (_BYTE if conventional else None, Origin.MODEL_FILE),
+        (_BYTE if is_ultralytics else None, Origin.MODEL_FILE),
         (hints.scale, hints.origin),
-        (usual.scale, usual.origin),
-        last=(_BYTE, Origin.GUESSED),
-        shown=_number,
+        (defaults.scale, defaults.origin),
+        fallback=(_BYTE, Origin.GUESSED),
+        to_text=_number,
     )
     mean = facts.choose(
         "mean",
         (declared.mean, Origin.DECLARED),
-        (_ZEROS if conventional else None, Origin.MODEL_FILE),
+        (_ZEROS if is_ultralytics else None, Origin.MODEL_FILE),
         (hints.mean, hints.origin),
-        (None if any_declared else usual.mean, usual.origin),
-        last=(IMAGENET_MEAN if imagenet else _ZEROS, Origin.GUESSED),
-        shown=_numbers,
+        (None if any_declared else defaults.mean, defaults.origin),
+        fallback=(IMAGENET_MEAN if imagenet else _ZEROS, Origin.GUESSED),
+        to_text=_numbers,
     )
     std = facts.choose(
         "std",
         (declared.std, Origin.DECLARED),
-        (_ONES if conventional else None, Origin.MODEL_FILE),
+        (_ONES if is_ultralytics else None, Origin.MODEL_FILE),
         (hints.std, hints.origin),
-        (None if any_declared else usual.std, usual.origin),
-        last=(IMAGENET_STD if imagenet else _ONES, Origin.GUESSED),
-        shown=_numbers,
+        (None if any_declared else defaults.std, defaults.origin),
+        fallback=(IMAGENET_STD if imagenet else _ONES, Origin.GUESSED),
+        to_text=_numbers,
     )
     if 0 in std:
-        raise evidence.error(f"{hints.origin} declares a standard deviation of 0, but pixels are divided by it")
+        raise model_files.error(f"{hints.origin} declares a standard deviation of 0, but pixels are divided by it")
     return scale, mean, std
 
 

@@ -3,7 +3,7 @@
 Its methods import the loading code, so that importing the runtime is cheap.
 """
 
-from app.engine.description import ModelDescription
+from app.engine.model_metadata import ModelMetadata
 from app.engine.servable import Servable
 from app.runtimes.onnxruntime.location import find_graphs
 from app.settings.model import ModelSource
@@ -19,7 +19,7 @@ class OnnxRuntime:
     def recognises(self, source: ModelSource, /) -> bool:
         return bool(find_graphs(source)) or _is_language_model(source)
 
-    def inspect(self, source: ModelSource, /) -> ModelDescription:
+    def inspect(self, source: ModelSource, /) -> ModelMetadata:
         if _is_language_model(source):
             from app.runtimes.onnxruntime import image_text_to_text
 
@@ -41,4 +41,4 @@ class OnnxRuntime:
 def _is_language_model(source: ModelSource) -> bool:
     from app.runtimes.onnxruntime import image_text_to_text
 
-    return image_text_to_text.recognises(source)
+    return image_text_to_text.supports(source)

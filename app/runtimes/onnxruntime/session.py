@@ -15,13 +15,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from app.runtimes.folder import confined_to
+from app.runtimes.folder import resolve_within
 from app.runtimes.onnxruntime.binding import run_bound
-from app.runtimes.onnxruntime.devices import CPU, Device, devices_called
+from app.runtimes.onnxruntime.devices import CPU, Device, parse_devices
 from app.runtimes.onnxruntime.external_data import check_external_data
 from app.settings.model import ModelError, OnnxRuntimeSettings
-from tasks.exchange.error import ErrorKind, InferenceError
-from tasks.exchange.tensor import Datatype, TensorSpec
+from tasks.inference.error import ErrorKind, InferenceError
+from tasks.inference.tensor import Datatype, TensorSpec
 
 __all__ = ("Session",)
 
@@ -68,7 +68,7 @@ class Session:
     Args:
         file: the ``.onnx`` file. External data must be in its folder or below.
         settings: devices, instances and threads.
-        confined: resolves the links of external data, and rejects paths out of the model's folder. The default allows
+        resolve_confined: resolves the links of external data, and rejects paths out of the model's folder. The default allows
             the folder of `file`.
 
     Attributes:
@@ -83,24 +83,27 @@ class Session:
     """
 
     def __init__(
-        self, file: Path, settings: OnnxRuntimeSettings = _ON_CPU, confined: Callable[[Path], Path] | None = None
+        self,
+        file: Path,
+        settings: OnnxRuntimeSettings = _ON_CPU,
+        resolve_confined: Callable[[Path], Path] | None = None,
     ) -> None:
         _check_file(file)
-        external = check_external_data(file, confined or partial(confined_to, (file.parent.resolve(),)))
+        external = check_external_data(file, resolve_confined or partial(resolve_within, (file.parent.resolve(),)))
         # Import late: the framework costs 50 MB and 0.1 s, which servers without ONNX models should not pay.
         framework = _framework()
         available = framework.get_available_providers()
         self._instances = [
-            _instance(framework, file, external, devices_called(name, available), settings.threads)
+            _load_instance(framework, file, external, parse_devices(name, available), settings.threads)
             for name in settings.devices or (CPU.name,)
             for _ in range(settings.instances)
         ]
         self._lock = threading.Lock()
-        first: Any = self._instances[0].session
+        first_session: Any = self._instances[0].session
         self.file = file
-        self.inputs = tuple(_spec(file, "input", argument) for argument in first.get_inputs())
-        self.outputs = tuple(_spec(file, "output", argument) for argument in first.get_outputs())
-        self.metadata: Mapping[str, str] = dict(first.get_modelmeta().custom_metadata_map)
+        self.inputs = tuple(_tensor_spec(file, "input", argument) for argument in first_session.get_inputs())
+        self.outputs = tuple(_tensor_spec(file, "output", argument) for argument in first_session.get_outputs())
+        self.metadata: Mapping[str, str] = dict(first_session.get_modelmeta().custom_metadata_map)
         self._framework = framework
         self._has_bfloat = any(spec.datatype is Datatype.BF16 for spec in (*self.inputs, *self.outputs))
         self._names = [spec.name for spec in self.outputs]
@@ -123,7 +126,7 @@ class Session:
                 instance.calls -= 1
 
     def _run(
-        self, instance: "_Instance", feeds: Mapping[str, NDArray[Any]], names: Sequence[str]
+        self, instance: "_SessionInstance", feeds: Mapping[str, NDArray[Any]], names: Sequence[str]
     ) -> list[NDArray[Any]]:
         try:
             if self._has_bfloat:
@@ -146,7 +149,7 @@ class Session:
         return [_array(value) for value in session.run_with_ort_values(names, values)]
 
 
-class _Instance:
+class _SessionInstance:
     """A session of ONNX Runtime, and its number of calls in flight."""
 
     def __init__(self, session: Any, memory: tuple[str, int] | None) -> None:
@@ -155,18 +158,20 @@ class _Instance:
         self.calls = 0
 
 
-def _instance(
+def _load_instance(
     framework: Any, file: Path, external: Mapping[str, Path], devices: Sequence[Device], threads: int
-) -> _Instance:
+) -> _SessionInstance:
     """Load the graph on the first device that works: the framework may support a GPU that the machine lacks."""
-    *others, last = devices
-    for device in others:
+    *preferred, last = devices
+    for device in preferred:
         with suppress(ModelError):
-            return _instance_on(framework, file, external, device, threads)
-    return _instance_on(framework, file, external, last, threads)
+            return _load_instance_on(framework, file, external, device, threads)
+    return _load_instance_on(framework, file, external, last, threads)
 
 
-def _instance_on(framework: Any, file: Path, external: Mapping[str, Path], device: Device, threads: int) -> _Instance:
+def _load_instance_on(
+    framework: Any, file: Path, external: Mapping[str, Path], device: Device, threads: int
+) -> _SessionInstance:
     options = framework.SessionOptions()
     # Requests are the unit of parallelism: more threads inside a call would compete for the same cores under load.
     options.intra_op_num_threads = threads
@@ -189,7 +194,7 @@ def _instance_on(framework: Any, file: Path, external: Mapping[str, Path], devic
     # If a provider cannot start, the framework only logs this and continues without it.
     if device.providers[0] not in session.get_providers():
         raise ModelError(f"{file} cannot be loaded on {device.name!r}: {device.providers[0]} could not be started")
-    return _Instance(session, device.memory)
+    return _SessionInstance(session, device.memory)
 
 
 def _read_external(options: Any, file: Path, external: Mapping[str, Path]) -> list[bytes]:
@@ -255,7 +260,7 @@ def _check_file(file: Path) -> None:
         raise ModelError(f"{file} is a Git LFS pointer, not the model itself; fetch it with `git lfs pull`")
 
 
-def _spec(file: Path, role: str, argument: Any) -> TensorSpec:
+def _tensor_spec(file: Path, role: str, argument: Any) -> TensorSpec:
     datatype = _DATATYPES.get(argument.type)
     if datatype is None:
         raise ModelError(f"{file}: {role} {argument.name!r} is a {argument.type}, which is not supported")

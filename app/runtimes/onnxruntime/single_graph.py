@@ -2,10 +2,10 @@
 
 from functools import partial
 
-from app.engine.description import ModelDescription
+from app.engine.model_metadata import ModelMetadata
 from app.engine.servable import Servable
-from app.runtimes.folder import confined
-from app.runtimes.onnxruntime.inspection import inspect_model, told_task_of
+from app.runtimes.folder import resolve_confined
+from app.runtimes.onnxruntime.inspection import inspect_model, read_declared_task
 from app.runtimes.onnxruntime.location import locate_graph
 from app.runtimes.onnxruntime.session import Session
 from app.runtimes.onnxruntime.tensors import bind_tensor_model, describe_tensor_model
@@ -18,13 +18,13 @@ __all__ = ("inspect_single_graph", "load_single_graph")
 _IMAGE_RANK = 4
 
 
-def inspect_single_graph(source: ModelSource) -> ModelDescription:
+def inspect_single_graph(source: ModelSource) -> ModelMetadata:
     """Describe a model without keeping it loaded.
 
     Raises:
         ModelError: if its task or layout cannot be determined.
     """
-    session = Session(locate_graph(source), source.settings.onnxruntime, partial(confined, source=source))
+    session = Session(locate_graph(source), source.settings.onnxruntime, partial(resolve_confined, source=source))
     if _is_tensor_model(source, session):
         return describe_tensor_model(source, session)
     return inspect_model(source, session).description
@@ -36,7 +36,7 @@ def load_single_graph(source: ModelSource) -> Servable:
     Raises:
         ModelError: if its task or layout cannot be determined, or the test fails.
     """
-    session = Session(locate_graph(source), source.settings.onnxruntime, partial(confined, source=source))
+    session = Session(locate_graph(source), source.settings.onnxruntime, partial(resolve_confined, source=source))
     if _is_tensor_model(source, session):
         return bind_tensor_model(source, session)
     return bind_vision_model(source, inspect_model(source, session))
@@ -47,4 +47,4 @@ def _is_tensor_model(source: ModelSource, session: Session) -> bool:
     if source.settings.task_type is not None:
         return source.settings.task_type is TaskType.TENSOR
     has_image_input = any(len(spec.shape) == _IMAGE_RANK for spec in session.inputs)
-    return not has_image_input and told_task_of(source, session) is None
+    return not has_image_input and read_declared_task(source, session) is None

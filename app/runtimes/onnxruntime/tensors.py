@@ -6,13 +6,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from app.engine.description import Fact, ModelDescription, Origin
+from app.engine.model_metadata import Fact, ModelMetadata, Origin
 from app.engine.servable import BoundServable, Servable
-from app.runtimes.onnxruntime.evidence import read_evidence
-from app.runtimes.onnxruntime.labels import listed_labels
+from app.runtimes.onnxruntime.labels import declared_labels
+from app.runtimes.onnxruntime.model_files import read_model_files
 from app.runtimes.onnxruntime.session import Session
 from app.settings.model import ModelError, ModelSource
-from tasks.exchange.tensor import Tensor
+from tasks.inference.tensor import Tensor
 from tasks.task import TaskType
 from tasks.tensor_inference import TensorInference, Tensors, TensorsInput
 
@@ -39,12 +39,12 @@ class OnnxTensorModel:
         ]
 
 
-def describe_tensor_model(source: ModelSource, session: Session) -> ModelDescription:
+def describe_tensor_model(source: ModelSource, session: Session) -> ModelMetadata:
     """Describe a tensor model."""
     declared = source.settings.task_type is TaskType.TENSOR
     labels, facts = _labels(source, session)
     task_type = Fact("task type", TaskType.TENSOR, Origin.DECLARED if declared else Origin.SHAPES)
-    return ModelDescription(
+    return ModelMetadata(
         task_type=TaskType.TENSOR,
         platform="onnx",
         layout="tensors",
@@ -66,13 +66,15 @@ def _labels(source: ModelSource, session: Session) -> tuple[Sequence[str], Seque
     """Return the class names, and a fact with their origin."""
     declared = source.settings.labels
     try:
-        found = (declared, Origin.DECLARED) if declared else listed_labels(read_evidence(source, session))
+        names_and_origin = (
+            (declared, Origin.DECLARED) if declared else declared_labels(read_model_files(source, session))
+        )
     except ModelError as error:
         # Labels are optional here, so unreadable metadata must not prevent serving.
         return (), [Fact("labels", f"none, {error}", Origin.MODEL_FILE)]
-    if found is None:
+    if names_and_origin is None:
         return (), []
-    labels, origin = found
+    labels, origin = names_and_origin
     shown = ", ".join(labels[:5]) + (", ..." if len(labels) > 5 else "")
     return labels, [Fact("labels", f"{len(labels)}: {shown}", origin)]
 

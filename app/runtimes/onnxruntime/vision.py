@@ -12,23 +12,23 @@ from app.runtimes.onnxruntime.heads.segmentation import OnnxImageSegmenter
 from app.runtimes.onnxruntime.heads.text_reading import OnnxTextReader
 from app.runtimes.onnxruntime.inspection import Inspection
 from app.runtimes.onnxruntime.layouts.layout import (
-    ReadsBoxes,
-    ReadsClasses,
-    ReadsMasks,
-    ReadsText,
-    ReadsTurnedBoxes,
+    BoxDecoder,
+    ClassDecoder,
+    MaskDecoder,
+    OrientedBoxDecoder,
+    TextDecoder,
 )
 from app.settings.model import ModelError, ModelSource
-from tasks.exchange.error import InferenceError
-from tasks.exchange.response import Prediction
 from tasks.image_classification import ClassificationInput, ImageClassification
 from tasks.image_segmentation import ImageSegmentation, SegmentationInput, SegmentationParameters
 from tasks.image_text_to_text import DEFAULT_PROMPT, GenerationParameters, ImageTextToText, PromptedImage
+from tasks.inference.error import InferenceError
+from tasks.inference.response import Prediction
 from tasks.object_detection import DetectionInput, DetectionParameters, ObjectDetection
 from tasks.oriented_object_detection import OrientedObjectDetection
 from tasks.task import Model, Task
+from tasks.vision.filtering import SelectionParameters
 from tasks.vision.image import Image
-from tasks.vision.selection import SelectionParameters
 
 __all__ = ("bind_vision_model",)
 
@@ -45,23 +45,23 @@ def bind_vision_model(source: ModelSource, inspection: Inspection) -> Servable:
     graph, labels = inspection.graph, inspection.labels
     blank = Image(np.zeros((graph.height, graph.width, 3), np.uint8))
     detection = DetectionInput(blank, DetectionParameters())
-    match inspection.reading:
-        case ReadsClasses() as reading:
-            classifier = OnnxImageClassifier(graph, labels, reading)
+    match inspection.decoder:
+        case ClassDecoder() as decoder:
+            classifier = OnnxImageClassifier(graph, labels, decoder)
             classified = ClassificationInput(blank, SelectionParameters())
             return _bind(ImageClassification(), classifier, classified, source, inspection)
-        case ReadsBoxes() as reading:
-            return _bind(ObjectDetection(), OnnxObjectDetector(graph, labels, reading), detection, source, inspection)
-        case ReadsTurnedBoxes() as reading:
-            oriented = OnnxOrientedObjectDetector(graph, labels, reading)
+        case BoxDecoder() as decoder:
+            return _bind(ObjectDetection(), OnnxObjectDetector(graph, labels, decoder), detection, source, inspection)
+        case OrientedBoxDecoder() as decoder:
+            oriented = OnnxOrientedObjectDetector(graph, labels, decoder)
             return _bind(OrientedObjectDetection(), oriented, detection, source, inspection)
-        case ReadsMasks() as reading:
-            segmenter = OnnxImageSegmenter(graph, labels, reading)
+        case MaskDecoder() as decoder:
+            segmenter = OnnxImageSegmenter(graph, labels, decoder)
             segmentation = SegmentationInput(blank, SegmentationParameters())
             return _bind(ImageSegmentation(), segmenter, segmentation, source, inspection)
-        case ReadsText() as reading:
+        case TextDecoder() as decoder:
             prompted = PromptedImage(blank, (DEFAULT_PROMPT,), GenerationParameters())
-            return _bind(ImageTextToText(), OnnxTextReader(graph, reading), prompted, source, inspection)
+            return _bind(ImageTextToText(), OnnxTextReader(graph, decoder), prompted, source, inspection)
 
 
 def _bind(
@@ -75,5 +75,5 @@ def _bind(
         model([blank])
     except InferenceError as error:
         raise ModelError(f"{source.folder}: the model cannot answer a blank image: {error.message}") from None
-    detail = inspection.graph.detail if source.settings.preprocessing.reduced_decode else None
-    return BoundServable(task, model, inspection.description, source.settings.parameters, detail)
+    downscale = inspection.graph.downscale if source.settings.preprocessing.reduced_decode else None
+    return BoundServable(task, model, inspection.description, source.settings.parameters, downscale)

@@ -15,11 +15,11 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from app.engine.interest import check_interest
-from app.engine.workers import waiting_elsewhere
-from tasks.exchange.error import ErrorKind, InferenceError
+from app.engine.cancellation import raise_if_cancelled
+from app.engine.thread_pool import release_worker
+from tasks.inference.error import ErrorKind, InferenceError
 
-__all__ = ("Gone", "Instance", "Instances", "LateError", "Lease", "told")
+__all__ = ("Instance", "InstanceLease", "InstancePool", "JobTimeoutError", "ModelExited", "describe_exception")
 
 T = TypeVar("T")
 
@@ -35,7 +35,7 @@ _CLOSE_SECONDS = 30.0
 """Timeout of a `close` that is a coroutine."""
 
 
-def told(error: BaseException) -> str:
+def describe_exception(error: BaseException) -> str:
     """Return the type and the shortened text of an exception that model code raised."""
     try:
         text = str(error)
@@ -46,11 +46,11 @@ def told(error: BaseException) -> str:
     return f"{type(error).__name__}: {shown}" if shown else type(error).__name__
 
 
-class LateError(Exception):
+class JobTimeoutError(Exception):
     """A job timed out. It may still be running."""
 
 
-class Gone(Exception):  # noqa: N818  it wraps exceptions that are not errors
+class ModelExited(Exception):  # noqa: N818  it wraps exceptions that are not errors
     """Wraps an exception such as `SystemExit`, which must not stop the thread or the server."""
 
 
@@ -93,18 +93,18 @@ class Instance:
         self.due = time.monotonic() + seconds
         self._jobs.put((job, seconds, future))
         try:
-            with waiting_elsewhere():
+            with release_worker():
                 error = future.exception(seconds)
         except TimeoutError:
-            raise LateError from None
+            raise JobTimeoutError from None
         if error is not None:
             raise error
         return future.result()
 
-    def end(self, last: Callable[[Any], object]) -> None:
-        """Stop the thread after the current job, and call `last` with the object, if it exists, before that."""
+    def stop(self, final_job: Callable[[Any], object]) -> None:
+        """Stop the thread after the current job, and call `final_job` with the object, if it exists, before that."""
         if self.target is not None:
-            self._jobs.put((lambda: last(self.target), _CLOSE_SECONDS, Future()))
+            self._jobs.put((lambda: final_job(self.target), _CLOSE_SECONDS, Future()))
         self._jobs.put(None)
 
     def _run_jobs(self) -> None:
@@ -126,7 +126,7 @@ class Instance:
         except Exception as error:  # noqa: BLE001  `run` raises it in the calling thread
             failure = error
         except BaseException as error:  # noqa: BLE001
-            failure = Gone(told(error))
+            failure = ModelExited(describe_exception(error))
             failure.__cause__ = error
         self.due = math.inf
         if failure is None:
@@ -146,11 +146,11 @@ async def _with_timeout(value: Awaitable[T], seconds: float) -> T:
             return await value
     except TimeoutError:
         if limit.expired():
-            raise LateError from None
+            raise JobTimeoutError from None
         raise
 
 
-class Lease:
+class InstanceLease:
     """Exclusive use of an instance.
 
     Args:
@@ -158,12 +158,12 @@ class Lease:
         seconds: timeout of a job.
 
     Attributes:
-        late: whether a job timed out, so that another job would wait for it.
+        timed_out: whether a job timed out, so that another job would wait for it.
     """
 
     def __init__(self, instance: Instance, seconds: float) -> None:
         self._instance = instance
-        self.late = False
+        self.timed_out = False
         self._seconds = seconds
         self._lock = threading.Lock()
         self._running = False
@@ -181,23 +181,23 @@ class Lease:
             return self._instance.run(lambda: job(self._instance.target), self._seconds, self._finish)
         except InferenceError:
             raise
-        except LateError:
-            self.late = True
+        except JobTimeoutError:
+            self.timed_out = True
             message = f"The model did not answer within {self._seconds:g} s"
             raise InferenceError(ErrorKind.DEADLINE_EXCEEDED, message) from None
-        except Gone as error:
+        except ModelExited as error:
             raise InferenceError(ErrorKind.MODEL_FAILED, f"The model failed: {error}") from error
         except Exception as error:
-            message = f"The model failed: {told(error)}"
+            message = f"The model failed: {describe_exception(error)}"
             raise InferenceError(ErrorKind.MODEL_FAILED, message) from error
 
-    def end(self, give_back: Callable[[], None]) -> None:
+    def release(self, give_back_instance: Callable[[], None]) -> None:
         """Release the instance now, or when its job has ended."""
         with self._lock:
             if self._running:
-                self._pending_release = give_back
+                self._pending_release = give_back_instance
                 return
-        give_back()
+        give_back_instance()
 
     def _finish(self) -> None:
         with self._lock:
@@ -207,7 +207,7 @@ class Lease:
             release()
 
 
-class Instances:
+class InstancePool:
     """A pool of the instances of a model. A call acquires an idle instance, or waits for one.
 
     Args:
@@ -217,7 +217,7 @@ class Instances:
     """
 
     def __init__(self, instances: Sequence[Instance], seconds: float, close: Callable[[Any], object]) -> None:
-        self._all = tuple(instances)
+        self._instances = tuple(instances)
         self._close = close
         self._free = list(instances)
         self._seconds = seconds
@@ -227,21 +227,21 @@ class Instances:
         self._hung_message = f"The model has not returned from a call of more than {seconds:g} s"
 
     @contextmanager
-    def lease(self) -> Generator[Lease]:
+    def lease(self) -> Generator[InstanceLease]:
         """Acquire an instance for exclusive use.
 
         Raises:
             InferenceError: MODEL_NOT_READY while all instances hang; OVERLOADED if no instance becomes idle in time.
         """
-        instance = self._take()
-        lease = Lease(instance, self._seconds)
+        instance = self._acquire()
+        lease = InstanceLease(instance, self._seconds)
         try:
             yield lease
         finally:
-            lease.end(lambda: self._give_back(instance))
+            lease.release(lambda: self._release(instance))
 
     @property
-    def trouble(self) -> str:
+    def unavailable_reason(self) -> str:
         """Return why calls are rejected: all instances hang. Return an empty string otherwise."""
         # A coroutine takes a moment to react to its cancellation.
         if self._free or self._latest_due() + _CANCEL_SECONDS > time.monotonic():
@@ -255,43 +255,43 @@ class Instances:
                 return
             self._closed = True
             self._changed.notify_all()
-        for instance in self._all:
-            instance.end(self._close)
+        for instance in self._instances:
+            instance.stop(self._close)
 
     def join(self, seconds: float) -> None:
         """Wait up to `seconds` in total for all threads to end."""
-        until = time.monotonic() + seconds
-        for instance in self._all:
-            instance.thread.join(max(0.0, until - time.monotonic()))
+        deadline = time.monotonic() + seconds
+        for instance in self._instances:
+            instance.thread.join(max(0.0, deadline - time.monotonic()))
 
-    def _take(self) -> Instance:
-        until = time.monotonic() + self._seconds
+    def _acquire(self) -> Instance:
+        deadline = time.monotonic() + self._seconds
         with self._changed:
             while True:
                 if self._closed:
                     raise InferenceError(ErrorKind.MODEL_NOT_READY, "The model was unloaded")
-                self._check_interest()
+                self._check_cancelled()
                 if self._free:
                     return self._free.pop()
                 now = time.monotonic()
                 latest_due = self._latest_due()
                 if latest_due <= now:
                     raise InferenceError(ErrorKind.MODEL_NOT_READY, self._hung_message)
-                if until <= now:
+                if deadline <= now:
                     message = f"The model was busy for {self._seconds:g} s; try again later"
                     raise InferenceError(ErrorKind.OVERLOADED, message)
-                if self._waiting >= len(self._all) * _MAX_WAITING_PER_INSTANCE:
+                if self._waiting >= len(self._instances) * _MAX_WAITING_PER_INSTANCE:
                     message = f"{self._waiting} requests already wait for the model; try again later"
                     raise InferenceError(ErrorKind.OVERLOADED, message)
-                self._wait(min(until - now, latest_due - now, _POLL_SECONDS))
+                self._wait(min(deadline - now, latest_due - now, _POLL_SECONDS))
 
     def _latest_due(self) -> float:
         """Return the latest time at which a job times out. It is in the past if all instances hang."""
-        return max(instance.due for instance in self._all)
+        return max(instance.due for instance in self._instances)
 
-    def _check_interest(self) -> None:
+    def _check_cancelled(self) -> None:
         try:
-            check_interest()
+            raise_if_cancelled()
         except InferenceError:
             # Pass on a notification that this waiter may have consumed.
             self._changed.notify()
@@ -300,12 +300,12 @@ class Instances:
     def _wait(self, seconds: float) -> None:
         self._waiting += 1
         try:
-            with waiting_elsewhere():
+            with release_worker():
                 self._changed.wait(seconds)
         finally:
             self._waiting -= 1
 
-    def _give_back(self, instance: Instance) -> None:
+    def _release(self, instance: Instance) -> None:
         with self._changed:
             self._free.append(instance)
             self._changed.notify()

@@ -6,15 +6,15 @@ import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar, cast
 
-from app.engine.description import Fact, ModelDescription, Origin
+from app.engine.model_metadata import Fact, ModelMetadata, Origin
 from app.engine.servable import BoundServable, Servable
-from app.runtimes.python.answers.reading import Labels
-from app.runtimes.python.calling import CallForm, call_form
-from app.runtimes.python.importing import ModelCode
-from app.runtimes.python.instances import Gone, Instance, Instances, LateError, told
-from app.runtimes.python.kinds import KINDS, Kind
+from app.runtimes.python.answers.value_parsing import ClassNames
+from app.runtimes.python.call_form import CallForm, call_form
+from app.runtimes.python.instances import Instance, InstancePool, JobTimeoutError, ModelExited, describe_exception
 from app.runtimes.python.maite_models import MaiteModel, is_maite_model
 from app.runtimes.python.model import PythonModel, StreamingPythonModel
+from app.runtimes.python.model_code import ModelCode
+from app.runtimes.python.task_adapters import TASK_ADAPTERS, TaskAdapter
 from app.settings.model import SETTINGS_FILE, ModelError, ModelSettings, ModelSource
 from tasks.task import TaskType
 
@@ -25,26 +25,26 @@ T = TypeVar("T")
 _SECONDS_AT_EXIT = 5.0
 _ADVICE = "allow it with --allow-code, or CHARIOTEER_ALLOW_CODE=true, if you trust its author"
 
-_open: "weakref.WeakSet[Instances]" = weakref.WeakSet()
+_open: "weakref.WeakSet[InstancePool]" = weakref.WeakSet()
 
 
-def describe_class(source: ModelSource) -> ModelDescription:
+def describe_class(source: ModelSource) -> ModelMetadata:
     """Describe a model from its settings and its class, without constructing an object.
 
     Raises:
         ModelError: if its code is not allowed or cannot be imported, or its task is unknown.
     """
-    implementation = _allowed(source)
+    implementation = _check_allowed(source)
     code, thread = ModelCode(source.folder), Instance(f"model {source.name}")
     try:
-        found = _run(source, thread, "importing it", lambda: code.find(implementation))
-        kind = _kind(source, found)
-        predict = getattr(found, "predict", None)
-        form = None if predict is None else _form(source, predict, kind)
-        return _description(source, found, kind, form)
+        model_class = _run(source, thread, "importing it", lambda: code.find(implementation))
+        adapter = _adapter(source, model_class)
+        predict = getattr(model_class, "predict", None)
+        form = None if predict is None else _form(source, predict, adapter)
+        return _description(source, model_class, adapter, form)
     finally:
-        thread.end(_nothing)
-        code.forget()
+        thread.stop(_ignore)
+        code.unload()
 
 
 def load_class(source: ModelSource) -> Servable:
@@ -55,24 +55,24 @@ def load_class(source: ModelSource) -> Servable:
     Raises:
         ModelError: if its code is not allowed, raises or times out, or the class does not fit its task.
     """
-    implementation = _allowed(source)
+    implementation = _check_allowed(source)
     code = ModelCode(source.folder)
     threads = [Instance(f"model {source.name} {number}") for number in range(source.settings.instances)]
-    instances = Instances(threads, source.settings.timeout_seconds, _close)
+    instances = InstancePool(threads, source.settings.timeout_seconds, _close)
     try:
-        found = _run(source, threads[0], "importing it", lambda: code.find(implementation))
+        model_class = _run(source, threads[0], "importing it", lambda: code.find(implementation))
         for thread in threads:
-            _make(source, thread, found)
+            _construct(source, thread, model_class)
         servable = _bind(source, threads[0].target, instances, code)
     except BaseException:
         instances.close()
-        code.forget()
+        code.unload()
         raise
     _open.add(instances)
     return servable
 
 
-def _allowed(source: ModelSource) -> str:
+def _check_allowed(source: ModelSource) -> str:
     if source.settings.implementation is None:
         raise _error(source, 'a Python model must name its class, as in "implementation": "model:Detector"')
     if not source.allow_code:
@@ -80,11 +80,11 @@ def _allowed(source: ModelSource) -> str:
     return source.settings.implementation
 
 
-def _make(source: ModelSource, thread: Instance, found: object) -> None:
-    if not callable(found):
+def _construct(source: ModelSource, thread: Instance, factory: object) -> None:
+    if not callable(factory):
         raise _error(source, f"{source.settings.implementation} is neither a class nor a function that returns a model")
     arguments = source.settings.arguments
-    target = _run(source, thread, "constructing it", lambda: found(**arguments))
+    target = _run(source, thread, "constructing it", lambda: factory(**arguments))
     if is_maite_model(target):
         target = MaiteModel(target)
     if not callable(getattr(target, "predict", None)):
@@ -95,33 +95,33 @@ def _make(source: ModelSource, thread: Instance, found: object) -> None:
         _run(source, thread, "load()", hook)
 
 
-def _bind(source: ModelSource, target: Any, instances: Instances, code: ModelCode) -> Servable:
-    kind = _kind(source, target)
-    form = _form(source, target.predict, kind)
-    labels = Labels(_labels(source, target))
-    make = cast("type[PythonModel[Any, Any]]", StreamingPythonModel if form.streams else PythonModel)
-    model = make(instances, form, kind, labels)
+def _bind(source: ModelSource, target: Any, instances: InstancePool, code: ModelCode) -> Servable:
+    adapter = _adapter(source, target)
+    form = _form(source, target.predict, adapter)
+    labels = ClassNames(_labels(source, target))
+    model_class = cast("type[PythonModel[Any, Any]]", StreamingPythonModel if form.streams else PythonModel)
+    model = model_class(instances, form, adapter, labels)
     # The registration and the requests in flight keep the model alive.
-    weakref.finalize(model, _drop, instances, code).atexit = False
-    return BoundServable(kind.task, model, _description(source, target, kind, form), source.settings.parameters)
+    weakref.finalize(model, _unload, instances, code).atexit = False
+    return BoundServable(adapter.task, model, _description(source, target, adapter, form), source.settings.parameters)
 
 
-def _kind(source: ModelSource, target: object) -> Kind[Any, Any]:
+def _adapter(source: ModelSource, target: object) -> TaskAdapter[Any, Any]:
     declared: object = source.settings.task_type or getattr(target, "task_type", None)
-    known = ", ".join(KINDS)
+    known = ", ".join(TASK_ADAPTERS)
     if declared is None:
         raise _error(source, f'a Python model must declare its "task_type", one of {known}')
     try:
-        return KINDS[TaskType(str(declared))](target)
+        return TASK_ADAPTERS[TaskType(str(declared))](target)
     except (ValueError, KeyError):
         raise _error(source, f"task_type: Expected one of {known}, got {str(declared)!r}") from None
     except ModelError as error:
         raise _error(source, str(error)) from None
 
 
-def _form(source: ModelSource, predict: object, kind: Kind[Any, Any]) -> CallForm:
+def _form(source: ModelSource, predict: object, adapter: TaskAdapter[Any, Any]) -> CallForm:
     try:
-        return call_form(predict, kind)
+        return call_form(predict, adapter)
     except ModelError as error:
         raise _error(source, str(error)) from None
 
@@ -139,12 +139,14 @@ def _labels(source: ModelSource, target: object) -> Sequence[str]:
     return cast("Sequence[str]", declared)
 
 
-def _description(source: ModelSource, target: object, kind: Kind[Any, Any], form: CallForm | None) -> ModelDescription:
-    settings, task = source.settings, kind.task
+def _description(
+    source: ModelSource, target: object, adapter: TaskAdapter[Any, Any], form: CallForm | None
+) -> ModelMetadata:
+    settings, task = source.settings, adapter.task
     labels = _labels(source, target) if not isinstance(getattr(target, "labels", None), property) else ()
-    task_from = Origin.DECLARED if settings.task_type else Origin.CLASS
+    task_origin = Origin.DECLARED if settings.task_type else Origin.CLASS
     facts = [
-        Fact("task type", task.task_type, task_from),
+        Fact("task type", task.task_type, task_origin),
         Fact("class", str(settings.implementation), Origin.DECLARED),
         Fact("is called as", str(form) if form else "a MAITE model", Origin.CLASS),
     ]
@@ -154,7 +156,7 @@ def _description(source: ModelSource, target: object, kind: Kind[Any, Any], form
         shown = ", ".join(labels[:5]) + (", ..." if len(labels) > 5 else "")
         facts.append(Fact("labels", f"{len(labels)}: {shown}", Origin.DECLARED if settings.labels else Origin.CLASS))
     tensors = task.task_type is TaskType.TENSOR
-    return ModelDescription(
+    return ModelMetadata(
         task_type=task.task_type,
         platform="python",
         layout="class",
@@ -172,15 +174,15 @@ def _run(source: ModelSource, thread: Instance, step: str, job: Callable[[], T])
         return thread.run(job, seconds)
     except ModelError as error:
         raise _error(source, str(error)) from None
-    except LateError:
+    except JobTimeoutError:
         raise _error(source, f"{step} did not end within {seconds:g} s") from None
-    except Gone as error:
-        raise _error(source, f"{step} failed: {error}{_line(source, error.__cause__)}") from error
+    except ModelExited as error:
+        raise _error(source, f"{step} failed: {error}{_source_line(source, error.__cause__)}") from error
     except Exception as error:
-        raise _error(source, f"{step} failed: {told(error)}{_line(source, error)}") from error
+        raise _error(source, f"{step} failed: {describe_exception(error)}{_source_line(source, error)}") from error
 
 
-def _line(source: ModelSource, error: BaseException | None) -> str:
+def _source_line(source: ModelSource, error: BaseException | None) -> str:
     frames: Sequence[traceback.FrameSummary] = traceback.extract_tb(error.__traceback__) if error else ()
     folder = str(source.folder.resolve())
     own = [frame for frame in frames if frame.filename.startswith(folder)]
@@ -191,7 +193,7 @@ def _error(source: ModelSource, message: str) -> ModelError:
     return ModelError(f"{source.folder / SETTINGS_FILE}: {message}")
 
 
-def _nothing(target: object) -> None:
+def _ignore(target: object) -> None:
     del target
 
 
@@ -200,9 +202,9 @@ def _close(target: Any) -> object:
     return hook() if callable(hook) else None
 
 
-def _drop(instances: Instances, code: ModelCode) -> None:
+def _unload(instances: InstancePool, code: ModelCode) -> None:
     instances.close()
-    code.forget()
+    code.unload()
 
 
 @atexit.register

@@ -25,8 +25,8 @@ class MaiteModel:
 
     def __init__(self, model: Any) -> None:
         self._model = model
-        named = cast("Mapping[int, str]", dict(model.metadata).get("index2label") or {})
-        self.labels = [named.get(number, str(number)) for number in range(max(named, default=-1) + 1)]
+        names = cast("Mapping[int, str]", dict(model.metadata).get("index2label") or {})
+        self.labels = [names.get(number, str(number)) for number in range(max(names, default=-1) + 1)]
 
     def predict(self, images: Sequence[NDArray[np.uint8]]) -> object:
         """Call the model with (H, W, 3) images, transposed to MAITE's (3, H, W)."""

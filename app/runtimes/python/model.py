@@ -3,12 +3,12 @@
 from collections.abc import Generator, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
-from app.runtimes.python.answers.reading import Labels, described, items, refused, text
-from app.runtimes.python.calling import CallForm
-from app.runtimes.python.instances import Instances, Lease
-from app.runtimes.python.kinds import PROMPT, PROMPTS, Kind
-from tasks.exchange.response import Prediction
-from tasks.task import TextPiece
+from app.runtimes.python.answers.value_parsing import ClassNames, describe, invalid_answer, items, text
+from app.runtimes.python.call_form import CallForm
+from app.runtimes.python.instances import InstanceLease, InstancePool
+from app.runtimes.python.task_adapters import PROMPT, PROMPTS, TaskAdapter
+from tasks.inference.response import Prediction
+from tasks.task import TextChunk
 
 __all__ = ("PythonModel", "StreamingPythonModel")
 
@@ -24,20 +24,22 @@ class PythonModel(Generic[InputT, PredictionT]):
     Args:
         instances: the instances of the class.
         form: how ``predict`` is called.
-        kind: the arguments of ``predict``, and the reader of its answers.
+        adapter: the arguments of ``predict``, and the reader of its answers.
         labels: the model's class names.
     """
 
-    def __init__(self, instances: Instances, form: CallForm, kind: Kind[InputT, PredictionT], labels: Labels) -> None:
+    def __init__(
+        self, instances: InstancePool, form: CallForm, adapter: TaskAdapter[InputT, PredictionT], labels: ClassNames
+    ) -> None:
         self._instances = instances
         self._form = form
-        self._kind = kind
+        self._adapter = adapter
         self._labels = labels
 
     @property
-    def trouble(self) -> str:
+    def unavailable_reason(self) -> str:
         """Return why the model cannot answer: all instances hang. Return an empty string otherwise."""
-        return self._instances.trouble
+        return self._instances.unavailable_reason
 
     def __call__(self, inputs: Sequence[InputT], /) -> Sequence[PredictionT]:
         with self._instances.lease() as lease:
@@ -46,54 +48,63 @@ class PythonModel(Generic[InputT, PredictionT]):
             else:
                 answers = [(self._answer(lease, item), _RESULT) for item in inputs]
         return [
-            self._kind.read(answer, path, item, self._labels)
+            self._adapter.parse(answer, path, item, self._labels)
             for (answer, path), item in zip(answers, inputs, strict=True)
         ]
 
-    def _batch(self, lease: Lease, inputs: Sequence[InputT]) -> Sequence[tuple[object, str]]:
-        samples = [self._kind.values(item) for item in inputs]
+    def _batch(self, lease: InstanceLease, inputs: Sequence[InputT]) -> Sequence[tuple[object, str]]:
+        samples = [self._adapter.arguments(item) for item in inputs]
         batched = {
-            name: [sample[self._kind.one if name == self._kind.many else name] for sample in samples]
+            name: [
+                sample[self._adapter.sample_argument if name == self._adapter.batch_argument else name]
+                for sample in samples
+            ]
             for name in self._form.names
         }
-        found = lease.run(lambda target: target.predict(**batched))
-        answers = items(found)
+        result = lease.run(lambda target: target.predict(**batched))
+        answers = items(result)
         if answers is None or len(answers) != len(inputs):
-            raise refused(_RESULT, f"a list of {len(inputs)} answers, one for each {self._kind.one}", described(found))
+            raise invalid_answer(
+                _RESULT,
+                f"a list of {len(inputs)} answers, one for each {self._adapter.sample_argument}",
+                describe(result),
+            )
         return [(answer, f"{_RESULT}[{index}]") for index, answer in enumerate(answers)]
 
-    def _answer(self, lease: Lease, item: InputT) -> object:
+    def _answer(self, lease: InstanceLease, item: InputT) -> object:
         answers = [self._call(lease, arguments) for arguments in self._arguments(item)]
-        return answers if self._form.each_prompt else answers[0]
+        return answers if self._form.call_per_prompt else answers[0]
 
     def _arguments(self, item: InputT) -> Sequence[Mapping[str, object]]:
         """Return the arguments of each call for one sample: one call, or one for each prompt."""
-        values: Mapping[str, Any] = self._kind.values(item)
+        arguments: Mapping[str, Any] = self._adapter.arguments(item)
         names = self._form.names
-        if not self._form.each_prompt:
-            return [{name: values[name] for name in names}]
-        return [{name: prompt if name == PROMPT else values[name] for name in names} for prompt in values[PROMPTS]]
+        if not self._form.call_per_prompt:
+            return [{name: arguments[name] for name in names}]
+        return [
+            {name: prompt if name == PROMPT else arguments[name] for name in names} for prompt in arguments[PROMPTS]
+        ]
 
-    def _call(self, lease: Lease, arguments: Mapping[str, object]) -> object:
+    def _call(self, lease: InstanceLease, arguments: Mapping[str, object]) -> object:
         return lease.run(lambda target: target.predict(**arguments))
 
 
 class StreamingPythonModel(PythonModel[InputT, PredictionT]):
     """A model whose ``predict`` yields the chunks of its answer to one prompt or text."""
 
-    def stream(self, inputs: Sequence[InputT], /) -> Generator[TextPiece]:
+    def stream(self, inputs: Sequence[InputT], /) -> Generator[TextChunk]:
         """Yield the chunks of every answer, in the order of the inputs and their prompts."""
         with self._instances.lease() as lease:
             for index, item in enumerate(inputs):
                 for number, arguments in enumerate(self._arguments(item)):
                     for chunk in self._chunks(lease, arguments):
-                        yield TextPiece(item=index, prompt=number, text=chunk)
-                    yield TextPiece(item=index, prompt=number, text="", final=True)
+                        yield TextChunk(item=index, prompt=number, text=chunk)
+                    yield TextChunk(item=index, prompt=number, text="", final=True)
 
-    def _call(self, lease: Lease, arguments: Mapping[str, object]) -> object:
+    def _call(self, lease: InstanceLease, arguments: Mapping[str, object]) -> object:
         return "".join(self._chunks(lease, arguments))
 
-    def _chunks(self, lease: Lease, arguments: Mapping[str, object]) -> Generator[str]:
+    def _chunks(self, lease: InstanceLease, arguments: Mapping[str, object]) -> Generator[str]:
         chunks: Any = lease.run(lambda target: target.predict(**arguments))
         is_async = hasattr(chunks, "__anext__")
         try:
@@ -104,5 +115,5 @@ class StreamingPythonModel(PythonModel[InputT, PredictionT]):
                     return
                 yield text(chunk, f"{_RESULT}, yielded")
         finally:
-            if not lease.late:
+            if not lease.timed_out:
                 lease.run(lambda _: chunks.aclose() if is_async else chunks.close())

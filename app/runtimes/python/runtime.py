@@ -1,6 +1,6 @@
 """The Python runtime: recognise, describe and load its models."""
 
-from app.engine.description import ModelDescription
+from app.engine.model_metadata import ModelMetadata
 from app.engine.servable import Servable
 from app.settings.model import ModelSource
 
@@ -15,7 +15,7 @@ class PythonRuntime:
     def recognises(self, source: ModelSource, /) -> bool:
         return source.settings.implementation is not None
 
-    def inspect(self, source: ModelSource, /) -> ModelDescription:
+    def inspect(self, source: ModelSource, /) -> ModelMetadata:
         from app.runtimes.python.loading import describe_class
 
         return describe_class(source)

@@ -6,15 +6,15 @@ from typing import Any, Literal
 
 import msgspec
 
-from app.engine.description import Fact, ModelDescription, Origin
+from app.engine.model_metadata import Fact, ModelMetadata, Origin
 from app.runtimes.transformers.files import check_files
 from app.runtimes.transformers.framework import first_line, framework
 from app.settings.model import ModelError, ModelSource, PreprocessingSettings
 from tasks.task import TaskType
 
-__all__ = ("Kind", "Understood", "understand")
+__all__ = ("ModelKind", "ModelSpec", "read_model_spec")
 
-Kind = Literal[
+ModelKind = Literal[
     "image-classification",
     "zero-shot-image-classification",
     "object-detection",
@@ -39,7 +39,7 @@ class _Family(msgspec.Struct, frozen=True):
         auto: suffix of transformers' auto class that loads them.
     """
 
-    kind: Kind
+    kind: ModelKind
     task_type: TaskType
     table: str
     auto: str
@@ -72,7 +72,7 @@ _FAMILIES = (
 )
 """If several tables contain a class, the first one applies."""
 
-_LABELLED: frozenset[Kind] = frozenset(
+_LABELLED: frozenset[ModelKind] = frozenset(
     {
         "image-classification",
         "object-detection",
@@ -86,7 +86,7 @@ _LABELLED: frozenset[Kind] = frozenset(
 _SUBTASKS = ("panoptic", "instance", "semantic")
 
 
-class Understood(msgspec.Struct, frozen=True, kw_only=True):
+class ModelSpec(msgspec.Struct, frozen=True, kw_only=True):
     """A model as its config.json describes it, before its weights are read.
 
     Attributes:
@@ -100,15 +100,15 @@ class Understood(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     source: ModelSource
-    kind: Kind
+    kind: ModelKind
     auto: str
     config: Any
     labels: tuple[str, ...]
     layout: str
-    description: ModelDescription
+    description: ModelMetadata
 
 
-def understand(source: ModelSource) -> Understood:
+def read_model_spec(source: ModelSource) -> ModelSpec:
     """Read a model's configuration and determine its task.
 
     Raises:
@@ -127,7 +127,7 @@ def understand(source: ModelSource) -> Understood:
     ]
     labels = _labels(source, config, facts) if family.kind in _LABELLED else ()
     layout = _layout(source, family.kind, config, facts)
-    description = ModelDescription(
+    description = ModelMetadata(
         task_type=family.task_type,
         platform="transformers",
         layout=layout,
@@ -136,7 +136,7 @@ def understand(source: ModelSource) -> Understood:
         outputs=(),
         facts=facts,
     )
-    return Understood(
+    return ModelSpec(
         source=source,
         kind=family.kind,
         auto=f"AutoModelFor{family.auto}",
@@ -157,16 +157,20 @@ def _read_config(source: ModelSource) -> Any:
 
 
 def _family(source: ModelSource, config: Any, names: Sequence[str]) -> _Family:
-    path, wanted = source.folder / "config.json", source.settings.task_type
+    path, declared_task = source.folder / "config.json", source.settings.task_type
     for family in _FAMILIES:
-        listed = _table(family.table)
-        classes = _flat(listed.values()) if names else ()
-        found = any(name in classes for name in names) if names else config.model_type in listed and wanted is not None
-        if found and wanted in (None, family.task_type):
+        table = _table(family.table)
+        classes = _flatten(table.values()) if names else ()
+        matches = (
+            any(name in classes for name in names)
+            if names
+            else config.model_type in table and declared_task is not None
+        )
+        if matches and declared_task in (None, family.task_type):
             return family
     shown = ", ".join(names) or config.model_type or "no architecture"
-    if wanted is not None:
-        raise ModelError(f"{path} names {shown}, which transformers does not list for {wanted}")
+    if declared_task is not None:
+        raise ModelError(f"{path} names {shown}, which transformers does not list for {declared_task}")
     if not names:
         raise ModelError(f'{path} names no architectures; declare "task_type" in model-settings.json')
     raise ModelError(f"{path} names {shown}, and no supported task has this architecture")
@@ -177,21 +181,21 @@ def _table(name: str) -> Mapping[str, str | Sequence[str]]:
     return getattr(module, f"MODEL_FOR_{name}_MAPPING_NAMES")
 
 
-def _flat(names: Any) -> frozenset[str]:
+def _flatten(names: Any) -> frozenset[str]:
     return frozenset(name for entry in names for name in ((entry,) if isinstance(entry, str) else entry))
 
 
 def _labels(source: ModelSource, config: Any, facts: list[Fact]) -> tuple[str, ...]:
-    own: Mapping[int, str] = config.id2label or {}
-    count = len(own)
-    if sorted(own) != list(range(count)):
+    id_to_label: Mapping[int, str] = config.id2label or {}
+    count = len(id_to_label)
+    if sorted(id_to_label) != list(range(count)):
         raise ModelError(f"{source.folder / 'config.json'}: id2label: Expected the numbers 0 to {count - 1}, each once")
     declared = source.settings.labels
     if declared is not None and len(declared) != count:
         raise ModelError(
             f"{source.folder}: the model has {count} classes, but model-settings.json declares {len(declared)} labels"
         )
-    labels = declared or tuple(own[number] for number in range(count))
+    labels = declared or tuple(id_to_label[number] for number in range(count))
     missing = declared is None and all(label == f"LABEL_{number}" for number, label in enumerate(labels))
     shown = ", ".join(labels[:5]) + (", ..." if count > 5 else "")
     origin = Origin.DECLARED if declared else Origin.GUESSED if missing else Origin.CONFIG
@@ -199,20 +203,20 @@ def _labels(source: ModelSource, config: Any, facts: list[Fact]) -> tuple[str, .
     return labels
 
 
-def _layout(source: ModelSource, kind: Kind, config: Any, facts: list[Fact]) -> str:
+def _layout(source: ModelSource, kind: ModelKind, config: Any, facts: list[Fact]) -> str:
     declared = source.settings.layout
     match kind:
         case "semantic-segmentation":
-            known: Sequence[str] = ("semantic",)
+            supported: Sequence[str] = ("semantic",)
         case "mask-segmentation":
-            known = _SUBTASKS
+            supported = _SUBTASKS
         case _:
-            known = ()
-    if declared is not None and declared not in known:
-        expected = f"Expected one of {', '.join(known)}" if known else "Expected none for this model"
+            supported = ()
+    if declared is not None and declared not in supported:
+        expected = f"Expected one of {', '.join(supported)}" if supported else "Expected none for this model"
         raise ModelError(f"{source.folder}: layout: {expected}, got {declared!r}")
-    if not known:
+    if not supported:
         return str(config.model_type)
-    origin = Origin.DECLARED if declared else Origin.CONFIG if len(known) == 1 else Origin.GUESSED
-    facts.append(Fact("layout", declared or known[0], origin))
-    return declared or known[0]
+    origin = Origin.DECLARED if declared else Origin.CONFIG if len(supported) == 1 else Origin.GUESSED
+    facts.append(Fact("layout", declared or supported[0], origin))
+    return declared or supported[0]

@@ -6,7 +6,7 @@ import msgspec
 import numpy as np
 
 from app.engine.servable import BoundServable, Servable
-from app.runtimes.transformers.architecture import Understood, understand
+from app.runtimes.transformers.architecture import ModelSpec, read_model_spec
 from app.runtimes.transformers.detection import load_detector
 from app.runtimes.transformers.generation import load_text_generator
 from app.runtimes.transformers.image_classification import load_image_classifier
@@ -18,19 +18,19 @@ from app.runtimes.transformers.text_classification import load_text_classifier
 from app.runtimes.transformers.token_classification import load_token_classifier
 from app.runtimes.transformers.zero_shot import load_zero_shot_classifier, load_zero_shot_detector
 from app.settings.model import ModelError, ModelSource
-from tasks.exchange.error import InferenceError
-from tasks.exchange.response import Prediction
 from tasks.image_classification import ClassificationInput, ImageClassification
 from tasks.image_segmentation import ImageSegmentation, SegmentationInput, SegmentationParameters
 from tasks.image_text_to_text import DEFAULT_PROMPT, GenerationParameters, ImageTextToText, PromptedImage
+from tasks.inference.error import InferenceError
+from tasks.inference.response import Prediction
 from tasks.object_detection import DetectionInput, DetectionParameters, ObjectDetection
 from tasks.task import Model, Task
 from tasks.text.request import TextItem
 from tasks.text_classification import ClassifiedText, TextClassification
 from tasks.text_generation import ContinuedText, TextGeneration, TextGenerationParameters
 from tasks.token_classification import TaggedText, TokenClassification, TokenParameters
+from tasks.vision.filtering import SelectionParameters
 from tasks.vision.image import Image
-from tasks.vision.selection import SelectionParameters
 
 __all__ = ("bind",)
 
@@ -47,57 +47,57 @@ def bind(source: ModelSource) -> Servable:
     Raises:
         ModelError: if the model cannot be loaded, or fails on the example.
     """
-    known = understand(source)
-    network = load_network(known)
+    spec = read_model_spec(source)
+    network = load_network(spec)
     blank = Image(np.zeros((64, 64, 3), np.uint8))
-    match known.kind:
+    match spec.kind:
         case "image-classification":
             classified = ClassificationInput(blank, SelectionParameters())
-            return _bind(ImageClassification(), load_image_classifier(known, network), classified, known, network)
+            return _bind(ImageClassification(), load_image_classifier(spec, network), classified, spec, network)
         case "zero-shot-image-classification":
             labelled = ClassificationInput(blank, SelectionParameters(candidate_labels=_CANDIDATES))
             classification = ImageClassification(open_vocabulary=True)
-            return _bind(classification, load_zero_shot_classifier(known, network), labelled, known, network)
+            return _bind(classification, load_zero_shot_classifier(spec, network), labelled, spec, network)
         case "object-detection":
             detected = DetectionInput(blank, DetectionParameters())
-            return _bind(ObjectDetection(), load_detector(known, network), detected, known, network)
+            return _bind(ObjectDetection(), load_detector(spec, network), detected, spec, network)
         case "zero-shot-object-detection":
-            named = DetectionInput(blank, DetectionParameters(candidate_labels=_CANDIDATES))
+            detected_by_name = DetectionInput(blank, DetectionParameters(candidate_labels=_CANDIDATES))
             detection = ObjectDetection(open_vocabulary=True)
-            return _bind(detection, load_zero_shot_detector(known, network), named, known, network)
+            return _bind(detection, load_zero_shot_detector(spec, network), detected_by_name, spec, network)
         case "semantic-segmentation":
             segmented = SegmentationInput(blank, SegmentationParameters())
-            return _bind(ImageSegmentation(), load_semantic_segmenter(known, network), segmented, known, network)
+            return _bind(ImageSegmentation(), load_semantic_segmenter(spec, network), segmented, spec, network)
         case "mask-segmentation":
             segmented = SegmentationInput(blank, SegmentationParameters())
-            return _bind(ImageSegmentation(), load_mask_segmenter(known, network), segmented, known, network)
+            return _bind(ImageSegmentation(), load_mask_segmenter(spec, network), segmented, spec, network)
         case "image-text-to-text":
             prompted = PromptedImage(blank, (DEFAULT_PROMPT,), GenerationParameters(max_new_tokens=2))
-            return _bind(ImageTextToText(), load_vision_language_model(known, network), prompted, known, network)
+            return _bind(ImageTextToText(), load_vision_language_model(spec, network), prompted, spec, network)
         case "text-classification":
             text = ClassifiedText(_TEXT, SelectionParameters())
-            return _bind(TextClassification(), load_text_classifier(known, network), text, known, network)
+            return _bind(TextClassification(), load_text_classifier(spec, network), text, spec, network)
         case "token-classification":
             tagged = TaggedText(_TEXT, TokenParameters())
-            return _bind(TokenClassification(), load_token_classifier(known, network), tagged, known, network)
+            return _bind(TokenClassification(), load_token_classifier(spec, network), tagged, spec, network)
         case "text-generation":
             continued = ContinuedText(_TEXT, TextGenerationParameters(max_new_tokens=2))
-            return _bind(TextGeneration(), load_text_generator(known, network), continued, known, network)
+            return _bind(TextGeneration(), load_text_generator(spec, network), continued, spec, network)
 
 
 def _bind(
     task: Task[InputT, PredictionT],
     model: Model[InputT, PredictionT],
     example: InputT,
-    known: Understood,
+    spec: ModelSpec,
     network: Network,
 ) -> Servable:
-    source = known.source
+    source = spec.source
     try:
         model([example])
     except InferenceError as error:
         raise ModelError(f"{source.folder}: the model cannot answer a first request: {error.message}") from None
     except Exception as error:
         raise ModelError(f"{source.folder}: the model cannot answer a first request: {error}") from error
-    description = msgspec.structs.replace(known.description, facts=[*known.description.facts, *network.facts])
+    description = msgspec.structs.replace(spec.description, facts=[*spec.description.facts, *network.facts])
     return BoundServable(task, model, description, source.settings.parameters)

@@ -17,11 +17,11 @@ def probabilities(logits: Any, config: Any) -> NDArray[np.float32]:
     Use the sigmoid for multi-label models and models with one class, and the softmax for others. Return the outputs of
     a regression unchanged.
     """
-    kind = getattr(config, "problem_type", None)
+    problem_type = getattr(config, "problem_type", None)
     numbers = logits.float()
-    if kind == "regression":
+    if problem_type == "regression":
         return numbers.cpu().numpy()
-    if kind == "multi_label_classification" or numbers.shape[-1] == 1:
+    if problem_type == "multi_label_classification" or numbers.shape[-1] == 1:
         return numbers.sigmoid().cpu().numpy()
     return numbers.softmax(-1).cpu().numpy()
 

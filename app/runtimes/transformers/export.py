@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from app.runtimes.transformers.architecture import Kind, Understood, understand
+from app.runtimes.transformers.architecture import ModelKind, ModelSpec, read_model_spec
 from app.runtimes.transformers.framework import first_line, framework
 from app.runtimes.transformers.images import load_image_processor
 from app.runtimes.transformers.network import Network, load_network
@@ -21,7 +21,7 @@ from tasks.vision.image import Image
 
 __all__ = ("Exporter",)
 
-_OUTPUTS: dict[Kind, Sequence[str]] = {
+_OUTPUTS: dict[ModelKind, Sequence[str]] = {
     "image-classification": ("logits",),
     "object-detection": ("logits", "pred_boxes"),
     "semantic-segmentation": ("logits",),
@@ -57,13 +57,13 @@ class Exporter:
         exact = TransformersSettings(device="cpu", dtype="float32")
         settings = msgspec.structs.replace(source.settings, runtime="transformers", transformers=exact)
         self.source = msgspec.structs.replace(source, file=None, settings=settings)
-        self._known: Understood = understand(self.source)
-        if self._known.kind not in _OUTPUTS:
+        self._spec: ModelSpec = read_model_spec(self.source)
+        if self._spec.kind not in _OUTPUTS:
             known = "image classification, object detection and semantic segmentation"
-            raise ModelError(f"{source.folder}: {self._known.kind} cannot be exported; {known} can")
-        self._network: Network = load_network(self._known)
+            raise ModelError(f"{source.folder}: {self._spec.kind} cannot be exported; {known} can")
+        self._network: Network = load_network(self._spec)
         self._processor: Any = load_image_processor(self.source)
-        self.outputs = _OUTPUTS[self._known.kind]
+        self.outputs = _OUTPUTS[self._spec.kind]
         self.resizes = self.pixels(Image(np.zeros((60, 90, 3), np.uint8))).shape[2:] != self._square()
 
     def pixels(self, image: Image) -> NDArray[np.float32]:
@@ -71,10 +71,10 @@ class Exporter:
         pil_image = importlib.import_module("PIL.Image").fromarray(image.pixels)
         return np.asarray(self._processor(images=pil_image, return_tensors="np")[_PIXELS], np.float32)
 
-    def answer(self, pixels: NDArray[np.float32]) -> list[NDArray[np.float32]]:
+    def outputs_for(self, pixels: NDArray[np.float32]) -> list[NDArray[np.float32]]:
         """Return the outputs of the original torch model."""
-        found: Any = self._network({_PIXELS: framework().torch.from_numpy(pixels)})
-        return [found[name].float().cpu().numpy() for name in self.outputs]
+        outputs: Any = self._network({_PIXELS: framework().torch.from_numpy(pixels)})
+        return [outputs[name].float().cpu().numpy() for name in self.outputs]
 
     def write(self, folder: Path, opset: int, *, any_size: bool) -> Path:
         """Write ``model.onnx`` and the configurations of model and processor into `folder`.
@@ -111,17 +111,17 @@ class Exporter:
                     dynamo=False,
                 )
         except Exception as error:
-            raise ModelError(f"{self._known.source.folder}: torch cannot export it: {first_line(error)}") from error
+            raise ModelError(f"{self._spec.source.folder}: torch cannot export it: {first_line(error)}") from error
         self._describe(file, opset)
-        self._write_neighbours(folder, None if any_size or not self.resizes else (height, width))
+        self._write_configuration(folder, None if any_size or not self.resizes else (height, width))
         return file
 
     def _traceable(self) -> Any:
         torch, network, outputs = framework().torch, self._network, self.outputs
 
         def forward(self: Any, pixel_values: Any) -> Any:
-            found = self.module(pixel_values=pixel_values)
-            return tuple(found[name] for name in outputs)
+            result = self.module(pixel_values=pixel_values)
+            return tuple(result[name] for name in outputs)
 
         exported: Any = type("Exported", (torch.nn.Module,), {"forward": forward})()
         exported.module = network.module
@@ -137,19 +137,19 @@ class Exporter:
         graph = self._onnx.load(str(file))
         properties = {
             "producer": "charioteer export",
-            "model_type": str(self._known.config.model_type),
+            "model_type": str(self._spec.config.model_type),
             "architecture": type(self._network.module).__name__,
-            "task_type": str(self._known.description.task_type),
-            "labels": json.dumps(self._known.labels, ensure_ascii=False),
+            "task_type": str(self._spec.description.task_type),
+            "labels": json.dumps(self._spec.labels, ensure_ascii=False),
             "opset": str(opset),
         }
         for name, value in properties.items():
             graph.metadata_props.add(key=name, value=value)
         self._onnx.save(graph, str(file))
 
-    def _write_neighbours(self, folder: Path, size: tuple[int, int] | None) -> None:
-        source = self._known.source
-        labels = dict(enumerate(self._known.labels))
+    def _write_configuration(self, folder: Path, size: tuple[int, int] | None) -> None:
+        source = self._spec.source
+        labels = dict(enumerate(self._spec.labels))
         _write(folder / "config.json", {**_read(source.folder / "config.json"), "id2label": labels})
         self._processor.save_pretrained(folder)
         if size is not None:
@@ -157,8 +157,8 @@ class Exporter:
             _write(path, {**_read(path), "size": {"height": size[0], "width": size[1]}})
         declared = source.folder / SETTINGS_FILE
         if declared.is_file():
-            kept = {name: value for name, value in _read(declared).items() if name not in _NOT_COPIED}
-            _write(folder / SETTINGS_FILE, kept)
+            settings = {name: value for name, value in _read(declared).items() if name not in _NOT_COPIED}
+            _write(folder / SETTINGS_FILE, settings)
 
 
 def _read(path: Path) -> dict[str, Any]:

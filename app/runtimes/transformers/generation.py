@@ -4,17 +4,17 @@ from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from app.runtimes.tokenizer import Tokenizer
-from app.runtimes.transformers.architecture import Understood
+from app.runtimes.transformers.architecture import ModelSpec
 from app.runtimes.transformers.network import Network
 from app.runtimes.transformers.token_stream import generate, stream
-from app.runtimes.transformers.tokenizing import load_tokenizer, own_tokenizer, text_inputs
+from app.runtimes.transformers.tokenizing import copy_tokenizer, load_tokenizer, text_inputs
 from app.settings.model import ModelError
-from tasks.exchange.error import invalid
-from tasks.task import TextPiece
+from tasks.inference.error import invalid
+from tasks.task import TextChunk
 from tasks.text.generation import SamplingParameters
 from tasks.text_generation import ContinuedText, Generation
 
-__all__ = ("end_tokens", "last_tokens", "load_text_generator", "room_for_answer")
+__all__ = ("end_tokens", "last_tokens", "load_text_generator", "max_answer_tokens")
 
 _CONTEXT_TOKENS = 16
 
@@ -25,14 +25,14 @@ class TextGenerator:
     Args:
         network: the model.
         tokenizer: our tokenizer.
-        theirs: transformers' tokenizer, which knows the names of the model's inputs.
+        hf_tokenizer: transformers' tokenizer, which knows the names of the model's inputs.
     """
 
-    def __init__(self, network: Network, tokenizer: Tokenizer, theirs: Any) -> None:
+    def __init__(self, network: Network, tokenizer: Tokenizer, hf_tokenizer: Any) -> None:
         self._network = network
         self._tokenizer = tokenizer
-        self._hf_tokenizer = theirs
-        self._ends = end_tokens(network)
+        self._hf_tokenizer = hf_tokenizer
+        self._end_tokens = end_tokens(network)
 
     def __call__(self, inputs: Sequence[ContinuedText], /) -> Sequence[Generation]:
         return [
@@ -40,7 +40,7 @@ class TextGenerator:
             for item, (encoded, max_tokens) in zip(inputs, self._encode_all(inputs), strict=True)
         ]
 
-    def stream(self, inputs: Sequence[ContinuedText], /) -> Generator[TextPiece]:
+    def stream(self, inputs: Sequence[ContinuedText], /) -> Generator[TextChunk]:
         """Stream the texts token by token. Each text ends with an empty final chunk: no token is known to be last.
 
         Raises:
@@ -50,15 +50,15 @@ class TextGenerator:
 
     def _stream(
         self, inputs: Sequence[ContinuedText], encodings: Sequence[tuple[Mapping[str, Any], int]]
-    ) -> Generator[TextPiece]:
+    ) -> Generator[TextChunk]:
         for index, (item, (encoded, max_tokens)) in enumerate(zip(inputs, encodings, strict=True)):
             tokens = stream(self._network, encoded, item.parameters, max_tokens)
             try:
                 for text in self._text(tokens, encoded):
-                    yield TextPiece(item=index, text=text)
+                    yield TextChunk(item=index, text=text)
             finally:
                 tokens.close()
-            yield TextPiece(item=index, text="", final=True)
+            yield TextChunk(item=index, text="", final=True)
 
     def _encode_all(self, inputs: Sequence[ContinuedText]) -> list[tuple[Mapping[str, Any], int]]:
         return [self._encode(item) for item in inputs]
@@ -67,25 +67,25 @@ class TextGenerator:
         ids = self._tokenizer.encode(item.item.text, with_special_tokens=True)
         if not ids:
             raise invalid("Expected a text to continue, got an empty one", item.item.path)
-        max_tokens = room_for_answer(self._network, len(ids), item.parameters, item.item.path)
+        max_tokens = max_answer_tokens(self._network, len(ids), item.parameters, item.item.path)
         encoded = text_inputs([ids], self._hf_tokenizer)
         return {name: value for name, value in encoded.items() if name != "token_type_ids"}, max_tokens
 
     def _text(self, tokens: Iterable[int], inputs: Mapping[str, Any]) -> Iterator[str]:
         prefix = () if self._network.config.is_encoder_decoder else last_tokens(inputs)
-        return self._tokenizer.pieces((token for token in tokens if token not in self._ends), prefix)
+        return self._tokenizer.decode_stream((token for token in tokens if token not in self._end_tokens), prefix)
 
 
-def load_text_generator(understood: Understood, network: Network) -> TextGenerator:
+def load_text_generator(spec: ModelSpec, network: Network) -> TextGenerator:
     """Return the text generator of `network`.
 
     Raises:
         ModelError: if it has no tokenizer, or cannot generate.
     """
     if not network.module.can_generate():
-        raise ModelError(f"{understood.source.folder}: {type(network.module).__name__} cannot generate text")
-    hf_tokenizer = load_tokenizer(understood.source)
-    return TextGenerator(network, own_tokenizer(hf_tokenizer, understood.source)[0], hf_tokenizer)
+        raise ModelError(f"{spec.source.folder}: {type(network.module).__name__} cannot generate text")
+    hf_tokenizer = load_tokenizer(spec.source)
+    return TextGenerator(network, copy_tokenizer(hf_tokenizer, spec.source)[0], hf_tokenizer)
 
 
 def last_tokens(inputs: Mapping[str, Any]) -> list[int]:
@@ -99,7 +99,7 @@ def end_tokens(network: Network) -> frozenset[int]:
     return frozenset((declared,) if isinstance(declared, int) else declared or ())
 
 
-def room_for_answer(network: Network, count: int, parameters: SamplingParameters, path: str) -> int:
+def max_answer_tokens(network: Network, count: int, parameters: SamplingParameters, path: str) -> int:
     """Return the maximum number of new tokens after a prompt of `count` tokens.
 
     Raises:

@@ -5,15 +5,15 @@ from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from app.runtimes.tokenizer import Tokenizer
-from app.runtimes.transformers.architecture import Understood
-from app.runtimes.transformers.generation import end_tokens, last_tokens, room_for_answer
+from app.runtimes.transformers.architecture import ModelSpec
+from app.runtimes.transformers.generation import end_tokens, last_tokens, max_answer_tokens
 from app.runtimes.transformers.network import Network
 from app.runtimes.transformers.processing import Conversation, load_processor
 from app.runtimes.transformers.token_stream import generate, stream
-from app.runtimes.transformers.tokenizing import own_tokenizer
+from app.runtimes.transformers.tokenizing import copy_tokenizer
 from app.settings.model import ModelError
-from tasks.image_text_to_text import Answers, PromptedImage, stripped
-from tasks.task import TextPiece
+from tasks.image_text_to_text import Answers, PromptedImage, strip_chunks
+from tasks.task import TextChunk
 
 __all__ = ("VisionLanguage", "load_vision_language_model")
 
@@ -31,7 +31,7 @@ class VisionLanguage:
         self._network = network
         self._conversation = conversation
         self._tokenizer = tokenizer
-        self._ends = end_tokens(network)
+        self._end_tokens = end_tokens(network)
         self._has_types = "token_type_ids" in inspect.signature(network.module.forward).parameters
 
     def __call__(self, inputs: Sequence[PromptedImage], /) -> Sequence[Answers]:
@@ -40,7 +40,7 @@ class VisionLanguage:
             for item, texts in zip(inputs, self._render_all(inputs), strict=True)
         ]
 
-    def stream(self, inputs: Sequence[PromptedImage], /) -> Generator[TextPiece]:
+    def stream(self, inputs: Sequence[PromptedImage], /) -> Generator[TextChunk]:
         """Stream the answers token by token. Each ends with an empty final chunk, since no token is known to be last.
 
         Raises:
@@ -48,22 +48,25 @@ class VisionLanguage:
         """
         return self._stream(inputs, self._render_all(inputs))
 
-    def _stream(self, inputs: Sequence[PromptedImage], rendered: Sequence[Sequence[str]]) -> Generator[TextPiece]:
+    def _stream(self, inputs: Sequence[PromptedImage], rendered: Sequence[Sequence[str]]) -> Generator[TextChunk]:
         for index, (item, texts) in enumerate(zip(inputs, rendered, strict=True)):
             for prompt, text in enumerate(texts):
                 encoded, max_tokens = self._inputs(item, prompt, text)
                 tokens = stream(self._network, encoded, item.parameters, max_tokens)
                 try:
-                    for chunk in stripped(self._text(tokens, encoded)):
-                        yield TextPiece(item=index, prompt=prompt, text=chunk)
+                    for chunk in strip_chunks(self._text(tokens, encoded)):
+                        yield TextChunk(item=index, prompt=prompt, text=chunk)
                 finally:
                     tokens.close()
-                yield TextPiece(item=index, prompt=prompt, text="", final=True)
+                yield TextChunk(item=index, prompt=prompt, text="", final=True)
 
     def _render_all(self, inputs: Sequence[PromptedImage]) -> list[list[str]]:
         # Validate all prompts before the first image is encoded, which takes about a thousand times longer.
         return [
-            [self._conversation.checked(text, f"{item.path}[{index}]") for index, text in enumerate(item.prompts)]
+            [
+                self._conversation.render_checked(text, f"{item.path}[{index}]")
+                for index, text in enumerate(item.prompts)
+            ]
             for item in inputs
         ]
 
@@ -76,23 +79,25 @@ class VisionLanguage:
         if not self._has_types:
             encoded.pop("token_type_ids", None)
         count = encoded["input_ids"].shape[1]
-        return encoded, room_for_answer(self._network, count, item.parameters, f"{item.path}[{index}]")
+        return encoded, max_answer_tokens(self._network, count, item.parameters, f"{item.path}[{index}]")
 
     def _text(self, tokens: Iterable[int], inputs: Mapping[str, Any]) -> Iterator[str]:
-        return self._tokenizer.pieces((token for token in tokens if token not in self._ends), last_tokens(inputs))
+        return self._tokenizer.decode_stream(
+            (token for token in tokens if token not in self._end_tokens), last_tokens(inputs)
+        )
 
 
-def load_vision_language_model(understood: Understood, network: Network) -> VisionLanguage:
+def load_vision_language_model(spec: ModelSpec, network: Network) -> VisionLanguage:
     """Return the vision-language model of `network`.
 
     Raises:
         ModelError: if it has no processor, cannot generate, or has no template for an image and a prompt.
     """
-    source = understood.source
+    source = spec.source
     if not network.module.can_generate():
         raise ModelError(f"{source.folder}: {type(network.module).__name__} cannot generate text")
     processor = load_processor(source, str(network.config.model_type))
-    tokenizer, _ = own_tokenizer(processor.tokenizer, source)
+    tokenizer, _ = copy_tokenizer(processor.tokenizer, source)
     try:
         conversation = Conversation(processor, tokenizer, str(network.config.model_type), end_tokens(network))
     except ModelError as error:

@@ -56,10 +56,10 @@ class ImagePreparation:
         self._processor = processor
         self._lock = threading.Lock()
         table = table_preparation(processor)
-        self._table = table if table is not None and self._agrees(table) else None
+        self._table = table if table is not None and self._matches_processor(table) else None
 
     @property
-    def by_table(self) -> bool:
+    def uses_table(self) -> bool:
         """Return whether the lookup table replaces the processor."""
         return self._table is not None
 
@@ -67,7 +67,7 @@ class ImagePreparation:
         """Yield the inputs of `images` in batches of one shape."""
         groups: dict[tuple[Any, ...], list[tuple[int, Tensors]]] = {}
         for index, image in enumerate(images):
-            tensors = self.one(image)
+            tensors = self.prepare(image)
             key = tuple((name, tuple(np.shape(value))) for name, value in sorted(tensors.items()))
             groups.setdefault(key, []).append((index, tensors))
         for members in groups.values():
@@ -79,7 +79,7 @@ class ImagePreparation:
                 tensors={name: framework().torch.cat([tensors[name] for _, tensors in members]) for name in names},
             )
 
-    def one(self, image: Image) -> Tensors:
+    def prepare(self, image: Image) -> Tensors:
         """Return the inputs of one image, as a batch of one."""
         if self._table is not None:
             return {"pixel_values": framework().torch.from_numpy(self._table(image.pixels))}
@@ -90,7 +90,7 @@ class ImagePreparation:
             processed: Any = self._processor(images=PIL.Image.fromarray(pixels), return_tensors="pt")
         return {name: value for name, value in processed.items() if framework().torch.is_tensor(value)}
 
-    def _agrees(self, table: Callable[[NDArray[np.uint8]], NDArray[np.float32]]) -> bool:
+    def _matches_processor(self, table: Callable[[NDArray[np.uint8]], NDArray[np.float32]]) -> bool:
         random = np.random.default_rng(0)
         for width, height in _PROBES:
             noise = random.integers(0, 256, (height, width, 3), np.uint8)
@@ -100,8 +100,8 @@ class ImagePreparation:
                 return False
             if list(expected) != ["pixel_values"]:
                 return False
-            wanted, found = expected["pixel_values"].numpy(), table(noise)
-            if wanted.shape != found.shape or np.abs(wanted - found).max() > TOLERANCE:
+            expected_pixels, table_pixels = expected["pixel_values"].numpy(), table(noise)
+            if expected_pixels.shape != table_pixels.shape or np.abs(expected_pixels - table_pixels).max() > TOLERANCE:
                 return False
         return True
 
@@ -126,7 +126,7 @@ def table_preparation(processor: Any) -> Callable[[NDArray[np.uint8]], NDArray[n
     The returned function converts (height, width, 3) pixels to (1, 3, height, width).
     """
     options = {name: getattr(processor, name, None) for name in (*_STEPS, *_NUMBERS)}
-    size, crop = _plain(options["size"]), _plain(options["crop_size"]) if options["do_center_crop"] else None
+    size, crop = _plain_size(options["size"]), _plain_size(options["crop_size"]) if options["do_center_crop"] else None
     if options["do_pad"] or options["do_flip_channel_order"]:
         return None
     if options["do_resize"] and ("height" not in size or "width" not in size):
@@ -143,8 +143,8 @@ def table_preparation(processor: Any) -> Callable[[NDArray[np.uint8]], NDArray[n
     def prepare(image: NDArray[np.uint8]) -> NDArray[np.float32]:
         resized = image
         if options["do_resize"] and resized.shape[:2] != (size["height"], size["width"]):
-            wanted = (size["width"], size["height"])
-            resized = np.asarray(PIL.Image.fromarray(resized).resize(wanted, resample=options["resample"]))
+            target_size = (size["width"], size["height"])
+            resized = np.asarray(PIL.Image.fromarray(resized).resize(target_size, resample=options["resample"]))
         if crop is not None:
             top, left = (resized.shape[0] - crop["height"]) // 2, (resized.shape[1] - crop["width"]) // 2
             resized = resized[top : top + crop["height"], left : left + crop["width"]]
@@ -160,5 +160,5 @@ _STEPS = ("do_resize", "do_center_crop", "do_rescale", "do_normalize", "do_pad",
 _NUMBERS = ("size", "crop_size", "resample", "rescale_factor", "image_mean", "image_std")
 
 
-def _plain(size: Any) -> dict[str, int]:
+def _plain_size(size: Any) -> dict[str, int]:
     return {name: int(value) for name, value in dict(size or {}).items() if value is not None}

@@ -10,7 +10,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from app.runtimes.transformers.architecture import Understood
+from app.runtimes.transformers.architecture import ModelSpec
 from app.runtimes.transformers.framework import framework
 from app.runtimes.transformers.images import Batch, ImagePreparation, load_image_processor
 from app.runtimes.transformers.network import Network
@@ -31,7 +31,7 @@ _OPTIONS = {
     "semantic": ("return_segmentation_scores",),
 }
 
-Found = tuple[int, float, NDArray[np.uint8]]
+FoundObject = tuple[int, float, NDArray[np.uint8]]
 """A class number, a score, and a (height, width) mask of 0 and 1."""
 
 
@@ -51,51 +51,51 @@ class MaskSegmenter:
     ) -> None:
         self._images = ImagePreparation(processor)
         self._decode = _decoder(processor, layout)
-        known = inspect.signature(self._decode).parameters
+        parameters = inspect.signature(self._decode).parameters
         # Older processors have no options for overlapping instances and class scores.
-        self._options = {name: True for name in _OPTIONS[layout] if name in known}
+        self._options = {name: True for name in _OPTIONS[layout] if name in parameters}
         self._network = network
         self._labels = labels
         self._layout = layout
         self._extra = extra
 
     def __call__(self, inputs: Sequence[SegmentationInput], /) -> Sequence[Segments]:
-        found: dict[int, Segments] = {}
+        by_index: dict[int, Segments] = {}
         for batch in self._images.batches([item.image for item in inputs]):
             repeated = {name: value.repeat(len(batch.indices), 1) for name, value in self._extra.items()}
             outputs = self._network({**batch.tensors, **repeated})
             for position, index in enumerate(batch.indices):
-                found[index] = self._segments(outputs, batch, position, inputs[index])
-        return [found[index] for index in range(len(inputs))]
+                by_index[index] = self._segments(outputs, batch, position, inputs[index])
+        return [by_index[index] for index in range(len(inputs))]
 
     def _segments(self, outputs: Any, batch: Batch, position: int, item: SegmentationInput) -> Segments:
         size = batch.sizes[position]
         shrink = min(1.0, (_MAX_PIXELS / (size[0] * size[1])) ** 0.5)
         decoded_size = (max(1, round(size[0] * shrink)), max(1, round(size[1] * shrink)))
-        own = _slice(outputs, position, len(batch.indices))
+        image_outputs = _slice(outputs, position, len(batch.indices))
         threshold = item.parameters.score_threshold
         with framework().torch.inference_mode():
             if self._layout == "semantic":
-                found = _classes(self._decode(own, target_sizes=[decoded_size], **self._options)[0])
+                objects = _classes(self._decode(image_outputs, target_sizes=[decoded_size], **self._options)[0])
             else:
-                found = _objects(
-                    self._decode(own, threshold=threshold, target_sizes=[decoded_size], **self._options)[0]
+                objects = _objects(
+                    self._decode(image_outputs, threshold=threshold, target_sizes=[decoded_size], **self._options)[0]
                 )
-        found = [entry for entry in found if 0 <= entry[0] < len(self._labels)]
+        objects = [entry for entry in objects if 0 <= entry[0] < len(self._labels)]
         return Segments(
-            labels=[self._labels[number] for number, _, _ in found],
-            scores=np.array([score for _, score, _ in found], np.float32),
-            contours=[contours_of_mask(_enlarged(mask, size)) for _, _, mask in found],
+            labels=[self._labels[number] for number, _, _ in objects],
+            scores=np.array([score for _, score, _ in objects], np.float32),
+            contours=[contours_of_mask(_enlarge(mask, size)) for _, _, mask in objects],
         )
 
 
-def load_mask_segmenter(understood: Understood, network: Network) -> ImageSegmenter:
+def load_mask_segmenter(spec: ModelSpec, network: Network) -> ImageSegmenter:
     """Return the segmenter of `network`.
 
     Raises:
         ModelError: if it has no processor, or the processor does not support the layout.
     """
-    source, layout = understood.source, understood.layout
+    source, layout = spec.source, spec.layout
     processor = load_image_processor(source)
     if not hasattr(processor, f"post_process_{layout}_segmentation"):
         raise ModelError(f"{source.folder}: layout: {type(processor).__name__} does not support {layout} segmentation")
@@ -109,7 +109,7 @@ def load_mask_segmenter(understood: Understood, network: Network) -> ImageSegmen
             return_tensors="pt",
         )
         extra["task_inputs"] = encoded["input_ids"]
-    return MaskSegmenter(processor, network, understood.labels, layout, extra)
+    return MaskSegmenter(processor, network, spec.labels, layout, extra)
 
 
 def _decoder(processor: Any, layout: str) -> Any:
@@ -120,32 +120,32 @@ def _decoder(processor: Any, layout: str) -> Any:
     return getattr(processor, name)
 
 
-def _objects(decoded: Mapping[str, Any]) -> list[Found]:
+def _objects(decoded: Mapping[str, Any]) -> list[FoundObject]:
     """Return the objects of one image, from a map of object numbers or from separate masks."""
     segments = decoded["segments_info"]
     if not segments or decoded["segmentation"] is None:
         return []
     masks = np.asarray(decoded["segmentation"].cpu())
     separate = masks.ndim == 3
-    found: list[Found] = []
+    objects: list[FoundObject] = []
     for index, segment in enumerate(segments):
         mask = masks[index] > 0 if separate else masks == segment["id"]
-        found.append((int(segment["label_id"]), float(segment["score"]), mask.astype(np.uint8)))
-    return found
+        objects.append((int(segment["label_id"]), float(segment["score"]), mask.astype(np.uint8)))
+    return objects
 
 
-def _classes(decoded: Any) -> list[Found]:
+def _classes(decoded: Any) -> list[FoundObject]:
     """Return the classes of one image. The score of a class is the mean over its pixels, or 1 without pixel scores."""
     torch = framework().torch
     has_scores = not torch.is_tensor(decoded)
     scores = decoded["segmentation_scores"].amax(dim=0).clamp(0, 1).cpu().numpy() if has_scores else None
     classes = (decoded["segmentation"] if has_scores else decoded).cpu().numpy()
-    found: list[Found] = []
+    objects: list[FoundObject] = []
     for number in np.unique(classes).tolist():
         mask: NDArray[np.bool_] = classes == number
         score = 1.0 if scores is None else float(scores[mask].mean(dtype=np.float64))
-        found.append((number, score, mask.astype(np.uint8)))
-    return found
+        objects.append((number, score, mask.astype(np.uint8)))
+    return objects
 
 
 def _slice(outputs: Any, position: int, count: int) -> Any:
@@ -161,7 +161,7 @@ def _slice(outputs: Any, position: int, count: int) -> Any:
     )
 
 
-def _enlarged(mask: NDArray[np.uint8], size: tuple[int, int]) -> NDArray[np.uint8]:
+def _enlarge(mask: NDArray[np.uint8], size: tuple[int, int]) -> NDArray[np.uint8]:
     if mask.shape == size:
         return np.ascontiguousarray(mask)
     return cv2.resize(mask, (size[1], size[0]), interpolation=cv2.INTER_NEAREST).astype(np.uint8)

@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 
-from app.engine.description import Fact, Origin
-from app.runtimes.transformers.architecture import Understood
+from app.engine.model_metadata import Fact, Origin
+from app.runtimes.transformers.architecture import ModelSpec
 from app.runtimes.transformers.framework import first_line, framework
 from app.settings.model import ModelError, TransformersSettings
 
@@ -28,7 +28,7 @@ class Network(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         config: transformers' configuration.
         device: torch's name of the device.
         dtype: dtype of its weights and inputs.
-        turn: a lock for compiled modules, which allow one call at a time; a null context for others.
+        call_lock: a lock for compiled modules, which allow one call at a time; a null context for others.
         facts: decisions taken during the load.
     """
 
@@ -36,22 +36,22 @@ class Network(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     config: Any
     device: str
     dtype: Any
-    turn: AbstractContextManager[Any]
+    call_lock: AbstractContextManager[Any]
     facts: list[Fact]
 
     def __call__(self, inputs: Mapping[str, Any]) -> Any:
         """Return the module's outputs, on its device, for `inputs` on any device."""
-        with self.turn, framework().torch.inference_mode():
-            return self.module(**self.placed(inputs))
+        with self.call_lock, framework().torch.inference_mode():
+            return self.module(**self.to_device(inputs))
 
-    def placed(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
+    def to_device(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
         """Move `inputs` to the module's device, and floating-point tensors to its dtype."""
-        found: dict[str, Any] = {}
+        moved: dict[str, Any] = {}
         for name, value in inputs.items():
-            found[name] = value
+            moved[name] = value
             if framework().torch.is_tensor(value):
-                found[name] = value.to(self.device, self.dtype) if value.is_floating_point() else value.to(self.device)
-        return found
+                moved[name] = value.to(self.device, self.dtype) if value.is_floating_point() else value.to(self.device)
+        return moved
 
 
 def _copy_from_file(module: Any) -> Any:
@@ -64,21 +64,21 @@ def _copy_from_file(module: Any) -> Any:
     return module
 
 
-def load_network(understood: Understood) -> Network:
+def load_network(spec: ModelSpec) -> Network:
     """Load the weights from safetensors, and check that all weights exist in the expected shapes.
 
     Raises:
         ModelError: if the weights cannot be loaded, are missing, or have other shapes.
     """
     torch, transformers = framework().torch, framework().transformers
-    folder, settings = understood.source.folder, understood.source.settings.transformers
+    folder, settings = spec.source.folder, spec.source.settings.transformers
     device = _device(torch, settings, folder.name)
     dtype = _dtype(torch, settings, device)
     try:
         with _loading:
-            module, report = getattr(transformers, understood.auto).from_pretrained(
+            module, report = getattr(transformers, spec.auto).from_pretrained(
                 folder,
-                config=understood.config,
+                config=spec.config,
                 dtype=dtype,
                 local_files_only=True,
                 trust_remote_code=False,
@@ -101,8 +101,10 @@ def load_network(understood: Understood) -> Network:
     ]
     if settings.compile:
         facts.append(Fact("compiled", "yes", Origin.DECLARED))
-    turn = threading.Lock() if settings.compile else nullcontext()
-    return Network(module=module, config=module.config, device=device, dtype=module.dtype, turn=turn, facts=facts)
+    call_lock = threading.Lock() if settings.compile else nullcontext()
+    return Network(
+        module=module, config=module.config, device=device, dtype=module.dtype, call_lock=call_lock, facts=facts
+    )
 
 
 def _origin(value: str) -> Origin:
@@ -128,12 +130,12 @@ def _dtype(torch: Any, settings: TransformersSettings, device: str) -> Any:
 def _check_report(report: Mapping[str, Any], folder: str) -> None:
     mismatched: list[tuple[str, Sequence[int], Sequence[int]]] = sorted(report.get("mismatched_keys") or ())
     if mismatched:
-        name, saved, wanted = mismatched[0]
+        name, saved, expected = mismatched[0]
         raise ModelError(
-            f"{folder}: {name} is {list(saved)} in the weights, but {list(wanted)} in config.json; "
+            f"{folder}: {name} is {list(saved)} in the weights, but {list(expected)} in config.json; "
             "is the number of labels wrong?"
         )
     missing: list[str] = sorted(report.get("missing_keys") or ())
     if missing:
-        named = ", ".join(missing[:_MAX_NAMED]) + (", ..." if len(missing) > _MAX_NAMED else "")
-        raise ModelError(f"{folder}: {len(missing)} weights of the architecture are missing: {named}")
+        names = ", ".join(missing[:_MAX_NAMED]) + (", ..." if len(missing) > _MAX_NAMED else "")
+        raise ModelError(f"{folder}: {len(missing)} weights of the architecture are missing: {names}")

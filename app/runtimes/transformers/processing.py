@@ -13,7 +13,7 @@ from app.runtimes.transformers.framework import first_line, framework
 from app.runtimes.transformers.images import load_image_processor
 from app.runtimes.transformers.tokenizing import load_tokenizer
 from app.settings.model import ModelError, ModelSource, read_bounded
-from tasks.exchange.error import invalid
+from tasks.inference.error import invalid
 from tasks.text.unicode import check_unicode
 from tasks.vision.image import Image
 
@@ -35,13 +35,13 @@ class Conversation:
         processor: transformers' processor.
         tokenizer: our tokenizer.
         model_type: type of the model.
-        ends: tokens that end an answer, which a prompt must not contain.
+        end_tokens: tokens that end an answer, which a prompt must not contain.
 
     Raises:
         ModelError: if the chat template does not accept one image and one prompt.
     """
 
-    def __init__(self, processor: Any, tokenizer: Tokenizer, model_type: str, ends: frozenset[int]) -> None:
+    def __init__(self, processor: Any, tokenizer: Tokenizer, model_type: str, end_tokens: frozenset[int]) -> None:
         self._processor = processor
         self._tokenizer = tokenizer
         self._model_type = model_type
@@ -49,29 +49,29 @@ class Conversation:
         self._image_token = str(getattr(processor, "image_token", None) or "")
         self._first_token = getattr(processor.tokenizer, "bos_token", None)
         image_id = tokenizer.id_of(self._image_token)
-        self._control_ids = (tokenizer.special_ids - {tokenizer.unknown}) | ends
+        self._control_ids = (tokenizer.special_ids - {tokenizer.unknown}) | end_tokens
         self._control_ids |= frozenset() if image_id is None else {image_id}
-        self._as_parts = True
+        self._uses_parts = True
         if getattr(processor, "chat_template", None) and not self._accepts(_PROBE):
             # Some models have the template of a text model, which expects a message as one string.
-            self._as_parts = False
+            self._uses_parts = False
             if not self._accepts(_PROBE):
                 raise ModelError("The chat template does not accept one image and one question")
-        self._expected = self._controls(self.text(_PROBE))
+        self._expected = self._controls(self.render(_PROBE))
 
-    def text(self, prompt: str) -> str:
+    def render(self, prompt: str) -> str:
         """Return the conversation as one text that marks the position of the image."""
         if not getattr(self._processor, "chat_template", None):
             gap = "" if self._model_type in _JOINED or not self._image_token else "\n"
             return f"{self._image_token}{gap}{prompt}"
         content: Sequence[Mapping[str, str]] | str = [{"type": "image"}, {"type": "text", "text": prompt}]
-        if not self._as_parts:
+        if not self._uses_parts:
             content = f"{self._image_token}\n{prompt}"
         return self._processor.apply_chat_template(
             [{"role": "user", "content": content}], add_generation_prompt=True, tokenize=False
         )
 
-    def checked(self, prompt: str, path: str) -> str:
+    def render_checked(self, prompt: str, path: str) -> str:
         """Validate the prompt of a client, and return the conversation as one text.
 
         Raises:
@@ -82,7 +82,7 @@ class Conversation:
             raise invalid("Expected a question, got an empty text", path)
         check_unicode(prompt, path)
         try:
-            text = self.text(prompt)
+            text = self.render(prompt)
         except Exception as error:  # noqa: BLE001 - a template may raise any type
             raise invalid(f"The model's chat template rejects the text: {error}", path) from None
         if self._controls(text) != self._expected:
@@ -105,7 +105,7 @@ class Conversation:
 
     def _accepts(self, prompt: str) -> bool:
         try:
-            text = self.text(prompt)
+            text = self.render(prompt)
         except Exception:  # noqa: BLE001 - any error means that the template does not accept this form
             return False
         # Gemma's templates mark the start of an image, and the processor inserts the image tokens there.
@@ -146,23 +146,29 @@ def load_processor(source: ModelSource, model_type: str) -> Any:
 def _assemble(source: ModelSource, model_type: str) -> Any:
     transformers = framework().transformers
     name = _class_name(source, model_type)
-    kind: Any = getattr(transformers, _WITHOUT_VIDEO.get(name, name))
+    processor_class: Any = getattr(transformers, _WITHOUT_VIDEO.get(name, name))
 
     def check_argument(self: Any, name: str, argument: Any) -> Any:
-        return None if name == "video_processor" else kind.check_argument_for_proper_class(self, name, argument)
+        return (
+            None if name == "video_processor" else processor_class.check_argument_for_proper_class(self, name, argument)
+        )
 
-    without_video: Any = type(kind.__name__, (kind,), {"check_argument_for_proper_class": check_argument})
-    options, _ = kind.get_processor_dict(source.folder, local_files_only=True)
+    without_video: Any = type(
+        processor_class.__name__, (processor_class,), {"check_argument_for_proper_class": check_argument}
+    )
+    options, _ = processor_class.get_processor_dict(source.folder, local_files_only=True)
     parts = {"image_processor": load_image_processor(source), "tokenizer": load_tokenizer(source)}
-    arguments = [parts.get(name) for name in kind.get_attributes()]
+    arguments = [parts.get(name) for name in processor_class.get_attributes()]
     return without_video.from_args_and_dict(arguments, options)
 
 
 def _class_name(source: ModelSource, model_type: str) -> str:
     for file in ("processor_config.json", "preprocessor_config.json", "tokenizer_config.json"):
         path = source.folder / file
-        found = msgspec.json.decode(read_bounded(path), type=_ProcessorName).processor_class if path.is_file() else None
-        if found:
-            return found
+        class_name = (
+            msgspec.json.decode(read_bounded(path), type=_ProcessorName).processor_class if path.is_file() else None
+        )
+        if class_name:
+            return class_name
     table: Any = importlib.import_module("transformers.models.auto.processing_auto")
     return str(table.PROCESSOR_MAPPING_NAMES[model_type])

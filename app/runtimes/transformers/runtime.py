@@ -3,7 +3,7 @@
 Its methods import the loading code, so that importing the runtime is cheap.
 """
 
-from app.engine.description import ModelDescription
+from app.engine.model_metadata import ModelMetadata
 from app.engine.servable import Servable
 from app.runtimes.transformers.files import is_model_folder
 from app.settings.model import ModelSource
@@ -19,10 +19,10 @@ class TransformersRuntime:
     def recognises(self, source: ModelSource, /) -> bool:
         return is_model_folder(source)
 
-    def inspect(self, source: ModelSource, /) -> ModelDescription:
-        from app.runtimes.transformers.architecture import understand
+    def inspect(self, source: ModelSource, /) -> ModelMetadata:
+        from app.runtimes.transformers.architecture import read_model_spec
 
-        return understand(source).description
+        return read_model_spec(source).description
 
     def load(self, source: ModelSource, /) -> Servable:
         from app.runtimes.transformers.binding import bind

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from app.runtimes.transformers.architecture import Understood
+from app.runtimes.transformers.architecture import ModelSpec
 from app.runtimes.transformers.framework import framework
 from app.runtimes.transformers.images import ImagePreparation, load_image_processor
 from app.runtimes.transformers.network import Network
@@ -19,22 +19,22 @@ _MAX_ENLARGED = 2**25
 """Maximum number of logits that are enlarged to the size of the image at a time: 128 MiB."""
 
 
-def load_semantic_segmenter(understood: Understood, network: Network) -> ImageSegmenter:
+def load_semantic_segmenter(spec: ModelSpec, network: Network) -> ImageSegmenter:
     """Return the segmenter of `network`. It returns one object for each class, with the mean score of its pixels.
 
     Raises:
         ModelError: if it has no processor.
     """
-    images = ImagePreparation(load_image_processor(understood.source))
+    images = ImagePreparation(load_image_processor(spec.source))
 
     def segment(inputs: Sequence[SegmentationInput], /) -> Sequence[Segments]:
-        found: dict[int, Segments] = {}
+        by_index: dict[int, Segments] = {}
         for batch in images.batches([item.image for item in inputs]):
             logits = network(batch.tensors).logits.float()
             for index, size, planes in zip(batch.indices, batch.sizes, logits, strict=True):
                 classes, scores = class_map(planes, size)
-                found[index] = segments_of_map(classes, scores, understood.labels)
-        return [found[index] for index in range(len(inputs))]
+                by_index[index] = segments_of_map(classes, scores, spec.labels)
+        return [by_index[index] for index in range(len(inputs))]
 
     return segment
 
@@ -59,10 +59,10 @@ def class_map(logits: Any, size: tuple[int, int]) -> tuple[NDArray[np.int64], ND
             part = torch.nn.functional.interpolate(
                 logits[None, start : start + step], size=size, mode="bilinear", align_corners=False
             )[0]
-            highest, at = part.max(dim=0)
+            highest, index = part.max(dim=0)
             larger = torch.maximum(best, highest)
             total = total * (best - larger).exp() + (part - larger).exp().sum(dim=0)
-            classes = torch.where(highest > best, at + start, classes)
+            classes = torch.where(highest > best, index + start, classes)
             best = larger
         return classes.cpu().numpy(), (1 / total).cpu().numpy()
 

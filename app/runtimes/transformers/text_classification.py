@@ -2,26 +2,26 @@
 
 from collections.abc import Sequence
 
-from app.runtimes.transformers.architecture import Understood
+from app.runtimes.transformers.architecture import ModelSpec
 from app.runtimes.transformers.classes import probabilities
 from app.runtimes.transformers.network import Network
-from app.runtimes.transformers.scored_texts import ScoredTexts
+from app.runtimes.transformers.text_scorer import TextScorer
 from tasks.image_classification import Classification
 from tasks.text_classification import ClassifiedText, TextClassifier
 
 __all__ = ("load_text_classifier",)
 
 
-def load_text_classifier(understood: Understood, network: Network) -> TextClassifier:
+def load_text_classifier(spec: ModelSpec, network: Network) -> TextClassifier:
     """Return the classifier of `network`.
 
     Raises:
         ModelError: if it has no tokenizer.
     """
-    texts = ScoredTexts(understood, network, lambda logits: probabilities(logits, network.config))
+    texts = TextScorer(spec, network, lambda logits: probabilities(logits, network.config))
 
     def classify(inputs: Sequence[ClassifiedText], /) -> Sequence[Classification]:
-        found = texts([item.item for item in inputs])
-        return [Classification(labels=understood.labels, scores=scores) for _, scores in found]
+        scored = texts([item.item for item in inputs])
+        return [Classification(labels=spec.labels, scores=scores) for _, scores in scored]
 
     return classify

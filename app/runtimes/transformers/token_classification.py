@@ -10,9 +10,9 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from app.runtimes.transformers.architecture import Understood
+from app.runtimes.transformers.architecture import ModelSpec
 from app.runtimes.transformers.network import Network
-from app.runtimes.transformers.scored_texts import ScoredTexts
+from app.runtimes.transformers.text_scorer import TextScorer
 from tasks.token_classification import Aggregation, Entities, TaggedText, TokenClassifier
 
 __all__ = ("Token", "entities_of", "load_token_classifier")
@@ -24,53 +24,53 @@ class Token(msgspec.Struct, frozen=True, eq=False):
     """One token of a text.
 
     Attributes:
-        spelled: its spelling in the vocabulary.
+        spelling: its spelling in the vocabulary.
         start: start in the text, characters.
         end: end in the text, characters, exclusive.
         continues: whether it continues the word of the previous token.
         scores: (tags,) in 0..1.
     """
 
-    spelled: str
+    spelling: str
     start: int
     end: int
     continues: bool
     scores: NDArray[np.float32]
 
 
-class _Tagged(msgspec.Struct, frozen=True):
+class _TaggedSpan(msgspec.Struct, frozen=True):
     """Consecutive tokens with one tag."""
 
     tag: str
     score: float
-    spelled: tuple[str, ...]
+    spellings: tuple[str, ...]
     start: int
     end: int
 
 
-def load_token_classifier(understood: Understood, network: Network) -> TokenClassifier:
+def load_token_classifier(spec: ModelSpec, network: Network) -> TokenClassifier:
     """Return the token classifier of `network`.
 
     Raises:
         ModelError: if it has no tokenizer.
     """
-    texts = ScoredTexts(understood, network, lambda logits: logits.float().softmax(-1).cpu().numpy())
+    texts = TextScorer(spec, network, lambda logits: logits.float().softmax(-1).cpu().numpy())
     tokenizer = texts.tokenizer
     # WordPiece vocabularies mark tokens that continue a word; for others only spaces separate words.
-    marks = bool(getattr(texts.bare.model, "continuing_subword_prefix", None))
+    marks = bool(getattr(texts.raw_tokenizer.model, "continuing_subword_prefix", None))
 
     def tag(inputs: Sequence[TaggedText], /) -> Sequence[Entities]:
-        found: list[Entities] = []
+        entities: list[Entities] = []
         for (encoding, scores), item in zip(texts([item.item for item in inputs]), inputs, strict=True):
             tokens = _tokens(encoding, scores, item.item.text, tokenizer.unk_token_id, marks=marks)
-            joined = entities_of(tokens, understood.labels, item.parameters.aggregation_strategy)
-            found.append(_entities(joined, tokenizer, item.parameters.aggregation_strategy))
-        return found
+            spans = entities_of(tokens, spec.labels, item.parameters.aggregation_strategy)
+            entities.append(_entities(spans, tokenizer, item.parameters.aggregation_strategy))
+        return entities
 
     return tag
 
 
-def entities_of(tokens: Sequence[Token], labels: Sequence[str], strategy: Aggregation) -> list[_Tagged]:
+def entities_of(tokens: Sequence[Token], labels: Sequence[str], strategy: Aggregation) -> list[_TaggedSpan]:
     """Return the entities of one text by an aggregation strategy, without tokens outside any entity."""
     if strategy in ("none", "simple"):
         tagged = [_tag_word([token], labels, "first") for token in tokens]
@@ -87,7 +87,7 @@ def entities_of(tokens: Sequence[Token], labels: Sequence[str], strategy: Aggreg
     return [entity for entity in tagged if entity.tag != _OUTSIDE]
 
 
-def _tag_word(word: Sequence[Token], labels: Sequence[str], strategy: Aggregation) -> _Tagged:
+def _tag_word(word: Sequence[Token], labels: Sequence[str], strategy: Aggregation) -> _TaggedSpan:
     """Choose one tag for the tokens of a word."""
     match strategy:
         case "average":
@@ -97,23 +97,23 @@ def _tag_word(word: Sequence[Token], labels: Sequence[str], strategy: Aggregatio
         case _:
             scores = word[0].scores
     best = int(scores.argmax())
-    spelled = tuple(token.spelled for token in word)
-    return _Tagged(labels[best], float(scores[best]), spelled, word[0].start, word[-1].end)
+    spellings = tuple(token.spelling for token in word)
+    return _TaggedSpan(labels[best], float(scores[best]), spellings, word[0].start, word[-1].end)
 
 
-def _group(tagged: Sequence[_Tagged]) -> list[_Tagged]:
+def _group(tagged: Sequence[_TaggedSpan]) -> list[_TaggedSpan]:
     """Join neighbours with the same tag, unless the later one begins an entity (``B-``)."""
-    groups: list[list[_Tagged]] = []
+    groups: list[list[_TaggedSpan]] = []
     for word in tagged:
         if groups and _name(groups[-1][-1].tag) == _name(word.tag) and not word.tag.startswith("B-"):
             groups[-1].append(word)
         else:
             groups.append([word])
     return [
-        _Tagged(
+        _TaggedSpan(
             group[0].tag.split("-", 1)[-1],
             float(np.mean([word.score for word in group])),
-            tuple(spelled for word in group for spelled in word.spelled),
+            tuple(spelling for word in group for spelling in word.spellings),
             group[0].start,
             group[-1].end,
         )
@@ -126,28 +126,28 @@ def _name(tag: str) -> str:
 
 
 def _tokens(encoded: Any, scores: NDArray[np.float32], text: str, unknown: int | None, *, marks: bool) -> list[Token]:
-    found: list[Token] = []
+    tokens: list[Token] = []
     for index, id_ in enumerate(encoded.ids):
         if encoded.special_tokens_mask[index]:
             continue
         start, end = encoded.offsets[index]
-        spelled = encoded.tokens[index]
+        spelling = encoded.tokens[index]
         original = text[start:end]
-        continues = len(spelled) != len(original) if marks else start > 0 and " " not in text[start - 1 : start + 1]
+        continues = len(spelling) != len(original) if marks else start > 0 and " " not in text[start - 1 : start + 1]
         if id_ == unknown:
-            spelled, continues = original, False
-        found.append(Token(spelled, start, end, continues, scores[index]))
-    return found
+            spelling, continues = original, False
+        tokens.append(Token(spelling, start, end, continues, scores[index]))
+    return tokens
 
 
-def _entities(found: Sequence[_Tagged], tokenizer: Any, strategy: Aggregation) -> Entities:
+def _entities(spans: Sequence[_TaggedSpan], tokenizer: Any, strategy: Aggregation) -> Entities:
     words = [
-        entity.spelled[0] if strategy == "none" else tokenizer.convert_tokens_to_string(list(entity.spelled))
-        for entity in found
+        entity.spellings[0] if strategy == "none" else tokenizer.convert_tokens_to_string(list(entity.spellings))
+        for entity in spans
     ]
     return Entities(
-        labels=[entity.tag for entity in found],
-        scores=np.array([entity.score for entity in found], np.float32),
+        labels=[entity.tag for entity in spans],
+        scores=np.array([entity.score for entity in spans], np.float32),
         words=words,
-        spans=np.array([(entity.start, entity.end) for entity in found], np.int32).reshape(-1, 2),
+        spans=np.array([(entity.start, entity.end) for entity in spans], np.int32).reshape(-1, 2),
     )

@@ -17,31 +17,33 @@ from tasks.text.generation import SamplingParameters
 __all__ = ("generate", "stream")
 
 
-def generate(network: Network, inputs: Mapping[str, Any], parameters: SamplingParameters, most: int) -> list[int]:
+def generate(network: Network, inputs: Mapping[str, Any], parameters: SamplingParameters, max_tokens: int) -> list[int]:
     """Return all tokens of one answer, including the end token.
 
     Args:
         network: a model that can generate.
         inputs: inputs of one text.
         parameters: sampling parameters and seed.
-        most: maximum number of tokens.
+        max_tokens: maximum number of tokens.
 
     Raises:
         InferenceError: MODEL_FAILED if the scores are not finite.
     """
     tokens: list[int] = []
-    _run(network, inputs, Sampler(parameters), most, tokens.append, threading.Event())
+    _run(network, inputs, Sampler(parameters), max_tokens, tokens.append, threading.Event())
     return tokens
 
 
-def stream(network: Network, inputs: Mapping[str, Any], parameters: SamplingParameters, most: int) -> Generator[int]:
+def stream(
+    network: Network, inputs: Mapping[str, Any], parameters: SamplingParameters, max_tokens: int
+) -> Generator[int]:
     """Yield the tokens one by one. The model is at most one token ahead, and stops when the generator is closed."""
     tokens: queue.Queue[int | BaseException | None] = queue.Queue(maxsize=1)
     closed = threading.Event()
 
     def run() -> None:
         try:
-            _run(network, inputs, Sampler(parameters), most, tokens.put, closed)
+            _run(network, inputs, Sampler(parameters), max_tokens, tokens.put, closed)
         except BaseException as error:  # noqa: BLE001 - raised again in the reading thread
             tokens.put(error)
         tokens.put(None)
@@ -87,9 +89,9 @@ def _run(
         del scores
         return torch.full((input_ids.shape[0],), closed.is_set(), device=input_ids.device, dtype=torch.bool)
 
-    with network.turn, torch.inference_mode():
+    with network.call_lock, torch.inference_mode():
         network.module.generate(
-            **network.placed(inputs),
+            **network.to_device(inputs),
             do_sample=False,
             num_beams=1,
             num_return_sequences=1,

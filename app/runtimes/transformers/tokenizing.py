@@ -8,9 +8,9 @@ import tokenizers
 from app.runtimes.tokenizer import Tokenizer
 from app.runtimes.transformers.framework import first_line, framework
 from app.settings.model import ModelError, ModelSource
-from tasks.exchange.error import ErrorKind, InferenceError
+from tasks.inference.error import ErrorKind, InferenceError
 
-__all__ = ("check_length", "load_tokenizer", "most_tokens", "own_tokenizer", "text_inputs")
+__all__ = ("check_length", "copy_tokenizer", "load_tokenizer", "max_text_tokens", "text_inputs")
 
 
 def load_tokenizer(source: ModelSource) -> Any:
@@ -27,7 +27,7 @@ def load_tokenizer(source: ModelSource) -> Any:
         raise ModelError(f"{source.folder} has no usable tokenizer: {first_line(error)}") from error
 
 
-def own_tokenizer(tokenizer: Any, source: ModelSource) -> tuple[Tokenizer, Any]:
+def copy_tokenizer(tokenizer: Any, source: ModelSource) -> tuple[Tokenizer, Any]:
     """Copy the fast tokenizer inside transformers' tokenizer, and return it both wrapped and bare.
 
     transformers changes the padding of the inner tokenizer with each call, which is not thread-safe.
@@ -54,10 +54,10 @@ def text_inputs(
         tokenizer: transformers' tokenizer. It needs a padding token if the lengths differ.
         types: token type id of each token of each text; 0 by default.
     """
-    torch, longest = framework().torch, max(map(len, texts))
+    torch, max_length = framework().torch, max(map(len, texts))
 
     def padded(rows: Sequence[Sequence[int]], filler: int) -> Any:
-        return torch.tensor([[*row, *[filler] * (longest - len(row))] for row in rows])
+        return torch.tensor([[*row, *[filler] * (max_length - len(row))] for row in rows])
 
     tensors = {
         "input_ids": padded(texts, tokenizer.pad_token_id),
@@ -69,25 +69,25 @@ def text_inputs(
     }
 
 
-def check_length(count: int, most: int | None, path: str) -> None:
+def check_length(count: int, max_tokens: int | None, path: str) -> None:
     """Reject a text with more tokens than the model allows.
 
     Raises:
         InferenceError: TOO_LARGE with `path`.
     """
-    if most is not None and count > most:
-        raise InferenceError(ErrorKind.TOO_LARGE, f"Expected at most {most} tokens, got a text of {count}", path)
+    if max_tokens is not None and count > max_tokens:
+        raise InferenceError(ErrorKind.TOO_LARGE, f"Expected at most {max_tokens} tokens, got a text of {count}", path)
 
 
-def most_tokens(tokenizer: Any, config: Any, taken: int = 0) -> int | None:
+def max_text_tokens(tokenizer: Any, config: Any, reserved: int = 0) -> int | None:
     """Return the maximum number of tokens of a text, or None if neither tokenizer nor model declares one.
 
     Args:
         tokenizer: transformers' tokenizer.
         config: configuration of the model.
-        taken: number of positions reserved before the first token.
+        reserved: number of positions reserved before the first token.
     """
     positions = getattr(config, "max_position_embeddings", None)
-    available = positions - taken if isinstance(positions, int) else None
+    available = positions - reserved if isinstance(positions, int) else None
     limits = (tokenizer.model_max_length, available)
     return min((limit for limit in limits if isinstance(limit, int) and 0 < limit < 10**9), default=None)

@@ -8,15 +8,15 @@ import msgspec
 import numpy as np
 import PIL.Image
 
-from app.runtimes.transformers.architecture import Understood
+from app.runtimes.transformers.architecture import ModelSpec
 from app.runtimes.transformers.framework import framework
 from app.runtimes.transformers.images import ImagePreparation, load_image_processor
 from app.runtimes.transformers.network import Network
 from app.runtimes.transformers.processing import load_processor
-from app.runtimes.transformers.tokenizing import check_length, load_tokenizer, most_tokens, own_tokenizer
+from app.runtimes.transformers.tokenizing import check_length, copy_tokenizer, load_tokenizer, max_text_tokens
 from app.settings.model import ModelError
-from tasks.exchange.error import invalid
 from tasks.image_classification import Classification, ClassificationInput, ImageClassifier
+from tasks.inference.error import invalid
 from tasks.object_detection import DetectionInput, Detections, ObjectDetector
 from tasks.vision.image import Image
 
@@ -31,16 +31,16 @@ _SIGLIP_TOKENS = 64
 """SigLIP was trained on texts padded to this length."""
 
 
-def load_zero_shot_classifier(understood: Understood, network: Network) -> ImageClassifier:
+def load_zero_shot_classifier(spec: ModelSpec, network: Network) -> ImageClassifier:
     """Return the classifier of `network`.
 
     Raises:
         ModelError: if it has no processor or no tokenizer.
     """
-    images = ImagePreparation(load_image_processor(understood.source))
-    tokenizer, lock = load_tokenizer(understood.source), threading.Lock()
-    _, bare = own_tokenizer(tokenizer, understood.source)
-    max_tokens = most_tokens(tokenizer, network.config.get_text_config())
+    images = ImagePreparation(load_image_processor(spec.source))
+    tokenizer, lock = load_tokenizer(spec.source), threading.Lock()
+    _, raw_tokenizer = copy_tokenizer(tokenizer, spec.source)
+    max_tokens = max_text_tokens(tokenizer, network.config.get_text_config())
     siglip = "siglip" in network.config.model_type
     padding: dict[str, Any] = {"padding": True}
     if siglip:
@@ -49,10 +49,10 @@ def load_zero_shot_classifier(understood: Understood, network: Network) -> Image
     def classify_one(image: Image, labels: Sequence[str]) -> Classification:
         prompts = [_HYPOTHESIS.format(label) for label in labels]
         for index, text in enumerate(() if siglip else prompts):
-            check_length(len(bare.encode(text).ids), max_tokens, f"{_LABELS_PATH}[{index}]")
+            check_length(len(raw_tokenizer.encode(text).ids), max_tokens, f"{_LABELS_PATH}[{index}]")
         with lock:
             texts = tokenizer(prompts, return_tensors="pt", **padding)
-        logits = network({**texts, **images.one(image)}).logits_per_image[0].float()
+        logits = network({**texts, **images.prepare(image)}).logits_per_image[0].float()
         scores = logits.sigmoid() if siglip else logits.softmax(-1)
         return Classification(labels=labels, scores=scores.cpu().numpy().astype(np.float32))
 
@@ -62,19 +62,19 @@ def load_zero_shot_classifier(understood: Understood, network: Network) -> Image
     return classify
 
 
-def load_zero_shot_detector(understood: Understood, network: Network) -> ObjectDetector:
+def load_zero_shot_detector(spec: ModelSpec, network: Network) -> ObjectDetector:
     """Return the detector of `network`.
 
     Raises:
         ModelError: if it has no processor, or the processor cannot decode boxes.
     """
-    source, model_type = understood.source, str(network.config.model_type)
+    source, model_type = spec.source, str(network.config.model_type)
     processor = load_processor(source, model_type)
     if not hasattr(processor, "post_process_grounded_object_detection"):
         raise ModelError(f"{source.folder}: {type(processor).__name__} cannot decode boxes of candidate labels")
-    detect_one = _by_phrases if "grounding" in model_type else _by_queries
-    _, bare = own_tokenizer(processor.tokenizer, source)
-    parts = _Parts(network, processor, bare, threading.Lock())
+    detect_one = _detect_by_phrases if "grounding" in model_type else _detect_by_queries
+    _, raw_tokenizer = copy_tokenizer(processor.tokenizer, source)
+    parts = _DetectorParts(network, processor, raw_tokenizer, threading.Lock())
 
     def detect(inputs: Sequence[DetectionInput], /) -> Sequence[Detections]:
         with framework().torch.inference_mode():
@@ -83,7 +83,7 @@ def load_zero_shot_detector(understood: Understood, network: Network) -> ObjectD
     return detect
 
 
-class _Parts(msgspec.Struct, frozen=True, eq=False):
+class _DetectorParts(msgspec.Struct, frozen=True, eq=False):
     """The parts of a detector. `lock` protects the processor; `tokenizer` has no state."""
 
     network: Network
@@ -97,20 +97,20 @@ class _Parts(msgspec.Struct, frozen=True, eq=False):
         return {name: value for name, value in processed.items() if framework().torch.is_tensor(value)}
 
 
-def _by_queries(parts: _Parts, image: Image, labels: Sequence[str]) -> Detections:
+def _detect_by_queries(parts: _DetectorParts, image: Image, labels: Sequence[str]) -> Detections:
     """Detect with OWL-ViT and similar models, which encode each class as a separate text."""
     outputs = parts.network(parts.inputs(image, [list(labels)], padding="max_length", truncation=True))
-    found = parts.processor.post_process_grounded_object_detection(
+    decoded = parts.processor.post_process_grounded_object_detection(
         outputs, threshold=0.0, target_sizes=[(image.height, image.width)], text_labels=[list(labels)]
     )[0]
     return Detections(
-        labels=[str(label) for label in found["text_labels"]],
-        scores=found["scores"].float().cpu().numpy().astype(np.float32),
-        boxes=found["boxes"].float().cpu().numpy().astype(np.float32).reshape(-1, 4),
+        labels=[str(label) for label in decoded["text_labels"]],
+        scores=decoded["scores"].float().cpu().numpy().astype(np.float32),
+        boxes=decoded["boxes"].float().cpu().numpy().astype(np.float32).reshape(-1, 4),
     )
 
 
-def _by_phrases(parts: _Parts, image: Image, labels: Sequence[str]) -> Detections:
+def _detect_by_phrases(parts: _DetectorParts, image: Image, labels: Sequence[str]) -> Detections:
     """Detect with Grounding DINO, which encodes all classes as one text and scores each token for each box.
 
     A box gets the class that contains its best token. The library's own post-processing returns all tokens above a

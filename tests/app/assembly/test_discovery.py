@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from app.assembly.discovery import discover, model_at, models_in
-from app.assembly.models import FIXTURE_MODELS, describe, load, sources
+from app.assembly.models import FIXTURE_MODELS, describe, find_models, load
 from app.settings.model import ModelError, ModelSource
 from app.settings.server import ModelOptions
 
@@ -162,19 +162,19 @@ def test_path_without_a_model_is_rejected(tmp_path: Path) -> None:
 
 def test_options_select_the_models(tmp_path: Path) -> None:
     create_files(tmp_path, "a/model.onnx", "b/model.onnx")
-    assert names_and_versions([*sources(ModelOptions(model=tmp_path / "a"))]) == [("a", "1")]
-    assert names_and_versions([*sources(ModelOptions(model_repository=tmp_path))]) == [("a", "1"), ("b", "1")]
-    assert names_and_versions([*sources(ModelOptions(model_dir=tmp_path / "b"))]) == [("b", "1")]
-    assert names_and_versions([*sources(ModelOptions(model_dir=tmp_path))]) == [("a", "1"), ("b", "1")]
-    assert {source.folder.parent for source in sources(ModelOptions())} == {FIXTURE_MODELS}
+    assert names_and_versions([*find_models(ModelOptions(model=tmp_path / "a"))]) == [("a", "1")]
+    assert names_and_versions([*find_models(ModelOptions(model_repository=tmp_path))]) == [("a", "1"), ("b", "1")]
+    assert names_and_versions([*find_models(ModelOptions(model_dir=tmp_path / "b"))]) == [("b", "1")]
+    assert names_and_versions([*find_models(ModelOptions(model_dir=tmp_path))]) == [("a", "1"), ("b", "1")]
+    assert {source.folder.parent for source in find_models(ModelOptions())} == {FIXTURE_MODELS}
     with pytest.raises(ModelError, match="not both"):
-        sources(ModelOptions(model=tmp_path, model_repository=tmp_path))
+        find_models(ModelOptions(model=tmp_path, model_repository=tmp_path))
 
 
 def test_settings_override_the_score_threshold_of_the_options(tmp_path: Path) -> None:
     create_files(tmp_path, "a/model.onnx", "b/model.onnx")
     (tmp_path / "b" / "model-settings.json").write_text('{"parameters": {"score_threshold": 0.7}}')
-    first, second = sources(ModelOptions(model_repository=tmp_path, score_threshold=0.2))
+    first, second = find_models(ModelOptions(model_repository=tmp_path, score_threshold=0.2))
     assert first.settings.parameters == {"score_threshold": 0.2}
     assert second.settings.parameters == {"score_threshold": 0.7}
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from app.assembly.models import FIXTURE_MODELS, load, sources
+from app.assembly.models import FIXTURE_MODELS, find_models, load
 from app.settings.model import ModelError, ModelSource
 from app.settings.server import ModelOptions
 
@@ -150,7 +150,7 @@ def test_hostile_folder_is_rejected_and_other_models_are_served(
     good.mkdir()
     shutil.copy(GRAPH, good)
     create(hostile)
-    models = {source.name: source for source in sources(ModelOptions(model_repository=tmp_path / "models"))}
+    models = {source.name: source for source in find_models(ModelOptions(model_repository=tmp_path / "models"))}
     assert load(models["good"]).description.platform == "onnx"
     with pytest.raises(ModelError, match=message) as refused:
         load(models["hostile"])
@@ -163,7 +163,7 @@ def test_settings_cannot_grant_permissions(tmp_path: Path) -> None:
     for name in ("allow_code", "require_manifest", "signing_key", "links", "root", "folder", "file"):
         (tmp_path / "m" / "model-settings.json").write_text(json.dumps({name: True}))
         with pytest.raises(ModelError, match=f"unknown field `{name}`"):
-            sources(ModelOptions(model=tmp_path / "m"))
+            find_models(ModelOptions(model=tmp_path / "m"))
 
 
 def test_source_with_a_fault_is_rejected_before_files_are_opened(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from app.assembly.in_process import InProcessModel
 from app.assembly.models import FIXTURE_MODELS
-from tasks.exchange.error import InferenceError
+from tasks.inference.error import InferenceError
 from tasks.vision.image import decode_image
 from tests.support.server_process import ROOT
 

@@ -8,13 +8,13 @@ import pytest
 from app.assembly.discovery import discover
 from app.assembly.models import FIXTURE_MODELS
 from app.assembly.service import Service
-from app.engine.admission import Bounds
+from app.engine.admission import QueueLimits
 from app.settings.limits import LimitSettings
 from app.settings.server import ServerSettings
-from tasks.exchange.limits import Limits
+from tasks.inference.limits import Limits
 
 NAMES = [field.name for field in dataclasses.fields(LimitSettings)]
-LIMITS, BOUNDS = (tuple(field.name for field in msgspec.structs.fields(kind)) for kind in (Limits, Bounds))
+LIMITS, BOUNDS = (tuple(field.name for field in msgspec.structs.fields(kind)) for kind in (Limits, QueueLimits))
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -23,16 +23,16 @@ def test_limit_has_the_same_default_everywhere(name: str) -> None:
     if name in LIMITS:
         assert getattr(Limits(), name) == default
     elif name == "request_timeout":
-        assert Bounds().request_timeout is None
+        assert QueueLimits().request_timeout is None
     else:
-        assert getattr(Bounds(), name) == default
+        assert getattr(QueueLimits(), name) == default
 
 
 def test_engine_uses_the_configured_limits() -> None:
     values = {name: number for number, name in enumerate(NAMES, 11)}
     settings = ServerSettings(grpc=False, tensorflow_serving=False, **values)  # pyright: ignore[reportArgumentType]
     service = Service(settings, lambda: discover(FIXTURE_MODELS / "detector"))
-    limits = msgspec.to_builtins(msgspec.structs.replace(service.engine.limits, detail=None))
+    limits = msgspec.to_builtins(msgspec.structs.replace(service.engine.limits, downscale=None))
     assert {name: limits[name] for name in NAMES if name in LIMITS} == {
         name: value for name, value in values.items() if name in LIMITS
     }

@@ -11,12 +11,12 @@ from litestar.testing import TestClient
 
 from app.assembly.discovery import model_at
 from app.assembly.manifest import MANIFEST_FILE, SIGNATURE_FILE, check_manifest, write_manifest
-from app.assembly.models import FIXTURE_MODELS, describe, load, sources
+from app.assembly.models import FIXTURE_MODELS, describe, find_models, load
 from app.engine.servable import Servable
-from app.runtimes.folder import files_of
+from app.runtimes.folder import iterate_files
 from app.settings.model import ModelError, ModelSource
 from app.settings.server import ModelOptions
-from tests.support.served import application
+from tests.support.apps import app_with_sources
 
 GRAPH = FIXTURE_MODELS / "half_plus_two" / "model.onnx"
 
@@ -32,7 +32,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def source_of(folder: Path, *, require: bool = False, key: Path | None = None) -> ModelSource:
-    (source,) = sources(ModelOptions(model=folder, require_manifest=require, model_signing_key=key))
+    (source,) = find_models(ModelOptions(model=folder, require_manifest=require, model_signing_key=key))
     return source
 
 
@@ -150,7 +150,7 @@ def test_manifest_above_the_versions_is_checked_for_each_version(tmp_path: Path)
     (tmp_path / "m" / "model-settings.json").write_text('{"name": "halves"}')
     write_manifest(tmp_path / "m")
     (tmp_path / "m" / "2" / "model.onnx").write_bytes(b"another")
-    first, second = sources(ModelOptions(model=tmp_path / "m", require_manifest=True))
+    first, second = find_models(ModelOptions(model=tmp_path / "m", require_manifest=True))
     load(first)
     with pytest.raises(ModelError, match=r"2/model\.onnx is not the file"):
         load(second)
@@ -165,7 +165,7 @@ def test_manifest_in_the_folder_of_a_version_is_rejected(tmp_path: Path) -> None
     shutil.copy(GRAPH, version)
     write_manifest(version)
     (version / "model.onnx").write_bytes(b"another")
-    (source,) = sources(ModelOptions(model=tmp_path / "m"))
+    (source,) = find_models(ModelOptions(model=tmp_path / "m"))
     with pytest.raises(
         ModelError, match=r"1/model\.sha256 is ignored; put the list above the versions, at .*m/model\.sha"
     ):
@@ -277,15 +277,15 @@ def test_manifest_and_signature_are_not_listed(folder: Path) -> None:
     (folder / SIGNATURE_FILE).write_bytes(b"")
     assert write_manifest(folder) == 2
     (source,) = model_at(folder)
-    assert len([*files_of(source)]) == 4
+    assert len([*iterate_files(source)]) == 4
 
 
 def test_load_request_checks_the_manifest_and_keeps_the_served_version(folder: Path) -> None:
     def discover_models() -> list[ModelSource]:
-        return [*sources(ModelOptions(model=folder, require_manifest=True))]
+        return [*find_models(ModelOptions(model=folder, require_manifest=True))]
 
     request = {"inputs": [{"name": "x", "datatype": "FP32", "shape": [1], "data": [1]}]}
-    with TestClient(application(discover_models(), load, discovered=discover_models)) as client:
+    with TestClient(app_with_sources(discover_models(), load, discover=discover_models)) as client:
         add_a_file(folder)
         refused = client.post("/v2/repository/models/halves/load")
         assert refused.status_code == 503

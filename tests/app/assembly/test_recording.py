@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry
 
 from app.assembly.recording import open_recorder
 from app.settings.server import ServerSettings, SettingsError
-from tests.support.recordings import detected
+from tests.support.inference_events import detection_event
 from tests.support.server_process import ROOT
 
 
@@ -36,7 +36,7 @@ def test_recorded_event_is_in_the_store(settings: ServerSettings, tmp_path: Path
     settings = replace(settings, record_images=tmp_path / "images", record_redact="plate, camera")
     recorder = open_recorder(settings, CollectorRegistry())
     assert recorder is not None
-    recorded = recorder.keep(detected(metadata=[{"key": "camera", "type": "str", "value": "north"}]))
+    recorded = recorder.record(detection_event(metadata=[{"key": "camera", "type": "str", "value": "north"}]))
     assert recorded is not None
     recorded.result(60)
     with sqlite3.connect(tmp_path / "store.db") as connection:
@@ -77,7 +77,7 @@ def test_best_effort_recording_starts_without_a_store(settings: ServerSettings, 
     metrics = CollectorRegistry()
     recorder = open_recorder(settings, metrics)
     assert recorder is not None
-    assert recorder.keep(detected()) is None
+    assert recorder.record(detection_event()) is None
     (tmp_path / "later").mkdir()
     recorder.close(10)
     assert metrics.get_sample_value("charioteer_recording_recorded_total") == 1

@@ -8,10 +8,10 @@ from typing import Any
 import grpc
 import pytest
 
-from app.cli.asking_grpc import GrpcAsker
-from app.evaluation.collecting import AskingError
+from app.cli.grpc_client import GrpcClient
+from app.evaluation.runner import InferenceClientError
 from app.proto import message_class
-from tests.support.evaluations import item
+from tests.support.evaluation_samples import item
 
 GRPC: Any = grpc
 TOKEN = {"Authorization": "Bearer abc"}
@@ -36,11 +36,11 @@ class FakeServer(grpc.GenericRpcHandler):
 
 
 @contextmanager
-def connected(fake: FakeServer, protocol: str = "v2-grpc") -> Generator[GrpcAsker]:
+def connected(fake: FakeServer, protocol: str = "v2-grpc") -> Generator[GrpcClient]:
     server: Any = grpc.server(ThreadPoolExecutor(2), handlers=[fake])
     port = server.add_insecure_port("127.0.0.1:0")
     server.start()
-    client = GrpcAsker(f"127.0.0.1:{port}", protocol, "m", {}, 20, TOKEN)
+    client = GrpcClient(f"127.0.0.1:{port}", protocol, "m", {}, 20, TOKEN)
     try:
         yield client
     finally:
@@ -73,5 +73,5 @@ def test_busy_server_is_retried_with_the_headers() -> None:
     ],
 )
 def test_response_without_records_is_an_error(outcome: Any, error_text: str) -> None:
-    with connected(FakeServer([outcome])) as infer, pytest.raises(AskingError, match=error_text):
+    with connected(FakeServer([outcome])) as infer, pytest.raises(InferenceClientError, match=error_text):
         infer(item(), b"x")

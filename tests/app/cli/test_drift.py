@@ -9,7 +9,7 @@ from typing import Any
 import cv2
 import pytest
 
-from app.assembly.drift import embedder_at
+from app.assembly.drift import load_embedder
 from app.cli.drift import drift
 from app.drift.baseline import Baseline, write_baseline
 from app.drift.embedding import BUNDLED
@@ -87,7 +87,7 @@ def test_baseline_with_a_model_includes_its_predictions(tmp_path: Path, capsys: 
 
 def test_drift_commands_report_errors(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     baseline = tmp_path / "kept.npz"
-    digest = embedder_at(BUNDLED).digest
+    digest = load_embedder(BUNDLED).digest
     write_baseline(baseline, Baseline(sample=sample(40), embedder="embedder.onnx", embedder_digest=digest))
     too_few = write_images(tmp_path / "few", WORLD.shots(1, 4))
     store = tmp_path / "none.db"

@@ -19,8 +19,8 @@ import pytest
 from cyclopts import App
 
 from app.cli.evaluate import evaluate
-from tests.support.datasets import annotation, coco, image_folder
-from tests.support.server_process import ROOT, serving
+from tests.support.datasets import coco_annotation, write_coco_dataset, write_image_folder
+from tests.support.server_process import ROOT, run_server
 
 IMAGES = ROOT / "fixtures" / "images"
 TRUTH: Mapping[str, Sequence[Mapping[str, Any]]] = json.loads((IMAGES / "truth.json").read_text())
@@ -75,7 +75,7 @@ def url_options(url: str, *arguments: object) -> tuple[object, ...]:
 def test_reports_are_written_and_a_second_run_sends_no_request(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    data, out, requests = coco(tmp_path / "data", [annotation()]), tmp_path / "out", list[int]()
+    data, out, requests = write_coco_dataset(tmp_path / "data", [coco_annotation()]), tmp_path / "out", list[int]()
 
     def answer(number: int) -> Sequence[Mapping[str, object]]:
         requests.append(number)
@@ -101,7 +101,7 @@ def test_reports_are_written_and_a_second_run_sends_no_request(
 
 
 def test_figure_below_the_minimum_sets_the_exit_status(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    data = coco(tmp_path, [annotation()])
+    data = write_coco_dataset(tmp_path, [coco_annotation()])
     with fake_server(lambda _: [DETECTION]) as url:
         assert run(data, *url_options(url, "--fail-under", "recall=0.9", "--fail-under", "precision=0.5")) == 0
         assert run(data, *url_options(url, "--fail-under", "recall=0.9", "--fail-under", "precision=0.6")) == 1
@@ -111,7 +111,7 @@ def test_figure_below_the_minimum_sets_the_exit_status(tmp_path: Path, capsys: p
 
 
 def test_failures_are_counted_and_listed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    data = image_folder(tmp_path / "data", {"cat": 5})
+    data = write_image_folder(tmp_path / "data", {"cat": 5})
     with fake_server(lambda number: None if number == 2 else [{"label": "cat", "score": 1}]) as url:
         assert run(data, *url_options(url, "--concurrency", 1)) == 0
     output = capsys.readouterr().out
@@ -121,7 +121,7 @@ def test_failures_are_counted_and_listed(tmp_path: Path, capsys: pytest.CaptureF
 
 
 def test_limited_run_is_resumed_with_all_images(tmp_path: Path) -> None:
-    data, requests = image_folder(tmp_path / "data", {"cat": 5}), list[int]()
+    data, requests = write_image_folder(tmp_path / "data", {"cat": 5}), list[int]()
 
     def answer(number: int) -> Sequence[Mapping[str, object]]:
         requests.append(number)
@@ -136,7 +136,7 @@ def test_limited_run_is_resumed_with_all_images(tmp_path: Path) -> None:
 
 
 def test_share_of_answered_requests_has_a_minimum(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    data = image_folder(tmp_path / "data", {"cat": 5})
+    data = write_image_folder(tmp_path / "data", {"cat": 5})
     with fake_server(lambda number: None if number == 2 else [{"label": "cat", "score": 1}]) as url:
         assert run(data, *url_options(url, "--concurrency", 1, "--fail-under", "answered=0.8")) == 0
     with fake_server(lambda number: None if number == 2 else [{"label": "cat", "score": 1}]) as url:
@@ -146,20 +146,20 @@ def test_share_of_answered_requests_has_a_minimum(tmp_path: Path, capsys: pytest
 
 def test_unreadable_answers_are_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with fake_server(lambda _: [{**DETECTION, "xmax": None}]) as url:
-        assert run(coco(tmp_path, [annotation()]), *url_options(url)) == 2
+        assert run(write_coco_dataset(tmp_path, [coco_annotation()]), *url_options(url)) == 2
     assert "Not one of 2 answers can be measured; a.jpg: The answer cannot be read: xmax" in capsys.readouterr().err
 
 
 def test_report_that_cannot_be_written_is_still_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with fake_server(lambda _: [DETECTION]) as url:
-        assert run(coco(tmp_path, [annotation()]), *url_options(url, "--json", "/dev/full")) == 2
+        assert run(write_coco_dataset(tmp_path, [coco_annotation()]), *url_options(url, "--json", "/dev/full")) == 2
     captured = capsys.readouterr()
     assert "the report cannot be written: [Errno 28] No space left on device" in captured.err
     assert "2 of 2 images measured" in captured.out
 
 
 def test_limit_measures_only_the_first_images(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    data = image_folder(tmp_path / "data", {"cat": 5})
+    data = write_image_folder(tmp_path / "data", {"cat": 5})
     with fake_server(lambda _: [{"label": "cat", "score": 1}]) as url:
         assert run(data, *url_options(url, "--limit", 2)) == 0
     output = capsys.readouterr().out
@@ -168,7 +168,7 @@ def test_limit_measures_only_the_first_images(tmp_path: Path, capsys: pytest.Cap
 
 
 def test_score_threshold_is_mentioned_in_the_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    data = coco(tmp_path, [annotation()])
+    data = write_coco_dataset(tmp_path, [coco_annotation()])
     with fake_server(lambda _: [DETECTION]) as url:
         assert run(data, *url_options(url)) == 0
         assert "were asked for" not in capsys.readouterr().out
@@ -177,7 +177,7 @@ def test_score_threshold_is_mentioned_in_the_report(tmp_path: Path, capsys: pyte
 
 
 def test_label_map_renames_predicted_labels(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    data = image_folder(tmp_path / "data", {"cat": 2})
+    data = write_image_folder(tmp_path / "data", {"cat": 2})
     (tmp_path / "map.json").write_text('{"feline": "cat"}')
     with fake_server(lambda _: [{"label": "feline", "score": 1}]) as url:
         assert run(data, *url_options(url, "--fail-under", "accuracy=1")) == 1
@@ -213,7 +213,7 @@ def test_label_map_renames_predicted_labels(tmp_path: Path, capsys: pytest.Captu
 def test_wrong_arguments_print_an_error(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
 ) -> None:
-    data = image_folder(tmp_path, {"cat": 1})
+    data = write_image_folder(tmp_path, {"cat": 1})
     assert run(*(data if argument == "DATA" else argument for argument in arguments)) == 2
     error = capsys.readouterr().err
     assert message in error
@@ -235,7 +235,7 @@ def test_every_option_is_documented(name: str) -> None:
 
 @pytest.mark.slow
 def test_interrupted_evaluation_is_resumed(tmp_path: Path) -> None:
-    data, out = image_folder(tmp_path / "data", {"cat": 8}), tmp_path / "out"
+    data, out = write_image_folder(tmp_path / "data", {"cat": 8}), tmp_path / "out"
     in_progress, proceed = threading.Event(), threading.Event()
 
     def answer(number: int) -> Sequence[Mapping[str, object]]:
@@ -323,7 +323,7 @@ def test_fixture_models_are_evaluated_in_process(tmp_path: Path, model: str) -> 
 def test_figures_are_equal_over_every_protocol_and_from_recordings(tmp_path: Path) -> None:
     datasets = fixture_datasets(tmp_path)
     store = tmp_path / "recorded.db"
-    with serving("--record", str(store)) as server:
+    with run_server("--record", str(store)) as server:
         url = server.address
         for model, (data, figure, minimum) in datasets.items():
             figures: dict[str, Any] = {}

@@ -7,17 +7,17 @@ import cv2
 import numpy as np
 import pytest
 
-from app.cli.drawing import heat, write_picture
+from app.cli.drawing import overlay_heat_map, write_image
 from app.settings.model import ModelError
 from tests.app.cli.test_commands import IMAGES, MODELS, ROOT, charioteer
-from tests.support.pictures import rectangle
+from tests.support.images import rectangle
 
 
 def test_heat_map_is_red_where_salient_and_keeps_the_image_visible() -> None:
     pixels = rectangle(colour=(255, 255, 255))
     saliency = np.zeros((48, 64), np.float32)
     saliency[:, 32:] = 1
-    rendered = heat(pixels, saliency)
+    rendered = overlay_heat_map(pixels, saliency)
     assert rendered.shape == pixels.shape
     assert rendered.dtype == np.uint8
     red, blue = rendered[..., 0].astype(int), rendered[..., 2].astype(int)
@@ -29,14 +29,14 @@ def test_heat_map_is_red_where_salient_and_keeps_the_image_visible() -> None:
 
 def test_image_format_follows_the_file_extension(tmp_path: Path) -> None:
     pixels = rectangle(colour=(200, 100, 0))
-    write_picture(tmp_path / "a.png", pixels)
+    write_image(tmp_path / "a.png", pixels)
     decoded = cv2.imread(str(tmp_path / "a.png"), cv2.IMREAD_COLOR_RGB)
     assert decoded is not None
     np.testing.assert_array_equal(decoded, pixels)
     with pytest.raises(ModelError, match=r"\.nothing"):
-        write_picture(tmp_path / "a.nothing", pixels)
+        write_image(tmp_path / "a.nothing", pixels)
     with pytest.raises(ModelError, match="there is no folder"):
-        write_picture(tmp_path / "none" / "a.png", pixels)
+        write_image(tmp_path / "none" / "a.png", pixels)
 
 
 @pytest.mark.slow

@@ -17,7 +17,7 @@ from app.settings.model import ModelError
 from tasks.task import TaskType
 from tests.app.cli.test_commands import charioteer
 from tests.support import tiny_language, tiny_vision
-from tests.support.tiny import LABELS
+from tests.support.tiny_models import LABELS
 
 pytestmark = pytest.mark.slow
 
@@ -49,9 +49,9 @@ def test_exported_model_gives_the_same_answers(
 ) -> None:
     folder = make_model(tmp_path / "model")
     exported = export_model(folder, tmp_path / "onnx", 17, TOLERANCE)
-    assert exported.largest < TOLERANCE
+    assert exported.max_difference < TOLERANCE
     assert exported.any_size is any_size
-    assert len({comparison.size for comparison in exported.compared}) == (4 if any_size else 1)
+    assert len({comparison.size for comparison in exported.comparisons}) == (4 if any_size else 1)
     assert exported.scores is not None
     assert exported.scores < SCORE_TOLERANCES.get(make_model.__name__, TOLERANCE)
     (source,) = discover(tmp_path / "onnx")
@@ -84,7 +84,7 @@ def test_runtime_settings_are_not_copied_to_the_export(tmp_path: Path) -> None:
     copied = {"labels": ["x", "y", "z"], "parameters": {"top_k": 2}}
     (folder / "model-settings.json").write_text(json.dumps({**runtime_settings, **copied}))
     exported = export_model(folder, tmp_path / "onnx", 17, TOLERANCE)
-    assert exported.largest < TOLERANCE
+    assert exported.max_difference < TOLERANCE
     assert exported.scores is not None
     assert exported.scores < TOLERANCE
     assert json.loads((tmp_path / "onnx" / "model-settings.json").read_text()) == copied

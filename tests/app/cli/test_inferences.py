@@ -10,8 +10,8 @@ import pytest
 from app.cli.inferences import inferences
 from app.recording.sqlite_store import SqliteStore
 from app.settings.server import SettingsError
-from tasks.exchange.error import InferenceError
-from tests.support.kept import rows
+from tasks.inference.error import InferenceError
+from tests.support.recorded_rows import recorded_rows
 from tests.support.server_process import ROOT
 
 
@@ -24,9 +24,9 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> str:
     cars = [{"label": "[bold]car", "score": 0.9}] * 2 + [{"label": "dog", "score": 0.8}]
     store.write(
         [
-            rows("first", {"camera": "north", "latitude": 48.1, "longitude": 11.5}, cars),
-            rows("second", {"camera": "south"}, [{"prompt": "p", "answer": "a blue star"}], model="vlm"),
-            rows("third", {}, None, error="model_failed"),
+            recorded_rows("first", {"camera": "north", "latitude": 48.1, "longitude": 11.5}, cars),
+            recorded_rows("second", {"camera": "south"}, [{"prompt": "p", "answer": "a blue star"}], model="vlm"),
+            recorded_rows("third", {}, None, error="model_failed"),
         ]
     )
     store.close()

@@ -10,9 +10,9 @@ import httpx
 import pytest
 
 from tasks.task import TaskType
-from tests.support.own_packages import ENVIRONMENT, make_project
-from tests.support.pictures import base64_text
-from tests.support.server_process import ROOT, serving
+from tests.support.colliding_packages import ENVIRONMENT, make_project
+from tests.support.images import encode_base64
+from tests.support.server_process import ROOT, run_server
 
 TASKS = (
     "IMAGE_CLASSIFICATION",
@@ -85,8 +85,8 @@ def test_check_runs_no_code_without_allow_code(folder: Path) -> None:
 
 
 def test_generated_models_are_served(folder: Path) -> None:
-    photo = base64_text(PHOTO.read_bytes())
-    with serving("--model-repository", str(folder), "--allow-code") as server:
+    photo = encode_base64(PHOTO.read_bytes())
+    with run_server("--model-repository", str(folder), "--allow-code") as server:
         for task in (*IMAGE_TASKS, *TEXT_TASKS):
             content = photo if task in IMAGE_TASKS else "On a good day in May, 3 ships left Dover."
             body = {"inputs": [{"name": "args", "shape": [1], "datatype": "BYTES", "data": [content]}]}

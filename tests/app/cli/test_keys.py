@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from app.cli.keys import add, list_keys, remove
-from app.server.access.key_file import keys_of
-from app.server.access.keys import Keys
+from app.server.auth.api_keys import ApiKeys
+from app.server.auth.key_file import load_keys
 from app.settings.server import SettingsError
 
 
@@ -26,9 +26,9 @@ def test_added_key_is_printed_once_and_accepted(file: Path, capsys: pytest.Captu
     key = out.strip()
     assert err == "This is shown once. camera sends it as Authorization: Bearer <key>, or as X-API-Key\n"
     assert key not in file.read_text()
-    identity = Keys(keys_of(file)).identify(key)
+    identity = ApiKeys(load_keys(file)).identify(key)
     assert (identity.name, identity.permissions) == ("camera", {"infer", "read"})
-    (entry,) = keys_of(file)
+    (entry,) = load_keys(file)
     assert (entry.requests_per_second, entry.burst) == (5, 9)
     assert entry.not_after is not None
     assert timedelta(days=29) < entry.not_after - datetime.now(UTC) < timedelta(days=31)
@@ -56,7 +56,7 @@ def test_expired_key_is_listed_as_expired(file: Path, capsys: pytest.CaptureFixt
 def test_a_key_is_removed(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     add("camera", file=file)
     remove("camera", file=file)
-    assert keys_of(file) == []
+    assert load_keys(file) == []
     assert json.loads(file.read_text()) == []
 
 

@@ -14,22 +14,22 @@ from litestar.testing import TestClient
 from app.assembly.models import FIXTURE_MODELS
 from app.assembly.models import load as load_fixture
 from app.conformance.calls import Channel
-from app.conformance.clause import Verdict
-from app.conformance.holding import Report, held_against
+from app.conformance.check import Verdict
 from app.conformance.messages import GRPS, OPEN_INFERENCE, answer_class, request_class
-from app.conformance.pictures import Picture, picture_of
-from app.conformance.probe import Caller, Probe, Target
+from app.conformance.probe import GrpcTransport, Probe, Target
 from app.conformance.protocols import PROTOCOLS
-from app.engine.description import ModelDescription
+from app.conformance.runner import Report, run_checks
+from app.conformance.sample_images import SampleImage, load_image
+from app.engine.model_metadata import ModelMetadata
 from app.engine.servable import BoundServable, Servable
 from app.settings.model import ModelSource
 from tasks.object_detection import DetectionInput
 from tasks.oriented_object_detection import OrientedDetections, OrientedObjectDetection
 from tasks.task import TaskType
-from tests.support.grpc_server import over, serving_grpc
-from tests.support.served import application
+from tests.support.apps import app_with_sources
+from tests.support.fake_models import bright_mask, detect_oriented
+from tests.support.grpc_server import build_engine_from_sources, run_grpc_server
 from tests.support.server_process import ROOT
-from tests.support.stand_ins import bright, detect_oriented
 
 PROTOCOLS_BY_NAME = {protocol.name: protocol for protocol in PROTOCOLS}
 BARS = "bars"
@@ -99,10 +99,10 @@ class Fault:
     raw: bool = False
 
 
-def scenes() -> Sequence[Picture]:
+def scenes() -> Sequence[SampleImage]:
     """Return images of the kinds that the fixture models were trained on."""
     folder = ROOT / "fixtures" / "images"
-    return [picture_of(name, (folder / name).read_bytes()) for name in ("scene.jpg", "oriented.jpg")]
+    return [load_image(name, (folder / name).read_bytes()) for name in ("scene.jpg", "oriented.jpg")]
 
 
 def sources(model: str) -> Sequence[ModelSource]:
@@ -114,7 +114,7 @@ def load(source: ModelSource) -> Servable:
     """Load a model, a fixture or `BARS`."""
     if source.name != BARS:
         return load_fixture(source)
-    description = ModelDescription(
+    description = ModelMetadata(
         task_type=TaskType.ORIENTED_OBJECT_DETECTION, platform="stand-in", layout="none", labels=(), inputs=(),
         outputs=(), facts=(),
     )  # fmt: skip
@@ -125,7 +125,7 @@ def detect_bars(inputs: Sequence[DetectionInput]) -> Sequence[OrientedDetections
     """Detect the bright part of a dark image exactly, as no trained model does, and nothing in a plain image."""
     return [
         detect_oriented([detection_input])[0]
-        if bright(detection_input.image).any()
+        if bright_mask(detection_input.image).any()
         else _no_detections(detection_input)
         for detection_input in inputs
     ]
@@ -140,14 +140,14 @@ def _no_detections(detection_input: DetectionInput) -> OrientedDetections:
 @contextmanager
 def engine(model: str, protocol: str = "chariot-v2-kserve") -> Generator[TestClient[Litestar]]:
     """Serve one model with our engine, over HTTP."""
-    with TestClient(application(sources(model), load, protocol)) as client:
+    with TestClient(app_with_sources(sources(model), load, protocol)) as client:
         yield client
 
 
 @contextmanager
 def grpc_engine(model: str) -> Generator[Channel]:
     """Serve one model with our engine, and yield a gRPC channel to it."""
-    with serving_grpc(over(sources(model), load)) as peer:
+    with run_grpc_server(build_engine_from_sources(sources(model), load)) as peer:
         yield Channel(peer.channel, (), 30)
 
 
@@ -228,8 +228,8 @@ class FaultyCaller:
         self._engines, self._fault = engines, fault
         self._seen = set[Key]()
 
-    def reach(self) -> None:
-        self._engines.grpc(self._fault.model).reach()
+    def wait_connected(self) -> None:
+        self._engines.grpc(self._fault.model).wait_connected()
 
     def call(self, path: str, message: bytes, *, streamed: bool) -> tuple[int, str, Sequence[bytes]]:
         key = (self._fault.model, path, message)
@@ -247,12 +247,12 @@ class FaultyCaller:
 
 
 def check_engine(
-    client: httpx.Client, protocol: str = "chariot-v2-kserve", *, caller: Caller | None = None, **target: Any
+    client: httpx.Client, protocol: str = "chariot-v2-kserve", *, caller: GrpcTransport | None = None, **target: Any
 ) -> Report:
     """Check the engine that `client` or `caller` reaches."""
     target = {"pictures": scenes() if protocol in CHARIOT_PROTOCOLS else (), **target}
-    probe = Probe(client, Target(url="http://testserver.local", **target), caller=caller)
-    return held_against(PROTOCOLS_BY_NAME[protocol], probe)
+    probe = Probe(client, Target(url="http://testserver.local", **target), transport=caller)
+    return run_checks(PROTOCOLS_BY_NAME[protocol], probe)
 
 
 def check_with_fault(engines: Engines, fault: Fault) -> Report:
@@ -265,4 +265,4 @@ def check_with_fault(engines: Engines, fault: Fault) -> Report:
 
 def failed_checks(report: Report) -> dict[str, str]:
     """Return the ids of the failed checks, with the reasons."""
-    return {finding.clause.id: finding.reason for finding in report.findings if finding.verdict is Verdict.FAILED}
+    return {finding.check.id: finding.reason for finding in report.findings if finding.verdict is Verdict.FAILED}

@@ -10,10 +10,10 @@ import grpc
 import httpx
 import pytest
 
-from app.conformance.calls import connected
-from app.conformance.clause import Verdict
-from app.conformance.holding import Holding, UnreachableError
-from app.conformance.probe import LateError, Probe, Target
+from app.conformance.calls import open_channel
+from app.conformance.check import Verdict
+from app.conformance.probe import Probe, ResponseTimeoutError, Target
+from app.conformance.runner import CheckRunner, UnreachableError
 from tests.app.conformance.engines import PROTOCOLS_BY_NAME
 
 
@@ -43,24 +43,28 @@ def hanging() -> Generator[str]:
 
 
 def test_call_without_answer_times_out() -> None:
-    with hanging() as url, connected(url, {}, 0.2) as channel, pytest.raises(LateError, match=r"within 0\.2 seconds"):
+    with (
+        hanging() as url,
+        open_channel(url, {}, 0.2) as channel,
+        pytest.raises(ResponseTimeoutError, match=r"within 0\.2 seconds"),
+    ):
         channel.call("/inference.GRPCInferenceService/ServerLive", b"", streamed=False)
 
 
 def test_hanging_engine_receives_few_requests() -> None:
-    with hanging() as url, connected(url, {}, 0.1) as channel, httpx.Client() as client:
-        report = Holding(
-            PROTOCOLS_BY_NAME["v2-grpc"], Probe(client, Target(url=url, model="m"), caller=channel)
+    with hanging() as url, open_channel(url, {}, 0.1) as channel, httpx.Client() as client:
+        report = CheckRunner(
+            PROTOCOLS_BY_NAME["v2-grpc"], Probe(client, Target(url=url, model="m"), transport=channel)
         ).report()
     assert not report.conforms
     assert report.requests == 3
-    assert report.counted(Verdict.PASSED) == 0
+    assert report.count(Verdict.PASSED) == 0
 
 
 def test_unreachable_engine_is_reported() -> None:
-    with connected("grpc://127.0.0.1:1", {}, 0.2) as channel, httpx.Client() as client:
-        runner = Holding(
-            PROTOCOLS_BY_NAME["grps-grpc"], Probe(client, Target(url="grpc://127.0.0.1:1"), caller=channel)
+    with open_channel("grpc://127.0.0.1:1", {}, 0.2) as channel, httpx.Client() as client:
+        runner = CheckRunner(
+            PROTOCOLS_BY_NAME["grps-grpc"], Probe(client, Target(url="grpc://127.0.0.1:1"), transport=channel)
         )
         with pytest.raises(UnreachableError, match=r"grpc://127\.0\.0\.1:1: Nothing speaks gRPC"):
-            runner.reach()
+            runner.check_reachable()

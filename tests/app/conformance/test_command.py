@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.app.conformance.tiny_engine import tiny_engine
-from tests.support.server_process import ROOT, serving
+from tests.support.server_process import ROOT, run_server
 
 pytestmark = pytest.mark.slow
 
@@ -22,7 +22,7 @@ def conform(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
 def test_real_server_conforms(tmp_path: Path) -> None:
     files = {name: tmp_path / f"report.{name}" for name in ("json", "junit", "html")}
     options = [option for name, path in files.items() for option in (f"--{name}", path)]
-    with serving("--model", "fixtures/models/detector") as server:
+    with run_server("--model", "fixtures/models/detector") as server:
         image = ROOT / "fixtures" / "images" / "scene.jpg"
         result = conform(server.address, "--image", image, "--all", *options)
         limited = conform(
@@ -60,14 +60,14 @@ def test_invalid_arguments_exit_with_status_2(arguments: tuple[str, ...], messag
 
 
 def test_engine_of_another_protocol_does_not_conform() -> None:
-    with serving("--model", "fixtures/models/detector", "--chariot-protocol", "chariot-v2") as server:
+    with run_server("--model", "fixtures/models/detector", "--chariot-protocol", "chariot-v2") as server:
         result = conform(server.address)
     assert result.returncode == 1
     assert "storage: would not work: CV2K-001 failed" in result.stdout
 
 
 def test_real_server_conforms_over_grpc() -> None:
-    with serving("--model", "fixtures/models/detector") as server:
+    with run_server("--model", "fixtures/models/detector") as server:
         unsupported = conform(server.address.replace("http", "grpc"), "--protocol", "grps-grpc", "--timeout", "1")
         address = f"grpc://{server.grpc_address}"
         results = [conform(address, "--protocol", name, "--model", "detector") for name in ("v2-grpc", "grps-grpc")]

@@ -10,11 +10,11 @@ from pathlib import Path
 import httpx
 import pytest
 
-from app.conformance.holding import Holding
-from app.conformance.wish import Wish, holding
+from app.conformance.options import ConformanceOptions, open_runner
+from app.conformance.runner import CheckRunner
 from tests.app.conformance.engines import failed_checks
-from tests.support.environments import python_with
-from tests.support.ports import fixed_ports
+from tests.support.client_environments import python_with
+from tests.support.ports import reserve_ports
 
 pytestmark = pytest.mark.slow
 
@@ -45,7 +45,7 @@ def mlserver(tmp_path_factory: pytest.TempPathFactory) -> Generator[tuple[int, i
     python = python_with("mlserver")
     folder = tmp_path_factory.mktemp("mlserver")
     shutil.copytree(FOREIGN / "mlserver", folder, dirs_exist_ok=True)
-    http, grpc, metrics = fixed_ports(3)
+    http, grpc, metrics = reserve_ports(3)
     settings = {
         "MLSERVER_HOST": "127.0.0.1",
         "MLSERVER_HTTP_PORT": str(http),
@@ -62,15 +62,15 @@ def mlserver(tmp_path_factory: pytest.TempPathFactory) -> Generator[tuple[int, i
 @pytest.fixture(scope="module")
 def kserve(tmp_path_factory: pytest.TempPathFactory) -> Generator[tuple[int, int]]:
     python = python_with("kserve")
-    http, grpc = fixed_ports(2)
+    http, grpc = reserve_ports(2)
     command: list[str | Path] = [python, FOREIGN / "kserve_half.py", str(http), str(grpc)]
     with running(command, f"http://127.0.0.1:{http}/", tmp_path_factory.mktemp("kserve")):
         yield http, grpc
 
 
 def failures_of(protocol: str, url: str) -> list[str]:
-    with holding(Wish(url=url, protocol=protocol, model="half")) as runner:
-        assert isinstance(runner, Holding)
+    with open_runner(ConformanceOptions(url=url, protocol=protocol, model="half")) as runner:
+        assert isinstance(runner, CheckRunner)
         return list(failed_checks(runner.report()))
 
 

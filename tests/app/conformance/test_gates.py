@@ -7,19 +7,21 @@ from typing import Any, cast
 import httpx
 import pytest
 
-from app.conformance.clause import Level, Verdict
-from app.conformance.holding import Holding, Report, UnreachableError
+from app.conformance.check import Level, Verdict
 from app.conformance.probe import Probe, Target
+from app.conformance.runner import CheckRunner, Report, UnreachableError
 from tests.app.conformance.engines import PROTOCOLS_BY_NAME
 
 Answer = Callable[[httpx.Request], httpx.Response]
 
 
 @contextmanager
-def runner_against(protocol: str, answer: Answer, model: str | None = "m") -> Generator[Holding]:
+def runner_against(protocol: str, answer: Answer, model: str | None = "m") -> Generator[CheckRunner]:
     """Yield a runner of the checks against an engine that answers with `answer`."""
     with httpx.Client(transport=httpx.MockTransport(answer)) as client:
-        yield Holding(PROTOCOLS_BY_NAME[protocol], Probe(client, Target(url="http://testserver.local", model=model)))
+        yield CheckRunner(
+            PROTOCOLS_BY_NAME[protocol], Probe(client, Target(url="http://testserver.local", model=model))
+        )
 
 
 def report_on(protocol: str, answer: Answer) -> Report:
@@ -51,9 +53,9 @@ def test_checks_with_unauthorized_requests_do_not_pass(protocol: str) -> None:
     assert not report.conforms
     passed = [finding for finding in report.findings if finding.verdict is Verdict.PASSED]
     assert passed
-    assert not [finding.clause.id for finding in passed if any(exchange.barred for exchange in finding.exchanges)]
+    assert not [finding.check.id for finding in passed if any(exchange.unauthorized for exchange in finding.exchanges)]
     for finding in report.findings:
-        if finding.exchanges and finding.exchanges[-1].barred:
+        if finding.exchanges and finding.exchanges[-1].unauthorized:
             assert "--header-file" in finding.reason
             assert "--request" not in finding.reason
 
@@ -64,7 +66,7 @@ class _UnauthorizedCaller:
     def __init__(self, status: int = 16, open_method: str = "none") -> None:
         self._status, self._open_method = status, open_method
 
-    def reach(self) -> None:
+    def wait_connected(self) -> None:
         pass
 
     def call(self, path: str, message: bytes, *, streamed: bool) -> tuple[int, str, list[bytes]]:
@@ -75,20 +77,20 @@ class _UnauthorizedCaller:
 @pytest.mark.parametrize("protocol", ["v2-grpc", "grps-grpc"])
 def test_engine_that_rejects_every_grpc_call_is_not_judged(protocol: str) -> None:
     with httpx.Client() as client:
-        probe = Probe(client, Target(url="grpc://engine.local", model="m"), caller=_UnauthorizedCaller())
+        probe = Probe(client, Target(url="grpc://engine.local", model="m"), transport=_UnauthorizedCaller())
         with pytest.raises(UnreachableError, match="--header-file"):
-            Holding(PROTOCOLS_BY_NAME[protocol], probe).report()
+            CheckRunner(PROTOCOLS_BY_NAME[protocol], probe).report()
 
 
 def test_unauthorized_checks_are_listed() -> None:
     """Reject all methods but liveness, so that the name of the model is unknown; no check may fail by that."""
     with httpx.Client() as client:
-        probe = Probe(client, Target(url="grpc://engine.local"), caller=_UnauthorizedCaller(7, "Live"))
-        report = Holding(PROTOCOLS_BY_NAME["v2-grpc"], probe).report()
-    assert "V2G-005" in report.barred
-    assert "V2G-001" not in report.barred
-    assert not {finding.clause.id for finding in report.findings if finding.clause.level is Level.SHOULD} & {
-        *report.barred
+        probe = Probe(client, Target(url="grpc://engine.local"), transport=_UnauthorizedCaller(7, "Live"))
+        report = CheckRunner(PROTOCOLS_BY_NAME["v2-grpc"], probe).report()
+    assert "V2G-005" in report.unauthorized
+    assert "V2G-001" not in report.unauthorized
+    assert not {finding.check.id for finding in report.findings if finding.check.level is Level.SHOULD} & {
+        *report.unauthorized
     }
 
 
@@ -107,4 +109,4 @@ def test_timeout_covers_the_complete_answer() -> None:
         probe = Probe(client, Target(url="http://testserver.local"))
         with pytest.raises(httpx.ReadTimeout, match=r"takes more than 0\.05 seconds"):
             probe.get("/")
-    assert probe.unanswered == 1
+    assert probe.timeouts == 1

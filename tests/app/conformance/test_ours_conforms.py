@@ -5,7 +5,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from app.conformance.clause import Level, Verdict
+from app.conformance.check import Level, Verdict
 from app.conformance.protocols import PROTOCOLS
 from tests.app.conformance.engines import Engines, Fault, check_with_fault, failed_checks
 
@@ -36,4 +36,4 @@ def test_every_protocol_is_covered() -> None:
 def test_our_server_conforms(engines: Engines, protocol: str, model: str) -> None:
     report = check_with_fault(engines, Fault(protocol=protocol, model=model, check=""))
     assert failed_checks(report) == {}
-    assert report.counted(Verdict.NOT_TESTED, Level.MUST) <= 3
+    assert report.count(Verdict.NOT_TESTED, Level.MUST) <= 3

@@ -10,15 +10,15 @@ import httpx
 import pytest
 from rich.console import Console
 
-from app.conformance.clause import Clause, FaultError, InapplicableError, Level, Need, UntestedError
-from app.conformance.holding import Report, UnreachableError, held_against
-from app.conformance.output.clauses import print_clauses
+from app.conformance.check import Check, InconclusiveError, Level, Need, NotApplicableError, ViolationError
+from app.conformance.output.check_list import print_checks
 from app.conformance.output.html import html_report
 from app.conformance.output.junit import junit_report
 from app.conformance.output.plain import json_report
 from app.conformance.output.table import print_report
 from app.conformance.probe import Probe, Target
 from app.conformance.protocols import PROTOCOLS, Protocol
+from app.conformance.runner import Report, UnreachableError, run_checks
 from tests.support.server_process import ROOT
 
 HUGE = b'{"outputs":[{"name":"a","shape":[1],"datatype":"BYTES","data":[[{"label":"a","score":%s,"xmin":%s}]]}]}' % (
@@ -30,7 +30,7 @@ HOSTILE = "<script>alert(1)</script> [bold]&\x00\x1b[31m]]>"
 
 def _fails(probe: Probe) -> None:
     probe.post_json("/infer", {"text": HOSTILE})
-    raise FaultError(HOSTILE)
+    raise ViolationError(HOSTILE)
 
 
 def _passes(probe: Probe) -> None:
@@ -38,11 +38,11 @@ def _passes(probe: Probe) -> None:
 
 
 def _untested(_: Probe) -> None:
-    raise UntestedError("nothing found")
+    raise InconclusiveError("nothing found")
 
 
 def _inapplicable(_: Probe) -> None:
-    raise InapplicableError("about others")
+    raise NotApplicableError("about others")
 
 
 def _hangs(_: Probe) -> None:
@@ -55,27 +55,27 @@ def _spends(probe: Probe) -> None:
 
 
 CHECKS = (
-    Clause("X-1", Level.MUST, "It fails.", "here", _fails, (Need.STORAGE,)),
-    Clause("X-2", Level.MUST, "It passes.", "here", _passes, (Need.DRIFT,)),
-    Clause("X-3", Level.SHOULD, "It should.", "here", _fails, (Need.EVALUATION,)),
-    Clause("X-4", Level.MUST, "It is not known.", "here", _untested, (Need.EVALUATION,)),
-    Clause("X-5", Level.MUST, "It is of others.", "here", _inapplicable),
-    Clause("X-6", Level.MUST, "It follows.", "here", _passes, requires=("X-1",)),
-    Clause("X-9", Level.MUST, "It follows what follows.", "here", _passes, requires=("X-6",)),
-    Clause("X-7", Level.MUST, "It answers.", "here", _hangs),
-    Clause("X-8", Level.MUST, "It ends.", "here", _spends),
+    Check("X-1", Level.MUST, "It fails.", "here", _fails, (Need.STORAGE,)),
+    Check("X-2", Level.MUST, "It passes.", "here", _passes, (Need.DRIFT,)),
+    Check("X-3", Level.SHOULD, "It should.", "here", _fails, (Need.EVALUATION,)),
+    Check("X-4", Level.MUST, "It is not known.", "here", _untested, (Need.EVALUATION,)),
+    Check("X-5", Level.MUST, "It is of others.", "here", _inapplicable),
+    Check("X-6", Level.MUST, "It follows.", "here", _passes, requires=("X-1",)),
+    Check("X-9", Level.MUST, "It follows what follows.", "here", _passes, requires=("X-6",)),
+    Check("X-7", Level.MUST, "It answers.", "here", _hangs),
+    Check("X-8", Level.MUST, "It ends.", "here", _spends),
 )
 
 
-def report(*checks: Clause, status: int = 200) -> Report:
+def report(*checks: Check, status: int = 200) -> Report:
     transport = httpx.MockTransport(lambda _: httpx.Response(status, content=HOSTILE.encode()))
     with httpx.Client(transport=transport, headers={"authorization": "Bearer secret"}) as client:
         target = Target(url="http://engine.local/<b>")
-        return held_against(Protocol("x", checks or CHECKS), Probe(client, target, max_requests=20))
+        return run_checks(Protocol("x", checks or CHECKS), Probe(client, target, max_requests=20))
 
 
 def test_each_check_has_the_expected_verdict() -> None:
-    verdicts = {finding.clause.id: (finding.verdict.value, finding.reason) for finding in report().findings}
+    verdicts = {finding.check.id: (finding.verdict.value, finding.reason) for finding in report().findings}
     assert {name: verdict for name, (verdict, _) in verdicts.items()} == {
         "X-1": "failed",
         "X-2": "passed",
@@ -173,13 +173,13 @@ def test_untested_must_check_is_not_shown_as_passed(index: int, message: str) ->
 @pytest.mark.parametrize("protocol", PROTOCOLS, ids=lambda protocol: protocol.name)
 def test_checks_of_each_protocol_are_listed(protocol: Protocol) -> None:
     written = io.StringIO()
-    print_clauses(Console(file=written, width=160), protocol.name)
-    assert all(check.id in written.getvalue() for check in protocol.clauses)
+    print_checks(Console(file=written, width=160), protocol.name)
+    assert all(check.id in written.getvalue() for check in protocol.checks)
 
 
 def test_documentation_has_the_counts_of_the_list() -> None:
     written = io.StringIO()
-    print_clauses(Console(file=written, width=160))
+    print_checks(Console(file=written, width=160))
     listed = [re.findall(r"[\w-]+", line) for line in written.getvalue().splitlines() if line.startswith("│")]
     assert len(listed) == len(PROTOCOLS)
     document = (ROOT / "docs" / "conformance.md").read_text()
@@ -197,7 +197,7 @@ def test_hanging_engine_receives_few_requests() -> None:
         raise httpx.ReadTimeout("timed out")
 
     with httpx.Client(transport=httpx.MockTransport(hang)) as client:
-        result = held_against(PROTOCOLS[0], Probe(client, Target(url="http://engine.local")))
+        result = run_checks(PROTOCOLS[0], Probe(client, Target(url="http://engine.local")))
     assert len(requests) == 3
     assert not result.conforms
 
@@ -210,7 +210,7 @@ def test_unreachable_engine_is_reported() -> None:
         httpx.Client(transport=httpx.MockTransport(refuse)) as client,
         pytest.raises(UnreachableError, match="refused"),
     ):
-        held_against(PROTOCOLS[0], Probe(client, Target(url="http://engine.local")))
+        run_checks(PROTOCOLS[0], Probe(client, Target(url="http://engine.local")))
 
 
 def test_closed_connection_is_reopened_once() -> None:
@@ -234,7 +234,7 @@ class FixedCaller:
     def __init__(self, status: int, message: bytes) -> None:
         self._answer = (status, "", [message])
 
-    def reach(self) -> None:
+    def wait_connected(self) -> None:
         pass
 
     def call(self, path: str, message: bytes, *, streamed: bool) -> tuple[int, str, Sequence[bytes]]:
@@ -250,7 +250,7 @@ def test_malformed_answers_are_judged_without_an_error(protocol: Protocol, body:
     transport = httpx.MockTransport(lambda _: httpx.Response(200, content=body))
     caller = FixedCaller(0, body) if protocol.rpc else None
     with httpx.Client(transport=transport) as client:
-        result = held_against(protocol, Probe(client, Target(url="http://engine.local", model="m"), caller=caller))
+        result = run_checks(protocol, Probe(client, Target(url="http://engine.local", model="m"), transport=caller))
     assert not result.conforms
     assert all("could not be judged" not in finding.reason for finding in result.findings if not protocol.task_type)
     assert json_report(result)
@@ -261,7 +261,7 @@ def test_malformed_answers_are_judged_without_an_error(protocol: Protocol, body:
 )
 def test_engine_without_the_service_does_not_conform(protocol: Protocol) -> None:
     with httpx.Client() as client:
-        result = held_against(protocol, Probe(client, Target(url="grpc://engine"), caller=FixedCaller(12, b"")))
+        result = run_checks(protocol, Probe(client, Target(url="grpc://engine"), transport=FixedCaller(12, b"")))
     assert not result.conforms
     assert "UNIMPLEMENTED" in result.findings[0].reason
 
@@ -269,7 +269,7 @@ def test_engine_without_the_service_does_not_conform(protocol: Protocol) -> None
 @pytest.mark.parametrize("protocol", PROTOCOLS, ids=lambda protocol: protocol.name)
 def test_checks_are_well_formed(protocol: Protocol) -> None:
     known: set[str] = set()
-    for check in protocol.clauses:
+    for check in protocol.checks:
         assert check.id not in known
         assert known.issuperset(check.requires), check.id
         assert check.sentence.endswith(".")

@@ -51,4 +51,4 @@ def test_deliberate_fault_fails_only_its_check(engines: Engines, name: str) -> N
 @pytest.mark.parametrize("protocol", PROTOCOLS, ids=lambda protocol: protocol.name)
 def test_every_check_has_a_deliberate_fault(protocol: Protocol) -> None:
     covered = {fault.check for fault in FAULTS.values() if fault.protocol == protocol.name}
-    assert [clause.id for clause in protocol.clauses if clause.id not in covered] == []
+    assert [clause.id for clause in protocol.checks if clause.id not in covered] == []

@@ -5,23 +5,23 @@ from pathlib import Path
 
 import pytest
 
-from app.conformance.trust import Trust, TrustError
-from tests.support.authority import Authority
+from app.conformance.client_tls import TlsOptions, TlsOptionsError
+from tests.support.certificate_authority import CertificateAuthority
 
 
 def test_given_authority_replaces_the_default_authorities(tmp_path: Path) -> None:
-    context = Trust(ca=Authority(tmp_path).file).context()
+    context = TlsOptions(ca=CertificateAuthority(tmp_path).file).context()
     assert len(context.get_ca_certs()) == 1
     assert context.verify_mode is ssl.CERT_REQUIRED
     assert context.check_hostname
 
 
 def test_certificate_file_can_contain_the_key(tmp_path: Path) -> None:
-    cert, key = Authority(tmp_path).issue("client")
+    cert, key = CertificateAuthority(tmp_path).issue("client")
     both = tmp_path / "both.pem"
     both.write_bytes(key.read_bytes() + cert.read_bytes())
-    assert Trust(cert=both).credentials()
-    assert Trust(cert=cert, key=key).credentials()
+    assert TlsOptions(cert=both).credentials()
+    assert TlsOptions(cert=cert, key=key).credentials()
 
 
 @pytest.mark.parametrize(
@@ -35,5 +35,5 @@ def test_certificate_file_can_contain_the_key(tmp_path: Path) -> None:
 )
 def test_invalid_tls_files_are_rejected(tmp_path: Path, files: dict[str, str], message: str) -> None:
     (tmp_path / "nothing").write_text("nothing")
-    with pytest.raises(TrustError, match=message):
-        Trust(**{name: tmp_path / file for name, file in files.items()}).credentials()
+    with pytest.raises(TlsOptionsError, match=message):
+        TlsOptions(**{name: tmp_path / file for name, file in files.items()}).credentials()

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from app.conformance.clause import Clause
-from app.conformance.wish import Wish, WishError, holding
+from app.conformance.check import Check
+from app.conformance.options import ConformanceOptions, OptionsError, open_runner
 from tests.app.conformance.tiny_engine import tiny_engine
 from tests.support.server_process import ROOT
 
@@ -15,21 +15,23 @@ NOWHERE = Path("nowhere.json")
 
 
 def test_options_are_applied_to_the_run() -> None:
-    reported: list[Clause] = []
+    reported: list[Check] = []
     with tiny_engine() as url:
-        options = Wish(url=url, protocol="v1", headers=("X-Gate: open",), images=[ROOT / "fixtures/images/scene.jpg"])
-        with holding(options) as runner:
+        options = ConformanceOptions(
+            url=url, protocol="v1", headers=("X-Gate: open",), images=[ROOT / "fixtures/images/scene.jpg"]
+        )
+        with open_runner(options) as runner:
             assert runner.probe.client.headers["x-gate"] == "open"
-            assert [image.name for image in runner.probe.target.pictures] == ["scene.jpg"]
-            runner.reach()
+            assert [image.name for image in runner.probe.target.images] == ["scene.jpg"]
+            runner.check_reachable()
             report = runner.report(reported.append)
     assert report.conforms
-    assert [check.id for check in reported] == [finding.clause.id for finding in report.findings]
+    assert [check.id for check in reported] == [finding.check.id for finding in report.findings]
 
 
 def test_check_runs_the_checks_it_requires() -> None:
-    with tiny_engine(faulty=True) as url, holding(Wish(url=url, protocol="v1")) as runner:
-        check = next(candidate for candidate in runner.protocol.clauses if candidate.id == "V1-007")
+    with tiny_engine(faulty=True) as url, open_runner(ConformanceOptions(url=url, protocol="v1")) as runner:
+        check = next(candidate for candidate in runner.protocol.checks if candidate.id == "V1-007")
         assert runner.finding(check).reason == "V1-006 failed"
         assert runner.finding(check) is runner.finding(check)
 
@@ -61,7 +63,7 @@ def test_check_runs_the_checks_it_requires() -> None:
 )
 def test_invalid_option_is_rejected(invalid: dict[str, Any], message: str) -> None:
     options: dict[str, Any] = {"url": "http://engine.local", **invalid}
-    with pytest.raises(WishError) as raised, holding(Wish(**options)):
+    with pytest.raises(OptionsError) as raised, open_runner(ConformanceOptions(**options)):
         pass
     assert message in str(raised.value)
     assert "secret" not in str(raised.value)
@@ -70,17 +72,22 @@ def test_invalid_option_is_rejected(invalid: dict[str, Any], message: str) -> No
 def test_headers_are_read_from_file_and_invalid_line_is_not_shown(tmp_path: Path) -> None:
     file = tmp_path / "gate"
     file.write_text("Authorization: Bearer secret\r\n\nX-Other: 1\n")
-    with holding(Wish(url="http://engine.local", headers=("authorization: other",), header_file=file)) as runner:
+    with open_runner(
+        ConformanceOptions(url="http://engine.local", headers=("authorization: other",), header_file=file)
+    ) as runner:
         assert runner.probe.client.headers["authorization"] == "Bearer secret"
         assert runner.probe.client.headers["x-other"] == "1"
     file.write_text("secret")
-    with pytest.raises(WishError) as raised, holding(Wish(url="http://engine.local", header_file=file)):
+    with (
+        pytest.raises(OptionsError) as raised,
+        open_runner(ConformanceOptions(url="http://engine.local", header_file=file)),
+    ):
         pass
     assert str(raised.value) == f'--header-file: {file}: Expected "Name: value" in line 1'
 
 
 def test_password_in_url_is_sent_and_not_reported() -> None:
-    with holding(Wish(url="http://someone:s%40cret@engine.local:8000/base")) as runner:
+    with open_runner(ConformanceOptions(url="http://someone:s%40cret@engine.local:8000/base")) as runner:
         assert runner.probe.target.url == "http://engine.local:8000/base"
         assert (
             base64.b64decode(runner.probe.client.headers["authorization"].removeprefix("Basic ")) == b"someone:s@cret"

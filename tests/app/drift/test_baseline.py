@@ -16,7 +16,9 @@ from tests.support.drift_samples import sample
 def write_valid(folder: Path) -> Path:
     """Write a valid baseline, and return its path."""
     path = folder / "b.npz"
-    write_baseline(path, Baseline(sample=sample(40, judged=True), embedder="e.onnx", embedder_digest="d", model="m"))
+    write_baseline(
+        path, Baseline(sample=sample(40, with_predictions=True), embedder="e.onnx", embedder_digest="d", model="m")
+    )
     return path
 
 
@@ -32,7 +34,7 @@ def change_file(path: Path, **arrays: Any) -> Path:
 
 def test_baseline_round_trips(tmp_path: Path) -> None:
     read = read_baseline(write_valid(tmp_path))
-    original = sample(40, judged=True)
+    original = sample(40, with_predictions=True)
     assert (read.embedder, read.embedder_digest, read.model) == ("e.onnx", "d", "m")
     assert (read.sample.ids, read.sample.labels, read.sample.metadata) == (
         original.ids, original.labels, original.metadata,

@@ -3,12 +3,12 @@
 import math
 
 from app.drift import result
-from app.drift.history import History
 from app.drift.monitor import Window
+from app.drift.window_history import WindowHistory
 
 
 def window(model: str, ended: float, *, p: float = 0.5, similarity: float = 0.4) -> Window:
-    tests = [result.Tested(name="tails", about="", p=p / 2, adjusted=p, drifted=p <= 0.01)]
+    tests = [result.DriftTestResult(name="tails", about="", p=p / 2, adjusted=p, drifted=p <= 0.01)]
     comparison = result.Comparison(
         drifted=p <= 0.01,
         alpha=0.01,
@@ -27,7 +27,7 @@ def window(model: str, ended: float, *, p: float = 0.5, similarity: float = 0.4)
 
 
 def test_window_is_stored_with_its_verdict() -> None:
-    history = History()
+    history = WindowHistory()
     history.add(window("detector", 10.0, p=0.001))
     (judged,) = history.windows()["detector"]
     assert (judged.ended, judged.images, judged.drifted, judged.alpha) == (10.0, 30, True, 0.01)
@@ -36,7 +36,7 @@ def test_window_is_stored_with_its_verdict() -> None:
 
 
 def test_only_latest_windows_of_each_model_are_kept() -> None:
-    history = History(most=2)
+    history = WindowHistory(max_windows=2)
     for ended in (1.0, 2.0, 3.0):
         history.add(window("detector", ended))
     history.add(window("another", 9.0))
@@ -48,6 +48,6 @@ def test_only_latest_windows_of_each_model_are_kept() -> None:
 
 
 def test_unknown_similarity_is_none() -> None:
-    history = History()
+    history = WindowHistory()
     history.add(window("detector", 1.0, similarity=math.nan))
     assert history.windows()["detector"][0].similarity is None

@@ -7,12 +7,12 @@ import cv2
 import numpy as np
 import pytest
 
-from app.assembly.drift import embedder_at
+from app.assembly.drift import load_embedder
 from app.drift.embedding import BUNDLED, Embedder
-from app.drift.features import IMAGE_FEATURES, finding_features, image_features
-from app.drift.measuring import Seen, observed
+from app.drift.features import IMAGE_FEATURES, image_features, prediction_features
+from app.drift.measurement import DriftInput, measure_images
 from app.drift.sample import DriftError
-from tasks.exchange.tensor import Datatype, TensorSpec
+from tasks.inference.tensor import Datatype, TensorSpec
 from tasks.vision.image import Image
 from tests.support.server_process import ROOT
 
@@ -46,22 +46,22 @@ def test_each_feature_measures_its_property() -> None:
 def test_every_image_shape_has_finite_features_and_embedding(shape: tuple[int, int]) -> None:
     image = Image(np.random.default_rng(0).integers(0, 256, (*shape, 3), np.uint8))
     assert np.isfinite(image_features(image)).all()
-    assert np.isfinite(embedder_at(BUNDLED)([image])).all()
+    assert np.isfinite(load_embedder(BUNDLED)([image])).all()
 
 
 def test_features_without_findings_are_zero() -> None:
-    assert finding_features([]).tolist() == [0, 0, 0]
-    assert finding_features([{"score": 0.5}, {"score": 1.0}]).tolist() == [2, 1, 0.75]
+    assert prediction_features([]).tolist() == [0, 0, 0]
+    assert prediction_features([{"score": 0.5}, {"score": 1.0}]).tolist() == [2, 1, 0.75]
 
 
 def test_only_best_class_of_classification_is_counted() -> None:
     records = [{"label": "cat", "score": 0.75}, {"label": "dog", "score": 0.25}]
-    seen = Seen(id="a", image=None, records=records)
-    (best,) = observed([seen], "IMAGE_CLASSIFICATION", None)
+    seen = DriftInput(id="a", image=None, records=records)
+    (best,) = measure_images([seen], "IMAGE_CLASSIFICATION", None)
     assert best.labels == {"cat": 1}
-    (all_classes,) = observed([seen], "OBJECT_DETECTION", None)
+    (all_classes,) = measure_images([seen], "OBJECT_DETECTION", None)
     assert all_classes.labels == {"cat": 1, "dog": 1}
-    (answer,) = observed([seen], "IMAGE_TEXT_TO_TEXT", None)
+    (answer,) = measure_images([seen], "IMAGE_TEXT_TO_TEXT", None)
     assert answer.findings is None
 
 
@@ -71,7 +71,7 @@ def test_bundled_embedder_equals_output_of_its_script_and_is_small() -> None:
 
 
 def test_embedding_does_not_depend_on_the_batch() -> None:
-    embedder = embedder_at(BUNDLED)
+    embedder = load_embedder(BUNDLED)
     pixels = photograph()
     images = [Image(pixels), Image(pixels[::-1]), Image(pixels[:100, :50])]
     together = embedder(images)
@@ -81,7 +81,7 @@ def test_embedding_does_not_depend_on_the_batch() -> None:
 
 
 def test_classifier_graph_gives_embeddings() -> None:
-    classes = embedder_at(ROOT / "fixtures" / "models" / "classifier" / "model.onnx")
+    classes = load_embedder(ROOT / "fixtures" / "models" / "classifier" / "model.onnx")
     assert classes([Image(photograph())] * 2).shape == (2, 20)
 
 
@@ -96,4 +96,4 @@ def test_graph_without_image_input_is_rejected(shape: tuple[int, ...], datatype:
 
 def test_file_that_is_not_onnx_is_rejected() -> None:
     with pytest.raises(DriftError, match="not an ONNX file"):
-        embedder_at(ROOT / "README.md")
+        load_embedder(ROOT / "README.md")

@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 
 from app.drift.baseline import Baseline
-from app.drift.monitor import Monitor, Watched
+from app.drift.monitor import Monitor, MonitoredModel
 from tests.support.drift_samples import observations, sample
 
 
-def monitored_model() -> Watched:
+def monitored_model() -> MonitoredModel:
     """Return a model with a baseline of synthetic numbers."""
-    return Watched("m", Baseline(sample=sample(100, embedded=False)), None)
+    return MonitoredModel("m", Baseline(sample=sample(100, with_embeddings=False)), None)
 
 
 class Clock:
@@ -25,16 +25,16 @@ class Clock:
 def test_full_window_is_judged_and_a_change_is_reported_once() -> None:
     clock = Clock()
     monitor = Monitor(monitored_model(), size=60, clock=clock)
-    assert monitor.add(observations(59, 1, embedded=False), "") is None
+    assert monitor.add(observations(59, 1, with_embeddings=False), "") is None
     clock.now = 1060.0
-    window = monitor.add(observations(1, 2, embedded=False, prefix="last"), "")
+    window = monitor.add(observations(1, 2, with_embeddings=False, prefix="last"), "")
     assert window is not None
     assert (window.model, window.started, window.ended, window.comparison.production) == ("m", 1000, 1060, 60)
     assert not window.comparison.drifted
     assert not window.changed
     verdicts: list[tuple[bool, bool]] = []
     for shift in (2.0, 2.0, 0.0, 0.0):
-        window = monitor.add(observations(60, 1, shift=shift, embedded=False), "")
+        window = monitor.add(observations(60, 1, shift=shift, with_embeddings=False), "")
         assert window is not None
         verdicts.append((window.comparison.drifted, window.changed))
     assert verdicts == [(True, True), (True, False), (False, True), (False, False)]
@@ -42,19 +42,19 @@ def test_full_window_is_judged_and_a_change_is_reported_once() -> None:
 
 def test_time_limit_ends_a_window_with_enough_images() -> None:
     clock, steady = Clock(), Clock()
-    monitor = Monitor(monitored_model(), size=1000, seconds=60, clock=clock, steady=steady)
-    assert monitor.add(observations(10, 1, embedded=False), "") is None
+    monitor = Monitor(monitored_model(), size=1000, seconds=60, clock=clock, monotonic=steady)
+    assert monitor.add(observations(10, 1, with_embeddings=False), "") is None
     clock.now -= 1_000_000
     steady.now += 61
-    assert monitor.add(observations(19, 2, embedded=False, prefix="b"), "") is None
-    window = monitor.add(observations(1, 3, embedded=False, prefix="c"), "")
+    assert monitor.add(observations(19, 2, with_embeddings=False, prefix="b"), "") is None
+    window = monitor.add(observations(1, 3, with_embeddings=False, prefix="c"), "")
     assert window is not None
     assert window.comparison.production == 30
 
 
 def test_similarity_is_none_without_measurements() -> None:
     model = monitored_model()
-    near, far = observations(1, 5, embedded=False), observations(1, 5, shift=10, embedded=False)
+    near, far = observations(1, 5, with_embeddings=False), observations(1, 5, shift=10, with_embeddings=False)
     (near_similarity,), (far_similarity,) = model.similarities(near), model.similarities(far)
     assert near_similarity is not None
     assert far_similarity is not None
@@ -67,6 +67,6 @@ def test_similarity_is_none_without_measurements() -> None:
 @pytest.mark.parametrize("judged", [False, True])
 def test_baseline_without_model_ignores_answers(judged: bool) -> None:
     monitor = Monitor(monitored_model(), size=40)
-    window = monitor.add(observations(40, 1, embedded=False, judged=judged), "OBJECT_DETECTION")
+    window = monitor.add(observations(40, 1, with_embeddings=False, with_predictions=judged), "OBJECT_DETECTION")
     assert window is not None
     assert [test.name for test in window.comparison.tests].count("chi-square") == 0

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from app.drift.comparison import compared
+from app.drift.comparison import compare
 from tests.benchmarks.drift_power import CHANGES, NOTHING, Change, World
 
 RELIABLY_DETECTED = [
@@ -20,7 +20,7 @@ def world() -> World:
 
 
 def is_drifted(world: World, change: Change) -> bool:
-    return compared(*world.pair(change, (150, 150), np.random.default_rng(0)), slices=[]).drifted
+    return compare(*world.pair(change, (150, 150), np.random.default_rng(0)), slices=[]).drifted
 
 
 def test_images_without_a_change_are_not_drifted(world: World) -> None:

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from app.drift.similarity import Neighbourhood, distances_alike, tail_test
-from app.drift.space import Space
+from app.drift.feature_space import FeatureSpace
+from app.drift.similarity import Neighbourhood, comparable_distances, tail_test
 
 STATS: Any = importlib.import_module("scipy.stats")
 
@@ -61,7 +61,7 @@ def test_distances_without_change_are_equal_in_both_samples() -> None:
     tails: list[float] = []
     for _ in range(100):
         first, second = draw(100), draw(100)
-        space = Space(*(np.concatenate(pair) for pair in zip(first, second, strict=True)))
-        first_distances, second_distances = distances_alike(space, first, second, rng)
+        space = FeatureSpace(*(np.concatenate(pair) for pair in zip(first, second, strict=True)))
+        first_distances, second_distances = comparable_distances(space, first, second, rng)
         tails.append(float(np.mean(second_distances > np.median(first_distances))))
     assert np.mean(tails) == pytest.approx(0.5, abs=0.03)

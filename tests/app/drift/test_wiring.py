@@ -11,18 +11,18 @@ import cv2
 import httpx
 import pytest
 
-from app.assembly.drift import embedder_at
+from app.assembly.drift import load_embedder
 from app.assembly.manifest import write_manifest
 from app.assembly.service import Service
 from app.drift.baseline import Baseline, write_baseline
 from app.drift.embedding import BUNDLED
-from app.drift.measuring import Seen, observed
-from app.drift.sample import sample_of
+from app.drift.measurement import DriftInput, measure_images
+from app.drift.sample import build_sample
 from app.settings.model import ModelSource
 from app.settings.server import ServerSettings, SettingsError
 from tasks.vision.image import Image
 from tests.support.drift_samples import sample
-from tests.support.server_process import ROOT, serving
+from tests.support.server_process import ROOT, run_server
 
 WORLD: Any = importlib.import_module("fixtures.drift_world")
 
@@ -91,14 +91,14 @@ def test_baseline_outside_the_model_folder_is_rejected(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_server_reports_similarity_and_drift(tmp_path: Path) -> None:
-    embedder = embedder_at(BUNDLED)
-    seen = [Seen(id=str(index), image=Image(photo.pixels)) for index, photo in enumerate(WORLD.shots(1, 80))]
-    baseline_sample = sample_of(observed(seen, "", embedder))
+    embedder = load_embedder(BUNDLED)
+    seen = [DriftInput(id=str(index), image=Image(photo.pixels)) for index, photo in enumerate(WORLD.shots(1, 80))]
+    baseline_sample = build_sample(measure_images(seen, "", embedder))
     folder = repository(
         tmp_path, Baseline(sample=baseline_sample, embedder=embedder.name, embedder_digest=embedder.digest)
     )
     options = ("--model-repository", str(folder), "--drift", "--drift-similarity", "--drift-window", "30")
-    with serving(*options) as server, httpx.Client(base_url=server.address, timeout=60) as client:
+    with run_server(*options) as server, httpx.Client(base_url=server.address, timeout=60) as client:
         for index, photo in enumerate(WORLD.shots(2, 30)):
             data = base64.b64encode(cv2.imencode(".png", WORLD.blurred(photo.pixels)[..., ::-1])[1].tobytes()).decode()
             tensor = {"name": "image", "shape": [1], "datatype": "BYTES", "data": [data]}

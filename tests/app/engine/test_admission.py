@@ -6,14 +6,14 @@ from collections.abc import Mapping
 
 import pytest
 
-from app.engine.admission import ARRIVED, Admission, Bounds
+from app.engine.admission import BODY_ARRIVED, Admission, QueueLimits
 from app.engine.events import RequestInfo
-from app.engine.story import RequestContext
-from tasks.exchange.error import ErrorKind, InferenceError
+from app.engine.request_context import RequestContext
+from tasks.inference.error import ErrorKind, InferenceError
 
 
 def request_info(timeout: float | None = None) -> RequestInfo:
-    return RequestInfo(protocol="test", request_id="1", returned={}, timeout=timeout)
+    return RequestInfo(protocol="test", request_id="1", response_headers={}, timeout=timeout)
 
 
 def admission_of(
@@ -26,9 +26,9 @@ def admission_of(
 ) -> Admission:
     return Admission(
         workers,
-        Bounds(**bounds),  # pyright: ignore[reportArgumentType]
-        own_bound=lambda model: (model_limits or {}).get(model),
-        several=lambda: multi_model,
+        QueueLimits(**bounds),  # pyright: ignore[reportArgumentType]
+        model_limit=lambda model: (model_limits or {}).get(model),
+        multi_model=lambda: multi_model,
         expected_wait=lambda _: wait,
     )
 
@@ -37,7 +37,7 @@ def admitted_requests(admission: Admission, model: str, *, max_requests: int = 1
     """Return how many requests for a model are admitted before one is refused."""
     for count in range(max_requests):
         try:
-            admission.admit(request_info(), model, None)
+            admission.acquire(request_info(), model, None)
         except InferenceError:
             return count
     return max_requests
@@ -46,8 +46,8 @@ def admitted_requests(admission: Admission, model: str, *, max_requests: int = 1
 def test_requests_over_workers_and_queue_are_refused() -> None:
     admission = admission_of(max_waiting=5)
     assert admitted_requests(admission, "a") == 7
-    assert (admission.in_hand, admission.waiting) == (7, 5)
-    admission.leave("a", request_info())
+    assert (admission.in_flight, admission.waiting) == (7, 5)
+    admission.release("a", request_info())
     assert admitted_requests(admission, "a") == 1
 
 
@@ -65,9 +65,9 @@ def test_limit_of_a_model_overrides_the_limit_for_all_models(
 ) -> None:
     admission = Admission(
         2,
-        Bounds(max_waiting=100, max_waiting_each=model_limit),
-        own_bound=model_limits.get,
-        several=lambda: True,
+        QueueLimits(max_waiting=100, max_waiting_each=model_limit),
+        model_limit=model_limits.get,
+        multi_model=lambda: True,
         expected_wait=lambda _: 0,
     )
     assert admitted_requests(admission, "a") == expected
@@ -77,17 +77,17 @@ def test_request_over_max_queue_seconds_is_refused_with_retry_after() -> None:
     admission = admission_of(max_queue_seconds=1, wait=2.3)
     info = request_info()
     with pytest.raises(InferenceError, match=r"wait for about 2\.3 s; try again later") as caught:
-        admission.admit(info, "a", None)
+        admission.acquire(info, "a", None)
     assert caught.value.kind is ErrorKind.OVERLOADED
-    assert info.returned == {"retry-after": "3"}
-    assert admission.in_hand == 0
+    assert info.response_headers == {"retry-after": "3"}
+    assert admission.in_flight == 0
 
 
 def test_request_whose_deadline_ends_before_the_expected_wait_is_refused() -> None:
     admission = admission_of(wait=2)
     with pytest.raises(InferenceError, match="longer than its timeout"):
-        admission.admit(request_info(), "a", time.monotonic() + 1)
-    admission.admit(request_info(), "a", time.monotonic() + 3)
+        admission.acquire(request_info(), "a", time.monotonic() + 1)
+    admission.acquire(request_info(), "a", time.monotonic() + 3)
 
 
 def test_request_timeout_can_only_shorten_the_server_timeout() -> None:
@@ -117,9 +117,9 @@ def test_timeout_of_zero_or_less_is_deadline_exceeded(timeout: float) -> None:
 
 def test_arriving_bodies_count_as_in_flight_until_they_have_arrived() -> None:
     admission = admission_of(max_waiting=38)
-    assert admission.excess(None) is None
-    arrivals = [admission.expect() for _ in range(40)]
-    excess = admission.excess(None)
+    assert admission.overload(None) is None
+    arrivals = [admission.track_arrival() for _ in range(40)]
+    excess = admission.overload(None)
     assert excess is not None
     assert (excess.message, excess.retry_after) == (
         "The server has 40 requests in flight and takes no more; try again later",
@@ -127,51 +127,51 @@ def test_arriving_bodies_count_as_in_flight_until_they_have_arrived() -> None:
     )
     arrivals[0]()
     arrivals[0]()
-    assert admission.excess(None) is None
+    assert admission.overload(None) is None
 
 
 def test_at_least_31_bodies_may_arrive_with_a_short_queue() -> None:
     admission = admission_of(max_waiting=0)
-    arrivals = [admission.expect() for _ in range(31)]
-    assert admission.excess(None) is None
-    arrivals.append(admission.expect())
-    assert admission.excess(None) is not None
+    arrivals = [admission.track_arrival() for _ in range(31)]
+    assert admission.overload(None) is None
+    arrivals.append(admission.track_arrival())
+    assert admission.overload(None) is not None
 
 
 def test_admitted_request_no_longer_counts_as_an_arriving_body() -> None:
     admission = admission_of(max_waiting=38)
-    token = ARRIVED.set(admission.expect())
+    token = BODY_ARRIVED.set(admission.track_arrival())
     try:
-        admission.admit(request_info(), "a", None)
+        admission.acquire(request_info(), "a", None)
     finally:
-        ARRIVED.reset(token)
-    arrivals = [admission.expect() for _ in range(38)]
-    assert admission.excess(None) is None
-    arrivals.append(admission.expect())
-    assert admission.excess(None) is not None
+        BODY_ARRIVED.reset(token)
+    arrivals = [admission.track_arrival() for _ in range(38)]
+    assert admission.overload(None) is None
+    arrivals.append(admission.track_arrival())
+    assert admission.overload(None) is not None
 
 
 def test_excess_and_check_refuse_for_the_same_reason() -> None:
     admission = admission_of(max_queue_seconds=1, wait=2.3)
-    excess = admission.excess("a")
+    excess = admission.overload("a")
     assert excess is not None
     with pytest.raises(InferenceError) as caught:
         admission.check(request_info(), "a")
     assert (excess.message, excess.retry_after) == (caught.value.message, 3)
-    assert admission.excess(None) is None
+    assert admission.overload(None) is None
 
 
 @pytest.mark.parametrize(("wait", "expected"), [(0, None), (0.5, 1)])
 def test_admit_returns_max_queue_seconds_only_if_the_request_waits(wait: float, expected: float | None) -> None:
-    assert admission_of(max_queue_seconds=1, wait=wait).admit(request_info(), "a", None) == expected
+    assert admission_of(max_queue_seconds=1, wait=wait).acquire(request_info(), "a", None) == expected
 
 
 def test_request_that_waited_too_long_is_refused_when_its_turn_comes() -> None:
     context = RequestContext(request_info(), "a")
-    context.begin()
+    context.start()
     context.check_queue_time()
     context.max_queue_seconds = 0
     with pytest.raises(InferenceError, match="longer than the server allows; try again later") as caught:
         context.check_queue_time()
     assert caught.value.kind is ErrorKind.OVERLOADED
-    assert context.caller.returned == {"retry-after": "1"}
+    assert context.info.response_headers == {"retry-after": "1"}

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.engine.batching import BatchingModel
-from app.engine.interest import CancellationToken, on_behalf_of
-from app.engine.workers import Workers
-from tasks.exchange.error import ErrorKind, InferenceError
+from app.engine.cancellation import CancellationToken, cancellation_scope
+from app.engine.thread_pool import ThreadPool
+from tasks.inference.error import ErrorKind, InferenceError
 from tasks.text_generation import Generation
 
 TIMEOUT = 30
@@ -47,9 +47,9 @@ class BlockedEcho(Echo):
 
 
 @contextmanager
-def busy_workers(count: int = 2) -> Generator[Workers]:
+def busy_workers(count: int = 2) -> Generator[ThreadPool]:
     """Yield workers with a busy one among them, so that requests wait for a batch."""
-    workers, done = Workers(count, "w"), threading.Event()
+    workers, done = ThreadPool(count, "w"), threading.Event()
     blocker = workers.submit(done.wait, TIMEOUT)
     try:
         yield workers
@@ -59,7 +59,7 @@ def busy_workers(count: int = 2) -> Generator[Workers]:
         workers.close()
 
 
-def submit(workers: Workers, model: BatchingModel[str, Generation], *texts: str) -> "Future[list[str]]":
+def submit(workers: ThreadPool, model: BatchingModel[str, Generation], *texts: str) -> "Future[list[str]]":
     return workers.submit_for("m", lambda: [generation.text for generation in model(texts)])
 
 
@@ -74,7 +74,7 @@ def test_concurrent_requests_are_one_call() -> None:
 
 
 def test_single_request_does_not_wait_for_a_batch() -> None:
-    echo, workers = Echo(), Workers(2, "w")
+    echo, workers = Echo(), ThreadPool(2, "w")
     assert submit(workers, BatchingModel(echo, 4, LONG_DELAY), "a").result(TIMEOUT / 3) == ["a"]
     assert [generation.text for generation in BatchingModel(echo, 4, LONG_DELAY)(["b"])] == ["b"]
     workers.close()
@@ -133,13 +133,13 @@ def test_cancelled_request_is_left_out_of_the_batch() -> None:
     token = CancellationToken()
 
     def run_cancelled() -> list[str]:
-        with on_behalf_of(token):
+        with cancellation_scope(token):
             return [generation.text for generation in model(["x"])]
 
     with busy_workers() as workers:
         first = [submit(workers, model, text) for text in "ab"]
         assert blocked.started.acquire(timeout=TIMEOUT)
-        token.leave()
+        token.cancel()
         cancelled = workers.submit_for("m", run_cancelled)
         later = [submit(workers, model, text) for text in "cd"]
         blocked.released.set()
@@ -181,7 +181,7 @@ def test_number_of_requests_that_wait_for_a_batch_is_bounded() -> None:
 def test_every_request_gets_its_own_results_in_order(
     requests: list[list[str]], max_size: int, max_delay: float
 ) -> None:
-    echo, workers = Echo(), Workers(3, "w")
+    echo, workers = Echo(), ThreadPool(3, "w")
     model = BatchingModel(echo, max_size, max_delay)
     jobs = [submit(workers, model, *texts) for texts in requests]
     for texts, job in zip(requests, jobs, strict=True):

@@ -5,36 +5,36 @@ from contextlib import aclosing
 
 import pytest
 
-from app.engine.admission import Admission, Bounds
+from app.engine.admission import Admission, QueueLimits
 from app.engine.events import RequestInfo
 from app.protocols.bytes_elements import BinaryElement
-from tasks.exchange.error import ErrorKind, InferenceError
-from tasks.exchange.request import InferenceRequest
-from tasks.exchange.tensor import BytesTensor
-from tests.support.pictures import encoded, rectangle
+from tasks.inference.error import ErrorKind, InferenceError
+from tasks.inference.request import InferenceRequest
+from tasks.inference.tensor import BytesTensor
+from tests.support.images import encode_image, rectangle
 from tests.support.polling import wait_until_async
-from tests.support.speaker import Gate, Seen, Speaker, speaking
+from tests.support.scripted_model import EventRecorder, Gate, ScriptedModel, scripted_engine
 
 
 def admission_of(max_each_client: int | None, max_waiting: int = 100) -> Admission:
     return Admission(
         2,
-        Bounds(max_each_client=max_each_client, max_waiting=max_waiting),
-        own_bound=lambda _: None,
-        several=lambda: False,
+        QueueLimits(max_each_client=max_each_client, max_waiting=max_waiting),
+        model_limit=lambda _: None,
+        multi_model=lambda: False,
         expected_wait=lambda _: 0,
     )
 
 
 def request_info(client: str = "", address: str = "") -> RequestInfo:
-    return RequestInfo(protocol="test", request_id="1", returned={}, client=client, address=address)
+    return RequestInfo(protocol="test", request_id="1", response_headers={}, client=client, address=address)
 
 
 def admitted_requests(admission: Admission, info: RequestInfo) -> int:
     """Return how many of twenty requests are admitted before one is refused."""
     for count in range(20):
         try:
-            admission.admit(info, "a", None)
+            admission.acquire(info, "a", None)
         except InferenceError:
             return count
     return 20
@@ -51,11 +51,11 @@ def test_client_over_its_limit_is_refused(info: RequestInfo, client_name: str) -
     admission = admission_of(3)
     assert admitted_requests(admission, info) == 3
     with pytest.raises(InferenceError, match=f"has 3 requests or streams of {client_name} in flight") as caught:
-        admission.admit(info, "a", None)
+        admission.acquire(info, "a", None)
     assert caught.value.kind is ErrorKind.OVERLOADED
-    assert info.returned == {"retry-after": "1"}
-    assert admission.in_hand == 3
-    admission.leave("a", info)
+    assert info.response_headers == {"retry-after": "1"}
+    assert admission.in_flight == 3
+    admission.release("a", info)
     assert admitted_requests(admission, info) == 1
 
 
@@ -77,34 +77,36 @@ def test_request_refused_for_another_reason_does_not_count() -> None:
     assert admitted_requests(admission, info) == 3
     for _ in range(10):
         assert admitted_requests(admission, info) == 0
-    admission.leave("a", info)
+    admission.release("a", info)
     assert admitted_requests(admission, info) == 1
 
 
 def test_open_stream_and_its_requests_count_separately() -> None:
     admission, info = admission_of(2), request_info("one")
-    admission.join(info)
+    admission.acquire_client(info)
     assert admitted_requests(admission, info) == 1
-    admission.leave("a", info)
-    admission.part(info)
+    admission.release("a", info)
+    admission.release_client(info)
     assert admitted_requests(admission, info) == 2
 
 
 def request() -> InferenceRequest:
-    tensor = BytesTensor(name="a", shape=(1,), elements=[BinaryElement(encoded(rectangle()))])
+    tensor = BytesTensor(name="a", shape=(1,), elements=[BinaryElement(encode_image(rectangle()))])
     return InferenceRequest(id="", model_name="speaker", inputs=(tensor,))
 
 
 @pytest.mark.parametrize("whole", [True, False])
 def test_abandoned_stream_is_cancelled_only_for_complete_answers(whole: bool) -> None:
-    observer, gate = Seen(), Gate(opened=1)
-    engine = speaking(Speaker(*"abc", gate=gate), observer, workers=1)
+    observer, gate = EventRecorder(), Gate(initial_passes=1)
+    engine = scripted_engine(ScriptedModel(*"abc", gate=gate), observer, workers=1)
 
     async def read() -> None:
-        async with aclosing(engine.stream(request_info("one"), "speaker", request, whole=whole)) as chunks:
+        async with aclosing(
+            engine.stream_text(request_info("one"), "speaker", request, all_or_nothing=whole)
+        ) as chunks:
             assert (await anext(chunks)).text == "a"
-            await asyncio.to_thread(gate.await_step)
-            await asyncio.to_thread(gate.await_step)
+            await asyncio.to_thread(gate.wait_for_arrival)
+            await asyncio.to_thread(gate.wait_for_arrival)
         gate.open()
         await wait_until_async(lambda: not engine.busy)
 

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from app.engine.daemon import in_daemon_thread
+from app.engine.daemon_thread import run_in_daemon_thread
 
 
 def fail() -> None:
@@ -14,10 +14,10 @@ def fail() -> None:
 
 def test_daemon_thread_returns_results_and_errors() -> None:
     async def run() -> None:
-        assert await in_daemon_thread(lambda: 3) == 3
-        assert await in_daemon_thread(lambda: threading.current_thread().daemon)
+        assert await run_in_daemon_thread(lambda: 3) == 3
+        assert await run_in_daemon_thread(lambda: threading.current_thread().daemon)
         with pytest.raises(KeyError):
-            await in_daemon_thread(fail)
+            await run_in_daemon_thread(fail)
 
     asyncio.run(run())
 
@@ -30,7 +30,7 @@ def test_event_loop_ends_while_daemon_work_runs() -> None:
         ended.set()
 
     async def run() -> None:
-        task = asyncio.create_task(in_daemon_thread(hang))
+        task = asyncio.create_task(run_in_daemon_thread(hang))
         await asyncio.sleep(0)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)

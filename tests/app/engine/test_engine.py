@@ -13,22 +13,22 @@ from typing import Any
 
 import pytest
 
-from app.engine.admission import Bounds
-from app.engine.answered import InferenceResult
+from app.engine.admission import QueueLimits
 from app.engine.engine import Engine
 from app.engine.events import InferenceEvent, InferenceObserver, OutputAnnotator, RecordSink, RequestInfo
+from app.engine.inference_result import InferenceResult
 from app.engine.registry import Registry
 from app.engine.repository import Repository
 from app.protocols.bytes_elements import BinaryElement
 from app.settings.model import ModelSettings, ModelSource
-from tasks.exchange.error import ErrorKind, InferenceError, invalid
-from tasks.exchange.limits import Limits
-from tasks.exchange.request import InferenceRequest
-from tasks.exchange.response import InferenceResponse
-from tasks.exchange.tensor import BytesTensor
-from tests.support.pictures import encoded, rectangle
+from tasks.inference.error import ErrorKind, InferenceError, invalid
+from tasks.inference.limits import Limits
+from tasks.inference.request import InferenceRequest
+from tasks.inference.response import InferenceResponse
+from tasks.inference.tensor import BytesTensor
+from tests.support.fake_models import FAKE_MODELS, load_fake_model
+from tests.support.images import encode_image, rectangle
 from tests.support.polling import wait_until_async
-from tests.support.stand_ins import STAND_INS, load_stand_in
 
 INFO = RequestInfo(protocol="test", request_id="abc", base_id="base")
 
@@ -54,25 +54,25 @@ class FailingObserver:
 def running(
     *observers: InferenceObserver,
     workers: int = 2,
-    bounds: Bounds | None = None,
+    bounds: QueueLimits | None = None,
     additions: Sequence[OutputAnnotator] = (),
     keeper: RecordSink | None = None,
 ) -> Generator[Engine]:
     sources = [
-        ModelSource(name=name, version="7", folder=Path(name), settings=ModelSettings(task_type=STAND_INS[name][0]))
+        ModelSource(name=name, version="7", folder=Path(name), settings=ModelSettings(task_type=FAKE_MODELS[name][0]))
         for name in ("detector", "failing", "oriented")
     ]
     registry = Registry(sources)
     for source in sources[:2]:
-        registry.load(source, load_stand_in)
+        registry.load(source, load_fake_model)
     engine = Engine(
-        Repository(registry, lambda: sources, load_stand_in),
+        Repository(registry, lambda: sources, load_fake_model),
         observers,
         Limits(max_inputs=8),
         workers,
-        bounds or Bounds(),
-        additions=additions,
-        keeper=keeper,
+        bounds or QueueLimits(),
+        annotators=additions,
+        record_sink=keeper,
     )
     try:
         yield engine
@@ -81,7 +81,7 @@ def running(
 
 
 def request(model: str = "detector", count: int = 1, **parameters: object) -> InferenceRequest:
-    element = BinaryElement(encoded(rectangle()))
+    element = BinaryElement(encode_image(rectangle()))
     tensor = BytesTensor(name="a", shape=(count,), elements=[element] * count, parameters=parameters)
     return InferenceRequest(id="body-id", model_name=model, inputs=(tensor,))
 
@@ -93,7 +93,7 @@ def name_of(response: InferenceResponse) -> str:
 def run_exchange(
     engine: Engine, decode: Callable[[], InferenceRequest], encode: Callable[[InferenceResponse], Any] = name_of
 ) -> Any:
-    return asyncio.run(engine.exchange(INFO, "detector", decode, encode))
+    return asyncio.run(engine.handle(INFO, "detector", decode, encode))
 
 
 def failed_exchange(
@@ -106,7 +106,7 @@ def failed_exchange(
     (event,) = observer.events
     assert event.outcome is caught.value.kind
     assert event.error == str(caught.value)
-    assert event.caller == INFO
+    assert event.info == INFO
     return caught.value, event
 
 
@@ -118,12 +118,12 @@ def test_successful_inference_is_observed_once_with_all_fields() -> None:
             == "detector"
         )
     (event,) = observer.events
-    assert (event.outcome, event.error, event.caller) == (None, "", INFO)
+    assert (event.outcome, event.error, event.info) == (None, "", INFO)
     assert (event.model_name, event.model_version, event.batch_size) == ("detector", "7", 3)
     assert [[(entry.key, entry.value) for entry in sample_metadata.entries] for sample_metadata in event.metadata] == [
         [("k", 5)]
     ]
-    assert 0 < event.timings.decode + event.timings.model + event.timings.refine <= event.total
+    assert 0 < event.timings.decode + event.timings.model + event.timings.postprocess <= event.total
     assert 0 < event.queue < event.total
 
 
@@ -210,7 +210,7 @@ def test_concurrent_requests_get_their_own_responses() -> None:
         return decode
 
     async def run(engine: Engine) -> list[Any]:
-        calls = [engine.exchange(INFO, model, decode_together(model), name_of) for model in ("detector", "failing")]
+        calls = [engine.handle(INFO, model, decode_together(model), name_of) for model in ("detector", "failing")]
         return list(await asyncio.gather(*calls, return_exceptions=True))
 
     with running(observer) as engine:
@@ -226,9 +226,7 @@ def test_more_requests_than_workers_are_all_answered() -> None:
     async def run(engine: Engine) -> list[str]:
         requests = [request(count=1 + index % 3) for index in range(30)]
         calls = [
-            engine.exchange(
-                INFO, "detector", lambda inference_request=inference_request: inference_request, _predictions
-            )
+            engine.handle(INFO, "detector", lambda inference_request=inference_request: inference_request, _predictions)
             for inference_request in requests
         ]
         return list(await asyncio.gather(*calls))
@@ -260,12 +258,12 @@ def test_event_has_request_and_result() -> None:
         run_exchange(engine, request)
     first, second = observer.events
     assert first.request is not None
-    assert first.answered is not None
-    assert [(sample.input, sample.index) for sample in first.answered.data] == [(0, 0)]
-    assert first.answered.data[0].prediction.records()
+    assert first.result is not None
+    assert [(sample.input, sample.index) for sample in first.result.samples] == [(0, 0)]
+    assert first.result.samples[0].prediction.records()
     assert first.task_type == "OBJECT_DETECTION"
     assert first.id != second.id
-    assert abs(time.time_ns() - first.started) < 600e9
+    assert abs(time.time_ns() - first.timestamp) < 600e9
 
 
 class _WatchedFuture(Future[None]):
@@ -285,9 +283,9 @@ class FakeRecordSink:
 
     def __init__(self) -> None:
         self.recorded: list[tuple[InferenceEvent, _WatchedFuture]] = []
-        self.refusing = ""
+        self.unavailable_reason = ""
 
-    def keep(self, event: InferenceEvent, /) -> Future[None]:
+    def record(self, event: InferenceEvent, /) -> Future[None]:
         future = _WatchedFuture()
         self.recorded.append((event, future))
         return future
@@ -297,7 +295,7 @@ def test_response_waits_until_it_is_recorded() -> None:
     sink, observer = FakeRecordSink(), RecordingObserver()
 
     async def run(engine: Engine) -> None:
-        call = asyncio.create_task(engine.exchange(INFO, "detector", request, name_of))
+        call = asyncio.create_task(engine.handle(INFO, "detector", request, name_of))
         await wait_until_async(lambda: bool(sink.recorded))
         event, future = sink.recorded[0]
         assert event.outcome is None
@@ -317,12 +315,12 @@ def test_response_that_cannot_be_recorded_is_an_error() -> None:
     sink, observer = FakeRecordSink(), RecordingObserver()
 
     async def run(engine: Engine) -> None:
-        call = asyncio.create_task(engine.exchange(INFO, "detector", request, name_of))
+        call = asyncio.create_task(engine.handle(INFO, "detector", request, name_of))
         await wait_until_async(lambda: bool(sink.recorded))
         sink.recorded[0][1].set_exception(InferenceError(ErrorKind.MODEL_NOT_READY, "The disk is full"))
         with pytest.raises(InferenceError, match="disk is full"):
             await call
-        assert engine.statistics.of("detector", "7").success.count == 0
+        assert engine.statistics.for_model("detector", "7").success.count == 0
 
     with running(observer, keeper=sink) as engine:
         asyncio.run(run(engine))
@@ -335,7 +333,7 @@ def test_disconnect_does_not_cancel_the_recording() -> None:
     sink, observer = FakeRecordSink(), RecordingObserver()
 
     async def run(engine: Engine) -> None:
-        call = asyncio.create_task(engine.exchange(INFO, "detector", request, name_of))
+        call = asyncio.create_task(engine.handle(INFO, "detector", request, name_of))
         await wait_until_async(lambda: bool(sink.recorded) and sink.recorded[0][1].awaited)
         call.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -353,20 +351,20 @@ def test_engine_is_not_ready_if_the_record_sink_refuses() -> None:
     with running(keeper=sink) as engine:
         asyncio.run(engine.repository.unload("oriented"))
         asyncio.run(engine.repository.unload("failing"))
-        assert engine.unready == ""
-        sink.refusing = "The disk is full"
-        assert engine.unready == "The disk is full"
+        assert engine.not_ready_reason == ""
+        sink.unavailable_reason = "The disk is full"
+        assert engine.not_ready_reason == "The disk is full"
         with pytest.raises(InferenceError, match="disk is full"):
-            engine.ready("detector")
+            engine.ready_model("detector")
 
 
-@pytest.mark.parametrize("step", ["retire", "hurry"])
+@pytest.mark.parametrize("step", ["mark_not_ready", "start_drain"])
 def test_draining_engine_is_not_ready_but_serves_requests(step: str) -> None:
     with running() as engine:
         getattr(engine, step)()
-        assert engine.unready == "The server is stopping"
+        assert engine.not_ready_reason == "The server is stopping"
         with pytest.raises(InferenceError, match="stopping"):
-            engine.ready("detector")
+            engine.ready_model("detector")
         assert run_exchange(engine, request) == "detector"
 
 
@@ -379,10 +377,10 @@ def test_request_that_outlasts_the_drain_is_observed_as_not_ready() -> None:
         return request()
 
     async def run(engine: Engine) -> None:
-        call = asyncio.create_task(engine.exchange(INFO, "detector", wait, name_of))
+        call = asyncio.create_task(engine.handle(INFO, "detector", wait, name_of))
         await asyncio.to_thread(started.wait, 60)
         engine.close()
-        await engine.ended(0.01)
+        await engine.wait_drained(0.01)
         (event,) = observer.events
         assert (event.outcome, event.error) == (ErrorKind.MODEL_NOT_READY, "The server is stopping")
         proceed.set()
@@ -402,10 +400,10 @@ def test_drain_waits_until_requests_are_observed() -> None:
         return request()
 
     async def run(engine: Engine) -> None:
-        call = asyncio.create_task(engine.exchange(INFO, "detector", wait, name_of))
+        call = asyncio.create_task(engine.handle(INFO, "detector", wait, name_of))
         await asyncio.to_thread(started.wait, 60)
         engine.close()
-        drained = asyncio.create_task(engine.ended(60))
+        drained = asyncio.create_task(engine.wait_drained(60))
         await asyncio.sleep(0)
         assert not drained.done()
         proceed.set()
@@ -423,7 +421,7 @@ def test_refusal_is_recorded_without_delay() -> None:
 
     async def run(engine: Engine) -> None:
         with pytest.raises(InferenceError, match="not known"):
-            await engine.exchange(INFO, "nobody", lambda: request("nobody"), name_of)
+            await engine.handle(INFO, "nobody", lambda: request("nobody"), name_of)
 
     with running(keeper=sink) as engine:
         asyncio.run(run(engine))
@@ -432,20 +430,20 @@ def test_refusal_is_recorded_without_delay() -> None:
 
 def test_annotator_adds_parameters_and_headers_to_the_response() -> None:
     def annotate(info: RequestInfo, result: InferenceResult, model_name: str, /) -> Sequence[Mapping[str, object]]:
-        info.returned["x-model"] = model_name
-        return [{"seen": len(result.data)} for _ in result.outputs]
+        info.response_headers["x-model"] = model_name
+        return [{"seen": len(result.samples)} for _ in result.outputs]
 
-    info = RequestInfo(protocol="test", request_id="1", returned={})
+    info = RequestInfo(protocol="test", request_id="1", response_headers={})
 
     async def run(engine: Engine) -> None:
-        parameters = await engine.exchange(
+        parameters = await engine.handle(
             info, "detector", lambda: request(metadata="x"), lambda response: dict(response.outputs[0].parameters)
         )
         assert parameters == {"metadata": "x", "seen": 1}
 
     with running(additions=[annotate]) as engine:
         asyncio.run(run(engine))
-    assert info.returned == {"x-model": "detector"}
+    assert info.response_headers == {"x-model": "detector"}
 
 
 def test_request_over_the_queue_limit_is_refused_at_once() -> None:
@@ -456,7 +454,7 @@ def test_request_over_the_queue_limit_is_refused_at_once() -> None:
         return request()
 
     async def run(engine: Engine) -> None:
-        calls = [asyncio.create_task(engine.exchange(INFO, "detector", wait, name_of)) for _ in range(3)]
+        calls = [asyncio.create_task(engine.handle(INFO, "detector", wait, name_of)) for _ in range(3)]
         (first_done,), _ = await asyncio.wait(calls, return_when=asyncio.FIRST_COMPLETED)
         error = first_done.exception()
         assert isinstance(error, InferenceError)
@@ -465,7 +463,7 @@ def test_request_over_the_queue_limit_is_refused_at_once() -> None:
         proceed.set()
         await asyncio.gather(*calls, return_exceptions=True)
 
-    with running(observer, workers=1, bounds=Bounds(max_waiting=1)) as engine:
+    with running(observer, workers=1, bounds=QueueLimits(max_waiting=1)) as engine:
         asyncio.run(run(engine))
         assert not engine.busy
     assert [event.outcome for event in observer.events] == [ErrorKind.OVERLOADED, None, None]
@@ -483,7 +481,7 @@ class WatchableElement:
     """Support weak references, unlike the usual elements."""
 
     def binary(self) -> bytes:
-        return encoded(rectangle())
+        return encode_image(rectangle())
 
     def text(self) -> str:
         raise NotImplementedError
@@ -500,7 +498,7 @@ def test_request_is_released_after_its_response() -> None:
 
     async def run(engine: Engine) -> None:
         for _ in range(5):
-            await engine.exchange(INFO, "detector", decode, name_of)
+            await engine.handle(INFO, "detector", decode, name_of)
         await wait_until_async(
             lambda: not engine.in_flight and all(reference() is None for reference in references[:-1])
         )

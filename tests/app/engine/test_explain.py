@@ -11,25 +11,25 @@ from typing import Any
 
 import pytest
 
-from app.engine.description import ModelDescription
 from app.engine.engine import Engine
 from app.engine.events import RequestInfo
+from app.engine.model_metadata import ModelMetadata
 from app.engine.registry import Registry
 from app.engine.repository import Repository
 from app.engine.servable import BoundServable, Servable
 from app.protocols.bytes_elements import BinaryElement
 from app.settings.model import ModelSettings, ModelSource
-from tasks.exchange.error import ErrorKind, InferenceError, invalid
-from tasks.exchange.limits import Limits
-from tasks.exchange.request import InferenceRequest
-from tasks.exchange.response import InferenceResponse
-from tasks.exchange.tensor import BytesTensor
-from tasks.explanation.explanation import Explanation
+from tasks.inference.error import ErrorKind, InferenceError, invalid
+from tasks.inference.limits import Limits
+from tasks.inference.request import InferenceRequest
+from tasks.inference.response import InferenceResponse
+from tasks.inference.tensor import BytesTensor
 from tasks.object_detection import DetectionInput, Detections, ObjectDetection
+from tasks.saliency.explanation import Explanation
 from tasks.task import TaskType
-from tests.support.pictures import encoded, rectangle
-from tests.support.speaker import Gate, Seen
-from tests.support.stand_ins import LABELS, STAND_INS, detect, load_stand_in
+from tests.support.fake_models import FAKE_MODELS, LABELS, detect, load_fake_model
+from tests.support.images import encode_image, rectangle
+from tests.support.scripted_model import EventRecorder, Gate
 
 INFO = RequestInfo(protocol="test", request_id="abc")
 NAMES = ("classifier", "detector", "segmenter", "teller", "failing")
@@ -54,9 +54,11 @@ class GatedDetector:
 
 
 @contextmanager
-def running(model: GatedDetector | None = None, observer: Seen | None = None, **limits: Any) -> Generator[Engine]:
+def running(
+    model: GatedDetector | None = None, observer: EventRecorder | None = None, **limits: Any
+) -> Generator[Engine]:
     sources = [
-        ModelSource(name=name, version="7", folder=Path(name), settings=ModelSettings(task_type=STAND_INS[name][0]))
+        ModelSource(name=name, version="7", folder=Path(name), settings=ModelSettings(task_type=FAKE_MODELS[name][0]))
         for name in NAMES
     ]
     settings = ModelSettings(task_type=TaskType.OBJECT_DETECTION)
@@ -64,8 +66,8 @@ def running(model: GatedDetector | None = None, observer: Seen | None = None, **
 
     def load(source: ModelSource) -> Servable:
         if source.name != "slow":
-            return load_stand_in(source)
-        description = ModelDescription(
+            return load_fake_model(source)
+        description = ModelMetadata(
             task_type=TaskType.OBJECT_DETECTION,
             platform="stand-in",
             layout="none",
@@ -88,7 +90,7 @@ def running(model: GatedDetector | None = None, observer: Seen | None = None, **
 
 
 def request(model: str = "detector", count: int = 1, **parameters: object) -> InferenceRequest:
-    element = BinaryElement(encoded(rectangle()))
+    element = BinaryElement(encode_image(rectangle()))
     tensor = BytesTensor(name="a", shape=(count,), elements=[element] * count, parameters={"score_threshold": 0.5})
     parameters = {"samples": 48} | parameters
     return InferenceRequest(id="body-id", model_name=model, inputs=(tensor,), parameters=parameters)
@@ -105,11 +107,11 @@ def explain(engine: Engine, decode: Callable[[], InferenceRequest]) -> tuple[Inf
 
 
 def test_explanation_has_predictions_and_is_observed_once_but_not_as_inference() -> None:
-    observer = Seen()
+    observer = EventRecorder()
     with running(observer=observer) as engine:
         response, explanations = explain(engine, lambda: request(count=2))
         answer = engine.infer(request(count=2))
-        assert engine.statistics.of("detector", "7").inference_count == 0
+        assert engine.statistics.for_model("detector", "7").inference_count == 0
         assert not engine.busy
     assert (response.id, response.model_name, response.model_version) == ("body-id", "detector", "7")
     records = [prediction.records() for prediction in response.outputs[0].predictions]
@@ -124,9 +126,9 @@ def test_explanation_has_predictions_and_is_observed_once_but_not_as_inference()
             (48, 64),
         )
     (event,) = observer.events
-    assert (event.outcome, event.error, event.caller) == (None, "", INFO)
-    assert (event.explanation, event.batch_size, event.samples) == (True, 2, 96)
-    assert 0 < event.timings.decode + event.timings.model + event.timings.refine <= event.total
+    assert (event.outcome, event.error, event.info) == (None, "", INFO)
+    assert (event.explanation, event.batch_size, event.explanation_samples) == (True, 2, 96)
+    assert 0 < event.timings.decode + event.timings.model + event.timings.postprocess <= event.total
 
 
 @pytest.mark.parametrize(
@@ -180,7 +182,7 @@ def unreadable() -> InferenceRequest:
 def test_refused_explanation_names_the_field_and_is_observed_once(
     decode: Callable[[], InferenceRequest], kind: ErrorKind, message: str
 ) -> None:
-    observer = Seen()
+    observer = EventRecorder()
     with running(observer=observer) as engine:
         with pytest.raises(InferenceError, match=message) as caught:
             explain(engine, decode)
@@ -215,7 +217,7 @@ def test_time_limit_reduces_the_samples_of_every_image() -> None:
 
 
 def test_blocked_explanations_do_not_block_predictions_and_excess_is_refused() -> None:
-    model, observer = GatedDetector(Gate()), Seen()
+    model, observer = GatedDetector(Gate()), EventRecorder()
 
     async def run(engine: Engine) -> None:
         calls = [
@@ -226,10 +228,10 @@ def test_blocked_explanations_do_not_block_predictions_and_excess_is_refused() -
         error = first_done.exception()
         assert isinstance(error, InferenceError)
         assert error.kind is ErrorKind.OVERLOADED
-        await asyncio.to_thread(model.gate.await_step)
+        await asyncio.to_thread(model.gate.wait_for_arrival)
         assert engine.busy
         for _ in range(10):
-            answer = await engine.exchange(INFO, "slow", lambda: request("slow"), lambda response: response)
+            answer = await engine.handle(INFO, "slow", lambda: request("slow"), lambda response: response)
             assert len(answer.outputs[0].predictions) == 1
         for _ in range(9):
             model.gate.open()
@@ -245,7 +247,7 @@ def test_blocked_explanations_do_not_block_predictions_and_excess_is_refused() -
 
 @pytest.mark.skipif(sys.platform != "linux", reason="threads have no priorities of their own")
 def test_explanation_threads_have_a_lower_priority() -> None:
-    model = GatedDetector(Gate(opened=3))
+    model = GatedDetector(Gate(initial_passes=3))
     with running(model) as engine:
         explain(engine, lambda: request("slow"))
     assert model.niceness == {min(19, os.getpriority(os.PRIO_PROCESS, 0) + 10)}
@@ -253,20 +255,20 @@ def test_explanation_threads_have_a_lower_priority() -> None:
 
 @pytest.mark.parametrize("end", ["disconnect", "close", "drain"])
 def test_abandoned_explanation_ends_after_the_current_batch(end: str) -> None:
-    model, observer = GatedDetector(Gate()), Seen()
+    model, observer = GatedDetector(Gate()), EventRecorder()
 
     async def run(engine: Engine) -> None:
         call = asyncio.create_task(
             engine.explain(INFO, "slow", lambda: request("slow", samples=480), response_and_explanations)
         )
-        await asyncio.to_thread(model.gate.await_step)
+        await asyncio.to_thread(model.gate.wait_for_arrival)
         if end == "disconnect":
             call.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await call
             model.gate.open()
         else:
-            (engine.close if end == "close" else engine.hurry)()
+            (engine.close if end == "close" else engine.start_drain)()
             model.gate.open()
             assert (await call)[1][0][0][0].samples == 16
 
@@ -276,12 +278,12 @@ def test_abandoned_explanation_ends_after_the_current_batch(end: str) -> None:
     for thread in explanation_threads:
         thread.join(60)
     assert model.batches == [1, 16]
-    assert [(event.outcome, event.samples) for event in observer.events] == [(None, 16)]
+    assert [(event.outcome, event.explanation_samples) for event in observer.events] == [(None, 16)]
     assert not engine.busy
 
 
 def test_closed_engine_refuses_explanations() -> None:
-    observer = Seen()
+    observer = EventRecorder()
     with running(observer=observer) as engine:
         engine.close()
         with pytest.raises(InferenceError, match="stopping") as caught:
@@ -292,20 +294,20 @@ def test_closed_engine_refuses_explanations() -> None:
 
 @pytest.mark.parametrize("end", ["disconnect", "close"])
 def test_queued_explanation_that_is_dropped_is_observed(end: str) -> None:
-    model, observer = GatedDetector(Gate()), Seen()
+    model, observer = GatedDetector(Gate()), EventRecorder()
 
     async def run(engine: Engine) -> None:
         first = asyncio.create_task(
             engine.explain(INFO, "slow", lambda: request("slow", samples=480), response_and_explanations)
         )
-        await asyncio.to_thread(model.gate.await_step)
+        await asyncio.to_thread(model.gate.wait_for_arrival)
         second = asyncio.create_task(engine.explain(INFO, "slow", lambda: request("slow"), response_and_explanations))
         await asyncio.sleep(0)
         if end == "disconnect":
             second.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await second
-            engine.hurry()
+            engine.start_drain()
         else:
             engine.close()
             with pytest.raises(InferenceError, match="stopping"):

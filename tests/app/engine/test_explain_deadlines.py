@@ -9,28 +9,28 @@ from typing import Any
 
 import pytest
 
-from app.engine.admission import Bounds
-from app.engine.answering import Explanations
-from app.engine.description import ModelDescription
+from app.engine.admission import QueueLimits
 from app.engine.engine import Engine
 from app.engine.events import RequestInfo
-from app.engine.explain import explained
+from app.engine.executor import Explanations
+from app.engine.explain import explain_request
+from app.engine.model_metadata import ModelMetadata
 from app.engine.registry import Registry
 from app.engine.repository import Repository
 from app.engine.servable import BoundServable, Servable
 from app.protocols.bytes_elements import BinaryElement
 from app.settings.model import ModelSettings, ModelSource
-from tasks.exchange.error import ErrorKind, InferenceError
-from tasks.exchange.limits import Limits
-from tasks.exchange.request import InferenceRequest
-from tasks.exchange.response import InferenceResponse
-from tasks.exchange.tensor import BytesTensor
+from tasks.inference.error import ErrorKind, InferenceError
+from tasks.inference.limits import Limits
+from tasks.inference.request import InferenceRequest
+from tasks.inference.response import InferenceResponse
+from tasks.inference.tensor import BytesTensor
 from tasks.object_detection import DetectionInput, Detections, ObjectDetection
 from tasks.task import TaskType
-from tests.support.pictures import encoded, rectangle
+from tests.support.fake_models import LABELS, detect
+from tests.support.images import encode_image, rectangle
 from tests.support.polling import wait_until_async
-from tests.support.speaker import Seen
-from tests.support.stand_ins import LABELS, detect
+from tests.support.scripted_model import EventRecorder
 
 
 class SlowDetector:
@@ -50,7 +50,7 @@ class SlowDetector:
 
 
 def load_slow(model: SlowDetector) -> Servable:
-    description = ModelDescription(
+    description = ModelMetadata(
         task_type=TaskType.OBJECT_DETECTION,
         platform="stand-in",
         layout="none",
@@ -63,7 +63,7 @@ def load_slow(model: SlowDetector) -> Servable:
 
 
 @contextmanager
-def running(model: SlowDetector, observer: Seen, bounds: Bounds | None = None) -> Generator[Engine]:
+def running(model: SlowDetector, observer: EventRecorder, bounds: QueueLimits | None = None) -> Generator[Engine]:
     settings = ModelSettings(task_type=TaskType.OBJECT_DETECTION)
     source = ModelSource(name="slow", version="7", folder=Path("slow"), settings=settings)
 
@@ -72,7 +72,7 @@ def running(model: SlowDetector, observer: Seen, bounds: Bounds | None = None) -
 
     registry = Registry([source])
     registry.load(source, load)
-    engine = Engine(Repository(registry, lambda: [source], load), [observer], Limits(), 1, bounds or Bounds())
+    engine = Engine(Repository(registry, lambda: [source], load), [observer], Limits(), 1, bounds or QueueLimits())
     try:
         yield engine
     finally:
@@ -80,11 +80,11 @@ def running(model: SlowDetector, observer: Seen, bounds: Bounds | None = None) -
 
 
 def request_info(name: str = "a", timeout: float | None = None, address: str = "") -> RequestInfo:
-    return RequestInfo(protocol="test", request_id=name, returned={}, timeout=timeout, address=address)
+    return RequestInfo(protocol="test", request_id=name, response_headers={}, timeout=timeout, address=address)
 
 
 def request(samples: int = 60) -> InferenceRequest:
-    tensor = BytesTensor(name="a", shape=(1,), elements=[BinaryElement(encoded(rectangle()))])
+    tensor = BytesTensor(name="a", shape=(1,), elements=[BinaryElement(encode_image(rectangle()))])
     return InferenceRequest(id="", model_name="slow", inputs=(tensor,), parameters={"samples": samples})
 
 
@@ -95,8 +95,8 @@ def response_and_explanations(
 
 
 def test_time_limit_stops_sampling() -> None:
-    with running(SlowDetector(0.05), Seen()) as engine:
-        explained_request = explained(
+    with running(SlowDetector(0.05), EventRecorder()) as engine:
+        explained_request = explain_request(
             engine.registry.find("slow").ready_servable(), request(2000), Limits(), lambda: True, 1.0
         )
     ((objects,),) = explained_request.explanations
@@ -105,7 +105,7 @@ def test_time_limit_stops_sampling() -> None:
 
 @pytest.mark.slow
 def test_request_deadline_stops_sampling_in_time_for_the_response() -> None:
-    observer = Seen()
+    observer = EventRecorder()
     with running(SlowDetector(0.5), observer) as engine:
         # The engine refuses a response after the deadline.
         _, explanations = asyncio.run(
@@ -117,7 +117,7 @@ def test_request_deadline_stops_sampling_in_time_for_the_response() -> None:
 
 
 def test_explanation_after_its_deadline_is_deadline_exceeded() -> None:
-    observer, proceed = Seen(), threading.Event()
+    observer, proceed = EventRecorder(), threading.Event()
 
     async def run(engine: Engine) -> None:
         with pytest.raises(InferenceError) as caught:
@@ -132,7 +132,7 @@ def test_explanation_after_its_deadline_is_deadline_exceeded() -> None:
 
 
 def test_queued_explanation_is_dropped_at_its_deadline() -> None:
-    observer, proceed = Seen(), threading.Event()
+    observer, proceed = EventRecorder(), threading.Event()
     model = SlowDetector(proceed=proceed)
 
     async def run(engine: Engine) -> None:
@@ -147,7 +147,7 @@ def test_queued_explanation_is_dropped_at_its_deadline() -> None:
 
     with running(model, observer) as engine:
         asyncio.run(run(engine))
-    outcomes = {event.caller.request_id: event.outcome for event in observer.events}
+    outcomes = {event.info.request_id: event.outcome for event in observer.events}
     assert outcomes == {"first": None, "second": ErrorKind.DEADLINE_EXCEEDED}
 
 
@@ -159,7 +159,7 @@ class EarlyTimers(asyncio.SelectorEventLoop):
 
 
 def test_deadline_timer_that_fires_early_is_not_a_cancellation() -> None:
-    observer, proceed = Seen(), threading.Event()
+    observer, proceed = EventRecorder(), threading.Event()
     model = SlowDetector(proceed=proceed)
 
     async def run(engine: Engine) -> None:
@@ -174,7 +174,7 @@ def test_deadline_timer_that_fires_early_is_not_a_cancellation() -> None:
 
     with running(model, observer) as engine, asyncio.Runner(loop_factory=EarlyTimers) as runner:
         runner.run(run(engine))
-    outcomes = {event.caller.request_id: event.outcome for event in observer.events}
+    outcomes = {event.info.request_id: event.outcome for event in observer.events}
     assert outcomes == {"first": None, "queued": ErrorKind.DEADLINE_EXCEEDED}
 
 
@@ -182,7 +182,7 @@ def test_deadline_timer_that_fires_early_is_not_a_cancellation() -> None:
     ("timeout", "kind"), [(float("nan"), ErrorKind.INVALID_REQUEST), (0, ErrorKind.DEADLINE_EXCEEDED)]
 )
 def test_invalid_or_expired_timeout_of_an_explanation_is_refused(timeout: float, kind: ErrorKind) -> None:
-    observer = Seen()
+    observer = EventRecorder()
     with running(SlowDetector(), observer) as engine:
         with pytest.raises(InferenceError) as caught:
             asyncio.run(engine.explain(request_info(timeout=timeout), "slow", request, response_and_explanations))
@@ -192,7 +192,7 @@ def test_invalid_or_expired_timeout_of_an_explanation_is_refused(timeout: float,
 
 
 def test_explanation_over_the_limit_is_refused_with_retry_after() -> None:
-    observer, proceed = Seen(), threading.Event()
+    observer, proceed = EventRecorder(), threading.Event()
     model = SlowDetector(proceed=proceed)
 
     async def run(engine: Engine) -> None:
@@ -205,7 +205,7 @@ def test_explanation_over_the_limit_is_refused_with_retry_after() -> None:
         with pytest.raises(InferenceError, match="3 explanations in flight") as caught:
             await engine.explain(late, "slow", request, response_and_explanations)
         assert caught.value.kind is ErrorKind.OVERLOADED
-        assert int(late.returned["retry-after"]) >= 1
+        assert int(late.response_headers["retry-after"]) >= 1
         proceed.set()
         await asyncio.gather(*others)
 
@@ -214,7 +214,7 @@ def test_explanation_over_the_limit_is_refused_with_retry_after() -> None:
 
 
 def test_explanations_count_towards_the_limit_of_a_client() -> None:
-    observer, proceed = Seen(), threading.Event()
+    observer, proceed = EventRecorder(), threading.Event()
     model = SlowDetector(proceed=proceed)
 
     async def run(engine: Engine) -> None:
@@ -224,19 +224,19 @@ def test_explanations_count_towards_the_limit_of_a_client() -> None:
         await asyncio.to_thread(model.called.wait, 30)
         for call in (
             engine.explain(request_info(address="10.0.0.1"), "slow", request, response_and_explanations),
-            engine.exchange(request_info(address="10.0.0.1"), "slow", request, lambda response: response),
+            engine.handle(request_info(address="10.0.0.1"), "slow", request, lambda response: response),
         ):
             with pytest.raises(InferenceError, match="1 requests or streams of your address in flight") as caught:
                 await call
             assert caught.value.kind is ErrorKind.OVERLOADED
         other = asyncio.ensure_future(
-            engine.exchange(request_info(address="10.0.0.2"), "slow", request, lambda response: response)
+            engine.handle(request_info(address="10.0.0.2"), "slow", request, lambda response: response)
         )
         proceed.set()
         await asyncio.gather(first, other)
         await wait_until_async(lambda: not engine.busy)
         # A finished request frees its slot.
-        await engine.exchange(request_info(address="10.0.0.1"), "slow", request, lambda response: response)
+        await engine.handle(request_info(address="10.0.0.1"), "slow", request, lambda response: response)
 
-    with running(model, observer, Bounds(max_each_client=1)) as engine:
+    with running(model, observer, QueueLimits(max_each_client=1)) as engine:
         asyncio.run(run(engine))

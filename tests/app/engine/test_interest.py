@@ -8,38 +8,38 @@ from collections.abc import Awaitable, Callable
 import msgspec
 import pytest
 
+from app.engine.cancellation import CancellationToken, cancellation_scope, raise_if_cancelled
 from app.engine.engine import Engine
 from app.engine.events import RequestInfo
-from app.engine.interest import CancellationToken, check_interest, on_behalf_of
-from tasks.exchange.error import ErrorKind, InferenceError
-from tasks.exchange.request import InferenceRequest
+from tasks.inference.error import ErrorKind, InferenceError
+from tasks.inference.request import InferenceRequest
 from tests.app.engine.test_engine import RecordingObserver, name_of, request, running
 from tests.support.polling import wait_until_async
 
 
 def test_token_ends_when_cancelled_expired_or_past_its_deadline() -> None:
-    assert CancellationToken().loss is None
-    assert CancellationToken(time.monotonic() + 60).loss is None
+    assert CancellationToken().error is None
+    assert CancellationToken(time.monotonic() + 60).error is None
     past_deadline, cancelled, expired = (
         CancellationToken(time.monotonic() - 1),
         CancellationToken(),
         CancellationToken(time.monotonic() + 60),
     )
-    cancelled.leave()
+    cancelled.cancel()
     expired.expire()
-    kinds = [token.loss.kind for token in (past_deadline, cancelled, expired) if token.loss]
+    kinds = [token.error.kind for token in (past_deadline, cancelled, expired) if token.error]
     assert kinds == [ErrorKind.DEADLINE_EXCEEDED, ErrorKind.CANCELLED, ErrorKind.DEADLINE_EXCEEDED]
 
 
 def test_thread_checks_the_token_of_the_innermost_scope() -> None:
-    check_interest()
+    raise_if_cancelled()
     outer, inner = CancellationToken(), CancellationToken()
-    inner.leave()
-    with on_behalf_of(outer):
-        with on_behalf_of(inner), pytest.raises(InferenceError, match="client disconnected"):
-            check_interest()
-        check_interest()
-    check_interest()
+    inner.cancel()
+    with cancellation_scope(outer):
+        with cancellation_scope(inner), pytest.raises(InferenceError, match="client disconnected"):
+            raise_if_cancelled()
+        raise_if_cancelled()
+    raise_if_cancelled()
 
 
 class BlockedDecoder:
@@ -58,7 +58,7 @@ class BlockedDecoder:
 
 
 def request_info(timeout: float | None = None, gone: Callable[[], Awaitable[None]] | None = None) -> RequestInfo:
-    return RequestInfo(protocol="test", request_id="1", returned={}, timeout=timeout, gone=gone)
+    return RequestInfo(protocol="test", request_id="1", response_headers={}, timeout=timeout, disconnected=gone)
 
 
 def outcomes(observer: RecordingObserver) -> list[ErrorKind | None]:
@@ -70,7 +70,7 @@ def test_request_past_its_timeout_is_answered_and_skips_the_model() -> None:
 
     async def run(engine: Engine) -> None:
         with pytest.raises(InferenceError) as caught:
-            await engine.exchange(request_info(timeout=0.5), "detector", decoder.decode, name_of)
+            await engine.handle(request_info(timeout=0.5), "detector", decoder.decode, name_of)
         assert caught.value.kind is ErrorKind.DEADLINE_EXCEEDED
         assert engine.in_flight == 1
         decoder.released.set()
@@ -90,7 +90,7 @@ def test_shorten_never_extends_the_deadline() -> None:
     for deadline in (now + 60, now + 70, now - 1):
         token.shorten(deadline)
     assert calls == [now + 60, now - 1]
-    assert token.loss is not None
+    assert token.error is not None
 
 
 @pytest.mark.parametrize("header_timeout", [None, 3600.0])
@@ -104,9 +104,7 @@ def test_timeout_in_the_body_ends_the_request_while_the_worker_is_busy(header_ti
     async def run(engine: Engine) -> None:
         request_with_timeout = msgspec.structs.replace(request(), timeout=0.2)
         with pytest.raises(InferenceError) as caught:
-            await engine.exchange(
-                request_info(timeout=header_timeout), "detector", lambda: request_with_timeout, encode
-            )
+            await engine.handle(request_info(timeout=header_timeout), "detector", lambda: request_with_timeout, encode)
         assert caught.value.kind is ErrorKind.DEADLINE_EXCEEDED
         assert engine.in_flight == 1
         released.set()
@@ -128,12 +126,12 @@ def test_queued_request_is_dropped_without_a_worker(reason: str) -> None:
         async def wait_disconnected() -> None:
             await disconnect.wait()
 
-        first = asyncio.create_task(engine.exchange(request_info(), "detector", decoder.decode, name_of))
+        first = asyncio.create_task(engine.handle(request_info(), "detector", decoder.decode, name_of))
         await wait_until_async(lambda: decoder.count == 1)
         info = request_info(
             timeout=0.05 if reason == "time" else None, gone=wait_disconnected if reason == "gone" else None
         )
-        second = asyncio.create_task(engine.exchange(info, "detector", queued.decode, name_of))
+        second = asyncio.create_task(engine.handle(info, "detector", queued.decode, name_of))
         await wait_until_async(lambda: engine.in_flight == 2)
         if reason == "gone":
             disconnect.set()
@@ -165,7 +163,7 @@ def test_disconnect_during_decoding_skips_the_model() -> None:
             await disconnect.wait()
 
         call = asyncio.create_task(
-            engine.exchange(request_info(gone=wait_disconnected), "detector", decoder.decode, name_of)
+            engine.handle(request_info(gone=wait_disconnected), "detector", decoder.decode, name_of)
         )
         await wait_until_async(lambda: decoder.count == 1)
         disconnect.set()
@@ -188,7 +186,7 @@ def test_request_in_time_is_answered_and_leaves_no_tasks() -> None:
 
     async def run(engine: Engine) -> None:
         for _ in range(20):
-            assert await engine.exchange(request_info(60, forever), "detector", request, name_of) == "detector"
+            assert await engine.handle(request_info(60, forever), "detector", request, name_of) == "detector"
         assert len(asyncio.all_tasks()) == 1
 
     with running(observer) as engine:
@@ -210,11 +208,9 @@ def test_request_cancelled_twice_at_once_is_observed_once(first: str) -> None:
                 # Cancel after the disconnect is known and before the call continues.
                 asyncio.get_running_loop().call_soon(second.cancel)
 
-        busy = asyncio.create_task(engine.exchange(request_info(), "detector", decoder.decode, name_of))
+        busy = asyncio.create_task(engine.handle(request_info(), "detector", decoder.decode, name_of))
         await wait_until_async(lambda: decoder.count == 1)
-        second = asyncio.create_task(
-            engine.exchange(request_info(gone=wait_disconnected), "detector", request, name_of)
-        )
+        second = asyncio.create_task(engine.handle(request_info(gone=wait_disconnected), "detector", request, name_of))
         await watching.wait()
         disconnect.set()
         if first == "cancelled":
@@ -234,9 +230,9 @@ def test_queued_request_is_refused_when_the_engine_closes() -> None:
     observer, decoder = RecordingObserver(), BlockedDecoder()
 
     async def run(engine: Engine) -> None:
-        first = asyncio.create_task(engine.exchange(request_info(), "detector", decoder.decode, name_of))
+        first = asyncio.create_task(engine.handle(request_info(), "detector", decoder.decode, name_of))
         await wait_until_async(lambda: decoder.count == 1)
-        second = asyncio.create_task(engine.exchange(request_info(), "detector", request, name_of))
+        second = asyncio.create_task(engine.handle(request_info(), "detector", request, name_of))
         await wait_until_async(lambda: engine.in_flight == 2)
         engine.close()
         with pytest.raises(InferenceError, match="stopping") as caught:
@@ -262,7 +258,7 @@ def test_late_response_is_deadline_exceeded_for_client_and_observers() -> None:
 
         loop = asyncio.get_running_loop()
         with pytest.raises(InferenceError) as caught:
-            await engine.exchange(request_info(timeout=0.1), "detector", decode, name_of)
+            await engine.handle(request_info(timeout=0.1), "detector", decode, name_of)
         assert caught.value.kind is ErrorKind.DEADLINE_EXCEEDED
 
     async def _block(seconds: float) -> None:
@@ -275,9 +271,9 @@ def test_late_response_is_deadline_exceeded_for_client_and_observers() -> None:
 
 def test_cancel_after_the_deadline_is_deadline_exceeded() -> None:
     token = CancellationToken(time.monotonic() - 0.001)
-    token.leave()
-    assert token.loss is not None
-    assert token.loss.kind is ErrorKind.DEADLINE_EXCEEDED
+    token.cancel()
+    assert token.error is not None
+    assert token.error.kind is ErrorKind.DEADLINE_EXCEEDED
 
 
 def test_request_cancelled_during_the_drain_is_not_ready() -> None:
@@ -289,12 +285,12 @@ def test_request_cancelled_during_the_drain_is_not_ready() -> None:
     async def run(engine: Engine) -> None:
         calls = [
             asyncio.create_task(
-                engine.exchange(request_info(gone=wait_disconnected), "detector", decoder.decode, name_of)
+                engine.handle(request_info(gone=wait_disconnected), "detector", decoder.decode, name_of)
             )
             for _ in range(2)
         ]
         await wait_until_async(lambda: decoder.count == 1 and engine.in_flight == 2)
-        engine.hurry()
+        engine.start_drain()
         for call in calls:
             call.cancel()
         for call in calls:

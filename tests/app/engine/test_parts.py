@@ -9,28 +9,28 @@ from typing import Any
 
 import pytest
 
-from app.engine.description import ModelDescription
 from app.engine.engine import Engine
 from app.engine.events import InferenceEvent, RequestInfo
+from app.engine.model_metadata import ModelMetadata
 from app.engine.registry import Registry
 from app.engine.repository import Repository
 from app.engine.servable import BoundServable, Servable
-from app.engine.streaming import Piece
+from app.engine.text_stream import Chunk
 from app.protocols.bytes_elements import BinaryElement
 from app.settings.model import ModelSource
-from tasks.exchange.error import ErrorKind, InferenceError
-from tasks.exchange.limits import Limits
-from tasks.exchange.request import InferenceRequest
-from tasks.exchange.response import InferenceResponse
-from tasks.exchange.tensor import BytesTensor
+from tasks.inference.error import ErrorKind, InferenceError
+from tasks.inference.limits import Limits
+from tasks.inference.request import InferenceRequest
+from tasks.inference.response import InferenceResponse
+from tasks.inference.tensor import BytesTensor
 from tasks.object_detection import ObjectDetection
 from tasks.task import TaskType
-from tests.support.pictures import encoded, rectangle
-from tests.support.speaker import Gate, Seen, Speaker, speaking
-from tests.support.stand_ins import detect
+from tests.support.fake_models import detect
+from tests.support.images import encode_image, rectangle
+from tests.support.scripted_model import EventRecorder, Gate, ScriptedModel, scripted_engine
 
 INFO = RequestInfo(protocol="test", request_id="abc")
-ELEMENT = BinaryElement(encoded(rectangle()))
+ELEMENT = BinaryElement(encode_image(rectangle()))
 
 
 def request(*counts: int, model: str = "detector", **parameters: object) -> InferenceRequest:
@@ -41,7 +41,7 @@ def request(*counts: int, model: str = "detector", **parameters: object) -> Infe
     return InferenceRequest(id="", model_name=model, inputs=tuple(inputs))
 
 
-class AwaitableObserver(Seen):
+class AwaitableObserver(EventRecorder):
     """Signal when an event is observed."""
 
     def __init__(self) -> None:
@@ -69,9 +69,9 @@ class GatedDetector:
         return detect(inputs)
 
 
-def engine_of(model: GatedDetector, observer: Seen) -> Engine:
+def engine_of(model: GatedDetector, observer: EventRecorder) -> Engine:
     def load(source: ModelSource) -> Servable:
-        description = ModelDescription(
+        description = ModelMetadata(
             task_type=TaskType.OBJECT_DETECTION,
             platform="stand-in",
             layout="none",
@@ -95,18 +95,18 @@ def encode_output(response: InferenceResponse) -> tuple[str, str, str, int, dict
     return (*fields, dict(output.parameters))
 
 
-def encode_chunk(chunk: Piece) -> str | None:
+def encode_chunk(chunk: Chunk) -> str | None:
     return chunk.text or None
 
 
 def test_every_image_is_answered_before_the_next_is_run() -> None:
-    gate, observer = Gate(), Seen()
+    gate, observer = Gate(), EventRecorder()
     model = GatedDetector(gate)
     engine = engine_of(model, observer)
 
     async def run() -> None:
         inference_request = request(2, 1, metadata="m")
-        outputs = engine.parts(INFO, "detector", lambda: inference_request, encode_output, lambda _: None)
+        outputs = engine.stream_outputs(INFO, "detector", lambda: inference_request, encode_output, lambda _: None)
         async with aclosing(outputs):
             for number, name in enumerate("aab", 1):
                 gate.open()
@@ -118,16 +118,18 @@ def test_every_image_is_answered_before_the_next_is_run() -> None:
     (event,) = observer.events
     assert (event.outcome, event.batch_size, event.model_version) == (None, 3, "3")
     assert 0 < event.timings.decode < event.total
-    assert event.timings.decode + event.timings.model + event.timings.refine <= event.total
+    assert event.timings.decode + event.timings.model + event.timings.postprocess <= event.total
     assert not engine.busy
 
 
 def test_failure_comes_after_the_earlier_outputs() -> None:
-    observer = Seen()
-    engine = engine_of(GatedDetector(Gate(opened=9), failing=1), observer)
+    observer = EventRecorder()
+    engine = engine_of(GatedDetector(Gate(initial_passes=9), failing=1), observer)
 
     async def run() -> InferenceError:
-        async with aclosing(engine.parts(INFO, "", lambda: request(3), encode_output, lambda _: None)) as outputs:
+        async with aclosing(
+            engine.stream_outputs(INFO, "", lambda: request(3), encode_output, lambda _: None)
+        ) as outputs:
             assert await anext(outputs) == ("detector", "3", "a", 1, {})
             with pytest.raises(InferenceError, match="tired") as caught:
                 await anext(outputs)
@@ -140,15 +142,17 @@ def test_failure_comes_after_the_earlier_outputs() -> None:
 
 
 def test_reader_that_leaves_stops_the_model() -> None:
-    gate, observer = Gate(opened=1), AwaitableObserver()
+    gate, observer = Gate(initial_passes=1), AwaitableObserver()
     model = GatedDetector(gate)
     engine = engine_of(model, observer)
 
     async def run() -> None:
-        async with aclosing(engine.parts(INFO, "", lambda: request(5), encode_output, lambda _: None)) as outputs:
+        async with aclosing(
+            engine.stream_outputs(INFO, "", lambda: request(5), encode_output, lambda _: None)
+        ) as outputs:
             await anext(outputs)
             for _ in range(2):
-                await asyncio.to_thread(gate.await_step)
+                await asyncio.to_thread(gate.wait_for_arrival)
         gate.open()
         assert await asyncio.to_thread(observer.observed.wait, 60)
 
@@ -158,11 +162,11 @@ def test_reader_that_leaves_stops_the_model() -> None:
 
 
 def test_generated_text_is_streamed_without_empty_chunks() -> None:
-    observer = Seen()
-    engine = speaking(Speaker("a", "", "b"), observer)
+    observer = EventRecorder()
+    engine = scripted_engine(ScriptedModel("a", "", "b"), observer)
 
     async def run() -> list[str]:
-        outputs = engine.parts(INFO, "", lambda: request(2, model="speaker"), lambda _: "never", encode_chunk)
+        outputs = engine.stream_outputs(INFO, "", lambda: request(2, model="speaker"), lambda _: "never", encode_chunk)
         async with aclosing(outputs):
             return [output async for output in outputs]
 
@@ -184,11 +188,11 @@ def unreadable() -> InferenceRequest:
     ],
 )
 def test_invalid_request_is_refused_before_the_first_output(decode: Any, kind: ErrorKind) -> None:
-    observer = Seen()
-    engine = engine_of(GatedDetector(Gate(opened=9)), observer)
+    observer = EventRecorder()
+    engine = engine_of(GatedDetector(Gate(initial_passes=9)), observer)
 
     async def run() -> None:
-        async with aclosing(engine.parts(INFO, "", decode, encode_output, lambda _: None)) as outputs:
+        async with aclosing(engine.stream_outputs(INFO, "", decode, encode_output, lambda _: None)) as outputs:
             await anext(outputs)
 
     with pytest.raises(InferenceError) as caught:

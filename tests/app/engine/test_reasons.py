@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.engine.reasons import told, without_paths
+from app.engine.error_text import error_text, redact_paths
 from app.settings.model import ModelSource
 
 FOLDER = Path("/srv/our models/detector")
@@ -30,19 +30,19 @@ FOLDER_NAME = st.text(st.characters(categories=["L", "N"], include_characters=" 
     ],
 )
 def test_redacted_reason_keeps_file_names_without_folders(reason: str, redacted: str) -> None:
-    assert without_paths(reason, SOURCE) == redacted
+    assert redact_paths(reason, SOURCE) == redacted
 
 
 def test_relative_folder_is_redacted() -> None:
     source = ModelSource(name="detector", version="1", folder=Path("fixtures/models/detector"))
-    assert without_paths("fixtures/models/detector/model.onnx is broken", source) == "model.onnx is broken"
-    assert without_paths(f"{Path.cwd()}/fixtures/models/detector/x is broken", source) == "x is broken"
+    assert redact_paths("fixtures/models/detector/model.onnx is broken", source) == "model.onnx is broken"
+    assert redact_paths(f"{Path.cwd()}/fixtures/models/detector/x is broken", source) == "x is broken"
 
 
 @given(st.lists(FOLDER_NAME, min_size=2, max_size=5))
 def test_folders_above_the_model_are_always_redacted(parts: list[str]) -> None:
     folder = Path("/", "hidden-root", *parts)
-    redacted = without_paths(
+    redacted = redact_paths(
         f"{folder}/model.onnx and '{folder}' are wrong", ModelSource(name="m", version="1", folder=folder)
     )
     assert "hidden-root" not in redacted
@@ -55,6 +55,6 @@ class _UnprintableError(Exception):
 
 
 def test_exception_without_message_is_shown_as_its_class() -> None:
-    assert told(ValueError("five")) == "five"
-    assert told(MemoryError()) == "MemoryError"
-    assert told(_UnprintableError()) == "_UnprintableError"
+    assert error_text(ValueError("five")) == "five"
+    assert error_text(MemoryError()) == "MemoryError"
+    assert error_text(_UnprintableError()) == "_UnprintableError"

@@ -11,8 +11,8 @@ from app.engine.registry import Registry
 from app.engine.repository import Repository
 from app.engine.servable import Servable
 from app.settings.model import ModelError, ModelSource
+from tests.support.fake_models import load_fake_model
 from tests.support.polling import wait_until_async
-from tests.support.stand_ins import load_stand_in
 
 
 def discovered(root: Path) -> Sequence[ModelSource]:
@@ -24,7 +24,7 @@ def load(source: ModelSource) -> Servable:
     """Load a stand-in, or fail if the file contains "broken"."""
     if (source.folder / "model").read_text() == "broken":
         raise ModelError("broken on purpose")
-    return load_stand_in(source)
+    return load_fake_model(source)
 
 
 @pytest.fixture
@@ -63,7 +63,7 @@ def test_refresh_loads_new_and_changed_models_and_removes_deleted_ones(root: Pat
         (root / "segmenter").rmdir()
         await repository.refresh()
         assert states(repository) == {"detector": "READY", "segmenter": "UNAVAILABLE"}
-        assert not repository.registry.unready
+        assert not repository.registry.not_ready_reason
 
     asyncio.run(run())
 
@@ -115,7 +115,7 @@ def test_refresh_loads_other_models_while_one_hangs(root: Path, caplog: pytest.L
         return load(source)
 
     async def run() -> None:
-        repository = Repository(Registry(discovered(root)), lambda: discovered(root), load_blocked, patience=0.1)
+        repository = Repository(Registry(discovered(root)), lambda: discovered(root), load_blocked, timeout=0.1)
         await repository.load("detector")
         await repository.refresh()
         first = served(repository, "detector")
@@ -132,7 +132,7 @@ def test_refresh_loads_other_models_while_one_hangs(root: Path, caplog: pytest.L
         assert slow_models == ["detector"], "only the first refresh waits for it"
         (root / "detector" / "model").write_text("mended at last")
         proceed.set()
-        await wait_until_async(lambda: not repository.following)
+        await wait_until_async(lambda: not repository.is_loading)
         loaded_late = served(repository, "detector")
         await repository.refresh()
         assert served(repository, "detector") not in (first, loaded_late), "the later change is loaded too"

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from app.engine.registry import ModelState, Registry, version_order
+from app.engine.registry import ModelState, Registry, version_sort_key
 from app.engine.servable import Servable
 from app.settings.model import ModelError, ModelSettings, ModelSource
-from tasks.exchange.error import ErrorKind, InferenceError
+from tasks.inference.error import ErrorKind, InferenceError
 from tasks.task import TaskType
-from tests.support.stand_ins import load_stand_in
+from tests.support.fake_models import load_fake_model
 
 
 def source(name: str = "detector", version: str = "1", **settings: Any) -> ModelSource:
@@ -20,7 +20,7 @@ def source(name: str = "detector", version: str = "1", **settings: Any) -> Model
 
 
 def load_detector(requested: ModelSource) -> Servable:
-    return load_stand_in(source("detector", requested.version))
+    return load_fake_model(source("detector", requested.version))
 
 
 def fail_to_load(_: ModelSource) -> Servable:
@@ -44,7 +44,7 @@ def refusal(call: Any, *arguments: Any) -> InferenceError:
 
 def test_versions_are_ordered_as_numbers() -> None:
     shuffled = ["10", "latest", "1.10", "9", "v2", "1.9", "1", "beta", "1.9.1"]
-    assert sorted(shuffled, key=version_order) == ["beta", "latest", "1", "1.9", "1.9.1", "1.10", "v2", "9", "10"]
+    assert sorted(shuffled, key=version_sort_key) == ["beta", "latest", "1", "1.9", "1.9.1", "1.10", "v2", "9", "10"]
 
 
 @pytest.mark.parametrize(("versions", "latest"), [(["9", "10"], "10"), (["1.9", "1.10"], "1.10"), (["beta", "1"], "1")])
@@ -78,7 +78,7 @@ def test_find_with_unready_version_does_not_return_another() -> None:
 def test_load_sets_state_and_reason() -> None:
     registry = registry_of(source())
     (loading,) = registry.registrations
-    assert (loading.state, loading.servable, registry.unready) == (
+    assert (loading.state, loading.servable, registry.not_ready_reason) == (
         ModelState.LOADING,
         None,
         "detector/1: not loaded yet",
@@ -87,7 +87,7 @@ def test_load_sets_state_and_reason() -> None:
     assert (failed.state, failed.reason, failed.servable) == (ModelState.UNAVAILABLE, "model.onnx is truncated", None)
     assert registry.registrations == [failed]
     ready = registry.load(source(), load_detector)
-    assert (ready.state, ready.reason, registry.unready) == (ModelState.READY, "", "")
+    assert (ready.state, ready.reason, registry.not_ready_reason) == (ModelState.READY, "", "")
     assert ready.servable is not None
 
 
@@ -109,12 +109,12 @@ def test_load_does_not_change_earlier_registrations() -> None:
 
 
 def test_registry_without_models_is_not_ready() -> None:
-    assert Registry([]).unready
+    assert Registry([]).not_ready_reason
     assert refusal(Registry([]).default_name).kind is ErrorKind.MODEL_NOT_FOUND
 
 
 def test_registry_with_an_unready_model_is_not_ready() -> None:
-    assert registry_of(source(version="1"), source(version="2"), loaded=["1"]).unready
+    assert registry_of(source(version="1"), source(version="2"), loaded=["1"]).not_ready_reason
 
 
 def test_unknown_name_or_version_error_lists_the_existing_ones() -> None:

@@ -11,8 +11,8 @@ from app.engine.registry import ModelState, Registration, Registry
 from app.engine.repository import UNLOADED, Repository
 from app.engine.servable import Servable
 from app.settings.model import ModelError, ModelSource
-from tasks.exchange.error import ErrorKind, InferenceError
-from tests.support.stand_ins import load_stand_in
+from tasks.inference.error import ErrorKind, InferenceError
+from tests.support.fake_models import load_fake_model
 
 
 def source(name: str = "detector", version: str = "1") -> ModelSource:
@@ -25,12 +25,12 @@ ONE, TWO, OTHER = source(), source(version="2"), source("classifier")
 def repository_of(
     *on_disk: ModelSource,
     served: Sequence[ModelSource] = (ONE,),
-    load: Callable[[ModelSource], Servable] = load_stand_in,
+    load: Callable[[ModelSource], Servable] = load_fake_model,
 ) -> Repository:
     """Return a repository with the models `on_disk`, where those in `served` are loaded."""
     registry = Registry(served)
     for model_source in served:
-        registry.load(model_source, load_stand_in)
+        registry.load(model_source, load_fake_model)
     return Repository(registry, lambda: on_disk, load)
 
 
@@ -54,7 +54,7 @@ def test_index_lists_served_models_and_models_on_disk() -> None:
         ("detector", "2", ModelState.UNAVAILABLE, "not loaded"),
         ("classifier", "1", ModelState.UNAVAILABLE, "not loaded"),
     ]
-    assert not repository.registry.unready
+    assert not repository.registry.not_ready_reason
 
 
 def test_load_adds_new_versions_and_drops_deleted_ones() -> None:
@@ -71,7 +71,7 @@ def test_failed_load_changes_nothing() -> None:
     def load(model_source: ModelSource) -> Servable:
         if model_source is TWO:
             raise ModelError("cut short")
-        return load_stand_in(model_source)
+        return load_fake_model(model_source)
 
     repository = repository_of(ONE, TWO, load=load)
     before = repository.registry.find("detector")
@@ -95,7 +95,7 @@ def test_unload_keeps_the_name_and_the_readiness() -> None:
         ("classifier", "1", ModelState.READY, ""),
         ("detector", "1", ModelState.UNAVAILABLE, UNLOADED),
     ]
-    assert not repository.registry.unready
+    assert not repository.registry.not_ready_reason
     with pytest.raises(InferenceError) as caught:
         repository.registry.find("detector")
     assert caught.value.kind is ErrorKind.MODEL_NOT_READY
@@ -109,7 +109,7 @@ def test_old_version_serves_until_the_new_one_is_ready() -> None:
     def load(model_source: ModelSource) -> Servable:
         started.set()
         assert proceed.wait(60)
-        return load_stand_in(model_source)
+        return load_fake_model(model_source)
 
     repository = repository_of(ONE, load=load)
     before = repository.registry.find("detector").servable
@@ -130,7 +130,7 @@ def test_unreadable_repository_is_treated_as_empty() -> None:
     def discover() -> Sequence[ModelSource]:
         raise ModelError("gone")
 
-    repository = Repository(Registry([ONE]), discover, load_stand_in)
+    repository = Repository(Registry([ONE]), discover, load_fake_model)
     assert [registration.source for registration in asyncio.run(repository.index())] == [ONE]
     assert refusal(repository, "load", "detector").kind is ErrorKind.MODEL_NOT_FOUND
 
@@ -146,7 +146,7 @@ class BlockingLoader:
         if model_source.name == self._name:
             self.started.set()
             assert self.proceed.wait(60)
-        return load_stand_in(model_source)
+        return load_fake_model(model_source)
 
 
 def test_model_that_hangs_during_load_does_not_block_others() -> None:
@@ -171,7 +171,7 @@ def test_model_that_hangs_during_load_does_not_block_others() -> None:
 def test_second_load_or_unload_of_a_hanging_model_times_out(action: str) -> None:
     load = BlockingLoader("detector")
     repository = repository_of(ONE, load=load)
-    repository = Repository(repository.registry, lambda: [ONE], load, patience=0.05)
+    repository = Repository(repository.registry, lambda: [ONE], load, timeout=0.05)
 
     async def run() -> None:
         loading = asyncio.create_task(repository.load("detector"))
@@ -214,7 +214,7 @@ def test_load_errors_for_clients_have_no_folders(tmp_path: Path, caplog: pytest.
     registration = registry.load(source_in_folder, load)
     assert registration.reason == "model.onnx is cut short"
     assert registration.detail == f"{folder / 'model.onnx'} is cut short"
-    assert "secret" not in registry.unready
+    assert "secret" not in registry.not_ready_reason
 
 
 def test_unload_during_the_first_load_wins() -> None:

@@ -14,8 +14,8 @@ from app.engine.registry import ModelState, Registry
 from app.engine.repository import Repository
 from app.engine.servable import Servable
 from app.settings.model import ModelError, ModelSource
-from tasks.exchange.error import InferenceError
-from tests.support.stand_ins import load_stand_in
+from tasks.inference.error import InferenceError
+from tests.support.fake_models import load_fake_model
 
 NAMES = ("detector", "segmenter", "teller")
 
@@ -48,7 +48,7 @@ class ModelFolders:
             time.sleep(0)  # let other threads run during a load
         if content.startswith("broken"):
             raise ModelError("broken on purpose")
-        servable = load_stand_in(source)
+        servable = load_fake_model(source)
         self.content_by_servable[servable] = content
         return servable
 
@@ -58,7 +58,7 @@ def test_concurrent_repository_actions_end_with_the_latest_content_served(tmp_pa
     rng = random.Random(seed)
     folders = ModelFolders(tmp_path, rng)
     registry = Registry(folders.discover())
-    repository = Repository(registry, folders.discover, folders.load, patience=30)
+    repository = Repository(registry, folders.discover, folders.load, timeout=30)
     inconsistent: list[object] = []
     finished = threading.Event()
 

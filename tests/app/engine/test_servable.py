@@ -6,20 +6,20 @@ import msgspec
 import numpy as np
 import pytest
 
-from app.engine.answered import InferenceResult
-from app.engine.description import ModelDescription
+from app.engine.inference_result import InferenceResult
+from app.engine.model_metadata import ModelMetadata
 from app.engine.servable import BoundServable
 from app.protocols.bytes_elements import BinaryElement
 from app.settings.model import ModelError
-from tasks.exchange.error import ErrorKind, InferenceError, invalid
-from tasks.exchange.limits import Limits
-from tasks.exchange.request import InferenceRequest
-from tasks.exchange.tensor import BytesTensor, InputTensor
+from tasks.inference.error import ErrorKind, InferenceError, invalid
+from tasks.inference.limits import Limits
+from tasks.inference.request import InferenceRequest
+from tasks.inference.tensor import BytesTensor, InputTensor
 from tasks.object_detection import DetectionInput, Detections, ObjectDetection
 from tasks.task import TaskType
-from tests.support.pictures import encoded, rectangle
+from tests.support.images import encode_image, rectangle
 
-DESCRIPTION = ModelDescription(
+DESCRIPTION = ModelMetadata(
     task_type=TaskType.OBJECT_DETECTION, platform="none", layout="none", labels=(), inputs=(), outputs=(), facts=()
 )
 Detector = Callable[[Sequence[DetectionInput]], Sequence[Detections]]
@@ -36,7 +36,7 @@ def detect_full_images(items: Sequence[DetectionInput]) -> Sequence[Detections]:
 
 
 def images(name: str, *widths: int, **parameters: object) -> BytesTensor:
-    elements = [BinaryElement(encoded(rectangle(width))) for width in widths]
+    elements = [BinaryElement(encode_image(rectangle(width))) for width in widths]
     return BytesTensor(name=name, shape=(len(widths),), elements=elements, parameters=parameters)
 
 
@@ -44,7 +44,7 @@ def run_servable(
     model: Detector, *inputs: InputTensor, defaults: dict[str, object] | None = None, limits: Limits | None = None
 ) -> InferenceResult:
     servable = BoundServable(ObjectDetection(), model, DESCRIPTION, defaults or {})
-    return servable.answer(InferenceRequest(id="r", model_name="m", inputs=inputs), limits or Limits())
+    return servable.predict(InferenceRequest(id="r", model_name="m", inputs=inputs), limits or Limits())
 
 
 def widths(result: InferenceResult) -> list[tuple[str, list[list[float]]]]:
@@ -148,7 +148,7 @@ def test_timings_cover_decode_model_and_postprocessing() -> None:
     timings = run_servable(detect_full_images, images("a", 40)).timings
     assert timings.decode > 0
     assert timings.model > 0
-    assert timings.refine > 0
+    assert timings.postprocess > 0
 
 
 def test_invalid_default_parameters_raise_model_error() -> None:

@@ -5,13 +5,13 @@ import threading
 import msgspec
 import pytest
 
-from app.engine.answered import Timings
 from app.engine.events import InferenceEvent, RequestInfo
+from app.engine.inference_result import Timings
 from app.engine.statistics import ModelStatistics, Statistics
-from tasks.exchange.error import ErrorKind
+from tasks.inference.error import ErrorKind
 
 EVENT = InferenceEvent(
-    caller=RequestInfo(protocol="kserve-v2", request_id="1"),
+    info=RequestInfo(protocol="kserve-v2", request_id="1"),
     model_name="m",
     model_version="1",
     outcome=None,
@@ -19,7 +19,7 @@ EVENT = InferenceEvent(
     batch_size=4,
     queue=10,
     total=100,
-    timings=Timings(decode=20, model=30, refine=5),
+    timings=Timings(decode=20, model=30, postprocess=5),
     metadata=(),
 )
 
@@ -30,14 +30,14 @@ def statistics() -> Statistics:
 
 
 def test_model_without_requests_has_zero_statistics(statistics: Statistics) -> None:
-    assert statistics.of("m", "1") == ModelStatistics()
+    assert statistics.for_model("m", "1") == ModelStatistics()
 
 
 def test_success_counts_every_item_and_one_execution(statistics: Statistics) -> None:
     statistics.observe(EVENT)
     statistics.observe(msgspec.structs.replace(EVENT, batch_size=1))
     statistics.observe(msgspec.structs.replace(EVENT, batch_size=4, total=300))
-    counts = statistics.of("m", "1")
+    counts = statistics.for_model("m", "1")
     assert (counts.inference_count, counts.execution_count) == (9, 3)
     assert (counts.success.count, counts.success.ns) == (3, 500)
     assert (counts.queue.ns, counts.compute_input.ns, counts.compute_infer.ns, counts.compute_output.ns) == (
@@ -53,7 +53,7 @@ def test_success_counts_every_item_and_one_execution(statistics: Statistics) -> 
 
 def test_refusal_counts_only_as_a_failure(statistics: Statistics) -> None:
     statistics.observe(msgspec.structs.replace(EVENT, outcome=ErrorKind.INVALID_REQUEST, total=7))
-    counts = statistics.of("m", "1")
+    counts = statistics.for_model("m", "1")
     assert (counts.fail.count, counts.fail.ns) == (1, 7)
     assert msgspec.structs.replace(counts, fail=ModelStatistics().fail) == ModelStatistics()
 
@@ -61,15 +61,15 @@ def test_refusal_counts_only_as_a_failure(statistics: Statistics) -> None:
 def test_versions_are_counted_separately_and_empty_version_is_ignored(statistics: Statistics) -> None:
     statistics.observe(msgspec.structs.replace(EVENT, model_version="2"))
     statistics.observe(msgspec.structs.replace(EVENT, model_version="", outcome=ErrorKind.MODEL_NOT_FOUND))
-    assert statistics.of("m", "1").execution_count == 0
-    assert statistics.of("m", "2").execution_count == 1
-    assert statistics.of("m", "") == ModelStatistics()
+    assert statistics.for_model("m", "1").execution_count == 0
+    assert statistics.for_model("m", "2").execution_count == 1
+    assert statistics.for_model("m", "") == ModelStatistics()
 
 
 def test_statistics_are_returned_as_a_copy(statistics: Statistics) -> None:
     statistics.observe(EVENT)
-    statistics.of("m", "1").batches[4].compute_infer.add(1000)
-    assert statistics.of("m", "1").batches[4].compute_infer.ns == 30
+    statistics.for_model("m", "1").batches[4].compute_infer.add(1000)
+    assert statistics.for_model("m", "1").batches[4].compute_infer.ns == 30
 
 
 def test_concurrent_observations_are_all_counted(statistics: Statistics) -> None:
@@ -82,5 +82,5 @@ def test_concurrent_observations_are_all_counted(statistics: Statistics) -> None
         thread.start()
     for thread in threads:
         thread.join()
-    counts = statistics.of("m", "1")
+    counts = statistics.for_model("m", "1")
     assert (counts.execution_count, counts.inference_count, counts.success.ns) == (2000, 8000, 200_000)

@@ -10,15 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.engine.answered import Timings
 from app.engine.events import InferenceEvent, RequestInfo
 from app.engine.histogram import bucket_of
-from app.engine.history import BATCH_SIZES, Readings, Resolution, Window
-from app.engine.trends import MOST_MODELS, Trends
-from tasks.exchange.error import ErrorKind
+from app.engine.inference_result import Timings
+from app.engine.request_history import BATCH_SIZES, Readings, Resolution, Window
+from app.engine.trends import MAX_MODELS, Trends
+from tasks.inference.error import ErrorKind
 
 EVENT = InferenceEvent(
-    caller=RequestInfo(protocol="kserve-v2", request_id="1"),
+    info=RequestInfo(protocol="kserve-v2", request_id="1"),
     model_name="m",
     model_version="1",
     outcome=None,
@@ -133,8 +133,8 @@ def test_models_have_separate_histories(trends: Trends, clock: Clock) -> None:
     trends.observe(EVENT)
     trends.observe(msgspec.structs.replace(FAILURE, model_name="other", model_version=""))
     clock.now += 1
-    assert sums(trends.of("m", Resolution.SECONDS))[:2] == (1, 0)
-    assert sums(trends.of("other", Resolution.SECONDS))[:2] == (1, 1)
+    assert sums(trends.for_model("m", Resolution.SECONDS))[:2] == (1, 0)
+    assert sums(trends.for_model("other", Resolution.SECONDS))[:2] == (1, 1)
     assert sums(trends.total(Resolution.SECONDS))[:2] == (2, 1)
 
 
@@ -144,30 +144,30 @@ def test_unknown_model_names_count_only_in_the_total(trends: Trends, clock: Cloc
     trends.observe(msgspec.structs.replace(FAILURE, model_name="", model_version=""))
     clock.now += 1
     assert trends.total(Resolution.SECONDS).requests[-1] == 1001
-    assert trends.of("made-up-1", Resolution.SECONDS).requests.sum() == 0
-    assert trends.of("", Resolution.SECONDS).requests.sum() == 0
+    assert trends.for_model("made-up-1", Resolution.SECONDS).requests.sum() == 0
+    assert trends.for_model("", Resolution.SECONDS).requests.sum() == 0
 
 
 def test_number_of_histories_is_bounded_and_removed_models_free_theirs() -> None:
-    clock, models = Clock(), {f"m{index}" for index in range(MOST_MODELS + 1)}
+    clock, models = Clock(), {f"m{index}" for index in range(MAX_MODELS + 1)}
     trends = Trends(lambda name: name in models, clock)
 
     def is_recorded(name: str) -> bool:
         trends.observe(msgspec.structs.replace(EVENT, model_name=name))
         clock.now += 1
-        return bool(trends.of(name, Resolution.SECONDS).requests[-1])
+        return bool(trends.for_model(name, Resolution.SECONDS).requests[-1])
 
-    assert [is_recorded(f"m{index}") for index in range(MOST_MODELS + 1)] == [True] * MOST_MODELS + [False]
+    assert [is_recorded(f"m{index}") for index in range(MAX_MODELS + 1)] == [True] * MAX_MODELS + [False]
     models.remove("m0")
-    assert is_recorded(f"m{MOST_MODELS}")
-    assert trends.of("m0", Resolution.MINUTES).requests.sum() == 0
-    assert trends.of("m1", Resolution.MINUTES).requests.sum() == 1
+    assert is_recorded(f"m{MAX_MODELS}")
+    assert trends.for_model("m0", Resolution.MINUTES).requests.sum() == 0
+    assert trends.for_model("m1", Resolution.MINUTES).requests.sum() == 1
 
 
 def test_gauges_are_means_and_gaps_are_nan(trends: Trends, clock: Clock) -> None:
-    trends.read(Readings(in_flight=2, waiting=0, cpu=0.5, memory=100))
+    trends.add_readings(Readings(in_flight=2, waiting=0, cpu=0.5, memory=100))
     clock.now += 1
-    trends.read(Readings(in_flight=4, waiting=1, cpu=1.5, memory=300))
+    trends.add_readings(Readings(in_flight=4, waiting=1, cpu=1.5, memory=300))
     clock.now += 2
     seconds, minutes = trends.gauges(Resolution.SECONDS), trends.gauges(Resolution.MINUTES)
     assert seconds["in_flight"][-3:-1].tolist() == [2, 4]
@@ -220,7 +220,7 @@ def test_every_window_equals_a_count_over_all_requests(
     last = int(clock.now - start) - 1
     oldest = last // resolution.interval - resolution.size + 1
     for name in ("", "m", "other", "stranger"):
-        window = trends.of(name, resolution) if name else trends.total(resolution)
+        window = trends.for_model(name, resolution) if name else trends.total(resolution)
         of_model = [arrival for arrival in recorded if not name or (arrival[1] == name and name != "stranger")]
         in_window = [arrival for arrival in of_model if arrival[0] // resolution.interval >= oldest]
         interval_counts = Counter(arrival[0] // resolution.interval - oldest for arrival in in_window)
@@ -258,4 +258,4 @@ def test_concurrent_observations_are_all_counted(trends: Trends, clock: Clock) -
         thread.join()
     clock.now += 1
     assert trends.total(Resolution.HOURS).requests[-1] == 1500
-    assert trends.of("m", Resolution.HOURS).requests[-1] == 1500
+    assert trends.for_model("m", Resolution.HOURS).requests[-1] == 1500

@@ -9,15 +9,15 @@ import pytest
 from app.engine.registry import ModelState, Registry
 from app.engine.servable import BoundServable, Servable
 from app.settings.model import ModelSource
-from tasks.exchange.error import ErrorKind, InferenceError
-from tests.support.stand_ins import load_stand_in
+from tasks.inference.error import ErrorKind, InferenceError
+from tests.support.fake_models import load_fake_model
 
 
 class UnavailableModel:
     """Report trouble when the test sets it."""
 
     def __init__(self) -> None:
-        self.trouble = ""
+        self.unavailable_reason = ""
 
     def __call__(self, inputs: Sequence[object], /) -> Sequence[Any]:
         return inputs
@@ -27,7 +27,7 @@ def registry_of(model: UnavailableModel) -> Registry:
     """Return a registry of a detector with two versions; the later one is `model`."""
 
     def load(source: ModelSource) -> Servable:
-        servable = cast("BoundServable[Any, Any]", load_stand_in(source))
+        servable = cast("BoundServable[Any, Any]", load_fake_model(source))
         if source.version == "1":
             return servable
         return BoundServable(servable.task, model, servable.description, {}).batched(4, 0.001)
@@ -42,25 +42,25 @@ def registry_of(model: UnavailableModel) -> Registry:
 def test_model_with_trouble_is_not_ready_until_it_recovers() -> None:
     model = UnavailableModel()
     registry = registry_of(model)
-    assert registry.unready == ""
-    model.trouble = "It fell at /srv/models/detector/model.onnx"
-    assert registry.unready == "detector/2: It fell at model.onnx"
+    assert registry.not_ready_reason == ""
+    model.unavailable_reason = "It fell at /srv/models/detector/model.onnx"
+    assert registry.not_ready_reason == "detector/2: It fell at model.onnx"
     later, earlier = registry.versions("detector")
     assert (later.state, later.servable, earlier.state) == (ModelState.UNAVAILABLE, None, ModelState.READY)
-    assert (later.reason, later.detail) == ("It fell at model.onnx", model.trouble)
+    assert (later.reason, later.detail) == ("It fell at model.onnx", model.unavailable_reason)
     with pytest.raises(InferenceError) as caught:
         registry.find("detector", "2")
     assert caught.value.kind is ErrorKind.MODEL_NOT_READY
     assert caught.value.message == "Model 'detector' version '2' is not ready: It fell at model.onnx"
-    model.trouble = ""
-    assert registry.unready == ""
+    model.unavailable_reason = ""
+    assert registry.not_ready_reason == ""
     assert registry.find("detector").source.version == "2"
 
 
 def test_earlier_version_serves_while_the_latest_has_trouble() -> None:
     model = UnavailableModel()
     registry = registry_of(model)
-    model.trouble = "It fell"
+    model.unavailable_reason = "It fell"
     assert registry.find("detector").source.version == "1"
 
 
@@ -68,12 +68,12 @@ def test_trouble_does_not_change_a_registration_in_use() -> None:
     model = UnavailableModel()
     registry = registry_of(model)
     registration = registry.find("detector")
-    model.trouble = "It fell"
+    model.unavailable_reason = "It fell"
     assert registration.ready_servable() is registration.servable
     assert registry.registrations[1].servable is None
     assert registration.state is ModelState.READY
 
 
 def test_model_without_health_reporting_has_no_trouble() -> None:
-    servable = load_stand_in(ModelSource(name="detector", version="1", folder=Path("m")))
-    assert servable.trouble == ""
+    servable = load_fake_model(ModelSource(name="detector", version="1", folder=Path("m")))
+    assert servable.unavailable_reason == ""

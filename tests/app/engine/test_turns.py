@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from app.engine.turns import FairQueue
+from app.engine.fair_queue import FairQueue
 
 
 def run_all(queue: FairQueue[float]) -> list[str]:
@@ -14,7 +14,7 @@ def run_all(queue: FairQueue[float]) -> list[str]:
     order: list[str] = []
     while (job_of_model := queue.next()) is not None:
         model, seconds = job_of_model
-        queue.done(model, seconds)
+        queue.finish(model, seconds)
         order.append(model)
     return order
 
@@ -44,7 +44,7 @@ def test_idle_model_does_not_accumulate_time() -> None:
         queue.add("busy", 1.0)
     for _ in range(50):
         model, seconds = queue.next() or ("", 0)
-        queue.done(model, seconds)
+        queue.finish(model, seconds)
     for _ in range(50):
         queue.add("rested", 1.0)
     shares = Counter(run_all(queue)[:20])
@@ -80,7 +80,7 @@ def test_job_that_never_started_does_not_change_the_estimate() -> None:
     run_all(queue)
     queue.add("a", 0.0)
     queue.next()
-    queue.done("a", None)
+    queue.finish("a", None)
     queue.add("a", 2.0)
     assert queue.backlog == 2
 
@@ -134,7 +134,7 @@ class FairQueueMachine(RuleBasedStateMachine):
     @rule(index=st.integers(0, 5), seconds=st.one_of(st.none(), st.floats(0, 100)))
     def finish_job(self, index: int, seconds: float | None) -> None:
         if index < len(self.running):
-            self.queue.done(self.running.pop(index), seconds)
+            self.queue.finish(self.running.pop(index), seconds)
 
     @invariant()
     def adds_up(self) -> None:
@@ -142,7 +142,7 @@ class FairQueueMachine(RuleBasedStateMachine):
         assert self.queue.backlog >= -1e-6
         for model, jobs in self.waiting.items():
             assert self.queue.is_idle(model) == (not jobs and model not in self.running)
-            assert -1e-6 <= self.queue.ahead(model) <= self.queue.backlog + 1e-6
+            assert -1e-6 <= self.queue.estimated_wait(model) <= self.queue.backlog + 1e-6
 
 
 TestFairQueueMachine = FairQueueMachine.TestCase

@@ -10,26 +10,26 @@ from pathlib import Path
 
 import pytest
 
-from app.engine.admission import Bounds
-from app.engine.description import ModelDescription
+from app.engine.admission import QueueLimits
+from app.engine.cancellation import raise_if_cancelled
 from app.engine.engine import Engine
 from app.engine.events import RequestInfo
-from app.engine.interest import check_interest
+from app.engine.model_metadata import ModelMetadata
 from app.engine.registry import Registry
 from app.engine.repository import Repository
 from app.engine.servable import BoundServable, Servable
-from app.engine.workers import waiting_elsewhere
+from app.engine.thread_pool import release_worker
 from app.protocols.bytes_elements import StringElement
 from app.settings.model import ModelSettings, ModelSource
-from tasks.exchange.error import ErrorKind, InferenceError
-from tasks.exchange.limits import Limits
-from tasks.exchange.request import InferenceRequest
-from tasks.exchange.response import InferenceResponse
-from tasks.exchange.tensor import BytesTensor
-from tasks.task import TaskType, TextPiece
+from tasks.inference.error import ErrorKind, InferenceError
+from tasks.inference.limits import Limits
+from tasks.inference.request import InferenceRequest
+from tasks.inference.response import InferenceResponse
+from tasks.inference.tensor import BytesTensor
+from tasks.task import TaskType, TextChunk
 from tasks.text_generation import ContinuedText, Generation, TextGeneration
 from tests.support.polling import wait_until_async
-from tests.support.speaker import Seen
+from tests.support.scripted_model import EventRecorder
 
 WORKERS = 2
 WAITING = 24
@@ -45,9 +45,9 @@ class SlowEcho:
 
     def __call__(self, inputs: Sequence[ContinuedText], /) -> Sequence[Generation]:
         never_set = threading.Event()
-        check_interest()
+        raise_if_cancelled()
         if self._elsewhere:
-            with waiting_elsewhere():
+            with release_worker():
                 never_set.wait(self._random.random() * 0.004)
         else:
             never_set.wait(self._random.random() * 0.002)
@@ -59,17 +59,17 @@ class SlowEcho:
 class StreamingEcho(SlowEcho):
     """Stream the text 80 times."""
 
-    def stream(self, inputs: Sequence[ContinuedText], /) -> Generator[TextPiece]:
+    def stream(self, inputs: Sequence[ContinuedText], /) -> Generator[TextChunk]:
         for item, continued in enumerate(inputs):
             for _ in range(80):
                 if "bad" in continued.item.text and self._random.random() < 0.05:
                     raise ValueError("a bad text")
-                yield TextPiece(item=item, prompt=0, text=continued.item.text)
-            yield TextPiece(item=item, prompt=0, text="", final=True)
+                yield TextChunk(item=item, prompt=0, text=continued.item.text)
+            yield TextChunk(item=item, prompt=0, text="", final=True)
 
 
 @contextmanager
-def engine_of(seed: int, observer: Seen, workers: int = WORKERS) -> Generator[Engine]:
+def engine_of(seed: int, observer: EventRecorder, workers: int = WORKERS) -> Generator[Engine]:
     sources = [
         ModelSource(
             name=name, version="1", folder=Path(name), settings=ModelSettings(task_type=TaskType.TEXT_GENERATION)
@@ -79,7 +79,7 @@ def engine_of(seed: int, observer: Seen, workers: int = WORKERS) -> Generator[En
 
     def load(source: ModelSource) -> Servable:
         model = (StreamingEcho if source.name == "spoken" else SlowEcho)(seed, elsewhere=source.name == "elsewhere")
-        description = ModelDescription(
+        description = ModelMetadata(
             task_type=TaskType.TEXT_GENERATION, platform="stand-in", layout="none", labels=(), inputs=(), outputs=(),
             facts=(),
         )  # fmt: skip
@@ -89,7 +89,7 @@ def engine_of(seed: int, observer: Seen, workers: int = WORKERS) -> Generator[En
     registry = Registry(sources)
     for source in sources:
         registry.load(source, load)
-    bounds = Bounds(max_waiting=WAITING, max_waiting_each=WAITING)
+    bounds = QueueLimits(max_waiting=WAITING, max_waiting_each=WAITING)
     engine = Engine(Repository(registry, lambda: sources, load), (observer,), Limits(), workers, bounds)
     try:
         yield engine
@@ -140,9 +140,9 @@ class Client:
         info = RequestInfo(
             protocol="test",
             request_id=text,
-            returned={},
+            response_headers={},
             timeout=self._random.random() * 0.01 + 1e-4 if ending == "late" else None,
-            gone=wait_disconnected,
+            disconnected=wait_disconnected,
         )
         work = asyncio.create_task((self._stream if model == "spoken" else self._exchange)(info, model, text))
         if ending in ("cancel", "go"):
@@ -162,10 +162,10 @@ class Client:
             self.outcomes[text] = None
 
     async def _exchange(self, info: RequestInfo, model: str, text: str) -> None:
-        assert await self._engine.exchange(info, model, lambda: text_request(model, text), generated_text) == text
+        assert await self._engine.handle(info, model, lambda: text_request(model, text), generated_text) == text
 
     async def _stream(self, info: RequestInfo, model: str, text: str) -> None:
-        async with aclosing(self._engine.stream(info, model, lambda: text_request(model, text))) as chunks:
+        async with aclosing(self._engine.stream_text(info, model, lambda: text_request(model, text))) as chunks:
             assert [chunk.text async for chunk in chunks] == [*[text] * 80, ""]
 
 
@@ -175,7 +175,7 @@ async def idle(engine: Engine) -> None:
 
 @pytest.mark.parametrize("seed", range(2))
 def test_every_request_is_observed_once_with_the_outcome_of_its_client(seed: int) -> None:
-    observer = Seen()
+    observer = EventRecorder()
     threads_before = set(threading.enumerate())
 
     async def run(engine: Engine) -> dict[str, ErrorKind | None]:
@@ -183,7 +183,7 @@ def test_every_request_is_observed_once_with_the_outcome_of_its_client(seed: int
         await asyncio.gather(*(client.send(8) for client in clients))
         await idle(engine)
         # The engine still answers afterwards.
-        assert await engine.exchange(
+        assert await engine.handle(
             RequestInfo(protocol="t", request_id="last"), "plain", lambda: text_request("plain", "x"), generated_text
         )
         return {name: kind for client in clients for name, kind in client.outcomes.items()}
@@ -194,10 +194,10 @@ def test_every_request_is_observed_once_with_the_outcome_of_its_client(seed: int
             thread for thread in set(threading.enumerate()) - threads_before if thread.name.startswith("inference")
         ]
     assert len(threads) <= 2 * WORKERS + WAITING
-    observed = Counter(event.caller.request_id for event in observer.events)
+    observed = Counter(event.info.request_id for event in observer.events)
     assert set(observed) == {*outcomes, "last"}
     assert set(observed.values()) == {1}
-    observed_outcomes = {event.caller.request_id: event.outcome for event in observer.events}
+    observed_outcomes = {event.info.request_id: event.outcome for event in observer.events}
     for name, kind in outcomes.items():
         # A request that is cancelled late may already have another outcome.
         is_cancelled = kind in (ErrorKind.CANCELLED, ErrorKind.DEADLINE_EXCEEDED)
@@ -208,7 +208,7 @@ def test_every_request_is_observed_once_with_the_outcome_of_its_client(seed: int
 
 @pytest.mark.parametrize("seed", range(2))
 def test_close_under_load_answers_every_request(seed: int) -> None:
-    observer = Seen()
+    observer = EventRecorder()
 
     async def run(engine: Engine) -> dict[str, ErrorKind | None]:
         clients = [Client(engine, number, seed) for number in range(40)]
@@ -222,13 +222,13 @@ def test_close_under_load_answers_every_request(seed: int) -> None:
 
     with engine_of(seed, observer) as engine:
         outcomes = asyncio.run(run(engine))
-    assert Counter(event.caller.request_id for event in observer.events) == Counter(outcomes.keys())
+    assert Counter(event.info.request_id for event in observer.events) == Counter(outcomes.keys())
     assert len(outcomes) == 240
     assert ErrorKind.MODEL_NOT_READY in outcomes.values()
 
 
 def test_overloaded_model_does_not_affect_another_model() -> None:
-    observer, proceed = Seen(), threading.Event()
+    observer, proceed = EventRecorder(), threading.Event()
 
     def encode_blocked(response: InferenceResponse) -> str:
         assert proceed.wait(120)
@@ -237,7 +237,7 @@ def test_overloaded_model_does_not_affect_another_model() -> None:
     async def run(engine: Engine) -> None:
         blocked_calls = [
             asyncio.create_task(
-                engine.exchange(_info(f"s{n}"), "plain", lambda: text_request("plain", "x"), encode_blocked)
+                engine.handle(_info(f"s{n}"), "plain", lambda: text_request("plain", "x"), encode_blocked)
             )
             for n in range(12)
         ]
@@ -245,10 +245,9 @@ def test_overloaded_model_does_not_affect_another_model() -> None:
         try:
             for number in range(20):
                 # The timeout is checked against the expected wait, which must not count the other model.
-                info = RequestInfo(protocol="t", request_id=f"f{number}", returned={}, timeout=60.0)
+                info = RequestInfo(protocol="t", request_id=f"f{number}", response_headers={}, timeout=60.0)
                 assert (
-                    await engine.exchange(info, "gathered", lambda: text_request("gathered", "y"), generated_text)
-                    == "y"
+                    await engine.handle(info, "gathered", lambda: text_request("gathered", "y"), generated_text) == "y"
                 )
             assert not any(task.done() for task in blocked_calls)
         finally:
@@ -260,4 +259,4 @@ def test_overloaded_model_does_not_affect_another_model() -> None:
 
 
 def _info(name: str) -> RequestInfo:
-    return RequestInfo(protocol="t", request_id=name, returned={})
+    return RequestInfo(protocol="t", request_id=name, response_headers={})

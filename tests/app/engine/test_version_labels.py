@@ -9,7 +9,7 @@ import pytest
 from app.assembly.discovery import models_in
 from app.engine.registry import Registry
 from app.settings.model import ModelError, ModelSettings, ModelSource
-from tests.support.served import FIXTURE_MODELS
+from tests.support.apps import FIXTURE_MODELS
 
 
 def source(version: str, **labels: str) -> ModelSource:
@@ -18,10 +18,10 @@ def source(version: str, **labels: str) -> ModelSource:
 
 def test_label_maps_to_its_version() -> None:
     registry = Registry([source("1", stable="1", canary="2"), source("2", stable="1")])
-    assert registry.labelled("m", "stable") == "1"
-    assert registry.labelled("m", "canary") == "2"
-    assert registry.labelled("m", "nightly") is None
-    assert registry.labelled("nobody", "stable") is None
+    assert registry.version_with_label("m", "stable") == "1"
+    assert registry.version_with_label("m", "canary") == "2"
+    assert registry.version_with_label("m", "nightly") is None
+    assert registry.version_with_label("nobody", "stable") is None
 
 
 def test_label_of_a_missing_version_is_refused() -> None:
@@ -39,4 +39,4 @@ def test_labels_are_read_from_the_settings_of_the_model_folder(tmp_path: Path) -
     for version in ("1", "2"):
         shutil.copytree(FIXTURE_MODELS / "half_plus_two", model / version)
     (model / "model-settings.json").write_text(json.dumps({"version_labels": {"stable": "1"}}))
-    assert Registry(models_in(tmp_path)).labelled("half", "stable") == "1"
+    assert Registry(models_in(tmp_path)).version_with_label("half", "stable") == "1"

@@ -8,7 +8,7 @@ from concurrent.futures import CancelledError, Future
 
 import pytest
 
-from app.engine.workers import Workers, waiting_elsewhere
+from app.engine.thread_pool import ThreadPool, release_worker
 
 TIMEOUT = 30
 
@@ -26,7 +26,7 @@ class Gate:
         return threading.current_thread().name
 
     def block_elsewhere(self) -> str:
-        with waiting_elsewhere():
+        with release_worker():
             return self.block()
 
     def wait_started(self, count: int) -> None:
@@ -35,7 +35,7 @@ class Gate:
 
 
 def test_submit_returns_results_and_errors() -> None:
-    workers = Workers(2, "w")
+    workers = ThreadPool(2, "w")
     assert workers.submit(divmod, 7, 2).result(TIMEOUT) == (3, 1)
     with pytest.raises(ZeroDivisionError):
         workers.submit(divmod, 1, 0).result(TIMEOUT)
@@ -50,7 +50,7 @@ def raise_system_exit() -> None:
 
 
 def test_running_jobs_are_limited_to_the_workers() -> None:
-    workers, gate = Workers(2, "w"), Gate()
+    workers, gate = ThreadPool(2, "w"), Gate()
     jobs = [workers.submit(gate.block) for _ in range(5)]
     gate.wait_started(2)
     assert not gate.started.acquire(timeout=0.05)
@@ -60,7 +60,7 @@ def test_running_jobs_are_limited_to_the_workers() -> None:
 
 
 def test_job_that_waits_elsewhere_releases_its_worker() -> None:
-    workers, elsewhere = Workers(2, "w"), Gate()
+    workers, elsewhere = ThreadPool(2, "w"), Gate()
     waiting = [workers.submit(elsewhere.block_elsewhere) for _ in range(10)]
     elsewhere.wait_started(10)
     assert workers.submit(len, "ab").result(TIMEOUT) == 2
@@ -71,7 +71,7 @@ def test_job_that_waits_elsewhere_releases_its_worker() -> None:
 
 
 def test_running_jobs_are_limited_again_after_waits_elsewhere() -> None:
-    workers, elsewhere, gate = Workers(2, "w"), Gate(), Gate()
+    workers, elsewhere, gate = ThreadPool(2, "w"), Gate(), Gate()
     waiting = [workers.submit(elsewhere.block_elsewhere) for _ in range(6)]
     elsewhere.wait_started(6)
     elsewhere.open.set()
@@ -87,7 +87,7 @@ def test_running_jobs_are_limited_again_after_waits_elsewhere() -> None:
 
 
 def test_spare_threads_are_reused() -> None:
-    workers = Workers(1, "spare")
+    workers = ThreadPool(1, "spare")
     for _ in range(20):
         gate = Gate()
         waiting = workers.submit(gate.block_elsewhere)
@@ -101,12 +101,12 @@ def test_spare_threads_are_reused() -> None:
 
 
 def test_waiting_elsewhere_outside_a_worker_does_nothing() -> None:
-    with waiting_elsewhere():
+    with release_worker():
         pass
 
 
 def test_close_drops_queued_jobs_and_finishes_running_ones() -> None:
-    workers, gate = Workers(1, "w"), Gate()
+    workers, gate = ThreadPool(1, "w"), Gate()
     running = workers.submit(gate.block)
     gate.wait_started(1)
     dropped = workers.submit(len, "")
@@ -121,7 +121,7 @@ def test_close_drops_queued_jobs_and_finishes_running_ones() -> None:
 
 
 def test_job_that_waits_elsewhere_finishes_after_close() -> None:
-    workers, gate = Workers(1, "w"), Gate()
+    workers, gate = ThreadPool(1, "w"), Gate()
     waiting = workers.submit(gate.block_elsewhere)
     gate.wait_started(1)
     workers.close()
@@ -130,7 +130,7 @@ def test_job_that_waits_elsewhere_finishes_after_close() -> None:
 
 
 def test_cancelled_job_is_not_run() -> None:
-    workers, gate, ran = Workers(1, "w"), Gate(), threading.Event()
+    workers, gate, ran = ThreadPool(1, "w"), Gate(), threading.Event()
     workers.submit(gate.block)
     gate.wait_started(1)
     job: Future[None] = workers.submit(ran.set)
@@ -148,7 +148,7 @@ def test_threads_of_garbage_collected_workers_end() -> None:
         def __call__(self) -> Callable[[], object]:
             return self
 
-    workers, job_object = Workers(1, "w"), Job()
+    workers, job_object = ThreadPool(1, "w"), Job()
     threads = {thread for thread in threading.enumerate() if thread.name.startswith("w-")}
     workers.submit(job_object).result(TIMEOUT)
     (thread,) = {thread for thread in threading.enumerate() if thread.name.startswith("w-")} - threads
@@ -163,7 +163,7 @@ def test_threads_of_garbage_collected_workers_end() -> None:
 
 
 def test_model_does_not_wait_for_long_jobs_of_another() -> None:
-    workers, slow = Workers(2, "w"), Gate()
+    workers, slow = ThreadPool(2, "w"), Gate()
     jobs = [workers.submit_for("slow", slow.block) for _ in range(5)]
     slow.wait_started(2)
     for _ in range(20):
@@ -176,7 +176,7 @@ def test_model_does_not_wait_for_long_jobs_of_another() -> None:
 
 
 def test_extra_threads_are_at_most_as_many_as_workers() -> None:
-    workers, gate = Workers(2, "w"), Gate()
+    workers, gate = ThreadPool(2, "w"), Gate()
     jobs = [workers.submit_for(f"model-{index}", gate.block) for index in range(10)]
     gate.wait_started(4)
     assert not gate.started.acquire(timeout=0.05)
@@ -186,7 +186,7 @@ def test_extra_threads_are_at_most_as_many_as_workers() -> None:
 
 
 def test_expected_wait_is_estimated_from_earlier_jobs() -> None:
-    workers, gate = Workers(1, "w"), Gate()
+    workers, gate = ThreadPool(1, "w"), Gate()
     assert workers.expected_wait("a") == 0
     workers.submit_for("a", lambda: gate.open.wait(0.02)).result(TIMEOUT)
     running = workers.submit_for("a", gate.block)
@@ -201,7 +201,7 @@ def test_expected_wait_is_estimated_from_earlier_jobs() -> None:
 
 
 def test_expected_wait_counts_the_rest_of_the_running_job() -> None:
-    workers, gate = Workers(1, "w"), Gate()
+    workers, gate = ThreadPool(1, "w"), Gate()
     workers.submit_for("m", lambda: threading.Event().wait(0.05)).result(TIMEOUT)
     running = workers.submit_for("m", gate.block)
     gate.wait_started(1)
@@ -213,7 +213,7 @@ def test_expected_wait_counts_the_rest_of_the_running_job() -> None:
 
 
 def test_cancelled_jobs_are_released_while_workers_are_busy() -> None:
-    workers, gate = Workers(1, "w"), Gate()
+    workers, gate = ThreadPool(1, "w"), Gate()
     workers.submit_for("m", lambda: threading.Event().wait(0.05)).result(TIMEOUT)
     running = workers.submit_for("m", gate.block)
     gate.wait_started(1)
@@ -235,7 +235,7 @@ def test_cancelled_jobs_are_released_while_workers_are_busy() -> None:
 
 
 def test_expected_wait_counts_own_backlog_and_a_share_of_others() -> None:
-    workers, gate = Workers(1, "w"), Gate()
+    workers, gate = ThreadPool(1, "w"), Gate()
     workers.submit_for("slow", lambda: threading.Event().wait(0.1)).result(TIMEOUT)
     workers.submit_for("fast", lambda: None).result(TIMEOUT)
     jobs = [workers.submit_for(model, gate.block) for model in ("slow", "fast")]
@@ -250,10 +250,10 @@ def test_expected_wait_counts_own_backlog_and_a_share_of_others() -> None:
 
 
 def test_time_spent_elsewhere_does_not_count_as_job_time() -> None:
-    workers, gate = Workers(1, "w"), Gate()
+    workers, gate = ThreadPool(1, "w"), Gate()
 
     def wait() -> None:
-        with waiting_elsewhere():
+        with release_worker():
             threading.Event().wait(0.2)
 
     workers.submit_for("m", wait).result(TIMEOUT)
@@ -267,7 +267,7 @@ def test_time_spent_elsewhere_does_not_count_as_job_time() -> None:
 
 
 def test_callback_of_a_job_dropped_at_close_may_call_expected_wait() -> None:
-    workers, gate = Workers(1, "w"), Gate()
+    workers, gate = ThreadPool(1, "w"), Gate()
     running = workers.submit_for("m", gate.block)
     gate.wait_started(1)
     waits: list[float] = []
@@ -285,7 +285,7 @@ def test_failed_thread_start_loses_no_job(monkeypatch: pytest.MonkeyPatch) -> No
     def refuse(_: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 
-    workers, gate = Workers(2, "w"), Gate()
+    workers, gate = ThreadPool(2, "w"), Gate()
     with monkeypatch.context() as patched:
         patched.setattr(threading.Thread, "start", refuse)
         with pytest.raises(RuntimeError, match="new thread"):

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from app.evaluation.answers import read_records, task_of
+from app.evaluation.answers import infer_task, parse_records
 from app.evaluation.extras import EvaluationError
-from app.evaluation.label_map import mapped, read_label_map, unknown_labels
+from app.evaluation.label_map import map_labels, read_label_map, unknown_labels
 from tasks.task import TaskType
-from tests.support.evaluations import boxes, item
+from tests.support.evaluation_samples import detection_sample, item
 
 BOX = {"label": "cat", "score": 0.5, "xmin": 1, "ymin": 2, "xmax": 3.0, "ymax": 4}
 ORIENTED = {"label": "cat", "score": 0.5, "cx": 0.5, "cy": 0.5, "w": 0.1, "h": 0.1, "r": 0}
@@ -29,15 +29,15 @@ SEGMENT = {"label": "cat", "score": 0.5, "contour": [[{"x": 0, "y": 0}, {"x": 4,
     ],
 )
 def test_task_is_inferred_from_record_fields(records: Sequence[Any], task: TaskType | None) -> None:
-    assert task_of(records) == task
+    assert infer_task(records) == task
 
 
 def test_records_are_parsed_into_findings() -> None:
-    (found,) = read_records([BOX], item(), TaskType.OBJECT_DETECTION).found
+    (found,) = parse_records([BOX], item(), TaskType.OBJECT_DETECTION).predictions
     assert (found.label, found.score, found.box) == ("cat", 0.5, (1, 2, 3, 4))
-    (found,) = read_records([SEGMENT], item(), TaskType.IMAGE_SEGMENTATION).found
+    (found,) = parse_records([SEGMENT], item(), TaskType.IMAGE_SEGMENTATION).predictions
     assert found.rings == (((0, 0), (4, 0), (4, 4)),)
-    (found,) = read_records([ORIENTED], item(size=(100, 50)), TaskType.ORIENTED_OBJECT_DETECTION).found
+    (found,) = parse_records([ORIENTED], item(size=(100, 50)), TaskType.ORIENTED_OBJECT_DETECTION).predictions
     assert found.corners is not None
     assert [round(value, 9) for point in found.corners for value in point] == [45, 22.5, 55, 22.5, 55, 27.5, 45, 27.5]
 
@@ -61,12 +61,12 @@ def test_records_are_parsed_into_findings() -> None:
 )
 def test_error_names_the_invalid_field(record: dict[str, Any], task: TaskType, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        read_records([record], item(), task)
+        parse_records([record], item(), task)
 
 
 @pytest.mark.parametrize(("score", "expected"), [(1.000001, 1), (-1e-7, 0), (1, 1), (0.25, 0.25)])
 def test_scores_slightly_out_of_range_are_clipped(score: float, expected: float) -> None:
-    (found,) = read_records([{**BOX, "score": score}], item(), TaskType.OBJECT_DETECTION).found
+    (found,) = parse_records([{**BOX, "score": score}], item(), TaskType.OBJECT_DETECTION).predictions
     assert found.score == expected
 
 
@@ -75,8 +75,8 @@ def test_labels_are_mapped_or_dropped(tmp_path: Path) -> None:
     path.write_text('{"feline": "cat", "person": null}')
     names = read_label_map(path, ["cat", "dog"])
     box = (0.0, 0.0, 1.0, 1.0)
-    answered = mapped(boxes([], [("feline", 0.9, box), ("person", 0.8, box), ("dog", 0.7, box)]), names)
-    assert [finding.label for finding in answered.found] == ["cat", "dog"]
+    answered = map_labels(detection_sample([], [("feline", 0.9, box), ("person", 0.8, box), ("dog", 0.7, box)]), names)
+    assert [finding.label for finding in answered.predictions] == ["cat", "dog"]
     assert unknown_labels([answered], ["cat"]) == {"dog": 1}
 
 

@@ -7,10 +7,10 @@ from typing import Any
 import httpx
 import pytest
 
-from app.evaluation.asking import HTTP_PROTOCOLS, HttpAsker
-from app.evaluation.collecting import AskingError
+from app.evaluation.clients import HTTP_PROTOCOLS, HttpInferenceClient
 from app.evaluation.dataset import Item
-from tests.support.evaluations import item
+from app.evaluation.runner import InferenceClientError
+from tests.support.evaluation_samples import item
 from tests.support.server_process import ROOT
 
 WIRE = ROOT / "fixtures" / "wire"
@@ -39,7 +39,7 @@ def ask_once(
         return httpx.Response(status, content=content)
 
     with httpx.Client(transport=httpx.MockTransport(respond), timeout=60) as client:
-        asker = HttpAsker(client, "http://engine.local/base/", protocol, model, parameters)
+        asker = HttpInferenceClient(client, "http://engine.local/base/", protocol, model, parameters)
         return asker(dataset_item or item(), b"picture"), requests[0]
 
 
@@ -106,7 +106,7 @@ def test_parameters_and_questions_are_sent_where_the_protocol_expects_them() -> 
         "grps": lambda body: json.loads(body["gmap"]["s_s"]["image.parameters"]),
     }
     for protocol, read_parameters in parameter_readers.items():
-        with pytest.raises(AskingError):
+        with pytest.raises(InferenceClientError):
             ask_once(protocol, {})
         answers = {"outputs": [{"data": FOUND}], "output": FOUND, "predictions": [FOUND]}
         answers["gmap"] = {"s_s": {"image": json.dumps(FOUND)}}  # pyright: ignore[reportArgumentType]
@@ -123,7 +123,7 @@ def test_parameters_and_questions_are_sent_where_the_protocol_expects_them() -> 
     "answer", [b"", b"hello", b"null", b"[]", b"{}", b"9" * 400, b'{"outputs":[{"data":[[7]]}]}', b"[" * 9000, b"\xff"]
 )
 def test_answer_without_records_is_rejected(protocol: str, answer: bytes) -> None:
-    with pytest.raises(AskingError, match="The answer has no records"):
+    with pytest.raises(InferenceClientError, match="The answer has no records"):
         ask_once(protocol, answer)
 
 
@@ -138,14 +138,14 @@ def test_answer_without_records_is_rejected(protocol: str, answer: bytes) -> Non
     ],
 )
 def test_error_answers_are_quoted(body: Any, message: str) -> None:
-    with pytest.raises(AskingError, match=message):
+    with pytest.raises(InferenceClientError, match=message):
         ask_once("v2", body, status=404)
 
 
 def test_busy_server_is_retried() -> None:
     answers = [httpx.Response(429, json={"error": "busy"}), httpx.Response(200, json={"output": FOUND})]
     with httpx.Client(transport=httpx.MockTransport(lambda _: answers.pop(0)), timeout=60) as client:
-        assert HttpAsker(client, "http://engine.local", "chariot-v2", "", {})(item(), b"x") == FOUND
+        assert HttpInferenceClient(client, "http://engine.local", "chariot-v2", "", {})(item(), b"x") == FOUND
     assert answers == []
 
 
@@ -155,6 +155,6 @@ def test_server_timeout_raises_an_error() -> None:
 
     with (
         httpx.Client(transport=httpx.MockTransport(refuse), timeout=60) as client,
-        pytest.raises(AskingError, match="infer: ReadTimeout"),
+        pytest.raises(InferenceClientError, match="infer: ReadTimeout"),
     ):
-        HttpAsker(client, "http://engine.local", "chariot-v2", "", {})(item(), b"x")
+        HttpInferenceClient(client, "http://engine.local", "chariot-v2", "", {})(item(), b"x")

@@ -3,16 +3,16 @@
 import numpy as np
 import pytest
 
-from app.evaluation.answers import Answered
+from app.evaluation.answers import EvaluatedItem
 from app.evaluation.classes import measure_classes
 from app.evaluation.report import Measures
-from tests.support.evaluations import classified
+from tests.support.evaluation_samples import classification_sample
 
 FOUR = (
-    classified("cat", {"cat": 0.8, "dog": 0.2}, "1.jpg", {"camera": "a"}),
-    classified("cat", {"cat": 0.4, "dog": 0.6}, "2.jpg", {"camera": "b"}),
-    classified("dog", {"cat": 0.3, "dog": 0.7}, "3.jpg", {"camera": "b"}),
-    classified("dog", {"cat": 0.1, "dog": 0.9}, "4.jpg", {"camera": "b"}),
+    classification_sample("cat", {"cat": 0.8, "dog": 0.2}, "1.jpg", {"camera": "a"}),
+    classification_sample("cat", {"cat": 0.4, "dog": 0.6}, "2.jpg", {"camera": "b"}),
+    classification_sample("dog", {"cat": 0.3, "dog": 0.7}, "3.jpg", {"camera": "b"}),
+    classification_sample("dog", {"cat": 0.1, "dog": 0.9}, "4.jpg", {"camera": "b"}),
 )
 
 
@@ -39,12 +39,14 @@ def test_metrics_match_hand_computed_values() -> None:
 
 def test_roc_auc_is_share_of_correctly_ordered_pairs() -> None:
     rng = np.random.default_rng(0)
-    answered: list[Answered] = []
+    answered: list[EvaluatedItem] = []
     scores: list[float] = []
     true: list[bool] = []
     for index in range(60):
         score, cat = float(rng.uniform()), bool(rng.random() < 0.4)
-        answered.append(classified("cat" if cat else "dog", {"cat": score, "dog": 1 - score}, f"{index}.jpg"))
+        answered.append(
+            classification_sample("cat" if cat else "dog", {"cat": score, "dog": 1 - score}, f"{index}.jpg")
+        )
         scores.append(score)
         true.append(cat)
     positive = np.array([s for s, t in zip(scores, true, strict=True) if t])
@@ -54,14 +56,17 @@ def test_roc_auc_is_share_of_correctly_ordered_pairs() -> None:
 
 
 def test_image_without_prediction_counts_as_wrong() -> None:
-    measures = measure_classes([*FOUR, classified("cat", {}, "5.jpg")])
+    measures = measure_classes([*FOUR, classification_sample("cat", {}, "5.jpg")])
     assert values(measures)["accuracy"] == 0.6
     assert any("1 images were given no class" in note for note in measures.notes)
     assert measures.mistakes[0].answered.item.id == "5.jpg"
 
 
 def test_first_of_equal_scores_is_the_prediction() -> None:
-    answered = [classified("cat", {"dog": 0.5, "cat": 0.5}, "1.jpg"), classified("dog", {"dog": 0.4}, "2.jpg")]
+    answered = [
+        classification_sample("cat", {"dog": 0.5, "cat": 0.5}, "1.jpg"),
+        classification_sample("dog", {"dog": 0.4}, "2.jpg"),
+    ]
     measures = measure_classes(answered)
     assert values(measures)["accuracy"] == 0.5
     assert [mistake.answered.item.id for mistake in measures.mistakes] == ["1.jpg"]
@@ -71,7 +76,7 @@ def test_first_of_equal_scores_is_the_prediction() -> None:
 
 
 def test_score_of_zero_is_no_prediction() -> None:
-    measures = measure_classes([classified("cat", {"cat": 0.0, "dog": 0.0}, "1.jpg")])
+    measures = measure_classes([classification_sample("cat", {"cat": 0.0, "dog": 0.0}, "1.jpg")])
     assert (values(measures)["accuracy"], values(measures)["top5_accuracy"]) == (0, 0)
     assert measures.mistakes[0].why == "cat, nothing was found"
     assert measures.confusion is not None
@@ -79,7 +84,9 @@ def test_score_of_zero_is_no_prediction() -> None:
 
 
 def test_roc_auc_of_single_class_is_undefined() -> None:
-    measures = measure_classes([classified("cat", {"cat": 1.0}, "1.jpg"), classified("cat", {"dog": 1.0}, "2.jpg")])
+    measures = measure_classes(
+        [classification_sample("cat", {"cat": 1.0}, "1.jpg"), classification_sample("cat", {"dog": 1.0}, "2.jpg")]
+    )
     assert values(measures)["accuracy"] == 0.5
     assert values(measures)["roc_auc"] is None
     assert any("undefined" in note for note in measures.notes)
@@ -90,7 +97,7 @@ def test_metrics_of_no_images_are_none() -> None:
 
 
 def test_label_unknown_to_dataset_is_not_in_mean() -> None:
-    measures = measure_classes([classified("cat", {"cat": 0.9, "yak": 0.1}, "1.jpg")])
+    measures = measure_classes([classification_sample("cat", {"cat": 0.9, "yak": 0.1}, "1.jpg")])
     assert values(measures)["recall"] == 1.0
     assert [row[0] for row in measures.tables[0].rows] == ["cat"]
 
@@ -104,5 +111,5 @@ def test_slice_accuracy_divides_by_images_of_slice() -> None:
 
 def test_top5_accuracy_counts_the_best_five_classes() -> None:
     scores = {f"c{index}": 0.9 - index / 10 for index in range(7)}
-    answered = [classified("c4", scores, "1.jpg"), classified("c5", scores, "2.jpg")]
+    answered = [classification_sample("c4", scores, "1.jpg"), classification_sample("c5", scores, "2.jpg")]
     assert values(measure_classes(answered))["top5_accuracy"] == 0.5

@@ -9,13 +9,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from app.evaluation.collecting import AskingError, collect
+from app.evaluation.checkpoint import Header, Records, open_checkpoint
 from app.evaluation.dataset import Dataset, Item, fingerprint
-from app.evaluation.evaluation import checked
+from app.evaluation.evaluation import check_task
 from app.evaluation.extras import EvaluationError
-from app.evaluation.journal import Header, Records, journal
+from app.evaluation.runner import InferenceClientError, collect_answers
 from tasks.task import TaskType
-from tests.support.evaluations import write_picture
+from tests.support.evaluation_samples import write_image
 
 HEADER = Header(charioteer="1", dataset="d", source={"model": "m", "parameters": {"top_k": 3}})
 
@@ -36,17 +36,17 @@ class FakeAsker:
             if len(self.ids) >= self._interrupt_at:
                 raise KeyboardInterrupt
         if item.id in self._failing:
-            raise AskingError(f"no {item.id}")
+            raise InferenceClientError(f"no {item.id}")
         return [{"label": item.id, "score": 1.0}]
 
 
 def items(folder: Path, count: int) -> list[Item]:
-    return [Item(id=f"{i}.png", image=write_picture(folder / f"{i}.png", 8, 8, (i, 0, 0))) for i in range(count)]
+    return [Item(id=f"{i}.png", image=write_image(folder / f"{i}.png", 8, 8, (i, 0, 0))) for i in range(count)]
 
 
 def run(path: Path, all_items: Sequence[Item], asker: Any, header: Header = HEADER, **options: Any) -> Any:
-    with journal(path, header, fresh=options.pop("fresh", False)) as checkpoint:
-        return collect(all_items, asker, checkpoint, **options)
+    with open_checkpoint(path, header, fresh=options.pop("fresh", False)) as checkpoint:
+        return collect_answers(all_items, asker, checkpoint, **options)
 
 
 @pytest.mark.parametrize("concurrency", [1, 4])
@@ -63,7 +63,7 @@ def test_every_item_is_requested_once(tmp_path: Path, concurrency: int) -> None:
 def test_second_run_requests_missing_or_changed_items(tmp_path: Path) -> None:
     all_items, path = items(tmp_path, 5), tmp_path / "out" / "p.jsonl"
     run(path, all_items, FakeAsker(["1.png"]))
-    write_picture(all_items[3].image, 8, 8, (200, 0, 0))
+    write_image(all_items[3].image, 8, 8, (200, 0, 0))
     second = FakeAsker()
     collected = run(path, all_items, second)
     assert second.ids == ["1.png", "3.png"]
@@ -197,7 +197,7 @@ def test_answers_of_another_task_stop_the_run(tmp_path: Path) -> None:
     dataset = Dataset(path=tmp_path, format="coco", tasks=(TaskType.OBJECT_DETECTION,), items=tuple(all_items))
     asker = FakeAsker()
     with pytest.raises(EvaluationError, match="labels of OBJECT_DETECTION; the answers are of IMAGE_CLASSIFICATION"):
-        run(tmp_path / "p.jsonl", all_items, checked(dataset, asker))
+        run(tmp_path / "p.jsonl", all_items, check_task(dataset, asker))
     assert len(asker.ids) < 5
 
 

@@ -17,21 +17,21 @@ import pycocotools.mask
 import pytest
 import valor_lite.object_detection
 
-from app.evaluation.answers import Answered
+from app.evaluation.answers import EvaluatedItem
 from app.evaluation.objects import measure_objects
 from app.evaluation.report import Measures
 from tasks.task import TaskType
-from tests.support.evaluations import boxes
+from tests.support.evaluation_samples import detection_sample
 
 MASK: Any = pycocotools.mask
 VALOR: Any = valor_lite.object_detection
 LABELS = ("cat", "dog", "owl", "yak")
 
 
-def random_set(seed: int, images: int = 12) -> list[Answered]:
+def random_set(seed: int, images: int = 12) -> list[EvaluatedItem]:
     """Return objects on a grid, where no finding overlaps two: some are missed, duplicated, mislabelled or invented."""
     rng = np.random.default_rng(seed)
-    answered: list[Answered] = []
+    answered: list[EvaluatedItem] = []
     for image in range(images):
         truths: list[Any] = []
         found: list[Any] = []
@@ -48,13 +48,13 @@ def random_set(seed: int, images: int = 12) -> list[Answered]:
                 found.append(
                     (predicted, float(rng.uniform(0.01, 1)), (x + dx, y + dy, x + w + dx + dw, y + h + dy + dh))
                 )
-        answered.append(boxes(truths, found, f"{image}.jpg"))
+        answered.append(detection_sample(truths, found, f"{image}.jpg"))
     counts = Counter(obj.label for answer in answered for obj in answer.item.objects)
     spare = [(label, (500.0, 400.0, 540.0, 440.0)) for label in LABELS if counts[label] % 10 == 0]
-    return [*answered, boxes(spare, [], "spare.jpg")]
+    return [*answered, detection_sample(spare, [], "spare.jpg")]
 
 
-def as_coco(answered: Sequence[Answered]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+def as_coco(answered: Sequence[EvaluatedItem]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """Convert to COCO's annotations and results."""
 
     def box(values: Any) -> list[float]:
@@ -76,7 +76,7 @@ def as_coco(answered: Sequence[Answered]) -> tuple[dict[str, Any], list[dict[str
                     "iscrowd": 0,
                 }
             )
-        for finding in answer.found:
+        for finding in answer.predictions:
             category = LABELS.index(finding.label) + 1
             results.append(
                 {"image_id": number, "category_id": category, "bbox": box(finding.box), "score": finding.score}
@@ -111,7 +111,9 @@ def test_mean_average_precision_equals_valor_lite(seed: int) -> None:
     loader = VALOR.Loader.in_memory()
     for number, answer in enumerate(answered):
         truths = [valor_box(f"{number}-t{i}", one.box, one.label, []) for i, one in enumerate(answer.item.objects)]
-        found = [valor_box(f"{number}-p{i}", one.box, one.label, [one.score]) for i, one in enumerate(answer.found)]
+        found = [
+            valor_box(f"{number}-p{i}", one.box, one.label, [one.score]) for i, one in enumerate(answer.predictions)
+        ]
         loader.add_bounding_boxes([VALOR.Detection(uid=str(number), groundtruths=truths, predictions=found)])
     ious = [round(0.5 + 0.05 * step, 2) for step in range(10)]
     metrics = loader.finalize().compute_precision_recall(iou_thresholds=ious, score_thresholds=[0.5])
@@ -151,18 +153,18 @@ def test_segmentation_metrics_equal_coco(seed: int) -> None:
     assert value(ours, "ar") == pytest.approx(theirs.stats[8], abs=1e-6)
 
 
-def aligned_to_pixels(answered: Answered) -> Answered:
+def aligned_to_pixels(answered: EvaluatedItem) -> EvaluatedItem:
     """Return the same with coordinates on whole pixels."""
 
     def rounded(box: Any) -> Any:
         return tuple(float(round(coordinate)) for coordinate in box)
 
     objects = [(obj.label, rounded(obj.box)) for obj in answered.item.objects]
-    found = [(finding.label, finding.score, rounded(finding.box)) for finding in answered.found]
-    return boxes(objects, found, answered.item.id)
+    found = [(finding.label, finding.score, rounded(finding.box)) for finding in answered.predictions]
+    return detection_sample(objects, found, answered.item.id)
 
 
-def outlined(answered: Answered) -> Answered:
+def outlined(answered: EvaluatedItem) -> EvaluatedItem:
     """Return the same with outlines instead of boxes."""
 
     def rings(box: Any) -> Any:
@@ -170,8 +172,10 @@ def outlined(answered: Answered) -> Answered:
         return (((left, top), (right, top), (right, bottom), (left, bottom)),)
 
     objects = tuple(msgspec.structs.replace(obj, rings=rings(obj.box)) for obj in answered.item.objects)
-    found = tuple(msgspec.structs.replace(finding, box=None, rings=rings(finding.box)) for finding in answered.found)
-    return Answered(item=msgspec.structs.replace(answered.item, objects=objects), found=found)
+    found = tuple(
+        msgspec.structs.replace(finding, box=None, rings=rings(finding.box)) for finding in answered.predictions
+    )
+    return EvaluatedItem(item=msgspec.structs.replace(answered.item, objects=objects), predictions=found)
 
 
 def value(measures: Measures, name: str) -> float:

@@ -2,10 +2,10 @@
 
 import pytest
 
-from app.evaluation.answers import Answered, Found
+from app.evaluation.answers import EvaluatedItem, PredictedObject
 from app.evaluation.dataset import LabelledObject, Ring
 from app.evaluation.pixels import measure_pixels
-from tests.support.evaluations import item
+from tests.support.evaluation_samples import item
 
 
 def square(left: int, top: int, side: int) -> tuple[Ring, ...]:
@@ -18,9 +18,9 @@ def truth(label: str, rings: tuple[Ring, ...], *, ignored: bool = False) -> Labe
     return LabelledObject(label=label, rings=rings, ignored=ignored)
 
 
-def answered(objects: list[LabelledObject], found: list[tuple[str, float, tuple[Ring, ...]]]) -> Answered:
-    findings = tuple(Found(label=label, score=score, rings=rings) for label, score, rings in found)
-    return Answered(item=item(objects=objects, size=(20, 10)), found=findings)
+def answered(objects: list[LabelledObject], found: list[tuple[str, float, tuple[Ring, ...]]]) -> EvaluatedItem:
+    findings = tuple(PredictedObject(label=label, score=score, rings=rings) for label, score, rings in found)
+    return EvaluatedItem(item=item(objects=objects, size=(20, 10)), predictions=findings)
 
 
 def test_metrics_match_hand_computed_values() -> None:
@@ -52,7 +52,7 @@ def test_metrics_of_no_images_are_none() -> None:
 
 def test_image_with_too_many_pixels_is_skipped() -> None:
     small = answered([truth("cat", square(0, 0, 4))], [("cat", 0.9, square(0, 0, 4))])
-    large = Answered(item=item("large.png", [truth("dog", square(0, 0, 4))], size=(60_000, 60_000)))
+    large = EvaluatedItem(item=item("large.png", [truth("dog", square(0, 0, 4))], size=(60_000, 60_000)))
     figures, table, notes = measure_pixels([small, large], ["cat", "dog"], 0.5)
     assert [figure.value for figure in figures] == [1.0, 1.0]
     assert table is not None

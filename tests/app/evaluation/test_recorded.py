@@ -14,7 +14,7 @@ from app.evaluation.recorded import match_recorded
 from app.recording.inference import RecordedImage, RecordedInference
 from metadata.entry import MetadataEntry
 from tasks.task import TaskType
-from tests.support.evaluations import write_picture
+from tests.support.evaluation_samples import write_image
 
 CAT: Sequence[Mapping[str, object]] = [{"label": "cat", "score": 0.9}]
 DOG: Sequence[Mapping[str, object]] = [{"label": "dog", "score": 0.8}]
@@ -22,7 +22,7 @@ DOG: Sequence[Mapping[str, object]] = [{"label": "dog", "score": 0.8}]
 
 def dataset(folder: Path) -> Dataset:
     items = [
-        Item(id=f"{index}.png", image=write_picture(folder / f"{index}.png", 8, 8, (index, 0, 0)), label="cat")
+        Item(id=f"{index}.png", image=write_image(folder / f"{index}.png", 8, 8, (index, 0, 0)), label="cat")
         for index in range(3)
     ]
     return Dataset(path=folder, format="image-folder", tasks=(TaskType.IMAGE_CLASSIFICATION,), items=tuple(items))
@@ -56,7 +56,7 @@ def test_recordings_match_by_digest_and_by_name(tmp_path: Path) -> None:
 
 
 def test_name_of_several_images_matches_none(tmp_path: Path) -> None:
-    items = [Item(id=name, image=write_picture(tmp_path / name, 8, 8)) for name in ("a/1.png", "b/1.png")]
+    items = [Item(id=name, image=write_image(tmp_path / name, 8, 8)) for name in ("a/1.png", "b/1.png")]
     data = msgspec.structs.replace(dataset(tmp_path), items=tuple(items))
     found = match_recorded(data, [recorded(CAT, name="1.png"), recorded(DOG, name="b/1.png")])
     assert found.collected.records == {"b/1.png": DOG}
@@ -86,7 +86,7 @@ def test_recordings_of_several_models_need_a_choice(tmp_path: Path) -> None:
 
 
 def test_recordings_match_by_question(tmp_path: Path) -> None:
-    image = write_picture(tmp_path / "a.png")
+    image = write_image(tmp_path / "a.png")
     items = tuple(Item(id=f"a#{q}", image=image, question=q, answers=("x",)) for q in ("What?", "How many?"))
     data = Dataset(path=tmp_path, format="vqa", tasks=(TaskType.IMAGE_TEXT_TO_TEXT,), items=items)
     answers = [{"prompt": "How many?", "answer": "two"}, {"prompt": "Who?", "answer": "me"}]

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.evaluation.answers import Answered
+from app.evaluation.answers import EvaluatedItem
 from app.evaluation.texts import anls, edit_distance, exact_match, measure_texts, token_f1
-from tests.support.evaluations import item
+from tests.support.evaluation_samples import item
 
 
 @pytest.mark.parametrize(
@@ -58,9 +58,9 @@ def test_metrics_are_between_zero_and_one_and_agree(answer: str, right: list[str
     assert anls(answer, [*right, answer]) == 1
 
 
-def answered(answer: str, right: str, kind: str) -> Answered:
+def answered(answer: str, right: str, kind: str) -> EvaluatedItem:
     question_item = item(f"{answer}#{kind}", question="What?", answers=[right], metadata={"kind": kind})
-    return Answered(item=question_item, answer=answer)
+    return EvaluatedItem(item=question_item, answer=answer)
 
 
 def test_means_and_slices_are_computed() -> None:

@@ -9,17 +9,17 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
 from app.drift.baseline import Baseline
-from app.drift.measuring import Seen, observed
-from app.drift.monitor import Monitor, Watched, Window
-from app.drift.sample import sample_of
-from app.engine.answered import Datum, InferenceResult, Timings
+from app.drift.measurement import DriftInput, measure_images
+from app.drift.monitor import Monitor, MonitoredModel, Window
+from app.drift.sample import build_sample
 from app.engine.events import InferenceEvent, RequestInfo
-from app.observers.drift import HEADER, DriftWatch, Similarity
+from app.engine.inference_result import InferenceResult, SampleResult, Timings
+from app.observers.drift import SIMILARITY_HEADER, DriftObserver, SimilarityAnnotator
 from app.observers.drift_metrics import DriftMetrics
-from tasks.exchange.response import InferenceOutput
 from tasks.image_classification import Classification, ClassificationInput
+from tasks.inference.response import InferenceOutput
+from tasks.vision.filtering import SelectionParameters
 from tasks.vision.image import Image
-from tasks.vision.selection import SelectionParameters
 from tests.app.observers.test_tracing import event
 
 PREDICTION = Classification(labels=["red"], scores=np.array([0.5], np.float32))
@@ -30,26 +30,28 @@ def image(seed: int, light: int = 100) -> Image:
     return Image(np.random.default_rng(seed).integers(light - 20, light + 20, (16, 16, 3)).astype(np.uint8))
 
 
-def monitored_model() -> Watched:
+def monitored_model() -> MonitoredModel:
     """Return a model whose baseline images have one brightness."""
-    seen = [Seen(id=str(seed), image=image(seed)) for seed in range(60)]
-    return Watched("m", Baseline(sample=sample_of(observed(seen, "", None))), None)
+    seen = [DriftInput(id=str(seed), image=image(seed)) for seed in range(60)]
+    return MonitoredModel("m", Baseline(sample=build_sample(measure_images(seen, "", None))), None)
 
 
 def result_of(*images: Image) -> InferenceResult:
     """Return a result with one output for each image."""
     data = [
-        Datum(input=index, index=0, item=ClassificationInput(photo, SelectionParameters()), prediction=PREDICTION)
+        SampleResult(
+            input=index, index=0, item=ClassificationInput(photo, SelectionParameters()), prediction=PREDICTION
+        )
         for index, photo in enumerate(images)
     ]
     outputs = [InferenceOutput(name="o", predictions=[PREDICTION]) for _ in images]
-    return InferenceResult(outputs=outputs, batch_size=len(images), timings=Timings(), data=data)
+    return InferenceResult(outputs=outputs, batch_size=len(images), timings=Timings(), samples=data)
 
 
 def event_of(result: InferenceResult, seed: int, **changes: Any) -> InferenceEvent:
     """Return the event of an inference with this result."""
     return msgspec.structs.replace(
-        event(), answered=result, task_type="IMAGE_CLASSIFICATION", id=f"event{seed}", **changes
+        event(), result=result, task_type="IMAGE_CLASSIFICATION", id=f"event{seed}", **changes
     )  # fmt: skip
 
 
@@ -60,7 +62,7 @@ class RunningWatch:
         self.windows: queue.Queue[Window] = queue.Queue()
         self.registry = CollectorRegistry()
         self.model = monitored_model()
-        self.watch = DriftWatch(
+        self.watch = DriftObserver(
             {"m": Monitor(self.model, size)}, DriftMetrics(self.registry), per_second, self.windows.put
         )  # fmt: skip
 
@@ -88,8 +90,8 @@ def test_drifted_window_is_reported_in_metrics() -> None:
     [
         {"model_name": "nobody"},
         {"explanation": True},
-        {"answered": None},
-        {"caller": RequestInfo(protocol="p", request_id="r", returned={HEADER: "0.5"})},
+        {"result": None},
+        {"info": RequestInfo(protocol="p", request_id="r", response_headers={SIMILARITY_HEADER: "0.5"})},
     ],
 )
 def test_inferences_of_other_kinds_are_ignored(other: dict[str, Any]) -> None:
@@ -120,15 +122,15 @@ def test_images_above_memory_limit_are_dropped_and_counted() -> None:
 
 def test_similarity_is_output_parameter_and_response_header() -> None:
     running = RunningWatch()
-    annotator = Similarity({"m": running.model}, running.watch)
+    annotator = SimilarityAnnotator({"m": running.model}, running.watch)
     info = RequestInfo(protocol="p", request_id="r")
     result = result_of(image(1000), image(1001, light=200))
     near, far = annotator(info, result, "m")
     assert isinstance(near["similarity"], float)
     assert isinstance(far["similarity"], float)
     assert near["similarity"] > 0.1 > far["similarity"]
-    assert info.returned[HEADER] == f"{near['similarity']:g},{far['similarity']:g}"
-    running.watch.observe(event_of(result, 1, caller=info))
+    assert info.response_headers[SIMILARITY_HEADER] == f"{near['similarity']:g},{far['similarity']:g}"
+    running.watch.observe(event_of(result, 1, info=info))
     assert annotator(info, result, "nobody") == ()
     assert annotator(info, result_of(), "m") == ()
     running.watch.observe(event_of(result_of(*[image(seed) for seed in range(38)]), 2))
@@ -137,7 +139,7 @@ def test_similarity_is_output_parameter_and_response_header() -> None:
 
 def test_output_of_several_images_has_list_of_similarities() -> None:
     running = RunningWatch()
-    annotator = Similarity({"m": running.model}, running.watch)
+    annotator = SimilarityAnnotator({"m": running.model}, running.watch)
     result = result_of(image(1), image(2))
     result = msgspec.structs.replace(result, outputs=[InferenceOutput(name="o", predictions=[PREDICTION, PREDICTION])])
     (parameters,) = annotator(RequestInfo(protocol="p", request_id="r"), result, "m")
@@ -152,12 +154,12 @@ def test_unmeasurable_image_does_not_lose_the_window() -> None:
     nan = Classification(labels=["red"], scores=np.array([np.nan], np.float32))
     unmeasurable = result_of(image(1))
     unmeasurable = msgspec.structs.replace(
-        unmeasurable, data=[msgspec.structs.replace(datum, prediction=nan) for datum in unmeasurable.data]
+        unmeasurable, samples=[msgspec.structs.replace(datum, prediction=nan) for datum in unmeasurable.samples]
     )
-    seen = [Seen(id=str(seed), image=image(seed), records=[{"label": "red", "score": 0.5}]) for seed in range(60)]
-    judged = Baseline(sample=sample_of(observed(seen, "IMAGE_CLASSIFICATION", None), "IMAGE_CLASSIFICATION"))
-    watch = DriftWatch(
-        {"m": Monitor(Watched("m", judged, None), 40)}, DriftMetrics(registry := CollectorRegistry()), 1e6,
+    seen = [DriftInput(id=str(seed), image=image(seed), records=[{"label": "red", "score": 0.5}]) for seed in range(60)]
+    judged = Baseline(sample=build_sample(measure_images(seen, "IMAGE_CLASSIFICATION", None), "IMAGE_CLASSIFICATION"))
+    watch = DriftObserver(
+        {"m": Monitor(MonitoredModel("m", judged, None), 40)}, DriftMetrics(registry := CollectorRegistry()), 1e6,
         running.windows.put,
     )  # fmt: skip
     watch.observe(event_of(unmeasurable, 0))
@@ -177,13 +179,13 @@ def test_changed_baseline_is_used_and_removed_baseline_is_dropped() -> None:
         return changes.get() if changes.qsize() else {}
 
     drifted = [image(seed, light=180) for seed in range(40)]
-    watch = DriftWatch(
+    watch = DriftObserver(
         {"m": Monitor(monitored_model(), 40)}, DriftMetrics(registry), 1e6, windows.put, poll_changes, 0.01
     )
     watch.observe(event_of(result_of(*drifted), 1))
     assert windows.get(timeout=30).comparison.drifted
-    seen = [Seen(id=str(seed), image=image(seed, light=180)) for seed in range(100, 160)]
-    other = Watched("m", Baseline(sample=sample_of(observed(seen, "", None))), None)
+    seen = [DriftInput(id=str(seed), image=image(seed, light=180)) for seed in range(100, 160)]
+    other = MonitoredModel("m", Baseline(sample=build_sample(measure_images(seen, "", None))), None)
     changes.put({"m": Monitor(other, 40)})
     while changes.qsize() or "charioteer_drift_detected{" in generate_latest(registry).decode():
         pass

@@ -12,13 +12,13 @@ from app.engine.events import InferenceEvent
 from app.observers.metrics import Metrics
 from app.observers.request_log import RequestLog
 from app.observers.tracing import Tracing
-from tasks.exchange.error import ErrorKind
+from tasks.inference.error import ErrorKind
 from tests.app.observers.test_tracing import event
 
 
 def explanation(outcome: ErrorKind | None = None) -> InferenceEvent:
     """Return an explanation of 400 samples."""
-    return msgspec.structs.replace(event(outcome), explanation=True, samples=400)
+    return msgspec.structs.replace(event(outcome), explanation=True, explanation_samples=400)
 
 
 @pytest.mark.parametrize(("outcome", "value"), [(None, "ok"), (ErrorKind.OVERLOADED, "overloaded")])

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
-from app.observers.lost_processes import LostProcesses
+from app.observers.restart_metrics import RestartMetrics
 from app.settings.model import ModelSource
 
 
@@ -21,7 +21,7 @@ from app.settings.model import ModelSource
 )
 def test_restarts_are_counted_by_cause(exit_reason: str, cause: str) -> None:
     registry = CollectorRegistry()
-    lost = LostProcesses(registry).lost
+    lost = RestartMetrics(registry).count_restart
     for _ in range(2):
         lost(ModelSource(name="ships", version="3", folder=Path("ships")), exit_reason)
     line = f'charioteer_model_restarts_total{{cause="{cause}",model="ships",version="3"}} 2.0'

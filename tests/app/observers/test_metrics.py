@@ -4,7 +4,7 @@ import msgspec
 from prometheus_client import CollectorRegistry
 
 from app.observers.metrics import Metrics
-from tasks.exchange.error import ErrorKind
+from tasks.inference.error import ErrorKind
 from tests.app.observers.test_tracing import event
 from tests.support.chariot import Client
 

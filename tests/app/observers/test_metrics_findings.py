@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
-from app.engine.answered import Datum, InferenceResult, Timings
 from app.engine.events import InferenceEvent
+from app.engine.inference_result import InferenceResult, SampleResult, Timings
 from app.observers.drift_metrics import DriftMetrics
-from app.observers.findings import FindingMetrics
 from app.observers.metrics import Metrics
-from app.recording.report import Report
-from tasks.exchange.error import ErrorKind
+from app.observers.prediction_metrics import PredictionMetrics
+from app.recording.recording_metrics import RecordingMetrics
 from tasks.image_classification import Classification
+from tasks.inference.error import ErrorKind
 from tasks.object_detection import DetectionInput, DetectionParameters, Detections
 from tasks.vision.image import Image
 from tests.app.observers.test_tracing import event
@@ -29,9 +29,9 @@ _METRIC = re.compile(r"charioteer_\w+")
 def event_of(prediction: Any, task_type: str = "OBJECT_DETECTION", **changes: Any) -> InferenceEvent:
     """Return the event of an inference on one image of 40 x 30."""
     item = DetectionInput(Image(np.zeros((30, 40, 3), np.uint8)), DetectionParameters())
-    data = [Datum(input=0, index=0, item=item, prediction=prediction)]
-    result = InferenceResult(outputs=(), batch_size=1, timings=Timings(), data=data)
-    return msgspec.structs.replace(event(), answered=result, task_type=task_type, **changes)
+    data = [SampleResult(input=0, index=0, item=item, prediction=prediction)]
+    result = InferenceResult(outputs=(), batch_size=1, timings=Timings(), samples=data)
+    return msgspec.structs.replace(event(), result=result, task_type=task_type, **changes)
 
 
 def detections(*labels: str, score: float = 0.5) -> Detections:
@@ -43,7 +43,7 @@ def detections(*labels: str, score: float = 0.5) -> Detections:
 def metrics_after(*events: InferenceEvent) -> dict[str, float]:
     """Return the exported metrics after `events`."""
     registry = CollectorRegistry()
-    metrics = FindingMetrics(registry, lambda model: ("cat", "dog") if model == "m" else ())
+    metrics = PredictionMetrics(registry, lambda model: ("cat", "dog") if model == "m" else ())
     for inference in events:
         metrics.observe(inference)
     lines = [line for line in generate_latest(registry).decode().splitlines() if not line.startswith("#")]
@@ -86,7 +86,7 @@ def test_only_best_class_of_classification_is_counted() -> None:
     assert 'charioteer_predictions_total{label="cat",model="m"}' not in values
 
 
-@pytest.mark.parametrize("other", [{"outcome": ErrorKind.MODEL_FAILED}, {"explanation": True}, {"answered": None}])
+@pytest.mark.parametrize("other", [{"outcome": ErrorKind.MODEL_FAILED}, {"explanation": True}, {"result": None}])
 def test_failures_and_explanations_are_not_counted(other: dict[str, Any]) -> None:
     assert metrics_after(msgspec.structs.replace(event_of(detections("cat")), **other)) == {}
 
@@ -95,8 +95,8 @@ def test_every_metric_of_the_dashboard_exists() -> None:
     registry = CollectorRegistry()
     Metrics(registry, lambda _: True)
     DriftMetrics(registry)
-    Report(registry, "store")
-    FindingMetrics(registry, lambda _: ("cat",)).observe(event_of(detections("cat")))
+    RecordingMetrics(registry, "store")
+    PredictionMetrics(registry, lambda _: ("cat",)).observe(event_of(detections("cat")))
     suffixes = {"counter": ("_total",), "gauge": ("",), "histogram": ("_bucket", "_sum", "_count")}
     existing = {family.name + suffix for family in registry.collect() for suffix in suffixes[family.type]}
     used = set(_METRIC.findall(DASHBOARD.read_text()))

@@ -4,13 +4,13 @@ import asyncio
 
 from prometheus_client import CollectorRegistry
 
-from app.observers.state import StateMetrics
-from tests.support.grpc_server import built
-from tests.support.served import ECHOES, echo
+from app.observers.state_metrics import StateMetrics
+from tests.support.apps import ECHO_MODELS, echo_model
+from tests.support.grpc_server import build_engine
 
 
 def test_readiness_metrics_follow_server_and_models() -> None:
-    engine, registry = built(("echo-fp32", "echo-int64"), loaded=False), CollectorRegistry()
+    engine, registry = build_engine(("echo-fp32", "echo-int64"), loaded=False), CollectorRegistry()
     StateMetrics(engine, registry)
 
     def metric(name: str, **labels: str) -> float | None:
@@ -22,7 +22,7 @@ def test_readiness_metrics_follow_server_and_models() -> None:
     assert (metric("charioteer_ready"), model_ready("echo-fp32"), model_ready("echo-int64")) == (0, 0, 0)
     first, second = engine.registry.registrations
     for registration in (first, second):
-        engine.registry.load(registration.source, lambda source: echo(ECHOES[source.name]))
+        engine.registry.load(registration.source, lambda source: echo_model(ECHO_MODELS[source.name]))
     assert (metric("charioteer_ready"), model_ready("echo-fp32"), model_ready("echo-int64")) == (1, 1, 1)
     asyncio.run(engine.repository.unload("echo-int64"))
     assert (metric("charioteer_ready"), model_ready("echo-int64")) == (1, None), (
@@ -31,6 +31,6 @@ def test_readiness_metrics_follow_server_and_models() -> None:
     engine.online = False
     assert (metric("charioteer_ready"), model_ready("echo-fp32")) == (0, 1)
     engine.online = True
-    engine.retire()
+    engine.mark_not_ready()
     assert metric("charioteer_ready") == 0
     assert (metric("charioteer_requests_in_flight"), metric("charioteer_requests_waiting")) == (0, 0)

@@ -5,11 +5,11 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import StatusCode
 
-from app.engine.answered import Timings
 from app.engine.events import InferenceEvent, RequestInfo
+from app.engine.inference_result import Timings
 from app.observers.tracing import Tracing, otlp_exporter
-from tasks.exchange.error import ErrorKind
-from tests.support.collector import collector
+from tasks.inference.error import ErrorKind
+from tests.support.collector import run_otlp_collector
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 PARENT = "00f067aa0ba902b7"
@@ -18,7 +18,7 @@ PARENT = "00f067aa0ba902b7"
 def event(outcome: ErrorKind | None = None, trace: dict[str, str] | None = None) -> InferenceEvent:
     """Return an inference of 10 ms."""
     return InferenceEvent(
-        caller=RequestInfo(protocol="kserve-v2", request_id="r", trace=trace or {}),
+        info=RequestInfo(protocol="kserve-v2", request_id="r", trace=trace or {}),
         model_name="m",
         model_version="1",
         outcome=outcome,
@@ -26,7 +26,7 @@ def event(outcome: ErrorKind | None = None, trace: dict[str, str] | None = None)
         batch_size=1,
         queue=1_000_000,
         total=10_000_000,
-        timings=Timings(decode=2_000_000, model=5_000_000, refine=1_000_000),
+        timings=Timings(decode=2_000_000, model=5_000_000, postprocess=1_000_000),
         metadata=(),
     )
 
@@ -88,7 +88,7 @@ def test_span_of_rejected_request_has_error_status() -> None:
 
 def test_spans_are_exported_to_a_collector() -> None:
     received: list[tuple[str, bytes]] = []
-    with collector(received) as address:
+    with run_otlp_collector(received) as address:
         tracing = Tracing(otlp_exporter(f"{address}/"))
         tracing.observe(event())
         tracing.close()

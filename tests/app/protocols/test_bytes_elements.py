@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.protocols.bytes_elements import BinaryElement, StringElement, string_elements
-from tasks.exchange.error import InferenceError
+from tasks.inference.error import InferenceError
 
 LONG = bytes(range(256)) * 4
 

@@ -6,9 +6,9 @@ import zlib
 
 import pytest
 
-from tests.support.application import MAX_REQUEST_BYTES
 from tests.support.chariot import Client, image_input, infer, items
-from tests.support.pictures import base64_text, encoded, rectangle
+from tests.support.fake_app import MAX_REQUEST_BYTES
+from tests.support.images import encode_base64, encode_image, rectangle
 
 
 def one_input(**fields: object) -> dict[str, object]:
@@ -67,7 +67,7 @@ BAD_INPUTS: list[tuple[str, object, int, str]] = [
     ("long bad base64", {"inputs": [image_input(), image_input("*" + "A" * 5000)]}, 400, "inputs[1].data[0]"),
     ("bad data URI", {"inputs": [image_input("data:image/png,xx")]}, 400, "inputs[0].data[0]"),
     ("empty string", {"inputs": [image_input("")]}, 400, "inputs[0].data[0]"),
-    ("not an image", {"inputs": [image_input(base64_text(b"hello, world"))]}, 400, "inputs[0].data[0]"),
+    ("not an image", {"inputs": [image_input(encode_base64(b"hello, world"))]}, 400, "inputs[0].data[0]"),
     ("image of height 0", pixels([0, 4, 3], []), 400, "inputs[0]"),
     ("pixels out of range", pixels([1, 1], [256]), 400, "inputs[0].data"),
     ("fractional pixels in an integer tensor", pixels([1, 1], [1.5]), 400, "inputs[0].data[0]"),
@@ -130,8 +130,8 @@ def test_too_many_prompts_or_tokens_and_text_without_image_are_rejected(client: 
 @pytest.mark.parametrize("fraction", [0.3, 0.9])
 @pytest.mark.parametrize("file_format", ["PNG", "JPEG", "WEBP", "BMP", "GIF", "TIFF"])
 def test_truncated_image_is_rejected(client: Client, file_format: str, fraction: float) -> None:
-    image_bytes = encoded(rectangle(200, 150), file_format)
-    response = infer(client, "detector", image_input(base64_text(image_bytes[: int(len(image_bytes) * fraction)])))
+    image_bytes = encode_image(rectangle(200, 150), file_format)
+    response = infer(client, "detector", image_input(encode_base64(image_bytes[: int(len(image_bytes) * fraction)])))
     assert response.status_code == 400
     assert response.json()["error"].startswith("inputs[0].data[0]: ")
 
@@ -140,7 +140,7 @@ def test_decompression_bomb_is_rejected_by_its_header(client: Client) -> None:
     header = struct.pack(">IIBBBBB", 60_000, 60_000, 8, 2, 0, 0, 0)
     chunk = b"IHDR" + header
     bomb = b"\x89PNG\r\n\x1a\n" + struct.pack(">I", 13) + chunk + struct.pack(">I", zlib.crc32(chunk))
-    response = infer(client, "detector", image_input(base64_text(bomb)))
+    response = infer(client, "detector", image_input(encode_base64(bomb)))
     assert response.status_code == 413
     assert "60000x60000" in response.json()["error"]
 

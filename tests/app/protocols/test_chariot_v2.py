@@ -8,15 +8,15 @@ import pytest
 from litestar import Litestar
 from litestar.testing import TestClient
 
-from app.protocols.chariot_v2.codec import JSON, JSON_LINES, decode, encode, localised
-from tasks.exchange.error import ErrorKind, InferenceError, invalid
-from tasks.exchange.request import InferenceRequest
-from tasks.exchange.response import InferenceOutput, InferenceResponse
-from tests.support.pictures import base64_text, encoded, rectangle
+from app.protocols.chariot_v2.codec import JSON, JSON_LINES, decode, encode, map_error_path
+from tasks.inference.error import ErrorKind, InferenceError, invalid
+from tasks.inference.request import InferenceRequest
+from tasks.inference.response import InferenceOutput, InferenceResponse
+from tests.support.images import encode_base64, encode_image, rectangle
 
 Client = TestClient[Litestar]
-IMAGE = encoded(rectangle())
-IMAGE_BASE64 = base64_text(IMAGE)
+IMAGE = encode_image(rectangle())
+IMAGE_BASE64 = encode_base64(IMAGE)
 RED_BOX = {"label": "red", "score": 0.9, "xmin": 10.0, "ymin": 8.0, "xmax": 30.0, "ymax": 40.0}
 BORDER_BOX = {"label": "border", "score": 0.3, "xmin": 0.0, "ymin": 0.0, "xmax": 5.0, "ymax": 48.0}
 LOW_THRESHOLD = {"score_threshold": 0.1}
@@ -48,26 +48,26 @@ def error_message(response: httpx.Response, status: int = 400) -> str:
 
 
 @pytest.mark.parametrize("content_type", [JSON, None, "application/json; charset=utf-8", "Application/JSON"])
-def test_one_object_returns_one_object(lean_client: Client, content_type: str | None) -> None:
-    response = post(lean_client, json.dumps(request_object()).encode(), content_type)
+def test_one_object_returns_one_object(chariot_v2_client: Client, content_type: str | None) -> None:
+    response = post(chariot_v2_client, json.dumps(request_object()).encode(), content_type)
     assert response.status_code == 200
     assert response.headers["content-type"] == JSON
     assert response.json() == {"output": [RED_BOX]}
 
 
-def test_parameters_are_applied(lean_client: Client) -> None:
-    assert post(lean_client, json.dumps(request_object(**LOW_THRESHOLD)).encode()).json() == {
+def test_parameters_are_applied(chariot_v2_client: Client) -> None:
+    assert post(chariot_v2_client, json.dumps(request_object(**LOW_THRESHOLD)).encode()).json() == {
         "output": [RED_BOX, BORDER_BOX]
     }
-    assert post(lean_client, json.dumps(request_object(score_threshold=0.95)).encode()).json() == {"output": []}
-    assert post(lean_client, json.dumps({**request_object(), "parameters": None}).encode()).json() == {
+    assert post(chariot_v2_client, json.dumps(request_object(score_threshold=0.95)).encode()).json() == {"output": []}
+    assert post(chariot_v2_client, json.dumps({**request_object(), "parameters": None}).encode()).json() == {
         "output": [RED_BOX]
     }
 
 
-def test_json_lines_return_json_lines_in_order(lean_client: Client) -> None:
+def test_json_lines_return_json_lines_in_order(chariot_v2_client: Client) -> None:
     response = post(
-        lean_client,
+        chariot_v2_client,
         json_lines(request_object(), request_object(**LOW_THRESHOLD), request_object(score_threshold=0.95)),
         JSON_LINES,
     )
@@ -76,49 +76,49 @@ def test_json_lines_return_json_lines_in_order(lean_client: Client) -> None:
     assert answers == [{"output": [RED_BOX]}, {"output": [RED_BOX, BORDER_BOX]}, {"output": []}]
 
 
-def test_one_json_line_returns_plain_json(lean_client: Client) -> None:
-    response = post(lean_client, json_lines(request_object()) + b"\n", JSON_LINES)
+def test_one_json_line_returns_plain_json(chariot_v2_client: Client) -> None:
+    response = post(chariot_v2_client, json_lines(request_object()) + b"\n", JSON_LINES)
     assert response.headers["content-type"] == JSON
     assert response.json() == {"output": [RED_BOX]}
 
 
-def test_blank_lines_and_carriage_returns_are_ignored(lean_client: Client) -> None:
+def test_blank_lines_and_carriage_returns_are_ignored(chariot_v2_client: Client) -> None:
     body = b"\n \r\n" + json_lines(request_object(), request_object()).replace(b"\n", b"\r\n\r\n") + b"\r\n\n"
-    assert len(post(lean_client, body, JSON_LINES).text.splitlines()) == 2
+    assert len(post(chariot_v2_client, body, JSON_LINES).text.splitlines()) == 2
 
 
 @pytest.mark.parametrize("content_type", ["image/png", "image/jpeg", "application/octet-stream"])
-def test_body_with_other_content_type_is_a_raw_image(lean_client: Client, content_type: str) -> None:
-    assert post(lean_client, IMAGE, content_type).json() == {"output": [RED_BOX]}
+def test_body_with_other_content_type_is_a_raw_image(chariot_v2_client: Client, content_type: str) -> None:
+    assert post(chariot_v2_client, IMAGE, content_type).json() == {"output": [RED_BOX]}
 
 
-def test_raw_image_parameters_come_from_a_header(lean_client: Client) -> None:
+def test_raw_image_parameters_come_from_a_header(chariot_v2_client: Client) -> None:
     header = json.dumps(LOW_THRESHOLD)
-    response = post(lean_client, IMAGE, "image/png", chariot_inference_parameters=header)
+    response = post(chariot_v2_client, IMAGE, "image/png", chariot_inference_parameters=header)
     assert response.json() == {"output": [RED_BOX, BORDER_BOX]}
 
 
-def test_metadata_is_returned_unchanged_with_its_output(lean_client: Client) -> None:
+def test_metadata_is_returned_unchanged_with_its_output(chariot_v2_client: Client) -> None:
     metadata = '[ {"key":"a",  "type":"int","value":"1"} ]'
-    single = post(lean_client, json.dumps(request_object(metadata=metadata, top_k=1)).encode())
+    single = post(chariot_v2_client, json.dumps(request_object(metadata=metadata, top_k=1)).encode())
     assert single.json() == {"output": [RED_BOX], "parameters": {"metadata": metadata}}
     several = post(
-        lean_client, json_lines(request_object(), request_object(metadata=metadata)), JSON_LINES
+        chariot_v2_client, json_lines(request_object(), request_object(metadata=metadata)), JSON_LINES
     ).text.splitlines()
     assert [json.loads(line).get("parameters") for line in several] == [None, {"metadata": metadata}]
     header = '{"metadata":{"a" : 1.10}}'
-    raw_image = post(lean_client, IMAGE, "image/png", chariot_inference_parameters=header)
+    raw_image = post(chariot_v2_client, IMAGE, "image/png", chariot_inference_parameters=header)
     assert raw_image.text.endswith('"parameters":{"metadata":{"a" : 1.10}}}')
 
 
-def test_ids_are_returned_as_headers(lean_client: Client) -> None:
-    response = post(lean_client, IMAGE, "image/png", x_request_id="r", chariot_inference_base_id="b")
+def test_ids_are_returned_as_headers(chariot_v2_client: Client) -> None:
+    response = post(chariot_v2_client, IMAGE, "image/png", x_request_id="r", chariot_inference_base_id="b")
     assert (response.headers["x-request-id"], response.headers["chariot-inference-base-id"]) == ("r", "b")
 
 
 @pytest.mark.parametrize("path", ["/infer/", "/v2/models/m-any/infer", "/v2/models/m-any/infer/"])
-def test_all_chariot_paths_are_served(lean_client: Client, path: str) -> None:
-    assert lean_client.post(path, json=request_object()).json() == {"output": [RED_BOX]}
+def test_all_chariot_paths_are_served(chariot_v2_client: Client, path: str) -> None:
+    assert chariot_v2_client.post(path, json=request_object()).json() == {"output": [RED_BOX]}
 
 
 @pytest.mark.parametrize(
@@ -133,16 +133,16 @@ def test_all_chariot_paths_are_served(lean_client: Client, path: str) -> None:
         (b'{"input": NaN}', "input: Expected a finite"),
     ],
 )  # fmt: skip
-def test_bad_object_error_names_its_field(lean_client: Client, content: bytes, expected: str) -> None:
-    error_text = error_message(post(lean_client, content))
+def test_bad_object_error_names_its_field(chariot_v2_client: Client, content: bytes, expected: str) -> None:
+    error_text = error_message(post(chariot_v2_client, content))
     assert expected in error_text
     assert "inputs[" not in error_text, "clients do not know the internal field name"
     assert error_text.startswith(expected.partition(":")[0]) or ":" not in expected
 
 
 @pytest.mark.parametrize("value", ["0.5", True, 1.5, [], -1])
-def test_bad_parameter_error_names_its_field(lean_client: Client, value: object) -> None:
-    error_text = error_message(post(lean_client, json.dumps(request_object(score_threshold=value)).encode()))
+def test_bad_parameter_error_names_its_field(chariot_v2_client: Client, value: object) -> None:
+    error_text = error_message(post(chariot_v2_client, json.dumps(request_object(score_threshold=value)).encode()))
     assert error_text.startswith("parameters.score_threshold: ")
 
 
@@ -154,30 +154,30 @@ def test_bad_parameter_error_names_its_field(lean_client: Client, value: object)
         ({}, "object 2: "), (request_object(top_k=0), "object 2: parameters.top_k: "),
     ],
 )  # fmt: skip
-def test_bad_json_line_error_counts_lines_from_1(lean_client: Client, second: object, expected: str) -> None:
+def test_bad_json_line_error_counts_lines_from_1(chariot_v2_client: Client, second: object, expected: str) -> None:
     assert error_message(
-        post(lean_client, json_lines(request_object(), second, request_object()), JSON_LINES)
+        post(chariot_v2_client, json_lines(request_object(), second, request_object()), JSON_LINES)
     ).startswith(expected)
 
 
-def test_no_lines_or_too_many_lines_are_rejected(lean_client: Client) -> None:
-    assert "at least one" in error_message(post(lean_client, b"\n\n", JSON_LINES))
-    assert "at most 64" in error_message(post(lean_client, json_lines(*[request_object()] * 65), JSON_LINES), 413)
+def test_no_lines_or_too_many_lines_are_rejected(chariot_v2_client: Client) -> None:
+    assert "at least one" in error_message(post(chariot_v2_client, b"\n\n", JSON_LINES))
+    assert "at most 64" in error_message(post(chariot_v2_client, json_lines(*[request_object()] * 65), JSON_LINES), 413)
 
 
 @pytest.mark.parametrize("header", ["", "{", "5", "[]", "null", '{"top_k": NaN}', '{"a": "\\ud800"}', "é" * 10])
-def test_bad_parameters_header_error_names_the_header(lean_client: Client, header: str) -> None:
+def test_bad_parameters_header_error_names_the_header(chariot_v2_client: Client, header: str) -> None:
     header_values = {"content-type": "image/png", "chariot-inference-parameters": header.encode("latin-1")}
     headers = [
         (name.encode(), value if isinstance(value, bytes) else value.encode()) for name, value in header_values.items()
     ]
-    response = lean_client.post("/infer", content=IMAGE, headers=headers)
+    response = chariot_v2_client.post("/infer", content=IMAGE, headers=headers)
     assert error_message(response).startswith("chariot-inference-parameters")
 
 
 @pytest.mark.parametrize(("content", "expected"), [(b"", "empty body"), (b"hello", "body: Expected an encoded image")])
-def test_raw_body_that_is_not_an_image_is_rejected(lean_client: Client, content: bytes, expected: str) -> None:
-    assert expected in error_message(post(lean_client, content, "image/png"))
+def test_raw_body_that_is_not_an_image_is_rejected(chariot_v2_client: Client, content: bytes, expected: str) -> None:
+    assert expected in error_message(post(chariot_v2_client, content, "image/png"))
 
 
 def decode_arguments(media_type: str = JSON, header: str | None = None) -> dict[str, Any]:
@@ -228,6 +228,6 @@ def test_several_outputs_are_encoded_as_json_lines() -> None:
     ],
 )  # fmt: skip
 def test_error_paths_use_client_field_names(path: str, media_type: str, expected: str) -> None:
-    error = localised(InferenceError(ErrorKind.TOO_LARGE, "Too much", path), media_type)
+    error = map_error_path(InferenceError(ErrorKind.TOO_LARGE, "Too much", path), media_type)
     assert (error.kind, error.message, error.path) == (ErrorKind.TOO_LARGE, "Too much", expected)
-    assert localised(invalid("x", path), media_type).kind is ErrorKind.INVALID_REQUEST
+    assert map_error_path(invalid("x", path), media_type).kind is ErrorKind.INVALID_REQUEST

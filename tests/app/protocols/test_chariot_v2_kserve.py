@@ -8,9 +8,9 @@ from typing import Any, cast
 import pytest
 from litestar.testing import TestClient
 
-from tests.support.application import build_app
-from tests.support.chariot import PICTURE, Client, image_input, infer, items
-from tests.support.pictures import base64_text, encoded, rectangle, turned_rectangle
+from tests.support.chariot import IMAGE, Client, image_input, infer, items
+from tests.support.fake_app import build_app
+from tests.support.images import encode_base64, encode_image, rectangle, rotated_rectangle
 
 
 def test_detection_returns_the_chariot_response_format(client: Client) -> None:
@@ -57,7 +57,7 @@ def test_request_parameters_are_defaults_for_inputs(client: Client) -> None:
 
 def test_classification_action_selects_one_or_all_labels(client: Client) -> None:
     pixels = rectangle(colour=(255, 51, 0))
-    image_base64 = base64_text(encoded(pixels))
+    image_base64 = encode_base64(encode_image(pixels))
     all_labels = items(infer(client, "classifier", image_input(image_base64, action="predict_proba")))
     assert all_labels == [
         {"label": "red", "score": pytest.approx(255 / 306, abs=1e-6)},
@@ -71,7 +71,7 @@ def test_classification_action_selects_one_or_all_labels(client: Client) -> None
 
 @pytest.mark.parametrize("radians", [-1.2, -0.5, 0.0, 0.3, 0.9, 1.4])
 def test_oriented_boxes_are_scaled_regardless_of_rotation(client: Client, radians: float) -> None:
-    image_base64 = base64_text(encoded(turned_rectangle(600, 200, (300, 100), (160, 24), radians)))
+    image_base64 = encode_base64(encode_image(rotated_rectangle(600, 200, (300, 100), (160, 24), radians)))
     (item,) = items(infer(client, "oriented", image_input(image_base64)))
     assert item["cx"] == pytest.approx(300 / 600, abs=0.003)
     assert item["cy"] == pytest.approx(100 / 200, abs=0.006)
@@ -111,8 +111,8 @@ def test_long_text_that_is_valid_base64_stays_text(client: Client) -> None:
 
 
 def test_images_of_different_sizes_in_one_request_are_answered(client: Client) -> None:
-    green_image = base64_text(encoded(rectangle(200, 100, (50, 20, 90, 60), (0, 255, 0)), "JPEG", quality=95))
-    response = infer(client, "detector", image_input([PICTURE, green_image]), image_input(green_image, name="b"))
+    green_image = encode_base64(encode_image(rectangle(200, 100, (50, 20, 90, 60), (0, 255, 0)), "JPEG", quality=95))
+    response = infer(client, "detector", image_input([IMAGE, green_image]), image_input(green_image, name="b"))
     outputs = response.json()["outputs"]
     assert [output["name"] for output in outputs] == ["image-0", "b"]
     assert [output["shape"] for output in outputs] == [[2], [1]]
@@ -123,10 +123,10 @@ def test_images_of_different_sizes_in_one_request_are_answered(client: Client) -
 @pytest.mark.parametrize(
     "image_data",
     [
-        f"data:image/png;base64,{PICTURE}",
-        "\n".join(PICTURE[i : i + 76] for i in range(0, len(PICTURE), 76)),
-        PICTURE.replace("+", "-").replace("/", "_"),
-        PICTURE.rstrip("="),
+        f"data:image/png;base64,{IMAGE}",
+        "\n".join(IMAGE[i : i + 76] for i in range(0, len(IMAGE), 76)),
+        IMAGE.replace("+", "-").replace("/", "_"),
+        IMAGE.rstrip("="),
     ],
     ids=["data URI", "lines", "URL-safe", "no padding"],
 )
@@ -136,7 +136,7 @@ def test_base64_variants_are_accepted(client: Client, image_data: str) -> None:
 
 
 def test_data_can_be_a_string_instead_of_a_list(client: Client) -> None:
-    tensor = {**image_input(), "data": PICTURE}
+    tensor = {**image_input(), "data": IMAGE}
     assert len(items(infer(client, "detector", tensor))) == 1
 
 

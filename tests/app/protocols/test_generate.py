@@ -19,16 +19,16 @@ from app.protocols.status import http_status
 from app.runtimes.onnxruntime.image_text_to_text import load
 from app.server.asgi import create_app
 from app.settings.model import ModelSettings, ModelSource
-from tasks.exchange.error import ErrorKind
-from tasks.exchange.limits import Limits
 from tasks.image_text_to_text import GenerationParameters
+from tasks.inference.error import ErrorKind
+from tasks.inference.limits import Limits
 from tasks.task import TaskType
-from tests.support.pictures import base64_text, encoded, rectangle
-from tests.support.speaker import Seen, Speaker, speaking
+from tests.support.images import encode_base64, encode_image, rectangle
+from tests.support.scripted_model import EventRecorder, ScriptedModel, scripted_engine
 
 FIXTURES = Path(__file__).parents[3] / "fixtures"
-IMAGE = base64_text(encoded(rectangle()))
-SHAPE_IMAGE = base64_text((FIXTURES / "images" / "shape.jpg").read_bytes())
+IMAGE = encode_base64(encode_image(rectangle()))
+SHAPE_IMAGE = encode_base64((FIXTURES / "images" / "shape.jpg").read_bytes())
 REQUEST = {"text_input": "what?", "image": IMAGE}
 
 
@@ -47,7 +47,7 @@ def parse_events(body: bytes) -> list[dict[str, Any]]:
 @pytest.fixture(scope="module")
 def client() -> Generator[TestClient[Litestar]]:
     """Serve a fake model that generates "a red circle", and other fakes."""
-    with TestClient(build_app(speaking(Speaker("a", " red", " circle")))) as client:
+    with TestClient(build_app(scripted_engine(ScriptedModel("a", " red", " circle")))) as client:
         yield client
 
 
@@ -112,7 +112,7 @@ def test_model_without_streaming_sends_one_event(client: TestClient[Litestar]) -
 
 @pytest.mark.parametrize("steps", [(), ("", "")])
 def test_empty_answer_is_one_empty_event(steps: tuple[str, ...]) -> None:
-    with TestClient(build_app(speaking(Speaker(*steps)))) as client:
+    with TestClient(build_app(scripted_engine(ScriptedModel(*steps)))) as client:
         (event,) = parse_events(client.post("/v2/models/speaker/generate_stream", json=REQUEST).content)
     assert event["text_output"] == ""
 
@@ -227,7 +227,7 @@ def test_question_the_model_cannot_use_is_rejected(vlm: TestClient[Litestar], pa
 
 def test_error_is_a_status_before_the_first_event_and_an_event_after() -> None:
     for steps, texts in (((), None), (("a", "b"), ["a", "b"])):
-        with TestClient(build_app(speaking(Speaker(*steps, RuntimeError("a wire came off"))))) as client:
+        with TestClient(build_app(scripted_engine(ScriptedModel(*steps, RuntimeError("a wire came off"))))) as client:
             response = client.post("/v2/models/speaker/generate_stream", json=REQUEST)
             complete = client.post("/v2/models/speaker/generate", json=REQUEST)
         assert complete.status_code == 500
@@ -241,11 +241,11 @@ def test_error_is_a_status_before_the_first_event_and_an_event_after() -> None:
 
 
 def test_streamed_requests_are_observed() -> None:
-    seen = Seen()
-    with TestClient(build_app(speaking(Speaker("a"), seen))) as client:
+    seen = EventRecorder()
+    with TestClient(build_app(scripted_engine(ScriptedModel("a"), seen))) as client:
         client.post("/v2/models/speaker/generate_stream", json=REQUEST, headers={"X-Request-ID": "r1"})
         client.post("/v2/models/nobody/generate", json=REQUEST, headers={"X-Request-ID": "r2"})
-    assert [(event.caller.protocol, event.caller.request_id, event.outcome) for event in seen.events] == [
+    assert [(event.info.protocol, event.info.request_id, event.outcome) for event in seen.events] == [
         ("kserve-v2", "r1", None),
         ("kserve-v2", "r2", ErrorKind.MODEL_NOT_FOUND),
     ]

@@ -13,12 +13,12 @@ from prometheus_client import CollectorRegistry
 from app.engine.engine import Engine
 from app.protocols.kserve_v2.routes import KServeV2
 from app.server.asgi import create_app
-from tasks.exchange.error import ErrorKind
-from tests.support.pictures import base64_text, encoded, rectangle
+from tasks.inference.error import ErrorKind
+from tests.support.images import encode_base64, encode_image, rectangle
 from tests.support.polling import wait_until_async
-from tests.support.speaker import Gate, Seen, Speaker, speaking
+from tests.support.scripted_model import EventRecorder, Gate, ScriptedModel, scripted_engine
 
-REQUEST = {"text_input": "what?", "image": base64_text(encoded(rectangle()))}
+REQUEST = {"text_input": "what?", "image": encode_base64(encode_image(rectangle()))}
 
 
 def build_app(engine: Engine) -> Litestar:
@@ -78,7 +78,7 @@ class Connection:
 
 def test_event_is_sent_before_the_next_is_generated() -> None:
     gate = Gate()
-    app = build_app(speaking(Speaker("a", "b", "c", gate=gate)))
+    app = build_app(scripted_engine(ScriptedModel("a", "b", "c", gate=gate)))
 
     async def run() -> None:
         connection = Connection(app, "/v2/models/speaker/generate_stream", REQUEST)
@@ -97,7 +97,7 @@ def test_event_is_sent_before_the_next_is_generated() -> None:
 
 def test_two_streams_run_concurrently() -> None:
     barrier = threading.Barrier(2, timeout=60)
-    app = build_app(speaking(Speaker("a", "b", "c", gate=barrier.wait)))
+    app = build_app(scripted_engine(ScriptedModel("a", "b", "c", gate=barrier.wait)))
 
     async def run() -> None:
         connections = [Connection(app, "/v2/models/speaker/generate_stream", REQUEST) for _ in range(2)]
@@ -111,9 +111,9 @@ def test_two_streams_run_concurrently() -> None:
 
 @pytest.mark.parametrize("started", [True, False])
 def test_disconnect_during_a_stream_frees_the_worker(started: bool) -> None:
-    seen, gate = Seen(), Gate(opened=1)
-    speaker = Speaker(*"abcdef", gate=gate)
-    engine = speaking(speaker, seen, workers=1)
+    seen, gate = EventRecorder(), Gate(initial_passes=1)
+    speaker = ScriptedModel(*"abcdef", gate=gate)
+    engine = scripted_engine(speaker, seen, workers=1)
     app = build_app(engine)
 
     async def run() -> None:
@@ -125,7 +125,7 @@ def test_disconnect_during_a_stream_frees_the_worker(started: bool) -> None:
         if started:
             assert (await connection.event())["text_output"] == "a"
             for _ in "ab":
-                await asyncio.to_thread(gate.await_step)
+                await asyncio.to_thread(gate.wait_for_arrival)
             connection.disconnected.set()
         await running
         gate.open()
@@ -134,14 +134,14 @@ def test_disconnect_during_a_stream_frees_the_worker(started: bool) -> None:
         await other.run()
 
     asyncio.run(run())
-    assert speaker.made == 2 if started else speaker.made <= 2, "generation stops at the next token"
+    assert speaker.chunk_count == 2 if started else speaker.chunk_count <= 2, "generation stops at the next token"
     assert not engine.busy
     assert [(event.model_name, event.outcome) for event in seen.events] == [("speaker", None), ("teller", None)]
 
 
 def test_slow_reader_does_not_block_a_worker() -> None:
-    speaker = Speaker(*(f"{number} " for number in range(1000)))
-    engine = speaking(speaker, workers=1)
+    speaker = ScriptedModel(*(f"{number} " for number in range(1000)))
+    engine = scripted_engine(speaker, workers=1)
     app = build_app(engine)
 
     async def run() -> None:
@@ -150,7 +150,7 @@ def test_slow_reader_does_not_block_a_worker() -> None:
         running = asyncio.create_task(connection.run())
         assert (await connection.sent.get())["type"] == "http.response.start"
         await Connection(app, "/v2/models/teller/generate", REQUEST).run()
-        assert speaker.made < 100
+        assert speaker.chunk_count < 100
         texts = [(await connection.event())["text_output"] for _ in range(1000)]
         assert "".join(texts) == "".join(f"{number} " for number in range(1000))
         await connection.sent.get()
@@ -162,16 +162,16 @@ def test_slow_reader_does_not_block_a_worker() -> None:
 
 @pytest.mark.parametrize("started", [True, False])
 def test_disconnect_before_a_complete_answer_is_observed_as_cancelled(started: bool) -> None:
-    seen, gate = Seen(), Gate(opened=started)
-    speaker = Speaker(*"abcdef", gate=gate)
-    engine = speaking(speaker, seen, workers=1)
+    seen, gate = EventRecorder(), Gate(initial_passes=started)
+    speaker = ScriptedModel(*"abcdef", gate=gate)
+    engine = scripted_engine(speaker, seen, workers=1)
     app = build_app(engine)
 
     async def run() -> None:
         connection = Connection(app, "/v2/models/speaker/generate", REQUEST)
         running = asyncio.create_task(connection.run())
         for _ in range(1 + started):
-            await asyncio.to_thread(gate.await_step)
+            await asyncio.to_thread(gate.wait_for_arrival)
         connection.disconnected.set()
         await running
         gate.open()

@@ -8,14 +8,14 @@ import pytest
 from litestar import Litestar
 from litestar.testing import TestClient
 
-from tests.support.served import build
+from tests.support.apps import app_with_models
 
 PATH = "/v2/models/continuer"
 
 
 @pytest.fixture(scope="module")
 def client() -> Iterator[TestClient[Litestar]]:
-    with TestClient(build(("continuer", "teller", "sorter"))) as client:
+    with TestClient(app_with_models(("continuer", "teller", "sorter"))) as client:
         yield client
 
 

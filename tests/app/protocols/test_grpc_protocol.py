@@ -6,8 +6,8 @@ from typing import Any, NoReturn, cast
 import grpc
 import pytest
 
-from app.protocols.grpc_protocol import Call, call_ended, caller_of_call
-from tasks.exchange.error import invalid
+from app.protocols.grpc_protocol import Call, abort_call, read_call_info
+from tasks.inference.error import invalid
 
 
 class FakeCall:
@@ -48,7 +48,7 @@ class FakeCall:
 def test_timeout_is_the_earlier_of_deadline_and_metadata(
     remaining: float | None, milliseconds: str | None, expected: float | None
 ) -> None:
-    timeout = caller_of_call(cast("Call", FakeCall(remaining, milliseconds)), "test").timeout
+    timeout = read_call_info(cast("Call", FakeCall(remaining, milliseconds)), "test").timeout
     assert timeout == (None if expected is None else pytest.approx(expected))
 
 
@@ -63,4 +63,4 @@ def test_disconnect_while_an_error_is_sent_is_a_cancellation() -> None:
     """Raise `CancelledError`, because gRPC logs a traceback for every other exception."""
     context = cast("Call", DisconnectedCall(None))
     with pytest.raises(asyncio.CancelledError):
-        asyncio.run(call_ended(context, caller_of_call(context, "test"), invalid("no")))
+        asyncio.run(abort_call(context, read_call_info(context, "test"), invalid("no")))

@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 
 from app.engine.registry import Registry
-from app.protocols.grps.address import addressed
-from app.protocols.grps.codec import PredictCall
-from app.protocols.grps.maps import read_map
+from app.protocols.grps.codec import PredictCodec
+from app.protocols.grps.gmap import read_map
 from app.protocols.grps.messages import GrpsMessage
+from app.protocols.grps.model_reference import resolve_model
 from app.settings.model import ModelSettings, ModelSource
-from tasks.exchange.error import ErrorKind, InferenceError
-from tasks.exchange.request import InferenceRequest
-from tests.support.grpc_server import built
+from tasks.inference.error import ErrorKind, InferenceError
+from tasks.inference.request import InferenceRequest
+from tests.support.grpc_server import build_engine
 
 
 def gmap_with(**fields: Any) -> Any:
@@ -53,9 +53,9 @@ def test_map_images_are_sorted_and_get_parameters_and_metadata() -> None:
     }
     assert [dict(tensor.parameters) for tensor in parsed.inputs] == [{"top_k": 9, "metadata": "all"}, {"metadata": ""}]
     assert dict(parsed.echoes) == {"a": "metadata", "b": "b.metadata"}
-    assert parsed.places["score_threshold"] == "gmap.s_d[score_threshold]"
-    assert parsed.places["seed"] == "gmap.s_s[parameters].seed"
-    assert parsed.places["prompts"] == "gmap.s_s[question]"
+    assert parsed.parameter_paths["score_threshold"] == "gmap.s_d[score_threshold]"
+    assert parsed.parameter_paths["seed"] == "gmap.s_s[parameters].seed"
+    assert parsed.parameter_paths["prompts"] == "gmap.s_s[question]"
 
 
 def test_map_texts_are_sorted_and_parameter_names_are_parameters() -> None:
@@ -149,25 +149,25 @@ MODELS = (("detector", "1"), ("detector", "2.0-rc1"), ("oriented-detector", "1")
     ],
 )
 def test_model_name_is_split_into_name_and_version(model: str, name: str, version: str | None) -> None:
-    assert addressed(registry(*MODELS), model) == (name, version)
+    assert resolve_model(registry(*MODELS), model) == (name, version)
 
 
 def test_empty_model_name_means_the_only_or_default_model() -> None:
-    assert addressed(registry(MODELS[0]), "") == ("detector", None)
-    assert addressed(registry(*MODELS, default="oriented"), "") == ("oriented", None)
+    assert resolve_model(registry(MODELS[0]), "") == ("detector", None)
+    assert resolve_model(registry(*MODELS, default="oriented"), "") == ("oriented", None)
 
 
 @pytest.mark.parametrize("model", ["", "nobody", "nobody-1", "-1", "-", "detecto-r-1", "x" * 10_000])
 def test_unknown_model_name_is_rejected_with_the_known_names(model: str) -> None:
     with pytest.raises(InferenceError, match=r"This server has: detector-2\.0-rc1, detector-1, oriented") as caught:
-        addressed(registry(*MODELS), model)
+        resolve_model(registry(*MODELS), model)
     assert (caught.value.kind, caught.value.path) == (ErrorKind.MODEL_NOT_FOUND, "model")
     assert len(str(caught.value)) < 300
 
 
-def decode_message(model: str, **fields: Any) -> tuple[PredictCall, InferenceRequest]:
-    engine = built(("detector", "echo-bytes"))
-    call = PredictCall(engine.registry, lambda: (GrpsMessage(**fields), False), model)
+def decode_message(model: str, **fields: Any) -> tuple[PredictCodec, InferenceRequest]:
+    engine = build_engine(("detector", "echo-bytes"))
+    call = PredictCodec(engine.registry, lambda: (GrpsMessage(**fields), False), model)
     return call, call.decode()
 
 
@@ -191,7 +191,7 @@ def test_error_paths_use_message_field_names(internal_path: str, message_path: s
         {"dtype": 9, "shape": [1], "flat_string": ["x"]},
     ]
     call, _ = decode_message("detector", gtensors={"tensors": tensors})
-    error = call.localised(InferenceError(ErrorKind.TOO_LARGE, "why", internal_path))
+    error = call.map_error_path(InferenceError(ErrorKind.TOO_LARGE, "why", internal_path))
     assert (error.kind, error.message, error.path) == (ErrorKind.TOO_LARGE, "why", message_path)
 
 

@@ -9,34 +9,34 @@ import pytest
 import yaml
 
 from app.proto import message_class
-from tasks.exchange.error import ErrorKind
-from tests.support.grpc_server import MAX_REQUEST_BYTES, Peer, built, serving_grpc
-from tests.support.pictures import encoded, rectangle
-from tests.support.speaker import Gate, Seen, Speaker, speaking
+from tasks.inference.error import ErrorKind
+from tests.support.grpc_server import MAX_REQUEST_BYTES, GrpcTestClient, build_engine, run_grpc_server
+from tests.support.images import encode_image, rectangle
+from tests.support.scripted_model import EventRecorder, Gate, ScriptedModel, scripted_engine
 
 MESSAGE: Any = message_class("grps.protos.v1.GrpsMessage")
-IMAGE = encoded(rectangle())
+IMAGE = encode_image(rectangle())
 SUCCESS, FAILURE = 1, 2
 
 
 @pytest.fixture(scope="module")
-def seen() -> Seen:
-    return Seen()
+def seen() -> EventRecorder:
+    return EventRecorder()
 
 
 @pytest.fixture(scope="module")
-def peer(seen: Seen) -> Iterator[Peer]:
+def peer(seen: EventRecorder) -> Iterator[GrpcTestClient]:
     names = ("detector", "failing", "teller", "echo-fp32", "echo-int64", "echo-pair", "echo-bytes")
-    with serving_grpc(built(names, observers=[seen])) as peer:
+    with run_grpc_server(build_engine(names, observers=[seen])) as peer:
         yield peer
 
 
-def call(peer: Peer, method: str, metadata: Any = (), **fields: Any) -> Any:
+def call(peer: GrpcTestClient, method: str, metadata: Any = (), **fields: Any) -> Any:
     data = MESSAGE(**fields).SerializeToString()
-    return MESSAGE.FromString(peer.bytes(f"/grps.protos.v1.GrpsService/{method}", data, metadata))
+    return MESSAGE.FromString(peer.call_bytes(f"/grps.protos.v1.GrpsService/{method}", data, metadata))
 
 
-def stream_predict(peer: Peer, **fields: Any) -> Iterator[Any]:
+def stream_predict(peer: GrpcTestClient, **fields: Any) -> Iterator[Any]:
     stream = peer.channel.unary_stream("/grps.protos.v1.GrpsService/PredictStreaming")
     return (MESSAGE.FromString(data) for data in stream(MESSAGE(**fields).SerializeToString(), timeout=60))
 
@@ -52,7 +52,7 @@ def error_status(message: Any) -> tuple[int, str]:
     return message.status.code, message.status.msg
 
 
-def test_calls_of_the_upstream_grps_client_test_succeed(peer: Peer) -> None:
+def test_calls_of_the_upstream_grps_client_test_succeed(peer: GrpcTestClient) -> None:
     for method in ("CheckLiveness", "Online", "CheckReadiness", "ServerMetadata"):
         assert_success(call(peer, method))
     assert assert_success(call(peer, "Predict", model="echo-bytes", str_data="hello grps.")).str_data == "hello grps."
@@ -64,8 +64,8 @@ def test_calls_of_the_upstream_grps_client_test_succeed(peer: Peer) -> None:
 
 
 def test_offline_server_is_not_ready_but_still_answers() -> None:
-    engine = built(("detector",))
-    with serving_grpc(engine) as peer:
+    engine = build_engine(("detector",))
+    with run_grpc_server(engine) as peer:
         assert_success(call(peer, "Offline"))
         assert not engine.online
         assert error_status(call(peer, "CheckReadiness")) == (503, "The server was taken offline by its operator")
@@ -78,20 +78,20 @@ def test_offline_server_is_not_ready_but_still_answers() -> None:
 
 
 def test_unloaded_model_is_not_ready() -> None:
-    with serving_grpc(built(("detector",), loaded=False)) as peer:
+    with run_grpc_server(build_engine(("detector",), loaded=False)) as peer:
         assert error_status(call(peer, "CheckReadiness"))[0] == 503
         assert error_status(call(peer, "Predict", bin_data=IMAGE))[0] == 503
 
 
-def test_image_bytes_return_records_as_json(peer: Peer, seen: Seen) -> None:
+def test_image_bytes_return_records_as_json(peer: GrpcTestClient, seen: EventRecorder) -> None:
     answer = call(peer, "Predict", model="detector-1", bin_data=IMAGE, metadata=[("x-request-id", "r-1")])
     assert json.loads(assert_success(answer).str_data)[0]["label"] == "red"
-    assert peer.trailing["x-request-id"] == "r-1"
+    assert peer.trailing_metadata["x-request-id"] == "r-1"
     event = seen.events[-1]
-    assert (event.caller.protocol, event.caller.request_id, event.model_name) == ("grps-grpc", "r-1", "detector")
+    assert (event.info.protocol, event.info.request_id, event.model_name) == ("grps-grpc", "r-1", "detector")
 
 
-def test_map_of_images_returns_results_and_metadata_by_name(peer: Peer) -> None:
+def test_map_of_images_returns_results_and_metadata_by_name(peer: GrpcTestClient) -> None:
     gmap = {
         "s_b": {"a": IMAGE, "b": IMAGE},
         "s_s": {"b.metadata": " as it came ", "labels": '["red", "border"]'},
@@ -104,7 +104,7 @@ def test_map_of_images_returns_results_and_metadata_by_name(peer: Peer) -> None:
     }
 
 
-def test_tensors_round_trip_and_detections_are_tensors(peer: Peer) -> None:
+def test_tensors_round_trip_and_detections_are_tensors(peer: GrpcTestClient) -> None:
     numbers = {"name": "numbers", "dtype": 5, "shape": [2], "flat_int64": [2**62, -1]}
     words = {"name": "words", "dtype": 9, "shape": [1, 1][:1], "flat_string": ["Åsa"]}
     answer = assert_success(call(peer, "Predict", model="echo-pair", gtensors={"tensors": [words, numbers]}))
@@ -133,7 +133,9 @@ def test_tensors_round_trip_and_detections_are_tensors(peer: Peer) -> None:
         ({"model": "detector", "gmap": {"s_b": {str(number): IMAGE for number in range(9)}}}, 413, "gmap.s_b: "),
     ],
 )
-def test_errors_are_in_the_message_status(peer: Peer, fields: dict[str, Any], code: int, error_text: str) -> None:
+def test_errors_are_in_the_message_status(
+    peer: GrpcTestClient, fields: dict[str, Any], code: int, error_text: str
+) -> None:
     actual_code, reason = error_status(call(peer, "Predict", **fields))
     assert actual_code == code
     assert error_text in reason
@@ -141,21 +143,21 @@ def test_errors_are_in_the_message_status(peer: Peer, fields: dict[str, Any], co
     assert error_status(message) == (code, reason)
 
 
-def test_invalid_protobuf_bytes_are_an_invalid_request(peer: Peer, seen: Seen) -> None:
+def test_invalid_protobuf_bytes_are_an_invalid_request(peer: GrpcTestClient, seen: EventRecorder) -> None:
     for method in ("Predict", "ModelMetadata"):
-        answer = peer.bytes(f"/grps.protos.v1.GrpsService/{method}", b"\xff\xff\xff")
+        answer = peer.call_bytes(f"/grps.protos.v1.GrpsService/{method}", b"\xff\xff\xff")
         assert error_status(MESSAGE.FromString(answer)) == (400, "Expected a GrpsMessage, got other bytes")
     assert seen.events[-1].outcome is ErrorKind.INVALID_REQUEST
 
 
-def test_metadata_of_missing_or_unknown_model_is_an_error(peer: Peer) -> None:
+def test_metadata_of_missing_or_unknown_model_is_an_error(peer: GrpcTestClient) -> None:
     assert error_status(call(peer, "ModelMetadata"))[0] == 400
     assert error_status(call(peer, "ModelMetadata", str_data="detector-1"))[0] == 404
 
 
 def test_text_is_streamed_while_it_is_generated() -> None:
     gate = Gate()
-    with serving_grpc(speaking(Speaker("a", " circle", gate=gate))) as peer:
+    with run_grpc_server(scripted_engine(ScriptedModel("a", " circle", gate=gate))) as peer:
         gmap = {"s_b": {"x": IMAGE}, "s_s": {"metadata": "m"}}
         answers = stream_predict(peer, model="speaker", gmap=gmap)
         for text, echo in (("a", "m"), (" circle", "")):
@@ -172,7 +174,7 @@ def test_text_generation_streams_chunks_of_each_input() -> None:
         "s_s": {"a": "once", "b": "far", "b.metadata": "m", "parameters": parameters},
         "s_i32": {"max_new_tokens": 2},
     }
-    with serving_grpc(built(("continuer",))) as peer:
+    with run_grpc_server(build_engine(("continuer",))) as peer:
         messages = [assert_success(message).gmap for message in stream_predict(peer, gmap=texts)]
         (complete,) = [assert_success(call(peer, "Predict", gmap=texts)).gmap.s_s]
     chunks = [(dict(message.s_s), message.s_i32["final"]) for message in messages]
@@ -182,21 +184,21 @@ def test_text_generation_streams_chunks_of_each_input() -> None:
 
 
 def test_failure_during_a_stream_is_the_last_message() -> None:
-    with serving_grpc(speaking(Speaker("a", RuntimeError("no more")))) as peer:
+    with run_grpc_server(scripted_engine(ScriptedModel("a", RuntimeError("no more")))) as peer:
         first, last = stream_predict(peer, model="speaker", bin_data=IMAGE)
     assert assert_success(first).str_data == "a"
     assert error_status(last) == (500, "The model failed: no more")
 
 
 def test_cancelled_stream_frees_the_worker() -> None:
-    gate = Gate(opened=1)
-    speaker = Speaker(*"abcdef", gate=gate)
-    with serving_grpc(speaking(speaker, workers=1)) as peer:
+    gate = Gate(initial_passes=1)
+    speaker = ScriptedModel(*"abcdef", gate=gate)
+    with run_grpc_server(scripted_engine(speaker, workers=1)) as peer:
         stream = peer.channel.unary_stream("/grps.protos.v1.GrpsService/PredictStreaming")
         answers = stream(MESSAGE(model="speaker", bin_data=IMAGE).SerializeToString(), timeout=60)
         assert MESSAGE.FromString(next(answers)).str_data == "a"
         for _ in "ab":
-            gate.await_step()
+            gate.wait_for_arrival()
         answers.cancel()
         gate.open()
         # The only worker can answer the next request only after the first stream has stopped.
@@ -206,12 +208,12 @@ def test_cancelled_stream_frees_the_worker() -> None:
         assert speaker.closed.is_set()
 
 
-def test_stream_sends_one_message_per_image(peer: Peer) -> None:
+def test_stream_sends_one_message_per_image(peer: GrpcTestClient) -> None:
     pixels = {"dtype": 1, "shape": [2, 48, 64, 3], "flat_uint8": np.stack([rectangle()] * 2).ravel().tolist()}
     messages = list(stream_predict(peer, model="detector", gtensors={"tensors": [pixels, pixels]}))
     assert [list(assert_success(message).gtensors.tensors[0].flat_int32) for message in messages] == [[1]] * 4
 
 
-def test_message_over_the_limit_is_rejected_by_grpc(peer: Peer) -> None:
+def test_message_over_the_limit_is_rejected_by_grpc(peer: GrpcTestClient) -> None:
     with pytest.raises(Exception, match="RESOURCE_EXHAUSTED"):
         call(peer, "Predict", model="detector", bin_data=b"\0" * (MAX_REQUEST_BYTES + 1))

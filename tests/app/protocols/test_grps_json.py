@@ -11,13 +11,13 @@ from google.protobuf.json_format import MessageToDict, MessageToJson, Parse
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.protocols.grps.json_codec import read_json_message
-from app.protocols.grps.json_writing import written_json, written_part
-from app.protocols.grps.messages import GrpsMessage, read_message, succeeded
+from app.protocols.grps.json_decoder import read_json_message
+from app.protocols.grps.json_encoder import encode_json, encode_stream_part
+from app.protocols.grps.messages import GrpsMessage, read_message, with_success_status
 from app.protocols.grps.ndarray import nested_numbers
 from app.protocols.grps.tensors import FLAT_FIELDS
-from tasks.exchange.error import ErrorKind, InferenceError
-from tasks.exchange.limits import Limits
+from tasks.inference.error import ErrorKind, InferenceError
+from tasks.inference.limits import Limits
 
 NAMES = st.text(max_size=8)
 FLOATS = st.floats(width=32)
@@ -34,7 +34,7 @@ ELEMENTS: dict[str, st.SearchStrategy[Any]] = {
 @st.composite
 def tensors(draw: st.DrawFn) -> dict[str, Any]:
     wire = draw(st.sampled_from(list(FLAT_FIELDS.values())))
-    element = st.integers(-(2**63), 2**63 - 1) if wire.field == "flat_int64" else ELEMENTS[wire.held.kind]
+    element = st.integers(-(2**63), 2**63 - 1) if wire.field == "flat_int64" else ELEMENTS[wire.stored_dtype.kind]
     values = draw(st.lists(element, max_size=4))
     return {"name": draw(NAMES), "dtype": wire.number, "shape": [len(values)], wire.field: values}
 
@@ -78,7 +78,7 @@ def assert_equal_messages(actual: Any, expected: Any) -> None:
 def test_message_round_trips_through_json_and_bytes(message: Any) -> None:
     data = message.SerializeToString()
     assert_equal_messages(read_message(data, Limits()), message)
-    parsed, ndarray = read_json_message(written_json(read_message(data, Limits())))
+    parsed, ndarray = read_json_message(encode_json(read_message(data, Limits())))
     assert not ndarray
     assert_equal_messages(parsed, message)
 
@@ -86,7 +86,7 @@ def test_message_round_trips_through_json_and_bytes(message: Any) -> None:
 @given(MESSAGES)
 def test_json_is_compatible_with_protobuf_in_both_directions(message: Any) -> None:
     copy = read_message(message.SerializeToString(), Limits())
-    assert_equal_messages(Parse(written_json(copy), GrpsMessage()), message)
+    assert_equal_messages(Parse(encode_json(copy), GrpsMessage()), message)
     text = MessageToJson(message, preserving_proto_field_name=True)
     assert_equal_messages(read_json_message(text.encode())[0], message)
 
@@ -100,9 +100,9 @@ def test_largest_floats_are_read_as_protobuf_writes_them() -> None:
 
 
 def test_stream_message_is_indented_by_two_spaces() -> None:
-    message = succeeded(GrpsMessage(str_data="å"))
+    message = with_success_status(GrpsMessage(str_data="å"))
     expected = {"status": {"code": 200, "msg": "OK", "status": "SUCCESS"}, "str_data": "å"}
-    assert written_part(message).decode() == json.dumps(expected, indent=2, ensure_ascii=False)
+    assert encode_stream_part(message).decode() == json.dumps(expected, indent=2, ensure_ascii=False)
 
 
 def error_for(body: object) -> InferenceError:

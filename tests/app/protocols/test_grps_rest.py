@@ -20,15 +20,15 @@ from app.protocols.grps.messages import GrpsMessage
 from app.protocols.grps.routes import Grps
 from app.protocols.kserve_v2.routes import KServeV2
 from app.server.asgi import create_app
-from tasks.exchange.error import ErrorKind
-from tasks.exchange.limits import Limits
-from tests.support.grpc_server import built, serving_grpc
-from tests.support.pictures import base64_text, encoded, rectangle
-from tests.support.served import load_any, source
-from tests.support.speaker import Gate, Seen, Speaker, speaking
+from tasks.inference.error import ErrorKind
+from tasks.inference.limits import Limits
+from tests.support.apps import load_test_model, model_source
+from tests.support.grpc_server import build_engine, run_grpc_server
+from tests.support.images import encode_base64, encode_image, rectangle
+from tests.support.scripted_model import EventRecorder, Gate, ScriptedModel, scripted_engine
 
 PREDICT = "/grps/v1/infer/predict"
-IMAGE = encoded(rectangle())
+IMAGE = encode_image(rectangle())
 BINARY = {"content-type": "application/octet-stream"}
 
 Client = TestClient[Litestar]
@@ -39,13 +39,15 @@ def build_app(engine: Engine) -> Litestar:
 
 
 @pytest.fixture(scope="module")
-def seen() -> Seen:
-    return Seen()
+def seen() -> EventRecorder:
+    return EventRecorder()
 
 
 @pytest.fixture(scope="module")
-def client(seen: Seen) -> Iterator[Client]:
-    with TestClient(build_app(built(("detector", "failing", "teller", "echo-fp32"), observers=[seen]))) as client:
+def client(seen: EventRecorder) -> Iterator[Client]:
+    with TestClient(
+        build_app(build_engine(("detector", "failing", "teller", "echo-fp32"), observers=[seen]))
+    ) as client:
         yield client
 
 
@@ -60,7 +62,7 @@ def parse_messages(text: str) -> list[dict[str, Any]]:
 
 
 def test_readiness_follows_online_and_offline_and_gives_a_reason() -> None:
-    with TestClient(build_app(built(("detector",)))) as client:
+    with TestClient(build_app(build_engine(("detector",)))) as client:
         for method in ("GET", "POST"):
             for verb, status, state in (("offline", 503, "FAILURE"), ("online", 200, "SUCCESS")):
                 assert client.request(method, f"/grps/v1/health/{verb}").json()["status"]["status"] == "SUCCESS"
@@ -73,7 +75,7 @@ def test_readiness_follows_online_and_offline_and_gives_a_reason() -> None:
 
 
 def test_online_server_without_loaded_models_is_not_ready() -> None:
-    with TestClient(build_app(built(("detector",), loaded=False))) as client:
+    with TestClient(build_app(build_engine(("detector",), loaded=False))) as client:
         assert client.get("/grps/v1/health/online").status_code == 200
         response = client.get("/grps/v1/health/ready")
         assert response.status_code == response.json()["status"]["code"] == 503
@@ -108,17 +110,17 @@ def test_metadata_is_built_outside_the_event_loop() -> None:
                 self.reads += 1
             return super().registrations
 
-    sources = [source("detector")]
+    sources = [model_source("detector")]
     registry = ObservedRegistry(sources)
-    registry.load(sources[0], load_any)
-    engine = Engine(Repository(registry, lambda: sources, load_any), [], Limits(), workers=1)
-    with TestClient(build_app(engine)) as client, serving_grpc(engine) as peer:
+    registry.load(sources[0], load_test_model)
+    engine = Engine(Repository(registry, lambda: sources, load_test_model), [], Limits(), workers=1)
+    with TestClient(build_app(engine)) as client, run_grpc_server(engine) as peer:
         registry.observed = True
         assert client.get("/grps/v1/metadata/server").status_code == 200
         assert client.post("/grps/v1/metadata/model", json={"str_data": "nobody"}).status_code == 404
         for method in ("ServerMetadata", "ModelMetadata"):
             data = GrpsMessage(str_data="nobody").SerializeToString()
-            reply = GrpsMessage.FromString(peer.bytes(f"/grps.protos.v1.GrpsService/{method}", data))
+            reply = GrpsMessage.FromString(peer.call_bytes(f"/grps.protos.v1.GrpsService/{method}", data))
             assert reply.status.code == (200 if method == "ServerMetadata" else 404)
         registry.observed = False
     assert registry.reads >= 4
@@ -130,17 +132,17 @@ def test_content_type_with_charset_or_capitals_is_accepted(client: Client, conte
     assert client.post(PREDICT, content=body, headers={"content-type": content_type}).status_code == 200
 
 
-def test_errors_are_observed_with_the_requested_model(client: Client, seen: Seen) -> None:
+def test_errors_are_observed_with_the_requested_model(client: Client, seen: EventRecorder) -> None:
     client.post(f"{PREDICT}?model=detector", content=b"x", headers={"content-type": "text/plain", "x-request-id": "r"})
     event = seen.events[-1]
-    assert (event.model_name, event.outcome, event.caller.protocol) == ("detector", ErrorKind.INVALID_REQUEST, "grps")
-    assert event.caller.request_id == "r"
+    assert (event.model_name, event.outcome, event.info.protocol) == ("detector", ErrorKind.INVALID_REQUEST, "grps")
+    assert event.info.request_id == "r"
     client.post(PREDICT, json={"model": "detector-1", "str_data": "?"})
     assert (seen.events[-1].model_name, seen.events[-1].outcome) == ("detector", ErrorKind.INVALID_REQUEST)
 
 
 def test_gzip_body_is_read_and_truncated_gzip_is_rejected(client: Client) -> None:
-    body = gzip.compress(json.dumps({"model": "detector", "str_data": base64_text(IMAGE)}).encode())
+    body = gzip.compress(json.dumps({"model": "detector", "str_data": encode_base64(IMAGE)}).encode())
     headers = {"content-type": "application/json", "content-encoding": "gzip"}
     assert client.post(PREDICT, content=body, headers=headers).status_code == 200
     assert client.post(PREDICT, content=body[:20], headers=headers).json()["status"]["code"] == 400
@@ -162,7 +164,7 @@ def test_errors_below_the_prefix_have_the_grps_format(client: Client) -> None:
 
 
 def test_too_many_images_are_rejected(client: Client) -> None:
-    images = {str(number): base64_text(IMAGE) for number in range(9)}
+    images = {str(number): encode_base64(IMAGE) for number in range(9)}
     response = client.post(PREDICT, json={"model": "detector", "gmap": {"s_b": images}})
     assert response.json()["status"]["code"] == 413
     assert response.json()["status"]["msg"].startswith("gmap.s_b: Expected at most 8")
@@ -178,7 +180,7 @@ def test_stream_is_not_compressed(client: Client) -> None:
 
 
 def test_streamed_text_chunks_join_to_the_complete_answer() -> None:
-    with TestClient(build_app(speaking(Speaker("a", "", " circle", " on", " grey")))) as client:
+    with TestClient(build_app(scripted_engine(ScriptedModel("a", "", " circle", " on", " grey")))) as client:
         path = f"{PREDICT}?model=speaker-7&prompts=x&prompts=y"
         complete = client.post(path, content=IMAGE, headers=BINARY).json()["str_data"]
         stream_messages = parse_messages(client.post(f"{path}&streaming=true", content=IMAGE, headers=BINARY).text)
@@ -189,7 +191,7 @@ def test_streamed_text_chunks_join_to_the_complete_answer() -> None:
 
 
 def test_empty_answer_is_one_message() -> None:
-    with TestClient(build_app(speaking(Speaker("", "")))) as client:
+    with TestClient(build_app(scripted_engine(ScriptedModel("", "")))) as client:
         response = client.post(f"{PREDICT}?model=speaker&streaming=true", content=IMAGE, headers=BINARY)
         assert parse_messages(response.text) == [
             {"status": {"code": 200, "msg": "OK", "status": "SUCCESS"}, "str_data": ""}
@@ -197,8 +199,8 @@ def test_empty_answer_is_one_message() -> None:
 
 
 def test_streamed_tensors_contain_image_and_prompt_indexes() -> None:
-    with TestClient(build_app(speaking(Speaker("a", "b")))) as client:
-        image_tensor = {"dtype": "DT_STRING", "shape": [1], "flat_string": [base64_text(IMAGE)]}
+    with TestClient(build_app(scripted_engine(ScriptedModel("a", "b")))) as client:
+        image_tensor = {"dtype": "DT_STRING", "shape": [1], "flat_string": [encode_base64(IMAGE)]}
         prompts = {"name": "prompts", "dtype": "DT_STRING", "shape": [2], "flat_string": ["x", "y"]}
         body = {"model": "speaker", "gtensors": {"tensors": [image_tensor, image_tensor, prompts]}}
         stream_messages = parse_messages(client.post(f"{PREDICT}?streaming=true", json=body).text)
@@ -214,7 +216,7 @@ def test_streamed_tensors_contain_image_and_prompt_indexes() -> None:
 
 
 def test_failure_during_a_stream_is_the_last_message() -> None:
-    with TestClient(build_app(speaking(Speaker("a", RuntimeError("no more"), "b")))) as client:
+    with TestClient(build_app(scripted_engine(ScriptedModel("a", RuntimeError("no more"), "b")))) as client:
         response = client.post(f"{PREDICT}?model=speaker&streaming=true", content=IMAGE, headers=BINARY)
     assert response.status_code == 200
     first, last = parse_messages(response.text)
@@ -271,7 +273,7 @@ class Connection:
 
 def test_message_is_sent_before_the_next_is_generated() -> None:
     gate = Gate()
-    app = build_app(speaking(Speaker("a", "b", "c", gate=gate)))
+    app = build_app(scripted_engine(ScriptedModel("a", "b", "c", gate=gate)))
 
     async def run() -> None:
         connection = Connection(app, "speaker")
@@ -288,9 +290,9 @@ def test_message_is_sent_before_the_next_is_generated() -> None:
 
 
 def test_disconnect_during_a_stream_frees_the_worker() -> None:
-    seen, gate = Seen(), Gate(opened=1)
-    speaker = Speaker(*"abcdef", gate=gate)
-    engine = speaking(speaker, seen, workers=1)
+    seen, gate = EventRecorder(), Gate(initial_passes=1)
+    speaker = ScriptedModel(*"abcdef", gate=gate)
+    engine = scripted_engine(speaker, seen, workers=1)
     app = build_app(engine)
 
     async def run() -> None:
@@ -299,7 +301,7 @@ def test_disconnect_during_a_stream_frees_the_worker() -> None:
         assert (await connection.sent.get())["type"] == "http.response.start"
         assert await connection.text() == "a"
         for _ in "ab":
-            await asyncio.to_thread(gate.await_step)
+            await asyncio.to_thread(gate.wait_for_arrival)
         connection.disconnected.set()
         await running
         gate.open()
@@ -307,7 +309,7 @@ def test_disconnect_during_a_stream_frees_the_worker() -> None:
         await Connection(app, "teller").run()
 
     asyncio.run(run())
-    assert speaker.made == 2
+    assert speaker.chunk_count == 2
     assert not engine.busy
     event = seen.events[0]
     assert (event.model_name, event.outcome) == ("speaker", None)

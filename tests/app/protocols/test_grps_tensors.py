@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from app.proto import message_class
 from app.protocols.grps.tensors import FLAT_FIELDS, read_tensor, wire_type, write_tensor
-from tasks.exchange.error import ErrorKind, InferenceError
-from tasks.exchange.tensor import BytesTensor, Datatype, Tensor, TensorSpec
+from tasks.inference.error import ErrorKind, InferenceError
+from tasks.inference.tensor import BytesTensor, Datatype, Tensor, TensorSpec
 
 TENSOR: Any = message_class("grps.protos.v1.GenericTensor")
 NUMERIC = [datatype for datatype in Datatype if datatype is not Datatype.BYTES]
@@ -161,7 +161,7 @@ def test_numbers_convert_to_the_declared_datatype(
     assert tensor.datatype is declared
     assert tensor.data.dtype == declared.dtype
     np.testing.assert_array_equal(
-        tensor.data.astype(np.float64), np.array(values, FLAT_FIELDS[field].held).astype(np.float64)
+        tensor.data.astype(np.float64), np.array(values, FLAT_FIELDS[field].stored_dtype).astype(np.float64)
     )
 
 

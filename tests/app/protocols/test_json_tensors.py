@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from app.protocols.json_tensors import numeric_tensor, read_datatype
-from tasks.exchange.error import ErrorKind, InferenceError
-from tasks.exchange.tensor import Datatype
+from tasks.inference.error import ErrorKind, InferenceError
+from tasks.inference.tensor import Datatype
 
 NUMERIC = [datatype for datatype in Datatype if datatype not in (Datatype.BYTES, Datatype.BF16)]
 

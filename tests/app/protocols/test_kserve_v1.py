@@ -19,17 +19,17 @@ from app.engine.servable import Servable
 from app.protocols.kserve_v1.routes import KServeV1
 from app.server.asgi import create_app
 from app.settings.model import ModelError, ModelSource
-from tests.support.chariot import PICTURE
-from tests.support.grpc_server import built
-from tests.support.pictures import base64_text, encoded, rectangle
-from tests.support.served import EVERYTHING, application, build, load_any, source
+from tests.support.apps import ALL_MODELS, app_with_models, app_with_sources, load_test_model, model_source
+from tests.support.chariot import IMAGE
+from tests.support.grpc_server import build_engine
+from tests.support.images import encode_base64, encode_image, rectangle
 
 Client = TestClient[Litestar]
 
 
 @pytest.fixture(scope="module")
 def client() -> Iterator[Client]:
-    with TestClient(build(EVERYTHING)) as client:
+    with TestClient(app_with_models(ALL_MODELS)) as client:
         yield client
 
 
@@ -44,7 +44,7 @@ def predictions(response: httpx.Response) -> list[Any]:
 
 def test_every_model_is_listed_and_ready(client: Client) -> None:
     names = client.get("/v1/models").json()["models"]
-    assert names == sorted(EVERYTHING)
+    assert names == sorted(ALL_MODELS)
     for name in names:
         assert client.get(f"/v1/models/{name}").json() == {"name": name, "ready": True}
 
@@ -89,7 +89,7 @@ def not_ready_errors(client: Client, name: str) -> list[str]:
 
 
 def test_loading_model_is_listed_but_not_ready() -> None:
-    app = create_app(built(("detector",), loaded=False), [KServeV1()], CollectorRegistry(), 1000)
+    app = create_app(build_engine(("detector",), loaded=False), [KServeV1()], CollectorRegistry(), 1000)
     with TestClient(app) as client:
         assert client.get("/v1/models").json() == {"models": ["detector"]}
         assert not_ready_errors(client, "detector") == ["Model with name detector is not ready. not loaded yet"] * 2
@@ -99,17 +99,17 @@ def test_model_that_fails_to_load_does_not_affect_others() -> None:
     def load(model_source: ModelSource) -> Servable:
         if model_source.name == "half_plus_three":
             raise ModelError("its file is damaged")
-        return load_any(model_source)
+        return load_test_model(model_source)
 
-    sources = [source("half_plus_two"), source("half_plus_three")]
-    with TestClient(application(sources, load)) as client:
+    sources = [model_source("half_plus_two"), model_source("half_plus_three")]
+    with TestClient(app_with_sources(sources, load)) as client:
         expected = ["Model with name half_plus_three is not ready. its file is damaged"] * 2
         assert not_ready_errors(client, "half_plus_three") == expected
         assert predictions(predict(client, "half_plus_two", 1)) == [2.5]
 
 
 def test_a_model_that_is_unloaded_and_loaded_again() -> None:
-    with TestClient(build(("half_plus_two",))) as client:
+    with TestClient(app_with_models(("half_plus_two",))) as client:
         for _ in range(2):
             assert client.post("/v2/repository/models/half_plus_two/unload").status_code == 200
             assert (
@@ -122,7 +122,7 @@ def test_a_model_that_is_unloaded_and_loaded_again() -> None:
 
 
 def test_offline_server_is_not_ready_but_still_answers() -> None:
-    engine = built(("detector",))
+    engine = build_engine(("detector",))
     with TestClient(create_app(engine, [KServeV1()], CollectorRegistry(), 100_000)) as client:
         engine.online = False
         response = client.get("/v1/models/detector")
@@ -130,14 +130,14 @@ def test_offline_server_is_not_ready_but_still_answers() -> None:
         assert response.json() == {
             "error": "Model with name detector is not ready. The server was taken offline by its operator"
         }
-        assert len(predictions(predict(client, "detector", PICTURE))) == 1
+        assert len(predictions(predict(client, "detector", IMAGE))) == 1
         engine.online = True
         assert client.get("/v1/models/detector").status_code == 200
 
 
 def test_reloads_do_not_fail_concurrent_predictions() -> None:
     """Answer every request while the model is loaded again several times."""
-    with TestClient(build(("half_plus_two",))) as client:
+    with TestClient(app_with_models(("half_plus_two",))) as client:
         stop = threading.Event()
         statuses: list[int] = []
 
@@ -168,19 +168,21 @@ class EventRecorder:
 
 def test_every_request_is_observed_once() -> None:
     recorder = EventRecorder()
-    app = create_app(built(("detector", "failing"), observers=[recorder]), [KServeV1()], CollectorRegistry(), 100_000)
+    app = create_app(
+        build_engine(("detector", "failing"), observers=[recorder]), [KServeV1()], CollectorRegistry(), 100_000
+    )
     with TestClient(app) as client:
         predict(
             client,
             "detector",
-            PICTURE,
-            {"b64": PICTURE, "parameters": {"metadata": '[{"key":"a","type":"str","value":"b"}]'}},
+            IMAGE,
+            {"b64": IMAGE, "parameters": {"metadata": '[{"key":"a","type":"str","value":"b"}]'}},
         )
         predict(client, "detector")
-        predict(client, "nobody", PICTURE)
-        predict(client, "failing", PICTURE)
+        predict(client, "nobody", IMAGE)
+        predict(client, "failing", IMAGE)
         client.get("/v1/models/nobody")
-    outcomes = [(event.caller.protocol, event.model_name, event.outcome, event.batch_size) for event in recorder.events]
+    outcomes = [(event.info.protocol, event.model_name, event.outcome, event.batch_size) for event in recorder.events]
     assert outcomes == [
         ("kserve-v1", "detector", None, 2),
         ("kserve-v1", "detector", "invalid_request", 0),
@@ -200,18 +202,18 @@ def test_request_id_is_returned_or_generated(client: Client) -> None:
 
 
 IMAGE_FORMS: list[tuple[str, Any]] = [
-    ("base64", PICTURE),
-    ("data URI", f"data:image/png;base64,{PICTURE}"),
-    ("URL-safe base64", PICTURE.replace("+", "-").replace("/", "_").rstrip("=")),
-    ("b64", {"b64": PICTURE}),
-    ("image", {"image": PICTURE}),
-    ("image of b64", {"image": {"b64": PICTURE}}),
-    ("image_bytes", {"image_bytes": {"b64": PICTURE}}),
-    ("data", {"data": PICTURE}),
+    ("base64", IMAGE),
+    ("data URI", f"data:image/png;base64,{IMAGE}"),
+    ("URL-safe base64", IMAGE.replace("+", "-").replace("/", "_").rstrip("=")),
+    ("b64", {"b64": IMAGE}),
+    ("image", {"image": IMAGE}),
+    ("image of b64", {"image": {"b64": IMAGE}}),
+    ("image_bytes", {"image_bytes": {"b64": IMAGE}}),
+    ("data", {"data": IMAGE}),
     ("pixels", rectangle().tolist()),
     ("image of pixels", {"image": rectangle().tolist()}),
-    ("with parameters", {"b64": PICTURE, "parameters": {}}),
-    ("with null parameters", {"b64": PICTURE, "parameters": None}),
+    ("with parameters", {"b64": IMAGE, "parameters": {}}),
+    ("with null parameters", {"b64": IMAGE, "parameters": None}),
 ]
 
 
@@ -233,23 +235,23 @@ def test_pixels_with_1_3_or_4_channels_are_accepted(client: Client, channels: in
 @pytest.mark.parametrize("file_format", ["PNG", "JPEG", "WEBP", "BMP"])
 @pytest.mark.parametrize("media_type", ["image/png", "image/jpeg", "IMAGE/X-ANY; quality=high"])
 def test_raw_image_body_is_accepted(client: Client, file_format: str, media_type: str) -> None:
-    content = encoded(rectangle(), file_format)
+    content = encode_image(rectangle(), file_format)
     response = client.post("/v1/models/detector:predict", content=content, headers={"content-type": media_type})
     ((detection,),) = predictions(response)
     assert detection["label"] == "red"
 
 
 def test_instance_parameters_override_request_parameters(client: Client) -> None:
-    instances = [{"b64": PICTURE, "parameters": {"score_threshold": threshold}} for threshold in (0.0, 0.5, 1.0)]
-    results = predictions(predict(client, "detector", *instances, PICTURE, parameters={"score_threshold": 0.2}))
+    instances = [{"b64": IMAGE, "parameters": {"score_threshold": threshold}} for threshold in (0.0, 0.5, 1.0)]
+    results = predictions(predict(client, "detector", *instances, IMAGE, parameters={"score_threshold": 0.2}))
     assert [len(detections) for detections in results] == [2, 1, 0, 2]
 
 
 def test_metadata_is_returned_byte_for_byte(client: Client) -> None:
     text = b'{"extended_metadata" : [{"key":"\\u00e9","type":"float","value":1.50}],  "n": 1e400}'
     body = b'{"instances":["%s",{"b64":"%s","parameters":{"metadata":%s}}]}' % (
-        PICTURE.encode(),
-        PICTURE.encode(),
+        IMAGE.encode(),
+        IMAGE.encode(),
         text,
     )
     response = client.post("/v1/models/detector:predict", content=body)
@@ -258,7 +260,7 @@ def test_metadata_is_returned_byte_for_byte(client: Client) -> None:
 
 
 def test_metadata_of_an_image_text_model_is_returned(client: Client) -> None:
-    instance = {"image": PICTURE, "prompts": ["a", "b"], "parameters": {"metadata": "m"}}
+    instance = {"image": IMAGE, "prompts": ["a", "b"], "parameters": {"metadata": "m"}}
     response = predict(client, "teller", instance)
     assert response.json() == {
         "predictions": [[{"prompt": "a", "answer": "64x48"}, {"prompt": "b", "answer": "64x48"}]],
@@ -269,18 +271,18 @@ def test_metadata_of_an_image_text_model_is_returned(client: Client) -> None:
 @pytest.mark.parametrize("name", ["prompt", "prompts", "question", "text"])
 @pytest.mark.parametrize("value", ["why?", ["why?"], '["why?"]'])
 def test_prompts_are_accepted_under_every_name(client: Client, name: str, value: object) -> None:
-    (answers,) = predictions(predict(client, "teller", {"b64": PICTURE, name: value}))
+    (answers,) = predictions(predict(client, "teller", {"b64": IMAGE, name: value}))
     assert [answer["prompt"] for answer in answers] == (value if isinstance(value, list) else [value])
 
 
 def test_request_prompt_applies_to_images_without_their_own(client: Client) -> None:
-    instances = [PICTURE, {"b64": PICTURE, "prompt": "mine"}]
+    instances = [IMAGE, {"b64": IMAGE, "prompt": "mine"}]
     results = predictions(predict(client, "teller", *instances, parameters={"prompts": "ours"}))
     assert [[answer["prompt"] for answer in prediction] for prediction in results] == [["ours"], ["mine"]]
 
 
 def test_content_type_parameter_does_not_turn_an_image_into_text(client: Client) -> None:
-    instances = [PICTURE, {"b64": PICTURE, "parameters": {"content_type": "str"}}]
+    instances = [IMAGE, {"b64": IMAGE, "parameters": {"content_type": "str"}}]
     assert len(predictions(predict(client, "teller", *instances))) == 2
 
 
@@ -299,5 +301,5 @@ def test_registry_has_no_model_states_unknown_to_v1() -> None:
 
 
 def test_maximum_number_of_images_is_accepted(client: Client) -> None:
-    response = predict(client, "detector", *[base64_text(encoded(rectangle()))] * 64)
+    response = predict(client, "detector", *[encode_base64(encode_image(rectangle()))] * 64)
     assert len(predictions(response)) == 64

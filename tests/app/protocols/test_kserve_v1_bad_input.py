@@ -12,20 +12,20 @@ from hypothesis import strategies as st
 from litestar import Litestar
 from litestar.testing import TestClient
 
-from tests.support.chariot import PICTURE
-from tests.support.pictures import base64_text, encoded, rectangle
-from tests.support.served import ECHOES, MAX_REQUEST_BYTES, TENSOR_FIXTURES, build
+from tests.support.apps import ECHO_MODELS, MAX_REQUEST_BYTES, TENSOR_FIXTURES, app_with_models
+from tests.support.chariot import IMAGE
+from tests.support.images import encode_base64, encode_image, rectangle
 
 Client = TestClient[Litestar]
 
 TEXT_MODELS = ("sorter", "tagger", "continuer")
-MODELS = ("classifier", "detector", "teller", *TEXT_MODELS, *ECHOES, *TENSOR_FIXTURES)
+MODELS = ("classifier", "detector", "teller", *TEXT_MODELS, *ECHO_MODELS, *TENSOR_FIXTURES)
 DEEP = b"[" * 100_000 + b"]" * 100_000
 
 
 @pytest.fixture(scope="module")
 def client() -> Iterator[Client]:
-    with TestClient(build(MODELS)) as client:
+    with TestClient(app_with_models(MODELS)) as client:
         yield client
 
 
@@ -74,7 +74,7 @@ BODIES: list[tuple[str, object, str]] = [
     ("lone surrogate", b'{"instances": ["\\ud800"]}', "instances[0]: Expected Unicode text, got half of a"),
     ("deeply nested", b'{"instances": ' + DEEP + b"}", "Unrecognized request format: "),
     ("above the depth limit", b'{"instances": %s1%s}' % (b"[" * 500, b"]" * 500), "100 deep"),
-    ("an image", encoded(rectangle()), "Unrecognized request format: "),
+    ("an image", encode_image(rectangle()), "Unrecognized request format: "),
 ]  # fmt: skip
 
 
@@ -122,7 +122,7 @@ def test_bad_instance_is_rejected(client: Client, model: str, instances: list[ob
     assert_still_serving(client)
 
 
-NOT_AN_IMAGE = base64_text(b"abc")
+NOT_AN_IMAGE = encode_base64(b"abc")
 
 IMAGES: list[tuple[str, Any, str]] = [
     ("a number", 5, "inputs[1]: Expected an image as base64"),
@@ -131,12 +131,12 @@ IMAGES: list[tuple[str, Any, str]] = [
     ("invalid base64", "*", "inputs[1]: Expected base64, got '*'"),
     ("an empty text", "", "inputs[1]: Expected an encoded image"),
     ("not an image", NOT_AN_IMAGE, "inputs[1]: Expected an encoded image"),
-    ("truncated image", base64_text(encoded(rectangle())[:60]), "inputs[1]: The image cannot be decoded"),
+    ("truncated image", encode_base64(encode_image(rectangle())[:60]), "inputs[1]: The image cannot be decoded"),
     ("a web address", "http://localhost/a.png", "inputs[1]: Expected base64"),
     ("a data URI of text", "data:text/plain,abc", "inputs[1]: Expected a data URI"),
     ("an empty object", {}, 'inputs[1]: Expected the image under "image" or "b64", got []'),
-    ("other names", {"picture": PICTURE}, "inputs[1]: Expected the image under"),
-    ("twice", {"b64": PICTURE, "image": PICTURE}, "got 'b64' and 'image'"),
+    ("other names", {"picture": IMAGE}, "inputs[1]: Expected the image under"),
+    ("twice", {"b64": IMAGE, "image": IMAGE}, "got 'b64' and 'image'"),
     ("b64 is a number", {"b64": 5}, "inputs[1].b64: Expected `str`, got `int`"),
     ("b64 is rows", {"b64": [[1]]}, "inputs[1].b64: Expected `str`, got `array`"),
     ("b64 is invalid base64", {"b64": "*"}, "inputs[1].b64: Expected base64, got '*'"),
@@ -144,12 +144,12 @@ IMAGES: list[tuple[str, Any, str]] = [
     ("image is a number", {"image": 5}, "inputs[1].image: Expected an image as base64"),
     ("image is not an image", {"image": NOT_AN_IMAGE}, "inputs[1].image: Expected an encoded image"),
     ("image is another object", {"image": {"b": "a"}}, "inputs[1].image: Expected an image as base64"),
-    ("image has more than b64", {"image": {"b64": PICTURE, "c": 1}}, "inputs[1].image: Expected an image as base64"),
+    ("image has more than b64", {"image": {"b64": IMAGE, "c": 1}}, "inputs[1].image: Expected an image as base64"),
     ("bytes of a text", {"image_bytes": {"b64": NOT_AN_IMAGE}}, "inputs[1].image_bytes.b64: Expected an encoded image"),
-    ("a parameter next to the image", {"b64": PICTURE, "top_k": 1}, "inputs[1]: Expected nothing but the image"),
-    ("metadata next to the image", {"b64": PICTURE, "metadata": "a"}, "got 'metadata' too"),
-    ("parameters are a list", {"b64": PICTURE, "parameters": [1]}, "inputs[1].parameters: Expected `object | null`"),
-    ("a parameter of wrong type", {"b64": PICTURE, "parameters": {"top_k": "1"}}, "inputs[1].parameters.top_k: "),
+    ("a parameter next to the image", {"b64": IMAGE, "top_k": 1}, "inputs[1]: Expected nothing but the image"),
+    ("metadata next to the image", {"b64": IMAGE, "metadata": "a"}, "got 'metadata' too"),
+    ("parameters are a list", {"b64": IMAGE, "parameters": [1]}, "inputs[1].parameters: Expected `object | null`"),
+    ("a parameter of wrong type", {"b64": IMAGE, "parameters": {"top_k": "1"}}, "inputs[1].parameters.top_k: "),
     ("no pixels", [], "inputs[1]: Expected the rows of one image"),
     ("a row of pixels", [1, 2], "inputs[1]: Expected the rows of one image, [h, w] or [h, w, 3], got the shape [2]"),
     ("no columns", [[]], "inputs[1]: Expected an image of at least 1x1 pixels, got 0x1"),
@@ -166,7 +166,7 @@ IMAGES: list[tuple[str, Any, str]] = [
 
 @pytest.mark.parametrize(("instance", "message"), [case[1:] for case in IMAGES], ids=[case[0] for case in IMAGES])
 def test_bad_image_is_rejected(client: Client, instance: object, message: str) -> None:
-    assert_rejected(post(client, "detector", {"inputs": [PICTURE, instance]}), message)
+    assert_rejected(post(client, "detector", {"inputs": [IMAGE, instance]}), message)
     assert_still_serving(client)
 
 
@@ -183,7 +183,7 @@ PROMPTS: list[tuple[str, dict[str, Any], str]] = [
 @pytest.mark.parametrize(("fields", "message"), [case[1:] for case in PROMPTS], ids=[case[0] for case in PROMPTS])
 def test_bad_prompt_is_rejected(client: Client, fields: dict[str, Any], message: str) -> None:
     status = 413 if "tokens" in message else 400
-    assert_rejected(post(client, "teller", {"instances": [{"b64": PICTURE, **fields}]}), message, status)
+    assert_rejected(post(client, "teller", {"instances": [{"b64": IMAGE, **fields}]}), message, status)
 
 
 def test_prompt_without_an_image_is_rejected(client: Client) -> None:
@@ -191,7 +191,7 @@ def test_prompt_without_an_image_is_rejected(client: Client) -> None:
 
 
 def test_bad_request_parameter_error_names_its_path(client: Client) -> None:
-    body = {"instances": [PICTURE, {"b64": PICTURE, "parameters": {"score_threshold": 1}}]}
+    body = {"instances": [IMAGE, {"b64": IMAGE, "parameters": {"score_threshold": 1}}]}
     for value, message in ((2, "parameters.score_threshold: "), ("a", "parameters.score_threshold: ")):
         response = post(client, "detector", {**body, "parameters": {"score_threshold": value}})
         assert_rejected(response, message)
@@ -199,7 +199,7 @@ def test_bad_request_parameter_error_names_its_path(client: Client) -> None:
 
 
 def test_too_many_images_are_rejected(client: Client) -> None:
-    assert_rejected(post(client, "detector", {"inputs": [PICTURE] * 65}), "inputs: Expected at most 64 images", 413)
+    assert_rejected(post(client, "detector", {"inputs": [IMAGE] * 65}), "inputs: Expected at most 64 images", 413)
 
 
 def test_body_over_the_limit_is_rejected(client: Client) -> None:
@@ -213,9 +213,7 @@ def test_decompressed_body_over_the_limit_is_rejected(client: Client) -> None:
 
 @pytest.mark.parametrize("encoding", ["br", "zstd", "gzip"])
 def test_wrong_or_unknown_content_encoding_is_rejected(client: Client, encoding: str) -> None:
-    assert_rejected(
-        post(client, "detector", {"inputs": [PICTURE]}, **{"content-encoding": encoding}), "ontent-Encoding"
-    )
+    assert_rejected(post(client, "detector", {"inputs": [IMAGE]}, **{"content-encoding": encoding}), "ontent-Encoding")
 
 
 @pytest.mark.parametrize(
@@ -227,13 +225,13 @@ def test_unsupported_content_type_is_rejected(client: Client, model: str, media_
     assert_rejected(post(client, model, {"instances": [1]}, **{"content-type": media_type}), message)
 
 
-@pytest.mark.parametrize("content", [b"", b"abc", encoded(rectangle())[:60]])
+@pytest.mark.parametrize("content", [b"", b"abc", encode_image(rectangle())[:60]])
 def test_invalid_raw_image_body_is_rejected(client: Client, content: bytes) -> None:
     assert_rejected(post(client, "detector", content, **{"content-type": "image/png"}), "")
 
 
 def test_raw_image_for_a_tensor_model_is_rejected(client: Client) -> None:
-    response = post(client, "half_plus_two", encoded(rectangle()), **{"content-type": "image/png"})
+    response = post(client, "half_plus_two", encode_image(rectangle()), **{"content-type": "image/png"})
     assert_rejected(response, "Content-Type: Expected JSON, got 'image/png'")
 
 
@@ -246,13 +244,13 @@ def test_raw_image_for_a_text_model_is_rejected(client: Client, model: str) -> N
 
 @pytest.mark.parametrize("name", ["prompt", "prompts", "question", "text"])
 def test_prompt_for_a_detector_is_rejected(client: Client, name: str) -> None:
-    response = post(client, "detector", {"instances": [{"b64": PICTURE, name: "how many?"}]})
+    response = post(client, "detector", {"instances": [{"b64": IMAGE, name: "how many?"}]})
     assert_rejected(response, f"instances[0]: Expected nothing but the image, and \"parameters\", got '{name}' too")
 
 
 def test_errors_quote_long_values_only_in_part(client: Client) -> None:
     long_text = "x" * 100_000
-    image = {"b64": PICTURE, "parameters": {"action": long_text}}
+    image = {"b64": IMAGE, "parameters": {"action": long_text}}
     for model, body in (
         ("detector", {"instances": [{**image, long_text: 1}]}),
         ("half_plus_two", f'{{"instances": [1], "{long_text}": NaN}}'.encode()),
@@ -265,11 +263,7 @@ def test_errors_quote_long_values_only_in_part(client: Client) -> None:
 
 
 JSON = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.integers(-300, 300)
-    | st.floats()
-    | st.sampled_from(["", "a", PICTURE, NOT_AN_IMAGE]),
+    st.none() | st.booleans() | st.integers(-300, 300) | st.floats() | st.sampled_from(["", "a", IMAGE, NOT_AN_IMAGE]),
     lambda inner: (
         st.lists(inner, max_size=3)
         | st.dictionaries(

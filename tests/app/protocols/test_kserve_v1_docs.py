@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from tests.support.server_process import ROOT, ServerProcess, serving
+from tests.support.server_process import ROOT, ServerProcess, run_server
 
 PAGE = (ROOT / "docs" / "kserve_v1.md").read_text()
 EXAMPLES = re.findall(r"```sh\n(.*?)```\n\n```(json|text)\n(.*?)\n```", PAGE, re.DOTALL)
@@ -18,7 +18,7 @@ CASES = {path.name for path in (ROOT / "fixtures" / "wire" / "kserve-v1").iterdi
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[ServerProcess]:
-    with serving() as server:
+    with run_server() as server:
         assert server.address
         yield server
 

@@ -11,9 +11,9 @@ import pytest
 from litestar import Litestar
 from litestar.testing import TestClient
 
-from app.protocols.kserve_v1.cloud_events import EventMode, answer_event
-from tests.support.pictures import base64_text, encoded, rectangle
-from tests.support.served import build
+from app.protocols.kserve_v1.cloud_events import EventMode, encode_event
+from tests.support.apps import app_with_models
+from tests.support.images import encode_base64, encode_image, rectangle
 
 Client = TestClient[Litestar]
 
@@ -21,12 +21,12 @@ BINARY = {"ce-specversion": "1.0", "ce-id": "7", "ce-source": "/here", "ce-type"
 STRUCTURED = {"specversion": "1.0", "id": "7", "source": "/here", "type": "a.b"}
 EVENT = "application/cloudevents+json"
 DATA = {"instances": [1, 2]}
-IMAGE = encoded(rectangle())
+IMAGE = encode_image(rectangle())
 
 
 @pytest.fixture(scope="module")
 def client() -> Iterator[Client]:
-    with TestClient(build(("detector", "half_plus_two", "failing"))) as client:
+    with TestClient(app_with_models(("detector", "half_plus_two", "failing"))) as client:
         yield client
 
 
@@ -104,10 +104,10 @@ def test_content_type_takes_precedence_over_event_headers(client: Client) -> Non
 @pytest.mark.parametrize(
     ("event", "prediction_count"),
     [
-        ({"data_base64": base64_text(IMAGE), "datacontenttype": "image/png"}, 1),
-        ({"data_base64": base64_text(json.dumps({"instances": [base64_text(IMAGE)]}).encode())}, 1),
-        ({"data": {"inputs": [base64_text(IMAGE)] * 2}, "datacontenttype": "application/json; charset=utf-8"}, 2),
-        ({"data": {"inputs": [base64_text(IMAGE)]}, "datacontenttype": None}, 1),
+        ({"data_base64": encode_base64(IMAGE), "datacontenttype": "image/png"}, 1),
+        ({"data_base64": encode_base64(json.dumps({"instances": [encode_base64(IMAGE)]}).encode())}, 1),
+        ({"data": {"inputs": [encode_base64(IMAGE)] * 2}, "datacontenttype": "application/json; charset=utf-8"}, 2),
+        ({"data": {"inputs": [encode_base64(IMAGE)]}, "datacontenttype": None}, 1),
     ],
 )
 def test_event_data_is_accepted_in_every_form(client: Client, event: dict[str, Any], prediction_count: int) -> None:
@@ -195,7 +195,7 @@ def test_event_batch_is_rejected(client: Client) -> None:
 
 
 def test_model_failure_is_not_answered_with_an_event(client: Client) -> None:
-    response = post(client, {"instances": [base64_text(IMAGE)]}, BINARY, "failing")
+    response = post(client, {"instances": [encode_base64(IMAGE)]}, BINARY, "failing")
     assert response.status_code == 500
     assert response.json() == {"error": "The model failed: a model that fails on 1"}
     assert not [name for name in response.headers if name.startswith("ce-")]
@@ -203,13 +203,13 @@ def test_model_failure_is_not_answered_with_an_event(client: Client) -> None:
 
 @pytest.mark.parametrize("name", ["a b", "é", "x" * 300, 'q"', "a/b:c"])
 def test_event_source_is_an_ascii_uri_reference(name: str) -> None:
-    content, headers, media_type = answer_event(EventMode.BINARY, name, b"{}")
+    content, headers, media_type = encode_event(EventMode.BINARY, name, b"{}")
     assert (content, media_type) == (b"{}", "application/json")
     assert re.fullmatch(r"io\.kserve\.inference\.[A-Za-z0-9._~%-]+", headers["ce-source"])
-    content, headers, media_type = answer_event(EventMode.STRUCTURED, name, b"{}")
+    content, headers, media_type = encode_event(EventMode.STRUCTURED, name, b"{}")
     assert not headers
     assert json.loads(content)["source"].startswith("io.kserve.inference.")
 
 
 def test_plain_request_is_answered_without_an_event() -> None:
-    assert answer_event(EventMode.NONE, "m", b"{}") == (b"{}", {}, "application/json")
+    assert encode_event(EventMode.NONE, "m", b"{}") == (b"{}", {}, "application/json")

@@ -16,18 +16,18 @@ from litestar import Litestar
 from litestar.testing import TestClient
 from numpy.typing import NDArray
 
-from app.engine.description import ModelDescription
+from app.engine.model_metadata import ModelMetadata
 from app.engine.servable import BoundServable, Servable
 from app.protocols.kserve_v1.explanations import SaliencyFormat, wire_explanations
 from app.settings.model import ModelSettings, ModelSource
-from tasks.exchange.error import InferenceError
-from tasks.explanation.explanation import Explanation, ExplanationMethod
 from tasks.image_classification import Classification, ClassificationInput, ImageClassification, LabelledScore
+from tasks.inference.error import InferenceError
+from tasks.saliency.explanation import Explanation, ExplanationMethod
 from tasks.task import TaskType
-from tests.support.chariot import PICTURE
-from tests.support.pictures import base64_text, encoded, rectangle
-from tests.support.served import application, build
-from tests.support.stand_ins import LABELS, STAND_INS, classify
+from tests.support.apps import app_with_models, app_with_sources
+from tests.support.chariot import IMAGE
+from tests.support.fake_models import FAKE_MODELS, LABELS, classify
+from tests.support.images import encode_base64, encode_image, rectangle
 
 Client = TestClient[Litestar]
 
@@ -37,7 +37,7 @@ EXPLAINABLE_MODELS = ("classifier", "detector", "oriented", "segmenter")
 
 @pytest.fixture(scope="module")
 def client() -> Iterator[Client]:
-    with TestClient(build((*STAND_INS, "half_plus_two", "greeter"))) as client:
+    with TestClient(app_with_models((*FAKE_MODELS, "half_plus_two", "greeter"))) as client:
         yield client
 
 
@@ -63,8 +63,8 @@ def saliency(explanation: dict[str, Any]) -> NDArray[Any]:
 
 @pytest.mark.parametrize("model", EXPLAINABLE_MODELS)
 def test_explain_returns_the_predictions_of_predict(client: Client, model: str) -> None:
-    predicted = client.post(f"/v1/models/{model}:predict", json={"instances": [PICTURE, PICTURE]}).json()
-    answer = explain(client, model, PICTURE, PICTURE).json()
+    predicted = client.post(f"/v1/models/{model}:predict", json={"instances": [IMAGE, IMAGE]}).json()
+    answer = explain(client, model, IMAGE, IMAGE).json()
     assert list(answer) == ["predictions", "explanations"]
     assert answer["predictions"] == predicted["predictions"]
     assert len(answer["explanations"]) == 2
@@ -80,7 +80,7 @@ def test_explain_returns_the_predictions_of_predict(client: Client, model: str) 
 
 @pytest.mark.parametrize("map_format", ["png", "data"])
 def test_saliency_map_has_the_image_size_and_highlights_the_object(client: Client, map_format: str) -> None:
-    image_base64 = base64_text(encoded(rectangle(60, 40, (32, 22, 56, 38))))
+    image_base64 = encode_base64(encode_image(rectangle(60, 40, (32, 22, 56, 38))))
     ((explanation,),) = explanations(
         explain(client, "detector", image_base64, method="occlusion", format=map_format, grid=6)
     )
@@ -92,38 +92,38 @@ def test_saliency_map_has_the_image_size_and_highlights_the_object(client: Clien
 
 
 def test_png_and_data_formats_contain_the_same_map(client: Client) -> None:
-    ((png,),) = explanations(explain(client, "classifier", PICTURE))
-    ((data,),) = explanations(explain(client, "classifier", PICTURE, format="data"))
+    ((png,),) = explanations(explain(client, "classifier", IMAGE))
+    ((data,),) = explanations(explain(client, "classifier", IMAGE, format="data"))
     assert np.abs(saliency(png) - saliency(data)).max() <= 0.5 / 255 + 1e-4
 
 
 def test_explanation_parameters_are_applied_and_seed_is_reproducible(client: Client) -> None:
-    ((explanation,),) = explanations(explain(client, "classifier", PICTURE, label="green", seed=7, samples=25))
+    ((explanation,),) = explanations(explain(client, "classifier", IMAGE, label="green", seed=7, samples=25))
     assert (explanation["label"], explanation["seed"], explanation["samples"]) == ("green", 7, 25)
-    repeated = explanations(explain(client, "classifier", PICTURE, label="green", seed=7, samples=25))
+    repeated = explanations(explain(client, "classifier", IMAGE, label="green", seed=7, samples=25))
     assert repeated == [[explanation]]
-    assert explanations(explain(client, "classifier", PICTURE, label="green", seed=8, samples=25)) != repeated
+    assert explanations(explain(client, "classifier", IMAGE, label="green", seed=8, samples=25)) != repeated
 
 
 def test_label_outside_the_predictions_can_be_explained(client: Client) -> None:
-    instance = {"b64": PICTURE, "parameters": {"action": "predict"}}
+    instance = {"b64": IMAGE, "parameters": {"action": "predict"}}
     ((explanation,),) = explanations(explain(client, "classifier", instance, label="blue"))
     assert explanation["label"] == "blue"
     assert "index" not in explanation
 
 
 def test_no_detections_give_no_explanations(client: Client) -> None:
-    instance = {"b64": PICTURE, "parameters": {"labels": ["green"]}}
-    answer = explain(client, "detector", instance, PICTURE).json()
+    instance = {"b64": IMAGE, "parameters": {"labels": ["green"]}}
+    answer = explain(client, "detector", instance, IMAGE).json()
     assert [len(results) for results in answer["predictions"]] == [0, 1]
     assert [len(results) for results in answer["explanations"]] == [0, 1]
 
 
 def test_explain_accepts_every_request_form(client: Client) -> None:
-    path, png = "/v1/models/detector:explain", encoded(rectangle())
-    expected = explanations(client.post(path, json={"instances": [PICTURE]}))
+    path, png = "/v1/models/detector:explain", encode_image(rectangle())
+    expected = explanations(client.post(path, json={"instances": [IMAGE]}))
     assert explanations(client.post(path, content=png, headers={"content-type": "image/png"})) == expected
-    expected = explanations(explain(client, "detector", PICTURE))
+    expected = explanations(explain(client, "detector", IMAGE))
     body = {"inputs": [{"image": rectangle().tolist()}], "parameters": FAST_SETTINGS}
     assert explanations(client.post(path, json=body)) == expected
     event = {"specversion": "1.0", "id": "1", "source": "a", "type": "b", "data": body}
@@ -137,12 +137,12 @@ def test_explain_accepts_every_request_form(client: Client) -> None:
 
 
 def test_metadata_is_returned(client: Client) -> None:
-    answer = explain(client, "detector", {"b64": PICTURE, "parameters": {"metadata": "m"}}, PICTURE).json()
+    answer = explain(client, "detector", {"b64": IMAGE, "parameters": {"metadata": "m"}}, IMAGE).json()
     assert list(answer) == ["predictions", "parameters", "explanations"]
     assert answer["parameters"] == [{"metadata": "m"}, {}]
 
 
-@pytest.mark.parametrize(("model", "instance"), [("half_plus_two", 1), ("greeter", "Ann"), ("teller", PICTURE)])
+@pytest.mark.parametrize(("model", "instance"), [("half_plus_two", 1), ("greeter", "Ann"), ("teller", IMAGE)])
 def test_model_without_explanations_returns_501(client: Client, model: str, instance: object) -> None:
     response = explain(client, model, instance)
     assert response.status_code == 501
@@ -169,27 +169,27 @@ def test_model_without_explanations_returns_501(client: Client, model: str, inst
 def test_bad_explanation_parameter_is_rejected(
     client: Client, status: int, parameters: dict[str, object], message: str
 ) -> None:
-    response = explain(client, "classifier", PICTURE, **parameters)
+    response = explain(client, "classifier", IMAGE, **parameters)
     assert response.status_code == status, response.text
     assert list(response.json()) == ["error"]
     assert response.json()["error"].startswith(message)
 
 
 def test_predict_ignores_the_explanation_format(client: Client) -> None:
-    body = {"instances": [PICTURE], "parameters": {"format": "jpeg"}}
+    body = {"instances": [IMAGE], "parameters": {"format": "jpeg"}}
     assert client.post("/v1/models/detector:predict", json=body).status_code == 200
 
 
 def test_errors_name_request_fields(client: Client) -> None:
     for instances, message in (
-        ([PICTURE, {"b64": "YWJj"}], "instances[1].b64: Expected an encoded image"),
-        ([{"b64": PICTURE, "parameters": {"top_k": 0}}], "instances[0].parameters.top_k: "),
+        ([IMAGE, {"b64": "YWJj"}], "instances[1].b64: Expected an encoded image"),
+        ([{"b64": IMAGE, "parameters": {"top_k": 0}}], "instances[0].parameters.top_k: "),
         ([], "instances: Expected at least one instance"),
     ):
         response = explain(client, "detector", *instances)
         assert response.status_code == 400, response.text
         assert response.json()["error"].startswith(message)
-    body = {"inputs": [PICTURE], "parameters": {"format": "jpeg"}}
+    body = {"inputs": [IMAGE], "parameters": {"format": "jpeg"}}
     event = {"specversion": "1.0", "id": "1", "source": "a", "type": "b", "data": body}
     headers = {"content-type": "application/cloudevents+json"}
     response = client.post("/v1/models/detector:explain", json=event, headers=headers)
@@ -197,14 +197,14 @@ def test_errors_name_request_fields(client: Client) -> None:
 
 
 def test_unknown_or_failing_model_returns_an_error(client: Client) -> None:
-    response = explain(client, "nobody", PICTURE)
+    response = explain(client, "nobody", IMAGE)
     assert (response.status_code, response.json()) == (404, {"error": "Model with name nobody does not exist."})
-    response = explain(client, "failing", PICTURE)
+    response = explain(client, "failing", IMAGE)
     assert (response.status_code, list(response.json())) == (500, ["error"])
 
 
 def test_too_many_pixels_as_data_are_rejected(client: Client) -> None:
-    image_base64 = base64_text(encoded(rectangle(2500, 1700, (100, 100, 900, 900))))
+    image_base64 = encode_base64(encode_image(rectangle(2500, 1700, (100, 100, 900, 900))))
     response = explain(client, "classifier", image_base64, format="data", samples=4)
     assert response.status_code == 413
     assert response.json()["error"] == (
@@ -247,7 +247,7 @@ def test_disconnect_ends_the_wait_for_an_explanation() -> None:
     classifier = BlockingClassifier()
 
     def load(source: ModelSource) -> Servable:
-        description = ModelDescription(
+        description = ModelMetadata(
             task_type=TaskType.IMAGE_CLASSIFICATION,
             platform="gate",
             layout="none",
@@ -259,8 +259,8 @@ def test_disconnect_ends_the_wait_for_an_explanation() -> None:
         return BoundServable(ImageClassification(), classifier, description, {})
 
     source = ModelSource(name="gate", version="1", folder=Path("gate"), settings=ModelSettings())
-    app = application([source], load)
-    body = json.dumps({"instances": [PICTURE]}).encode()
+    app = app_with_sources([source], load)
+    body = json.dumps({"instances": [IMAGE]}).encode()
     sent: list[Any] = []
 
     async def call() -> None:

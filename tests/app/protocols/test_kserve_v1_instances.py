@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.protocols.kserve_v1.instances import Instance, read_instance
-from tasks.exchange.error import InferenceError
-from tasks.exchange.tensor import BytesTensor, Datatype, Tensor
+from tasks.inference.error import InferenceError
+from tasks.inference.tensor import BytesTensor, Datatype, Tensor
 from tasks.text.request import TEXT_INPUT
 from tasks.vision.request import IMAGE_INPUT
-from tests.support.pictures import base64_text
+from tests.support.images import encode_base64
 
 IMAGE, TEXT = IMAGE_INPUT.name, TEXT_INPUT.name
 
@@ -37,13 +37,13 @@ def text(instance: Instance) -> str:
 
 @given(st.binary(), st.sampled_from(["", "b64", "image", "image_bytes", "data", "image b64"]))
 def test_image_bytes_round_trip_in_every_form(data: bytes, form: str) -> None:
-    instance: Any = base64_text(data)
+    instance: Any = encode_base64(data)
     for name in reversed(form.split()):
         instance = {name: instance}
     parsed = read(instance)
     assert binary(parsed) == data
     assert parsed.tensor.name == "image"
-    assert parsed.field("data[0]", "parameters") == ".".join(["inputs[3]", *form.split()])
+    assert parsed.body_path("data[0]", "parameters") == ".".join(["inputs[3]", *form.split()])
 
 
 @pytest.mark.parametrize("name", ["text", "prompt", "question", TEXT])
@@ -52,12 +52,12 @@ def test_texts_round_trip_in_every_form(name: str, value: str) -> None:
     for instance, path in (
         (value, "inputs[3]"),
         ({name: value}, f"inputs[3].{name}"),
-        ({"b64": base64_text(value.encode())}, "inputs[3].b64"),
-        ({name: {"b64": base64_text(value.encode())}}, f"inputs[3].{name}.b64"),
+        ({"b64": encode_base64(value.encode())}, "inputs[3].b64"),
+        ({name: {"b64": encode_base64(value.encode())}}, f"inputs[3].{name}.b64"),
     ):
         parsed = read(instance, TEXT)
         assert text(parsed) == value
-        assert parsed.field("data[0]", "parameters") == path
+        assert parsed.body_path("data[0]", "parameters") == path
 
 
 @pytest.mark.parametrize(
@@ -94,19 +94,19 @@ def test_pixel_rows_become_a_tensor() -> None:
         assert isinstance(parsed.tensor, Tensor)
         assert parsed.tensor.datatype is Datatype.UINT8
         assert parsed.tensor.data.tolist() == [[1, 2], [3, 4]]
-        assert parsed.field("data[1][0]", "parameters") == f"{base_path}[1][0]"
+        assert parsed.body_path("data[1][0]", "parameters") == f"{base_path}[1][0]"
         for field in ("data", "shape", "datatype"):
-            assert parsed.field(field, "parameters") == base_path
-        assert parsed.field("", "parameters") == "inputs[3]"
+            assert parsed.body_path(field, "parameters") == base_path
+        assert parsed.body_path("", "parameters") == "inputs[3]"
 
 
 def test_parameter_errors_name_their_path() -> None:
     parsed = read({"b64": "", "prompt": "a", "parameters": {"top_k": 1, "labels": ["a"]}})
-    assert parsed.field("parameters.top_k", "data.parameters") == "inputs[3].parameters.top_k"
-    assert parsed.field("parameters.labels[0]", "data.parameters") == "inputs[3].parameters.labels[0]"
-    assert parsed.field("parameters.seed", "data.parameters") == "data.parameters.seed"
-    assert parsed.field("parameters.prompts[0]", "data.parameters") == "inputs[3].prompt[0]"
-    assert read("").field("parameters.prompts", "parameters") == "parameters.prompts"
+    assert parsed.body_path("parameters.top_k", "data.parameters") == "inputs[3].parameters.top_k"
+    assert parsed.body_path("parameters.labels[0]", "data.parameters") == "inputs[3].parameters.labels[0]"
+    assert parsed.body_path("parameters.seed", "data.parameters") == "data.parameters.seed"
+    assert parsed.body_path("parameters.prompts[0]", "data.parameters") == "inputs[3].prompt[0]"
+    assert read("").body_path("parameters.prompts", "parameters") == "parameters.prompts"
 
 
 def test_parameters_are_passed_to_the_tensor() -> None:

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from app.protocols.kserve_v1.nesting import nested_tensor
 from app.protocols.kserve_v1.rows import Column, prediction_rows, read_rows
-from tasks.exchange.error import ErrorKind, InferenceError
-from tasks.exchange.tensor import BytesTensor, Datatype, Tensor, TensorSpec
+from tasks.inference.error import ErrorKind, InferenceError
+from tasks.inference.tensor import BytesTensor, Datatype, Tensor, TensorSpec
 
 NUMBERS = [datatype for datatype in Datatype if datatype not in (Datatype.BYTES, Datatype.BF16)]
 INTEGERS = [datatype for datatype in NUMBERS if datatype.kind in "iu"]
@@ -222,7 +222,7 @@ def test_invalid_text_is_rejected_with_its_path(instances: list[object], path: s
 )
 def test_field_returns_the_path_of_a_number(instances: list[object], field: str, path: str) -> None:
     (column,) = read_rows(raw_instances(*instances), "inputs", [spec()])
-    assert column.field(field) == path
+    assert column.body_path(field) == path
 
 
 @pytest.mark.parametrize(
@@ -236,7 +236,7 @@ def test_field_returns_the_path_of_a_number(instances: list[object], field: str,
 )
 def test_field_returns_the_path_of_a_text(instances: list[object], field: str, path: str) -> None:
     (column,) = read_rows(raw_instances(*instances), "inputs", [spec(Datatype.BYTES)])
-    assert column.field(field) == path
+    assert column.body_path(field) == path
 
 
 # Predictions

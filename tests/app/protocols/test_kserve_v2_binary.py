@@ -12,10 +12,10 @@ from litestar import Litestar
 from litestar.testing import TestClient
 from numpy.typing import NDArray
 
-from tasks.exchange.tensor import Datatype
-from tests.support.chariot import PICTURE, Client, image_input
-from tests.support.pictures import encoded, rectangle
-from tests.support.served import ECHOES, TENSOR_FIXTURES, build
+from tasks.inference.tensor import Datatype
+from tests.support.apps import ECHO_MODELS, TENSOR_FIXTURES, app_with_models
+from tests.support.chariot import IMAGE, Client, image_input
+from tests.support.images import encode_image, rectangle
 
 HEADER = "inference-header-content-length"
 ONE_TWO = struct.pack("<2f", 1, 2)
@@ -38,7 +38,7 @@ EXTREMES: dict[str, list[Any]] = {
 
 @pytest.fixture(scope="module")
 def client() -> Iterator[TestClient[Litestar]]:
-    with TestClient(build(("classifier", "detector", "teller", *ECHOES, *TENSOR_FIXTURES))) as client:
+    with TestClient(app_with_models(("classifier", "detector", "teller", *ECHO_MODELS, *TENSOR_FIXTURES))) as client:
         yield client
 
 
@@ -197,7 +197,7 @@ def test_response_with_only_empty_outputs_is_plain_json(client: Client) -> None:
 
 @pytest.mark.parametrize("wrapped", [False, True], ids=["file", "base64"])
 def test_binary_image_can_be_file_bytes_or_base64(client: Client, wrapped: bool) -> None:
-    block = pack_elements(PICTURE.encode() if wrapped else encoded(rectangle()))
+    block = pack_elements(IMAGE.encode() if wrapped else encode_image(rectangle()))
     input_tensor = tensor("BYTES", [1], len(block), "image")
     body = {"inputs": [input_tensor], "parameters": {"binary_data_output": True}}
     answer, (block,) = split_response(post(client, "detector", body, block))
@@ -226,7 +226,7 @@ def test_classification_output_can_be_binary(client: Client) -> None:
 
 
 def test_raw_body_can_be_one_image(client: Client) -> None:
-    answer, (block,) = split_response(raw(client, "detector", encoded(rectangle())))
+    answer, (block,) = split_response(raw(client, "detector", encode_image(rectangle())))
     assert "id" not in answer
     assert [detection["label"] for detection in json.loads(block_elements(block)[0])] == ["red"]
 

@@ -10,10 +10,10 @@ import pytest
 
 from app import __version__
 from app.engine.events import InferenceEvent
-from tests.support.grpc_server import MAX_REQUEST_BYTES, Peer, built, message, serving_grpc
-from tests.support.pictures import encoded, rectangle
+from tests.support.grpc_server import MAX_REQUEST_BYTES, GrpcTestClient, build_engine, message, run_grpc_server
+from tests.support.images import encode_image, rectangle
 
-IMAGE = encoded(rectangle())
+IMAGE = encode_image(rectangle())
 
 Code = grpc.StatusCode
 
@@ -34,15 +34,15 @@ def recorder() -> Recorder:
 
 
 @pytest.fixture(scope="module")
-def peer(recorder: Recorder) -> Iterator[Peer]:
+def peer(recorder: Recorder) -> Iterator[GrpcTestClient]:
     names = ("classifier", "detector", "failing", "teller", "echo-fp32", "echo-bytes", "echo-pair", "hexer")
-    with serving_grpc(built(names, observers=[recorder])) as peer:
+    with run_grpc_server(build_engine(names, observers=[recorder])) as peer:
         yield peer
 
 
 @pytest.fixture(scope="module")
-def unready_peer() -> Iterator[Peer]:
-    with serving_grpc(built(("detector",), loaded=False)) as peer:
+def unready_peer() -> Iterator[GrpcTestClient]:
+    with run_grpc_server(build_engine(("detector",), loaded=False)) as peer:
         yield peer
 
 
@@ -66,7 +66,7 @@ def raw_elements(data: bytes) -> list[bytes]:
 
 
 @pytest.mark.parametrize("raw", [True, False])
-def test_bytes_that_are_not_utf8_reach_a_python_model(peer: Peer, raw: bool) -> None:
+def test_bytes_that_are_not_utf8_reach_a_python_model(peer: GrpcTestClient, raw: bool) -> None:
     values = [b"data:\xff", "å".encode()]
     tensor: dict[str, Any] = {"name": "input", "datatype": "BYTES", "shape": [2]}
     if raw:
@@ -84,14 +84,16 @@ def test_bytes_that_are_not_utf8_reach_a_python_model(peer: Peer, raw: bool) -> 
     ("timeout", "code"),
     [({"int64_param": 1}, Code.DEADLINE_EXCEEDED), ({"string_param": "1"}, Code.INVALID_ARGUMENT)],
 )
-def test_timeout_parameter_is_a_deadline(peer: Peer, timeout: dict[str, object], code: grpc.StatusCode) -> None:
-    assert peer.refused("ModelInfer", number_request([1], parameters={"timeout": timeout}))[0] is code
+def test_timeout_parameter_is_a_deadline(
+    peer: GrpcTestClient, timeout: dict[str, object], code: grpc.StatusCode
+) -> None:
+    assert peer.call_error("ModelInfer", number_request([1], parameters={"timeout": timeout}))[0] is code
     (item,) = peer.stream([number_request([1], parameters={"timeout": timeout})])
     assert item.error_message
     assert peer.call("ModelInfer", number_request([1], parameters={"timeout": {"uint64_param": 0}})).outputs
 
 
-def test_live_ready_and_metadata_methods_answer(peer: Peer) -> None:
+def test_live_ready_and_metadata_methods_answer(peer: GrpcTestClient) -> None:
     assert peer.call("ServerLive").live
     assert peer.call("ServerReady").ready
     server_metadata = peer.call("ServerMetadata")
@@ -106,31 +108,32 @@ def test_live_ready_and_metadata_methods_answer(peer: Peer) -> None:
     assert [tensor.name for tensor in model_metadata.outputs] == ["x"]
 
 
-def test_unloaded_model_is_not_ready(unready_peer: Peer) -> None:
+def test_unloaded_model_is_not_ready(unready_peer: GrpcTestClient) -> None:
     assert unready_peer.call("ServerLive").live
     assert not unready_peer.call("ServerReady").ready
     assert not unready_peer.call("ModelReady", message("ModelReadyRequest", name="detector")).ready
     assert (
-        unready_peer.refused("ModelMetadata", message("ModelMetadataRequest", name="detector"))[0] is Code.UNAVAILABLE
+        unready_peer.call_error("ModelMetadata", message("ModelMetadataRequest", name="detector"))[0]
+        is Code.UNAVAILABLE
     )
-    assert unready_peer.refused("ModelInfer", image_request("detector"))[0] is Code.UNAVAILABLE
+    assert unready_peer.call_error("ModelInfer", image_request("detector"))[0] is Code.UNAVAILABLE
 
 
 @pytest.mark.parametrize("method", ["ModelReady", "ModelMetadata", "ModelStatistics"])
 @pytest.mark.parametrize("fields", [{"name": "nobody"}, {"name": "detector", "version": "9"}])
-def test_unknown_model_or_version_is_not_found(peer: Peer, method: str, fields: dict[str, str]) -> None:
-    code, details = peer.refused(method, message(f"{method}Request", **fields))
+def test_unknown_model_or_version_is_not_found(peer: GrpcTestClient, method: str, fields: dict[str, str]) -> None:
+    code, details = peer.call_error(method, message(f"{method}Request", **fields))
     assert code is Code.NOT_FOUND
     assert "detector" in details
 
 
-def test_inference_of_unknown_model_or_version_is_not_found(peer: Peer) -> None:
-    assert peer.refused("ModelInfer", image_request("nobody"))[0] is Code.NOT_FOUND
-    assert peer.refused("ModelInfer", image_request(""))[0] is Code.NOT_FOUND
-    assert peer.refused("ModelInfer", image_request("detector", model_version="9"))[0] is Code.NOT_FOUND
+def test_inference_of_unknown_model_or_version_is_not_found(peer: GrpcTestClient) -> None:
+    assert peer.call_error("ModelInfer", image_request("nobody"))[0] is Code.NOT_FOUND
+    assert peer.call_error("ModelInfer", image_request(""))[0] is Code.NOT_FOUND
+    assert peer.call_error("ModelInfer", image_request("detector", model_version="9"))[0] is Code.NOT_FOUND
 
 
-def test_image_is_answered_with_records_and_ids(peer: Peer, recorder: Recorder) -> None:
+def test_image_is_answered_with_records_and_ids(peer: GrpcTestClient, recorder: Recorder) -> None:
     parameters = {"metadata": {"string_param": '[{"key":"a","type":"str","value":"b"}]'}}
     request = image_request("detector", id="mine")
     request.inputs[0].parameters.get_or_create("metadata").string_param = parameters["metadata"]["string_param"]
@@ -142,14 +145,14 @@ def test_image_is_answered_with_records_and_ids(peer: Peer, recorder: Recorder) 
     (record,) = output.contents.bytes_contents
     assert not answer.raw_output_contents
     assert msgspec.json.decode(record)[0]["label"] == "red"
-    assert peer.trailing["x-request-id"] == "r-1"
-    assert peer.trailing["chariot-inference-base-id"] == "b-1"
+    assert peer.trailing_metadata["x-request-id"] == "r-1"
+    assert peer.trailing_metadata["chariot-inference-base-id"] == "b-1"
     event = recorder.events[-1]
-    assert (event.caller.protocol, event.caller.request_id) == ("kserve-v2-grpc", "r-1")
-    assert (event.caller.base_id, event.model_name, event.outcome) == ("b-1", "detector", None)
+    assert (event.info.protocol, event.info.request_id) == ("kserve-v2-grpc", "r-1")
+    assert (event.info.base_id, event.model_name, event.outcome) == ("b-1", "detector", None)
 
 
-def test_request_metadata_is_the_default_for_inputs(peer: Peer, recorder: Recorder) -> None:
+def test_request_metadata_is_the_default_for_inputs(peer: GrpcTestClient, recorder: Recorder) -> None:
     request = image_request("detector", parameters={"metadata": {"string_param": " of {all "}})
     assert peer.call("ModelInfer", request).outputs[0].parameters["metadata"].string_param == " of {all "
     request.inputs.add().CopyFrom(request.inputs[0])
@@ -162,20 +165,20 @@ def test_request_metadata_is_the_default_for_inputs(peer: Peer, recorder: Record
     assert len(recorder.events[-1].metadata) == 2
 
 
-def test_trace_context_is_passed_to_observers(peer: Peer, recorder: Recorder) -> None:
+def test_trace_context_is_passed_to_observers(peer: GrpcTestClient, recorder: Recorder) -> None:
     parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
     peer.call("ModelInfer", number_request([1.0]), metadata=[("traceparent", parent)])
-    assert recorder.events[-1].caller.trace == {"traceparent": parent}
+    assert recorder.events[-1].info.trace == {"traceparent": parent}
 
 
-def test_generated_request_id_is_only_in_trailing_metadata(peer: Peer) -> None:
+def test_generated_request_id_is_only_in_trailing_metadata(peer: GrpcTestClient) -> None:
     assert not peer.call("ModelInfer", number_request([1.0])).id
-    assert peer.trailing["x-request-id"]
-    peer.refused("ModelInfer", image_request("nobody"), metadata=[("x-request-id", "r-2")])
-    assert peer.trailing["x-request-id"] == "r-2"
+    assert peer.trailing_metadata["x-request-id"]
+    peer.call_error("ModelInfer", image_request("nobody"), metadata=[("x-request-id", "r-2")])
+    assert peer.trailing_metadata["x-request-id"] == "r-2"
 
 
-def test_classification_and_tensor_outputs_are_answered(peer: Peer) -> None:
+def test_classification_and_tensor_outputs_are_answered(peer: GrpcTestClient) -> None:
     requested_outputs = [{"name": "scores", "parameters": {"classification": {"int64_param": 2}}}, {"name": "labels"}]
     answer = peer.call("ModelInfer", image_request("classifier", count=2, outputs=requested_outputs))
     scores, labels = answer.outputs
@@ -209,29 +212,31 @@ def test_classification_and_tensor_outputs_are_answered(peer: Peer) -> None:
         (image_request("failing"), Code.INTERNAL, "a model that fails on 1"),
     ],
 )
-def test_bad_request_status_names_the_cause(peer: Peer, request_: Any, code: grpc.StatusCode, error_text: str) -> None:
-    actual_code, details = peer.refused("ModelInfer", request_)
+def test_bad_request_status_names_the_cause(
+    peer: GrpcTestClient, request_: Any, code: grpc.StatusCode, error_text: str
+) -> None:
+    actual_code, details = peer.call_error("ModelInfer", request_)
     assert actual_code is code
     assert error_text in details
 
 
-def test_invalid_protobuf_bytes_are_rejected(peer: Peer) -> None:
+def test_invalid_protobuf_bytes_are_rejected(peer: GrpcTestClient) -> None:
     for method in ("ModelInfer", "ModelMetadata", "RepositoryIndex"):
         with pytest.raises(grpc.RpcError) as caught:
-            peer.bytes(f"/inference.GRPCInferenceService/{method}", b"\xff\xff\xff")
+            peer.call_bytes(f"/inference.GRPCInferenceService/{method}", b"\xff\xff\xff")
         error: Any = caught.value
         assert error.code() is Code.INVALID_ARGUMENT
 
 
-def test_long_error_details_are_truncated(peer: Peer) -> None:
-    code, details = peer.refused("ModelInfer", image_request("\N{GRINNING FACE}" * 5000))
+def test_long_error_details_are_truncated(peer: GrpcTestClient) -> None:
+    code, details = peer.call_error("ModelInfer", image_request("\N{GRINNING FACE}" * 5000))
     assert code is Code.NOT_FOUND
     assert len(details.encode()) < 2100
 
 
-def test_message_over_the_limit_is_rejected_even_if_compressed(peer: Peer) -> None:
+def test_message_over_the_limit_is_rejected_even_if_compressed(peer: GrpcTestClient) -> None:
     large = image_request("detector", image=b"\0" * (MAX_REQUEST_BYTES + 1))
-    assert peer.refused("ModelInfer", large)[0] is Code.RESOURCE_EXHAUSTED
+    assert peer.call_error("ModelInfer", large)[0] is Code.RESOURCE_EXHAUSTED
     with pytest.raises(grpc.RpcError) as caught:
         peer.call("ModelInfer", large, compression=grpc.Compression.Gzip)
     error: Any = caught.value
@@ -239,17 +244,17 @@ def test_message_over_the_limit_is_rejected_even_if_compressed(peer: Peer) -> No
 
 
 @pytest.mark.parametrize("compression", [grpc.Compression.Gzip, grpc.Compression.Deflate])
-def test_compressed_requests_are_read(peer: Peer, compression: grpc.Compression) -> None:
+def test_compressed_requests_are_read(peer: GrpcTestClient, compression: grpc.Compression) -> None:
     values = [0.5] * 10_000
     answer = peer.call("ModelInfer", number_request(values), compression=compression)
     assert list(answer.outputs[0].contents.fp32_contents) == values
 
 
 def test_statistics_are_counted_per_model() -> None:
-    with serving_grpc(built(("echo-fp32", "detector"))) as peer:
+    with run_grpc_server(build_engine(("echo-fp32", "detector"))) as peer:
         peer.call("ModelInfer", number_request([1.0]))
         peer.call("ModelInfer", image_request("detector", count=3))
-        peer.refused("ModelInfer", image_request("detector", image=b""))
+        peer.call_error("ModelInfer", image_request("detector", image=b""))
         (statistics,) = peer.call("ModelStatistics", message("ModelStatisticsRequest", name="detector")).model_stats
         assert (statistics.name, statistics.version, statistics.inference_count, statistics.execution_count) == (
             "detector",
@@ -267,28 +272,28 @@ def test_statistics_are_counted_per_model() -> None:
 
 
 def test_repository_lists_unloads_and_loads_models() -> None:
-    with serving_grpc(built(("echo-fp32", "detector"))) as peer:
+    with run_grpc_server(build_engine(("echo-fp32", "detector"))) as peer:
         states = {model.name: (model.version, model.state) for model in peer.call("RepositoryIndex").models}
         assert states == {"detector": ("1", "READY"), "echo-fp32": ("1", "READY")}
         unload_request = message("RepositoryModelUnloadRequest", model_name="detector")
         peer.call("RepositoryModelUnload", unload_request)
-        assert peer.refused("ModelInfer", image_request("detector"))[0] is Code.UNAVAILABLE
+        assert peer.call_error("ModelInfer", image_request("detector"))[0] is Code.UNAVAILABLE
         assert peer.call("ServerReady").ready
         ready = peer.call("RepositoryIndex", message("RepositoryIndexRequest", ready=True))
         assert [model.name for model in ready.models] == ["echo-fp32"]
         peer.call("RepositoryModelLoad", message("RepositoryModelLoadRequest", model_name="detector"))
         assert peer.call("ModelInfer", image_request("detector")).outputs
         for method in ("RepositoryModelLoad", "RepositoryModelUnload"):
-            assert peer.refused(method, message(f"{method}Request", model_name="nobody"))[0] is Code.NOT_FOUND
+            assert peer.call_error(method, message(f"{method}Request", model_name="nobody"))[0] is Code.NOT_FOUND
             other_repository = message(f"{method}Request", model_name="detector", repository_name="other")
-            assert peer.refused(method, other_repository)[0] is Code.UNIMPLEMENTED
+            assert peer.call_error(method, other_repository)[0] is Code.UNIMPLEMENTED
         configured = {"config": {"string_param": "{}"}}
         load_with_config = message("RepositoryModelLoadRequest", model_name="detector", parameters=configured)
-        assert peer.refused("RepositoryModelLoad", load_with_config)[0] is Code.UNIMPLEMENTED
+        assert peer.call_error("RepositoryModelLoad", load_with_config)[0] is Code.UNIMPLEMENTED
 
 
-def test_unknown_methods_are_unimplemented(peer: Peer) -> None:
+def test_unknown_methods_are_unimplemented(peer: GrpcTestClient) -> None:
     with pytest.raises(grpc.RpcError) as caught:
-        peer.bytes("/inference.GRPCInferenceService/TraceSetting", b"")
+        peer.call_bytes("/inference.GRPCInferenceService/TraceSetting", b"")
     error: Any = caught.value
     assert error.code() is Code.UNIMPLEMENTED

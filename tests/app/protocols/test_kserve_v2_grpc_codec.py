@@ -12,14 +12,14 @@ from app.engine.servable import Servable
 from app.proto import message_class
 from app.protocols.kserve_v2.codec import decode as decode_rest
 from app.protocols.kserve_v2.protobuf import InferMessage, decode, encode
-from app.protocols.kserve_v2.rendering import Wanted
-from tasks.exchange.error import ErrorKind, InferenceError
-from tasks.exchange.request import InferenceRequest
-from tasks.exchange.response import InferenceOutput, InferenceResponse
-from tasks.exchange.tensor import BytesTensor, Datatype, InputTensor, Tensor, TensorSpec
+from app.protocols.kserve_v2.rendering import OutputSelection
+from tasks.inference.error import ErrorKind, InferenceError
+from tasks.inference.request import InferenceRequest
+from tasks.inference.response import InferenceOutput, InferenceResponse
+from tasks.inference.tensor import BytesTensor, Datatype, InputTensor, Tensor, TensorSpec
 from tasks.tensor_inference import Tensors
+from tests.support.apps import ECHO_MODELS, echo_model
 from tests.support.grpc_server import message
-from tests.support.served import ECHOES, echo
 
 ROOT = Path(__file__).parents[3]
 
@@ -71,9 +71,11 @@ def input_header(datatype: str, shape: list[int], **fields: Any) -> dict[str, An
     return {"name": "x", "datatype": datatype, "shape": shape, **fields}
 
 
-def read(*inputs: dict[str, Any], servable: Servable | None = None, **fields: Any) -> tuple[InferenceRequest, Wanted]:
+def read(
+    *inputs: dict[str, Any], servable: Servable | None = None, **fields: Any
+) -> tuple[InferenceRequest, OutputSelection]:
     request_message = message("ModelInferRequest", model_name="m", inputs=inputs, **fields)
-    return decode(InferMessage(request_message.SerializeToString()), servable or echo(ECHOES["echo-fp32"]))
+    return decode(InferMessage(request_message.SerializeToString()), servable or echo_model(ECHO_MODELS["echo-fp32"]))
 
 
 def values_of(tensor: InputTensor) -> list[Any]:
@@ -84,7 +86,7 @@ def values_of(tensor: InputTensor) -> list[Any]:
 
 @pytest.mark.parametrize("datatype", VALUES)
 def test_json_binary_typed_and_raw_inputs_decode_to_the_same_tensor(datatype: str) -> None:
-    values, servable = VALUES[datatype], echo(ECHOES["echo-fp32"])
+    values, servable = VALUES[datatype], echo_model(ECHO_MODELS["echo-fp32"])
     header = {"name": "x", "datatype": datatype, "shape": [1, 3]}
     body = msgspec.json.encode({"inputs": [{**header, "data": values}]})
     from_json, _ = decode_rest(body, None, servable, model_name="m", model_version=None)
@@ -151,8 +153,10 @@ def test_response_is_raw_or_typed_as_requested(datatype: str, binary: bool) -> N
     parameters = {"metadata": "[]", "flag": True, "count": 1, "large": 2**64 - 1, "share": 0.5}
     output = InferenceOutput(name="", predictions=[Tensors([tensor])], parameters=parameters)
     response = InferenceResponse(id="", model_name="m", model_version="7", outputs=[output])
-    servable = echo([TensorSpec(name="x", datatype=Datatype(datatype), shape=(-1, -1))])
-    answer = message_class("inference.ModelInferResponse").FromString(encode(response, servable, Wanted(binary=binary)))
+    servable = echo_model([TensorSpec(name="x", datatype=Datatype(datatype), shape=(-1, -1))])
+    answer = message_class("inference.ModelInferResponse").FromString(
+        encode(response, servable, OutputSelection(binary=binary))
+    )
     assert (answer.model_name, answer.model_version, answer.id) == ("m", "7", "")
     (encoded_output,) = answer.outputs
     assert (encoded_output.name, encoded_output.datatype, list(encoded_output.shape)) == ("x", datatype, [1, 3])
@@ -170,10 +174,10 @@ def test_response_is_raw_or_typed_as_requested(datatype: str, binary: bool) -> N
     assert encoded_output.parameters["share"].double_param == 0.5
 
 
-def encode_response(*tensors: Tensor, wanted: Wanted) -> Any:
+def encode_response(*tensors: Tensor, wanted: OutputSelection) -> Any:
     output = InferenceOutput(name="", predictions=[Tensors(tensors)])
     response = InferenceResponse(id="", model_name="m", model_version="7", outputs=[output])
-    encoded = encode(response, echo(ECHOES["echo-pair"]), wanted)
+    encoded = encode(response, echo_model(ECHO_MODELS["echo-pair"]), wanted)
     return message_class("inference.ModelInferResponse").FromString(encoded)
 
 
@@ -185,14 +189,14 @@ def test_typed_request_gets_a_typed_response() -> None:
 def test_one_output_without_a_typed_form_makes_the_response_raw() -> None:
     half = Tensor(name="half", datatype=Datatype.FP16, data=np.array([0.5], np.float16))
     single = Tensor(name="single", datatype=Datatype.FP32, data=np.array([1], np.float32))
-    answer = encode_response(single, half, wanted=Wanted())
+    answer = encode_response(single, half, wanted=OutputSelection())
     assert list(answer.raw_output_contents) == [BLOCK, raw("FP16", [0.5])]
     assert not any(output.HasField("contents") for output in answer.outputs)
 
 
 def test_empty_typed_tensor_has_contents() -> None:
     empty = Tensor(name="x", datatype=Datatype.FP32, data=np.zeros((0, 2), np.float32))
-    answer = encode_response(empty, wanted=Wanted())
+    answer = encode_response(empty, wanted=OutputSelection())
     assert answer.outputs[0].HasField("contents")
     assert (list(answer.outputs[0].shape), list(answer.raw_output_contents)) == ([0, 2], [])
 

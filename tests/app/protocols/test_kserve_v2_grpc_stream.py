@@ -8,15 +8,15 @@ import grpc
 import numpy as np
 import pytest
 
-from tests.support.grpc_server import Peer, built, message, serving_grpc
-from tests.support.pictures import encoded, rectangle
+from tests.support.grpc_server import GrpcTestClient, build_engine, message, run_grpc_server
+from tests.support.images import encode_image, rectangle
 
-IMAGE = encoded(rectangle(64, 48))
+IMAGE = encode_image(rectangle(64, 48))
 
 
 @pytest.fixture(scope="module")
-def peer() -> Iterator[Peer]:
-    with serving_grpc(built(("teller", "failing", "echo-fp32"))) as peer:
+def peer() -> Iterator[GrpcTestClient]:
+    with run_grpc_server(build_engine(("teller", "failing", "echo-fp32"))) as peer:
         yield peer
 
 
@@ -35,17 +35,17 @@ def is_final(item: Any) -> bool:
     return item.infer_response.parameters["triton_final_response"].bool_param
 
 
-def test_requests_are_answered_in_order(peer: Peer) -> None:
+def test_requests_are_answered_in_order(peer: GrpcTestClient) -> None:
     items = list(peer.stream([number_request(f"r{index}", index) for index in range(20)]))
     assert [item.infer_response.id for item in items] == [f"r{index}" for index in range(20)]
     assert all(is_final(item) and not item.error_message for item in items)
 
 
-def test_empty_stream_ends_without_error(peer: Peer) -> None:
+def test_empty_stream_ends_without_error(peer: GrpcTestClient) -> None:
     assert list(peer.stream([])) == []
 
 
-def test_errors_are_in_band_and_the_stream_continues(peer: Peer) -> None:
+def test_errors_are_in_band_and_the_stream_continues(peer: GrpcTestClient) -> None:
     items = list(
         peer.stream([number_request("a", 1, model="nobody"), image_request("failing", "b"), number_request("c", 1)])
     )
@@ -55,7 +55,7 @@ def test_errors_are_in_band_and_the_stream_continues(peer: Peer) -> None:
     assert not items[1].infer_response.outputs
 
 
-def test_error_ends_the_stream_if_triton_grpc_error_is_set(peer: Peer) -> None:
+def test_error_ends_the_stream_if_triton_grpc_error_is_set(peer: GrpcTestClient) -> None:
     requests = [number_request("a", 1), number_request("b", 1, model="nobody"), number_request("c", 1)]
     items: list[Any] = []
     with pytest.raises(grpc.RpcError) as caught:
@@ -65,7 +65,7 @@ def test_error_ends_the_stream_if_triton_grpc_error_is_set(peer: Peer) -> None:
     assert "nobody" in error.details()
 
 
-def test_text_is_streamed_in_chunks(peer: Peer) -> None:
+def test_text_is_streamed_in_chunks(peer: GrpcTestClient) -> None:
     items = list(peer.stream([image_request("teller", "t", prompts='["a", "b"]'), number_request("n", 1)]))
     text_items = items[:-1]
     assert [item.infer_response.id for item in items] == ["t"] * len(text_items) + ["n"]
@@ -79,7 +79,7 @@ def test_text_is_streamed_in_chunks(peer: Peer) -> None:
     assert texts == {0: "64x48", 1: "64x48"}
 
 
-def test_stream_response_form_follows_each_request(peer: Peer) -> None:
+def test_stream_response_form_follows_each_request(peer: GrpcTestClient) -> None:
     text, number = image_request("teller", "t", prompts="a"), number_request("n", 1)
     for request in (text, number):
         raw = message("ModelInferRequest")
@@ -98,18 +98,18 @@ def test_stream_response_form_follows_each_request(peer: Peer) -> None:
             assert len(item.infer_response.raw_output_contents) == 1
 
 
-def test_text_is_sent_in_one_response_if_output_format_is_set(peer: Peer) -> None:
+def test_text_is_sent_in_one_response_if_output_format_is_set(peer: GrpcTestClient) -> None:
     (item,) = peer.stream([image_request("teller", "t", prompts="a", output_format="records")])
     assert item.infer_response.outputs[0].name == "predictions"
     assert is_final(item)
 
 
-def test_bad_parameter_of_a_text_request_is_an_in_band_error(peer: Peer) -> None:
+def test_bad_parameter_of_a_text_request_is_an_in_band_error(peer: GrpcTestClient) -> None:
     (item,) = peer.stream([image_request("teller", "t", max_new_tokens="many")])
     assert "max_new_tokens" in item.error_message
 
 
-def test_stream_answers_before_the_next_request_arrives(peer: Peer) -> None:
+def test_stream_answers_before_the_next_request_arrives(peer: GrpcTestClient) -> None:
     request_queue: queue.Queue[Any] = queue.Queue()
     items = peer.stream(iter(request_queue.get, None))
     for index in range(3):
@@ -121,7 +121,7 @@ def test_stream_answers_before_the_next_request_arrives(peer: Peer) -> None:
 
 def test_idle_stream_does_not_delay_shutdown() -> None:
     request_queue: queue.Queue[Any] = queue.Queue()
-    with serving_grpc(built(("echo-fp32",)), drain_timeout=600) as peer:
+    with run_grpc_server(build_engine(("echo-fp32",)), drain_timeout=600) as peer:
         items = peer.stream(iter(request_queue.get, None))
         request_queue.put(number_request("a", 1))
         next(items)

@@ -9,10 +9,10 @@ from litestar import Litestar
 from litestar.testing import TestClient
 
 from app import __version__
-from tests.support.application import build_app
-from tests.support.chariot import PICTURE, Client, image_input
-from tests.support.pictures import base64_text, encoded, rectangle
-from tests.support.served import build
+from tests.support.apps import app_with_models
+from tests.support.chariot import IMAGE, Client, image_input
+from tests.support.fake_app import build_app
+from tests.support.images import encode_base64, encode_image, rectangle
 
 RECORD = {"label": "red", "score": 0.9, "xmin": 10.0, "ymin": 8.0, "xmax": 30.0, "ymax": 40.0}
 BORDER = {"label": "border", "score": 0.3, "xmin": 0.0, "ymin": 0.0, "xmax": 5.0, "ymax": 48.0}
@@ -20,7 +20,7 @@ BORDER = {"label": "border", "score": 0.3, "xmin": 0.0, "ymin": 0.0, "xmax": 5.0
 
 @pytest.fixture(scope="module")
 def client() -> Iterator[TestClient[Litestar]]:
-    with TestClient(build(("classifier", "detector", "failing", "half_plus_two", "teller"))) as client:
+    with TestClient(app_with_models(("classifier", "detector", "failing", "half_plus_two", "teller"))) as client:
         yield client
 
 
@@ -84,7 +84,7 @@ def test_tensor_model_metadata_matches_its_graph(client: Client, version: str) -
 def test_metadata_matches_real_inputs_and_outputs(client: Client, model: str) -> None:
     metadata = client.get(f"/v2/models/{model}").json()
     (input_spec,) = metadata["inputs"]
-    data, shape = ([PICTURE], [1]) if input_spec["datatype"] == "BYTES" else ([1.0], [1])
+    data, shape = ([IMAGE], [1]) if input_spec["datatype"] == "BYTES" else ([1.0], [1])
     tensor = {"name": input_spec["name"], "datatype": input_spec["datatype"], "shape": shape, "data": data}
     requested_outputs = [{"name": output["name"]} for output in metadata["outputs"]]
     answer = infer(client, model, {"inputs": [tensor], "outputs": requested_outputs})
@@ -127,14 +127,14 @@ def test_id_is_returned_only_if_the_request_has_one(client: Client) -> None:
 
 
 def test_vision_task_returns_json_strings(client: Client) -> None:
-    answer = infer(client, "detector", {"inputs": [image_input([PICTURE, PICTURE], name="whatever")]})
+    answer = infer(client, "detector", {"inputs": [image_input([IMAGE, IMAGE], name="whatever")]})
     (output,) = answer["outputs"]
     assert (output["name"], output["datatype"], output["shape"]) == ("predictions", "BYTES", [2])
     assert [json.loads(records) for records in output["data"]] == [[RECORD], [RECORD]]
 
 
 def test_several_inputs_are_one_batch(client: Client) -> None:
-    green_image = base64_text(encoded(rectangle(colour=(0, 255, 0))))
+    green_image = encode_base64(encode_image(rectangle(colour=(0, 255, 0))))
     body = {
         "inputs": [image_input(name="a"), image_input(green_image, name="b")],
         "parameters": {"score_threshold": 0.5},
@@ -198,9 +198,9 @@ def test_bad_output_request_is_rejected(client: Client, extra: dict[str, Any], m
 
 
 def test_classification_output_is_score_index_and_label(client: Client) -> None:
-    image_base64 = base64_text(encoded(rectangle(colour=(51, 255, 0))))
+    image_base64 = encode_base64(encode_image(rectangle(colour=(51, 255, 0))))
     body = {
-        "inputs": [image_input([image_base64, PICTURE])],
+        "inputs": [image_input([image_base64, IMAGE])],
         "outputs": [{"name": "scores", "parameters": {"classification": 2}}],
     }
     # The first image has five times as much green (class 1) as red (class 0), and no blue.
@@ -220,7 +220,7 @@ def test_classification_of_empty_and_integer_outputs(client: Client) -> None:
     )
     assert outputs_by_name(no_detections) == {"scores": ("BYTES", [1, 0], [])}
     requested_outputs = [{"name": "num_detections", "parameters": {"classification": 2}}]
-    counts = infer(client, "detector", {"inputs": [image_input([PICTURE] * 3)], "outputs": requested_outputs})
+    counts = infer(client, "detector", {"inputs": [image_input([IMAGE] * 3)], "outputs": requested_outputs})
     assert outputs_by_name(counts) == {"num_detections": ("BYTES", [2], ["1:0", "1:1"])}
 
 

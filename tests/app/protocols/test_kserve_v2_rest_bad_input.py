@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from litestar import Litestar
 from litestar.testing import TestClient
 
-from tests.support.chariot import PICTURE, Client, image_input
-from tests.support.served import ECHOES, MAX_REQUEST_BYTES, TENSOR_FIXTURES, build
+from tests.support.apps import ECHO_MODELS, MAX_REQUEST_BYTES, TENSOR_FIXTURES, app_with_models
+from tests.support.chariot import IMAGE, Client, image_input
 
 HEADER = "inference-header-content-length"
 
@@ -22,7 +22,7 @@ DEEP = "[" * 2000 + "]" * 2000
 
 @pytest.fixture(scope="module")
 def client() -> Iterator[TestClient[Litestar]]:
-    with TestClient(build(("classifier", "detector", "teller", *ECHOES, *TENSOR_FIXTURES))) as client:
+    with TestClient(app_with_models(("classifier", "detector", "teller", *ECHO_MODELS, *TENSOR_FIXTURES))) as client:
         yield client
 
 
@@ -208,7 +208,7 @@ def test_any_binary_tensor_is_answered_or_rejected(
 
 def test_too_many_inputs_or_bytes_are_rejected(client: Client) -> None:
     assert_rejected(client.post("/v2/models/detector/infer", json={"inputs": [image_input()] * 1000}), "inputs", 413)
-    body = {"inputs": [image_input([PICTURE[:8]] * 1000)]}
+    body = {"inputs": [image_input([IMAGE[:8]] * 1000)]}
     assert_rejected(client.post("/v2/models/detector/infer", json=body), "inputs", 413)
     response = client.post("/v2/models/detector/infer", content=b"x" * (MAX_REQUEST_BYTES + 1), headers={HEADER: "0"})
     assert response.status_code == 413

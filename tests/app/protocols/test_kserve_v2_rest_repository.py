@@ -12,8 +12,8 @@ from litestar.testing import TestClient
 
 from app.assembly.discovery import discover
 from app.assembly.models import FIXTURE_MODELS, load
-from tests.support.chariot import PICTURE, Client, image_input
-from tests.support.served import application, build
+from tests.support.apps import app_with_models, app_with_sources
+from tests.support.chariot import IMAGE, Client, image_input
 
 HALF_PLUS_TWO = (FIXTURE_MODELS / "half_plus_two" / "model.onnx").read_bytes()
 HALF_PLUS_THREE = (FIXTURE_MODELS / "half_plus_three" / "model.onnx").read_bytes()
@@ -42,14 +42,14 @@ def root(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def client(root: Path) -> Iterator[TestClient[Litestar]]:
-    with TestClient(application(discover(root), load)) as client:
+    with TestClient(app_with_sources(discover(root), load)) as client:
         yield client
 
 
 @pytest.fixture
 def changing_repository(root: Path) -> Generator[tuple[TestClient[Litestar], Path]]:
     """Serve a folder that is read again at every load, and return the folder too."""
-    with TestClient(application(discover(root), load, discovered=lambda: discover(root))) as client:
+    with TestClient(app_with_sources(discover(root), load, discover=lambda: discover(root))) as client:
         yield client, root
 
 
@@ -197,7 +197,7 @@ def test_load_removes_a_deleted_version(changing_repository: tuple[TestClient[Li
 
 
 def test_no_request_fails_in_fifty_reloads(root: Path) -> None:
-    app = application(discover(root), load, discovered=lambda: discover(root))
+    app = app_with_sources(discover(root), load, discover=lambda: discover(root))
     predictions: list[float] = []
 
     async def send_requests(client: httpx.AsyncClient, done: asyncio.Event) -> None:
@@ -236,7 +236,7 @@ def stats(client: Client, path: str = "") -> dict[str, Any]:
 
 
 def test_statistics_count_inferences_and_executions() -> None:
-    with TestClient(build(("detector",))) as client:
+    with TestClient(app_with_models(("detector",))) as client:
         before = stats(client)
         assert (before["name"], before["version"], before["last_inference"], before["inference_count"]) == (
             "detector",
@@ -245,7 +245,7 @@ def test_statistics_count_inferences_and_executions() -> None:
             0,
         )
         assert before["batch_stats"] == []
-        for images in ([PICTURE], [PICTURE] * 3, [PICTURE] * 3):
+        for images in ([IMAGE], [IMAGE] * 3, [IMAGE] * 3):
             assert client.post("/v2/models/detector/infer", json={"inputs": [image_input(images)]}).is_success
         assert client.post("/v2/models/detector/infer", json={"inputs": [image_input("aGk=")]}).status_code == 400
         for path in ("", "/detector", "/detector/versions/1"):

@@ -7,9 +7,9 @@ import pytest
 from litestar import Litestar
 from litestar.testing import TestClient
 
-from tasks.exchange.tensor import Datatype
+from tasks.inference.tensor import Datatype
+from tests.support.apps import ECHO_MODELS, TENSOR_FIXTURES, app_with_models
 from tests.support.chariot import Client
-from tests.support.served import ECHOES, TENSOR_FIXTURES, build
 
 JSON_DATATYPES = [datatype for datatype in Datatype if datatype.has_json_form and datatype is not Datatype.BYTES]
 
@@ -31,7 +31,7 @@ EXTREMES: dict[str, list[Any]] = {
 
 @pytest.fixture(scope="module")
 def client() -> Iterator[TestClient[Litestar]]:
-    with TestClient(build((*ECHOES, *TENSOR_FIXTURES))) as client:
+    with TestClient(app_with_models((*ECHO_MODELS, *TENSOR_FIXTURES))) as client:
         yield client
 
 

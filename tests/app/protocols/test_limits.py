@@ -12,30 +12,30 @@ from litestar import Litestar
 from litestar.testing import TestClient
 from prometheus_client import CollectorRegistry
 
-from app.protocols import protocols_beside
+from app.protocols import main_port_protocols
 from app.protocols.tensorflow_serving.routes import TensorFlowServing
 from app.server.asgi import create_app, create_listener_app
-from tests.support.limited import MOST_BYTES, limited
-from tests.support.pictures import base64_text, encoded, rectangle
+from tests.support.images import encode_base64, encode_image, rectangle
+from tests.support.low_limits import MAX_BYTES, engine_with_low_limits
 
 Client = TestClient[Litestar]
 
 
 def make_image(width: int = 40, height: int = 24) -> str:
-    return base64_text(encoded(rectangle(width, height)))
+    return encode_base64(encode_image(rectangle(width, height)))
 
 
-SMALL, LONG, LARGE = make_image(), base64_text(encoded(np.zeros((2, 101, 3), np.uint8))), make_image(60, 51)
+SMALL, LONG, LARGE = make_image(), encode_base64(encode_image(np.zeros((2, 101, 3), np.uint8))), make_image(60, 51)
 
 
 @pytest.fixture(scope="module")
 def clients() -> Iterator[dict[str, Client]]:
-    engine = limited()
-    chariot_v2 = [protocol for protocol in protocols_beside("chariot-v2") if protocol.name == "chariot-v2"]
+    engine = engine_with_low_limits()
+    chariot_v2 = [protocol for protocol in main_port_protocols("chariot-v2") if protocol.name == "chariot-v2"]
     apps = {
-        "": create_app(engine, protocols_beside("chariot-v2-kserve"), CollectorRegistry(), MOST_BYTES),
-        "chariot-v2": create_app(engine, chariot_v2, CollectorRegistry(), MOST_BYTES),
-        "tensorflow-serving": create_listener_app(engine, TensorFlowServing(), MOST_BYTES),
+        "": create_app(engine, main_port_protocols("chariot-v2-kserve"), CollectorRegistry(), MAX_BYTES),
+        "chariot-v2": create_app(engine, chariot_v2, CollectorRegistry(), MAX_BYTES),
+        "tensorflow-serving": create_listener_app(engine, TensorFlowServing(), MAX_BYTES),
     }
     with ExitStack() as stack:
         yield {name: stack.enter_context(TestClient(app)) for name, app in apps.items()}
@@ -190,7 +190,7 @@ def test_body_size_limit_is_enforced_for_every_transfer(clients: dict[str, Clien
     client = clients[listener]
     path, body = build_request("detector", [SMALL], {})
     content = body if isinstance(body, bytes) else json.dumps(body).encode()
-    full_body = content + b" " * (MOST_BYTES - len(content))
+    full_body = content + b" " * (MAX_BYTES - len(content))
     assert post_content(client, protocol, path, full_body) == (200, "")
     status, error = post_content(client, protocol, path, full_body + b" ")
     assert status == 413

@@ -7,25 +7,25 @@ from typing import Any
 import grpc
 import pytest
 
-from app.engine.admission import Bounds
+from app.engine.admission import QueueLimits
 from app.protocols.grps.messages import GrpsMessage
-from tests.support.grpc_server import Peer, built, message, serving_grpc
-from tests.support.limited import limited
+from tests.support.grpc_server import GrpcTestClient, build_engine, message, run_grpc_server
+from tests.support.low_limits import engine_with_low_limits
 
 
 @pytest.fixture(scope="module")
-def peer() -> Iterator[Peer]:
-    with serving_grpc(limited()) as peer:
+def peer() -> Iterator[GrpcTestClient]:
+    with run_grpc_server(engine_with_low_limits()) as peer:
         yield peer
 
 
-def error_details(peer: Peer, **fields: Any) -> str:
-    code, details = peer.refused("ModelInfer", message("ModelInferRequest", **fields))
+def error_details(peer: GrpcTestClient, **fields: Any) -> str:
+    code, details = peer.call_error("ModelInfer", message("ModelInferRequest", **fields))
     assert code is grpc.StatusCode.INVALID_ARGUMENT
     return details
 
 
-def test_kserve_message_limits_are_enforced_over_grpc(peer: Peer) -> None:
+def test_kserve_message_limits_are_enforced_over_grpc(peer: GrpcTestClient) -> None:
     def numbers(count: int) -> dict[str, Any]:
         tensor = {"name": "x", "datatype": "FP32", "shape": [1, count], "contents": {"fp32_contents": [0.5] * count}}
         return {"model_name": "echo-fp32", "inputs": [tensor]}
@@ -43,11 +43,11 @@ def test_kserve_message_limits_are_enforced_over_grpc(peer: Peer) -> None:
     peer.call("ModelInfer", message("ModelInferRequest", **numbers(598)))
 
 
-def test_grps_message_limits_are_enforced_over_grpc(peer: Peer) -> None:
+def test_grps_message_limits_are_enforced_over_grpc(peer: GrpcTestClient) -> None:
     def predict(count: int) -> tuple[int, str]:
         request = GrpsMessage(model="echo-fp32")
         request.gtensors.tensors.add(name="x", dtype=7, shape=[1, count], flat_float32=[0.5] * count)
-        answer = peer.bytes("/grps.protos.v1.GrpsService/Predict", request.SerializeToString())
+        answer = peer.call_bytes("/grps.protos.v1.GrpsService/Predict", request.SerializeToString())
         reply = GrpsMessage.FromString(answer)
         return reply.status.code, reply.status.msg
 
@@ -56,11 +56,11 @@ def test_grps_message_limits_are_enforced_over_grpc(peer: Peer) -> None:
     request = GrpsMessage(model="detector")
     for index in range(40):
         request.gmap.s_i32[str(index)] = index
-    answer = GrpsMessage.FromString(peer.bytes("/grps.protos.v1.GrpsService/Predict", request.SerializeToString()))
+    answer = GrpsMessage.FromString(peer.call_bytes("/grps.protos.v1.GrpsService/Predict", request.SerializeToString()))
     assert (answer.status.code, answer.status.msg) == (413, "Expected at most 30 fields in one message, got more")
 
 
-def test_compressed_message_is_limited_by_its_decompressed_size(peer: Peer) -> None:
+def test_compressed_message_is_limited_by_its_decompressed_size(peer: GrpcTestClient) -> None:
     bomb = message("ModelInferRequest", model_name="detector", raw_input_contents=[bytes(10_000_000)])
     with pytest.raises(grpc.RpcError) as caught:
         peer.call("ModelInfer", bomb, compression=grpc.Compression.Gzip)
@@ -69,7 +69,7 @@ def test_compressed_message_is_limited_by_its_decompressed_size(peer: Peer) -> N
 
 
 def test_streams_per_client_are_limited() -> None:
-    with serving_grpc(built(("echo-fp32",), bounds=Bounds(max_each_client=2))) as peer:
+    with run_grpc_server(build_engine(("echo-fp32",), bounds=QueueLimits(max_each_client=2))) as peer:
         tensor = {"name": "x", "datatype": "FP32", "shape": [1, 1], "contents": {"fp32_contents": [0.5]}}
         request = message("ModelInferRequest", model_name="echo-fp32", inputs=[tensor])
         proceed = threading.Event()

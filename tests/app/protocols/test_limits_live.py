@@ -12,21 +12,21 @@ import grpc
 import httpx
 import pytest
 
-from tests.support.pictures import base64_text, encoded, rectangle
-from tests.support.server_process import ServerProcess, serving
+from tests.support.images import encode_base64, encode_image, rectangle
+from tests.support.server_process import ServerProcess, run_server
 
 pytestmark = pytest.mark.slow
 
 INFER = "/v2/models/m-detector/infer"
 VALID_REQUEST = {
-    "inputs": [{"name": "i", "shape": [1], "datatype": "BYTES", "data": [base64_text(encoded(rectangle()))]}]
+    "inputs": [{"name": "i", "shape": [1], "datatype": "BYTES", "data": [encode_base64(encode_image(rectangle()))]}]
 }
 MEGABYTES = 24
 
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[ServerProcess]:
-    with serving() as server:
+    with run_server() as server:
         yield server
 
 

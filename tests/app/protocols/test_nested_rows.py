@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.protocols.nested_rows import flattened, leaves, place
-from tasks.exchange.error import InferenceError
+from app.protocols.nested_rows import flatten_rows, index_path, shape_and_values
+from tasks.inference.error import InferenceError
 
 SHAPES = st.lists(st.integers(1, 4), min_size=1, max_size=5)
 
@@ -16,8 +16,8 @@ SHAPES = st.lists(st.integers(1, 4), min_size=1, max_size=5)
 @given(SHAPES)
 def test_even_rows_have_the_shape_and_values_of_numpy(shape: list[int]) -> None:
     array = np.arange(int(np.prod(shape))).reshape(shape)
-    assert leaves(array.tolist(), "p") == (tuple(shape), array.ravel().tolist())
-    assert flattened(array.tolist()) == array.ravel().tolist()
+    assert shape_and_values(array.tolist(), "p") == (tuple(shape), array.ravel().tolist())
+    assert flatten_rows(array.tolist()) == array.ravel().tolist()
 
 
 @pytest.mark.parametrize(
@@ -29,19 +29,19 @@ def test_even_rows_have_the_shape_and_values_of_numpy(shape: list[int]) -> None:
     ],
 )
 def test_ragged_rows_are_flattened_but_have_no_shape(rows: list[Any], path: str, values: list[int]) -> None:
-    assert flattened(rows) == values
+    assert flatten_rows(rows) == values
     with pytest.raises(InferenceError) as caught:
-        leaves(rows, "p")
+        shape_and_values(rows, "p")
     assert caught.value.path == path
 
 
 @pytest.mark.parametrize("rows", [[1, [2]], [[1], 2], [{}, "a"], []])
 def test_mixed_or_empty_rows_are_not_flattened(rows: list[Any]) -> None:
-    assert flattened(rows) == rows
-    assert leaves(rows, "p") == ((len(rows),), rows)
+    assert flatten_rows(rows) == rows
+    assert shape_and_values(rows, "p") == ((len(rows),), rows)
 
 
 @given(SHAPES, st.data())
 def test_index_path_matches_numpy(shape: list[int], data: st.DataObject) -> None:
     index = data.draw(st.integers(0, int(np.prod(shape)) - 1))
-    assert place(index, shape) == "".join(f"[{axis_index}]" for axis_index in np.unravel_index(index, shape))
+    assert index_path(index, shape) == "".join(f"[{axis_index}]" for axis_index in np.unravel_index(index, shape))

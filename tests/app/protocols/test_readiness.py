@@ -12,15 +12,15 @@ from prometheus_client import CollectorRegistry
 
 from app.engine.engine import Engine
 from app.proto import message_class
-from app.protocols import protocols_beside
+from app.protocols import main_port_protocols
 from app.server.asgi import create_app
+from tests.support.apps import load_test_model
 from tests.support.chariot import image_input
-from tests.support.grpc_server import Peer, built, message, serving_grpc
-from tests.support.pictures import base64_text, encoded, rectangle
-from tests.support.served import load_any
+from tests.support.grpc_server import GrpcTestClient, build_engine, message, run_grpc_server
+from tests.support.images import encode_base64, encode_image, rectangle
 
 GRPS: Any = message_class("grps.protos.v1.GrpsMessage")
-IMAGE = encoded(rectangle())
+IMAGE = encode_image(rectangle())
 MODEL = "detector"
 CHARIOT_PROTOCOLS = ("chariot-v2-kserve", "chariot-v2")
 
@@ -38,18 +38,18 @@ READY_PATHS = (
 LIVE_PATHS = ("/", "/health", "/v2/health/live", "/grps/v1/health/live")
 
 Clients = Mapping[str, httpx.Client]
-Served = tuple[Engine, Clients, Peer]
+Served = tuple[Engine, Clients, GrpcTestClient]
 
 
 def served(*, loaded: bool) -> Iterator[Served]:
-    engine = built((MODEL,), loaded=loaded)
+    engine = build_engine((MODEL,), loaded=loaded)
     with ExitStack() as stack:
         apps = {
-            name: create_app(engine, protocols_beside(name), CollectorRegistry(), 2_000_000)
+            name: create_app(engine, main_port_protocols(name), CollectorRegistry(), 2_000_000)
             for name in CHARIOT_PROTOCOLS
         }
         clients = {name: stack.enter_context(TestClient(app)) for name, app in apps.items()}
-        yield engine, clients, stack.enter_context(serving_grpc(engine))
+        yield engine, clients, stack.enter_context(run_grpc_server(engine))
 
 
 @pytest.fixture
@@ -62,12 +62,12 @@ def loading() -> Iterator[Served]:
     yield from served(loaded=False)
 
 
-def grpc_readiness(peer: Peer) -> Mapping[str, bool]:
+def grpc_readiness(peer: GrpcTestClient) -> Mapping[str, bool]:
     """Return every readiness over gRPC."""
-    data = peer.bytes("/grps.protos.v1.GrpsService/CheckReadiness", b"")
+    data = peer.call_bytes("/grps.protos.v1.GrpsService/CheckReadiness", b"")
     health = [
         HealthCheckResponse.FromString(
-            peer.bytes("/grpc.health.v1.Health/Check", HealthCheckRequest(service=name).SerializeToString())
+            peer.call_bytes("/grpc.health.v1.Health/Check", HealthCheckRequest(service=name).SerializeToString())
         ).status
         for name in ("", "inference.GRPCInferenceService", "grps.protos.v1.GrpsService")
     ]
@@ -95,13 +95,13 @@ def switch_by_rest(served: Served, verb: str) -> None:
 
 
 def switch_by_grpc(served: Served, verb: str) -> None:
-    assert GRPS.FromString(served[2].bytes(f"/grps.protos.v1.GrpsService/{verb}", b"")).status.code == 200
+    assert GRPS.FromString(served[2].call_bytes(f"/grps.protos.v1.GrpsService/{verb}", b"")).status.code == 200
 
 
 def assert_answers(served: Served) -> None:
     """Assert that every protocol answers a request."""
     _, clients, peer = served
-    image_base64 = base64_text(IMAGE)
+    image_base64 = encode_base64(IMAGE)
     for client in clients.values():
         body = {"inputs": [image_input(image_base64)]}
         assert client.post(f"/v2/models/{MODEL}/infer", json=body).status_code == 200
@@ -112,7 +112,7 @@ def assert_answers(served: Served) -> None:
     assert clients["chariot-v2-kserve"].post("/infer", json={"inputs": [image_input(image_base64)]}).status_code == 200
     assert clients["chariot-v2"].post("/infer", json={"input": image_base64}).status_code == 200
     data = GRPS(bin_data=IMAGE).SerializeToString()
-    assert GRPS.FromString(peer.bytes("/grps.protos.v1.GrpsService/Predict", data)).status.code == 200
+    assert GRPS.FromString(peer.call_bytes("/grps.protos.v1.GrpsService/Predict", data)).status.code == 200
 
 
 @pytest.mark.parametrize("method", [switch_by_rest, switch_by_grpc])
@@ -134,6 +134,6 @@ def test_server_starts_online_and_is_ready_once_its_models_are_loaded(loading: S
     switch_by_grpc(loading, "Online")
     assert set(http_readiness(clients).values()) == {503}
     (registration,) = engine.registry.registrations
-    engine.registry.load(registration.source, load_any)
+    engine.registry.load(registration.source, load_test_model)
     assert set(http_readiness(clients).values()) == {200}
     assert all(grpc_readiness(peer).values())

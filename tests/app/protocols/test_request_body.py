@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.protocols.request_body import decompressed
-from tasks.exchange.error import ErrorKind, InferenceError
-from tests.support.application import MAX_REQUEST_BYTES
+from app.protocols.request_body import decompress
+from tasks.inference.error import ErrorKind, InferenceError
 from tests.support.chariot import Client, image_input, items
-from tests.support.pictures import base64_text, encoded
+from tests.support.fake_app import MAX_REQUEST_BYTES
+from tests.support.images import encode_base64, encode_image
 
 BODY = json.dumps({"inputs": [image_input()]}).encode()
 
@@ -53,19 +53,19 @@ def test_bad_compression_is_rejected(client: Client, encoding: str, body: bytes,
 def test_decompression_bomb_is_rejected_at_the_limit() -> None:
     bomb = gzip.compress(b"\0" * 50_000_000)
     with pytest.raises(InferenceError) as caught:
-        decompressed(bomb, "gzip", 1000)
+        decompress(bomb, "gzip", 1000)
     assert caught.value.kind is ErrorKind.TOO_LARGE
 
 
 @given(st.binary(max_size=200), st.sampled_from(["gzip", "deflate"]))
 def test_any_bytes_are_decompressed_within_the_limit_or_rejected(body: bytes, encoding: str) -> None:
     with contextlib.suppress(InferenceError):
-        assert len(decompressed(body, encoding, 1000)) <= 1000
+        assert len(decompress(body, encoding, 1000)) <= 1000
 
 
 def test_long_response_is_compressed_if_the_client_accepts_it(client: Client) -> None:
     noise = np.random.default_rng(1).integers(0, 2, (60, 60, 1), np.uint8).repeat(3, axis=2) * np.uint8(255)
-    body = {"inputs": [image_input(base64_text(encoded(noise)))]}
+    body = {"inputs": [image_input(encode_base64(encode_image(noise)))]}
     responses = {
         encoding: client.post("/v2/models/m-segmenter/infer", json=body, headers={"Accept-Encoding": encoding})
         for encoding in ("identity", "gzip")

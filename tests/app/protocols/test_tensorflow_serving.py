@@ -23,10 +23,10 @@ from app.protocols.tensorflow_serving.status import code_name, http_status
 from app.server.asgi import create_app, create_listener_app
 from app.settings.model import ModelError, ModelSettings, ModelSource
 from app.settings.server import ServerSettings
-from tasks.exchange.error import ErrorKind
-from tests.support.grpc_server import over
-from tests.support.pictures import base64_text, encoded, rectangle
-from tests.support.served import MAX_REQUEST_BYTES, load_any
+from tasks.inference.error import ErrorKind
+from tests.support.apps import MAX_REQUEST_BYTES, load_test_model
+from tests.support.grpc_server import build_engine_from_sources
+from tests.support.images import encode_base64, encode_image, rectangle
 
 Client = TestClient[Litestar]
 
@@ -52,8 +52,8 @@ def load(source: ModelSource) -> Servable:
     if source.version == "4":
         raise ModelError("its file is empty")
     if source.name == "versioned":
-        return load_any(ModelSource(name="echo-int64", version=source.version, folder=source.folder))
-    return load_any(source)
+        return load_test_model(ModelSource(name="echo-int64", version=source.version, folder=source.folder))
+    return load_test_model(source)
 
 
 def listener_client(engine: Engine, *, cors: bool = False, loading_status: Literal[404, 503] = 404) -> Client:
@@ -71,7 +71,7 @@ def engine(recorder: EventRecorder) -> Engine:
     names = ("classifier", "detector", "failing", "half_plus_two", "echo-pair", "greeter")
     versions = [source("versioned", version, version_labels=LABELS) for version in ("1", "2", "3", "4", "1.5")]
     others = [ModelSource(name=name, version="1", folder=FIXTURE_MODELS / name) for name in names]
-    return over([*versions, *others], load, observers=[recorder])
+    return build_engine_from_sources([*versions, *others], load, observers=[recorder])
 
 
 @pytest.fixture
@@ -113,7 +113,7 @@ def test_status_lists_every_version_with_the_latest_first(client: Client) -> Non
 
 def test_loading_version_is_loading_and_unloaded_version_is_end(engine: Engine, client: Client) -> None:
     def set_state(state: ModelState, *, wanted: bool) -> None:
-        registration = Registration(source=source("other"), state=state, reason="not loaded yet", wanted=wanted)
+        registration = Registration(source=source("other"), state=state, reason="not loaded yet", enabled=wanted)
         engine.registry.replace("other", [registration])
 
     set_state(ModelState.LOADING, wanted=True)
@@ -214,8 +214,10 @@ def test_options_request_needs_a_valid_origin(client: Client, origin: str, statu
 def test_listener_exists_only_if_enabled(enabled: bool, cors: bool) -> None:
     settings = ServerSettings(grpc=False, page=False, tensorflow_serving=enabled, tensorflow_serving_cors=cors)
     service = Service(settings, lambda: [ModelSource(name="half_plus_two", version="1", folder=HALF_PLUS_TWO)])
-    assert [(listener.name, listener.port) for listener in service.beside] == [("TensorFlow Serving", 8501)] * enabled
-    for listener in service.beside:
+    assert [(listener.name, listener.port) for listener in service.secondary_listeners] == [
+        ("TensorFlow Serving", 8501)
+    ] * enabled
+    for listener in service.secondary_listeners:
         with TestClient(listener.app) as client:
             answer = client.get("/v1/models/half_plus_two")
             assert ("access-control-allow-origin" in answer.headers) is cors
@@ -227,7 +229,7 @@ def test_listener_exists_only_if_enabled(enabled: bool, cors: bool) -> None:
 def test_loading_status_comes_from_the_settings(status: Literal[404, 503]) -> None:
     settings = ServerSettings(grpc=False, page=False, loading_status=status)
     service = Service(settings, lambda: [ModelSource(name="half_plus_two", version="1", folder=HALF_PLUS_TWO)])
-    with TestClient(service.beside[0].app) as client:
+    with TestClient(service.secondary_listeners[0].app) as client:
         assert client.get("/v1/models/half_plus_two/metadata").status_code == status
 
 
@@ -241,7 +243,9 @@ def test_error_kind_has_a_code_and_the_matching_status(kind: ErrorKind) -> None:
 
 
 def test_openapi_schema_describes_the_listener() -> None:
-    app = create_app(over([], load), [], CollectorRegistry(), MAX_REQUEST_BYTES, listeners=[TensorFlowServing()])
+    app = create_app(
+        build_engine_from_sources([], load), [], CollectorRegistry(), MAX_REQUEST_BYTES, listeners=[TensorFlowServing()]
+    )
     with TestClient(app) as client:
         schema = client.get("/schema").json()
     paths = {path: operations for path, operations in schema["paths"].items() if path.startswith("/v1/")}
@@ -281,7 +285,7 @@ def test_metrics_count_the_requests_of_this_listener(client: Client) -> None:
     client.post("/v1/models/half_plus_two:regress", json={"examples": [{"x": 1.0}]})
     client.post("/v1/models/half_plus_two:predict", content=b"{")
     client.post("/v1/models/nobody:predict", json={"instances": [1.0]})
-    client.post("/v1/models/failing:predict", json={"instances": [{"b64": base64_text(encoded(rectangle()))}]})
+    client.post("/v1/models/failing:predict", json={"instances": [{"b64": encode_base64(encode_image(rectangle()))}]})
     client.get("/v1/models/half_plus_two")
     client.get("/v1/foo")
     samples = metrics(client)
@@ -328,8 +332,8 @@ def test_observers_receive_successful_and_failed_requests(client: Client, record
         ("nobody", ErrorKind.MODEL_NOT_FOUND),
         ("half_plus_two", ErrorKind.INVALID_REQUEST),
     ]
-    assert recorder.events[0].caller.request_id == "seven"
-    assert {event.caller.protocol for event in recorder.events} == {"tensorflow-serving"}
+    assert recorder.events[0].info.request_id == "seven"
+    assert {event.info.protocol for event in recorder.events} == {"tensorflow-serving"}
 
 
 def test_compressed_body_is_read_and_bad_compression_is_rejected(client: Client) -> None:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.protocols.tensorflow_serving.document import debug_text, read_object, type_name
-from tasks.exchange.error import InferenceError
+from tasks.inference.error import InferenceError
 
 VALUES: Any = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats(allow_nan=False) | st.text(),

@@ -10,17 +10,17 @@ from litestar import Litestar
 from litestar.testing import TestClient
 from numpy.typing import NDArray
 
-from app.engine.description import ModelDescription
+from app.engine.model_metadata import ModelMetadata
 from app.engine.servable import BoundServable, Servable
 from app.protocols.tensorflow_serving.routes import TensorFlowServing
 from app.protocols.tensorflow_serving.signatures import signatures
 from app.server.asgi import create_listener_app
 from app.settings.model import ModelSource
-from tasks.exchange.tensor import Datatype, Tensor, TensorSpec
+from tasks.inference.tensor import Datatype, Tensor, TensorSpec
 from tasks.task import TaskType
 from tasks.tensor_inference import TensorInference, Tensors, TensorsInput
-from tests.support.grpc_server import over
-from tests.support.served import MAX_REQUEST_BYTES, source
+from tests.support.apps import MAX_REQUEST_BYTES, model_source
+from tests.support.grpc_server import build_engine_from_sources
 
 Compute = Callable[..., NDArray[Any]]
 
@@ -39,7 +39,7 @@ def servable(inputs: Sequence[TensorSpec], output: TensorSpec, compute: Compute,
             Tensors([Tensor(name=output.name, datatype=output.datatype, data=output_data)]) for output_data in outputs
         ]
 
-    description = ModelDescription(
+    description = ModelMetadata(
         task_type=TaskType.TENSOR, platform="made", layout="none", labels=labels, inputs=(), outputs=(), facts=()
     )
     return BoundServable(TensorInference(inputs, [output]), model, description, {})
@@ -51,7 +51,9 @@ def post_examples(fake_model: Servable, verb: str, *examples: dict[str, Any], **
     def load(_: ModelSource) -> Servable:
         return fake_model
 
-    app: Litestar = create_listener_app(over([source("made")], load), TensorFlowServing(), MAX_REQUEST_BYTES)
+    app: Litestar = create_listener_app(
+        build_engine_from_sources([model_source("made")], load), TensorFlowServing(), MAX_REQUEST_BYTES
+    )
     with TestClient(app) as client:
         answer = client.post(f"/v1/models/made:{verb}", content=json.dumps({"examples": examples, **body}))
     (result,) = answer.json().values()

@@ -9,9 +9,9 @@ from litestar.testing import TestClient
 from app.protocols.tensorflow_serving.routes import TensorFlowServing
 from app.server.asgi import create_listener_app
 from tests.app.protocols.test_tensorflow_serving import error_message
-from tests.support.grpc_server import over
-from tests.support.pictures import base64_text, encoded, rectangle
-from tests.support.served import MAX_REQUEST_BYTES, load_any, source
+from tests.support.apps import MAX_REQUEST_BYTES, load_test_model, model_source
+from tests.support.grpc_server import build_engine_from_sources
+from tests.support.images import encode_base64, encode_image, rectangle
 
 Client = TestClient[Litestar]
 
@@ -21,19 +21,19 @@ MODELS = ("classifier", "detector", "teller", *TEXT_MODELS, "half_plus_two", "ec
 
 @pytest.fixture(scope="module")
 def client() -> Iterator[Client]:
-    engine = over([source(name) for name in MODELS], load_any)
+    engine = build_engine_from_sources([model_source(name) for name in MODELS], load_test_model)
     with TestClient(create_listener_app(engine, TensorFlowServing(), MAX_REQUEST_BYTES)) as client:
         yield client
 
 
 def test_too_many_images_are_rejected(client: Client) -> None:
-    image = {"b64": base64_text(encoded(rectangle(8, 8)))}
+    image = {"b64": encode_base64(encode_image(rectangle(8, 8)))}
     message = error_message(client, "/v1/models/detector:predict", {"instances": [image] * 9}, 413)
     assert "at most 8 images" in message
 
 
 def test_bad_image_error_names_input_and_row(client: Client) -> None:
-    image, broken = {"b64": base64_text(encoded(rectangle()))}, {"b64": "aGVsbG8="}
+    image, broken = {"b64": encode_base64(encode_image(rectangle()))}, {"b64": "aGVsbG8="}
     for body in ({"instances": [image, broken]}, {"inputs": {"image": [image, broken]}}):
         assert error_message(client, "/v1/models/detector:predict", body, 400).startswith("image[1]: ")
     body = {"examples": [{"image": image}, {"image": broken}]}
@@ -41,7 +41,7 @@ def test_bad_image_error_names_input_and_row(client: Client) -> None:
 
 
 def test_input_under_two_names_is_rejected(client: Client) -> None:
-    image = {"b64": base64_text(encoded(rectangle()))}
+    image = {"b64": encode_base64(encode_image(rectangle()))}
     body = {"instances": [{"image": image, "image_bytes": image}]}
     assert error_message(client, "/v1/models/detector:predict", body, 400) == (
         "Failed to process element: 0 key: image_bytes of 'instances' list. Error: INVALID_ARGUMENT: JSON object: does "
@@ -50,7 +50,7 @@ def test_input_under_two_names_is_rejected(client: Client) -> None:
 
 
 def test_prompts_must_match_the_images(client: Client) -> None:
-    image = {"b64": base64_text(encoded(rectangle(8, 8)))}
+    image = {"b64": encode_base64(encode_image(rectangle(8, 8)))}
     path = "/v1/models/teller:predict"
     message = error_message(client, path, {"instances": [{"image": image, "prompt": "a"}, {"image": image}]}, 400)
     assert message == "instances: Expected every instance to have the same inputs"
@@ -74,7 +74,7 @@ def test_prompts_must_match_the_images(client: Client) -> None:
 @pytest.mark.parametrize("prompts", ["prompt", "prompts", "question", "text"])
 @pytest.mark.parametrize("image", ["image", "image_bytes", "data"])
 def test_inputs_are_accepted_under_alternative_names(client: Client, image: str, prompts: str) -> None:
-    row = {image: {"b64": base64_text(encoded(rectangle(8, 4)))}, prompts: "How large?"}
+    row = {image: {"b64": encode_base64(encode_image(rectangle(8, 4)))}, prompts: "How large?"}
     rows = client.post("/v1/models/teller:predict", json={"instances": [row]})
     assert rows.json()["predictions"] == [{"num_prompts": 1, "prompts": ["How large?"], "answers": ["8x4"]}]
     columns = client.post("/v1/models/teller:predict", json={"inputs": {name: [row[name]] for name in row}})
@@ -82,7 +82,7 @@ def test_inputs_are_accepted_under_alternative_names(client: Client, image: str,
 
 
 def test_two_alternative_names_of_one_input_are_rejected(client: Client) -> None:
-    image = {"b64": base64_text(encoded(rectangle(8, 8)))}
+    image = {"b64": encode_base64(encode_image(rectangle(8, 8)))}
     row = {"image_bytes": image, "data": image}
     message = error_message(client, "/v1/models/detector:predict", {"instances": [row]}, 400)
     assert message.endswith("JSON object: does not have named input: image_bytes")
@@ -123,7 +123,7 @@ def test_errors_quote_long_values_only_in_part(client: Client, verb: str, body: 
 
 def test_detections_of_several_images_are_padded_to_one_tensor(client: Client) -> None:
     black_image, red_image = (
-        {"b64": base64_text(encoded(rectangle(colour=colour)))} for colour in ((0, 0, 0), (255, 0, 0))
+        {"b64": encode_base64(encode_image(rectangle(colour=colour)))} for colour in ((0, 0, 0), (255, 0, 0))
     )
     body = {"instances": [black_image, red_image]}
     first, second = client.post("/v1/models/detector:predict", json=body).json()["predictions"]

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.server_process import ROOT, ServerProcess, serving
+from tests.support.server_process import ROOT, ServerProcess, run_server
 
 PAGE = (ROOT / "docs" / "tensorflow_serving.md").read_text()
 SESSION = re.findall(r"```sh\n(curl .*?)```\n\n```json\n(.*?)```", PAGE, re.DOTALL)
@@ -22,7 +22,7 @@ pytestmark = [
 
 
 def address_of(server: ServerProcess) -> str:
-    """Return the address of this listener, which the server prints after the line that `serving` waits for."""
+    """Return the address of this listener, which the server prints after the line that `run_server` waits for."""
     urllib.request.urlopen(f"{server.address}/ready").close()
     match = re.search(r"^  TensorFlow Serving +(http://\S+)$", "".join(server.log), re.MULTILINE)
     assert match, "".join(server.log)
@@ -38,7 +38,7 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     shutil.copytree(models / "detector", repository / "detector")
     settings = {"version_labels": {"stable": "123"}}
     (repository / "saved_model_half_plus_three" / "model-settings.json").write_text(json.dumps(settings))
-    with serving("--model-repository", str(repository), "--tensorflow-serving-cors") as server:
+    with run_server("--model-repository", str(repository), "--tensorflow-serving-cors") as server:
         yield address_of(server)
 
 

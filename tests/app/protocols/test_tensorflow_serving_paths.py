@@ -2,43 +2,43 @@
 
 import pytest
 
-from app.protocols.tensorflow_serving.paths import Address, is_of_the_api, read_address
-from tasks.exchange.error import InferenceError
+from app.protocols.tensorflow_serving.paths import Target, is_api_path, parse_target
+from tasks.inference.error import InferenceError
 
 
 @pytest.mark.parametrize(
     ("method", "path", "expected"),
     [
-        ("GET", "/v1/models/m", Address(model="m", verb="status")),
-        ("GET", "/v1/models/m/versions/7", Address(model="m", version=7, verb="status")),
-        ("GET", "/v1/models/m/versions/007", Address(model="m", version=7, verb="status")),
-        ("GET", "/v1/models/m/labels/stable", Address(model="m", label="stable", verb="status")),
-        ("GET", "/v1/models/m/metadata", Address(model="m", verb="metadata")),
-        ("GET", "/v1/models/m/versions/7/metadata", Address(model="m", version=7, verb="metadata")),
-        ("GET", "/v1/models/metadata", Address(model="metadata", verb="status")),
-        ("GET", "/v1/models/versions", Address(model="versions", verb="status")),
+        ("GET", "/v1/models/m", Target(model="m", verb="status")),
+        ("GET", "/v1/models/m/versions/7", Target(model="m", version=7, verb="status")),
+        ("GET", "/v1/models/m/versions/007", Target(model="m", version=7, verb="status")),
+        ("GET", "/v1/models/m/labels/stable", Target(model="m", label="stable", verb="status")),
+        ("GET", "/v1/models/m/metadata", Target(model="m", verb="metadata")),
+        ("GET", "/v1/models/m/versions/7/metadata", Target(model="m", version=7, verb="metadata")),
+        ("GET", "/v1/models/metadata", Target(model="metadata", verb="status")),
+        ("GET", "/v1/models/versions", Target(model="versions", verb="status")),
         # The path pattern ignores case, but the comparison with `metadata` does not.
-        ("GET", "/V1/MODELS/m/METADATA", Address(model="m", verb="status")),
-        ("GET", "/v1/models/m?x=1", Address(model="m?x=1", verb="status")),
-        ("POST", "/v1/models/m:predict", Address(model="m", verb="predict")),
-        ("POST", "/v1/models/m:classify", Address(model="m", verb="classify")),
-        ("POST", "/v1/models/m:regress", Address(model="m", verb="regress")),
-        ("POST", "/V1/models/M/VERSIONS/3:predict", Address(model="M", version=3, verb="predict")),
-        ("POST", "/v1/models/m/labels/a%20b:predict", Address(model="m", label="a b", verb="predict")),
-        ("POST", "/v1/models/a%2Fb%3Ac:predict", Address(model="a/b:c", verb="predict")),
-        ("POST", "/v1/models/Zo%C3%AB:predict", Address(model="Zoë", verb="predict")),
-        ("POST", "/v1/models/100%:predict", Address(model="100%", verb="predict")),
-        ("POST", "/v1/models/a+b:predict", Address(model="a+b", verb="predict")),
-        ("POST", "/v1/models/%FF:predict", Address(model="\ufffd", verb="predict")),
+        ("GET", "/V1/MODELS/m/METADATA", Target(model="m", verb="status")),
+        ("GET", "/v1/models/m?x=1", Target(model="m?x=1", verb="status")),
+        ("POST", "/v1/models/m:predict", Target(model="m", verb="predict")),
+        ("POST", "/v1/models/m:classify", Target(model="m", verb="classify")),
+        ("POST", "/v1/models/m:regress", Target(model="m", verb="regress")),
+        ("POST", "/V1/models/M/VERSIONS/3:predict", Target(model="M", version=3, verb="predict")),
+        ("POST", "/v1/models/m/labels/a%20b:predict", Target(model="m", label="a b", verb="predict")),
+        ("POST", "/v1/models/a%2Fb%3Ac:predict", Target(model="a/b:c", verb="predict")),
+        ("POST", "/v1/models/Zo%C3%AB:predict", Target(model="Zoë", verb="predict")),
+        ("POST", "/v1/models/100%:predict", Target(model="100%", verb="predict")),
+        ("POST", "/v1/models/a+b:predict", Target(model="a+b", verb="predict")),
+        ("POST", "/v1/models/%FF:predict", Target(model="\ufffd", verb="predict")),
         (
             "POST",
             "/v1/models/m/versions/9223372036854775807:predict",
-            Address(model="m", version=2**63 - 1, verb="predict"),
+            Target(model="m", version=2**63 - 1, verb="predict"),
         ),
     ],
 )
-def test_valid_path_is_parsed(method: str, path: str, expected: Address) -> None:
-    assert read_address(method, path) == expected
+def test_valid_path_is_parsed(method: str, path: str, expected: Target) -> None:
+    assert parse_target(method, path) == expected
 
 
 @pytest.mark.parametrize(
@@ -72,20 +72,20 @@ def test_valid_path_is_parsed(method: str, path: str, expected: Address) -> None
 )
 def test_invalid_path_is_malformed(method: str, path: str) -> None:
     with pytest.raises(InferenceError) as caught:
-        read_address(method, path)
+        parse_target(method, path)
     assert str(caught.value) == f"Malformed request: {method} {path}"
 
 
 @pytest.mark.parametrize("path", ["/v1/models", "/v1/models/versions/1", "/v1/models/labels/x/metadata"])
 def test_path_without_a_model_is_rejected(path: str) -> None:
     with pytest.raises(InferenceError, match=r"^Missing model name in request\.$"):
-        read_address("GET", path)
+        parse_target("GET", path)
 
 
 @pytest.mark.parametrize("digits", ["9223372036854775808", "18446744073709551615", "9" * 5000])
 def test_version_over_64_bits_is_rejected(digits: str) -> None:
     with pytest.raises(InferenceError, match=f"^Failed to convert version: {digits[:1000]}"):
-        read_address("POST", f"/v1/models/m/versions/{digits}:PREDICT")
+        parse_target("POST", f"/v1/models/m/versions/{digits}:PREDICT")
 
 
 @pytest.mark.parametrize(
@@ -93,4 +93,4 @@ def test_version_over_64_bits_is_rejected(digits: str) -> None:
     [("/v1/models", True), ("/V1/x", True), ("/v1/", True), ("/v1", False), ("/", False), ("/v2/models", False)],
 )
 def test_only_paths_below_v1_belong_to_the_api(path: str, served: bool) -> None:
-    assert is_of_the_api(path) is served
+    assert is_api_path(path) is served

@@ -12,13 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
-from app.engine.description import ModelDescription
+from app.engine.model_metadata import ModelMetadata
 from app.engine.servable import BoundServable
-from app.protocols.tensorflow_serving.predicting import Form, read_tensors
+from app.protocols.tensorflow_serving.predict_tensors import TensorFormat, read_tensors
 from app.protocols.tensorflow_serving.signatures import Signature, predict_signature
-from app.protocols.tensorflow_serving.values import check, read_tensor, shape_of
-from tasks.exchange.error import InferenceError
-from tasks.exchange.tensor import BytesTensor, Datatype, InputTensor, Tensor, TensorSpec
+from app.protocols.tensorflow_serving.values import check_values, read_tensor, shape_of
+from tasks.inference.error import InferenceError
+from tasks.inference.tensor import BytesTensor, Datatype, InputTensor, Tensor, TensorSpec
 from tasks.task import TaskType
 from tasks.tensor_inference import TensorInference, Tensors, TensorsInput
 
@@ -44,7 +44,7 @@ def fail_if_called(inputs: Sequence[TensorsInput]) -> Sequence[Tensors]:
 
 def signature(**inputs: Datatype) -> Signature:
     specs = [TensorSpec(name=name, datatype=datatype, shape=(-1,)) for name, datatype in inputs.items()]
-    description = ModelDescription(
+    description = ModelMetadata(
         task_type=TaskType.TENSOR, platform="none", layout="none", labels=(), inputs=(), outputs=(), facts=()
     )
     return predict_signature(BoundServable(TensorInference(specs, specs), fail_if_called, description, {}), "")
@@ -67,7 +67,7 @@ def error_of(work: Callable[[], object]) -> str | None:
 @given(st.sampled_from(READABLE), NESTED)
 def test_value_is_either_read_or_explained_by_an_error(datatype: Datatype, value: object) -> None:
     tensor = read_tensor("x", datatype, value)
-    error = error_of(lambda: check(value, datatype, shape_of(value)))
+    error = error_of(lambda: check_values(value, datatype, shape_of(value)))
     assert (tensor is None) == (error is not None)
     if tensor is not None:
         assert tensor.shape == shape_of(value)
@@ -84,7 +84,12 @@ def test_rows_and_columns_of_one_input_agree(data: Any) -> None:
         {"inputs": {"x": nested}},
     ]
     results = [read_tensors(body, model_signature) for body in bodies]
-    assert [form for _, form in results] == [Form.ROW, Form.ROW, Form.COLUMN, Form.COLUMN]
+    assert [form for _, form in results] == [
+        TensorFormat.ROW,
+        TensorFormat.ROW,
+        TensorFormat.COLUMN,
+        TensorFormat.COLUMN,
+    ]
     for tensors, _ in results:
         assert tensors["x"].shape == data.shape
         assert values_of(tensors["x"]) == nested

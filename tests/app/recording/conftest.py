@@ -5,23 +5,23 @@ from pathlib import Path
 
 import pytest
 
-from app.recording.address import read_address
+from app.recording.dsn import parse_dsn
 from app.recording.sqlite_store import SqliteStore
 from app.recording.store import Store
-from tests.support.postgres import PostgresServer, postgres_server
+from tests.support.postgres import PostgresServer, run_postgres
 
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[PostgresServer]:
     """Run a PostgreSQL server."""
-    with postgres_server() as server:
+    with run_postgres() as server:
         yield server
 
 
 @pytest.fixture
 def postgres_url(postgres: PostgresServer) -> str:
     """Return the address of an empty database."""
-    return postgres.database()
+    return postgres.create_database()
 
 
 @pytest.fixture(params=("sqlite", "postgresql"))
@@ -45,5 +45,5 @@ def open_store(url: str) -> Store:
     """Return the store at an address, not yet opened."""
     from app.recording.postgres_store import PostgresStore
 
-    address = read_address(url)
-    return SqliteStore(address.file, patience=0.1) if address.dialect == "sqlite" else PostgresStore(address)
+    address = parse_dsn(url)
+    return SqliteStore(address.file, busy_timeout=0.1) if address.dialect == "sqlite" else PostgresStore(address)

@@ -18,7 +18,7 @@ from prometheus_client import CollectorRegistry
 
 from app.assembly.recording import open_recorder
 from app.settings.server import ServerSettings
-from tests.support.recordings import detected
+from tests.support.inference_events import detection_event
 
 _CAMERA = [{"key": "camera", "type": "str", "value": "north"}]
 
@@ -60,8 +60,8 @@ def _record(store: str, images: Path, acknowledgements: int) -> NoReturn:
 
     def record() -> None:
         while True:
-            event = detected(metadata=_CAMERA, picture=os.urandom(2000))
-            recorded = recorder.keep(event)
+            event = detection_event(metadata=_CAMERA, image_bytes=os.urandom(2000))
+            recorded = recorder.record(event)
             assert recorded is not None
 
             def acknowledge(future: "Future[None]", event_id: str = event.id) -> None:

@@ -53,12 +53,12 @@ class MemoryStore:
         self.rows += rows
         self.batches.append(len(rows))
 
-    def delete_before(self, started: int, most: int) -> int:
+    def delete_before(self, started: int, limit: int) -> int:
         self.delete_started.set()
         assert self.delete_gate.wait(60)
         if self.delete_error is not None:
             raise self.delete_error
-        old = [row for row in self.rows if row.inference.started < started][:most]
+        old = [row for row in self.rows if row.inference.started < started][:limit]
         self.rows = [row for row in self.rows if row not in old]
         self.deleted.append(len(old))
         return len(old)
@@ -66,7 +66,7 @@ class MemoryStore:
     def images_since(self, digests: Collection[str], started: int) -> Collection[str]:
         return self.in_use & set(digests)
 
-    def forget_images(self, digests: Collection[str]) -> None:
+    def mark_images_deleted(self, digests: Collection[str]) -> None:
         self.forgotten += digests
 
     def close(self) -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.recording.address import read_address
+from app.recording.dsn import parse_dsn
 from app.settings.server import SettingsError
 
 
@@ -17,16 +17,16 @@ from app.settings.server import SettingsError
     ],
 )
 def test_file_is_given_as_path_or_url(text: str, file: str) -> None:
-    address = read_address(text)
+    address = parse_dsn(text)
     assert address.dialect == "sqlite"
     assert str(address.file) == file
 
 
 @pytest.mark.parametrize("scheme", ["postgresql", "postgres", "postgresql+asyncpg"])
 def test_shown_database_address_has_no_credentials(scheme: str) -> None:
-    address = read_address(f"{scheme}://me:hush@db.internal:5433/records?sslmode=require&passfile=hush")
+    address = parse_dsn(f"{scheme}://me:hush@db.internal:5433/records?sslmode=require&passfile=hush")
     assert address.dialect == "postgresql"
-    assert address.shown == "postgresql://db.internal:5433/records"
+    assert address.display_name == "postgresql://db.internal:5433/records"
     assert address.url.drivername == "postgresql+asyncpg"
     assert address.url.query["ssl"] == "require"
 
@@ -48,5 +48,5 @@ def test_shown_database_address_has_no_credentials(scheme: str) -> None:
 )
 def test_invalid_address_is_rejected_without_showing_password(text: str, message: str) -> None:
     with pytest.raises(SettingsError, match=message) as raised:
-        read_address(text)
+        parse_dsn(text)
     assert "hush" not in str(raised.value)

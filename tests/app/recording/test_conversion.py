@@ -9,15 +9,15 @@ import msgspec
 import numpy as np
 import pytest
 
-from app.recording.conversion import Conversion
 from app.recording.redaction import REDACTED, Redaction
-from metadata.entry import PARAMETER, metadata_values, read_metadata
-from tasks.exchange.error import ErrorKind
-from tasks.exchange.request import InferenceRequest
-from tasks.exchange.tensor import Datatype, Tensor
+from app.recording.row_converter import RowConverter
+from metadata.entry import METADATA_PARAMETER, metadata_values, read_metadata
+from tasks.inference.error import ErrorKind
+from tasks.inference.request import InferenceRequest
+from tasks.inference.tensor import Datatype, Tensor
 from tasks.tensor_inference import TensorsInput
 from tasks.vision.image import Image
-from tests.support.recordings import detected, refused
+from tests.support.inference_events import detection_event, refused_event
 
 CAMERA = [
     {"key": "camera", "type": "str", "value": "north"},
@@ -26,17 +26,19 @@ CAMERA = [
 ]
 
 
-def converter(*redacted: str, images: bool = False) -> Conversion:
-    return Conversion(Redaction(redacted), keep_images=images)
+def converter(*redacted: str, images: bool = False) -> RowConverter:
+    return RowConverter(Redaction(redacted), keep_images=images)
 
 
 def test_event_is_converted_to_complete_row() -> None:
-    event = detected(picture=b"jpeg", metadata=CAMERA, parameters={"top_k": 3}, labels=("ship", "quay"), base_id="base")
+    event = detection_event(
+        image_bytes=b"jpeg", metadata=CAMERA, parameters={"top_k": 3}, labels=("ship", "quay"), base_id="base"
+    )
     (rows,) = converter()(event).rows
     row = rows.inference
-    assert (row.id, row.base_id, row.request_id) == (f"{event.id}-0-0", "base", event.caller.request_id)
+    assert (row.id, row.base_id, row.request_id) == (f"{event.id}-0-0", "base", event.info.request_id)
     assert (row.protocol, row.model, row.version, row.task_type) == ("kserve-v2", "detector", "1", "OBJECT_DETECTION")
-    assert (row.started, row.duration) == (event.started // 1000, 5000)
+    assert (row.started, row.duration) == (event.timestamp // 1000, 5000)
     assert json.loads(row.parameters) == {"top_k": 3}
     assert [(entry["key"], entry["value"]) for entry in json.loads(row.metadata)] == [
         ("camera", "north"),
@@ -54,14 +56,14 @@ def test_event_is_converted_to_complete_row() -> None:
 
 
 def test_each_datum_of_request_has_its_own_row() -> None:
-    event = detected(data=3)
+    event = detection_event(sample_count=3)
     rows = converter()(event).rows
     assert [row.inference.id for row in rows] == [f"{event.id}-{index}-0" for index in range(3)]
-    assert {row.inference.request_id for row in rows} == {event.caller.request_id}
+    assert {row.inference.request_id for row in rows} == {event.info.request_id}
 
 
 def test_metadata_is_recorded_with_its_input() -> None:
-    event = detected(data=2, metadata=CAMERA)
+    event = detection_event(sample_count=2, metadata=CAMERA)
     request = event.request
     assert request is not None
     first = msgspec.structs.replace(request.inputs[0], parameters={})
@@ -73,7 +75,7 @@ def test_metadata_is_recorded_with_its_input() -> None:
 
 
 def test_request_metadata_is_recorded_with_inputs_without_own_metadata() -> None:
-    event = detected(data=3)
+    event = detection_event(sample_count=3)
     request = event.request
     assert request is not None
     own = {"metadata": '[{"key": "camera", "type": "str", "value": "south"}]'}
@@ -95,8 +97,8 @@ def test_request_metadata_is_recorded_with_inputs_without_own_metadata() -> None
 
 
 def test_row_of_several_tensors_has_metadata_of_all_tensors() -> None:
-    event = detected()
-    assert event.answered is not None
+    event = detection_event()
+    assert event.result is not None
     tensors = [
         Tensor(
             name=name,
@@ -107,29 +109,29 @@ def test_row_of_several_tensors_has_metadata_of_all_tensors() -> None:
         for name in ("a", "b")
     ]
     request = InferenceRequest(id="", model_name="m", inputs=tuple(tensors))
-    data = [msgspec.structs.replace(datum, item=TensorsInput({})) for datum in event.answered.data]
-    result = msgspec.structs.replace(event.answered, data=data)
+    data = [msgspec.structs.replace(datum, item=TensorsInput({})) for datum in event.result.samples]
+    result = msgspec.structs.replace(event.result, data=data)
     entries = [read_metadata(value) for value in metadata_values(request)]
-    (row,) = converter()(msgspec.structs.replace(event, request=request, answered=result, metadata=entries)).rows
+    (row,) = converter()(msgspec.structs.replace(event, request=request, result=result, metadata=entries)).rows
     assert [entry.key for entry in row.metadata] == ["a", "b"]
 
 
 def test_rejected_request_is_one_row() -> None:
-    event = refused(ErrorKind.MODEL_NOT_FOUND, "Model 'x' is not known")
+    event = refused_event(ErrorKind.MODEL_NOT_FOUND, "Model 'x' is not known")
     (rows,) = converter()(event).rows
     assert (rows.inference.error, rows.inference.message) == ("model_not_found", "Model 'x' is not known")
     assert (rows.inference.records, rows.inference.image_digest) == (None, None)
 
 
 def test_failed_request_is_recorded_with_metadata_and_without_records() -> None:
-    event = detected(metadata=CAMERA, answered=None, outcome=ErrorKind.MODEL_FAILED, error="The model failed")
+    event = detection_event(metadata=CAMERA, result=None, outcome=ErrorKind.MODEL_FAILED, error="The model failed")
     (rows,) = converter()(event).rows
     assert (rows.inference.records, rows.inference.error) == (None, "model_failed")
     assert rows.inference.latitude == 51.5
 
 
 def test_metadata_of_failed_request_is_not_in_parameters() -> None:
-    event = detected(outcome=ErrorKind.MODEL_FAILED, error="it broke", answered=None)
+    event = detection_event(outcome=ErrorKind.MODEL_FAILED, error="it broke", result=None)
     assert event.request is not None
     request = msgspec.structs.replace(event.request, parameters={"metadata": '[{"key": "plate"}]', "x": 1})
     (row,) = converter()(msgspec.structs.replace(event, request=request)).rows
@@ -137,14 +139,14 @@ def test_metadata_of_failed_request_is_not_in_parameters() -> None:
 
 
 def test_records_of_broken_stream_are_stored_with_error() -> None:
-    (rows,) = converter()(detected(outcome=ErrorKind.MODEL_FAILED, error="The model failed")).rows
+    (rows,) = converter()(detection_event(outcome=ErrorKind.MODEL_FAILED, error="The model failed")).rows
     assert rows.inference.records is not None
     assert rows.inference.error == "model_failed"
 
 
 def test_raw_pixels_have_digest_of_size_and_pixels() -> None:
     pixels = np.arange(4 * 2 * 3, dtype=np.uint8).reshape(2, 4, 3)
-    event = detected(pixels=Image(pixels))
+    event = detection_event(pixels=Image(pixels))
     request = event.request
     assert request is not None
     tensor = Tensor(name="image", datatype=Datatype.UINT8, data=pixels)
@@ -160,14 +162,14 @@ def test_raw_pixels_have_digest_of_size_and_pixels() -> None:
 
 
 def test_repeated_image_is_stored_once() -> None:
-    (file,) = converter(images=True)(detected(data=3, picture=b"jpeg")).images
+    (file,) = converter(images=True)(detection_event(sample_count=3, image_bytes=b"jpeg")).images
     assert (file.digest, file.data) == (hashlib.sha256(b"jpeg").hexdigest(), b"jpeg")
-    assert converter()(detected()).images == []
+    assert converter()(detection_event()).images == []
 
 
 def test_redacted_values_appear_in_no_column() -> None:
     metadata = [*CAMERA, {"key": "car", "type": "dict", "value": json.dumps({"plate": "AB 12"})}]
-    event = detected(
+    event = detection_event(
         metadata=metadata,
         parameters={"owner": "Ada", "prompts": ["AB 12"]},
         outcome=ErrorKind.INVALID_REQUEST,
@@ -182,14 +184,14 @@ def test_redacted_values_appear_in_no_column() -> None:
 
 
 def test_metadata_is_not_in_recorded_parameters() -> None:
-    (rows,) = converter()(detected(metadata=CAMERA, parameters={"a": msgspec.Raw(b'{"b":[1,2]}')})).rows
-    assert PARAMETER not in json.loads(rows.inference.parameters)
+    (rows,) = converter()(detection_event(metadata=CAMERA, parameters={"a": msgspec.Raw(b'{"b":[1,2]}')})).rows
+    assert METADATA_PARAMETER not in json.loads(rows.inference.parameters)
     assert json.loads(rows.inference.parameters) == {"a": {"b": [1, 2]}}
 
 
 @pytest.mark.parametrize("name", ["\0", "x\0y", "\N{PILE OF POO}" * 500])
 def test_names_are_truncated_and_lose_null_characters(name: str) -> None:
-    event = detected(model_name=name, base_id=name, labels=(name, "b", "c", "d", "e"), error=name)
+    event = detection_event(model_name=name, base_id=name, labels=(name, "b", "c", "d", "e"), error=name)
     (rows,) = converter()(event).rows
     row = rows.inference
     for text in (row.model, row.base_id, row.message, *(label.label for label in rows.labels)):

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.recording.filters import Condition, Operator, Scalar, read_conditions
-from tasks.exchange.error import ErrorKind, InferenceError
+from app.recording.query.conditions import Condition, Operator, Scalar, parse_conditions
+from tasks.inference.error import ErrorKind, InferenceError
 
 
 @pytest.mark.parametrize(
@@ -17,7 +17,7 @@ from tasks.exchange.error import ErrorKind, InferenceError
         ("camera='it''s'", None),
         (r"camera = 'it\'s'", Condition(key="camera", operator=Operator.EQUAL, values=("it's",))),
         ("frame != -3", Condition(key="frame", operator=Operator.NOT_EQUAL, values=(-3,))),
-        ("blur<=.5e1", Condition(key="blur", operator=Operator.AT_MOST, values=(5.0,))),
+        ("blur<=.5e1", Condition(key="blur", operator=Operator.LESS_OR_EQUAL, values=(5.0,))),
         ("frame:int = 3", Condition(key="frame", type="int", operator=Operator.EQUAL, values=(3,))),
         ("pose.yaw > 3.0", Condition(key="pose", members=("yaw",), operator=Operator.GREATER, values=(3.0,))),
         ('"pose.yaw" > 3', Condition(key="pose.yaw", operator=Operator.GREATER, values=(3,))),
@@ -31,17 +31,17 @@ from tasks.exchange.error import ErrorKind, InferenceError
 def test_condition_is_parsed(text: str, expected: Condition | None) -> None:
     if expected is None:
         with pytest.raises(InferenceError):
-            read_conditions([text])
+            parse_conditions([text])
     else:
-        assert read_conditions([text]) == [expected]
+        assert parse_conditions([text]) == [expected]
 
 
 def test_and_equals_repeated_conditions() -> None:
-    assert read_conditions(['a = 1 AND b = "x and y"']) == read_conditions(["a = 1", 'b = "x and y"'])
+    assert parse_conditions(['a = 1 AND b = "x and y"']) == parse_conditions(["a = 1", 'b = "x and y"'])
 
 
 def test_integer_and_float_are_distinguished() -> None:
-    values = [read_conditions([text])[0].values[0] for text in ("a = 3", "a = 3.0")]
+    values = [parse_conditions([text])[0].values[0] for text in ("a = 3", "a = 3.0")]
     assert [type(value) for value in values] == [int, float]
 
 
@@ -85,7 +85,7 @@ def test_integer_and_float_are_distinguished() -> None:
 )
 def test_error_describes_the_invalid_condition(text: str, message: str) -> None:
     with pytest.raises(InferenceError) as raised:
-        read_conditions([text])
+        parse_conditions([text])
     assert message in raised.value.message
     assert raised.value.path == "where"
     assert raised.value.kind is ErrorKind.INVALID_REQUEST
@@ -94,13 +94,13 @@ def test_error_describes_the_invalid_condition(text: str, message: str) -> None:
 def test_too_many_conditions_are_rejected() -> None:
     for texts in (["a = 1"] * 10_000, [" and ".join(["a = 1"] * 2000)]):
         with pytest.raises(InferenceError, match="Expected at most 32 conditions"):
-            read_conditions(texts)
+            parse_conditions(texts)
 
 
 @given(st.text(alphabet=st.characters() | st.sampled_from("ab.=<>!\"'\\ ()[],:019e-"), max_size=60))
 def test_any_text_is_parsed_or_rejected(text: str) -> None:
     try:
-        conditions = read_conditions([text])
+        conditions = parse_conditions([text])
     except InferenceError as error:
         assert error.path == "where"  # noqa: PT017
     else:
@@ -115,5 +115,5 @@ _values = _texts | st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False,
 def test_formatted_condition_is_parsed_back(key: str, members: list[str], values: list[Scalar]) -> None:
     path = ".".join(map(json.dumps, [key, *members]))
     written = f"{path} in ({', '.join(json.dumps(value) for value in values)})"
-    (parsed,) = read_conditions([written])
+    (parsed,) = parse_conditions([written])
     assert parsed == Condition(key=key, members=tuple(members), operator=Operator.IN, values=tuple(values))

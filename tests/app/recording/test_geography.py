@@ -13,11 +13,11 @@ from app.recording.geography import (
     Box,
     Circle,
     Polygon,
-    read_box,
-    read_circle,
-    read_polygon,
+    parse_box,
+    parse_circle,
+    parse_polygon,
 )
-from tasks.exchange.error import InferenceError
+from tasks.inference.error import InferenceError
 
 LATITUDES, LONGITUDES = st.floats(-90, 90), st.floats(-180, 180)
 
@@ -75,7 +75,7 @@ def test_circle_crosses_antimeridian_and_pole() -> None:
     ],
 )
 def test_box_contains_point(text: str, place: tuple[float, float], expected: bool) -> None:
-    assert inside(read_box(text).bounds(), *place) is expected
+    assert inside(parse_box(text).bounds(), *place) is expected
 
 
 def test_polygon_is_parsed_from_points_and_geojson() -> None:
@@ -92,11 +92,11 @@ def test_polygon_is_parsed_from_points_and_geojson() -> None:
         json.dumps({"type": "FeatureCollection", "features": [feature]}),
         json.dumps({"type": "Polygon", "coordinates": [[[2, 1, 99], [4, 1, 99], [4, 3, 99]]]}),
     ):
-        assert read_polygon(text) == expected, text
+        assert parse_polygon(text) == expected, text
 
 
 def test_polygon_across_antimeridian_has_edges_on_both_sides() -> None:
-    polygon = read_polygon("-10,170 -10,190 10,190 10,170")
+    polygon = parse_polygon("-10,170 -10,190 10,190 10,170")
     assert {edge.from_longitude for edge in polygon.edges()} == {170, 190, -190, -170}
     assert polygon.bounds() == [Bounds(-10, -180, 10, -170), Bounds(-10, 170, 10, 180)]
 
@@ -104,30 +104,30 @@ def test_polygon_across_antimeridian_has_edges_on_both_sides() -> None:
 @pytest.mark.parametrize(
     ("read", "text", "message"),
     [
-        (read_circle, "1,2", "Expected latitude,longitude,kilometres as numbers"),
-        (read_circle, "a,b,c", "as numbers, got 'a,b,c'"),
-        (read_circle, "nan,0,1", "as numbers"),
-        (read_circle, "0,0,inf", "as numbers"),
-        (read_circle, "91,0,1", "Expected a latitude within -90..90"),
-        (read_circle, "0,181,1", "a longitude within -180..180, got 0 and 181"),
-        (read_circle, "0,0,-1", "at least 0 kilometres"),
-        (read_box, "1,2,3", "Expected south,west,north,east as numbers"),
-        (read_box, "10,0,5,1", "Expected a south of at most the north"),
-        (read_polygon, "", "at least 3 different points, got 0"),
-        (read_polygon, "1,2 3,4 1,2", "at least 3 different points, got 2"),
-        (read_polygon, "1 2 3", "Expected latitude,longitude as numbers, got '1'"),
-        (read_polygon, "95,0 0,0 0,1", "got latitude 95"),
-        (read_polygon, "0,0 0,600 1,1", "longitudes within -540..540"),
-        (read_polygon, "0,170 0,-170 5,-170 5,170", "write 190 for -170 to cross the antimeridian"),
-        (read_polygon, " ".join(f"{i % 90},{i % 180}" for i in range(2001)), "Expected at most 2000 points, got 2001"),
-        (read_polygon, "{", "Expected GeoJSON"),
-        (read_polygon, '{"type":"Point","coordinates":[1,2]}', "Expected a Polygon, a MultiPolygon or one Feature"),
-        (read_polygon, '{"type":"Polygon","coordinates":[]}', "Expected rings"),
-        (read_polygon, '{"type":"Polygon","coordinates":[[[1]]]}', "Expected rings"),
-        (read_polygon, '{"type":"Polygon","coordinates":[[[1,"x"]]]}', "Expected GeoJSON"),
-        (read_polygon, '{"type":"Feature"}', "Expected GeoJSON"),
-        (read_polygon, '{"type":"Polygon","coordinates":' + "[" * 100_000, "Expected GeoJSON"),
-        (read_polygon, '{"type":"Polygon","coordinates":[[[0,1e400],[1,1],[1,2]]]}', "Expected"),
+        (parse_circle, "1,2", "Expected latitude,longitude,kilometres as numbers"),
+        (parse_circle, "a,b,c", "as numbers, got 'a,b,c'"),
+        (parse_circle, "nan,0,1", "as numbers"),
+        (parse_circle, "0,0,inf", "as numbers"),
+        (parse_circle, "91,0,1", "Expected a latitude within -90..90"),
+        (parse_circle, "0,181,1", "a longitude within -180..180, got 0 and 181"),
+        (parse_circle, "0,0,-1", "at least 0 kilometres"),
+        (parse_box, "1,2,3", "Expected south,west,north,east as numbers"),
+        (parse_box, "10,0,5,1", "Expected a south of at most the north"),
+        (parse_polygon, "", "at least 3 different points, got 0"),
+        (parse_polygon, "1,2 3,4 1,2", "at least 3 different points, got 2"),
+        (parse_polygon, "1 2 3", "Expected latitude,longitude as numbers, got '1'"),
+        (parse_polygon, "95,0 0,0 0,1", "got latitude 95"),
+        (parse_polygon, "0,0 0,600 1,1", "longitudes within -540..540"),
+        (parse_polygon, "0,170 0,-170 5,-170 5,170", "write 190 for -170 to cross the antimeridian"),
+        (parse_polygon, " ".join(f"{i % 90},{i % 180}" for i in range(2001)), "Expected at most 2000 points, got 2001"),
+        (parse_polygon, "{", "Expected GeoJSON"),
+        (parse_polygon, '{"type":"Point","coordinates":[1,2]}', "Expected a Polygon, a MultiPolygon or one Feature"),
+        (parse_polygon, '{"type":"Polygon","coordinates":[]}', "Expected rings"),
+        (parse_polygon, '{"type":"Polygon","coordinates":[[[1]]]}', "Expected rings"),
+        (parse_polygon, '{"type":"Polygon","coordinates":[[[1,"x"]]]}', "Expected GeoJSON"),
+        (parse_polygon, '{"type":"Feature"}', "Expected GeoJSON"),
+        (parse_polygon, '{"type":"Polygon","coordinates":' + "[" * 100_000, "Expected GeoJSON"),
+        (parse_polygon, '{"type":"Polygon","coordinates":[[[0,1e400],[1,1],[1,2]]]}', "Expected"),
     ],
 )
 def test_error_describes_the_invalid_area(read: object, text: str, message: str) -> None:
@@ -140,7 +140,7 @@ def test_error_describes_the_invalid_area(read: object, text: str, message: str)
 
 @given(st.text(alphabet='0123456789.,- e;{}[]"', max_size=40))
 def test_any_text_is_parsed_or_rejected(text: str) -> None:
-    for read in (read_circle, read_box, read_polygon):
+    for read in (parse_circle, parse_box, parse_polygon):
         try:
             area = read(text)
         except InferenceError:

@@ -22,7 +22,7 @@ def folder(tmp_path: Path) -> ImageFolder:
 
 
 def unused(folder: ImageFolder, since: float) -> list[str]:
-    return [digest for shard in range(SHARDS) for digest in folder.unused(shard, since)]
+    return [digest for shard in range(SHARDS) for digest in folder.find_unused(shard, since)]
 
 
 def test_image_is_stored_under_its_digest(folder: ImageFolder, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from sqlalchemy import Connection, Engine, create_engine, inspect, text
 from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.pool import NullPool
 
-from app.recording.address import read_address
+from app.recording.dsn import parse_dsn
 from app.recording.migrations import MIGRATIONS, Migration, upgrade
 from app.recording.tables import SCHEMA
 from app.settings.server import SettingsError
@@ -87,7 +87,7 @@ def test_later_version_is_rejected_and_not_changed(engine: Engine) -> None:
 
 def test_failed_migration_changes_nothing(postgres_url: str) -> None:
     async def upgraded(*migrations: Migration) -> None:
-        engine = create_async_engine(read_address(postgres_url).url, poolclass=NullPool)
+        engine = create_async_engine(parse_dsn(postgres_url).url, poolclass=NullPool)
         async with engine.begin() as connection:
             await connection.run_sync(upgrade, migrations)
 

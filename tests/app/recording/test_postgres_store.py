@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from app.recording.address import read_address
+from app.recording.dsn import parse_dsn
 from app.recording.postgres_store import PostgresStore
 from app.recording.store import StoreError, StoreFault
 from tests.app.recording.contents import contents, execute, select
@@ -16,7 +16,7 @@ from tests.support.postgres import PostgresServer
 
 @pytest.fixture
 def store(postgres_url: str) -> Iterator[PostgresStore]:
-    store = PostgresStore(read_address(postgres_url))
+    store = PostgresStore(parse_dsn(postgres_url))
     store.open()
     yield store
     store.close()
@@ -31,7 +31,7 @@ def proxy(postgres: PostgresServer) -> Iterator[InterruptibleProxy]:
 
 def store_behind(proxy: InterruptibleProxy, url: str, postgres: PostgresServer) -> PostgresStore:
     """Return a store that connects through the proxy."""
-    return PostgresStore(read_address(url.replace(f":{postgres.port}/", f":{proxy.port}/")))
+    return PostgresStore(parse_dsn(url.replace(f":{postgres.port}/", f":{proxy.port}/")))
 
 
 def test_lost_connection_is_reopened_silently(
@@ -92,8 +92,8 @@ def test_connection_terminated_by_server_is_reopened(store: PostgresStore, postg
 
 
 def test_missing_server_or_database_is_unreachable(postgres: PostgresServer) -> None:
-    for address in (postgres.address("nowhere"), postgres.address("test", port=1)):
-        store = PostgresStore(read_address(address))
+    for address in (postgres.dsn("nowhere"), postgres.dsn("test", port=1)):
+        store = PostgresStore(parse_dsn(address))
         with pytest.raises(StoreError) as raised:
             store.open()
         assert raised.value.fault is StoreFault.UNREACHABLE
@@ -104,7 +104,7 @@ def test_missing_server_or_database_is_unreachable(postgres: PostgresServer) -> 
 def test_read_only_database_is_reported(store: PostgresStore, postgres_url: str) -> None:
     store.write(rows())
     execute(postgres_url, f"ALTER DATABASE {postgres_url.rpartition('/')[2]} SET default_transaction_read_only = on")
-    other = PostgresStore(read_address(postgres_url))
+    other = PostgresStore(parse_dsn(postgres_url))
     other.open()
     with pytest.raises(StoreError, match="read-only") as raised:
         other.write(rows())
@@ -113,7 +113,7 @@ def test_read_only_database_is_reported(store: PostgresStore, postgres_url: str)
 
 
 def test_concurrent_stores_create_the_tables_once(postgres_url: str) -> None:
-    stores = [PostgresStore(read_address(postgres_url)) for _ in range(4)]
+    stores = [PostgresStore(parse_dsn(postgres_url)) for _ in range(4)]
     failures: list[BaseException] = []
 
     def write_batches(store: PostgresStore) -> None:

@@ -2,8 +2,8 @@
 
 import pytest
 
-from app.recording.query import InferenceQuery, QueryText, read_cursor, read_query
-from tasks.exchange.error import InferenceError
+from app.recording.query.query import InferenceQuery, QueryText, parse_cursor, parse_query
+from tasks.inference.error import InferenceError
 
 NOW = 1_793_880_000.5
 
@@ -22,7 +22,7 @@ NOW = 1_793_880_000.5
     ],
 )
 def test_times_are_parsed_to_microseconds(text: str, expected: int) -> None:
-    assert read_query(QueryText(since=text, until=text), NOW) == InferenceQuery(
+    assert parse_query(QueryText(since=text, until=text), NOW) == InferenceQuery(
         since=expected, until=expected, conditions=[], shapes=[]
     )
 
@@ -47,12 +47,12 @@ def test_times_are_parsed_to_microseconds(text: str, expected: int) -> None:
 )
 def test_error_names_the_invalid_parameter(text: QueryText, message: str) -> None:
     with pytest.raises(InferenceError) as raised:
-        read_query(text, NOW)
+        parse_query(text, NOW)
     assert str(raised.value).startswith(message)
 
 
 def test_cursor_is_a_whole_number() -> None:
-    assert read_cursor("12") == 12
+    assert parse_cursor("12") == 12
     for text in ("", "-1", "1.5", "1 OR 1=1", "9" * 19, "\u0661"):
         with pytest.raises(InferenceError, match="Expected the value of next from the previous page"):
-            read_cursor(text)
+            parse_cursor(text)

@@ -8,20 +8,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.recording.address import read_address
-from app.recording.filters import Condition, Operator, Scalar
-from app.recording.query import InferenceQuery, QueryText
-from app.recording.query_reader import Reader
+from app.recording.dsn import parse_dsn
+from app.recording.query.conditions import Condition, Operator, Scalar
+from app.recording.query.query import InferenceQuery, QueryText
+from app.recording.query.reader import RecordingReader
 from app.recording.sqlite_store import SqliteStore
 from app.recording.store import Store
-from tests.support.kept import DIGEST, EVERYTHING, NAMES, Value, found, names, rows
+from tests.support.recorded_rows import ALL_IDS, ALL_ROWS, DIGEST, Value, inference_ids, matching_ids, recorded_rows
 
 
 @pytest.fixture
-def reader(store: Store, url: str) -> Iterator[Reader]:
+def reader(store: Store, url: str) -> Iterator[RecordingReader]:
     """Return a reader of a store with every kind of inference."""
-    store.write(EVERYTHING)
-    reader = Reader(read_address(url))
+    store.write(ALL_ROWS)
+    reader = RecordingReader(parse_dsn(url))
     yield reader
     reader.close()
 
@@ -89,7 +89,7 @@ WHERE = {
 }
 
 QUERIES = [
-    (QueryText(), set(NAMES)),
+    (QueryText(), set(ALL_IDS)),
     (QueryText(model="other"), {"both", "failed"}),
     (QueryText(model="other' OR '1'='1"), set[str]()),
     (QueryText(protocol="grps"), {"pose"}),
@@ -98,7 +98,7 @@ QUERIES = [
     (QueryText(base_id="chariot-1"), {"late"}),
     (QueryText(digest=DIGEST), {"unsure"}),
     (QueryText(error="any"), {"late", "failed"}),
-    (QueryText(error="none"), set(NAMES) - {"late", "failed"}),
+    (QueryText(error="none"), set(ALL_IDS) - {"late", "failed"}),
     (QueryText(error="model_failed"), {"failed"}),
     (QueryText(error="internal"), set[str]()),
     (QueryText(label="car"), {"north", "south", "both"}),
@@ -117,20 +117,20 @@ QUERIES = [
 ]
 
 
-def test_each_condition_matches_the_expected_inferences(reader: Reader) -> None:
+def test_each_condition_matches_the_expected_inferences(reader: RecordingReader) -> None:
     wrong = {
         text: (sorted(actual), sorted(expected))
         for text, expected in WHERE.items()
-        if (actual := found(reader, QueryText(where=[text]))) != expected
+        if (actual := matching_ids(reader, QueryText(where=[text]))) != expected
     }
     assert not wrong
 
 
-def test_each_query_field_matches_the_expected_inferences(reader: Reader) -> None:
+def test_each_query_field_matches_the_expected_inferences(reader: RecordingReader) -> None:
     wrong = [
         (text, sorted(actual), sorted(expected))
         for text, expected in QUERIES
-        if (actual := found(reader, text)) != expected
+        if (actual := matching_ids(reader, text)) != expected
     ]
     assert not wrong
 
@@ -141,7 +141,9 @@ _operators = st.sampled_from([op for op in Operator if op is not Operator.CONTAI
 
 
 @pytest.fixture(scope="module")
-def mixed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Reader, Mapping[str, Mapping[str, Value]]]]:
+def mixed(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[tuple[RecordingReader, Mapping[str, Mapping[str, Value]]]]:
     """Return a reader of a store with every pair of values under two keys, and the stored metadata."""
     values: list[Value | None] = [None, "x", "xy", "Y", 1, 2, -1, 1.0, 1.5, 2**53, -(2**63)]
     stored = {
@@ -152,9 +154,9 @@ def mixed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Reader, Ma
     file = tmp_path_factory.mktemp("mixed") / "store.db"
     store = SqliteStore(file)
     store.open()
-    store.write([rows(name, metadata) for name, metadata in stored.items()])
+    store.write([recorded_rows(name, metadata) for name, metadata in stored.items()])
     store.close()
-    reader = Reader(read_address(str(file)))
+    reader = RecordingReader(parse_dsn(str(file)))
     yield reader, stored
     reader.close()
 
@@ -162,7 +164,7 @@ def mixed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Reader, Ma
 @settings(max_examples=40)
 @given(st.lists(st.tuples(_keys, _operators, st.lists(_scalars, min_size=1, max_size=3)), min_size=1, max_size=3))
 def test_conditions_agree_with_python_operators(
-    mixed: tuple[Reader, Mapping[str, Mapping[str, Value]]], drawn: list[tuple[str, Operator, list[Scalar]]]
+    mixed: tuple[RecordingReader, Mapping[str, Mapping[str, Value]]], drawn: list[tuple[str, Operator, list[Scalar]]]
 ) -> None:
     reader, stored = mixed
     conditions = [
@@ -173,14 +175,14 @@ def test_conditions_agree_with_python_operators(
         name for name, metadata in stored.items() if all(_meets(metadata, condition) for condition in conditions)
     }
     page = reader.page(InferenceQuery(conditions=conditions), len(stored))
-    assert set(names(page.inferences)) == expected
+    assert set(inference_ids(page.inferences)) == expected
 
 
 _COMPARED: dict[Operator, Callable[[Any, Any], bool]] = {
     Operator.LESS: operator.lt,
-    Operator.AT_MOST: operator.le,
+    Operator.LESS_OR_EQUAL: operator.le,
     Operator.GREATER: operator.gt,
-    Operator.AT_LEAST: operator.ge,
+    Operator.GREATER_OR_EQUAL: operator.ge,
 }
 
 

@@ -1,10 +1,10 @@
 """Queries by location, in SQLite and PostgreSQL."""
 
-from app.recording.address import read_address
-from app.recording.query import QueryText
-from app.recording.query_reader import Reader
+from app.recording.dsn import parse_dsn
+from app.recording.query.query import QueryText
+from app.recording.query.reader import RecordingReader
 from app.recording.store import Store
-from tests.support.kept import found, rows
+from tests.support.recorded_rows import matching_ids, recorded_rows
 
 
 def test_geographic_queries_match_the_expected_places(store: Store, url: str) -> None:
@@ -18,8 +18,8 @@ def test_geographic_queries_match_the_expected_places(store: Store, url: str) ->
         "other side": (-18.0, -180.0),
         "pole": (90.0, 45.0),
     }
-    store.write([rows(name, {"latitude": place[0], "longitude": place[1]}) for name, place in places.items()])
-    store.write([rows("nowhere"), rows("out of range", {"latitude": 99.0, "longitude": 0.0})])
+    store.write([recorded_rows(name, {"latitude": place[0], "longitude": place[1]}) for name, place in places.items()])
+    store.write([recorded_rows("nowhere"), recorded_rows("out of range", {"latitude": 99.0, "longitude": 0.0})])
     fiji = '{"type":"Polygon","coordinates":[[[175,-20],[185,-20],[185,-10],[175,-10],[175,-20]]]}'
     bavaria = "47,10 47,14 50,14 50,10"
     around_munich = (
@@ -41,16 +41,18 @@ def test_geographic_queries_match_the_expected_places(store: Store, url: str) ->
         (QueryText(polygon="1,1 1,2 1,3"), set[str]()),
         (QueryText(polygon=bavaria, near="48.1,11.6,10", where=["latitude > 48"]), {"munich"}),
     ]
-    reader = Reader(read_address(url))
-    wrong = [(text, actual, wanted) for text, wanted in expected if (actual := found(reader, text)) != wanted]
+    reader = RecordingReader(parse_dsn(url))
+    wrong = [(text, actual, wanted) for text, wanted in expected if (actual := matching_ids(reader, text)) != wanted]
     reader.close()
     assert not wrong
 
 
 def test_place_on_shared_edge_is_in_one_polygon(store: Store, url: str) -> None:
-    store.write([rows(f"{x} {y}", {"latitude": float(y), "longitude": float(x)}) for x in range(3) for y in range(3)])
-    reader = Reader(read_address(url))
+    store.write(
+        [recorded_rows(f"{x} {y}", {"latitude": float(y), "longitude": float(x)}) for x in range(3) for y in range(3)]
+    )
+    reader = RecordingReader(parse_dsn(url))
     tiles = [f"{y},{x} {y},{x + 1} {y + 1},{x + 1} {y + 1},{x}" for x in range(2) for y in range(2)]
-    inside = [found(reader, QueryText(polygon=tile)) for tile in tiles]
+    inside = [matching_ids(reader, QueryText(polygon=tile)) for tile in tiles]
     reader.close()
     assert inside == [{"0 0"}, {"0 1"}, {"1 0"}, {"1 1"}]

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection, Executable, Row, create_engine, event
 
-from app.recording.query import QueryText, read_query
-from app.recording.query_parts import parts_of
-from app.recording.query_plan import newest_numbers
+from app.recording.query.filters import query_filters
+from app.recording.query.plan import newest_numbers
+from app.recording.query.query import QueryText, parse_query
 from app.recording.sqlite_store import SqliteStore
-from tests.support.kept import rows
+from tests.support.recorded_rows import recorded_rows
 
 COUNT = 3000
 
@@ -24,7 +24,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     store.open()
     store.write(
         [
-            rows(
+            recorded_rows(
                 str(number),
                 {
                     "camera": "north" if number % 2 else "south",
@@ -78,7 +78,9 @@ def recorder(store: Path) -> Iterator[PlanRecorder]:
 
 def plan(recorder: PlanRecorder, text: QueryText, expected: int, limit: int = 10) -> list[str]:
     """Return the plan of a query; assert that it finds `expected` inferences and repeats no index scan."""
-    assert len(newest_numbers(recorder.rows, parts_of(read_query(text, COUNT), "sqlite"), None, limit)) == expected
+    assert (
+        len(newest_numbers(recorder.rows, query_filters(parse_query(text, COUNT), "sqlite"), None, limit)) == expected
+    )
     searches = [step for step in recorder.repeated if step.startswith(("SEARCH", "SCAN"))]
     assert searches
     # The edges of a polygon are also a table, with a few rows.
@@ -124,6 +126,6 @@ def test_frequent_ranges_are_scanned_by_primary_key(recorder: PlanRecorder) -> N
 
 
 def test_filter_without_match_needs_no_subquery(recorder: PlanRecorder) -> None:
-    query = read_query(QueryText(where=['camera = "nowhere"', "altitude > 0"]))
-    assert newest_numbers(recorder.rows, parts_of(query, "sqlite"), None, 10) == []
+    query = parse_query(QueryText(where=['camera = "nowhere"', "altitude > 0"]))
+    assert newest_numbers(recorder.rows, query_filters(query, "sqlite"), None, 10) == []
     assert not any("CORRELATED" in step for step in recorder.plan)

@@ -6,56 +6,72 @@ from pathlib import Path
 
 import pytest
 
-from app.recording.address import read_address
+from app.recording.dsn import parse_dsn
 from app.recording.images import ImageFile, ImageFolder
 from app.recording.inference import RecordedImage, RecordedInference
-from app.recording.query import QueryText, read_query
-from app.recording.query_reader import Reader
+from app.recording.query.query import QueryText, parse_query
+from app.recording.query.reader import RecordingReader
 from app.recording.sqlite_store import SqliteStore
 from app.recording.store import Store
-from tasks.exchange.error import ErrorKind, InferenceError
-from tests.support.kept import DIGEST, EVERYTHING, NAMES, SECOND, entry, found, names, rows
+from tasks.inference.error import ErrorKind, InferenceError
+from tests.support.recorded_rows import (
+    ALL_IDS,
+    ALL_ROWS,
+    DIGEST,
+    SECOND,
+    inference_ids,
+    matching_ids,
+    metadata_entry,
+    recorded_rows,
+)
 
 
 @pytest.fixture
-def reader(store: Store, url: str) -> Iterator[Reader]:
+def reader(store: Store, url: str) -> Iterator[RecordingReader]:
     """Return a reader of a store with every kind of inference."""
-    store.write(EVERYTHING)
-    reader = Reader(read_address(url))
+    store.write(ALL_ROWS)
+    reader = RecordingReader(parse_dsn(url))
     yield reader
     reader.close()
 
 
-def test_pages_are_sorted_newest_first_and_do_not_shift(reader: Reader, store: Store) -> None:
+def test_pages_are_sorted_newest_first_and_do_not_shift(reader: RecordingReader, store: Store) -> None:
     seen: list[str] = []
     after = None
     while True:
-        page = reader.page(read_query(QueryText()), 3, after)
-        seen += names(page.inferences)
+        page = reader.page(parse_query(QueryText()), 3, after)
+        seen += inference_ids(page.inferences)
         if page.next is None:
             break
         after = page.next
         # New inferences sort before the first page, so later pages do not shift.
-        store.write([rows(f"new {after}")])
-    assert seen == NAMES[::-1]
+        store.write([recorded_rows(f"new {after}")])
+    assert seen == ALL_IDS[::-1]
 
 
-def test_batches_contain_all_matches_newest_first(reader: Reader, store: Store) -> None:
-    store.write([rows(f"many {number}", {"many": number}) for number in range(1201)])
-    batches = list(reader.batches(read_query(QueryText(where=["many >= 0"]))))
+def test_batches_contain_all_matches_newest_first(reader: RecordingReader, store: Store) -> None:
+    store.write([recorded_rows(f"many {number}", {"many": number}) for number in range(1201)])
+    batches = list(reader.batches(parse_query(QueryText(where=["many >= 0"]))))
     assert [len(batch) for batch in batches] == [500, 500, 201]
     assert [inference.id for batch in batches for inference in batch] == [
         f"many {number}" for number in reversed(range(1201))
     ]
-    (few,) = reader.batches(read_query(QueryText(where=["many >= 0"])), 7)
-    assert names(few) == [f"many {number}" for number in range(1200, 1193, -1)]
+    (few,) = reader.batches(parse_query(QueryText(where=["many >= 0"])), 7)
+    assert inference_ids(few) == [f"many {number}" for number in range(1200, 1193, -1)]
 
 
-def test_inference_is_read_back_completely(reader: Reader, store: Store) -> None:
-    entries = [entry("i", 2**70), entry("f", 3.0), entry("s", "ß\0" * 900), entry("d", {"a": [1, {"b": None}]})]
+def test_inference_is_read_back_completely(reader: RecordingReader, store: Store) -> None:
+    entries = [
+        metadata_entry("i", 2**70),
+        metadata_entry("f", 3.0),
+        metadata_entry("s", "ß\0" * 900),
+        metadata_entry("d", {"a": [1, {"b": None}]}),
+    ]
     records = [{"label": "car", "score": 0.5, "xmin": 1.0}]
-    store.write([rows("whole", entries, records, image_digest=DIGEST, image_width=4, image_height=3, image_size=9)])
-    assert reader.one("whole") == RecordedInference(
+    store.write(
+        [recorded_rows("whole", entries, records, image_digest=DIGEST, image_width=4, image_height=3, image_size=9)]
+    )
+    assert reader.get("whole") == RecordedInference(
         id="whole",
         request_id="request whole",
         protocol="kserve-v2",
@@ -68,35 +84,35 @@ def test_inference_is_read_back_completely(reader: Reader, store: Store) -> None
         records=records,
         image=RecordedImage(digest=DIGEST, width=4, height=3, size=9),
     )
-    assert reader.one("nobody") is None
-    assert reader.one("whole\0") is None
+    assert reader.get("nobody") is None
+    assert reader.get("whole\0") is None
 
 
-def test_query_with_many_points_and_conditions_is_answered(reader: Reader) -> None:
+def test_query_with_many_points_and_conditions_is_answered(reader: RecordingReader) -> None:
     ring = " ".join(f"{(number % 2) * 80 - 40},{number * 0.17 - 170}" for number in range(1999)) + " -60,0"
-    assert found(reader, QueryText(polygon=ring)) == set()
+    assert matching_ids(reader, QueryText(polygon=ring)) == set()
     many = " and ".join(["frame > 0"] * 31) + ' and camera = "north"'
-    assert found(reader, QueryText(where=[many])) == {"north", "both"}
+    assert matching_ids(reader, QueryText(where=[many])) == {"north", "both"}
     values = ", ".join(str(number) for number in range(1000))
-    assert found(reader, QueryText(where=[f"frame in ({values})"])) == {"north", "south"}
+    assert matching_ids(reader, QueryText(where=[f"frame in ({values})"])) == {"north", "south"}
     deep = ".".join(["a"] * 16)
-    assert found(reader, QueryText(where=[f"{deep} = 1"])) == set()
+    assert matching_ids(reader, QueryText(where=[f"{deep} = 1"])) == set()
 
 
-def test_long_text_is_found_by_its_indexed_prefix(reader: Reader, store: Store) -> None:
-    store.write([rows("long", {"k" * 500: "v" * 5000})])
-    assert found(reader, QueryText(where=[f'{"k" * 500} = "{"v" * 5000}"'])) == {"long"}
+def test_long_text_is_found_by_its_indexed_prefix(reader: RecordingReader, store: Store) -> None:
+    store.write([recorded_rows("long", {"k" * 500: "v" * 5000})])
+    assert matching_ids(reader, QueryText(where=[f'{"k" * 500} = "{"v" * 5000}"'])) == {"long"}
 
 
-def test_member_name_with_quotes_is_rejected(reader: Reader) -> None:
+def test_member_name_with_quotes_is_rejected(reader: RecordingReader) -> None:
     with pytest.raises(InferenceError, match="Expected a member's name without quotes and backslashes"):
-        found(reader, QueryText(where=[r'pose."a\"b" = 1']))
+        matching_ids(reader, QueryText(where=[r'pose."a\"b" = 1']))
 
 
 def test_empty_store_has_no_matches(store: Store, url: str) -> None:
-    reader = Reader(read_address(url))
-    assert reader.page(read_query(QueryText(label="car", since="1h")), 10).inferences == []
-    assert list(reader.batches(read_query(QueryText()))) == []
+    reader = RecordingReader(parse_dsn(url))
+    assert reader.page(parse_query(QueryText(label="car", since="1h")), 10).inferences == []
+    assert list(reader.batches(parse_query(QueryText()))) == []
     reader.close()
 
 
@@ -106,17 +122,17 @@ def test_image_is_returned_only_when_it_was_stored(tmp_path: Path, store: Store,
     folder.write([ImageFile(DIGEST, b"picture")])
     store.write(
         [
-            rows("kept", image_digest=DIGEST, image_kept=True),
-            rows("gone", image_digest="cd" * 32, image_kept=True),
-            rows("not kept", image_digest=DIGEST),
-            rows("none"),
+            recorded_rows("kept", image_digest=DIGEST, image_kept=True),
+            recorded_rows("gone", image_digest="cd" * 32, image_kept=True),
+            recorded_rows("not kept", image_digest=DIGEST),
+            recorded_rows("none"),
         ]
     )
-    reader = Reader(read_address(url), tmp_path / "images")
+    reader = RecordingReader(parse_dsn(url), tmp_path / "images")
     images = {
-        name: reader.picture(inference)
+        name: reader.image(inference)
         for name in ("kept", "gone", "not kept", "none")
-        if (inference := reader.one(name))
+        if (inference := reader.get(name))
     }
     reader.close()
     assert images == {"kept": b"picture", "gone": None, "not kept": None, "none": None}
@@ -126,34 +142,38 @@ def test_digest_that_leaves_the_folder_returns_no_image(tmp_path: Path, store: S
     (tmp_path / "images").mkdir()
     (tmp_path / "secret").write_bytes(b"secret")
     store.write(
-        [rows("evil", image_digest="./../secret", image_width=1, image_height=1, image_size=6, image_kept=True)]
+        [
+            recorded_rows(
+                "evil", image_digest="./../secret", image_width=1, image_height=1, image_size=6, image_kept=True
+            )
+        ]
     )
-    reader = Reader(read_address(url), tmp_path / "images")
-    evil = reader.one("evil")
+    reader = RecordingReader(parse_dsn(url), tmp_path / "images")
+    evil = reader.get("evil")
     assert evil is not None
-    assert reader.picture(evil) is None
+    assert reader.image(evil) is None
     reader.close()
 
 
 def test_replaced_file_is_reopened(tmp_path: Path) -> None:
     file = tmp_path / "store.db"
     store = SqliteStore(file)
-    store.write([rows("old")])
-    reader = Reader(read_address(str(file)))
-    assert reader.one("old") is not None
+    store.write([recorded_rows("old")])
+    reader = RecordingReader(parse_dsn(str(file)))
+    assert reader.get("old") is not None
     for path in tmp_path.iterdir():
         path.unlink()
-    store.write([rows("new")])
-    assert names(reader.page(read_query(QueryText()), 10).inferences) == ["new"]
+    store.write([recorded_rows("new")])
+    assert inference_ids(reader.page(parse_query(QueryText()), 10).inferences) == ["new"]
     reader.close()
     store.close()
 
 
 def test_slow_query_exceeds_its_deadline(store: Store, url: str) -> None:
-    store.write([rows(f"{number}", {"latitude": 10.0, "longitude": 1.0}) for number in range(1000)])
+    store.write([recorded_rows(f"{number}", {"latitude": 10.0, "longitude": 1.0}) for number in range(1000)])
     ring = " ".join(f"{(number % 2) * 80 - 40},{number * 0.17 - 170}" for number in range(1999)) + " -60,0"
-    reader = Reader(read_address(url), seconds=0.01)
-    query = read_query(QueryText(polygon=ring, protocol="none"))
+    reader = RecordingReader(parse_dsn(url), seconds=0.01)
+    query = parse_query(QueryText(polygon=ring, protocol="none"))
     with pytest.raises(InferenceError) as raised:
         reader.page(query, 10)
     reader.close()
@@ -161,14 +181,14 @@ def test_slow_query_exceeds_its_deadline(store: Store, url: str) -> None:
     assert "took more than 0.01 seconds" in raised.value.message
 
 
-def test_reader_cannot_write(reader: Reader, url: str) -> None:
+def test_reader_cannot_write(reader: RecordingReader, url: str) -> None:
     from sqlalchemy import delete
 
     from app.recording.tables import inferences
 
     with pytest.raises(InferenceError, match=r"read-?only"):
         reader._connection.rows(delete(inferences))  # pyright: ignore[reportPrivateUsage]
-    assert found(reader, QueryText()) == set(NAMES)
+    assert matching_ids(reader, QueryText()) == set(ALL_IDS)
 
 
 def test_file_that_is_not_a_store_is_reported(tmp_path: Path) -> None:
@@ -181,7 +201,7 @@ def test_file_that_is_not_a_store_is_reported(tmp_path: Path) -> None:
         (empty, "no such table: inference_schema"),
     ):
         with pytest.raises(InferenceError, match=message):
-            Reader(read_address(str(file))).page(read_query(QueryText()), 1)
+            RecordingReader(parse_dsn(str(file))).page(parse_query(QueryText()), 1)
     assert not missing.exists()
 
 
@@ -194,16 +214,16 @@ def test_store_of_later_version_is_rejected(tmp_path: Path) -> None:
     with connection:
         connection.execute("UPDATE inference_schema SET version = 99")
     connection.close()
-    reader = Reader(read_address(str(file)))
+    reader = RecordingReader(parse_dsn(str(file)))
     with pytest.raises(InferenceError, match="a later Charioteer: version 99"):
-        reader.page(read_query(QueryText()), 1)
+        reader.page(parse_query(QueryText()), 1)
     reader.close()
 
 
 def test_unreachable_database_error_hides_the_password() -> None:
-    reader = Reader(read_address("postgresql://me:secret@127.0.0.1:1/none"))
+    reader = RecordingReader(parse_dsn("postgresql://me:secret@127.0.0.1:1/none"))
     with pytest.raises(InferenceError) as raised:
-        reader.page(read_query(QueryText()), 1)
+        reader.page(parse_query(QueryText()), 1)
     reader.close()
     assert raised.value.kind is ErrorKind.MODEL_NOT_READY
     assert "postgresql://127.0.0.1:1/none cannot be read" in raised.value.message

@@ -9,18 +9,18 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 
-from app.recording.conversion import Conversion
 from app.recording.images import ImageFolder, image_path
-from app.recording.recorder import Recorder, sampled
+from app.recording.recorder import Recorder, is_sampled
+from app.recording.recording_metrics import RecordingMetrics
 from app.recording.redaction import Redaction
-from app.recording.report import Report
 from app.recording.retention import Retention
+from app.recording.row_converter import RowConverter
 from app.recording.store import StoreError, StoreFault
 from app.recording.writer import Writer
 from app.settings.server import SettingsError
-from tasks.exchange.error import ErrorKind, InferenceError
+from tasks.inference.error import ErrorKind, InferenceError
 from tests.app.recording.memory_store import MemoryStore
-from tests.support.recordings import detected, refused
+from tests.support.inference_events import detection_event, refused_event
 
 
 class Recording:
@@ -39,19 +39,19 @@ class Recording:
         self.store = MemoryStore()
         self.metrics = CollectorRegistry()
         folder = None if images is None else ImageFolder(images, durable=True)
-        report = Report(self.metrics, "a store")
+        report = RecordingMetrics(self.metrics, "a store")
         retention = Retention(self.store, folder, keep_seconds, None)
         writer = Writer(
             self.store,
             folder,
             retention,
             report,
-            awaited=acknowledging,
-            most_waiting=queue,
-            longest_write=longest_write,
+            acknowledge=acknowledging,
+            max_queued=queue,
+            write_timeout=longest_write,
         )
-        conversion = Conversion(Redaction(()), keep_images=images is not None)
-        self.recorder = Recorder(conversion, writer, report, fraction, acknowledging=acknowledging)
+        conversion = RowConverter(Redaction(()), keep_images=images is not None)
+        self.recorder = Recorder(conversion, writer, report, fraction, acknowledge=acknowledging)
 
     def metric(self, name: str, **labels: str) -> float | None:
         return self.metrics.get_sample_value(f"charioteer_recording_{name}", labels)
@@ -79,7 +79,7 @@ def wait_recorded(recorded: "Future[None] | None") -> None:
 
 def test_answer_waits_until_it_is_recorded(recording: Recording) -> None:
     recording.store.write_gate.clear()
-    recorded = recording.recorder.keep(detected())
+    recorded = recording.recorder.record(detection_event())
     assert recorded is not None
     assert recording.store.write_started.wait(60)
     assert not recorded.done()
@@ -93,9 +93,9 @@ def test_answer_waits_until_it_is_recorded(recording: Recording) -> None:
 
 def test_waiting_events_are_written_in_one_batch(recording: Recording) -> None:
     recording.store.write_gate.clear()
-    first = recording.recorder.keep(detected())
+    first = recording.recorder.record(detection_event())
     assert recording.store.write_started.wait(60)
-    others = [recording.recorder.keep(detected()) for _ in range(20)]
+    others = [recording.recorder.record(detection_event()) for _ in range(20)]
     assert recording.metric("queue") == 20
     recording.store.write_gate.set()
     for future in (first, *others):
@@ -106,7 +106,7 @@ def test_waiting_events_are_written_in_one_batch(recording: Recording) -> None:
 def test_failing_store_rejects_immediately_and_recovers(recording: Recording, caplog: pytest.LogCaptureFixture) -> None:
     recording.store.fault = StoreFault.FULL
     with caplog.at_level(logging.WARNING):
-        errors = [failure(recording.recorder.keep(detected())) for _ in range(20)]
+        errors = [failure(recording.recorder.record(detection_event())) for _ in range(20)]
         assert {error.kind for error in errors} == {ErrorKind.MODEL_NOT_READY}
         assert {str(error) for error in errors} == {"The inference could not be recorded: its store is full"}
         attempts = recording.metric("failures_total", fault="full")
@@ -114,14 +114,14 @@ def test_failing_store_rejects_immediately_and_recovers(recording: Recording, ca
         assert attempts < 20
         assert recording.metric("up") == 0
         assert recording.metric("dropped_total", reason="full") == 20
-        assert recording.recorder.refusing == str(errors[0]), "readiness reports this reason"
+        assert recording.recorder.unavailable_reason == str(errors[0]), "readiness reports this reason"
         recording.store.fault = None
         while recording.metric("up") == 0:
-            recorded = recording.recorder.keep(detected())
+            recorded = recording.recorder.record(detection_event())
             assert recorded is not None
             recorded.exception(10)
-    wait_recorded(recording.recorder.keep(detected()))
-    assert recording.recorder.refusing == ""
+    wait_recorded(recording.recorder.record(detection_event()))
+    assert recording.recorder.unavailable_reason == ""
     messages = [record.message for record in caplog.records]
     assert messages == ["the store of recordings failed", "the store of recordings works again"]
 
@@ -129,7 +129,9 @@ def test_failing_store_rejects_immediately_and_recovers(recording: Recording, ca
 def test_event_rejected_by_store_fails_alone(recording: Recording) -> None:
     recording.store.poison = "poison"
     recording.store.write_gate.clear()
-    recorded = [recording.recorder.keep(detected(model_name="poison" if index == 5 else "m")) for index in range(9)]
+    recorded = [
+        recording.recorder.record(detection_event(model_name="poison" if index == 5 else "m")) for index in range(9)
+    ]
     recording.store.write_gate.set()
     for index, future in enumerate(recorded):
         if index == 5:
@@ -145,10 +147,10 @@ def test_events_above_queue_limit_are_rejected() -> None:
     recording = Recording(acknowledging=True, queue=3)
     recording.recorder.start()
     recording.store.write_gate.clear()
-    recording.recorder.keep(detected())
+    recording.recorder.record(detection_event())
     assert recording.store.write_started.wait(60)
-    waiting = [recording.recorder.keep(detected()) for _ in range(3)]
-    late = failure(recording.recorder.keep(detected()))
+    waiting = [recording.recorder.record(detection_event()) for _ in range(3)]
+    late = failure(recording.recorder.record(detection_event()))
     assert str(late) == "The inference could not be recorded: its store does not keep up"
     assert recording.metric("dropped_total", reason="behind") == 1
     recording.store.write_gate.set()
@@ -161,15 +163,15 @@ def test_hanging_write_fails_waiting_events() -> None:
     recording = Recording(acknowledging=True, longest_write=0.2)
     recording.recorder.start()
     recording.store.write_gate.clear()
-    first = recording.recorder.keep(detected())
+    first = recording.recorder.record(detection_event())
     assert recording.store.write_started.wait(60)
-    second = recording.recorder.keep(detected())
-    for future in (first, second, recording.recorder.keep(detected())):
+    second = recording.recorder.record(detection_event())
+    for future in (first, second, recording.recorder.record(detection_event())):
         assert str(failure(future)) == "The inference could not be recorded: its store failed"
     assert recording.metric("up") == 0
     recording.store.write_gate.set()
     while recording.metric("up") == 0:
-        recording.recorder.keep(detected())
+        recording.recorder.record(detection_event())
     recording.recorder.close(10)
     assert len(recording.store.rows) >= 1
 
@@ -178,7 +180,7 @@ def test_best_effort_recording_keeps_events_while_store_is_unreachable() -> None
     recording = Recording(acknowledging=False)
     recording.store.fault = StoreFault.UNREACHABLE
     recording.recorder.start()
-    assert [recording.recorder.keep(detected()) for _ in range(5)] == [None] * 5
+    assert [recording.recorder.record(detection_event()) for _ in range(5)] == [None] * 5
     assert recording.store.failed.acquire(timeout=60)
     assert recording.store.failed.acquire(timeout=60)
     assert recording.metric("up") == 0
@@ -194,10 +196,10 @@ def test_best_effort_recording_drops_and_counts_events_above_queue_limit(caplog:
     assert recording.metric("up") == 1
     recording.recorder.start()
     recording.store.write_gate.clear()
-    recording.recorder.keep(detected())
+    recording.recorder.record(detection_event())
     assert recording.store.write_started.wait(60)
     with caplog.at_level(logging.ERROR):
-        assert [recording.recorder.keep(detected()) for _ in range(8)] == [None] * 8
+        assert [recording.recorder.record(detection_event()) for _ in range(8)] == [None] * 8
     assert recording.metric("dropped_total", reason="behind") == 5
     assert len(caplog.records) == 1
     recording.store.write_gate.set()
@@ -207,13 +209,13 @@ def test_best_effort_recording_drops_and_counts_events_above_queue_limit(caplog:
 
 def test_close_writes_waiting_events(recording: Recording) -> None:
     recording.store.write_gate.clear()
-    recorded = [recording.recorder.keep(detected()) for _ in range(5)]
+    recorded = [recording.recorder.record(detection_event()) for _ in range(5)]
     recording.store.write_gate.set()
     recording.recorder.close(10)
     for future in recorded:
         wait_recorded(future)
     assert recording.store.closed
-    late = failure(recording.recorder.keep(detected()))
+    late = failure(recording.recorder.record(detection_event()))
     assert str(late) == "The inference could not be recorded: the server is stopping"
 
 
@@ -224,7 +226,7 @@ def test_close_waits_for_unreachable_store_only_until_timeout(
     recording.store.fault = StoreFault.UNREACHABLE
     recording.recorder.start()
     for _ in range(5):
-        recording.recorder.keep(detected())
+        recording.recorder.record(detection_event())
     with caplog.at_level(logging.ERROR):
         recording.recorder.close(0.1)
     assert recording.metric("dropped_total", reason="stopping") == 5
@@ -242,7 +244,7 @@ def test_image_is_stored_with_its_record(tmp_path: Path) -> None:
     recording = Recording(acknowledging=True, images=tmp_path)
     recording.recorder.start()
     recording.store.write_gate.clear()
-    recorded = recording.recorder.keep(detected(picture=b"jpeg"))
+    recorded = recording.recorder.record(detection_event(image_bytes=b"jpeg"))
     assert recording.store.write_started.wait(60)
     recording.store.write_gate.set()
     wait_recorded(recorded)
@@ -258,7 +260,7 @@ def test_unwritable_image_folder_fails_recording(tmp_path: Path) -> None:
     for shard in (tmp_path / "images").iterdir():
         shard.rmdir()
         shard.write_bytes(b"")
-    message = str(failure(recording.recorder.keep(detected())))
+    message = str(failure(recording.recorder.record(detection_event())))
     assert message == "The inference could not be recorded: its store failed"
     assert recording.store.rows == []
     recording.recorder.close(10)
@@ -269,10 +271,10 @@ def test_hanging_delete_fails_waiting_events() -> None:
     recording.store.delete_gate.clear()
     recording.recorder.start()
     assert recording.store.delete_started.wait(60)
-    message = str(failure(recording.recorder.keep(detected())))
+    message = str(failure(recording.recorder.record(detection_event())))
     assert message == "The inference could not be recorded: its store failed"
     recording.store.delete_gate.set()
-    while (recorded := recording.recorder.keep(detected())) is None or recorded.exception(10) is not None:
+    while (recorded := recording.recorder.record(detection_event())) is None or recorded.exception(10) is not None:
         pass
     assert recording.metric("up") == 1
     recording.recorder.close(10)
@@ -284,7 +286,7 @@ def test_error_while_deleting_does_not_stop_recording(caplog: pytest.LogCaptureF
     with caplog.at_level(logging.ERROR):
         recording.recorder.start()
         for _ in range(3):
-            wait_recorded(recording.recorder.keep(detected()))
+            wait_recorded(recording.recorder.record(detection_event()))
         recording.recorder.close(10)
     assert "recording went wrong" in [record.message for record in caplog.records]
     assert len(recording.store.rows) == 3
@@ -292,7 +294,7 @@ def test_error_while_deleting_does_not_stop_recording(caplog: pytest.LogCaptureF
 
 def test_store_of_later_version_fails_recording(recording: Recording) -> None:
     recording.store.write_error = SettingsError("a later version")
-    recorded = [recording.recorder.keep(detected()) for _ in range(3)]
+    recorded = [recording.recorder.record(detection_event()) for _ in range(3)]
     assert {str(failure(future)) for future in recorded} == {"The inference could not be recorded: its store failed"}
     assert recording.metric("dropped_total", reason="rejected") == 0
     assert recording.metric("up") == 0
@@ -303,40 +305,40 @@ def test_unconvertible_event_is_rejected_alone(recording: Recording) -> None:
         def records(self) -> Any:
             raise RuntimeError("no words")
 
-    event = detected()
-    assert event.answered is not None
-    datum: Any = event.answered.data[0]
-    broken = detected(
-        answered=type(event.answered)(
-            **_fields(event.answered, data=[type(datum)(**_fields(datum, prediction=Unconvertible()))])
+    event = detection_event()
+    assert event.result is not None
+    datum: Any = event.result.samples[0]
+    broken = detection_event(
+        result=type(event.result)(
+            **_fields(event.result, samples=[type(datum)(**_fields(datum, prediction=Unconvertible()))])
         )
     )
-    assert str(failure(recording.recorder.keep(broken))).endswith("it cannot be converted for the store")
+    assert str(failure(recording.recorder.record(broken))).endswith("it cannot be converted for the store")
     assert recording.metric("dropped_total", reason="unwritable") == 1
-    wait_recorded(recording.recorder.keep(event))
+    wait_recorded(recording.recorder.record(event))
 
 
 def test_rejected_requests_are_recorded(recording: Recording) -> None:
-    wait_recorded(recording.recorder.keep(refused()))
+    wait_recorded(recording.recorder.record(refused_event()))
     (rows,) = recording.store.rows
     assert rows.inference.error == "model_not_found"
 
 
 def test_larger_sample_contains_smaller_sample() -> None:
-    ids = [detected().id for _ in range(2000)]
-    tenth = {event_id for event_id in ids if sampled(event_id, 0.1)}
-    half = {event_id for event_id in ids if sampled(event_id, 0.5)}
+    ids = [detection_event().id for _ in range(2000)]
+    tenth = {event_id for event_id in ids if is_sampled(event_id, 0.1)}
+    half = {event_id for event_id in ids if is_sampled(event_id, 0.5)}
     assert tenth < half
     assert 120 < len(tenth) < 280
     assert 880 < len(half) < 1120
-    assert all(sampled(event_id, 1) for event_id in ("0" * 32, "f" * 32))
+    assert all(is_sampled(event_id, 1) for event_id in ("0" * 32, "f" * 32))
 
 
 def test_events_outside_sample_are_not_recorded() -> None:
     recording = Recording(acknowledging=True, fraction=0.5)
     recording.recorder.start()
-    assert recording.recorder.keep(detected(id="f" * 32)) is None
-    wait_recorded(recording.recorder.keep(detected(id="0" * 32)))
+    assert recording.recorder.record(detection_event(id="f" * 32)) is None
+    wait_recorded(recording.recorder.record(detection_event(id="0" * 32)))
     assert len(recording.store.rows) == 1
     recording.recorder.close(10)
 

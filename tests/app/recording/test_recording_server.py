@@ -20,9 +20,9 @@ import pytest
 from app.proto import message_class
 from app.recording.images import image_path
 from tests.app.recording.contents import Row, contents
-from tests.support.pictures import base64_text
+from tests.support.images import encode_base64
 from tests.support.polling import wait_until
-from tests.support.server_process import ROOT, ServerProcess, serving
+from tests.support.server_process import ROOT, ServerProcess, run_server
 
 pytestmark = pytest.mark.slow
 
@@ -32,7 +32,7 @@ TENSOR = {
     "name": "image",
     "datatype": "BYTES",
     "shape": [1],
-    "data": [base64_text(PHOTOGRAPH)],
+    "data": [encode_base64(PHOTOGRAPH)],
     "parameters": {"metadata": METADATA},
 }
 
@@ -85,7 +85,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def recorded(folder: Path) -> Iterator[dict[str, list[Row]]]:
     """Return the rows of one request of each kind, by request id."""
     store, images = folder / "store.db", folder / "images"
-    with serving("--record", str(store), "--record-images", str(images)) as server:
+    with run_server("--record", str(store), "--record-images", str(images)) as server:
         with closing(Client(server)) as client:
             send_requests(client)
         assert server.stop() == 0
@@ -99,7 +99,7 @@ def recorded(folder: Path) -> Iterator[dict[str, list[Row]]]:
 def send_requests(client: Client) -> None:
     """Send one request of each kind."""
     detector = "/v2/models/detector/infer"
-    v1 = {"instances": [{"image": {"b64": base64_text(PHOTOGRAPH)}}]}
+    v1 = {"instances": [{"image": {"b64": encode_base64(PHOTOGRAPH)}}]}
     base = {"chariot-inference-base-id": "base"}
     assert client.post("chariot", "/v2/models/m-detector/infer", {"inputs": [TENSOR, TENSOR]}, **base) == 200
     assert client.post("v2", detector, {"inputs": [TENSOR]}) == 200
@@ -111,7 +111,7 @@ def send_requests(client: Client) -> None:
     assert client.post("tfs", serving_path, halves, base=client.tensorflow_serving) == 200
     grps = {"content-type": "application/octet-stream"}
     assert client.post("grps", "/grps/v1/infer/predict?model=detector", PHOTOGRAPH, **grps) == 200
-    question = {"text_input": "What is this?", "image": base64_text(PHOTOGRAPH), "parameters": {"max_new_tokens": 4}}
+    question = {"text_input": "What is this?", "image": encode_base64(PHOTOGRAPH), "parameters": {"max_new_tokens": 4}}
     assert client.post("streamed", "/v2/models/vlm/generate_stream", question) == 200
     assert client.post("missing", "/v2/models/nobody/infer", {"inputs": [TENSOR]}) == 404
     assert client.post("broken", detector, b"{") == 400
@@ -182,7 +182,7 @@ def test_server_killed_under_load_has_recorded_every_answer(tmp_path: Path) -> N
     store = tmp_path / "store.db"
     answered_ids: list[str] = []
     for kill in range(3):
-        with serving("--model", "fixtures/models/classifier", "--record", str(store)) as server:
+        with run_server("--model", "fixtures/models/classifier", "--record", str(store)) as server:
             threads = [
                 threading.Thread(target=send_until_failure, args=(server.address, f"{kill}-{worker}", answered_ids))
                 for worker in range(4)
@@ -211,7 +211,7 @@ def send_until_failure(address: str, name: str, answered_ids: list[str]) -> None
 def test_unusable_store_stops_the_server_with_a_message(tmp_path: Path) -> None:
     file = tmp_path / "no.db"
     file.write_bytes(base64.b64encode(os.urandom(9000)))
-    with serving("--record", str(file)) as server:
+    with run_server("--record", str(file)) as server:
         assert server.wait() == 1
         log = "".join(server.log)
         assert f"charioteer: The store of recordings cannot be used: {file}: file is not a database" in log
@@ -220,11 +220,11 @@ def test_unusable_store_stops_the_server_with_a_message(tmp_path: Path) -> None:
 
 def test_password_is_never_shown(tmp_path: Path) -> None:
     address = "postgresql://me:hush-hush@127.0.0.1:1/store"
-    with serving("--record", address) as server:
+    with run_server("--record", address) as server:
         assert server.wait() == 1
         assert "127.0.0.1:1/store" in "".join(server.log)
         assert "hush" not in "".join(server.log)
-    with serving("--record", address, "--record-mode", "best-effort", "--drain-timeout", "1") as server:
+    with run_server("--record", address, "--record-mode", "best-effort", "--drain-timeout", "1") as server:
         metrics = httpx.get(f"{server.address}/metrics", timeout=60).text
         assert "charioteer_recording_up 0.0" in metrics
         assert server.stop() == 0

@@ -5,20 +5,20 @@ import logging
 import pytest
 from prometheus_client import CollectorRegistry
 
-from app.recording.report import BEHIND, STOPPING, UNWRITABLE, Report
+from app.recording.recording_metrics import BEHIND, STOPPING, UNWRITABLE, RecordingMetrics
 from app.recording.store import StoreFault
 
 
 def test_store_is_up_at_start() -> None:
     metrics = CollectorRegistry()
-    Report(metrics, "a store")
+    RecordingMetrics(metrics, "a store")
     assert metrics.get_sample_value("charioteer_recording_up") == 1
 
 
 @pytest.mark.parametrize("reason", [BEHIND, STOPPING, UNWRITABLE, *StoreFault])
 def test_drop_counter_of_each_reason_starts_at_zero(reason: str) -> None:
     metrics = CollectorRegistry()
-    report = Report(metrics, "a store")
+    report = RecordingMetrics(metrics, "a store")
     assert metrics.get_sample_value("charioteer_recording_dropped_total", {"reason": reason}) == 0
     report.dropped(reason, 3)
     assert metrics.get_sample_value("charioteer_recording_dropped_total", {"reason": reason}) == 3
@@ -26,7 +26,7 @@ def test_drop_counter_of_each_reason_starts_at_zero(reason: str) -> None:
 
 def test_store_that_is_behind_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     now = 0.0
-    report = Report(CollectorRegistry(), "a store", lambda: now)
+    report = RecordingMetrics(CollectorRegistry(), "a store", lambda: now)
     with caplog.at_level(logging.WARNING):
         for _ in range(100):
             report.dropped(BEHIND)

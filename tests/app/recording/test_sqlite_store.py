@@ -22,7 +22,7 @@ def file(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def store(file: Path) -> Iterator[SqliteStore]:
-    store = SqliteStore(file, patience=0.05)
+    store = SqliteStore(file, busy_timeout=0.05)
     store.open()
     yield store
     store.close()
@@ -49,7 +49,7 @@ def test_lock_timeout_is_reported(store: SqliteStore, file: Path) -> None:
 def test_full_disk_is_reported_and_keeps_stored_rows(tmp_path: Path) -> None:
     with small_disk(tmp_path) as disk:
         file = disk / "store.db"
-        store = SqliteStore(file, patience=0.05)
+        store = SqliteStore(file, busy_timeout=0.05)
         store.open()
         store.write(rows())
         ballast = disk / "ballast"

@@ -5,13 +5,13 @@ from collections.abc import Sequence
 
 import pytest
 
-from app.recording.conversion import Conversion
 from app.recording.redaction import Redaction
+from app.recording.row_converter import RowConverter
 from app.recording.rows import Rows
 from app.recording.store import Store, StoreError, StoreFault
 from tests.app.recording.conftest import open_store
 from tests.app.recording.contents import contents
-from tests.support.recordings import detected, refused
+from tests.support.inference_events import detection_event, refused_event
 
 METADATA = [
     {"key": "camera", "type": "str", "value": "north"},
@@ -22,8 +22,11 @@ METADATA = [
 
 
 def rows(count: int = 1, *, started: int = 1_000_000, image: bytes = b"jpeg") -> list[Rows]:
-    convert = Conversion(Redaction(()), keep_images=True)
-    events = [detected(metadata=METADATA, started=1000 * (started + index), picture=image) for index in range(count)]
+    convert = RowConverter(Redaction(()), keep_images=True)
+    events = [
+        detection_event(metadata=METADATA, started=1000 * (started + index), image_bytes=image)
+        for index in range(count)
+    ]
     return [row for event in events for row in convert(event).rows]
 
 
@@ -64,11 +67,11 @@ def test_unusual_text_is_stored(store: Store, url: str) -> None:
         {"key": "d", "type": "dict", "value": value},
         {"key": "i", "type": "int", "value": str(2**80)},
     ]
-    convert = Conversion(Redaction(()), keep_images=False)
-    event = detected(
+    convert = RowConverter(Redaction(()), keep_images=False)
+    event = detection_event(
         metadata=metadata, parameters={text: text}, labels=(text, "b"), model_name=text * 100, base_id=text
     )
-    store.write([*convert(event).rows, *convert(refused()).rows])
+    store.write([*convert(event).rows, *convert(refused_event()).rows])
     first, second = contents(url)
     assert json.loads(first["metadata"])[0]["value"] == text * 1000
     assert json.loads(first["parameters"]) == {text: text}
@@ -78,9 +81,9 @@ def test_unusual_text_is_stored(store: Store, url: str) -> None:
 def test_deleted_rows_are_removed_from_all_tables(store: Store, url: str) -> None:
     written = rows(10)
     store.write(written)
-    assert store.delete_before(1_000_004, most=3) == 3
-    assert store.delete_before(1_000_004, most=3) == 1
-    assert store.delete_before(1_000_004, most=3) == 0
+    assert store.delete_before(1_000_004, limit=3) == 3
+    assert store.delete_before(1_000_004, limit=3) == 1
+    assert store.delete_before(1_000_004, limit=3) == 0
     remaining = {row["number"] for row in contents(url)}
     assert len(remaining) == 6
     for table in ("inference_metadata", "inference_labels"):
@@ -93,7 +96,7 @@ def test_image_is_in_use_while_a_recent_inference_refers_to_it(store: Store, url
     digests = [row.inference.image_digest or "" for row in (*old, *new)]
     assert store.images_since([*digests, "00"], 1000) == set(digests)
     assert store.images_since(digests, 1001) == {digests[1]}
-    store.forget_images(digests[:1])
+    store.mark_images_deleted(digests[:1])
     assert [bool(row["image_kept"]) for row in contents(url)] == [False, True]
     assert store.images_since(digests, 0) == {digests[1]}
 

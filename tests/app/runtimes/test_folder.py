@@ -9,8 +9,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from app.runtimes.folder import check_folder, confined, files_of
-from app.settings.model import LARGEST_JSON, ModelError, ModelSettings, ModelSource, read_bounded, read_json_file
+from app.runtimes.folder import check_folder, iterate_files, resolve_confined
+from app.settings.model import MAX_JSON_BYTES, ModelError, ModelSettings, ModelSource, read_bounded, read_json_file
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def source(folder: Path, file: Path | None = None, root: Path | None = None) -> 
 
 
 def paths(source: ModelSource) -> list[str]:
-    return [str(file.place) for file in files_of(source)]
+    return [str(file.relative_path) for file in iterate_files(source)]
 
 
 def test_files_are_listed_by_relative_path(folder: Path) -> None:
@@ -127,7 +127,7 @@ def modelcar(tmp_path: Path) -> Iterator[Path]:
 def test_links_within_folder_of_another_container_are_followed(modelcar: Path) -> None:
     assert not modelcar.resolve().exists()
     assert paths(source(modelcar)) == ["model.onnx", "real.onnx"]
-    assert confined(modelcar / "model.onnx", source(modelcar)) == modelcar / "real.onnx"
+    assert resolve_confined(modelcar / "model.onnx", source(modelcar)) == modelcar / "real.onnx"
     (modelcar / "x").symlink_to("../../../../../../../../etc/passwd")
     with pytest.raises(ModelError):
         check_folder(source(modelcar))
@@ -204,7 +204,7 @@ def device_link(folder: Path) -> None:
 
 def huge_configuration(folder: Path) -> None:
     (folder / "config.json").touch()
-    os.truncate(folder / "config.json", LARGEST_JSON + 1)
+    os.truncate(folder / "config.json", MAX_JSON_BYTES + 1)
 
 
 def huge_tokenizer(folder: Path) -> None:
@@ -244,7 +244,7 @@ def test_unread_pipe_is_rejected_only_with_nothing_else(folder: Path) -> None:
     check_folder(source(folder))
     assert paths(source(folder)) == ["model.onnx", "onnx/model.onnx"]
     with pytest.raises(ModelError, match="neither a file nor a folder"):
-        list(files_of(source(folder), nothing_else=True))
+        list(iterate_files(source(folder), reject_special_files=True))
 
 
 def test_broken_and_circular_links_are_skipped(folder: Path) -> None:

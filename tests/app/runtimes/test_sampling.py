@@ -4,8 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.runtimes.sampling import Sampler
-from tasks.exchange.error import ErrorKind, InferenceError
 from tasks.image_text_to_text import GenerationParameters
+from tasks.inference.error import ErrorKind, InferenceError
 
 LOGITS = np.log(np.array([0.1, 0.4, 0.05, 0.3, 0.15], np.float32))
 

@@ -25,7 +25,7 @@ def encode(tokenizer: Tokenizer, text: str) -> list[int]:
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_joined_chunks_equal_text(tokenizer: Tokenizer, text: str) -> None:
     ids = encode(tokenizer, text)
-    chunks = list(tokenizer.pieces(ids))
+    chunks = list(tokenizer.decode_stream(ids))
     assert "".join(chunks) == tokenizer.decode(ids) == text
     assert "" not in chunks
 
@@ -33,25 +33,25 @@ def test_joined_chunks_equal_text(tokenizer: Tokenizer, text: str) -> None:
 def test_character_of_several_tokens_arrives_in_one_chunk(tokenizer: Tokenizer) -> None:
     ids = encode(tokenizer, "a🐎b")
     assert len(ids) == 6
-    assert list(tokenizer.pieces(ids)) == ["a", "🐎", "b"]
+    assert list(tokenizer.decode_stream(ids)) == ["a", "🐎", "b"]
 
 
 def test_chunk_is_yielded_before_next_token_is_requested(tokenizer: Tokenizer) -> None:
     requested: list[int] = []
     ids = encode(tokenizer, "xyz")
-    stream = tokenizer.pieces(requested.append(token_id) or token_id for token_id in ids)
+    stream = tokenizer.decode_stream(requested.append(token_id) or token_id for token_id in ids)
     assert next(stream) == "x"
     assert requested == ids[:1]
 
 
 def test_incomplete_last_character_becomes_replacement_character(tokenizer: Tokenizer) -> None:
-    assert list(tokenizer.pieces(encode(tokenizer, "a🐎")[:3])) == ["a", "\N{REPLACEMENT CHARACTER}"]
+    assert list(tokenizer.decode_stream(encode(tokenizer, "a🐎")[:3])) == ["a", "\N{REPLACEMENT CHARACTER}"]
 
 
 def test_special_tokens_are_left_out(tokenizer: Tokenizer) -> None:
     ids = encode(tokenizer, "a<image> the<end>")
     assert len(ids) == 4
-    assert list(tokenizer.pieces(ids)) == ["a", " the"]
+    assert list(tokenizer.decode_stream(ids)) == ["a", " the"]
 
 
 def test_spaces_between_chunks_are_kept(tmp_path: Path) -> None:
@@ -59,7 +59,7 @@ def test_spaces_between_chunks_are_kept(tmp_path: Path) -> None:
     words.decoder = decoders.Metaspace()
     words.save(str(tmp_path / "tokenizer.json"))
     tokenizer = load_tokenizer(tmp_path / "tokenizer.json")
-    assert list(tokenizer.pieces([0, 1, 2, 0])) == ["the", " cat", "s", " the"]
+    assert list(tokenizer.decode_stream([0, 1, 2, 0])) == ["the", " cat", "s", " the"]
     assert tokenizer.unknown == 2
 
 
@@ -78,6 +78,6 @@ def test_chunks_after_previous_tokens_keep_leading_space() -> None:
     word_level: Any = tokenizers.Tokenizer(models.WordLevel({"one": 0, "two": 1, "<s>": 2}, unk_token="one"))
     word_level.add_special_tokens(["<s>"])
     tokenizer = Tokenizer(word_level, None)
-    assert list(tokenizer.pieces([1, 0])) == ["two", " one"]
-    assert list(tokenizer.pieces([1, 0], [2, 0])) == [" two", " one"]
-    assert list(tokenizer.pieces([], [0])) == []
+    assert list(tokenizer.decode_stream([1, 0])) == ["two", " one"]
+    assert list(tokenizer.decode_stream([1, 0], [2, 0])) == [" two", " one"]
+    assert list(tokenizer.decode_stream([], [0])) == []

@@ -10,16 +10,16 @@ from litestar.testing import TestClient
 
 from app.protocols import LISTENERS
 from app.server.asgi import create_listener_app
-from app.server.refusal import refusal
-from tests.support.grpc_server import MAX_REQUEST_BYTES, built
-from tests.support.secured import secured
+from app.server.raw_response import raw_response
+from tests.support.auth_apps import authenticated_app
+from tests.support.grpc_server import MAX_REQUEST_BYTES, build_engine
 
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 MODEL = "detector"
 PATHS = sorted(
     {
         re.sub(r"\{[^}]*\}", "1", route.path.replace("{target:str}", MODEL))
-        for route in secured(None).routes
+        for route in authenticated_app(None).routes
         if isinstance(route, HTTPRoute)
     }
 )
@@ -27,13 +27,13 @@ PATHS = sorted(
 
 @pytest.fixture(scope="module")
 def client() -> Iterator[TestClient[Litestar]]:
-    with TestClient(secured(None)) as client:
+    with TestClient(authenticated_app(None)) as client:
         yield client
 
 
 @pytest.fixture(scope="module")
 def tensorflow_serving() -> Iterator[TestClient[Litestar]]:
-    with TestClient(create_listener_app(built((MODEL,)), LISTENERS[0], MAX_REQUEST_BYTES)) as client:
+    with TestClient(create_listener_app(build_engine((MODEL,)), LISTENERS[0], MAX_REQUEST_BYTES)) as client:
         yield client
 
 
@@ -90,5 +90,5 @@ def test_allow_of_tensorflow_serving_depends_on_the_path(
 
 
 def test_allow_of_refused_connect_names_the_server_methods() -> None:
-    assert b"\r\nallow: GET, HEAD, OPTIONS, POST\r\n" in refusal(405, "CONNECT is not served")
-    assert b"allow" not in refusal(400, "Not HTTP")
+    assert b"\r\nallow: GET, HEAD, OPTIONS, POST\r\n" in raw_response(405, "CONNECT is not served")
+    assert b"allow" not in raw_response(400, "Not HTTP")

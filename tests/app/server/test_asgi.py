@@ -6,14 +6,14 @@ import pytest
 from litestar import Litestar
 from litestar.testing import TestClient
 
-from tests.support.served import build
+from tests.support.apps import app_with_models
 
 Client = TestClient[Litestar]
 
 
 @pytest.fixture(scope="module")
 def client() -> Iterator[Client]:
-    with TestClient(build(["half_plus_two"])) as client:
+    with TestClient(app_with_models(["half_plus_two"])) as client:
         yield client
 
 

@@ -5,9 +5,9 @@ from litestar import Litestar, get, post
 from litestar.testing import TestClient
 from litestar.types import ASGIApp
 
-from app.assembly.models import sources
+from app.assembly.models import find_models
 from app.assembly.service import Service
-from app.server.cross_site import allowed_hosts, without_cross_site
+from app.server.cross_site import allowed_hosts, reject_cross_site
 from app.settings.server import ModelOptions, ServerSettings
 from tests.support.server_process import ROOT
 
@@ -27,7 +27,7 @@ async def ready() -> str:
 
 
 def client_of(*, local: bool) -> TestClient[ASGIApp]:
-    app = without_cross_site(Litestar([unload, ready], openapi_config=None), hosts=() if local else None)
+    app = reject_cross_site(Litestar([unload, ready], openapi_config=None), hosts=() if local else None)
     return TestClient(app, base_url="http://127.0.0.1:8080")
 
 
@@ -124,7 +124,7 @@ def test_allowed_hosts_follow_the_settings(settings: ServerSettings, hosts: set[
 @pytest.fixture(scope="module")
 def service() -> Service:
     options = ModelOptions(model=ROOT / "fixtures" / "models" / "half_plus_two")
-    return Service(ServerSettings(allowed_hosts="models.example"), lambda: sources(options))
+    return Service(ServerSettings(allowed_hosts="models.example"), lambda: find_models(options))
 
 
 def client_of_app(app: ASGIApp) -> TestClient[ASGIApp]:
@@ -134,7 +134,7 @@ def client_of_app(app: ASGIApp) -> TestClient[ASGIApp]:
 def test_every_route_of_both_http_ports_refuses_another_host(service: Service) -> None:
     for app, ports_app in (
         (service.app, service.guarded),
-        *((listener.app, listener.guarded) for listener in service.beside),
+        *((listener.app, listener.guarded_app) for listener in service.secondary_listeners),
     ):
         client = client_of_app(ports_app)
         paths = {route.path.replace("{", "").replace("}", "").replace(":", "-") for route in app.routes}
@@ -144,19 +144,19 @@ def test_every_route_of_both_http_ports_refuses_another_host(service: Service) -
                 url = f"http://127.0.0.1:8080{path}"
                 response = client.request(method, url, headers={"Host": "evil.example"})
                 assert (method, path, response.status_code) == (method, path, 403)
-    for app in (service.guarded, service.beside[0].guarded):
+    for app in (service.guarded, service.secondary_listeners[0].guarded_app):
         for host in ("models.example", "models.example:8080", "localhost:1"):
             assert client_of_app(app).get("/nothing", headers={"Host": host}).status_code == 404
 
 
 def test_refusal_has_the_shape_of_the_protocol_whose_path_was_requested(service: Service) -> None:
     headers = {"Host": "evil.example"}
-    main, tensorflow_serving = client_of_app(service.guarded), client_of_app(service.beside[0].guarded)
+    main, tensorflow_serving = client_of_app(service.guarded), client_of_app(service.secondary_listeners[0].guarded_app)
     grps = main.get("/grps/v1/metadata/server", headers=headers).json()
     assert (grps["status"]["code"], grps["status"]["status"]) == (403, "FAILURE")
     assert list(main.get("/v2/models/a", headers=headers).json()) == ["error"]
     assert tensorflow_serving.get("/v1/models/a", headers=headers).text.startswith('{\n    "error": "The Host')
-    chariot = Service(ServerSettings(chariot_protocol="chariot-v2"), lambda: sources(ModelOptions()))
+    chariot = Service(ServerSettings(chariot_protocol="chariot-v2"), lambda: find_models(ModelOptions()))
     client = client_of_app(chariot.guarded)
     for path in ("/infer", "http://127.0.0.1:8080//infer", "/v2/models/m-detector/infer"):
         assert list(client.post(path, headers=headers).json()) == ["error", "detail"]

@@ -9,16 +9,16 @@ from litestar.testing import TestClient
 from prometheus_client import CollectorRegistry
 
 from app.engine.engine import Engine
-from app.protocols import protocols_beside
+from app.protocols import main_port_protocols
 from app.protocols.permission import Permission
 from app.protocols.protocol import Endpoint, HttpRequest, json_response
 from app.server.asgi import create_app, create_listener_app
-from app.server.dispatch import CollisionError, handlers
-from app.server.ports import by_port
-from tasks.exchange.error import InferenceError
+from app.server.dispatch import RouteConflictError, create_handlers
+from app.server.port_routing import route_by_port
+from tasks.inference.error import InferenceError
 from tests.support.chariot import image_input
-from tests.support.grpc_server import Peer, built, message, serving_grpc
-from tests.support.pictures import base64_text, encoded, rectangle
+from tests.support.grpc_server import GrpcTestClient, build_engine, message, run_grpc_server
+from tests.support.images import encode_base64, encode_image, rectangle
 
 
 class VerbProtocol:
@@ -46,7 +46,7 @@ class VerbProtocol:
     def permission(self, request: HttpRequest, /) -> Permission:
         return "infer"
 
-    def answer(self, engine: Engine, /) -> Callable[[HttpRequest], Awaitable[Response[Any]]]:
+    def handler(self, engine: Engine, /) -> Callable[[HttpRequest], Awaitable[Response[Any]]]:
         async def answer(request: HttpRequest) -> Response[bytes]:
             return json_response(f'["{request.method}","{request.url.path}"]'.encode(), status=418)
 
@@ -55,7 +55,7 @@ class VerbProtocol:
 
 def test_verb_of_a_path_selects_the_endpoint() -> None:
     with TestClient(
-        create_app(built(("detector",)), [VerbProtocol("drive", "park")], CollectorRegistry(), 1000)
+        create_app(build_engine(("detector",)), [VerbProtocol("drive", "park")], CollectorRegistry(), 1000)
     ) as client:
         assert client.post("/v1/things/a:drive").json() == ["drive", "a"]
         assert client.post("/v1/things/a:b:park").json() == ["park", "a:b"]
@@ -71,14 +71,14 @@ def test_verb_of_a_path_selects_the_endpoint() -> None:
 
 
 def test_two_protocols_with_the_same_path_and_verb_collide() -> None:
-    engine = built(("detector",))
-    handlers([VerbProtocol("drive"), VerbProtocol("park")], engine)
-    with pytest.raises(CollisionError, match=r"verbs and verbs both serve POST /v1/things/\{target:str\}:park"):
-        handlers([VerbProtocol("drive", "park"), VerbProtocol("park")], engine)
+    engine = build_engine(("detector",))
+    create_handlers([VerbProtocol("drive"), VerbProtocol("park")], engine)
+    with pytest.raises(RouteConflictError, match=r"verbs and verbs both serve POST /v1/things/\{target:str\}:park"):
+        create_handlers([VerbProtocol("drive", "park"), VerbProtocol("park")], engine)
 
 
 def test_a_listener_answers_every_method_and_path() -> None:
-    with TestClient(create_listener_app(built(("detector",)), VerbProtocol(), 1000)) as client:
+    with TestClient(create_listener_app(build_engine(("detector",)), VerbProtocol(), 1000)) as client:
         for method in ("GET", "POST", "PUT", "DELETE", "OPTIONS"):
             for path in ("/", "/v1/x:y", "/a/b/c"):
                 response = client.request(method, path)
@@ -96,7 +96,9 @@ class PrefixOwner(VerbProtocol):
 
 
 def test_routing_errors_under_a_prefix_come_from_the_protocol_that_owns_it() -> None:
-    with TestClient(create_app(built(("detector",)), [PrefixOwner("drive")], CollectorRegistry(), 1000)) as client:
+    with TestClient(
+        create_app(build_engine(("detector",)), [PrefixOwner("drive")], CollectorRegistry(), 1000)
+    ) as client:
         for method, path, status in (
             ("GET", "/v1/things/a", 405),
             ("POST", "/v1/things", 404),
@@ -110,9 +112,9 @@ def test_routing_errors_under_a_prefix_come_from_the_protocol_that_owns_it() -> 
 
 
 def test_requests_are_dispatched_by_port() -> None:
-    engine = built(("detector",))
+    engine = build_engine(("detector",))
     main = create_app(engine, [], CollectorRegistry(), 1000)
-    app = by_port(main, {8501: create_listener_app(engine, VerbProtocol(), 1000)})
+    app = route_by_port(main, {8501: create_listener_app(engine, VerbProtocol(), 1000)})
     with TestClient(app, base_url="http://here.local:8501") as client:
         assert client.get("/metrics").status_code == 418
     with TestClient(app, base_url="http://here.local:8080") as client:
@@ -120,20 +122,20 @@ def test_requests_are_dispatched_by_port() -> None:
 
 
 def test_offline_engine_is_not_ready_but_still_serves_inferences() -> None:
-    engine = built(("detector",))
+    engine = build_engine(("detector",))
     paths = ("/ready", "/v2/health/ready", "/v2/models/detector/ready", "/v2/models/m-detector/ready")
-    app = create_app(engine, protocols_beside("chariot-v2-kserve"), CollectorRegistry(), 100_000)
-    with TestClient(app) as client, serving_grpc(engine) as peer:
+    app = create_app(engine, main_port_protocols("chariot-v2-kserve"), CollectorRegistry(), 100_000)
+    with TestClient(app) as client, run_grpc_server(engine) as peer:
         for online, status in ((True, 200), (False, 503), (True, 200)):
             engine.online = online
             assert [client.get(path).status_code for path in paths] == [status] * len(paths)
             assert grpc_readiness(peer) == [online, online]
             assert peer.call("ServerLive").live
             assert client.get("/v2/health/live").status_code == client.get("/v2/models/detector").status_code == 200
-            body = {"inputs": [image_input(base64_text(encoded(rectangle())))]}
+            body = {"inputs": [image_input(encode_base64(encode_image(rectangle())))]}
             assert client.post("/infer", json=body).status_code == 200
 
 
-def grpc_readiness(peer: Peer) -> Sequence[bool]:
+def grpc_readiness(peer: GrpcTestClient) -> Sequence[bool]:
     model = message("ModelReadyRequest", name="detector")
     return [peer.call("ServerReady").ready, peer.call("ModelReady", model).ready]

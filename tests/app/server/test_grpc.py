@@ -17,14 +17,21 @@ from grpc_reflection.v1alpha.reflection_pb2 import ServerReflectionRequest, Serv
 from app.engine.servable import BoundServable
 from app.proto import message_class
 from app.protocols.status import grpc_status
-from app.server.listening import ListenError
+from app.server.listen_socket import ListenError
 from app.settings.model import ModelSource
-from tasks.exchange.error import ErrorKind
-from tasks.exchange.tensor import Datatype, Tensor
+from tasks.inference.error import ErrorKind
+from tasks.inference.tensor import Datatype, Tensor
 from tasks.tensor_inference import TensorInference, Tensors, TensorsInput
-from tests.support.grpc_server import SERVICE, Peer, built, message, over, serving_grpc
-from tests.support.served import ECHOES, echo
-from tests.support.server_process import ROOT, serving
+from tests.support.apps import ECHO_MODELS, echo_model
+from tests.support.grpc_server import (
+    SERVICE,
+    GrpcTestClient,
+    build_engine,
+    build_engine_from_sources,
+    message,
+    run_grpc_server,
+)
+from tests.support.server_process import ROOT, run_server
 
 GRPS = "grps.protos.v1.GrpsService"
 HEALTH = "/grpc.health.v1.Health"
@@ -36,17 +43,17 @@ IMAGE = (ROOT / "fixtures" / "images" / "scene.jpg").read_bytes()
 SERVING, NOT_SERVING = HealthCheckResponse.SERVING, HealthCheckResponse.NOT_SERVING
 
 
-def health(peer: Peer, service: str = "") -> int:
+def health(peer: GrpcTestClient, service: str = "") -> int:
     request = HealthCheckRequest(service=service).SerializeToString()
-    return HealthCheckResponse.FromString(peer.bytes(f"{HEALTH}/Check", request)).status
+    return HealthCheckResponse.FromString(peer.call_bytes(f"{HEALTH}/Check", request)).status
 
 
-def watch_health(peer: Peer, service: str = "") -> Any:
+def watch_health(peer: GrpcTestClient, service: str = "") -> Any:
     call = peer.channel.unary_stream(f"{HEALTH}/Watch")
     return call(HealthCheckRequest(service=service).SerializeToString(), timeout=30)
 
 
-def reflect(peer: Peer, *requests: ServerReflectionRequest) -> Sequence[ServerReflectionResponse]:
+def reflect(peer: GrpcTestClient, *requests: ServerReflectionRequest) -> Sequence[ServerReflectionResponse]:
     call = peer.channel.stream_stream(REFLECTION)
     responses = call(iter([request.SerializeToString() for request in requests]), timeout=30)
     return [ServerReflectionResponse.FromString(data) for data in responses]
@@ -70,21 +77,21 @@ def test_every_error_kind_has_a_grpc_status() -> None:
 
 
 def test_health_check_and_watch_follow_the_models() -> None:
-    engine = built(("echo-fp32",), loaded=False)
-    with serving_grpc(engine) as peer:
+    engine = build_engine(("echo-fp32",), loaded=False)
+    with run_grpc_server(engine) as peer:
         updates = watch_health(peer)
         assert HealthCheckResponse.FromString(next(updates)).status == NOT_SERVING
         assert health(peer) == health(peer, SERVICE) == NOT_SERVING
         source = engine.registry.registrations[0].source
-        engine.registry.load(source, lambda _: echo(ECHOES["echo-fp32"]))
+        engine.registry.load(source, lambda _: echo_model(ECHO_MODELS["echo-fp32"]))
         assert health(peer) == health(peer, SERVICE) == SERVING
         assert HealthCheckResponse.FromString(next(updates)).status == SERVING
-        peer.stopped().result(60)
+        peer.stop_server().result(60)
         assert [HealthCheckResponse.FromString(data).status for data in updates] == [NOT_SERVING]
 
 
 def test_health_of_an_unknown_service_is_not_found() -> None:
-    with serving_grpc(built(("echo-fp32",))) as peer:
+    with run_grpc_server(build_engine(("echo-fp32",))) as peer:
         with pytest.raises(grpc.RpcError) as caught:
             health(peer, "inference.Nobody")
         rpc_error: Any = caught.value
@@ -95,7 +102,7 @@ def test_health_of_an_unknown_service_is_not_found() -> None:
 
 
 def test_reflection_lists_all_services_with_their_descriptors() -> None:
-    with serving_grpc(built(("echo-fp32",))) as peer:
+    with run_grpc_server(build_engine(("echo-fp32",))) as peer:
         symbols = [SERVICE, "inference.ModelInferRequest", GRPS, "grps.protos.v1.GrpsMessage", "grpc.health.v1.Health"]
         requests = [ServerReflectionRequest(file_containing_symbol=symbol) for symbol in symbols]
         listed, *files = reflect(peer, ServerReflectionRequest(list_services=""), *requests)
@@ -109,10 +116,10 @@ def test_reflection_lists_all_services_with_their_descriptors() -> None:
 
 
 def test_grpc_port_in_use_raises_listen_error() -> None:
-    with serving_grpc(built(("echo-fp32",))) as peer:
+    with run_grpc_server(build_engine(("echo-fp32",))) as peer:
         with (
             pytest.raises(ListenError, match=f"Cannot listen on 127.0.0.1:{peer.port}"),
-            serving_grpc(built(("echo-fp32",)), port=peer.port),
+            run_grpc_server(build_engine(("echo-fp32",)), port=peer.port),
         ):
             pass
         assert peer.call("ServerLive").live
@@ -127,16 +134,16 @@ def test_stop_waits_for_calls_in_flight() -> None:
         data = np.zeros((1, 1), np.float32)
         return [Tensors([Tensor(name="x", datatype=Datatype.FP32, data=data)]) for _ in inputs]
 
-    specs = ECHOES["echo-fp32"]
-    servable = BoundServable(TensorInference(specs, specs), slow, echo(specs).description, {})
+    specs = ECHO_MODELS["echo-fp32"]
+    servable = BoundServable(TensorInference(specs, specs), slow, echo_model(specs).description, {})
     source = ModelSource(name="slow", version="1", folder=Path("slow"))
     tensor = {"name": "x", "datatype": "FP32", "shape": [1, 1]}
     request = message("ModelInferRequest", model_name="slow", inputs=[tensor], raw_input_contents=[bytes(4)])
-    with serving_grpc(over([source], lambda _: servable)) as peer:
+    with run_grpc_server(build_engine_from_sources([source], lambda _: servable)) as peer:
         call = peer.channel.unary_unary(f"/{SERVICE}/ModelInfer")
         response = call.future(request.SerializeToString(), timeout=30)
         assert started.wait(60)
-        stopped = peer.stopped()
+        stopped = peer.stop_server()
         assert not stopped.done()
         proceed.set()
         assert response.result(60) is not None
@@ -145,7 +152,7 @@ def test_stop_waits_for_calls_in_flight() -> None:
 
 @pytest.mark.slow
 def test_process_serves_grpc_and_exits_with_status_0() -> None:
-    with serving("--model", str(DETECTOR)) as server:
+    with run_server("--model", str(DETECTOR)) as server:
         assert httpx.get(f"{server.address}/ready", timeout=60).status_code == 200
         tensor = {"name": "image", "datatype": "BYTES", "shape": [1], "contents": {"bytes_contents": [IMAGE]}}
         request = message("ModelInferRequest", model_name="detector", inputs=[tensor])
@@ -161,18 +168,18 @@ def test_process_serves_grpc_and_exits_with_status_0() -> None:
 def test_process_exits_with_a_message_if_the_grpc_port_is_in_use() -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = str(other.getsockname()[1])
-        with serving("--model", str(DETECTOR), "--grpc-port", port) as server:
+        with run_server("--model", str(DETECTOR), "--grpc-port", port) as server:
             assert server.wait() == 1
             assert "in use" in server.log[-1]
             assert port in server.log[-1]
-    with serving("--model", str(DETECTOR), "--port", port, "--grpc-port", port) as server:
+    with run_server("--model", str(DETECTOR), "--port", port, "--grpc-port", port) as server:
         assert server.wait() == 1
         assert "both HTTP and gRPC" in server.log[-1]
 
 
 @pytest.mark.slow
 def test_process_without_grpc_serves_http_only() -> None:
-    with serving("--model", str(DETECTOR), "--no-grpc") as server:
+    with run_server("--model", str(DETECTOR), "--no-grpc") as server:
         assert httpx.get(f"{server.address}/ready", timeout=60).status_code == 200
         assert "gRPC" not in "".join(server.log)
         assert server.stop() == 0
@@ -180,8 +187,8 @@ def test_process_without_grpc_serves_http_only() -> None:
 
 @pytest.mark.parametrize("milliseconds", ["2592000001", "1e99", "soon", "nan"])
 def test_invalid_timeout_in_metadata_is_invalid_argument(milliseconds: str) -> None:
-    with serving_grpc(built(("detector",))) as peer:
+    with run_grpc_server(build_engine(("detector",))) as peer:
         request = message("ModelInferRequest", model_name="detector")
-        code, details = peer.refused("ModelInfer", request, [("x-request-timeout-ms", milliseconds)])
+        code, details = peer.call_error("ModelInfer", request, [("x-request-timeout-ms", milliseconds)])
     assert code is grpc.StatusCode.INVALID_ARGUMENT
     assert details.startswith("x-request-timeout-ms: Expected a number of milliseconds")

@@ -12,8 +12,8 @@ from app.server.grpc import GrpcServer
 from app.server.grpc_connections import connection_options
 from app.server.tls import Certificates
 from app.settings.transport import TransportSettings
-from tests.support.authority import Authority
-from tests.support.grpc_server import MAX_REQUEST_BYTES, built
+from tests.support.certificate_authority import CertificateAuthority
+from tests.support.grpc_server import MAX_REQUEST_BYTES, build_engine
 
 
 @pytest.mark.parametrize(("seconds", "milliseconds"), [(0.5, 500), (0.0001, 1), (1e9, 86_400_000), (inf, 86_400_000)])
@@ -34,16 +34,16 @@ def test_tls_server_starts_with_a_temporary_folder_of_any_length(
 
         async def run() -> tuple[int, str]:
             server = GrpcServer(
-                built(()),
+                build_engine(()),
                 GRPC_PROTOCOLS,
                 host="127.0.0.1",
                 port=0,
                 max_request_bytes=MAX_REQUEST_BYTES,
                 drain_timeout=1,
-                certificates=Certificates(*Authority(tmp_path).issue("server")),
+                certificates=Certificates(*CertificateAuthority(tmp_path).issue("server")),
             )
             await server.start()
-            addresses = server.port, server.inside
+            addresses = server.port, server.internal_address
             await server.stop()
             return addresses
 

@@ -9,9 +9,9 @@ import pytest
 import structlog
 
 from app.protocols import GRPC_PROTOCOLS
-from app.server.access.calls import CallAccess
-from tests.support.grpc_server import Peer, built, serving_grpc
-from tests.support.secured import READ, access_by
+from app.server.auth.grpc_access import GrpcAccess
+from tests.support.auth_apps import READ_KEY, access_with_keys
+from tests.support.grpc_server import GrpcTestClient, build_engine, run_grpc_server
 
 MALFORMED = b"\xff\xff\xff"
 HEALTH = "/grpc.health.v1.Health"
@@ -20,14 +20,14 @@ METHODS = (f"{HEALTH}/Check", f"{HEALTH}/Watch", REFLECTION)
 
 
 @pytest.fixture(scope="module", params=[False, True], ids=["without access control", "with access control"])
-def peer(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Generator[Peer]:
+def peer(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Generator[GrpcTestClient]:
     keys: Path = tmp_path_factory.mktemp("keys")
-    interceptors = [CallAccess(access_by(keys), GRPC_PROTOCOLS)] if request.param else []
-    with serving_grpc(built(("detector",)), interceptors=interceptors) as opened:
+    interceptors = [GrpcAccess(access_with_keys(keys), GRPC_PROTOCOLS)] if request.param else []
+    with run_grpc_server(build_engine(("detector",)), interceptors=interceptors) as opened:
         yield opened
 
 
-def refusal(peer: Peer, method: str, metadata: list[tuple[str, str]]) -> tuple[grpc.StatusCode, str]:
+def refusal(peer: GrpcTestClient, method: str, metadata: list[tuple[str, str]]) -> tuple[grpc.StatusCode, str]:
     """Send a malformed message and return the status and details."""
     call: Any
     if method == REFLECTION:
@@ -42,10 +42,10 @@ def refusal(peer: Peer, method: str, metadata: list[tuple[str, str]]) -> tuple[g
 
 @pytest.mark.parametrize("method", METHODS)
 def test_malformed_message_is_invalid_argument_and_logged_once(
-    peer: Peer, method: str, caplog: pytest.LogCaptureFixture
+    peer: GrpcTestClient, method: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     with structlog.testing.capture_logs() as logs:
-        status_and_details = refusal(peer, method, [("x-api-key", READ)])
+        status_and_details = refusal(peer, method, [("x-api-key", READ_KEY)])
     assert status_and_details == (grpc.StatusCode.INVALID_ARGUMENT, "The message cannot be parsed as protobuf")
     assert [(line["event"], line["method"], line["address"]) for line in logs] == [
         ("malformed gRPC message", method, "127.0.0.1")
@@ -54,7 +54,7 @@ def test_malformed_message_is_invalid_argument_and_logged_once(
 
 
 def test_log_lines_of_malformed_messages_without_a_key_are_sampled(
-    peer: Peer, caplog: pytest.LogCaptureFixture
+    peer: GrpcTestClient, caplog: pytest.LogCaptureFixture
 ) -> None:
     with structlog.testing.capture_logs() as logs:
         statuses = {refusal(peer, METHODS[0], [])[0] for _ in range(100)}

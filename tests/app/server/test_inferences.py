@@ -10,18 +10,18 @@ import pytest
 from litestar import Litestar
 from litestar.testing import TestClient
 
-from app.assembly.inferences import served_inferences
-from app.recording.address import read_address
+from app.assembly.inferences import recording_routes
+from app.recording.dsn import parse_dsn
 from app.recording.images import ImageFile, ImageFolder
-from app.recording.query_reader import Reader
+from app.recording.query.reader import RecordingReader
 from app.recording.sqlite_store import SqliteStore
-from app.server.errors import routing_errors
+from app.server.errors import create_error_handlers
 from app.server.inferences import Inferences
 from app.settings.server import ServerSettings
 from tests.support.chariot import image_input
-from tests.support.kept import rows
-from tests.support.pictures import base64_text
-from tests.support.server_process import serving
+from tests.support.images import encode_base64
+from tests.support.recorded_rows import recorded_rows
+from tests.support.server_process import run_server
 
 IMAGES = Path(__file__).parents[3] / "fixtures" / "images"
 DIGESTS = {name: letter * 64 for name, letter in (("jpeg", "a"), ("html", "b"), ("gone", "c"))}
@@ -31,7 +31,7 @@ def client_of(inferences: Inferences) -> TestClient[Litestar]:
     return TestClient(
         Litestar(
             inferences.handlers,
-            exception_handlers=routing_errors(),
+            exception_handlers=create_error_handlers(),
             openapi_config=None,
             logging_config=None,
             on_shutdown=[inferences.close],
@@ -53,10 +53,12 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient[Lite
     )
     store = SqliteStore(folder / "store.db")
     store.open()
-    store.write([rows(f"{number}-0-0", {"frame": number}, [{"label": "car", "score": 0.5}]) for number in range(60)])
-    store.write([rows(name, image_digest=digest, image_kept=True) for name, digest in DIGESTS.items()])
+    store.write(
+        [recorded_rows(f"{number}-0-0", {"frame": number}, [{"label": "car", "score": 0.5}]) for number in range(60)]
+    )
+    store.write([recorded_rows(name, image_digest=digest, image_kept=True) for name, digest in DIGESTS.items()])
     store.close()
-    inferences = Inferences(lambda: Reader(read_address(str(folder / "store.db")), folder / "images"))
+    inferences = Inferences(lambda: RecordingReader(parse_dsn(str(folder / "store.db")), folder / "images"))
     with client_of(inferences) as client:
         yield client
 
@@ -128,7 +130,7 @@ def test_invalid_query_parameter_is_400_and_named(client: TestClient[Litestar], 
 
 
 def test_missing_store_is_503(tmp_path: Path) -> None:
-    with client_of(Inferences(lambda: Reader(read_address(str(tmp_path / "none.db"))))) as client:
+    with client_of(Inferences(lambda: RecordingReader(parse_dsn(str(tmp_path / "none.db"))))) as client:
         response = client.get("/inferences")
     assert response.status_code == 503
     assert "there is no such file" in response.json()["error"]
@@ -144,7 +146,7 @@ def test_missing_store_is_503(tmp_path: Path) -> None:
     ],
 )
 def test_recordings_are_404_unless_recorded_and_enabled(settings: ServerSettings, error_text: str) -> None:
-    with client_of(served_inferences(settings)) as client:
+    with client_of(recording_routes(settings)) as client:
         for path in ("/inferences", "/inferences/a", "/inferences/a/image"):
             response = client.get(path)
             assert response.status_code == 404
@@ -161,7 +163,7 @@ def test_recordings_are_404_unless_recorded_and_enabled(settings: ServerSettings
     ],
 )
 def test_recordings_are_served_on_loopback_or_if_enabled(settings: ServerSettings) -> None:
-    with client_of(served_inferences(settings)) as client:
+    with client_of(recording_routes(settings)) as client:
         assert client.get("/inferences").status_code == 503
 
 
@@ -169,9 +171,9 @@ def test_recordings_are_served_on_loopback_or_if_enabled(settings: ServerSetting
 def test_process_serves_the_inferences_that_it_recorded(tmp_path: Path) -> None:
     image = (IMAGES / "scene.jpg").read_bytes()
     arguments = ("--model", str(IMAGES.parent / "models" / "detector"), "--record", str(tmp_path / "store.db"))
-    with serving(*arguments, "--record-images", str(tmp_path / "images")) as server:
+    with run_server(*arguments, "--record-images", str(tmp_path / "images")) as server:
         entry = {"key": "camera", "type": "str", "value": "north"}
-        body = {"inputs": [image_input(base64_text(image), metadata=json.dumps([entry]))]}
+        body = {"inputs": [image_input(encode_base64(image), metadata=json.dumps([entry]))]}
         assert httpx.post(f"{server.address}/infer", json=body, timeout=60).status_code == 200
         address = f"{server.address}/inferences"
         assert httpx.get(address, params={"where": 'camera = "south"'}, timeout=60).json()["inferences"] == []

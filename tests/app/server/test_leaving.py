@@ -14,8 +14,8 @@ import pytest
 
 from app.proto import message_class
 from tests.support.chariot import image_input
-from tests.support.pictures import encoded, rectangle
-from tests.support.server_process import ServerProcess, serving
+from tests.support.images import encode_image, rectangle
+from tests.support.server_process import ServerProcess, run_server
 
 pytestmark = pytest.mark.slow
 
@@ -33,7 +33,7 @@ class Slow:
 """
 BODY = json.dumps({"inputs": [image_input()]})
 METHOD = "/inference.GRPCInferenceService/ModelInfer"
-_ELEMENT = encoded(rectangle())
+_ELEMENT = encode_image(rectangle())
 REQUEST = message_class("inference.ModelInferRequest")(
     model_name="slow",
     inputs=[{"name": "image", "datatype": "BYTES", "shape": [1]}],
@@ -55,7 +55,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def server(folder: Path) -> Iterator[ServerProcess]:
-    with serving("--model", str(folder / "model"), "--allow-code", "--workers", "1") as running:
+    with run_server("--model", str(folder / "model"), "--allow-code", "--workers", "1") as running:
         yield running
 
 
@@ -119,7 +119,7 @@ def test_invalid_timeout_header_is_400_and_named(server: ServerProcess, timeout_
 
 def test_full_queue_is_429_with_retry_after_over_http_and_grpc(folder: Path) -> None:
     arguments = ("--model", str(folder / "model"), "--allow-code", "--workers", "1", "--max-waiting", "1")
-    with serving(*arguments) as server, request_sent(server, "first") as first:
+    with run_server(*arguments) as server, request_sent(server, "first") as first:
         (folder / "began").read_text()
         with request_sent(server, "second") as second:
             third = {}

@@ -12,21 +12,21 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 
-from app.engine.admission import Bounds, Excess
+from app.engine.admission import Overload, QueueLimits
 from app.engine.engine import Engine
 from app.engine.events import InferenceEvent, RequestInfo
 from app.engine.registry import Registry
 from app.engine.repository import Repository
 from app.observers.metrics import Metrics
-from app.protocols import LISTENERS, PROTOCOLS, protocols_beside
+from app.protocols import LISTENERS, PROTOCOLS, main_port_protocols
 from app.protocols.protocol import HttpProtocol
 from app.server.load_shedding import LoadShedder, Route, inference_routes
 from app.settings.model import ModelSettings, ModelSource
-from tasks.exchange.error import ErrorKind, InferenceError
-from tasks.exchange.limits import Limits
+from tasks.inference.error import ErrorKind, InferenceError
+from tasks.inference.limits import Limits
 from tasks.task import TaskType
-from tests.support.http_connections import Served, answers, everything, served
-from tests.support.stand_ins import load_stand_in
+from tests.support.fake_models import load_fake_model
+from tests.support.http_connections import HttpTestServer, parse_responses, read_until_closed, run_http_server
 
 MIB = 1024 * 1024
 
@@ -44,7 +44,7 @@ class FakeRoute:
         return Route(
             method=b"POST",
             pattern="/full/([^/%]+)",
-            excess=lambda target: Excess(message=f"{target} is full", retry_after=7) if self.is_refusing else None,
+            excess=lambda target: Overload(message=f"{target} is full", retry_after=7) if self.is_refusing else None,
             body=lambda message: json.dumps({"error": message}).encode(),
             report=lambda _message, target, request_id, count: self.reported.set_result((target, request_id, count)),
             expect=self._expect,
@@ -60,9 +60,9 @@ class FakeRoute:
 
 
 @contextmanager
-def overloaded_server() -> Generator[tuple[Served, FakeRoute]]:
+def overloaded_server() -> Generator[tuple[HttpTestServer, FakeRoute]]:
     fake_route = FakeRoute()
-    with served() as server:
+    with run_http_server() as server:
         server.transport.connections.shedder = LoadShedder([fake_route.route])
         yield server, fake_route
 
@@ -126,33 +126,33 @@ def test_invalid_request_id_is_replaced_by_a_generated_one() -> None:
 )
 def test_connection_is_closed_if_the_body_is_not_drained(request_bytes: bytes) -> None:
     with overloaded_server() as (server, _):
-        received = server.exchange(request_bytes)
+        received = server.send_and_read(request_bytes)
         assert b"connection: close\r\n" in received
         assert b"100 Continue" not in received
-        assert [status for status, _ in answers(received)] == [429]
+        assert [status for status, _ in parse_responses(received)] == [429]
 
 
 def test_client_that_sends_all_of_a_large_body_reads_the_refusal() -> None:
     size = 3 * MIB // 2
     with overloaded_server() as (server, _), closing(server.connect()) as connection:
         connection.sendall(request(size, body=b"x" * size))
-        assert [status for status, _ in answers(everything(connection))] == [429]
+        assert [status for status, _ in parse_responses(read_until_closed(connection))] == [429]
 
 
 def test_requests_after_a_refused_one_are_answered_in_order() -> None:
     with overloaded_server() as (server, fake_route):
         requests = request(4, body=b"body") * 2 + request(1, "Connection: close", path="/else", body=b"1")
-        assert [status for status, _ in answers(server.exchange(requests))] == [429, 429, 200]
+        assert [status for status, _ in parse_responses(server.send_and_read(requests))] == [429, 429, 200]
         assert fake_route.reported.result(60)[2] == 2
 
 
 def test_request_after_one_in_flight_is_not_refused_early() -> None:
     with overloaded_server() as (server, _), closing(server.connect()) as connection:
         connection.sendall(request(0, path="/wait"))
-        assert server.began.wait(60)
+        assert server.request_started.wait(60)
         connection.sendall(request(0, "Connection: close"))
-        server.gate.set()
-        assert [status for status, _ in answers(everything(connection))] == [200, 200]
+        server.release.set()
+        assert [status for status, _ in parse_responses(read_until_closed(connection))] == [200, 200]
 
 
 @pytest.mark.parametrize("fields", [("Origin: http://a",), ("Upgrade: h2c", "Connection: upgrade, close")])
@@ -192,11 +192,11 @@ def full_engine(*names: str, metrics: CollectorRegistry | None = None) -> Genera
     sources = [ModelSource(name=name, version="1", folder=Path(name), settings=settings) for name in names]
     registry = Registry(sources)
     for source in sources:
-        registry.load(source, load_stand_in)
+        registry.load(source, load_fake_model)
     observer, gate, started = RecordingObserver(), threading.Event(), threading.Event()
-    observers = [observer, Metrics(metrics or CollectorRegistry(), registry.knows)]
-    repository = Repository(registry, lambda: sources, load_stand_in)
-    engine = Engine(repository, observers, Limits(), 1, Bounds(max_waiting=0))
+    observers = [observer, Metrics(metrics or CollectorRegistry(), registry.has_model)]
+    repository = Repository(registry, lambda: sources, load_fake_model)
+    engine = Engine(repository, observers, Limits(), 1, QueueLimits(max_waiting=0))
 
     def block_worker() -> Any:
         started.set()
@@ -204,9 +204,9 @@ def full_engine(*names: str, metrics: CollectorRegistry | None = None) -> Genera
         raise InferenceError(ErrorKind.CANCELLED, "over")
 
     async def run() -> None:
-        info = RequestInfo(protocol="test", request_id="1", returned={})
+        info = RequestInfo(protocol="test", request_id="1", response_headers={})
         with pytest.raises(InferenceError):
-            await engine.exchange(info, names[0], block_worker, lambda response: response)
+            await engine.handle(info, names[0], block_worker, lambda response: response)
 
     holder = threading.Thread(target=lambda: asyncio.run(run()))
     holder.start()
@@ -236,16 +236,16 @@ TARGETS = {
 
 @pytest.mark.parametrize("protocol", [*PROTOCOLS, *LISTENERS], ids=lambda protocol: protocol.name)
 def test_refusal_has_the_shape_of_the_protocol(protocol: HttpProtocol) -> None:
-    protocols = [protocol] if protocol in LISTENERS else protocols_beside("chariot-v2-kserve")
+    protocols = [protocol] if protocol in LISTENERS else main_port_protocols("chariot-v2-kserve")
     if protocol.name == "chariot-v2":
-        protocols = protocols_beside("chariot-v2")
+        protocols = main_port_protocols("chariot-v2")
     message = "The server has 1 requests in flight and takes no more; try again later"
     with full_engine("detector") as (engine, _):
         shedder = LoadShedder(inference_routes(engine, protocols, secured=False))
         for path in TARGETS[protocol.name]:
-            match = shedder.find(b"POST", 1, path.encode())
+            match = shedder.find_route(b"POST", 1, path.encode())
             assert match is not None, path
-            assert match[0].excess(match[1]) == Excess(message=message, retry_after=1)
+            assert match[0].excess(match[1]) == Overload(message=message, retry_after=1)
             assert match[0].body(message) == protocol.error_body(InferenceError(ErrorKind.OVERLOADED, message))
 
 
@@ -253,14 +253,14 @@ def test_only_inferences_are_refused() -> None:
     with full_engine("detector") as (engine, _):
         shedder = LoadShedder(inference_routes(engine, PROTOCOLS, secured=False))
         for path in ("/v1/models/detector:explain", "/v2/repository/index", "/grps/v1/metadata/model", "/"):
-            assert shedder.find(b"POST", 1, path.encode()) is None
+            assert shedder.find_route(b"POST", 1, path.encode()) is None
         for path in ("/v2/models/detector/ready", "/v2/models/detector/infer"):
-            assert shedder.find(b"GET", 1, path.encode()) is None
+            assert shedder.find_route(b"GET", 1, path.encode()) is None
 
 
 def test_refusal_of_a_secured_server_does_not_reveal_model_names() -> None:
     with full_engine("detector", "classifier") as (engine, _):
-        route, _ = LoadShedder(inference_routes(engine, PROTOCOLS, secured=True)).find(
+        route, _ = LoadShedder(inference_routes(engine, PROTOCOLS, secured=True)).find_route(
             b"POST", 1, b"/v2/models/detector/infer"
         ) or (None, "")
         assert route is not None
@@ -271,13 +271,13 @@ def test_refusal_of_a_secured_server_does_not_reveal_model_names() -> None:
 def test_refusals_are_counted_and_observed_together() -> None:
     metrics = CollectorRegistry()
     with full_engine("detector", metrics=metrics) as (engine, observer):
-        match = LoadShedder(inference_routes(engine, PROTOCOLS, secured=False)).find(
+        match = LoadShedder(inference_routes(engine, PROTOCOLS, secured=False)).find_route(
             b"POST", 1, b"/v1/models/detector:predict"
         )
         assert match is not None
         match[0].report("full", match[1], "an-id", 40)
         event = observer.events[-1]
-        assert (event.count, event.model_name, event.caller.request_id) == (40, "detector", "an-id")
+        assert (event.count, event.model_name, event.info.request_id) == (40, "detector", "an-id")
         labels = {"protocol": "kserve-v1", "model": "detector", "version": "", "outcome": ErrorKind.OVERLOADED.value}
         assert metrics.get_sample_value("charioteer_inferences_total", labels) == 40
         assert engine.trends.requests == 40

@@ -6,7 +6,7 @@ import os
 import threading
 
 from app.server import log_lines
-from app.server.log_lines import Handed, LogLines
+from app.server.log_lines import LogLines, LogLinesHandler
 
 
 class CountingFile(io.BytesIO):
@@ -81,7 +81,7 @@ def test_broken_pipe_raises_nothing() -> None:
 def test_slow_reader_blocks_only_for_the_timeout_and_gets_every_line() -> None:
     read_end, write_end = os.pipe()
     with os.fdopen(write_end, "wb", buffering=0) as pipe:
-        lines = LogLines(pipe, delay=0, patience=0.05)
+        lines = LogLines(pipe, delay=0, flush_timeout=0.05)
         for _ in range(8):
             lines.warning(b"x" * 65536)
         lines.flush()
@@ -93,7 +93,7 @@ def test_non_blocking_pipe_gets_complete_lines() -> None:
     read_end, write_end = os.pipe()
     os.set_blocking(write_end, False)
     with os.fdopen(write_end, "wb", buffering=0) as pipe, os.fdopen(read_end, "rb") as reader:
-        lines = LogLines(pipe, delay=0.001, patience=60)
+        lines = LogLines(pipe, delay=0.001, flush_timeout=60)
         lines.warning(b"y" * 300_000)
         assert len(reader.read(300_001)) == 300_001
 
@@ -102,7 +102,7 @@ def test_standard_library_records_are_written_as_lines() -> None:
     file = CountingFile()
     lines = LogLines(file, delay=60)
     logger = logging.Logger("apart")
-    logger.addHandler(Handed(lines))
+    logger.addHandler(LogLinesHandler(lines))
     logger.info("first")
     logger.error("caf\udce9")
     assert file.written.wait(60)
@@ -112,10 +112,10 @@ def test_standard_library_records_are_written_as_lines() -> None:
 def test_lines_over_the_limit_are_dropped_and_counted() -> None:
     file = CountingFile()
     lines = LogLines(file, delay=60)
-    for _ in range(log_lines.MOST + 3):
+    for _ in range(log_lines.MAX_QUEUED_LINES + 3):
         lines.info(b"x")
     lines.flush()
-    assert file.getvalue().count(b"x\n") == log_lines.MOST
+    assert file.getvalue().count(b"x\n") == log_lines.MAX_QUEUED_LINES
     assert file.getvalue().endswith(b'{"event":"log lines lost","lines":3,"level":"warning"}\n')
 
 

@@ -29,8 +29,8 @@ def test_grpc_error_of_a_disconnected_client_is_not_logged() -> None:
 DAMAGED = """
 import cv2, logging, numpy as np
 from app.server.log_output import configure_logging
-from app.server.tuning import tune_process
-from tests.support.pictures import encoded, rectangle
+from app.server.process_setup import tune_process
+from tests.support.images import encoded, rectangle
 configure_logging("json")
 tune_process()
 png = encoded(rectangle(), icc_profile=b"profile" * 9)

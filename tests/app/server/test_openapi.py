@@ -6,21 +6,21 @@ import pytest
 from litestar import Litestar
 from litestar.routes import HTTPRoute
 
-from tests.app.server.access.test_routes import ADMIN, INFER, OPEN
-from tests.app.server.access.test_routes import READ as READING
-from tests.support.secured import READ, access_by, bearer, client_of, secured
+from tests.app.server.auth.test_routes import ADMIN, INFER, OPEN
+from tests.app.server.auth.test_routes import READ as READING
+from tests.support.auth_apps import READ_KEY, access_with_keys, authenticated_app, bearer_header, http_client
 
 SCHEMES = ("bearer", "key", "basic")
 
 
 @pytest.fixture(scope="module")
 def app(tmp_path_factory: pytest.TempPathFactory) -> Litestar:
-    return secured(access_by(tmp_path_factory.mktemp("keys")))
+    return authenticated_app(access_with_keys(tmp_path_factory.mktemp("keys")))
 
 
 @pytest.fixture(scope="module")
 def document(app: Litestar) -> dict[str, Any]:
-    return client_of(app).get("/schema", headers=bearer(READ)).json()
+    return http_client(app).get("/schema", headers=bearer_header(READ_KEY)).json()
 
 
 def openapi_path_and_method(route: str) -> tuple[str, str]:
@@ -69,7 +69,7 @@ def test_open_operation_documents_no_security(document: dict[str, Any]) -> None:
 
 
 def test_document_without_authentication_has_no_security_schemes() -> None:
-    document_text = client_of(secured(None)).get("/schema").text
+    document_text = http_client(authenticated_app(None)).get("/schema").text
     assert "securitySchemes" not in document_text
     assert '"security"' not in document_text
 

@@ -19,32 +19,32 @@ from litestar import Litestar
 from litestar.testing import TestClient
 from prometheus_client import CollectorRegistry
 
-from app.engine.answered import Timings
 from app.engine.engine import Engine
 from app.engine.events import InferenceEvent, RequestInfo
-from app.engine.history import Readings
+from app.engine.inference_result import Timings
 from app.engine.process_usage import machine_memory
 from app.engine.registry import Registry
 from app.engine.repository import Repository
-from app.protocols import protocols_beside
+from app.engine.request_history import Readings
+from app.protocols import main_port_protocols
 from app.server.asgi import create_app
-from app.server.page.events import Events
-from app.server.page.page import Page, until_next_reading
-from app.server.page.series import SERIES
-from app.server.page.snapshot import PERCENTILES, look_at, take_snapshot
+from app.server.ui.event_stream import EventStream
+from app.server.ui.page import Page, seconds_until_sample
+from app.server.ui.series import SERIES
+from app.server.ui.snapshot import PERCENTILES, take_snapshot, with_model_detail
 from app.settings.model import ModelSettings, ModelSource
-from tasks.exchange.error import ErrorKind
-from tasks.exchange.limits import Limits
+from tasks.inference.error import ErrorKind
+from tasks.inference.limits import Limits
 from tests.support.chariot import image_input, infer
-from tests.support.server_process import serving
-from tests.support.stand_ins import STAND_INS, load_stand_in
+from tests.support.fake_models import FAKE_MODELS, load_fake_model
+from tests.support.server_process import run_server
 
-STATIC = Path(__file__).parents[3] / "app" / "server" / "page" / "static"
+STATIC = Path(__file__).parents[3] / "app" / "server" / "ui" / "static"
 CHROME = "text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,image/webp,*/*;q=0.8"
 NAMES = ("classifier", "detector")
 
 EVENT = InferenceEvent(
-    caller=RequestInfo(protocol="kserve-v2", request_id="1"),
+    info=RequestInfo(protocol="kserve-v2", request_id="1"),
     model_name="detector",
     model_version="1",
     outcome=None,
@@ -70,17 +70,17 @@ class Clock:
 
 def engine_of(clock: Callable[[], float]) -> Engine:
     sources = [
-        ModelSource(name=name, version="1", folder=Path(name), settings=ModelSettings(task_type=STAND_INS[name][0]))
+        ModelSource(name=name, version="1", folder=Path(name), settings=ModelSettings(task_type=FAKE_MODELS[name][0]))
         for name in NAMES
     ]
     registry = Registry(sources)
-    registry.load(sources[0], load_stand_in)
-    registry.load(sources[1], load_stand_in)
-    return Engine(Repository(registry, lambda: sources, load_stand_in), [], Limits(), workers=2, clock=clock)
+    registry.load(sources[0], load_fake_model)
+    registry.load(sources[1], load_fake_model)
+    return Engine(Repository(registry, lambda: sources, load_fake_model), [], Limits(), workers=2, clock=clock)
 
 
 def app_of(engine: Engine, page: Page | None) -> Litestar:
-    return create_app(engine, protocols_beside("chariot-v2-kserve"), CollectorRegistry(), 2_000_000, page=page)
+    return create_app(engine, main_port_protocols("chariot-v2-kserve"), CollectorRegistry(), 2_000_000, page=page)
 
 
 @pytest.fixture
@@ -226,9 +226,9 @@ def test_snapshot_has_the_figures_of_the_window(engine: Engine, clock: Clock) ->
         engine.trends.observe(msgspec.structs.replace(EVENT, total=latency * 1_000_000))
     engine.trends.observe(FAILURE)
     engine.trends.observe(msgspec.structs.replace(FAILURE, model_name="stranger", model_version=""))
-    engine.trends.read(Readings(in_flight=3, waiting=1, cpu=0.25, memory=5_000_000))
+    engine.trends.add_readings(Readings(in_flight=3, waiting=1, cpu=0.25, memory=5_000_000))
     clock.now += 10
-    snapshot = look_at(engine, take_snapshot(engine, "60s"), "detector")
+    snapshot = with_model_detail(engine, take_snapshot(engine, "60s"), "detector")
     assert (snapshot.ever, snapshot.interval, snapshot.age) == (102, 1, 10)
     assert (snapshot.total.requests, snapshot.total.failures, snapshot.total.rate) == (102, 2, 10.2)
     classifier, detector = snapshot.models
@@ -266,7 +266,7 @@ def test_every_window_counts_the_same_requests(engine: Engine, clock: Clock, win
 def test_percentile_is_never_above_the_slowest_request(engine: Engine, clock: Clock) -> None:
     engine.trends.observe(msgspec.structs.replace(EVENT, total=10_600_000))
     clock.now += 1
-    snapshot = look_at(engine, take_snapshot(engine, "60s"), "detector")
+    snapshot = with_model_detail(engine, take_snapshot(engine, "60s"), "detector")
     assert snapshot.total.slowest == 10.6
     assert max(percentile for percentile in snapshot.total.percentiles if percentile is not None) <= 10.6
     assert snapshot.detail.p99[-1] is not None
@@ -283,7 +283,7 @@ def test_snapshot_has_the_reason_why_the_server_is_not_ready(engine: Engine) -> 
 @pytest.mark.parametrize("model", ["", "stranger", "<script>", "detector\x00"])
 def test_details_of_an_unknown_model_are_those_of_all_models(engine: Engine, model: str) -> None:
     snapshot = take_snapshot(engine, "60s")
-    assert look_at(engine, snapshot, model) is snapshot
+    assert with_model_detail(engine, snapshot, model) is snapshot
     assert snapshot.detail.name == ""
 
 
@@ -291,7 +291,7 @@ def test_snapshot_is_small_and_fast(engine: Engine, clock: Clock) -> None:
     for latency in range(1, 2000):
         engine.trends.observe(msgspec.structs.replace(EVENT, total=latency * 500_000))
         clock.now += 0.1
-    assert len(msgspec.json.encode(look_at(engine, take_snapshot(engine, "60s"), "detector"))) < 12_000
+    assert len(msgspec.json.encode(with_model_detail(engine, take_snapshot(engine, "60s"), "detector"))) < 12_000
     began = time.thread_time()
     for _ in range(20):
         take_snapshot(engine, "60s")
@@ -343,13 +343,13 @@ class FakeWire:
 )
 def test_event_contains_a_snapshot(engine: Engine, query: str, window: str, detail: str) -> None:
     async def run() -> FakeWire:
-        events, wire = Events(engine), FakeWire(query)
+        events, wire = EventStream(engine), FakeWire(query)
         task = asyncio.create_task(events(wire.scope, wire.receive, wire.send))
         await wire.body_sent.wait()
-        assert events.listening == 1
+        assert events.open_streams == 1
         wire.disconnected.set()
         await task
-        assert events.listening == 0
+        assert events.open_streams == 0
         events.stop()
         return wire
 
@@ -377,16 +377,16 @@ def test_event_contains_a_snapshot(engine: Engine, query: str, window: str, deta
 def test_invalid_requests_for_events_are_refused(
     engine: Engine, query: str, method: str, status: int, error_text: str
 ) -> None:
-    wire, events = FakeWire(query, method), Events(engine)
+    wire, events = FakeWire(query, method), EventStream(engine)
     asyncio.run(events(wire.scope, wire.receive, wire.send))
     assert wire.status == status
     assert error_text in json.loads(wire.bodies[0])["error"]
-    assert events.listening == 0
+    assert events.open_streams == 0
 
 
 def test_listeners_over_the_limit_are_refused_until_one_leaves(engine: Engine) -> None:
     async def run() -> None:
-        events, wires = Events(engine, most=2), [FakeWire(), FakeWire()]
+        events, wires = EventStream(engine, max_streams=2), [FakeWire(), FakeWire()]
         tasks = [asyncio.create_task(events(wire.scope, wire.receive, wire.send)) for wire in wires]
         await asyncio.gather(*(wire.body_sent.wait() for wire in wires))
         late = FakeWire()
@@ -407,7 +407,7 @@ def test_listeners_over_the_limit_are_refused_until_one_leaves(engine: Engine) -
 
 def test_events_end_when_the_server_stops(engine: Engine) -> None:
     async def run() -> None:
-        events, wire = Events(engine), FakeWire()
+        events, wire = EventStream(engine), FakeWire()
         task = asyncio.create_task(events(wire.scope, wire.receive, wire.send))
         await wire.body_sent.wait()
         events.stop()
@@ -423,7 +423,7 @@ def test_events_end_when_the_server_stops(engine: Engine) -> None:
 @pytest.mark.parametrize("ending", ["patience", "stop", "gone"])
 def test_listener_that_reads_nothing_is_dropped(engine: Engine, ending: str) -> None:
     async def run() -> None:
-        events, wire = Events(engine, patience=0.05 if ending == "patience" else 60), FakeWire()
+        events, wire = EventStream(engine, send_timeout=0.05 if ending == "patience" else 60), FakeWire()
         wire.is_stuck = True
         task = asyncio.create_task(events(wire.scope, wire.receive, wire.send))
         await wire.body_sent.wait()
@@ -432,7 +432,7 @@ def test_listener_that_reads_nothing_is_dropped(engine: Engine, ending: str) -> 
         elif ending == "gone":
             wire.disconnected.set()
         await task
-        assert events.listening == 0
+        assert events.open_streams == 0
         assert len(wire.bodies) == 1
         events.stop()
 
@@ -452,7 +452,7 @@ def test_grps_series_are_trends_of_174_points(clock: Clock, engine: Engine) -> N
     for _ in range(3):
         engine.trends.observe(EVENT)
     engine.trends.observe(FAILURE)
-    engine.trends.read(Readings(in_flight=0, waiting=0, cpu=0.5, memory=machine_memory() / 4))
+    engine.trends.add_readings(Readings(in_flight=0, waiting=0, cpu=0.5, memory=machine_memory() / 4))
     clock.now += 2
     expected = {
         "*qps": (2.0, 2.0, 4.0),
@@ -509,7 +509,7 @@ def test_snapshot_counts_inferences_over_http(client: TestClient[Litestar], cloc
 
 @pytest.mark.slow
 def test_open_event_streams_do_not_delay_the_stop_of_the_server() -> None:
-    with serving("--model", "fixtures/models/classifier", "--drain-timeout", "600") as server:
+    with run_server("--model", "fixtures/models/classifier", "--drain-timeout", "600") as server:
         port = int(server.address.rpartition(":")[2])
         with httpx.stream(
             "GET", f"{server.address}/page/events", headers={"accept-encoding": "gzip"}, timeout=60
@@ -531,7 +531,7 @@ def test_open_event_streams_do_not_delay_the_stop_of_the_server() -> None:
 
 @pytest.mark.parametrize("path", ["/page/models.json", "/page/samples/scene.jpg", "/page/repository"])
 def test_metrics_only_page_serves_no_other_view(engine: Engine, path: str) -> None:
-    with TestClient(app_of(engine, Page(engine, whole=False))) as client:
+    with TestClient(app_of(engine, Page(engine, full=False))) as client:
         assert client.get("/", headers={"accept": CHROME}).json()["status"] == "alive"
         assert client.get(path).status_code == 404
         html = client.get("/grps/v1/monitor/metrics").text
@@ -550,7 +550,7 @@ def test_metrics_only_page_serves_no_other_view(engine: Engine, path: str) -> No
     ],
 )
 def test_page_is_served_on_loopback_or_if_enabled(arguments: list[str], complete: bool) -> None:
-    with serving("--model", "fixtures/models/classifier", *arguments) as server:
+    with run_server("--model", "fixtures/models/classifier", *arguments) as server:
         response = httpx.get(server.address, headers={"accept": CHROME}, timeout=60)
         assert response.headers["content-type"].startswith("text/html" if complete else "application/json")
         assert httpx.get(f"{server.address}/page/models.json", timeout=60).status_code == (200 if complete else 404)
@@ -560,12 +560,12 @@ def test_page_is_served_on_loopback_or_if_enabled(arguments: list[str], complete
 @given(age=st.floats(0, 1e7))
 def test_every_second_has_one_reading_although_timers_drift(age: float) -> None:
     for drift in (-0.4, -1e-9, 0.0, 1e-9, 0.4):
-        assert int(age + until_next_reading(age) + drift) == int(age) + 1
+        assert int(age + seconds_until_sample(age) + drift) == int(age) + 1
 
 
 @pytest.mark.slow
 def test_snapshot_has_cpu_and_memory_of_the_process() -> None:
-    with serving("--model", "fixtures/models/classifier") as server:
+    with run_server("--model", "fixtures/models/classifier") as server:
         with httpx.stream("GET", f"{server.address}/page/events", timeout=60) as response:
             snapshots = (json.loads(line.removeprefix("data: ")) for line in response.iter_lines() if line)
             snapshot = next(snapshot for snapshot in snapshots if snapshot["now"]["memory"])

@@ -10,8 +10,8 @@ from contextlib import closing, suppress
 import pytest
 import uvloop
 
-from tests.support.http_connections import Served, answers, everything, served
-from tests.support.server_process import ServerProcess, serving
+from tests.support.http_connections import HttpTestServer, parse_responses, read_until_closed, run_http_server
+from tests.support.server_process import ServerProcess, run_server
 
 LOOPS = [uvloop.new_event_loop, asyncio.SelectorEventLoop]
 NO_LINGER = struct.pack("ii", 1, 0)
@@ -22,34 +22,40 @@ def get(path: str, *fields: str) -> bytes:
 
 
 @pytest.fixture(scope="module", params=LOOPS)
-def server(request: pytest.FixtureRequest) -> Generator[Served]:
-    with served(loop=request.param) as running:
+def server(request: pytest.FixtureRequest) -> Generator[HttpTestServer]:
+    with run_http_server(loop=request.param) as running:
         yield running
 
 
 @pytest.mark.parametrize("count", [33, 34, 40, 1000])
-def test_pipelined_requests_before_a_half_close_are_all_answered(server: Served, count: int) -> None:
-    responses = answers(server.exchange(b"".join(get(f"/{index}") for index in range(count)), end=True))
+def test_pipelined_requests_before_a_half_close_are_all_answered(server: HttpTestServer, count: int) -> None:
+    responses = parse_responses(
+        server.send_and_read(b"".join(get(f"/{index}") for index in range(count)), half_close=True)
+    )
     assert [(status, body["path"]) for status, body in responses] == [(200, f"/{index}") for index in range(count)]
 
 
-def test_pipelined_bodies_before_a_half_close_are_all_answered(server: Served) -> None:
+def test_pipelined_bodies_before_a_half_close_are_all_answered(server: HttpTestServer) -> None:
     body = b" HTTP/1." * 500
     template = b"POST /%d HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n%s"
-    responses = answers(server.exchange(b"".join(template % (index, len(body), body) for index in range(40)), end=True))
+    responses = parse_responses(
+        server.send_and_read(b"".join(template % (index, len(body), body) for index in range(40)), half_close=True)
+    )
     assert [(status, response["path"]) for status, response in responses] == [(200, f"/{index}") for index in range(40)]
     assert {response["body"] for _, response in responses} == {body.decode()}
 
 
 @pytest.mark.parametrize("partial", [b"GET /x HT", b"POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nx"])
-def test_requests_before_an_incomplete_one_are_answered_after_a_half_close(server: Served, partial: bytes) -> None:
-    responses = answers(server.exchange(get("/first") + get("/second") + partial, end=True))
+def test_requests_before_an_incomplete_one_are_answered_after_a_half_close(
+    server: HttpTestServer, partial: bytes
+) -> None:
+    responses = parse_responses(server.send_and_read(get("/first") + get("/second") + partial, half_close=True))
     assert [body["path"] for _, body in responses] == ["/first", "/second"]
 
 
-def test_pipelined_requests_over_the_limit_are_not_parsed_until_earlier_ones_end(server: Served) -> None:
+def test_pipelined_requests_over_the_limit_are_not_parsed_until_earlier_ones_end(server: HttpTestServer) -> None:
     """Send more than the limit: parsed requests cost memory, so later ones stay bytes or stay in the kernel."""
-    server.gate.clear()
+    server.release.clear()
     request, bytes_sent = get("/", f"X: {'x' * 8000}"), 0
     with closing(server.connect()) as connection:
         connection.sendall(get("/wait"))
@@ -59,43 +65,43 @@ def test_pipelined_requests_over_the_limit_are_not_parsed_until_earlier_ones_end
                 bytes_sent += connection.send(request * 100)
         assert bytes_sent < 100_000_000
         connection.settimeout(20)
-        server.gate.set()
+        server.release.set()
         connection.shutdown(socket.SHUT_WR)
-        received = everything(connection)
+        received = read_until_closed(connection)
     assert received.count(b"HTTP/1.1 200 OK") == 1 + bytes_sent // len(request)
 
 
 def test_reset_after_pipelined_requests_cancels_the_request_in_flight(
-    server: Served, caplog: pytest.LogCaptureFixture
+    server: HttpTestServer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    server.gate.clear()
-    server.began.clear()
-    server.left.clear()
+    server.release.clear()
+    server.request_started.clear()
+    server.client_left.clear()
     with closing(server.connect()) as connection:
         connection.sendall(get("/wait") + get("/after") * 4)
-        assert server.began.wait(60)
+        assert server.request_started.wait(60)
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, NO_LINGER)
-    assert server.left.wait(60)
+    assert server.client_left.wait(60)
     assert not caplog.records
 
 
-def test_half_close_writes_no_interim_response_into_a_started_response(server: Served) -> None:
-    server.gate.clear()
+def test_half_close_writes_no_interim_response_into_a_started_response(server: HttpTestServer) -> None:
+    server.release.clear()
     with closing(server.connect()) as connection:
         connection.sendall(get("/started") + get("/after"))
         received = connection.recv(65536)
         connection.shutdown(socket.SHUT_WR)
         # When another connection is answered, the server has seen the half-close.
-        assert answers(server.exchange(get("/", "Connection: close")))
-        server.gate.set()
-        received += everything(connection)
+        assert parse_responses(server.send_and_read(get("/", "Connection: close")))
+        server.release.set()
+        received += read_until_closed(connection)
     assert b" 100 Continue" not in received
-    assert [body["path"] for _, body in answers(received)] == ["/started", "/after"]
+    assert [body["path"] for _, body in parse_responses(received)] == ["/started", "/after"]
 
 
 @pytest.fixture(scope="module")
 def process() -> Generator[ServerProcess]:
-    with serving("--model", "fixtures/models/half_plus_two", "--no-grpc", "--no-tensorflow-serving") as running:
+    with run_server("--model", "fixtures/models/half_plus_two", "--no-grpc", "--no-tensorflow-serving") as running:
         yield running
 
 
@@ -113,6 +119,6 @@ def test_reset_after_pipelined_inferences_logs_no_traceback(process: ServerProce
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, NO_LINGER)
     with socket.create_connection((host, int(port)), timeout=60) as connection:
         connection.sendall(b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n")
-        assert everything(connection).startswith(b"HTTP/1.1 200")
+        assert read_until_closed(connection).startswith(b"HTTP/1.1 200")
     process.stop()
     assert "Traceback" not in "".join(process.log)

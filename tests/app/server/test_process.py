@@ -12,9 +12,9 @@ import pytest
 
 from app.settings.server import ServerSettings
 from tests.support.chariot import image_input
-from tests.support.collector import collector
-from tests.support.pictures import base64_text
-from tests.support.server_process import ROOT, serving
+from tests.support.collector import run_otlp_collector
+from tests.support.images import encode_base64
+from tests.support.server_process import ROOT, run_server
 
 DETECTOR = ROOT / "fixtures" / "models" / "detector"
 SCENE = ROOT / "fixtures" / "images" / "scene.jpg"
@@ -23,10 +23,10 @@ pytestmark = pytest.mark.slow
 
 
 def test_process_serves_the_fixture_models_and_exits_with_status_0() -> None:
-    with serving() as server:
+    with run_server() as server:
         address = server.address
         assert httpx.get(f"{address}/ready", timeout=60).status_code == 200
-        body = {"inputs": [image_input(base64_text(SCENE.read_bytes()), metadata="[]")]}
+        body = {"inputs": [image_input(encode_base64(SCENE.read_bytes()), metadata="[]")]}
         response = httpx.post(
             f"{address}/v2/models/m-detector/infer", json=body, headers={"X-Request-ID": "r-1"}, timeout=60
         )
@@ -41,7 +41,7 @@ def test_process_serves_the_fixture_models_and_exits_with_status_0() -> None:
 def test_settings_are_read_from_the_environment_of_chariot() -> None:
     variables = {"MODEL_DIR": str(DETECTOR), "UVICORN_PORT": "0", "CHARIOT_INFERENCE_PROTOCOL": "chariot-v2"}
     environment = {**os.environ, **variables, "DEFAULT_SCORE_THRESHOLD": "0.999"}
-    with serving(environment=environment) as server:
+    with run_server(environment=environment) as server:
         assert urlsplit(server.address).port not in (None, ServerSettings().port)
         headers = {"content-type": "image/jpeg"}
         response = httpx.post(f"{server.address}/infer", content=SCENE.read_bytes(), headers=headers, timeout=60)
@@ -55,7 +55,7 @@ def test_settings_are_read_from_the_environment_of_chariot() -> None:
 def test_process_exits_with_a_message_if_its_only_model_is_broken(tmp_path: Path, content: bytes) -> None:
     file = tmp_path / "broken.onnx"
     file.write_bytes(content)
-    with serving("--model", str(file)) as server:
+    with run_server("--model", str(file)) as server:
         assert server.wait() == 1
         last = server.log[-1]
         assert last.startswith("charioteer: no model could be loaded")
@@ -67,8 +67,8 @@ def test_broken_model_is_503_while_other_models_are_served(tmp_path: Path) -> No
     shutil.copytree(DETECTOR, tmp_path / "good")
     (tmp_path / "bad").mkdir()
     (tmp_path / "bad" / "model.onnx").write_bytes(b"not a model")
-    with serving("--model-repository", str(tmp_path)) as server:
-        body = {"inputs": [image_input(base64_text(SCENE.read_bytes()))]}
+    with run_server("--model-repository", str(tmp_path)) as server:
+        body = {"inputs": [image_input(encode_base64(SCENE.read_bytes()))]}
         assert httpx.post(f"{server.address}/v2/models/m-good/infer", json=body, timeout=60).status_code == 200
         response = httpx.post(f"{server.address}/v2/models/m-bad/infer", json=body, timeout=60)
         assert response.status_code == 503
@@ -87,7 +87,7 @@ def test_broken_model_is_503_while_other_models_are_served(tmp_path: Path) -> No
     ],
 )
 def test_process_exits_with_a_message_for_wrong_arguments(arguments: tuple[str, ...], error_text: str) -> None:
-    with serving(*arguments) as server:
+    with run_server(*arguments) as server:
         assert server.wait() == 1
         assert error_text in server.log[-1]
         assert "Traceback" not in "".join(server.log)
@@ -96,16 +96,16 @@ def test_process_exits_with_a_message_for_wrong_arguments(arguments: tuple[str, 
 def test_process_exits_with_a_message_if_the_port_is_in_use() -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
-        with serving("--model", str(DETECTOR), "--port", str(port)) as server:
+        with run_server("--model", str(DETECTOR), "--port", str(port)) as server:
             assert server.wait() == 1
             assert "in use" in server.log[-1]
             assert str(port) in server.log[-1]
 
 
 def test_sigterm_waits_for_requests_in_flight() -> None:
-    with serving("--model", str(DETECTOR)) as server:
+    with run_server("--model", str(DETECTOR)) as server:
         host, _, port = server.address.removeprefix("http://").partition(":")
-        body = json.dumps({"inputs": [image_input(base64_text(SCENE.read_bytes()))]}).encode()
+        body = json.dumps({"inputs": [image_input(encode_base64(SCENE.read_bytes()))]}).encode()
         head = f"POST /infer HTTP/1.1\r\nHost: [::1]\r\nExpect: 100-continue\r\nContent-Length: {len(body)}\r\n\r\n"
         with socket.create_connection((host, int(port))) as connection, connection.makefile("rb") as response:
             connection.sendall(head.encode())
@@ -120,8 +120,11 @@ def test_sigterm_waits_for_requests_in_flight() -> None:
 def test_trace_context_of_the_client_reaches_the_collector() -> None:
     received: list[tuple[str, bytes]] = []
     trace = bytes(range(16))
-    with collector(received) as endpoint, serving("--model", str(DETECTOR), "--otlp-endpoint", endpoint) as server:
-        body = {"inputs": [image_input(base64_text(SCENE.read_bytes()))]}
+    with (
+        run_otlp_collector(received) as endpoint,
+        run_server("--model", str(DETECTOR), "--otlp-endpoint", endpoint) as server,
+    ):
+        body = {"inputs": [image_input(encode_base64(SCENE.read_bytes()))]}
         headers = {"traceparent": f"00-{trace.hex()}-{bytes(range(8)).hex()}-01"}
         assert httpx.post(f"{server.address}/infer", json=body, headers=headers, timeout=60).status_code == 200
         assert server.stop() == 0

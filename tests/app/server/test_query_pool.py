@@ -9,7 +9,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from app.server.query_pool import QueryPool
-from tasks.exchange.error import ErrorKind, InferenceError
+from tasks.inference.error import ErrorKind, InferenceError
 from tests.support.polling import wait_until_async
 
 

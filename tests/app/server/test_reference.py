@@ -11,15 +11,15 @@ from litestar import Litestar
 from litestar.testing import TestClient
 
 from app.server.reference import reference_page
-from tests.support.secured import READ, access_by, bearer, client_of, secured
-from tests.support.served import build
+from tests.support.apps import app_with_models
+from tests.support.auth_apps import READ_KEY, access_with_keys, authenticated_app, bearer_header, http_client
 
 Client = TestClient[Litestar]
 
 
 @pytest.fixture(scope="module")
 def client() -> Iterator[Client]:
-    with TestClient(build(["half_plus_two"])) as client:
+    with TestClient(app_with_models(["half_plus_two"])) as client:
         yield client
 
 
@@ -70,9 +70,9 @@ def test_text_of_the_document_is_escaped() -> None:
 
 
 def test_permissions_are_shown_only_with_authentication(html: str, tmp_path_factory: pytest.TempPathFactory) -> None:
-    client = client_of(secured(access_by(tmp_path_factory.mktemp("keys"))))
+    client = http_client(authenticated_app(access_with_keys(tmp_path_factory.mktemp("keys"))))
     assert client.get("/docs").status_code == 401
-    assert "Permission: <code>admin</code>" in client.get("/docs", headers=bearer(READ)).text
+    assert "Permission: <code>admin</code>" in client.get("/docs", headers=bearer_header(READ_KEY)).text
     assert "Permission:" not in html
 
 

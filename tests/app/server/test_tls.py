@@ -21,45 +21,45 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from prometheus_client import CollectorRegistry
 
-from app.server.tls import Certificates, certificates
-from app.server.validity import not_after
+from app.server.certificate_expiry import not_after
+from app.server.tls import Certificates, load_certificates
 from app.settings.server import ServerSettings, SettingsError
 from app.settings.transport import TransportSettings
-from tests.support.authority import Authority, serial
-from tests.support.http_connections import Served, answers, everything, served
+from tests.support.certificate_authority import CertificateAuthority, peer_certificate_serial
+from tests.support.http_connections import HttpTestServer, parse_responses, read_until_closed, run_http_server
 from tests.support.polling import wait_until
 
 LAST = b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
 
 
 @pytest.fixture
-def authority(tmp_path: Path) -> Authority:
-    return Authority(tmp_path)
+def authority(tmp_path: Path) -> CertificateAuthority:
+    return CertificateAuthority(tmp_path)
 
 
 @pytest.fixture
-def files(authority: Authority) -> tuple[Path, Path]:
+def files(authority: CertificateAuthority) -> tuple[Path, Path]:
     return authority.issue("server")
 
 
 @pytest.fixture
-def server(files: tuple[Path, Path]) -> Iterator[Served]:
-    with served(TransportSettings(handshake_timeout=0.5), Certificates(*files)) as running:
+def server(files: tuple[Path, Path]) -> Iterator[HttpTestServer]:
+    with run_http_server(TransportSettings(handshake_timeout=0.5), Certificates(*files)) as running:
         yield running
 
 
-def connect_tls(server: Served, context: ssl.SSLContext) -> ssl.SSLSocket:
+def connect_tls(server: HttpTestServer, context: ssl.SSLContext) -> ssl.SSLSocket:
     return context.wrap_socket(server.connect(), server_hostname="localhost")
 
 
-def test_tls_1_3_is_served(server: Served, authority: Authority) -> None:
+def test_tls_1_3_is_served(server: HttpTestServer, authority: CertificateAuthority) -> None:
     with connect_tls(server, authority.context()) as connection:
         assert connection.version() == "TLSv1.3"
         connection.sendall(LAST)
-        assert answers(everything(connection))[0][0] == 200
+        assert parse_responses(read_until_closed(connection))[0][0] == 200
 
 
-def test_tls_1_2_is_served_with_forward_secrecy(server: Served, authority: Authority) -> None:
+def test_tls_1_2_is_served_with_forward_secrecy(server: HttpTestServer, authority: CertificateAuthority) -> None:
     context = authority.context()
     context.maximum_version = ssl.TLSVersion.TLSv1_2
     with connect_tls(server, context) as connection:
@@ -69,7 +69,7 @@ def test_tls_1_2_is_served_with_forward_secrecy(server: Served, authority: Autho
         assert connection.version() == "TLSv1.2"
 
 
-def test_tls_before_1_2_is_refused(server: Served, authority: Authority) -> None:
+def test_tls_before_1_2_is_refused(server: HttpTestServer, authority: CertificateAuthority) -> None:
     context = authority.context()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
@@ -79,38 +79,45 @@ def test_tls_before_1_2_is_refused(server: Served, authority: Authority) -> None
         context.set_ciphers("ALL:@SECLEVEL=0")
     with pytest.raises(OSError):
         connect_tls(server, context)
-    wait_until(lambda: bool(server.counted("charioteer_connections_ended_total", reason="handshake")))
+    wait_until(lambda: bool(server.metric_value("charioteer_connections_ended_total", reason="handshake")))
 
 
-def test_plain_http_on_a_tls_port_is_closed_and_counted_as_failed_handshake(server: Served) -> None:
-    received = server.exchange(LAST)
+def test_plain_http_on_a_tls_port_is_closed_and_counted_as_failed_handshake(server: HttpTestServer) -> None:
+    received = server.send_and_read(LAST)
     assert b"HTTP/1.1" not in received
-    wait_until(lambda: not server.counted("charioteer_connections"))
-    assert server.counted("charioteer_connections_ended_total", reason="handshake") == 1
+    wait_until(lambda: not server.metric_value("charioteer_connections"))
+    assert server.metric_value("charioteer_connections_ended_total", reason="handshake") == 1
 
 
-def test_connection_without_handshake_is_closed(server: Served) -> None:
+def test_connection_without_handshake_is_closed(server: HttpTestServer) -> None:
     with closing(server.connect()) as connection:
-        assert everything(connection) == b""
-    wait_until(lambda: not server.counted("charioteer_connections"))
+        assert read_until_closed(connection) == b""
+    wait_until(lambda: not server.metric_value("charioteer_connections"))
 
 
 def test_connections_over_the_limit_are_closed_before_the_handshake(files: tuple[Path, Path]) -> None:
     settings = TransportSettings(max_connections=1)
-    with served(settings, Certificates(*files)) as server, closing(server.connect()):
-        wait_until(lambda: bool(server.counted("charioteer_connections")))
-        assert server.exchange(b"") == b""
+    with run_http_server(settings, Certificates(*files)) as server, closing(server.connect()):
+        wait_until(lambda: bool(server.metric_value("charioteer_connections")))
+        assert server.send_and_read(b"") == b""
 
 
 @pytest.mark.slow
-def test_tls_client_that_stops_reading_is_disconnected(files: tuple[Path, Path], authority: Authority) -> None:
+def test_tls_client_that_stops_reading_is_disconnected(
+    files: tuple[Path, Path], authority: CertificateAuthority
+) -> None:
     settings = TransportSettings(write_timeout=0.5)
-    with served(settings, Certificates(*files)) as server, connect_tls(server, authority.context()) as connection:
+    with (
+        run_http_server(settings, Certificates(*files)) as server,
+        connect_tls(server, authority.context()) as connection,
+    ):
         connection.sendall(b"GET /much HTTP/1.1\r\nHost: a\r\n\r\n")
-        wait_until(lambda: bool(server.counted("charioteer_connections_ended_total", reason="answer")))
+        wait_until(lambda: bool(server.metric_value("charioteer_connections_ended_total", reason="answer")))
 
 
-def test_large_body_and_large_response_are_transferred_over_tls(server: Served, authority: Authority) -> None:
+def test_large_body_and_large_response_are_transferred_over_tls(
+    server: HttpTestServer, authority: CertificateAuthority
+) -> None:
     with connect_tls(server, authority.context()) as connection:
         body = b"x" * 3_000_000
         connection.sendall(
@@ -123,22 +130,25 @@ def test_large_body_and_large_response_are_transferred_over_tls(server: Served, 
 
 
 def test_idle_connection_is_closed_without_waiting_for_close_notify(
-    files: tuple[Path, Path], authority: Authority
+    files: tuple[Path, Path], authority: CertificateAuthority
 ) -> None:
     settings = TransportSettings(keep_alive_timeout=0.5)
-    with served(settings, Certificates(*files)) as server, connect_tls(server, authority.context()) as connection:
+    with (
+        run_http_server(settings, Certificates(*files)) as server,
+        connect_tls(server, authority.context()) as connection,
+    ):
         connection.sendall(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
         assert connection.recv(65536)
-        wait_until(lambda: not server.counted("charioteer_connections"))
-        assert server.counted("charioteer_connections_ended_total", reason="idle") == 1
+        wait_until(lambda: not server.metric_value("charioteer_connections"))
+        assert server.metric_value("charioteer_connections_ended_total", reason="idle") == 1
 
 
-def test_open_tls_connection_does_not_delay_the_stop(files: tuple[Path, Path], authority: Authority) -> None:
-    with served(None, Certificates(*files)) as server, connect_tls(server, authority.context()) as connection:
+def test_open_tls_connection_does_not_delay_the_stop(files: tuple[Path, Path], authority: CertificateAuthority) -> None:
+    with run_http_server(None, Certificates(*files)) as server, connect_tls(server, authority.context()) as connection:
         connection.sendall(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
         assert connection.recv(65536)
         server.stop()
-        wait_until(lambda: not server.counted("charioteer_connections"))
+        wait_until(lambda: not server.metric_value("charioteer_connections"))
 
 
 class ShortShutdownLoop(uvloop.Loop):
@@ -153,10 +163,10 @@ class ShortShutdownLoop(uvloop.Loop):
 
 @pytest.mark.slow
 def test_large_response_to_a_slow_client_is_sent_completely_before_close(
-    files: tuple[Path, Path], authority: Authority
+    files: tuple[Path, Path], authority: CertificateAuthority
 ) -> None:
     with (
-        served(None, Certificates(*files), loop=ShortShutdownLoop) as server,
+        run_http_server(None, Certificates(*files), loop=ShortShutdownLoop) as server,
         connect_tls(server, authority.context()) as connection,
     ):
         connection.sendall(b"GET /much HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
@@ -169,9 +179,9 @@ def test_large_response_to_a_slow_client_is_sent_completely_before_close(
 
 
 def test_client_ca_requires_a_valid_client_certificate(
-    tmp_path: Path, authority: Authority, files: tuple[Path, Path]
+    tmp_path: Path, authority: CertificateAuthority, files: tuple[Path, Path]
 ) -> None:
-    clients, strangers = Authority(tmp_path, "clients"), Authority(tmp_path, "strangers")
+    clients, strangers = CertificateAuthority(tmp_path, "clients"), CertificateAuthority(tmp_path, "strangers")
     late = datetime(2021, 1, 1, tzinfo=UTC)
     refused_certificates = [
         None,
@@ -179,10 +189,10 @@ def test_client_ca_requires_a_valid_client_certificate(
         clients.issue("late", not_after=late),
         authority.issue("other"),
     ]
-    with served(TransportSettings(), Certificates(*files, clients.file)) as server:
+    with run_http_server(TransportSettings(), Certificates(*files, clients.file)) as server:
         with connect_tls(server, authority.context(clients.issue("client"))) as connection:
             connection.sendall(LAST)
-            assert answers(everything(connection))[0][0] == 200
+            assert parse_responses(read_until_closed(connection))[0][0] == 200
         for client_certificate in refused_certificates:
             # With TLS 1.3, the client sees the refusal when it reads.
             with pytest.raises(OSError), connect_tls(server, authority.context(client_certificate)) as connection:  # noqa: PT012
@@ -191,21 +201,26 @@ def test_client_ca_requires_a_valid_client_certificate(
                     raise ConnectionResetError
 
 
-def test_renewed_certificate_is_used_for_new_connections_only(authority: Authority, files: tuple[Path, Path]) -> None:
+def test_renewed_certificate_is_used_for_new_connections_only(
+    authority: CertificateAuthority, files: tuple[Path, Path]
+) -> None:
     certificates_in_use = Certificates(*files)
-    with served(TransportSettings(), certificates_in_use) as server, connect_tls(server, authority.context()) as old:
-        before = serial(old)
-        assert not certificates_in_use.look()
+    with (
+        run_http_server(TransportSettings(), certificates_in_use) as server,
+        connect_tls(server, authority.context()) as old,
+    ):
+        before = peer_certificate_serial(old)
+        assert not certificates_in_use.reload_if_changed()
         authority.issue("server")
-        assert certificates_in_use.look()
-        assert not certificates_in_use.look()
+        assert certificates_in_use.reload_if_changed()
+        assert not certificates_in_use.reload_if_changed()
         with connect_tls(server, authority.context()) as new:
-            assert serial(new) != before
+            assert peer_certificate_serial(new) != before
         old.sendall(LAST)
-        assert answers(everything(old))[0][0] == 200
+        assert parse_responses(read_until_closed(old))[0][0] == 200
 
 
-def test_replaced_symlink_renews_the_certificate(tmp_path: Path, authority: Authority) -> None:
+def test_replaced_symlink_renews_the_certificate(tmp_path: Path, authority: CertificateAuthority) -> None:
     """Replace a folder symlink under the file symlinks, as Kubernetes does with secrets."""
     for name in ("first", "second"):
         (tmp_path / name).mkdir()
@@ -218,7 +233,7 @@ def test_replaced_symlink_renews_the_certificate(tmp_path: Path, authority: Auth
     before = certificates_in_use.context
     (tmp_path / "..new").symlink_to("second")
     (tmp_path / "..new").replace(tmp_path / "..data")
-    assert certificates_in_use.look()
+    assert certificates_in_use.reload_if_changed()
     assert certificates_in_use.context is not before
 
 
@@ -227,7 +242,7 @@ def _truncate_certificate(cert: Path, key: Path) -> None:
 
 
 def _replace_key(cert: Path, key: Path) -> None:
-    other = Authority(cert.parent, "another").issue("another")
+    other = CertificateAuthority(cert.parent, "another").issue("another")
     key.write_bytes(other[1].read_bytes())
 
 
@@ -237,7 +252,7 @@ def _delete_key(cert: Path, key: Path) -> None:
 
 @pytest.mark.parametrize("break_files", [_truncate_certificate, _replace_key, _delete_key])
 def test_broken_renewal_keeps_the_certificate_and_is_logged_once(
-    authority: Authority,
+    authority: CertificateAuthority,
     files: tuple[Path, Path],
     caplog: pytest.LogCaptureFixture,
     break_files: Callable[[Path, Path], None],
@@ -246,36 +261,36 @@ def test_broken_renewal_keeps_the_certificate_and_is_logged_once(
     before = certificates_in_use.context
     break_files(*files)
     with caplog.at_level(logging.ERROR):
-        assert not certificates_in_use.look()
-        assert not certificates_in_use.look()
+        assert not certificates_in_use.reload_if_changed()
+        assert not certificates_in_use.reload_if_changed()
     assert [record.message for record in caplog.records] == [
         "a renewed certificate cannot be used, the one before is kept"
     ]
     assert certificates_in_use.context is before
     authority.issue("server")
-    assert certificates_in_use.look()
+    assert certificates_in_use.reload_if_changed()
 
 
-def test_client_ca_is_renewed(tmp_path: Path, authority: Authority, files: tuple[Path, Path]) -> None:
-    clients, others = Authority(tmp_path, "clients"), Authority(tmp_path, "others")
+def test_client_ca_is_renewed(tmp_path: Path, authority: CertificateAuthority, files: tuple[Path, Path]) -> None:
+    clients, others = CertificateAuthority(tmp_path, "clients"), CertificateAuthority(tmp_path, "others")
     certificates_in_use = Certificates(*files, clients.file)
-    with served(TransportSettings(), certificates_in_use) as server:
+    with run_http_server(TransportSettings(), certificates_in_use) as server:
         clients.file.write_bytes(others.file.read_bytes())
-        assert certificates_in_use.look()
+        assert certificates_in_use.reload_if_changed()
         with connect_tls(server, authority.context(others.issue("client"))) as connection:
             connection.sendall(LAST)
-            assert answers(everything(connection))[0][0] == 200
+            assert parse_responses(read_until_closed(connection))[0][0] == 200
 
 
-def test_certificate_expiry_is_a_metric(authority: Authority) -> None:
+def test_certificate_expiry_is_a_metric(authority: CertificateAuthority) -> None:
     ends = datetime(2049, 12, 31, 23, 59, 59, tzinfo=UTC)
     metrics = CollectorRegistry()
-    Certificates(*authority.issue("server", not_after=ends)).show(metrics)
+    Certificates(*authority.issue("server", not_after=ends)).export_expiry(metrics)
     assert metrics.get_sample_value("charioteer_certificate_expiry_timestamp_seconds") == ends.timestamp()
 
 
 @pytest.mark.parametrize("year", [2030, 2049, 2050, 2130])
-def test_not_after_equals_that_of_cryptography(authority: Authority, year: int) -> None:
+def test_not_after_equals_that_of_cryptography(authority: CertificateAuthority, year: int) -> None:
     cert, _ = authority.issue("server", not_after=datetime(year, 3, 4, 5, 6, 7, tzinfo=UTC))
     pem = cert.read_bytes()
     assert not_after(pem.decode()) == x509.load_pem_x509_certificate(pem).not_valid_after_utc.timestamp()
@@ -287,13 +302,13 @@ def test_not_after_of_text_without_certificate_raises_value_error(pem: str) -> N
         not_after(pem)
 
 
-def test_expired_certificate_is_logged(authority: Authority, caplog: pytest.LogCaptureFixture) -> None:
+def test_expired_certificate_is_logged(authority: CertificateAuthority, caplog: pytest.LogCaptureFixture) -> None:
     Certificates(*authority.issue("server", not_after=datetime(2021, 1, 1, tzinfo=UTC)))
     assert "no longer valid" in caplog.text
 
 
 def test_invalid_tls_settings_raise_settings_error_with_the_reason(
-    tmp_path: Path, authority: Authority, files: tuple[Path, Path]
+    tmp_path: Path, authority: CertificateAuthority, files: tuple[Path, Path]
 ) -> None:
     cert, key = files
     other = authority.issue("other")[1]
@@ -319,9 +334,9 @@ def test_invalid_tls_settings_raise_settings_error_with_the_reason(
     }
     for (tls_cert, tls_key, tls_client_ca), message in expected.items():
         with pytest.raises(SettingsError) as caught:
-            certificates(ServerSettings(tls_cert=tls_cert, tls_key=tls_key, tls_client_ca=tls_client_ca))
+            load_certificates(ServerSettings(tls_cert=tls_cert, tls_key=tls_key, tls_client_ca=tls_client_ca))
         assert str(caught.value) == message
 
 
 def test_certificates_without_settings_is_none() -> None:
-    assert certificates(ServerSettings()) is None
+    assert load_certificates(ServerSettings()) is None

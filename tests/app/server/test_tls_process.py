@@ -13,9 +13,9 @@ import grpc
 import httpx
 import pytest
 
-from tests.support.authority import Authority, serial
+from tests.support.certificate_authority import CertificateAuthority, peer_certificate_serial
 from tests.support.chariot import image_input
-from tests.support.server_process import ROOT, ServerProcess, serving
+from tests.support.server_process import ROOT, ServerProcess, run_server
 
 pytestmark = pytest.mark.slow
 
@@ -24,20 +24,20 @@ CertificateAndKey = tuple[Path, Path]
 
 
 @pytest.fixture(scope="module")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    return Authority(tmp_path_factory.mktemp("authority"))
+def authority(tmp_path_factory: pytest.TempPathFactory) -> CertificateAuthority:
+    return CertificateAuthority(tmp_path_factory.mktemp("authority"))
 
 
 @pytest.fixture(scope="module")
-def client(authority: Authority) -> CertificateAndKey:
+def client(authority: CertificateAuthority) -> CertificateAndKey:
     return authority.issue("client")
 
 
 @pytest.fixture(scope="module")
-def server(authority: Authority) -> Iterator[ServerProcess]:
+def server(authority: CertificateAuthority) -> Iterator[ServerProcess]:
     cert, key = authority.issue("server")
     options = ("--tls-cert", str(cert), "--tls-key", str(key), "--tls-client-ca", str(authority.file))
-    with serving(*options, "--handshake-timeout", "2", "--max-grpc-streams", "4") as running:
+    with run_server(*options, "--handshake-timeout", "2", "--max-grpc-streams", "4") as running:
         yield running
         assert running.stop() == 0
 
@@ -46,7 +46,9 @@ def http_client(server: ServerProcess, context: ssl.SSLContext) -> httpx.Client:
     return httpx.Client(base_url=server.address, verify=context, trust_env=False, timeout=30)
 
 
-def channel(server: ServerProcess, authority: Authority, client_pair: CertificateAndKey | None) -> grpc.Channel:
+def channel(
+    server: ServerProcess, authority: CertificateAuthority, client_pair: CertificateAndKey | None
+) -> grpc.Channel:
     server.address  # noqa: B018  the property waits for the start
     cert, key = (None, None) if client_pair is None else (path.read_bytes() for path in client_pair)
     credentials = grpc.ssl_channel_credentials(authority.file.read_bytes(), key, cert)
@@ -63,7 +65,7 @@ def tensorflow_serving(server: ServerProcess) -> str:
 
 
 def test_every_port_serves_clients_with_a_certificate(
-    server: ServerProcess, authority: Authority, client: CertificateAndKey
+    server: ServerProcess, authority: CertificateAuthority, client: CertificateAndKey
 ) -> None:
     with http_client(server, authority.context(client)) as http:
         assert server.address.startswith("https://")
@@ -74,7 +76,9 @@ def test_every_port_serves_clients_with_a_certificate(
         assert ready(grpc_channel) == b"\x08\x01"
 
 
-def test_every_port_refuses_clients_without_a_certificate(server: ServerProcess, authority: Authority) -> None:
+def test_every_port_refuses_clients_without_a_certificate(
+    server: ServerProcess, authority: CertificateAuthority
+) -> None:
     for address in (server.address, tensorflow_serving(server)):
         with http_client(server, authority.context()) as http, pytest.raises(httpx.TransportError):
             http.get(f"{address}/health")
@@ -90,7 +94,7 @@ def test_grpc_without_tls_is_refused(server: ServerProcess) -> None:
 
 
 def test_page_proxy_reaches_grpc_and_tensorflow_serving_over_tls(
-    server: ServerProcess, authority: Authority, client: CertificateAndKey
+    server: ServerProcess, authority: CertificateAuthority, client: CertificateAndKey
 ) -> None:
     with http_client(server, authority.context(client)) as http:
         path = "/page/grpc/inference.GRPCInferenceService/ModelInfer"
@@ -100,7 +104,7 @@ def test_page_proxy_reaches_grpc_and_tensorflow_serving_over_tls(
 
 
 def test_renewed_certificate_is_used_on_every_port(
-    server: ServerProcess, authority: Authority, client: CertificateAndKey
+    server: ServerProcess, authority: CertificateAuthority, client: CertificateAndKey
 ) -> None:
     context = authority.context(client)
     ports = [server.address, f"https://{server.grpc_address}", tensorflow_serving(server)]
@@ -117,7 +121,7 @@ def test_renewed_certificate_is_used_on_every_port(
 
 
 def test_silent_grpc_connection_is_closed(
-    server: ServerProcess, authority: Authority, client: CertificateAndKey
+    server: ServerProcess, authority: CertificateAuthority, client: CertificateAndKey
 ) -> None:
     host, _, port = server.grpc_address.rpartition(":")
     with socket.create_connection((host, int(port)), timeout=60) as connection:
@@ -126,7 +130,7 @@ def test_silent_grpc_connection_is_closed(
 
 
 def test_grpc_metadata_over_the_limit_is_resource_exhausted(
-    server: ServerProcess, authority: Authority, client: CertificateAndKey
+    server: ServerProcess, authority: CertificateAuthority, client: CertificateAndKey
 ) -> None:
     with channel(server, authority, client) as grpc_channel:
         assert ready(grpc_channel, metadata=[("x", "y" * 60_000)]) == b"\x08\x01"
@@ -137,7 +141,7 @@ def test_grpc_metadata_over_the_limit_is_resource_exhausted(
 
 
 def test_grpc_calls_over_the_stream_limit_of_a_connection_wait(
-    server: ServerProcess, authority: Authority, client: CertificateAndKey
+    server: ServerProcess, authority: CertificateAuthority, client: CertificateAndKey
 ) -> None:
     watch = "/grpc.health.v1.Health/Watch"
     with channel(server, authority, client) as grpc_channel:
@@ -163,7 +167,7 @@ def serial_of_port(address: str, context: ssl.SSLContext) -> str:
         socket.create_connection((host, int(port)), timeout=60) as connection,
         context.wrap_socket(connection, server_hostname="localhost") as tls_connection,
     ):
-        return serial(tls_connection)
+        return peer_certificate_serial(tls_connection)
 
 
 def test_container_healthcheck_works_over_tls(server: ServerProcess) -> None:

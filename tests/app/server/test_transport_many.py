@@ -11,10 +11,10 @@ from time import perf_counter
 import httpx
 import pytest
 
-from app.server.connections import raise_file_limit
-from tests.support.authority import Authority
+from app.server.connection_table import raise_file_limit
+from tests.support.certificate_authority import CertificateAuthority
 from tests.support.chariot import image_input
-from tests.support.server_process import serving
+from tests.support.server_process import run_server
 
 pytestmark = pytest.mark.slow
 
@@ -32,7 +32,7 @@ _REQUEST = b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
 def test_ten_thousand_idle_connections_use_little_memory_and_time() -> None:
     """Open fewer if the file limit is lower. `pytest -s` shows the measured figures."""
     count = min(_MAX_CONNECTIONS, raise_file_limit() - _OTHER_FILES) - _TEST_CONNECTIONS
-    with serving("--no-grpc", "--no-tensorflow-serving") as server:
+    with run_server("--no-grpc", "--no-tensorflow-serving") as server:
         address = server.address
         port = int(address.rpartition(":")[2])
         with httpx.Client(base_url=address, trust_env=False, timeout=60) as http, ExitStack() as stack:
@@ -59,11 +59,11 @@ def test_ten_thousand_idle_connections_use_little_memory_and_time() -> None:
 
 def test_memory_of_a_tls_connection_is_bounded(tmp_path: Path) -> None:
     """Measure the buffers, which keep the size of the largest chunk. `pytest -s` shows the figures."""
-    authority = Authority(tmp_path)
+    authority = CertificateAuthority(tmp_path)
     cert, key = authority.issue("server")
     options = ("--no-grpc", "--no-tensorflow-serving", "--tls-cert", str(cert), "--tls-key", str(key))
     context = authority.context()
-    with serving(*options) as server, ExitStack() as stack:
+    with run_server(*options) as server, ExitStack() as stack:
         port = int(server.address.rpartition(":")[2])
         before = _resident_kilobytes(server.process.pid)
         connections = [

@@ -6,15 +6,15 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.http_connections import Served, answers, everything, served
+from tests.support.http_connections import HttpTestServer, parse_responses, read_until_closed, run_http_server
 
 HOST = b"Host: a\r\n"
 NEXT = b"GET /next HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[Served]:
-    with served() as running:
+def server() -> Iterator[HttpTestServer]:
+    with run_http_server() as running:
         yield running
 
 
@@ -77,44 +77,46 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_ambiguous_request_is_refused_and_the_next_one_is_not_read(server: Served, name: str) -> None:
+def test_ambiguous_request_is_refused_and_the_next_one_is_not_read(server: HttpTestServer, name: str) -> None:
     status, request = REFUSED[name]
-    responses = answers(server.exchange(request + NEXT))
+    responses = parse_responses(server.send_and_read(request + NEXT))
     assert [code for code, _ in responses] == [status]
     assert responses[0][1]["error"]
 
 
-def test_absolute_target_overrides_the_host_header(server: Served) -> None:
+def test_absolute_target_overrides_the_host_header(server: HttpTestServer) -> None:
     request = b"GET http://b:8/x?y=1 HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
-    [(status, body)] = answers(server.exchange(request))
+    [(status, body)] = parse_responses(server.send_and_read(request))
     assert (status, body["path"], body["headers"]["host"]) == (200, "/x", "b:8")
 
 
-def test_absolute_target_without_path_means_the_root(server: Served) -> None:
-    [(_, body)] = answers(server.exchange(b"GET http://b HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"))
+def test_absolute_target_without_path_means_the_root(server: HttpTestServer) -> None:
+    [(_, body)] = parse_responses(
+        server.send_and_read(b"GET http://b HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+    )
     assert (body["path"], body["headers"]["host"]) == ("/", "b")
 
 
 @pytest.mark.parametrize(("target", "host"), [(b"http://[::1]:8/x", "[::1]:8"), (b"http://[::1]/x", "[::1]")])
-def test_absolute_target_may_have_an_ipv6_address(server: Served, target: bytes, host: str) -> None:
+def test_absolute_target_may_have_an_ipv6_address(server: HttpTestServer, target: bytes, host: str) -> None:
     request = b"GET %s HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n" % target
-    assert answers(server.exchange(request))[0][1]["headers"]["host"] == host
+    assert parse_responses(server.send_and_read(request))[0][1]["headers"]["host"] == host
 
 
-def test_http_1_0_needs_no_host(server: Served) -> None:
-    assert answers(server.exchange(b"GET / HTTP/1.0\r\n\r\n"))[0][0] == 200
+def test_http_1_0_needs_no_host(server: HttpTestServer) -> None:
+    assert parse_responses(server.send_and_read(b"GET / HTTP/1.0\r\n\r\n"))[0][0] == 200
 
 
-def test_chunk_extensions_and_trailers_are_dropped(server: Served) -> None:
+def test_chunk_extensions_and_trailers_are_dropped(server: HttpTestServer) -> None:
     body = b'3;a=b;c="d"\r\nabc\r\n0\r\nX-Api-Key: k\r\nHost: b\r\n\r\n'
-    (first, _) = responses = answers(server.exchange(head(b"Transfer-Encoding: CHUNKED") + body + NEXT))
+    (first, _) = responses = parse_responses(server.send_and_read(head(b"Transfer-Encoding: CHUNKED") + body + NEXT))
     assert first == (200, {"path": "/", "body": "abc", "headers": {"host": "a", "transfer-encoding": "CHUNKED"}})
     assert responses[1][1]["path"] == "/next"
 
 
 @pytest.mark.parametrize("size", [b"Content-Length: 29", b"Transfer-Encoding: chunked"])
 @pytest.mark.parametrize("step", [1, 7, 10_000])
-def test_body_of_an_upgrade_request_is_not_parsed_as_a_request(server: Served, size: bytes, step: int) -> None:
+def test_body_of_an_upgrade_request_is_not_parsed_as_a_request(server: HttpTestServer, size: bytes, step: int) -> None:
     """Send a body that looks like a request."""
     body = b"GET /body HTTP/1.1\r\nHost: a\r\n\r\n"[:29]
     upgrade = head(b"Connection: Upgrade, HTTP2-Settings", b"Upgrade: h2c", b"HTTP2-Settings: AAMA", size)
@@ -122,33 +124,35 @@ def test_body_of_an_upgrade_request_is_not_parsed_as_a_request(server: Served, s
     with server.connect() as connection:
         for start in range(0, len(request), step):
             connection.sendall(request[start : start + step])
-        received = everything(connection)
-    first, second = answers(received)
+        received = read_until_closed(connection)
+    first, second = parse_responses(received)
     assert (first[0], first[1]["path"], first[1]["body"]) == (200, "/", body.decode())
     assert second[1]["path"] == "/next"
 
 
-def test_upgrade_request_without_body_and_the_next_request_are_answered(server: Served) -> None:
+def test_upgrade_request_without_body_and_the_next_request_are_answered(server: HttpTestServer) -> None:
     upgrade = head(b"Connection: Upgrade", b"Upgrade: websocket", start=b"GET /first HTTP/1.1")
-    responses = answers(server.exchange(upgrade + upgrade + NEXT))
+    responses = parse_responses(server.send_and_read(upgrade + upgrade + NEXT))
     assert [body["path"] for _, body in responses] == ["/first", "/first", "/next"]
 
 
-def test_pipelined_requests_are_answered_in_order(server: Served) -> None:
+def test_pipelined_requests_are_answered_in_order(server: HttpTestServer) -> None:
     pipelined = b"".join(head(b"Content-Length: 1", start=b"POST /%d HTTP/1.1" % index) + b"x" for index in range(20))
-    assert [body["path"] for _, body in answers(server.exchange(pipelined + NEXT))] == [
+    assert [body["path"] for _, body in parse_responses(server.send_and_read(pipelined + NEXT))] == [
         *(f"/{index}" for index in range(20)),
         "/next",
     ]
 
 
-def test_malformed_request_after_a_request_does_not_affect_its_response(server: Served) -> None:
-    responses = answers(server.exchange(head(b"Content-Length: 1") + b"x" + b"GET / HTTP/1.1\nHost: a\n\n"))
+def test_malformed_request_after_a_request_does_not_affect_its_response(server: HttpTestServer) -> None:
+    responses = parse_responses(
+        server.send_and_read(head(b"Content-Length: 1") + b"x" + b"GET / HTTP/1.1\nHost: a\n\n")
+    )
     assert [status for status, _ in responses] == [200]
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_mutated_requests_are_answered_or_refused_and_the_server_goes_on(server: Served, seed: int) -> None:
+def test_mutated_requests_are_answered_or_refused_and_the_server_goes_on(server: HttpTestServer, seed: int) -> None:
     """Send requests with changed, lost and repeated bytes in chunks of random size."""
     rng = random.Random(seed)
     request = bytearray(b"".join(rng.choice(list(REFUSED.values()))[1] + NEXT for _ in range(3)))
@@ -163,20 +167,20 @@ def test_mutated_requests_are_answered_or_refused_and_the_server_goes_on(server:
             connection.sendall(request[:size])
             del request[:size]
         connection.shutdown(socket.SHUT_WR)
-        received = everything(connection)
-    assert all(status in (200, 400, 405, 501, 505) for status, _ in answers(received))
-    assert answers(server.exchange(NEXT))[0][0] == 200
+        received = read_until_closed(connection)
+    assert all(status in (200, 400, 405, 501, 505) for status, _ in parse_responses(received))
+    assert parse_responses(server.send_and_read(NEXT))[0][0] == 200
 
 
-def test_expect_100_continue_gets_an_interim_response(server: Served) -> None:
+def test_expect_100_continue_gets_an_interim_response(server: HttpTestServer) -> None:
     with server.connect() as connection:
         connection.sendall(head(b"Content-Length: 3", b"Expect: 100-continue", b"Connection: close"))
         assert connection.recv(65536) == b"HTTP/1.1 100 Continue\r\n\r\n"
         connection.sendall(b"abc")
-        received = everything(connection)
-    assert answers(received)[0][1]["body"] == "abc"
+        received = read_until_closed(connection)
+    assert parse_responses(received)[0][1]["body"] == "abc"
 
 
-def test_early_response_before_the_body_leaves_the_connection_usable(server: Served) -> None:
+def test_early_response_before_the_body_leaves_the_connection_usable(server: HttpTestServer) -> None:
     request = head(b"Content-Length: 200000", start=b"POST /early HTTP/1.1") + b"x" * 200_000
-    assert [body["path"] for _, body in answers(server.exchange(request + NEXT))] == ["/early", "/next"]
+    assert [body["path"] for _, body in parse_responses(server.send_and_read(request + NEXT))] == ["/early", "/next"]

@@ -15,7 +15,7 @@ import numpy as np
 import onnxruntime
 import pybase64
 
-from app.server.tuning import tune_process
+from app.server.process_setup import configure_process
 from tests.benchmarks.serving.shape import LABELS, SIDE, TOP_K
 
 __all__ = ("Chain",)
@@ -73,7 +73,7 @@ class Chain:
 
 def main(model: str, body: str, requests: str) -> None:
     """Answer the request in the file `body` repeatedly, and print the CPU milliseconds for each."""
-    tune_process()
+    configure_process()
     chain, content, count = Chain(Path(model)), Path(body).read_bytes(), int(requests)
     for _ in range(20):
         chain(content)

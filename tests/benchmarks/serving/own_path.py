@@ -10,13 +10,13 @@ from app.engine.engine import Engine
 from app.engine.registry import Registry
 from app.engine.repository import Repository
 from app.protocols.chariot_v2_kserve.codec import decode, encode
-from app.server.tuning import tune_process
-from tasks.exchange.limits import Limits
+from app.server.process_setup import configure_process
+from tasks.inference.limits import Limits
 
 
 def main(model: str, body: str, requests: str) -> None:
     """Answer the request in the file `body` repeatedly, and print the CPU milliseconds for each."""
-    tune_process()
+    configure_process()
     (source,) = model_at(Path(model))
     registry = Registry([source])
     registry.load(source, load)

@@ -7,11 +7,11 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from tests.fuzz.images import FORMATS, encode_sample
 from tests.fuzz.mutation.encodings import COMPRESSED
 from tests.fuzz.mutation.images import invalid_image, mutate_image
 from tests.fuzz.mutation.json_values import mutate_json
 from tests.fuzz.mutation.octets import mutate_octets
-from tests.fuzz.pictures import FORMATS, encode_sample
 from tests.fuzz.requests import Http
 
 __all__ = ("HTTP",)

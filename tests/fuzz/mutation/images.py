@@ -5,8 +5,8 @@ import zlib
 from collections.abc import Callable, Mapping
 from random import Random
 
+from tests.fuzz.images import FORMATS, encode_sample
 from tests.fuzz.mutation.octets import mutate_octets
-from tests.fuzz.pictures import FORMATS, encode_sample
 
 __all__ = ("IMAGES", "invalid_image", "jpeg_segments", "mutate_image", "png_chunks")
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tasks.exchange.error import ErrorKind, InferenceError, invalid
+from tasks.inference.error import ErrorKind, InferenceError, invalid
 
 
 @pytest.mark.parametrize(
@@ -17,13 +17,13 @@ from tasks.exchange.error import ErrorKind, InferenceError, invalid
 )
 def test_prefix_is_put_before_the_path(prefix: str, path: str, expected: str) -> None:
     error = InferenceError(ErrorKind.TOO_LARGE, "Too much", path)
-    prefixed = error.under(prefix)
+    prefixed = error.with_prefix(prefix)
     assert (prefixed.kind, prefixed.message, prefixed.path) == (ErrorKind.TOO_LARGE, "Too much", expected)
     assert error.path == path, "the error itself stays as it was"
 
 
 def test_prefixes_accumulate_from_the_inside_out() -> None:
-    assert invalid("Bad", "[2]").under("data").under("inputs[1]").path == "inputs[1].data[2]"
+    assert invalid("Bad", "[2]").with_prefix("data").with_prefix("inputs[1]").path == "inputs[1].data[2]"
 
 
 def test_error_text_is_path_and_message() -> None:
@@ -38,7 +38,7 @@ def test_error_kinds_are_lowercase_words() -> None:
 
 
 def test_long_messages_and_paths_are_truncated() -> None:
-    error = invalid("m" * 1_000_000, "p" * 1_000_000).under("inputs[0]")
+    error = invalid("m" * 1_000_000, "p" * 1_000_000).with_prefix("inputs[0]")
     assert error.message == "m" * 2000 + "..."
     assert error.path.startswith("inputs[0].ppp")
     assert len(str(error)) < 3100

@@ -5,10 +5,10 @@ import numpy as np
 import pytest
 
 from app.protocols.bytes_elements import StringElement
-from tasks.exchange.error import ErrorKind, InferenceError
-from tasks.exchange.limits import Limits, check_request
-from tasks.exchange.request import InferenceRequest
-from tasks.exchange.tensor import BytesTensor, Datatype, Tensor
+from tasks.inference.error import ErrorKind, InferenceError
+from tasks.inference.limits import Limits, check_request
+from tasks.inference.request import InferenceRequest
+from tasks.inference.tensor import BytesTensor, Datatype, Tensor
 
 NUMBERS = Tensor(name="x", datatype=Datatype.FP32, data=np.zeros((2, 3), np.float32))
 TEXTS = BytesTensor(name="t", shape=(2,), elements=[StringElement("a")] * 2, parameters={"p": 1})

@@ -5,13 +5,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from tasks.exchange.error import ErrorKind, InferenceError
-from tasks.exchange.parameters import convert, read_parameters
 from tasks.image_segmentation import SegmentationParameters
 from tasks.image_text_to_text import GenerationParameters
+from tasks.inference.error import ErrorKind, InferenceError
+from tasks.inference.parameters import convert, read_parameters
 from tasks.object_detection import DetectionParameters
 from tasks.token_classification import TokenParameters
-from tasks.vision.selection import SelectionParameters
+from tasks.vision.filtering import SelectionParameters
 
 
 def rejection(kind: type[Any], parameters: dict[str, object]) -> InferenceError:

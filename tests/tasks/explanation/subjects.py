@@ -6,27 +6,27 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.explanation.sampling import Subject
 from tasks.image_classification import Classification, ClassificationInput, ImageClassification
 from tasks.image_segmentation import ImageSegmentation, SegmentationInput, SegmentationParameters
 from tasks.object_detection import DetectionInput, DetectionParameters, ObjectDetection
 from tasks.oriented_object_detection import OrientedDetections, OrientedObjectDetection
+from tasks.saliency.sampling import ExplanationTarget
+from tasks.vision.filtering import SelectionParameters
 from tasks.vision.image import Image
-from tasks.vision.selection import SelectionParameters
-from tests.support.stand_ins import bright, detect, detect_oriented, segment
+from tests.support.fake_models import bright_mask, detect, detect_oriented, segment
 
 Pixels = NDArray[np.uint8]
 Region = tuple[slice, slice]
 
 
-def subject_of(task: Any, model: Callable[[Sequence[Any]], Sequence[Any]], item: Any) -> Subject[Any, Any]:
+def subject_of(task: Any, model: Callable[[Sequence[Any]], Sequence[Any]], item: Any) -> ExplanationTarget[Any, Any]:
     """Return the subject that explains the predictions of `model` for an item."""
     (prediction,) = model([item])
-    targets = task.targets(prediction, task.refine(item, prediction), None, 10)
-    return Subject(task=task, model=model, item=item, targets=targets)
+    targets = task.targets(prediction, task.postprocess(item, prediction), None, 10)
+    return ExplanationTarget(task=task, model=model, item=item, predictions=targets)
 
 
-def classifier_of_region(pixels: Pixels, region: Region) -> Subject[Any, Any]:
+def classifier_of_region(pixels: Pixels, region: Region) -> ExplanationTarget[Any, Any]:
     """Return a classifier of one region: "there" scores the share of the region that equals `pixels`."""
 
     def predict(inputs: Sequence[ClassificationInput]) -> Sequence[Classification]:
@@ -47,7 +47,7 @@ def _detect_oriented(inputs: Sequence[DetectionInput]) -> Sequence[OrientedDetec
     """Predict nothing where no pixel is bright, because the fake model fails there."""
     return [
         detect_oriented([item])[0]
-        if bright(item.image).any()
+        if bright_mask(item.image).any()
         else OrientedDetections(
             labels=[],
             scores=np.empty(0, np.float32),
@@ -65,7 +65,7 @@ def noise(width: int, height: int) -> Pixels:
     return np.ascontiguousarray(pixels)
 
 
-def objects(task_name: str, pixels: Pixels) -> Subject[Any, Any]:
+def objects(task_name: str, pixels: Pixels) -> ExplanationTarget[Any, Any]:
     """Return the predictions of a fake model: the bright part of a dark image."""
     image = Image(pixels)
     match task_name:

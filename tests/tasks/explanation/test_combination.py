@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tasks.explanation.combination import WeightedMasks, unit_range
+from tasks.saliency.combination import WeightedMasks, normalize
 
 
 def test_pixel_value_is_the_mean_score_of_samples_that_show_it() -> None:
@@ -41,5 +41,5 @@ def test_pixel_that_no_sample_shows_gets_the_mean() -> None:
     [([1, 3, 2], [0, 1, 0.5]), ([-2, -1, 0], [0, 0.5, 1]), ([0.3, 0.3, 0.3], [0, 0, 0]), ([0, 0, 1e-9], [0, 0, 0])],
 )
 def test_unit_range_scales_to_0_and_1(values: list[float], expected: list[float]) -> None:
-    stretched: NDArray[np.float32] = unit_range(np.array([values], np.float32))
+    stretched: NDArray[np.float32] = normalize(np.array([values], np.float32))
     np.testing.assert_allclose(stretched, [expected], atol=1e-6)

@@ -6,8 +6,8 @@ import msgspec
 import numpy as np
 import pytest
 
-from tasks.explanation.explanation import Explanation, ExplanationMethod, ExplanationParameters
 from tasks.image_classification import LabelledScore
+from tasks.saliency.explanation import Explanation, ExplanationMethod, ExplanationParameters
 
 DOCUMENT = (Path(__file__).parents[3] / "docs" / "explanations.md").read_text()
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.explanation.fidelity import area_under, deleted, inserted
+from tasks.saliency.fidelity import area_under_curve, deletion_steps, insertion_steps
 from tests.tasks.explanation.subjects import classifier_of_region, noise
 
 
@@ -14,7 +14,7 @@ def test_each_step_deletes_its_share_of_pixels_most_salient_first(width: int, he
     # Every pixel is far from the mean, so that deleted pixels differ from it.
     pixels = noise(width, height)
     saliency = np.random.default_rng(0).permutation(width * height).reshape(height, width).astype(np.float32)
-    copies = list(deleted(pixels, saliency, steps))
+    copies = list(deletion_steps(pixels, saliency, steps))
     assert len(copies) == steps + 1
     np.testing.assert_array_equal(copies[0], pixels)
     assert (copies[-1] == copies[-1][0, 0]).all()
@@ -26,7 +26,7 @@ def test_each_step_deletes_its_share_of_pixels_most_salient_first(width: int, he
 
 def test_insertion_starts_blurred_and_ends_with_the_image() -> None:
     pixels = noise(40, 30)
-    first, *_, last = inserted(pixels, np.zeros((30, 40), np.float32), 4)
+    first, *_, last = insertion_steps(pixels, np.zeros((30, 40), np.float32), 4)
     np.testing.assert_array_equal(last, pixels)
     assert first.std() < 0.2 * pixels.std()
 
@@ -35,7 +35,7 @@ def test_insertion_starts_blurred_and_ends_with_the_image() -> None:
     ("scores", "area"), [([1, 1, 1], 1), ([0, 0], 0), ([1, 0], 0.5), ([0, 1, 1], 0.75), ([1, 0, 0, 0], 1 / 6)]
 )
 def test_area_under_the_curve(scores: list[float], area: float) -> None:
-    assert area_under(np.array(scores, np.float32)) == pytest.approx(area)
+    assert area_under_curve(np.array(scores, np.float32)) == pytest.approx(area)
 
 
 def test_right_map_scores_better_than_a_wrong_one() -> None:
@@ -45,9 +45,9 @@ def test_right_map_scores_better_than_a_wrong_one() -> None:
     right = np.zeros((60, 80), np.float32)
     right[region] = 1
     areas = {
-        (name, change.__name__): float(area_under(subject.scores(list(change(pixels, saliency, 20))))[0])
+        (name, change.__name__): float(area_under_curve(subject.scores(list(change(pixels, saliency, 20))))[0])
         for name, saliency in (("right", right), ("wrong", 1 - right))
-        for change in (deleted, inserted)
+        for change in (deletion_steps, insertion_steps)
     }
     # The region is a quarter of the image. In the right order, a quarter of the steps removes or restores it.
     assert areas["right", "deleted"] == pytest.approx(1 / 8, abs=0.02)

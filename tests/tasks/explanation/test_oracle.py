@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tasks.explanation.combination import WeightedMasks, unit_range
-from tasks.explanation.masks import MaskSource, OcclusionMasks, RandomMasks
-from tests.support.environments import python_with
+from tasks.saliency.combination import WeightedMasks, normalize
+from tasks.saliency.masks import MaskSource, OcclusionMasks, RandomMasks
+from tests.support.client_environments import python_with
 from tests.support.server_process import ROOT
 
 pytestmark = pytest.mark.slow
@@ -20,8 +20,8 @@ UNMASKED_SCORES = np.array([0.9, 0.6], np.float32)
 
 def saliency_maps(source: MaskSource, masks: NDArray[np.float32], scores: NDArray[np.float32]) -> NDArray[np.float32]:
     sums = WeightedMasks(scores.shape[1], *source.shape)
-    sums.add(source.told(masks), scores)
-    return np.stack([unit_range(values) for values in source.saliency(sums.mean())])
+    sums.add(source.weights(masks), scores)
+    return np.stack([normalize(values) for values in source.saliency(sums.mean())])
 
 
 def two_classes(masks: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -35,12 +35,12 @@ def two_classes(masks: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def scaled(maps: NDArray[np.float32]) -> NDArray[np.float32]:
-    return np.stack([unit_range(values) for values in maps])
+    return np.stack([normalize(values) for values in maps])
 
 
 def test_maps_agree_with_xaitk_saliency(tmp_path: Path) -> None:
     rise, occlusion = RandomMasks(6, 8, 1), OcclusionMasks(6, 8, 1)
-    masks, windows = rise.take(600), occlusion.take(occlusion.count)
+    masks, windows = rise.draw(600), occlusion.draw(occlusion.count)
     scores, window_scores = two_classes(masks), two_classes(windows)
     np.savez(
         tmp_path / "given.npz",

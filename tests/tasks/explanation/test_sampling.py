@@ -8,9 +8,9 @@ import msgspec
 import numpy as np
 import pytest
 
-from tasks.explanation.explanation import Explanation, ExplanationMethod, ExplanationParameters
-from tasks.explanation.sampling import LONGEST_SIDE, Subject, hide, sample_count, sampled
-from tests.support.pictures import rectangle, turned_rectangle
+from tasks.saliency.explanation import Explanation, ExplanationMethod, ExplanationParameters
+from tasks.saliency.sampling import MAX_SIDE, ExplanationTarget, apply_mask, explain_target, sample_count
+from tests.support.images import rectangle, rotated_rectangle
 from tests.tasks.explanation.subjects import classifier_of_region, noise, objects
 
 QUADRANTS = {
@@ -21,9 +21,9 @@ QUADRANTS = {
 }
 
 
-def explain(subject: Subject[Any, Any], **parameters: Any) -> list[Explanation]:
+def explain(subject: ExplanationTarget[Any, Any], **parameters: Any) -> list[Explanation]:
     options = msgspec.convert(parameters, ExplanationParameters)
-    return sampled(subject, options, sample_count(subject.image, options, 300), lambda: True)
+    return explain_target(subject, options, sample_count(subject.image, options, 300), lambda: True)
 
 
 @pytest.mark.parametrize("method", ExplanationMethod)
@@ -45,14 +45,14 @@ def test_saliency_covers_the_quadrant_that_the_model_uses(quadrant: str, method:
 @pytest.mark.parametrize("method", ExplanationMethod)
 @pytest.mark.parametrize("task", ["detector", "oriented", "segmenter"])
 def test_saliency_of_an_object_covers_its_pixels(task: str, method: ExplanationMethod) -> None:
-    pixels = turned_rectangle(120, 90, (80, 30), (40, 20), 0.5)
+    pixels = rotated_rectangle(120, 90, (80, 30), (40, 20), 0.5)
     (explanation,) = explain(objects(task, pixels), method=method)
     bright = pixels.max(axis=2) > 0
     saliency = explanation.saliency
     assert saliency[bright].mean() > saliency[~bright].mean() + 0.3
     near = cv2.dilate(bright.astype(np.uint8), np.ones((9, 9), np.uint8))
     assert near[np.unravel_index(saliency.argmax(), saliency.shape)]
-    assert explanation.record == objects(task, pixels).targets.records()[0]
+    assert explanation.record == objects(task, pixels).predictions.records()[0]
 
 
 def test_constant_model_has_empty_saliency() -> None:
@@ -99,12 +99,12 @@ def test_model_gets_the_requested_samples_in_chunks(samples: int, chunks: int) -
 def test_explanation_stops_on_request_and_counts_its_samples() -> None:
     proceed = iter([True, True, False])
     subject = classifier_of_region(noise(60, 40), QUADRANTS["top left"])
-    (explanation,) = sampled(subject, ExplanationParameters(), 400, lambda: next(proceed))
+    (explanation,) = explain_target(subject, ExplanationParameters(), 400, lambda: next(proceed))
     assert explanation.samples == 48
 
 
 def test_large_images_are_downscaled_and_batched() -> None:
-    width, height = 2 * LONGEST_SIDE, LONGEST_SIDE
+    width, height = 2 * MAX_SIDE, MAX_SIDE
     pixels = rectangle(width, height, (300, 200, 700, 600))
     subject, sizes = objects("detector", pixels), list[tuple[int, ...]]()
 
@@ -113,7 +113,7 @@ def test_large_images_are_downscaled_and_batched() -> None:
         return subject.model(items)
 
     (explanation,) = explain(msgspec.structs.replace(subject, model=record_sizes), method="occlusion")
-    assert {size[1:] for size in sizes} == {(LONGEST_SIDE // 2, LONGEST_SIDE, 3)}
+    assert {size[1:] for size in sizes} == {(MAX_SIDE // 2, MAX_SIDE, 3)}
     assert max(size[0] for size in sizes) <= 5
     assert (explanation.width, explanation.height) == (width, height)
     saliency = explanation.saliency[::16, ::16]
@@ -124,9 +124,9 @@ def test_large_images_are_downscaled_and_batched() -> None:
 def test_hide_blends_pixels_with_the_backdrop_by_mask() -> None:
     pixels = noise(40, 20)
     backdrop = np.random.default_rng(1).integers(0, 256, pixels.shape, np.uint8)
-    np.testing.assert_array_equal(hide(pixels, np.ones((2, 2), np.float32), backdrop), pixels)
-    np.testing.assert_array_equal(hide(pixels, np.zeros((2, 2), np.float32), backdrop), backdrop)
-    half = hide(pixels, np.full((2, 2), 0.5, np.float32), backdrop)
+    np.testing.assert_array_equal(apply_mask(pixels, np.ones((2, 2), np.float32), backdrop), pixels)
+    np.testing.assert_array_equal(apply_mask(pixels, np.zeros((2, 2), np.float32), backdrop), backdrop)
+    half = apply_mask(pixels, np.full((2, 2), 0.5, np.float32), backdrop)
     np.testing.assert_allclose(half, (pixels.astype(float) + backdrop) / 2, atol=1.5)
 
 

@@ -8,15 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.exchange.error import InferenceError
 from tasks.image_classification import Classification, ClassificationInput, ImageClassification
 from tasks.image_segmentation import ImageSegmentation, Segments
+from tasks.inference.error import InferenceError
 from tasks.object_detection import DetectionInput, DetectionParameters, Detections, ObjectDetection
 from tasks.oriented_object_detection import OrientedDetections, OrientedObjectDetection
 from tasks.vision.boxes import ious, rotated_ious
 from tasks.vision.contours import contour_ious, contours_of_mask
+from tasks.vision.filtering import SelectionParameters
 from tasks.vision.image import Image
-from tasks.vision.selection import SelectionParameters
 
 BLANK = Image(np.zeros((20, 30, 3), np.uint8))
 
@@ -74,10 +74,10 @@ def test_similarity_of_a_class_is_its_score() -> None:
 def test_target_is_the_best_answered_class_or_the_requested_one() -> None:
     task = ImageClassification()
     raw = Classification(labels=["a", "b", "c"], scores=np.array([0.1, 0.7, 0.2], np.float32))
-    filtered = task.refine(ClassificationInput(BLANK, SelectionParameters(labels=("a", "c"))), raw)
+    filtered = task.postprocess(ClassificationInput(BLANK, SelectionParameters(labels=("a", "c"))), raw)
     assert task.targets(raw, filtered, None, 10).labels == ["c"]
     assert task.targets(raw, filtered, "a", 10).labels == ["a"]
-    empty = task.refine(ClassificationInput(BLANK, SelectionParameters(score_threshold=1)), raw)
+    empty = task.postprocess(ClassificationInput(BLANK, SelectionParameters(score_threshold=1)), raw)
     assert task.targets(raw, empty, None, 10).labels == []
     with pytest.raises(InferenceError, match="no class 'dog'") as caught:
         task.targets(raw, filtered, "dog", 10)

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.protocols.bytes_elements import BinaryElement, StringElement
-from tasks.exchange.error import ErrorKind, InferenceError
-from tasks.exchange.limits import Limits
-from tasks.exchange.request import InferenceRequest
-from tasks.exchange.tensor import BytesTensor, Datatype, InputTensor, Tensor
+from tasks.inference.error import ErrorKind, InferenceError
+from tasks.inference.limits import Limits
+from tasks.inference.request import InferenceRequest
+from tasks.inference.tensor import BytesTensor, Datatype, InputTensor, Tensor
 from tasks.text_classification import TextClassification
 from tasks.text_generation import ContinuedText, TextGeneration
 from tasks.token_classification import TokenClassification

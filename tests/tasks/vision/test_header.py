@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.exchange.error import ErrorKind, InferenceError
+from tasks.inference.error import ErrorKind, InferenceError
 from tasks.vision.header import image_size
 from tasks.vision.image import decode_image
-from tests.support.pictures import encoded, rectangle
+from tests.support.images import encode_image, rectangle
 
 PNG = b"\x89PNG\r\n\x1a\n"
 JPEG = b"\xff\xd8\xff"
@@ -49,7 +49,7 @@ def test_any_bytes_after_a_signature_give_a_size_or_an_error(start: bytes, conte
 
 @given(st.sampled_from(["PNG", "JPEG", "GIF", "BMP", "WEBP", "TIFF"]), st.data())
 def test_damaged_file_is_decoded_or_rejected(file_format: str, data: st.DataObject) -> None:
-    content = bytearray(encoded(rectangle(32, 24), file_format))
+    content = bytearray(encode_image(rectangle(32, 24), file_format))
     for _ in range(data.draw(st.integers(1, 3))):
         content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
     size = outcome(lambda: image_size(bytes(content)))

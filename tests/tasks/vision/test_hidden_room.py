@@ -14,11 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.protocols.bytes_elements import BinaryElement
-from tasks.exchange.error import ErrorKind, InferenceError
-from tasks.exchange.limits import Limits
-from tasks.exchange.tensor import BytesTensor
+from tasks.inference.error import ErrorKind, InferenceError
+from tasks.inference.limits import Limits
+from tasks.inference.tensor import BytesTensor
 from tasks.vision.av1 import av1_pixels
-from tasks.vision.hidden_room import hidden_room
+from tasks.vision.decoder_memory import decoder_pixels
 from tasks.vision.image import Image
 from tasks.vision.request import PixelBudget, read_images
 from tasks.vision.tiff_tags import check_tags, tags
@@ -69,7 +69,7 @@ def with_tiles(data: bytes, width: int, height: int, tile: int) -> bytes:
 
 def test_tile_of_a_tiff_counts_toward_max_pixels() -> None:
     assert read(tiled(256)).pixels.shape == (8, 8, 3)
-    assert hidden_room(tiled(256)) == 256 * 256
+    assert decoder_pixels(tiled(256)) == 256 * 256
     error = rejection(tiled(256), max_pixels=65_343)
     assert (error.kind, error.path) == (ErrorKind.TOO_LARGE, "inputs[0].data[0]")
     assert error.message == "Expected an image of at most 65,343 pixels, got 8x8 that hides 65,344 more"
@@ -79,10 +79,10 @@ def test_tile_of_a_tiff_counts_toward_max_pixels() -> None:
 @pytest.mark.parametrize("boxed", [False, True])
 def test_tiles_of_jpeg_2000_count_with_the_memory_of_the_decoder(boxed: bool) -> None:
     data = encode("JPEG2000", no_jp2=not boxed)
-    assert hidden_room(data) == 4096
+    assert decoder_pixels(data) == 4096
     assert read(data).pixels.shape == (48, 64, 3)
     many = with_tiles(data, 250, 250, 1)
-    assert hidden_room(many) == 250 * 250 * 4096
+    assert decoder_pixels(many) == 250 * 250 * 4096
     assert "got 250x250 that hides 255,812,500 more" in rejection(many).message
     assert read(with_tiles(data, 250, 250, 16)).pixels.shape == (250, 250, 3)
 
@@ -91,7 +91,7 @@ def test_tiles_of_jpeg_2000_count_with_the_memory_of_the_decoder(boxed: bool) ->
 def test_avif_counts_the_pixels_of_its_frames(mode: str) -> None:
     data = encode("AVIF", PIL.Image.new(mode, (64, 48)))
     frames = 64 * 48 * (2 if mode == "RGBA" else 1)
-    assert av1_pixels(data) == hidden_room(data) == frames
+    assert av1_pixels(data) == decoder_pixels(data) == frames
     assert read(data, max_pixels=64 * 48).pixels.shape == (48, 64, 3)
 
 
@@ -116,7 +116,7 @@ def test_truncated_file_is_left_to_the_decoder(step: int) -> None:
     for data in (encode("AVIF"), encode("JPEG2000"), tiled(16), b"MM\0+" + tiled(16)[4:]):
         for cut in range(0, len(data), step):
             check_tags(data[:cut])
-            assert hidden_room(data[:cut]) <= hidden_room(data)
+            assert decoder_pixels(data[:cut]) <= decoder_pixels(data)
 
 
 AVIF = encode("AVIF")
@@ -128,12 +128,12 @@ def test_damaged_avif_is_read_or_rejected(changes: list[tuple[int, int]]) -> Non
     for at, byte in changes:
         data[at] = byte
     with contextlib.suppress(InferenceError):
-        assert hidden_room(bytes(data)) >= 0
+        assert decoder_pixels(bytes(data)) >= 0
 
 
 @pytest.mark.parametrize("file_format", ["PNG", "JPEG", "WEBP", "BMP", "GIF", "PPM"])
 def test_other_formats_need_no_extra_memory(file_format: str) -> None:
-    assert hidden_room(encode(file_format)) == 0
+    assert decoder_pixels(encode(file_format)) == 0
     check_tags(encode(file_format))
 
 
@@ -156,7 +156,7 @@ def test_tags_larger_than_the_file_are_rejected() -> None:
 def test_tags_of_ordinary_tiffs_are_read(mode: str, options: dict[str, Any]) -> None:
     data = encode("TIFF", PIL.Image.new(mode, (70, 50)), **options)
     check_tags(data)
-    assert (tags(data)[256], tags(data)[257], hidden_room(data)) == (70, 50, 0)
+    assert (tags(data)[256], tags(data)[257], decoder_pixels(data)) == (70, 50, 0)
 
 
 @pytest.mark.parametrize("order", "<>")

@@ -15,14 +15,20 @@ import pytest
 from numpy.typing import NDArray
 
 from app.protocols.bytes_elements import BinaryElement
-from tasks.exchange.error import ErrorKind, InferenceError
-from tasks.exchange.limits import Limits
-from tasks.exchange.tensor import BytesTensor
+from tasks.inference.error import ErrorKind, InferenceError
+from tasks.inference.limits import Limits
+from tasks.inference.tensor import BytesTensor
+from tasks.vision.decompression_bombs import (
+    check_chunks,
+    check_png,
+    check_scans,
+    max_decompressed_bytes,
+    strip_text_chunks,
+)
 from tasks.vision.header import image_size, upright_size
-from tasks.vision.hidden_work import check_chunks, check_png, check_scans, unfolds_to, without_texts
 from tasks.vision.image import decode_image
 from tasks.vision.request import PixelBudget, read_images
-from tests.support.pictures import encoded, rectangle
+from tests.support.images import encode_image, rectangle
 
 NOISE = np.random.default_rng(3).integers(0, 256, (40, 60, 3), np.uint8)
 
@@ -180,13 +186,13 @@ def test_ordinary_pngs_are_accepted(mode: str, size: tuple[int, int]) -> None:
     file = io.BytesIO()
     PIL.Image.new(mode, size).save(file, "PNG")
     check_png(file.getvalue())
-    assert unfolds_to(file.getvalue()) > 0
+    assert max_decompressed_bytes(file.getvalue()) > 0
 
 
 def test_only_suspicious_pngs_are_inflated_before_decoding() -> None:
     bomb = png(8, 8, bytes(8_000_000))
-    assert unfolds_to(bomb) > 8_000_000
-    assert unfolds_to(jpeg()) == 0
+    assert max_decompressed_bytes(bomb) > 8_000_000
+    assert max_decompressed_bytes(jpeg()) == 0
     # The decoder may inflate what the pixel budget of the request allows anyway.
     read(bomb, max_request_pixels=10_000_000)
     assert "more data than pixels" in rejection(bomb, max_request_pixels=1000).message
@@ -220,25 +226,25 @@ TEXT = chunk(b"zTXt", b"a\0\0" + zlib.compress(bytes(7_000_000), 9))
 
 
 def test_texts_and_profiles_in_a_png_are_not_inflated() -> None:
-    image = encoded(NOISE, "PNG")
+    image = encode_image(NOISE, "PNG")
     international = chunk(b"iTXt", b"a\0\1\0\0\0" + zlib.compress(bytes(7_000_000), 9))
     profile = chunk(b"iCCP", b"a\0\0" + zlib.compress(bytes(7_000_000), 9))
     for text in (TEXT, international, profile):
-        assert without_texts(with_texts(image, text, 3)) == image
-        assert without_texts(image + text) == image
+        assert strip_text_chunks(with_texts(image, text, 3)) == image
+        assert strip_text_chunks(image + text) == image
         assert np.array_equal(decode_image(with_texts(image, text, 1)).pixels, decode_image(image).pixels)
     with decoded_lengths() as lengths:
         read(with_texts(image, TEXT, 50))
     assert lengths == [len(image)]
-    assert without_texts(jpeg() + TEXT) == jpeg() + TEXT
+    assert strip_text_chunks(jpeg() + TEXT) == jpeg() + TEXT
     assert "more than 65,536 chunks" in rejection(with_texts(image, chunk(b"zTXt", b""), 70_000)).message
 
 
 @pytest.mark.parametrize("cut", [8, 20, 34, 60, 900, 3000])
 def test_texts_in_a_truncated_png_are_removed(cut: int) -> None:
     text = chunk(b"zTXt", b"a\0\0" + zlib.compress(b"text"))
-    image = with_texts(encoded(NOISE, "PNG"), text, 1)
-    assert without_texts(image[:cut]) in (image[:cut], image[:33] + image[33 + len(text) : cut])
+    image = with_texts(encode_image(NOISE, "PNG"), text, 1)
+    assert strip_text_chunks(image[:cut]) in (image[:cut], image[:33] + image[33 + len(text) : cut])
 
 
 def test_orientation_in_a_png_with_texts_is_applied() -> None:
@@ -251,7 +257,7 @@ def test_orientation_in_a_png_with_texts_is_applied() -> None:
 
 @pytest.mark.parametrize("side", [(41, 1), (1, 41)])
 def test_image_with_a_too_long_side_is_rejected(side: tuple[int, int]) -> None:
-    image = encoded(np.zeros((side[1], side[0], 3), np.uint8))
+    image = encode_image(np.zeros((side[1], side[0], 3), np.uint8))
     read(image, max_image_side=41)
     error = rejection(image, max_image_side=40)
     assert error.kind is ErrorKind.TOO_LARGE
@@ -259,7 +265,7 @@ def test_image_with_a_too_long_side_is_rejected(side: tuple[int, int]) -> None:
 
 
 def test_gif_size_is_read_without_its_comments() -> None:
-    gif = encoded(rectangle(40, 24), "GIF")
+    gif = encode_image(rectangle(40, 24), "GIF")
     at = gif.index(b",\0\0\0\0")
     commented = gif[:at] + b"!\xfe" + b"\x01a" * 5_000_000 + b"\0" + gif[at:]
     with allocated() as peak:
@@ -331,7 +337,7 @@ def test_rotated_jpeg_is_downscaled_by_its_upright_size(orientation: int, uprigh
         requested.append((width, height))
         return width / 100
 
-    limits = Limits(detail=detail)
+    limits = Limits(downscale=detail)
     tensor = BytesTensor(name="a", shape=(1,), elements=[BinaryElement(file.getvalue())])
     (image,) = read_images(tensor, PixelBudget(limits), "inputs[0]")
     assert requested == [upright]
@@ -340,11 +346,11 @@ def test_rotated_jpeg_is_downscaled_by_its_upright_size(orientation: int, uprigh
 
 @pytest.mark.parametrize("length", [2**32 - 1, 2**31, 1000])
 def test_chunk_that_ends_after_the_file_is_rejected(length: int) -> None:
-    start = encoded(rectangle())[:33]
+    start = encode_image(rectangle())[:33]
     with pytest.raises(InferenceError, match="ends after the file"):
         decode_image(start + struct.pack(">I4s", length, b"IDAT") + b"a" * 60)
 
 
 def test_bytes_after_the_end_of_a_png_are_not_read() -> None:
-    check_chunks(encoded(rectangle()) + b"\xff" * 40)
+    check_chunks(encode_image(rectangle()) + b"\xff" * 40)
     check_chunks(b"no PNG")

@@ -10,10 +10,10 @@ import PIL.ImageOps
 import pytest
 from numpy.typing import NDArray
 
-from tasks.exchange.error import ErrorKind, InferenceError
+from tasks.inference.error import ErrorKind, InferenceError
 from tasks.vision.header import image_size
 from tasks.vision.image import decode_image
-from tests.support.pictures import encoded
+from tests.support.images import encode_image
 
 ORIENTATION = 0x112
 LOSSLESS = {"WEBP": {"lossless": True}}
@@ -103,7 +103,7 @@ def test_transparency_of_a_palette_is_dropped(transparency: int | bytes) -> None
 def test_16_bit_grey_keeps_the_upper_8_bits(file_format: str) -> None:
     deep = np.linspace(0, 65535, 40 * 24).astype(np.uint16).reshape(24, 40)
     expected = np.repeat((deep >> 8).astype(np.uint8)[:, :, np.newaxis], 3, axis=2)
-    assert_same(encoded(deep, file_format), expected, tolerance=1)
+    assert_same(encode_image(deep, file_format), expected, tolerance=1)
 
 
 @pytest.mark.parametrize("ending", [".png", ".tiff"])
@@ -143,7 +143,7 @@ def test_invalid_orientation_is_ignored() -> None:
 @pytest.mark.parametrize("file_format", ["JPEG", "PNG", "WEBP", "BMP", "TIFF", "GIF"])
 @pytest.mark.parametrize("size", [(1, 1), (1, 7), (7, 1), (300, 2)], ids=str)
 def test_size_in_the_header_equals_the_decoded_size(file_format: str, size: tuple[int, int]) -> None:
-    data = encoded(scene(*size), file_format)
+    data = encode_image(scene(*size), file_format)
     assert image_size(data) == size
     assert decode_image(data).pixels.shape == (size[1], size[0], 3)
 
@@ -156,7 +156,7 @@ def test_data_that_is_no_image_is_rejected(data: bytes) -> None:
 
 
 def test_decoded_images_do_not_share_pixels() -> None:
-    data = encoded(scene())
+    data = encode_image(scene())
     first, second = decode_image(data), decode_image(data)
     first.pixels[:] = 0
     assert second.pixels.any()
@@ -164,7 +164,7 @@ def test_decoded_images_do_not_share_pixels() -> None:
 
 def test_colours_under_the_alpha_of_a_tiff_are_kept() -> None:
     pixels = np.full((4, 4, 4), (200, 100, 50, 0), np.uint8)
-    assert decode_image(encoded(pixels, "TIFF")).pixels[0, 0].tolist() == [200, 100, 50]
+    assert decode_image(encode_image(pixels, "TIFF")).pixels[0, 0].tolist() == [200, 100, 50]
 
 
 @pytest.mark.parametrize("shrink", [2, 4, 8])
@@ -185,7 +185,7 @@ def test_jpeg_may_be_decoded_at_a_fraction_of_its_size(shrink: int, orientation:
 def test_other_formats_are_decoded_at_full_size() -> None:
     data = save_image(PIL.Image.fromarray(scene()), "PNG")
     image = decode_image(data, 4)
-    assert image.full is None
+    assert image.full_size is None
     np.testing.assert_array_equal(image.pixels, scene())
 
 

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from tasks.exchange.error import InferenceError
-from tasks.exchange.tensor import Datatype, Tensor
+from tasks.inference.error import InferenceError
+from tasks.inference.tensor import Datatype, Tensor
 from tasks.vision.image import images_from_tensor
 
 

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tasks.exchange.error import ErrorKind, InferenceError
-from tasks.exchange.limits import Limits
-from tasks.exchange.tensor import BytesTensor, Datatype, InputTensor, Tensor
+from tasks.inference.error import ErrorKind, InferenceError
+from tasks.inference.limits import Limits
+from tasks.inference.tensor import BytesTensor, Datatype, InputTensor, Tensor
 from tasks.vision.image import Image
 from tasks.vision.request import PixelBudget, read_images
-from tests.support.pictures import encoded, rectangle
+from tests.support.images import encode_image, rectangle
 
 
 class Encoded:
@@ -45,7 +45,7 @@ def read(tensor: InputTensor, **limits: Any) -> list[Image]:
 
 @pytest.mark.parametrize("file_format", ["JPEG", "PNG", "WEBP", "BMP", "TIFF", "GIF"])
 def test_image_above_max_pixels_is_rejected(file_format: str) -> None:
-    tensor = files(encoded(rectangle(40, 24), file_format))
+    tensor = files(encode_image(rectangle(40, 24), file_format))
     assert read(tensor, max_pixels=40 * 24)[0].width == 40
     with pytest.raises(InferenceError, match="40x24 = 960") as caught:
         read(tensor, max_pixels=40 * 24 - 1)
@@ -60,7 +60,7 @@ def test_max_pixels_applies_to_each_raw_image() -> None:
 
 
 def test_images_of_a_request_share_a_pixel_budget() -> None:
-    image = encoded(rectangle(40, 24))
+    image = encode_image(rectangle(40, 24))
     assert len(read(files(image, image), max_request_pixels=2 * 960)) == 2
     with pytest.raises(InferenceError, match=re.escape("at most 1,919 pixels in one request")) as caught:
         read(files(image, image), max_request_pixels=2 * 960 - 1)

@@ -6,9 +6,9 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.exchange.error import ErrorKind, InferenceError
+from tasks.inference.error import ErrorKind, InferenceError
 
-__all__ = ("Candidates", "best_of", "class_pairs", "fractions_to_xyxy", "sigmoid")
+__all__ = ("Candidates", "best_indices", "class_pairs", "fractions_to_xyxy", "sigmoid")
 
 
 class Candidates(msgspec.Struct, frozen=True, kw_only=True, eq=False):
@@ -26,7 +26,7 @@ class Candidates(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     class_ids: NDArray[np.intp]
     extras: NDArray[np.float32]
 
-    def take(self, indices: NDArray[np.intp]) -> "Candidates":
+    def select(self, indices: NDArray[np.intp]) -> "Candidates":
         """Return the candidates at `indices`, in that order."""
         return Candidates(
             boxes=self.boxes[indices],
@@ -39,11 +39,11 @@ class Candidates(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         """Return the candidates whose values are all finite."""
         valid = np.isfinite(self.boxes).all(axis=1) & np.isfinite(self.scores)
         valid &= np.isfinite(self.extras).all(axis=1)
-        return self if valid.all() else self.take(np.flatnonzero(valid))
+        return self if valid.all() else self.select(np.flatnonzero(valid))
 
 
-def best_of(scores: NDArray[Any], score_threshold: float, most: int) -> NDArray[np.intp]:
-    """Return the indices of the best (n,) scores, at most `most`, that are positive and reach the threshold.
+def best_indices(scores: NDArray[Any], score_threshold: float, max_count: int) -> NDArray[np.intp]:
+    """Return the indices of the best (n,) scores, at most `max_count`, that are positive and reach the threshold.
 
     Raises:
         InferenceError: MODEL_FAILED if all scores are NaN, which shows a broken model and not an empty image.
@@ -51,13 +51,13 @@ def best_of(scores: NDArray[Any], score_threshold: float, most: int) -> NDArray[
     if scores.size and np.isnan(scores).all():
         raise InferenceError(ErrorKind.MODEL_FAILED, "The model returned scores that are all NaN")
     chosen = np.flatnonzero((scores >= score_threshold) & (scores > 0))
-    if len(chosen) > most:
-        chosen = chosen[np.argpartition(-scores[chosen], most)[:most]]
+    if len(chosen) > max_count:
+        chosen = chosen[np.argpartition(-scores[chosen], max_count)[:max_count]]
     return chosen
 
 
 def class_pairs(
-    boxes: NDArray[np.float32], scores: NDArray[np.float32], score_threshold: float, most: int
+    boxes: NDArray[np.float32], scores: NDArray[np.float32], score_threshold: float, max_pairs: int
 ) -> Candidates:
     """Return the best pairs of query and class, best first, as DETR models without suppression do.
 
@@ -65,14 +65,14 @@ def class_pairs(
         boxes: (queries, 4) xyxy in input pixels.
         scores: (queries, classes) in 0..1.
         score_threshold: pairs with a lower score are dropped.
-        most: maximum number of pairs; the best are kept.
+        max_pairs: maximum number of pairs; the best are kept.
 
     Returns:
         Candidates with the query number in `extras`.
     """
     # A query with an invalid box must not displace a valid one.
     flat = np.where(np.isfinite(boxes).all(axis=1, keepdims=True), scores, np.float32(0)).ravel()
-    chosen = best_of(flat, score_threshold, most)
+    chosen = best_indices(flat, score_threshold, max_pairs)
     chosen = chosen[np.argsort(-flat[chosen], kind="stable")]
     queries, class_ids = np.divmod(chosen, max(scores.shape[1], 1))
     return Candidates(

@@ -44,7 +44,7 @@ class MaskGrid:
         self._origin_x = placement.offset_x * across + self._step_x / 2 - 0.5 - left
         self._origin_y = placement.offset_y * down + self._step_y / 2 - 0.5 - top
 
-    def mixed(self, coefficients: NDArray[np.float32], box: NDArray[np.float32]) -> list[Contour]:
+    def prototype_contours(self, coefficients: NDArray[np.float32], box: NDArray[np.float32]) -> list[Contour]:
         """Return the contours, in image pixels, of an object whose logits are a linear combination of the planes.
 
         Args:
@@ -54,13 +54,13 @@ class MaskGrid:
         left, top, right, bottom = (math.ceil(edge - 0.5) for edge in box.tolist())
         if left >= right or top >= bottom:
             return []
-        first_column, last_column = self._needed(left, right, self._origin_x, self._step_x, 2)
-        first_row, last_row = self._needed(top, bottom, self._origin_y, self._step_y, 1)
+        first_column, last_column = self._cell_range(left, right, self._origin_x, self._step_x, 2)
+        first_row, last_row = self._cell_range(top, bottom, self._origin_y, self._step_y, 1)
         part = self.planes[:, first_row:last_row, first_column:last_column]
         logits = np.ascontiguousarray(np.tensordot(coefficients, part, axes=1))
         return self._contours(logits, first_row, first_column, (left, top, right - left, bottom - top))
 
-    def outlined(self, plane: int) -> list[Contour]:
+    def plane_contours(self, plane: int) -> list[Contour]:
         """Return the contours, in image pixels, of an object whose logits are one plane."""
         logits = np.ascontiguousarray(self.planes[plane])
         rows, columns = np.nonzero(logits > 0)
@@ -75,18 +75,18 @@ class MaskGrid:
             return []
         return self._contours(logits, 0, 0, (left, top, right - left, bottom - top))
 
-    def highest(self) -> NDArray[np.int32]:
+    def highest_planes(self) -> NDArray[np.int32]:
         """Return the index of the highest plane at each pixel of the image, as (height, width)."""
-        found: NDArray[np.int32] = np.zeros((self._height, self._width), np.int32)
+        indices: NDArray[np.int32] = np.zeros((self._height, self._width), np.int32)
         for tile in _tiles((0, 0, self._width, self._height)):
             column, row, width, height = tile
-            highest = self._enlarged(np.ascontiguousarray(self.planes[0]), 0, 0, tile)
-            view = found[row : row + height, column : column + width]
+            highest = self._enlarge(np.ascontiguousarray(self.planes[0]), 0, 0, tile)
+            view = indices[row : row + height, column : column + width]
             for number in range(1, len(self.planes)):
-                plane = self._enlarged(np.ascontiguousarray(self.planes[number]), 0, 0, tile)
+                plane = self._enlarge(np.ascontiguousarray(self.planes[number]), 0, 0, tile)
                 view[plane > highest] = number
                 np.maximum(highest, plane, out=highest)
-        return found
+        return indices
 
     def _contours(self, logits: NDArray[np.float32], first_row: int, first_column: int, region: _Tile) -> list[Contour]:
         """Return the contours of the pixels in `region` with positive logits.
@@ -102,11 +102,11 @@ class MaskGrid:
         for tile in _tiles(region):
             column, row, width, height = tile
             # A positive logit is a probability over 0.5, so no sigmoid is needed.
-            inside = self._enlarged(logits, first_row, first_column, tile) > 0
+            inside = self._enlarge(logits, first_row, first_column, tile) > 0
             mask[row - top : row - top + height, column - left : column - left + width] = inside
         return [contour + np.array([left, top], np.float32) for contour in contours_of_mask(mask)]
 
-    def _enlarged(
+    def _enlarge(
         self, part: NDArray[np.float32], first_row: int, first_column: int, tile: _Tile
     ) -> NDArray[np.float32]:
         """Interpolate `part` bilinearly at the pixels of a tile."""
@@ -128,7 +128,7 @@ class MaskGrid:
             np.float32,
         )
 
-    def _needed(self, start: int, end: int, origin: float, step: float, axis: int) -> tuple[int, int]:
+    def _cell_range(self, start: int, end: int, origin: float, step: float, axis: int) -> tuple[int, int]:
         """Return the range of cells, at least one, that the pixels start..end need for interpolation."""
         cells = self.planes.shape[axis]
         first = min(max(math.floor(start * step + origin), 0), cells - 1)

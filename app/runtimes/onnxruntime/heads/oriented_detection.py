@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from app.runtimes.onnxruntime.graph import ImageGraph, RawAnswer
+from app.runtimes.onnxruntime.graph import ImageGraph, RawOutputs
 from app.runtimes.onnxruntime.labels import Labels
-from app.runtimes.onnxruntime.layouts.layout import ReadsTurnedBoxes
+from app.runtimes.onnxruntime.layouts.layout import OrientedBoxDecoder
 from tasks.object_detection import DetectionInput
 from tasks.oriented_object_detection import OrientedDetections
 
@@ -17,24 +17,24 @@ class OnnxOrientedObjectDetector:
     Args:
         graph: the model.
         labels: one for each class.
-        reading: decodes its outputs.
+        decoder: decodes its outputs.
     """
 
-    def __init__(self, graph: ImageGraph, labels: Labels, reading: ReadsTurnedBoxes) -> None:
+    def __init__(self, graph: ImageGraph, labels: Labels, decoder: OrientedBoxDecoder) -> None:
         self._graph = graph
         self._labels = labels
-        self._reading = reading
+        self._decoder = decoder
 
     def __call__(self, inputs: Sequence[DetectionInput], /) -> Sequence[OrientedDetections]:
-        answers = self._graph.answers([item.image for item in inputs])
+        answers = self._graph.run([item.image for item in inputs])
         return [self._detections(item, answer) for item, answer in zip(inputs, answers, strict=True)]
 
-    def _detections(self, item: DetectionInput, answer: RawAnswer) -> OrientedDetections:
-        found = self._reading.find(answer, item.parameters)
+    def _detections(self, item: DetectionInput, answer: RawOutputs) -> OrientedDetections:
+        candidates = self._decoder.decode(answer, item.parameters)
         return OrientedDetections(
-            labels=self._labels.of(found.class_ids.tolist()),
-            scores=found.scores,
-            boxes=answer.placement.rotated_boxes_to_image(found.boxes),
+            labels=self._labels.of(candidates.class_ids.tolist()),
+            scores=candidates.scores,
+            boxes=answer.placement.rotated_boxes_to_image(candidates.boxes),
             width=item.image.width,
             height=item.image.height,
         )

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from app.runtimes.onnxruntime.graph import ImageGraph
-from app.runtimes.onnxruntime.layouts.layout import ReadsText
+from app.runtimes.onnxruntime.layouts.layout import TextDecoder
 from tasks.image_text_to_text import Answers, PromptedImage
 
 __all__ = ("OnnxTextReader",)
@@ -14,15 +14,15 @@ class OnnxTextReader:
 
     Args:
         graph: the model.
-        reading: decodes its outputs.
+        decoder: decodes its outputs.
     """
 
-    def __init__(self, graph: ImageGraph, reading: ReadsText) -> None:
+    def __init__(self, graph: ImageGraph, decoder: TextDecoder) -> None:
         self._graph = graph
-        self._reading = reading
+        self._decoder = decoder
 
     def __call__(self, inputs: Sequence[PromptedImage], /) -> Sequence[Answers]:
-        texts = [self._reading.read(answer) for answer in self._graph.answers([item.image for item in inputs])]
+        texts = [self._decoder.decode(answer) for answer in self._graph.run([item.image for item in inputs])]
         return [
             Answers(prompts=item.prompts, answers=[text] * len(item.prompts))
             for item, text in zip(inputs, texts, strict=True)

@@ -6,30 +6,30 @@ models are rejected with an explanation.
 
 import numpy as np
 
-from app.engine.description import ModelDescription
+from app.engine.model_metadata import ModelMetadata
 from app.engine.servable import BoundServable, Servable
 from app.runtimes.onnxruntime.image_text_to_text.assembly import assemble
-from app.runtimes.onnxruntime.image_text_to_text.layout import find_graphs, is_piece
+from app.runtimes.onnxruntime.image_text_to_text.graph_files import find_component_graphs, is_component_graph
 from app.settings.model import ModelError, ModelSource
-from tasks.exchange.error import InferenceError
 from tasks.image_text_to_text import DEFAULT_PROMPT, GenerationParameters, ImageTextToText, PromptedImage
+from tasks.inference.error import InferenceError
 from tasks.vision.image import Image
 
-__all__ = ("inspect", "load", "recognises")
+__all__ = ("inspect", "load", "supports")
 
 
-def recognises(source: ModelSource) -> bool:
+def supports(source: ModelSource) -> bool:
     """Return whether the folder or its ``onnx`` subfolder has the three graphs, including the named file if any."""
-    if source.file is not None and not is_piece(source.file):
+    if source.file is not None and not is_component_graph(source.file):
         return False
     try:
-        find_graphs(source.folder, source.file)
+        find_component_graphs(source.folder, source.file)
     except ModelError:
         return False
     return True
 
 
-def inspect(source: ModelSource) -> ModelDescription:
+def inspect(source: ModelSource) -> ModelMetadata:
     """Describe the model without keeping it loaded.
 
     Raises:

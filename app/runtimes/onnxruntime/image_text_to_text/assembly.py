@@ -6,8 +6,8 @@ from pathlib import Path
 
 import msgspec
 
-from app.engine.description import Fact, ModelDescription, Origin
-from app.runtimes.folder import confined
+from app.engine.model_metadata import Fact, ModelMetadata, Origin
+from app.runtimes.folder import resolve_confined
 from app.runtimes.onnxruntime.image_text_to_text.chat_template import (
     PlainTemplate,
     QuestionTemplate,
@@ -19,20 +19,20 @@ from app.runtimes.onnxruntime.image_text_to_text.configuration import (
     TokenIds,
     TokenizerConfiguration,
     read_json,
-    read_json_if_there,
+    read_optional_json,
     read_tokenizer_configuration,
 )
 from app.runtimes.onnxruntime.image_text_to_text.decoder import Decoder
-from app.runtimes.onnxruntime.image_text_to_text.layout import Graphs, find_graphs
+from app.runtimes.onnxruntime.image_text_to_text.graph_files import Graphs, find_component_graphs
 from app.runtimes.onnxruntime.image_text_to_text.model import VisionLanguage
-from app.runtimes.onnxruntime.image_text_to_text.pixels import Tiles, WholePicture
+from app.runtimes.onnxruntime.image_text_to_text.pixels import SingleImageProcessor, Tiles
 from app.runtimes.onnxruntime.image_text_to_text.prompting import ImageMarkup, PromptEncoder
 from app.runtimes.onnxruntime.image_text_to_text.recipe import (
     ProcessorConfiguration,
     decide_recipe,
     read_processor_configuration,
 )
-from app.runtimes.onnxruntime.image_text_to_text.tiles import TiledPicture
+from app.runtimes.onnxruntime.image_text_to_text.tiles import TiledImageProcessor
 from app.runtimes.onnxruntime.image_text_to_text.vision import VisionEncoder
 from app.runtimes.onnxruntime.session import Session
 from app.runtimes.tokenizer import Tokenizer, load_tokenizer
@@ -54,58 +54,58 @@ class _Sessions(msgspec.Struct, frozen=True):
     decoder: Session
 
 
-class _Words(msgspec.Struct, frozen=True):
+class _TextComponents(msgspec.Struct, frozen=True):
     tokenizer: Tokenizer
     prompts: PromptEncoder
     image_id: int
-    ends: frozenset[int]
+    end_tokens: frozenset[int]
     facts: list[Fact]
 
 
-def assemble(source: ModelSource) -> tuple[VisionLanguage, ModelDescription]:
+def assemble(source: ModelSource) -> tuple[VisionLanguage, ModelMetadata]:
     """Load the graphs and read the configuration files.
 
     Raises:
         ModelError: if a file is missing, cannot be read, or needs an unsupported feature.
     """
     folder = source.folder
-    graphs = find_graphs(folder, source.file)
+    graphs = find_component_graphs(folder, source.file)
     config = read_json(folder / "config.json", ModelConfiguration)
     _check_supported(config, folder)
     processor = read_processor_configuration(folder)
     tiled = config.model_type in _TILED_TYPES or (processor is not None and processor[0].family in _TILED_FAMILIES)
-    words = _read_words(folder, config)
-    markup = ImageMarkup(words.tokenizer, words.image_id, tiled=tiled)
+    text = _read_text_components(folder, config)
+    markup = ImageMarkup(text.tokenizer, text.image_id, tiled=tiled)
     files = (graphs.vision_encoder, graphs.embed_tokens, graphs.decoder)
-    resolve = partial(confined, source=source)
+    resolve = partial(resolve_confined, source=source)
     sessions = _Sessions(*(Session(file, source.settings.onnxruntime, resolve) for file in files))
     vision = VisionEncoder(sessions.vision_encoder, tiled=tiled)
     decoder = Decoder(sessions.embed_tokens, sessions.decoder, config.text)
     _check_width(vision, decoder, graphs)
-    prepare, pixel_facts = _pixels(folder, processor, source.settings.preprocessing, vision, tiled=tiled)
+    prepare, pixel_facts = _image_preparation(folder, processor, source.settings.preprocessing, vision, tiled=tiled)
     positions = config.text.max_position_embeddings
     model = VisionLanguage(
         prepare=prepare,
         vision=vision,
         markup=markup,
-        prompts=words.prompts,
-        tokenizer=words.tokenizer,
+        prompts=text.prompts,
+        tokenizer=text.tokenizer,
         decoder=decoder,
-        image_id=words.image_id,
-        ends=words.ends,
-        positions=positions,
+        image_id=text.image_id,
+        end_tokens=text.end_tokens,
+        max_positions=positions,
     )
     facts = [
         *_graph_facts(graphs, config, decoder, folder),
         *pixel_facts,
-        *words.facts,
+        *text.facts,
         Fact("context", f"{positions} tokens" if positions else "no limit stated", Origin.CONFIG),
     ]
     return model, _describe(sessions, facts, tiled=tiled)
 
 
-def _describe(sessions: _Sessions, facts: list[Fact], *, tiled: bool) -> ModelDescription:
-    return ModelDescription(
+def _describe(sessions: _Sessions, facts: list[Fact], *, tiled: bool) -> ModelMetadata:
+    return ModelMetadata(
         task_type=TaskType.IMAGE_TEXT_TO_TEXT,
         platform="onnx",
         layout="idefics3" if tiled else "llava",
@@ -125,14 +125,14 @@ def _check_supported(config: ModelConfiguration, folder: Path) -> None:
 
 
 def _check_width(vision: VisionEncoder, decoder: Decoder, graphs: Graphs) -> None:
-    given, wanted = vision.width, decoder.width
-    if -1 not in (given, wanted) and given != wanted:
+    feature_width, embedding_width = vision.width, decoder.width
+    if -1 not in (feature_width, embedding_width) and feature_width != embedding_width:
         raise ModelError(
-            f"{graphs.vision_encoder} gives features {given} wide, but {graphs.decoder} takes embeddings {wanted} wide"
+            f"{graphs.vision_encoder} gives features {feature_width} wide, but {graphs.decoder} takes embeddings {embedding_width} wide"
         )
 
 
-def _pixels(
+def _image_preparation(
     folder: Path,
     processor: tuple[ProcessorConfiguration, Path] | None,
     settings: PreprocessingSettings,
@@ -145,20 +145,20 @@ def _pixels(
             raise ModelError(
                 f"{folder}: preprocessing is declared, but a model that cuts images into tiles does not support it"
             )
-        return TiledPicture(folder), [Fact("preprocessing", "cut into tiles", Origin.PREPROCESSOR)]
+        return TiledImageProcessor(folder), [Fact("preprocessing", "cut into tiles", Origin.PREPROCESSOR)]
     recipe, origin = decide_recipe(processor, settings, folder)
     vision.check_size(*recipe.size)
     height, width = recipe.size
     declared = settings != PreprocessingSettings()
     value = f"{height}x{width}, {recipe.fit}, {recipe.channel_order}, scale {recipe.scale:.6g}"
     normalised = f"mean {list(recipe.mean)}, std {list(recipe.std)}"
-    return WholePicture(recipe), [
+    return SingleImageProcessor(recipe), [
         Fact("preprocessing", value, Origin.DECLARED if declared else origin),
         Fact("normalisation", normalised, Origin.DECLARED if settings.mean or settings.std else origin),
     ]
 
 
-def _read_words(folder: Path, config: ModelConfiguration) -> _Words:
+def _read_text_components(folder: Path, config: ModelConfiguration) -> _TextComponents:
     tokenizer = load_tokenizer(folder / "tokenizer.json")
     token_config = read_tokenizer_configuration(folder)
     special = token_config.special_tokens()
@@ -169,16 +169,16 @@ def _read_words(folder: Path, config: ModelConfiguration) -> _Words:
             f"{folder / 'tokenizer.json'} has no token {image_id}, which config.json says stands for the image"
         )
     template, template_fact = _template(folder, token_config, image_token)
-    ends, ends_origin = _ends(folder, config, tokenizer, special)
-    prompts = _prompts(tokenizer, template, image_id, image_token, ends, special.get("bos_token"))
+    end_tokens, ends_origin = _end_tokens(folder, config, tokenizer, special)
+    prompts = _prompts(tokenizer, template, image_id, image_token, end_tokens, special.get("bos_token"))
     features = f"{image_token} ({image_id})"
-    spelled = ", ".join(tokenizer.text_of(id_) or str(id_) for id_ in sorted(ends))
+    end_spellings = ", ".join(tokenizer.text_of(id_) or str(id_) for id_ in sorted(end_tokens))
     facts = [
         template_fact,
         Fact("image token", features, image_origin),
-        Fact("end of answer", spelled or "none: answers end at max_new_tokens", ends_origin),
+        Fact("end of answer", end_spellings or "none: answers end at max_new_tokens", ends_origin),
     ]
-    return _Words(tokenizer, prompts, image_id, ends, facts)
+    return _TextComponents(tokenizer, prompts, image_id, end_tokens, facts)
 
 
 def _prompts(
@@ -186,18 +186,18 @@ def _prompts(
     template: QuestionTemplate,
     image_id: int,
     image_token: str,
-    ends: frozenset[int],
+    end_tokens: frozenset[int],
     first_token: str | None,
 ) -> PromptEncoder:
     try:
-        return PromptEncoder(tokenizer, template, image_id, ends, first_token)
+        return PromptEncoder(tokenizer, template, image_id, end_tokens, first_token)
     except ModelError:
         if isinstance(template, PlainTemplate):
             raise
         # Some exports have the template of a text model, which expects a message as one string.
         try:
             as_text = msgspec.structs.replace(template, image_token=image_token)
-            return PromptEncoder(tokenizer, as_text, image_id, ends, first_token)
+            return PromptEncoder(tokenizer, as_text, image_id, end_tokens, first_token)
         except ModelError:
             pass
         raise
@@ -218,21 +218,21 @@ def _image_token(
     id_ = config.image_token_id if config.image_token_id is not None else config.image_token_index
     if id_ is not None:
         return id_, Origin.CONFIG
-    found = tokenizer.id_of(special.get("image_token", "<image>"))
-    if found is None:
+    token_id = tokenizer.id_of(special.get("image_token", "<image>"))
+    if token_id is None:
         raise ModelError(f"{folder / 'config.json'} names no image_token_id, and the tokenizer has no <image> token")
-    return found, Origin.TOKENIZER
+    return token_id, Origin.TOKENIZER
 
 
-def _ends(
+def _end_tokens(
     folder: Path, config: ModelConfiguration, tokenizer: Tokenizer, special: dict[str, str]
 ) -> tuple[frozenset[int], Origin]:
-    generation = read_json_if_there(folder / "generation_config.json", GenerationConfiguration)
+    generation = read_optional_json(folder / "generation_config.json", GenerationConfiguration)
     for ids in (generation.eos_token_id if generation else None, config.eos_token_id, config.text.eos_token_id):
         if ids is not None:
             return _as_set(ids), Origin.CONFIG
-    found = tokenizer.id_of(special.get("eos_token", ""))
-    return frozenset(() if found is None else (found,)), Origin.TOKENIZER
+    token_id = tokenizer.id_of(special.get("eos_token", ""))
+    return frozenset(() if token_id is None else (token_id,)), Origin.TOKENIZER
 
 
 def _as_set(ids: TokenIds) -> frozenset[int]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import msgspec
 
-from app.runtimes.onnxruntime.image_text_to_text.configuration import TokenizerConfiguration, read_json_if_there
+from app.runtimes.onnxruntime.image_text_to_text.configuration import TokenizerConfiguration, read_optional_json
 from app.settings.model import ModelError, read_bounded
 
 if TYPE_CHECKING:
@@ -64,18 +64,18 @@ class ChatTemplate(msgspec.Struct, frozen=True):
             content = f"{self.image_token}\n{prompt}"
         messages = [{"role": "user", "content": content}]
         chunks: list[str] = []
-        room = _MAX_RENDERED + len(prompt)
+        remaining = _MAX_RENDERED + len(prompt)
         try:
             for chunk in self.template.generate(
                 **self.special_tokens, messages=messages, tools=None, documents=None, add_generation_prompt=True
             ):
-                room -= len(chunk)
-                if room < 0:
+                remaining -= len(chunk)
+                if remaining < 0:
                     break
                 chunks.append(chunk)
         except Exception as error:
             raise ChatTemplateError(str(error)) from error
-        if room < 0:
+        if remaining < 0:
             raise ChatTemplateError(f"it writes more than {_MAX_RENDERED:,} characters")
         return "".join(chunks)
 
@@ -92,10 +92,10 @@ def load_chat_template(folder: Path, tokenizer: TokenizerConfiguration) -> tuple
     Raises:
         ModelError: if a template cannot be compiled.
     """
-    found = _find_source(folder, tokenizer)
-    if found is None:
+    template_source = _find_source(folder, tokenizer)
+    if template_source is None:
         return None
-    source, name = found
+    source, name = template_source
     from jinja2 import TemplateError
 
     try:
@@ -111,13 +111,13 @@ def _find_source(folder: Path, tokenizer: TokenizerConfiguration) -> tuple[str, 
             return read_bounded(path).decode("utf-8"), path.name
         except (OSError, UnicodeDecodeError) as error:
             raise ModelError(f"{path} cannot be read: {error}") from None
-    kind = TokenizerConfiguration
-    holders = {
-        "chat_template.json": read_json_if_there(folder / "chat_template.json", kind),
-        "processor_config.json": read_json_if_there(folder / "processor_config.json", kind),
+    configuration_type = TokenizerConfiguration
+    configurations = {
+        "chat_template.json": read_optional_json(folder / "chat_template.json", configuration_type),
+        "processor_config.json": read_optional_json(folder / "processor_config.json", configuration_type),
         "tokenizer_config.json": tokenizer,
     }
-    for name, holder in holders.items():
+    for name, holder in configurations.items():
         template = holder.chat_template if holder else None
         if template is None:
             continue

@@ -11,17 +11,17 @@ from typing import TypeVar
 import msgspec
 
 from app.settings.model import ModelError, read_bounded
-from tasks.exchange.parameters import explained
+from tasks.inference.parameters import validation_error
 
 __all__ = (
-    "AddedText",
+    "AddedToken",
     "GenerationConfiguration",
     "ModelConfiguration",
     "TextConfiguration",
     "TokenIds",
     "TokenizerConfiguration",
     "read_json",
-    "read_json_if_there",
+    "read_optional_json",
     "read_tokenizer_configuration",
 )
 
@@ -74,13 +74,13 @@ class GenerationConfiguration(msgspec.Struct, frozen=True, kw_only=True):
     eos_token_id: TokenIds = None
 
 
-class AddedText(msgspec.Struct, frozen=True, kw_only=True):
+class AddedToken(msgspec.Struct, frozen=True, kw_only=True):
     """A token that is an object instead of a string."""
 
     content: str
 
 
-Token = str | AddedText | None
+Token = str | AddedToken | None
 
 
 class TokenizerConfiguration(msgspec.Struct, frozen=True, kw_only=True):
@@ -120,12 +120,12 @@ def read_json(path: Path, kind: type[T]) -> T:
     except OSError as error:
         raise ModelError(f"{path} cannot be read: {error.strerror}") from None
     except msgspec.ValidationError as error:
-        raise ModelError(f"{path}: {explained(error)}") from None
+        raise ModelError(f"{path}: {validation_error(error)}") from None
     except (ValueError, RecursionError) as error:
         raise ModelError(f"{path} is not valid JSON: {error}") from None
 
 
-def read_json_if_there(path: Path, kind: type[T]) -> T | None:
+def read_optional_json(path: Path, kind: type[T]) -> T | None:
     """Read a JSON file as a `kind`, or return None if it does not exist.
 
     Raises:
@@ -140,13 +140,19 @@ def read_tokenizer_configuration(folder: Path) -> TokenizerConfiguration:
     Raises:
         ModelError: if the file cannot be parsed.
     """
-    known = read_json_if_there(folder / "tokenizer_config.json", TokenizerConfiguration) or TokenizerConfiguration()
-    mapped = read_json_if_there(folder / "special_tokens_map.json", TokenizerConfiguration)
-    if mapped is None:
-        return known
-    absent = {name: token for name, token in mapped.special_tokens().items() if name not in known.special_tokens()}
-    return msgspec.structs.replace(known, **absent)
+    configuration = (
+        read_optional_json(folder / "tokenizer_config.json", TokenizerConfiguration) or TokenizerConfiguration()
+    )
+    special_tokens_map = read_optional_json(folder / "special_tokens_map.json", TokenizerConfiguration)
+    if special_tokens_map is None:
+        return configuration
+    missing = {
+        name: token
+        for name, token in special_tokens_map.special_tokens().items()
+        if name not in configuration.special_tokens()
+    }
+    return msgspec.structs.replace(configuration, **missing)
 
 
-def _text(token: str | AddedText) -> str:
+def _text(token: str | AddedToken) -> str:
     return token if isinstance(token, str) else token.content

@@ -10,8 +10,8 @@ from app.runtimes.onnxruntime.image_text_to_text.configuration import TextConfig
 from app.runtimes.onnxruntime.session import Session
 from app.runtimes.sampling import Sampler
 from app.settings.model import ModelError
-from tasks.exchange.error import ErrorKind, InferenceError
-from tasks.exchange.tensor import TensorSpec
+from tasks.inference.error import ErrorKind, InferenceError
+from tasks.inference.tensor import TensorSpec
 
 __all__ = ("Decoder",)
 
@@ -40,7 +40,7 @@ class Decoder:
     def __init__(self, embed_tokens: Session, decoder: Session, config: TextConfiguration) -> None:
         self._embed_tokens = embed_tokens
         self._decoder = decoder
-        self._ids = _only(embed_tokens)
+        self._ids = _only_input(embed_tokens)
         self._inputs = {spec.name: spec for spec in decoder.inputs}
         if "inputs_embeds" not in self._inputs:
             raise ModelError(f"{decoder.file} takes no inputs_embeds")
@@ -52,7 +52,7 @@ class Decoder:
             raise ModelError(f"{decoder.file} gives no logits")
         self._logits = outputs.index("logits")
         self._empty: dict[str, NDArray[Any]] = {}
-        self._carried: dict[str, int] = {}
+        self._cache_outputs: dict[str, int] = {}
         for spec in decoder.inputs:
             if spec.name in _KNOWN:
                 continue
@@ -62,7 +62,7 @@ class Decoder:
             if present not in outputs:
                 raise ModelError(f"{decoder.file} takes {spec.name!r} but gives no {present!r}")
             self._empty[spec.name] = _empty_cache(decoder, spec, config)
-            self._carried[spec.name] = outputs.index(present)
+            self._cache_outputs[spec.name] = outputs.index(present)
         if not self._empty:
             raise ModelError(f"{decoder.file} has no attention cache ({_PAST}<layer>.<key|value>), expected one")
 
@@ -82,42 +82,48 @@ class Decoder:
         spec = self._ids
         return self._embed_tokens.run({spec.name: np.asarray([ids], spec.datatype.dtype)})[0]
 
-    def tokens(self, embeddings: NDArray[Any], sampler: Sampler, ends: Collection[int], most: int) -> Iterator[int]:
+    def generate(
+        self, embeddings: NDArray[Any], sampler: Sampler, end_tokens: Collection[int], max_tokens: int
+    ) -> Iterator[int]:
         """Continue a text.
 
         Args:
             embeddings: (1, length, width) embeddings of the prompt.
             sampler: samples each token.
-            ends: tokens that end an answer.
-            most: maximum number of tokens.
+            end_tokens: tokens that end an answer.
+            max_tokens: maximum number of tokens.
 
         Yields:
-            Token ids, none of them in `ends`.
+            Token ids, none of them in `end_tokens`.
 
         Raises:
             InferenceError: MODEL_FAILED.
         """
         cache: Mapping[str, NDArray[Any]] = self._empty
-        seen = 0
-        for count in range(1, most + 1):
-            seen += embeddings.shape[1]
-            outputs = self._decoder.run(self._feeds(embeddings, cache, seen))
-            token = sampler.pick(self._last(outputs[self._logits]))
-            if token in ends:
+        length = 0
+        for count in range(1, max_tokens + 1):
+            length += embeddings.shape[1]
+            outputs = self._decoder.run(self._feeds(embeddings, cache, length))
+            token = sampler.pick(self._last_logits(outputs[self._logits]))
+            if token in end_tokens:
                 return
             yield token
-            if count < most:
-                cache = {name: outputs[index] for name, index in self._carried.items()}
+            if count < max_tokens:
+                cache = {name: outputs[index] for name, index in self._cache_outputs.items()}
                 embeddings = self.embed([token])
 
-    def _feeds(self, embeddings: NDArray[Any], cache: Mapping[str, NDArray[Any]], seen: int) -> dict[str, NDArray[Any]]:
+    def _feeds(
+        self, embeddings: NDArray[Any], cache: Mapping[str, NDArray[Any]], total_length: int
+    ) -> dict[str, NDArray[Any]]:
         feeds: dict[str, NDArray[Any]] = dict(cache)
         for name in self._inputs.keys() & _KNOWN:
             spec = self._inputs[name]
-            feeds[name] = _input(name, embeddings, seen, len(spec.shape)).astype(spec.datatype.dtype, copy=False)
+            feeds[name] = _input(name, embeddings, total_length, len(spec.shape)).astype(
+                spec.datatype.dtype, copy=False
+            )
         return feeds
 
-    def _last(self, logits: NDArray[Any]) -> NDArray[np.float32]:
+    def _last_logits(self, logits: NDArray[Any]) -> NDArray[np.float32]:
         if logits.ndim != 3 or logits.shape[0] != 1 or 0 in logits.shape:
             shape = list(logits.shape)
             message = f"The model failed: expected logits of shape [1, length, vocabulary], got {shape}"
@@ -125,22 +131,22 @@ class Decoder:
         return logits[0, -1].astype(np.float32)
 
 
-def _input(name: str, embeddings: NDArray[Any], seen: int, rank: int) -> NDArray[Any]:
-    length = embeddings.shape[1]
+def _input(name: str, embeddings: NDArray[Any], total_length: int, rank: int) -> NDArray[Any]:
+    new_length = embeddings.shape[1]
     match name:
         case "inputs_embeds":
             return embeddings
         case "attention_mask":
-            return np.ones((1, seen), np.int64)
+            return np.ones((1, total_length), np.int64)
         case "position_ids":
-            return np.arange(seen - length, seen, dtype=np.int64)[np.newaxis]
+            return np.arange(total_length - new_length, total_length, dtype=np.int64)[np.newaxis]
         case "use_cache_branch":
-            return np.full((1,) * rank, seen > length)
+            return np.full((1,) * rank, total_length > new_length)
         case _:
             return np.full((1,) * rank, 1, np.int64)
 
 
-def _only(graph: Session) -> TensorSpec:
+def _only_input(graph: Session) -> TensorSpec:
     if len(graph.inputs) != 1:
         names = ", ".join(spec.name for spec in graph.inputs)
         raise ModelError(f"{graph.file} takes {names}; expected token ids only")

@@ -13,9 +13,9 @@ from app.runtimes.onnxruntime.image_text_to_text.prompting import ImageMarkup, P
 from app.runtimes.onnxruntime.image_text_to_text.vision import VisionEncoder
 from app.runtimes.sampling import Sampler
 from app.runtimes.tokenizer import Tokenizer
-from tasks.exchange.error import ErrorKind, InferenceError, invalid
-from tasks.image_text_to_text import Answers, GenerationParameters, PromptedImage, stripped
-from tasks.task import TextPiece
+from tasks.image_text_to_text import Answers, GenerationParameters, PromptedImage, strip_chunks
+from tasks.inference.error import ErrorKind, InferenceError, invalid
+from tasks.task import TextChunk
 from tasks.vision.image import Image
 
 __all__ = ("EncodedImage", "VisionLanguage")
@@ -44,8 +44,8 @@ class VisionLanguage(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         tokenizer: decodes answers.
         decoder: the language model.
         image_id: the token that image features replace.
-        ends: tokens that end an answer.
-        positions: maximum tokens of prompt, image and answer together; None if the model does not declare it.
+        end_tokens: tokens that end an answer.
+        max_positions: maximum tokens of prompt, image and answer together; None if the model does not declare it.
     """
 
     prepare: Callable[[Image], Tiles]
@@ -55,14 +55,14 @@ class VisionLanguage(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     tokenizer: Tokenizer
     decoder: Decoder
     image_id: int
-    ends: Collection[int]
-    positions: int | None
+    end_tokens: Collection[int]
+    max_positions: int | None
 
     def __call__(self, inputs: Sequence[PromptedImage], /) -> list[Answers]:
         prompts = self._encode_all(inputs)
         return [self._answer(item, encoded) for item, encoded in zip(inputs, prompts, strict=True)]
 
-    def stream(self, inputs: Sequence[PromptedImage], /) -> Generator[TextPiece]:
+    def stream(self, inputs: Sequence[PromptedImage], /) -> Generator[TextChunk]:
         """Stream the answers token by token. Each ends with an empty final chunk, since no token is known to be last.
 
         Raises:
@@ -70,7 +70,7 @@ class VisionLanguage(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         """
         return self._stream(inputs, self._encode_all(inputs))
 
-    def look(self, image: Image) -> EncodedImage:
+    def encode_image(self, image: Image) -> EncodedImage:
         """Run the vision encoder.
 
         Raises:
@@ -78,9 +78,9 @@ class VisionLanguage(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         """
         tiles = self.prepare(image)
         features = self.vision(tiles)
-        per_tile, rest = divmod(len(features), tiles.count)
+        per_tile, remainder = divmod(len(features), tiles.count)
         ids = self.markup.ids(tiles.rows, tiles.columns, per_tile)
-        if rest or ids.count(self.image_id) != len(features):
+        if remainder or ids.count(self.image_id) != len(features):
             message = f"The model failed: {len(features)} image features do not fit {tiles.count} tiles"
             raise InferenceError(ErrorKind.MODEL_FAILED, message)
         return EncodedImage(ids, features)
@@ -103,16 +103,16 @@ class VisionLanguage(msgspec.Struct, frozen=True, kw_only=True, eq=False):
             InferenceError: INVALID_REQUEST if the prompt fills the model's context; MODEL_FAILED.
         """
         ids = prompt.before + image.ids + prompt.after
-        most = parameters.max_new_tokens
-        if self.positions is not None:
-            if len(ids) >= self.positions:
+        max_tokens = parameters.max_new_tokens
+        if self.max_positions is not None:
+            if len(ids) >= self.max_positions:
                 message = (
-                    f"Expected a text that leaves room for an answer among the model's {self.positions} tokens, "
+                    f"Expected a text that leaves room for an answer among the model's {self.max_positions} tokens, "
                     f"got {len(ids)} tokens, {len(image.ids)} of them the image"
                 )
                 raise invalid(message, path)
-            most = min(most, self.positions - len(ids))
-        return self.tokenizer.pieces(self._tokens(ids, image, Sampler(parameters), most))
+            max_tokens = min(max_tokens, self.max_positions - len(ids))
+        return self.tokenizer.decode_stream(self._tokens(ids, image, Sampler(parameters), max_tokens))
 
     def _encode_all(self, inputs: Sequence[PromptedImage]) -> list[list[PromptIds]]:
         # Validate all prompts before the first image is encoded, which takes about a thousand times longer.
@@ -125,29 +125,29 @@ class VisionLanguage(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         answers = ["".join(chunks).strip() for chunks in self._begin(item, prompts)]
         return Answers(prompts=item.prompts, answers=answers)
 
-    def _stream(self, inputs: Sequence[PromptedImage], prompts: Sequence[Sequence[PromptIds]]) -> Generator[TextPiece]:
+    def _stream(self, inputs: Sequence[PromptedImage], prompts: Sequence[Sequence[PromptIds]]) -> Generator[TextChunk]:
         for index, (item, encoded) in enumerate(zip(inputs, prompts, strict=True)):
             for prompt, chunks in enumerate(self._begin(item, encoded)):
-                for text in stripped(chunks):
-                    yield TextPiece(item=index, prompt=prompt, text=text)
-                yield TextPiece(item=index, prompt=prompt, text="", final=True)
+                for text in strip_chunks(chunks):
+                    yield TextChunk(item=index, prompt=prompt, text=text)
+                yield TextChunk(item=index, prompt=prompt, text="", final=True)
 
     def _begin(self, item: PromptedImage, prompts: Sequence[PromptIds]) -> list[Iterator[str]]:
-        image = self.look(item.image)
+        image = self.encode_image(item.image)
         return [
             self.generate(image, prompt, item.parameters, _path(item, index)) for index, prompt in enumerate(prompts)
         ]
 
-    def _tokens(self, ids: list[int], image: EncodedImage, sampler: Sampler, most: int) -> Iterator[int]:
-        yield from self.decoder.tokens(self._embed(ids, image), sampler, self.ends, most)
+    def _tokens(self, ids: list[int], image: EncodedImage, sampler: Sampler, max_tokens: int) -> Iterator[int]:
+        yield from self.decoder.generate(self._embed(ids, image), sampler, self.end_tokens, max_tokens)
 
     def _embed(self, ids: list[int], image: EncodedImage) -> NDArray[Any]:
         image_positions = np.asarray(ids) == self.image_id
         # The image token may be outside the embedding's vocabulary; its embedding is replaced anyway.
         embeddings = self.decoder.embed([0 if id_ == self.image_id else id_ for id_ in ids])
         if image.features.shape[1] != embeddings.shape[-1]:
-            found = f"{image.features.shape[1]} values wide, embeddings {embeddings.shape[-1]}"
-            raise InferenceError(ErrorKind.MODEL_FAILED, f"The model failed: its image features are {found}")
+            description = f"{image.features.shape[1]} values wide, embeddings {embeddings.shape[-1]}"
+            raise InferenceError(ErrorKind.MODEL_FAILED, f"The model failed: its image features are {description}")
         merged = embeddings.copy()
         merged[0, image_positions] = image.features.astype(merged.dtype, copy=False)
         return merged

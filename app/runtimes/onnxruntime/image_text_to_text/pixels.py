@@ -12,7 +12,7 @@ from tasks.vision.image import Image
 if TYPE_CHECKING:
     from PIL.Image import Image as PilImage
 
-__all__ = ("Tiles", "WholePicture")
+__all__ = ("SingleImageProcessor", "Tiles")
 
 _MAX_CROPPED_RATIO = 16
 """Maximum ratio of resized to kept pixels for which the whole image is resized before the centre crop."""
@@ -39,7 +39,7 @@ class Tiles(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         return self.rows * self.columns + 1
 
 
-class WholePicture:
+class SingleImageProcessor:
     """Converts an image to one array for CLIP, SigLIP and ViT encoders.
 
     It resizes with Pillow, because Pillow antialiases and OpenCV's cubic filter does not. The result equals that of
@@ -56,33 +56,33 @@ class WholePicture:
         from PIL import Image as pillow  # noqa: N813 - the module is named as its class
 
         pil_image = pillow.fromarray(image.pixels)
-        pixels = self._letterboxed(pil_image) if self._recipe.letterbox else self._cropped(pil_image)
+        pixels = self._letterbox(pil_image) if self._recipe.letterbox else self._crop(pil_image)
         values = pixels.astype(np.float32) * self._factor - self._offset
         if self._recipe.channel_order == "BGR":
             values = values[:, :, ::-1]
         return Tiles(pixel_values=np.ascontiguousarray(values.transpose(2, 0, 1)[np.newaxis]))
 
-    def _cropped(self, pil_image: "PilImage") -> NDArray[np.uint8]:
+    def _crop(self, pil_image: "PilImage") -> NDArray[np.uint8]:
         height, width = self._recipe.size
-        whole_height, whole_width = self._resized(pil_image)
-        top, bottom, above = _window(whole_height, height)
-        left, right, before = _window(whole_width, width)
-        if whole_height * whole_width <= _MAX_CROPPED_RATIO * height * width:
-            whole = pil_image.resize((whole_width, whole_height), self._recipe.resample)
-            part = np.asarray(whole)[top:bottom, left:right]
+        resized_height, resized_width = self._resized_size(pil_image)
+        top, bottom, pad_top = _window(resized_height, height)
+        left, right, pad_left = _window(resized_width, width)
+        if resized_height * resized_width <= _MAX_CROPPED_RATIO * height * width:
+            resized = pil_image.resize((resized_width, resized_height), self._recipe.resample)
+            part = np.asarray(resized)[top:bottom, left:right]
         else:
             # A 1x10000 image with its shorter side enlarged to 336 would have a billion pixels. Compute only the kept
             # part of such an image; one pixel in 5000 then differs by one grey level.
-            across, down = pil_image.width / whole_width, pil_image.height / whole_height
+            across, down = pil_image.width / resized_width, pil_image.height / resized_height
             box = (left * across, top * down, right * across, bottom * down)
             part = np.asarray(pil_image.resize((right - left, bottom - top), self._recipe.resample, box=box))
         if part.shape[:2] == (height, width):
             return part
         canvas = np.zeros((height, width, 3), np.uint8)
-        canvas[above : above + part.shape[0], before : before + part.shape[1]] = part
+        canvas[pad_top : pad_top + part.shape[0], pad_left : pad_left + part.shape[1]] = part
         return canvas
 
-    def _resized(self, pil_image: "PilImage") -> tuple[int, int]:
+    def _resized_size(self, pil_image: "PilImage") -> tuple[int, int]:
         resized = self._recipe.resized
         if not isinstance(resized, int):
             return resized
@@ -90,7 +90,7 @@ class WholePicture:
         other = int(resized * long / short)
         return (resized, other) if pil_image.width > pil_image.height else (other, resized)
 
-    def _letterboxed(self, pil_image: "PilImage") -> NDArray[np.uint8]:
+    def _letterbox(self, pil_image: "PilImage") -> NDArray[np.uint8]:
         height, width = self._recipe.size
         ratio = min(height / pil_image.height, width / pil_image.width)
         inner_height = min(height, max(1, round(pil_image.height * ratio)))
@@ -104,10 +104,10 @@ class WholePicture:
         return canvas
 
 
-def _window(whole: int, kept: int) -> tuple[int, int, int]:
-    """Return start and end of the centre `kept` of `whole`, and the padding before it if `kept` is larger."""
-    if kept <= whole:
-        start = (whole - kept) // 2
-        return start, start + kept, 0
+def _window(length: int, kept_length: int) -> tuple[int, int, int]:
+    """Return start and end of the centre `kept_length` of `length`, and the padding before it if `kept_length` is larger."""
+    if kept_length <= length:
+        start = (length - kept_length) // 2
+        return start, start + kept_length, 0
     # An odd pixel of padding goes before the image, as in Hugging Face.
-    return 0, whole, (kept - whole + 1) // 2
+    return 0, length, (kept_length - length + 1) // 2

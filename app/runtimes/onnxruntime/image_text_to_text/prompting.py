@@ -12,7 +12,7 @@ import msgspec
 from app.runtimes.onnxruntime.image_text_to_text.chat_template import ChatTemplateError, QuestionTemplate
 from app.runtimes.tokenizer import Tokenizer
 from app.settings.model import ModelError
-from tasks.exchange.error import invalid
+from tasks.inference.error import invalid
 from tasks.text.unicode import check_unicode
 
 __all__ = ("ImageMarkup", "PromptEncoder", "PromptIds")
@@ -98,10 +98,10 @@ class PromptEncoder:
         if _PROBE not in text:
             raise ModelError("The chat template leaves out the question")
         ids = self._ids(text)
-        places = ids.count(image_id)
-        if places != 1:
+        image_count = ids.count(image_id)
+        if image_count != 1:
             image = tokenizer.text_of(image_id)
-            raise ModelError(f"The chat template gives {places} places for the image ({image}), expected one")
+            raise ModelError(f"The chat template gives {image_count} places for the image ({image}), expected one")
         self._expected = self._controls(ids)
 
     def encode(self, prompt: str, path: str) -> PromptIds:
@@ -122,17 +122,17 @@ class PromptEncoder:
             ids = self._ids(self._template.render(prompt))
         except ChatTemplateError as error:
             raise invalid(f"The model's chat template rejects the text: {error}", path) from None
-        found = self._controls(ids)
-        if found != self._expected:
-            more = Counter(found) - Counter(self._expected)
-            token = self._tokenizer.text_of(next(iter(more or self._expected)))
+        controls = self._controls(ids)
+        if controls != self._expected:
+            additional = Counter(controls) - Counter(self._expected)
+            token = self._tokenizer.text_of(next(iter(additional or self._expected)))
             raise invalid(f"Expected a text without the model's control tokens, got {token}", path)
-        place = ids.index(self._image_id)
-        return PromptIds(ids[:place], ids[place + 1 :])
+        image_index = ids.index(self._image_id)
+        return PromptIds(ids[:image_index], ids[image_index + 1 :])
 
     def _ids(self, text: str) -> list[int]:
-        begun = self._first_token is not None and text.startswith(self._first_token)
-        return self._tokenizer.encode(text, with_special_tokens=not begun)
+        has_first_token = self._first_token is not None and text.startswith(self._first_token)
+        return self._tokenizer.encode(text, with_special_tokens=not has_first_token)
 
     def _controls(self, ids: list[int]) -> list[int]:
         return [id_ for id_ in ids if id_ in self._control_ids]

@@ -6,8 +6,8 @@ from typing import Literal
 
 import msgspec
 
-from app.engine.description import Origin
-from app.runtimes.onnxruntime.image_text_to_text.configuration import read_json, read_json_if_there
+from app.engine.model_metadata import Origin
+from app.runtimes.onnxruntime.image_text_to_text.configuration import read_json, read_optional_json
 from app.settings.model import ModelError, PreprocessingSettings
 
 __all__ = ("PixelRecipe", "ProcessorConfiguration", "decide_recipe", "read_processor_configuration")
@@ -120,20 +120,20 @@ def read_processor_configuration(folder: Path) -> tuple[ProcessorConfiguration, 
     if path.is_file():
         return read_json(path, ProcessorConfiguration), path
     path = folder / "processor_config.json"
-    nested = read_json_if_there(path, _Nested)
+    nested = read_optional_json(path, _Nested)
     return (nested.image_processor, path) if nested and nested.image_processor else None
 
 
 def decide_recipe(
-    found: tuple[ProcessorConfiguration, Path] | None, settings: PreprocessingSettings, folder: Path
+    configuration: tuple[ProcessorConfiguration, Path] | None, settings: PreprocessingSettings, folder: Path
 ) -> tuple[PixelRecipe, Origin]:
     """Decide the preprocessing. The settings take precedence over the model's files.
 
     Raises:
         ModelError: if the files need an unsupported feature, or no size is declared.
     """
-    if found is not None:
-        recipe, origin = _from_file(*found), Origin.PREPROCESSOR
+    if configuration is not None:
+        recipe, origin = _from_file(*configuration), Origin.PREPROCESSOR
     elif settings.size is not None:
         recipe, origin = PixelRecipe(size=settings.size, resized=settings.size), Origin.DECLARED
     else:
@@ -145,8 +145,8 @@ def _from_file(config: ProcessorConfiguration, path: Path) -> PixelRecipe:
     defaults = _FAMILIES.get(config.family)
     if defaults is None:
         known = ", ".join(f"{name}ImageProcessor" for name in (*_FAMILIES, "Idefics3") if name)
-        found = config.image_processor_type or config.feature_extractor_type
-        raise ModelError(f"{path} needs {found}, which is not supported yet; supported are {known}")
+        class_name = config.image_processor_type or config.feature_extractor_type
+        raise ModelError(f"{path} needs {class_name}, which is not supported yet; supported are {known}")
     if config.do_resize is False:
         raise ModelError(f"{path} disables resizing of images, which is not supported")
     names = [name for name in config.__struct_fields__ if getattr(config, name) is None]

@@ -10,10 +10,10 @@ from app.runtimes.onnxruntime.image_text_to_text.pixels import Tiles
 from app.settings.model import ModelError
 from tasks.vision.image import Image
 
-__all__ = ("TiledPicture",)
+__all__ = ("TiledImageProcessor",)
 
 
-class TiledPicture:
+class TiledImageProcessor:
     """Cuts images into tiles with Hugging Face's image processor, which needs no torch but two seconds to import.
 
     Args:
@@ -33,10 +33,12 @@ class TiledPicture:
             raise ModelError(f"{folder} has no usable image processor: {error}") from error
 
     def __call__(self, image: Image) -> Tiles:
-        made: Any = self._processor(image.pixels, return_row_col_info=True, return_tensors="np")
+        processed: Any = self._processor(image.pixels, return_row_col_info=True, return_tensors="np")
         return Tiles(
-            pixel_values=np.asarray(made["pixel_values"], np.float32),
-            pixel_attention_mask=np.asarray(made["pixel_attention_mask"]) if "pixel_attention_mask" in made else None,
-            rows=int(made["rows"][0][0]),
-            columns=int(made["cols"][0][0]),
+            pixel_values=np.asarray(processed["pixel_values"], np.float32),
+            pixel_attention_mask=np.asarray(processed["pixel_attention_mask"])
+            if "pixel_attention_mask" in processed
+            else None,
+            rows=int(processed["rows"][0][0]),
+            columns=int(processed["cols"][0][0]),
         )

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from app.runtimes.onnxruntime.image_text_to_text.pixels import Tiles
 from app.runtimes.onnxruntime.session import Session
 from app.settings.model import ModelError
-from tasks.exchange.error import ErrorKind, InferenceError
+from tasks.inference.error import ErrorKind, InferenceError
 
 __all__ = ("VisionEncoder",)
 
@@ -55,9 +55,13 @@ class VisionEncoder:
             ModelError: if it does not.
         """
         declared = self._inputs[_PIXELS].shape[-3:]
-        if any(side not in (-1, given) for side, given in zip(declared, (3, height, width), strict=True)):
-            made = [3, height, width]
-            raise ModelError(f"{self._graph.file} takes images of {list(declared)}, but preprocessing makes {made}")
+        if any(
+            declared_side not in (-1, side) for declared_side, side in zip(declared, (3, height, width), strict=True)
+        ):
+            preprocessed = [3, height, width]
+            raise ModelError(
+                f"{self._graph.file} takes images of {list(declared)}, but preprocessing makes {preprocessed}"
+            )
 
     def __call__(self, tiles: Tiles) -> NDArray[Any]:
         """Return the features (number, width) of an image, tile by tile.
@@ -68,8 +72,8 @@ class VisionEncoder:
         feeds: dict[str, NDArray[Any]] = {_PIXELS: tiles.pixel_values}
         if _MASK in self._inputs:
             mask = tiles.pixel_attention_mask
-            given = tiles.pixel_values.shape[:2] + tiles.pixel_values.shape[3:]
-            feeds[_MASK] = np.ones(given, np.bool_) if mask is None else mask
+            mask_shape = tiles.pixel_values.shape[:2] + tiles.pixel_values.shape[3:]
+            feeds[_MASK] = np.ones(mask_shape, np.bool_) if mask is None else mask
         cast = {name: value.astype(self._inputs[name].datatype.dtype, copy=False) for name, value in feeds.items()}
         features = self._graph.run(cast)[self._output]
         if features.ndim < 2 or features.size == 0:

@@ -4,7 +4,7 @@ To add a family, write a module with a `Layout` and add it to `choice.LAYOUTS`. 
 certainty, decodes their outputs, and declares the default preprocessing of their images.
 """
 
-from app.runtimes.onnxruntime.layouts.choice import LAYOUTS, choose_layout, told_task
-from app.runtimes.onnxruntime.layouts.layout import Match, Output, View
+from app.runtimes.onnxruntime.layouts.choice import LAYOUTS, choose_layout, declared_task
+from app.runtimes.onnxruntime.layouts.layout import GraphView, Match, Output
 
-__all__ = ("LAYOUTS", "Match", "Output", "View", "choose_layout", "told_task")
+__all__ = ("LAYOUTS", "GraphView", "Match", "Output", "choose_layout", "declared_task")

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from app.engine.description import Fact, Origin
-from app.runtimes.onnxruntime.graph import RawAnswer
-from app.runtimes.onnxruntime.layouts.layout import Layout, Match, Outline, ReadsMasks, View
+from app.engine.model_metadata import Fact, Origin
+from app.runtimes.onnxruntime.graph import RawOutputs
+from app.runtimes.onnxruntime.layouts.layout import GraphView, Layout, MaskDecoder, Match, Outline
 from app.runtimes.onnxruntime.layouts.semantic import class_contours
-from tasks.exchange.error import ErrorKind, InferenceError
 from tasks.image_segmentation import SegmentationInput
+from tasks.inference.error import ErrorKind, InferenceError
 from tasks.task import TaskType
 
 __all__ = ("CLASS_MAP",)
@@ -25,7 +25,7 @@ _MAX_CLASSES = 1000
 _SCORES = Fact("scores", "1 for each class found, because the graph gives no probabilities", Origin.SHAPES)
 
 
-def _recognise(view: View) -> Match | None:
+def _recognise(view: GraphView) -> Match | None:
     if len(view.outputs) != 1:
         return None
     (output,) = view.outputs
@@ -35,13 +35,13 @@ def _recognise(view: View) -> Match | None:
     return Match(
         layout=_NAME,
         task_type=TaskType.IMAGE_SEGMENTATION,
-        reading=ReadsMasks(_outline),
+        decoder=MaskDecoder(_outline),
         outputs=view.outputs,
         facts=(_SCORES,),
     )
 
 
-def _outline(answer: RawAnswer, item: SegmentationInput) -> Outline:
+def _outline(answer: RawOutputs, item: SegmentationInput) -> Outline:
     del item
     numbers: NDArray[np.integer[Any]] = answer.outputs[0].reshape(answer.outputs[0].shape[-2:])
     placement = answer.placement
@@ -65,10 +65,13 @@ def _pixel_cells(pixels: int, scale: float, offset: float, side: int, cells: int
         side: length of the input, pixels.
         cells: length of the map, cells.
     """
-    found = np.floor(((np.arange(pixels) + 0.5) * scale + offset) * cells / side).astype(np.intp)
-    return np.clip(found, 0, cells - 1)
+    indices = np.floor(((np.arange(pixels) + 0.5) * scale + offset) * cells / side).astype(np.intp)
+    return np.clip(indices, 0, cells - 1)
 
 
 CLASS_MAP = Layout(
-    names=(_NAME,), task_types=(TaskType.IMAGE_SEGMENTATION,), wants="integers [b, h, w]", recognise=_recognise
+    names=(_NAME,),
+    task_types=(TaskType.IMAGE_SEGMENTATION,),
+    expected_outputs="integers [b, h, w]",
+    recognise=_recognise,
 )

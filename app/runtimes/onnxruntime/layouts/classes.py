@@ -13,11 +13,11 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from app.engine.description import Origin
-from app.runtimes.onnxruntime.graph import RawAnswer
+from app.engine.model_metadata import Origin
+from app.runtimes.onnxruntime.graph import RawOutputs
 from app.runtimes.onnxruntime.heads.candidates import sigmoid
-from app.runtimes.onnxruntime.layouts.layout import Layout, Match, Output, ReadsClasses, View
-from tasks.exchange.error import ErrorKind, InferenceError
+from app.runtimes.onnxruntime.layouts.layout import ClassDecoder, GraphView, Layout, Match, Output
+from tasks.inference.error import ErrorKind, InferenceError
 from tasks.task import TaskType
 
 __all__ = ("CLASSES",)
@@ -27,8 +27,8 @@ _MULTI_LABEL_PROBLEM = "multi_label_classification"
 _SUM_TOLERANCE = 1e-3
 
 
-def _recognise(view: View) -> Match | None:
-    outputs = view.named(_LOGITS) or view.outputs
+def _recognise(view: GraphView) -> Match | None:
+    outputs = view.outputs_named(_LOGITS) or view.outputs
     if len(outputs) != 1:
         return None
     (output,) = outputs
@@ -39,24 +39,24 @@ def _recognise(view: View) -> Match | None:
         or any(side != 1 for side in output.shape[2:])
     ):
         return None
-    layout, origin = _normalised(output, view)
+    layout, origin = _score_form(output, view)
     return Match(
         layout=layout,
         task_type=TaskType.IMAGE_CLASSIFICATION,
-        reading=ReadsClasses(partial(_scores, layout=layout)),
+        decoder=ClassDecoder(partial(_scores, layout=layout)),
         outputs=outputs,
         origin=origin,
         classes=output.shape[1],
     )
 
 
-def _normalised(output: Output, view: View) -> tuple[str, Origin]:
+def _score_form(output: Output, view: GraphView) -> tuple[str, Origin]:
     """Return the form of the scores: as declared, exported or named, or else guessed from the blank image."""
-    if view.declared in _NAMES:
-        return view.declared, Origin.DECLARED
-    if view.evidence.conventional_task is not None:
+    if view.declared_layout in _NAMES:
+        return view.declared_layout, Origin.DECLARED
+    if view.model_files.ultralytics_task is not None:
         return _PROBABILITIES, Origin.MODEL_FILE
-    config = view.evidence.neighbours.config
+    config = view.model_files.hugging_face.config
     if config is not None and config.problem_type == _MULTI_LABEL_PROBLEM:
         return _MULTI_LABEL, Origin.CONFIG
     name = output.name.lower()
@@ -67,13 +67,13 @@ def _normalised(output: Output, view: View) -> tuple[str, Origin]:
     if "prob" in name or "softmax" in name:
         return _PROBABILITIES, Origin.MODEL_FILE
     blank: NDArray[np.float64] = output.blank.reshape(len(output.blank), -1).astype(np.float64)
-    summed = bool((blank >= 0).all() and (np.abs(blank.sum(axis=1) - 1) <= _SUM_TOLERANCE).all())
+    sums_to_one = bool((blank >= 0).all() and (np.abs(blank.sum(axis=1) - 1) <= _SUM_TOLERANCE).all())
     if output.shape[1] == 1:
-        summed = bool(((blank >= 0) & (blank <= 1)).all())
-    return (_PROBABILITIES if summed else unnormalised), Origin.GUESSED
+        sums_to_one = bool(((blank >= 0) & (blank <= 1)).all())
+    return (_PROBABILITIES if sums_to_one else unnormalised), Origin.GUESSED
 
 
-def _scores(answer: RawAnswer, *, layout: str) -> NDArray[np.float32]:
+def _scores(answer: RawOutputs, *, layout: str) -> NDArray[np.float32]:
     values: NDArray[np.float32] = answer.outputs[0].reshape(-1)
     if not np.isfinite(values).all():
         raise InferenceError(ErrorKind.MODEL_FAILED, "The model returned scores that are not finite numbers")
@@ -86,4 +86,6 @@ def _scores(answer: RawAnswer, *, layout: str) -> NDArray[np.float32]:
     return powers / powers.sum()
 
 
-CLASSES = Layout(names=_NAMES, task_types=(TaskType.IMAGE_CLASSIFICATION,), wants="[b, nc]", recognise=_recognise)
+CLASSES = Layout(
+    names=_NAMES, task_types=(TaskType.IMAGE_CLASSIFICATION,), expected_outputs="[b, nc]", recognise=_recognise
+)

@@ -10,21 +10,21 @@ The task is IMAGE_TEXT_TO_TEXT. The answer to every prompt is the recognised tex
 from collections.abc import Sequence
 from functools import partial
 
-from app.engine.description import Fact, Origin
-from app.runtimes.onnxruntime.conventions import Conventions
-from app.runtimes.onnxruntime.elastic import Line
-from app.runtimes.onnxruntime.graph import RawAnswer
-from app.runtimes.onnxruntime.layouts.layout import Certainty, Layout, Match, ReadsText, View
+from app.engine.model_metadata import Fact, Origin
+from app.runtimes.onnxruntime.dynamic_input import TextLine
+from app.runtimes.onnxruntime.graph import RawOutputs
+from app.runtimes.onnxruntime.layouts.layout import Certainty, GraphView, Layout, Match, TextDecoder
+from app.runtimes.onnxruntime.preprocessing_defaults import PreprocessingDefaults
 from tasks.task import TaskType
 
 __all__ = ("CTC",)
 
 _NAME = "ctc"
 _HALVES = (0.5, 0.5, 0.5)
-_CONVENTIONS = Conventions(
+_CONVENTIONS = PreprocessingDefaults(
     size=(48, 320),
     resize="pad",
-    elastic=Line(height=48, narrowest=320, widest=3200),
+    dynamic_size=TextLine(height=48, min_width=320, max_width=3200),
     # Padding is 0 after normalisation.
     fill=127,
     scale=1 / 255,
@@ -34,54 +34,61 @@ _CONVENTIONS = Conventions(
 )
 
 
-def _recognise(view: View) -> Match | None:
+def _recognise(view: GraphView) -> Match | None:
     if len(view.outputs) != 1 or not view.outputs[0].is_float or view.outputs[0].blank.ndim != 3:
         return None
-    declared, listed = view.evidence.settings.labels, view.evidence.metadata.characters
-    wanted = view.told is TaskType.IMAGE_TEXT_TO_TEXT or view.declared == _NAME
-    if listed is None and not (wanted and declared):
+    declared_labels, metadata_characters = view.model_files.settings.labels, view.model_files.metadata.characters
+    is_requested = view.declared_task is TaskType.IMAGE_TEXT_TO_TEXT or view.declared_layout == _NAME
+    if metadata_characters is None and not (is_requested and declared_labels):
         return None
     count = view.outputs[0].shape[2]
-    characters = _characters(declared, listed, count)
+    characters = _characters(declared_labels, metadata_characters, count)
     if characters is None:
-        source = Origin.DECLARED if declared else "the file's metadata"
-        number = len(declared) if declared else len((listed or "").splitlines())
-        raise view.evidence.error(
+        source = Origin.DECLARED if declared_labels else "the file's metadata"
+        number = len(declared_labels) if declared_labels else len((metadata_characters or "").splitlines())
+        raise view.model_files.error(
             f"its output has {count} characters including the blank, but {source} lists {number}; "
             f'declare the others as "labels" in model-settings.json'
         )
-    fact = Fact("characters", str(len(characters)), Origin.DECLARED if declared else Origin.MODEL_FILE)
+    fact = Fact("characters", str(len(characters)), Origin.DECLARED if declared_labels else Origin.MODEL_FILE)
     return Match(
         layout=_NAME,
         task_type=TaskType.IMAGE_TEXT_TO_TEXT,
-        reading=ReadsText(partial(_read, characters=characters)),
+        decoder=TextDecoder(partial(_read, characters=characters)),
         outputs=view.outputs,
         certainty=Certainty.NAMES,
-        origin=Origin.DECLARED if declared else Origin.MODEL_FILE,
+        origin=Origin.DECLARED if declared_labels else Origin.MODEL_FILE,
         task_origin=Origin.MODEL_FILE,
-        conventions=_CONVENTIONS,
+        preprocessing_defaults=_CONVENTIONS,
         facts=(fact,),
     )
 
 
-def _characters(declared: Sequence[str] | None, listed: str | None, count: int) -> Sequence[str] | None:
+def _characters(
+    declared_labels: Sequence[str] | None, metadata_characters: str | None, count: int
+) -> Sequence[str] | None:
     """Return the characters by number, starting with the blank; None if their count is wrong."""
     # The list may contain characters that Python treats as line ends, such as U+2028, and may end with a line end.
-    text = (listed or "").replace("\r\n", "\n")
-    lists = [declared] if declared else [text.split("\n"), text.rstrip("\n").split("\n"), text.splitlines()]
-    for given in lists:
-        for found in (["", *given], ["", *given, " "]):
-            if len(found) == count:
-                return found
+    text = (metadata_characters or "").replace("\r\n", "\n")
+    lists = (
+        [declared_labels] if declared_labels else [text.split("\n"), text.rstrip("\n").split("\n"), text.splitlines()]
+    )
+    for candidate in lists:
+        for alphabet in (["", *candidate], ["", *candidate, " "]):
+            if len(alphabet) == count:
+                return alphabet
     return None
 
 
-def _read(answer: RawAnswer, *, characters: Sequence[str]) -> str:
+def _read(answer: RawOutputs, *, characters: Sequence[str]) -> str:
     steps: list[int] = answer.outputs[0].argmax(axis=1).tolist()
     previous = [0, *steps]
     return "".join(characters[step] for step, last in zip(steps, previous, strict=False) if step != last)
 
 
 CTC = Layout(
-    names=(_NAME,), task_types=(TaskType.IMAGE_TEXT_TO_TEXT,), wants="[b, T, characters]", recognise=_recognise
+    names=(_NAME,),
+    task_types=(TaskType.IMAGE_TEXT_TO_TEXT,),
+    expected_outputs="[b, T, characters]",
+    recognise=_recognise,
 )

@@ -13,21 +13,21 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from app.engine.description import Origin
-from app.runtimes.onnxruntime.conventions import IMAGENET_MEAN, IMAGENET_STD, Conventions
-from app.runtimes.onnxruntime.graph import RawAnswer
-from app.runtimes.onnxruntime.heads.candidates import Candidates, best_of, class_pairs, fractions_to_xyxy, sigmoid
-from app.runtimes.onnxruntime.layouts.layout import Certainty, Layout, Match, ReadsBoxes, View
+from app.engine.model_metadata import Origin
+from app.runtimes.onnxruntime.graph import RawOutputs
+from app.runtimes.onnxruntime.heads.candidates import Candidates, best_indices, class_pairs, fractions_to_xyxy, sigmoid
+from app.runtimes.onnxruntime.layouts.layout import BoxDecoder, Certainty, GraphView, Layout, Match
+from app.runtimes.onnxruntime.preprocessing_defaults import IMAGENET_MEAN, IMAGENET_STD, PreprocessingDefaults
 from tasks.object_detection import DetectionParameters
 from tasks.task import TaskType
 
 __all__ = ("DETR", "DETR_SIGMOID")
 
 _SOFTMAX, _SIGMOID = "detr", "detr-sigmoid"
-_WANTS = "logits [b, N, slots] and pred_boxes [b, N, 4]"
+_EXPECTED = "logits [b, N, slots] and pred_boxes [b, N, 4]"
 _TASKS = (TaskType.OBJECT_DETECTION,)
 
-_READINGS = {
+_LAYOUTS_BY_MODEL_TYPE = {
     "detr": _SOFTMAX,
     "table-transformer": _SOFTMAX,
     "yolos": _SOFTMAX,
@@ -43,8 +43,8 @@ _READINGS = {
 """By ``model_type`` in config.json."""
 
 
-def _recognise(view: View, *, name: str) -> Match | None:
-    outputs = view.named("logits", "pred_boxes")
+def _recognise(view: GraphView, *, name: str) -> Match | None:
+    outputs = view.outputs_named("logits", "pred_boxes")
     if outputs is None or not all(output.is_float for output in outputs):
         return None
     logits, boxes = outputs
@@ -54,32 +54,32 @@ def _recognise(view: View, *, name: str) -> Match | None:
     classes = logits.shape[2] - softmax
     if classes < 1:
         return None
-    config = view.evidence.neighbours.config
-    known = _READINGS.get((config.model_type if config else None) or "")
-    if view.declared is None and (known or name) != name:
+    config = view.model_files.hugging_face.config
+    known_layout = _LAYOUTS_BY_MODEL_TYPE.get((config.model_type if config else None) or "")
+    if view.declared_layout is None and (known_layout or name) != name:
         return None
-    if view.declared is None and known is None and view.classes not in (None, classes):
+    if view.declared_layout is None and known_layout is None and view.classes not in (None, classes):
         return None
     return Match(
         layout=name,
         task_type=TaskType.OBJECT_DETECTION,
-        reading=ReadsBoxes(_find_likeliest if softmax else _find_pairs),
+        decoder=BoxDecoder(_decode_best_class if softmax else _decode_pairs),
         outputs=outputs,
         certainty=Certainty.NAMES,
-        origin=Origin.SHAPES if known is None else Origin.CONFIG,
+        origin=Origin.SHAPES if known_layout is None else Origin.CONFIG,
         classes=classes,
-        conventions=Conventions(
+        preprocessing_defaults=PreprocessingDefaults(
             resize="stretch", mean=IMAGENET_MEAN if softmax else None, std=IMAGENET_STD if softmax else None, bgr=False
         ),
     )
 
 
-def _find_likeliest(answer: RawAnswer, parameters: DetectionParameters) -> Candidates:
+def _decode_best_class(answer: RawOutputs, parameters: DetectionParameters) -> Candidates:
     logits, boxes = answer.outputs
     powers = np.exp(logits - logits.max(axis=1, keepdims=True))
     probabilities = powers[:, :-1] / powers.sum(axis=1, keepdims=True)
     best: NDArray[np.float32] = probabilities.max(axis=1)
-    chosen = best_of(best, parameters.score_threshold, len(best))
+    chosen = best_indices(best, parameters.score_threshold, len(best))
     extras: NDArray[np.float32] = np.zeros((len(chosen), 0), np.float32)
     return Candidates(
         boxes=fractions_to_xyxy(boxes, answer.width, answer.height)[chosen],
@@ -89,11 +89,15 @@ def _find_likeliest(answer: RawAnswer, parameters: DetectionParameters) -> Candi
     ).finite()
 
 
-def _find_pairs(answer: RawAnswer, parameters: DetectionParameters) -> Candidates:
+def _decode_pairs(answer: RawOutputs, parameters: DetectionParameters) -> Candidates:
     logits, boxes = answer.outputs
     corners = fractions_to_xyxy(boxes, answer.width, answer.height)
     return class_pairs(corners, sigmoid(logits), parameters.score_threshold, len(logits))
 
 
-DETR = Layout(names=(_SOFTMAX,), task_types=_TASKS, wants=_WANTS, recognise=partial(_recognise, name=_SOFTMAX))
-DETR_SIGMOID = Layout(names=(_SIGMOID,), task_types=_TASKS, wants=_WANTS, recognise=partial(_recognise, name=_SIGMOID))
+DETR = Layout(
+    names=(_SOFTMAX,), task_types=_TASKS, expected_outputs=_EXPECTED, recognise=partial(_recognise, name=_SOFTMAX)
+)
+DETR_SIGMOID = Layout(
+    names=(_SIGMOID,), task_types=_TASKS, expected_outputs=_EXPECTED, recognise=partial(_recognise, name=_SIGMOID)
+)

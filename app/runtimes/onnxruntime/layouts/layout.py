@@ -12,31 +12,31 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from app.engine.description import Fact, Origin
-from app.runtimes.onnxruntime.conventions import NO_CONVENTIONS, Conventions
-from app.runtimes.onnxruntime.evidence import Evidence
-from app.runtimes.onnxruntime.graph import RawAnswer
+from app.engine.model_metadata import Fact, Origin
+from app.runtimes.onnxruntime.graph import RawOutputs
 from app.runtimes.onnxruntime.heads.candidates import Candidates
 from app.runtimes.onnxruntime.inputs import ImageInputs
+from app.runtimes.onnxruntime.model_files import ModelFiles
+from app.runtimes.onnxruntime.preprocessing_defaults import NO_DEFAULTS, PreprocessingDefaults
 from tasks.image_segmentation import SegmentationInput
 from tasks.object_detection import DetectionParameters
 from tasks.task import TaskType
 from tasks.vision.contours import Contour
 
 __all__ = (
+    "BoxDecoder",
     "Certainty",
+    "ClassDecoder",
+    "GraphView",
     "Layout",
+    "MaskDecoder",
     "Match",
+    "OrientedBoxDecoder",
     "Outline",
     "Output",
-    "Reading",
-    "ReadsBoxes",
-    "ReadsClasses",
-    "ReadsMasks",
-    "ReadsText",
-    "ReadsTurnedBoxes",
-    "View",
-    "shown",
+    "OutputDecoder",
+    "TextDecoder",
+    "format_outputs",
 )
 
 
@@ -62,32 +62,32 @@ class Output(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         return self.blank.dtype.kind == "f"
 
 
-class View(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+class GraphView(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """The information from which layouts recognise a graph.
 
     Attributes:
         inputs: inputs of the graph.
         outputs: outputs in the graph's order.
-        evidence: the model's files.
-        told: the model's task, if the files declare it.
+        model_files: the model's files.
+        declared_task: the model's task, if the files declare it.
         classes: number of labels in the files; None if they list none.
     """
 
     inputs: ImageInputs
     outputs: Sequence[Output]
-    evidence: Evidence
-    told: TaskType | None
+    model_files: ModelFiles
+    declared_task: TaskType | None
     classes: int | None
 
     @property
-    def declared(self) -> str | None:
+    def declared_layout(self) -> str | None:
         """Return the layout in the settings, if any."""
-        return self.evidence.settings.layout
+        return self.model_files.settings.layout
 
-    def named(self, *names: str) -> list[Output] | None:
+    def outputs_named(self, *names: str) -> list[Output] | None:
         """Return the outputs with these names, or None if one is missing."""
-        found = {output.name: output for output in self.outputs}
-        return [found[name] for name in names] if all(name in found for name in names) else None
+        by_name = {output.name: output for output in self.outputs}
+        return [by_name[name] for name in names] if all(name in by_name for name in names) else None
 
 
 class Outline(msgspec.Struct, frozen=True, kw_only=True, eq=False):
@@ -104,40 +104,40 @@ class Outline(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     contours: Sequence[Sequence[Contour]]
 
 
-class ReadsClasses(msgspec.Struct, frozen=True):
+class ClassDecoder(msgspec.Struct, frozen=True):
     """For IMAGE_CLASSIFICATION: returns the (nc,) probabilities of one image."""
 
-    scores: Callable[[RawAnswer], NDArray[np.float32]]
+    decode: Callable[[RawOutputs], NDArray[np.float32]]
 
 
-class ReadsBoxes(msgspec.Struct, frozen=True):
+class BoxDecoder(msgspec.Struct, frozen=True):
     """For OBJECT_DETECTION: returns the objects of one image after suppression; boxes (n, 4) xyxy in input pixels."""
 
-    find: Callable[[RawAnswer, DetectionParameters], Candidates]
+    decode: Callable[[RawOutputs, DetectionParameters], Candidates]
 
 
-class ReadsTurnedBoxes(msgspec.Struct, frozen=True):
+class OrientedBoxDecoder(msgspec.Struct, frozen=True):
     """For ORIENTED_OBJECT_DETECTION: returns the objects of one image after suppression.
 
     Boxes are (n, 5) cx, cy, w, h, r in input pixels; r in radians, clockwise with y down.
     """
 
-    find: Callable[[RawAnswer, DetectionParameters], Candidates]
+    decode: Callable[[RawOutputs, DetectionParameters], Candidates]
 
 
-class ReadsMasks(msgspec.Struct, frozen=True):
+class MaskDecoder(msgspec.Struct, frozen=True):
     """For IMAGE_SEGMENTATION: returns the objects of one image with their contours."""
 
-    outline: Callable[[RawAnswer, SegmentationInput], Outline]
+    decode: Callable[[RawOutputs, SegmentationInput], Outline]
 
 
-class ReadsText(msgspec.Struct, frozen=True):
+class TextDecoder(msgspec.Struct, frozen=True):
     """For IMAGE_TEXT_TO_TEXT: returns the text in one image."""
 
-    read: Callable[[RawAnswer], str]
+    decode: Callable[[RawOutputs], str]
 
 
-Reading = ReadsClasses | ReadsBoxes | ReadsTurnedBoxes | ReadsMasks | ReadsText
+OutputDecoder = ClassDecoder | BoxDecoder | OrientedBoxDecoder | MaskDecoder | TextDecoder
 
 
 class Certainty(IntEnum):
@@ -156,27 +156,27 @@ class Match(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     Attributes:
         layout: name of the layout.
         task_type: the model's task.
-        reading: decodes the outputs.
+        decoder: decodes the outputs.
         outputs: the decoded outputs, in the order that the decoder expects.
         certainty: certainty of the match.
         origin: origin of the layout.
         task_origin: origin of the task, unless the files declare it.
         classes: number of labels that the outputs need; None if their shapes do not show it.
         names: default labels of this layout.
-        conventions: default preprocessing.
+        preprocessing_defaults: default preprocessing.
         facts: further facts for the description.
     """
 
     layout: str
     task_type: TaskType
-    reading: Reading
+    decoder: OutputDecoder
     outputs: Sequence[Output]
     certainty: Certainty = Certainty.SHAPES
     origin: Origin = Origin.SHAPES
     task_origin: Origin = Origin.SHAPES
     classes: int | None = None
     names: tuple[str, ...] = ()
-    conventions: Conventions = NO_CONVENTIONS
+    preprocessing_defaults: PreprocessingDefaults = NO_DEFAULTS
     facts: Sequence[Fact] = ()
 
 
@@ -186,16 +186,16 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         names: values of ``layout`` in model-settings.json.
         task_types: tasks of its models.
-        wants: expected outputs, for error messages.
+        expected_outputs: expected outputs, for error messages.
         recognise: returns a match, or None for other layouts. It respects a declared layout among `names`.
     """
 
     names: tuple[str, ...]
     task_types: tuple[TaskType, ...]
-    wants: str
-    recognise: Callable[[View], Match | None]
+    expected_outputs: str
+    recognise: Callable[[GraphView], Match | None]
 
 
-def shown(outputs: Sequence[Output]) -> str:
+def format_outputs(outputs: Sequence[Output]) -> str:
     """Format outputs for errors and facts."""
     return " and ".join(f"{output.name} {list(output.shape)}" for output in outputs)

@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from app.runtimes.onnxruntime.conventions import NO_CONVENTIONS, Conventions
-from app.runtimes.onnxruntime.graph import RawAnswer
+from app.runtimes.onnxruntime.graph import RawOutputs
 from app.runtimes.onnxruntime.heads.candidates import Candidates
-from app.runtimes.onnxruntime.layouts.layout import Certainty, Layout, Match, ReadsBoxes, View
-from app.runtimes.onnxruntime.layouts.yolo_rows import BOX, MANY, Rows, detect
-from tasks.exchange.error import ErrorKind, InferenceError
+from app.runtimes.onnxruntime.layouts.layout import BoxDecoder, Certainty, GraphView, Layout, Match
+from app.runtimes.onnxruntime.layouts.yolo_rows import BOX, MAX_DETECTION_ROWS, RowFormat, detect
+from app.runtimes.onnxruntime.preprocessing_defaults import NO_DEFAULTS, PreprocessingDefaults
+from tasks.inference.error import ErrorKind, InferenceError
 from tasks.object_detection import DetectionParameters
 from tasks.task import TaskType
 
@@ -29,39 +29,41 @@ _YOLOV5, _YOLOX = "yolov5", "yolox"
 _TASKS = (TaskType.OBJECT_DETECTION,)
 _GRIDS = ((8, 16, 32), (8, 16, 32, 64))
 """Strides in pixels, for models with three or four grids."""
-_WANTS = "[b, N, 5 + nc]"
+_EXPECTED = "[b, N, 5 + nc]"
 _MAX_EXPONENT = 20.0
 """Its exponential is a box of about 500 million cells: enough for any image, without overflow."""
 
 
-def _recognise(view: View, *, name: str) -> Match | None:
+def _recognise(view: GraphView, *, name: str) -> Match | None:
     # YOLOv5 may also export its three grids separately, after the combined output.
     output = view.outputs[0]
     if output.blank.ndim != 3 or not output.is_float or output.shape[2] <= BOX + 1:
         return None
     _, count, columns = output.shape
     classes = columns - BOX - 1
-    if view.declared is None and (view.classes != classes or count <= MANY):
+    if view.declared_layout is None and (view.classes != classes or count <= MAX_DETECTION_ROWS):
         return None
-    metadata = view.evidence.metadata
-    known = name == _YOLOV5 and metadata.names is not None and metadata.task is None
-    rows = Rows(transposed=True, classes=classes, objectness=True)
+    metadata = view.model_files.metadata
+    is_yolov5_file = name == _YOLOV5 and metadata.names is not None and metadata.task is None
+    rows = RowFormat(transposed=True, classes=classes, objectness=True)
     return Match(
         layout=name,
         task_type=TaskType.OBJECT_DETECTION,
-        reading=ReadsBoxes(partial(_find if name == _YOLOV5 else _find_in_grids, rows=rows)),
+        decoder=BoxDecoder(partial(_find if name == _YOLOV5 else _find_in_grids, rows=rows)),
         outputs=(output,),
-        certainty=Certainty.NAMES if known else Certainty.SHAPES,
+        certainty=Certainty.NAMES if is_yolov5_file else Certainty.SHAPES,
         classes=classes,
-        conventions=Conventions(resize="pad", scale=1.0, bgr=True) if name == _YOLOX else NO_CONVENTIONS,
+        preprocessing_defaults=PreprocessingDefaults(resize="pad", scale=1.0, bgr=True)
+        if name == _YOLOX
+        else NO_DEFAULTS,
     )
 
 
-def _find(answer: RawAnswer, parameters: DetectionParameters, *, rows: Rows) -> Candidates:
+def _find(answer: RawOutputs, parameters: DetectionParameters, *, rows: RowFormat) -> Candidates:
     return detect(answer.outputs[0], rows, parameters)
 
 
-def _find_in_grids(answer: RawAnswer, parameters: DetectionParameters, *, rows: Rows) -> Candidates:
+def _find_in_grids(answer: RawOutputs, parameters: DetectionParameters, *, rows: RowFormat) -> Candidates:
     output: NDArray[Any] = answer.outputs[0].copy()
     cells = _cells(len(output), answer.height, answer.width)
     stride = cells[:, 2:]
@@ -84,5 +86,9 @@ def _cells(count: int, height: int, width: int) -> NDArray[np.float32]:
     raise InferenceError(ErrorKind.MODEL_FAILED, message)
 
 
-YOLOV5 = Layout(names=(_YOLOV5,), task_types=_TASKS, wants=_WANTS, recognise=partial(_recognise, name=_YOLOV5))
-YOLOX = Layout(names=(_YOLOX,), task_types=_TASKS, wants=_WANTS, recognise=partial(_recognise, name=_YOLOX))
+YOLOV5 = Layout(
+    names=(_YOLOV5,), task_types=_TASKS, expected_outputs=_EXPECTED, recognise=partial(_recognise, name=_YOLOV5)
+)
+YOLOX = Layout(
+    names=(_YOLOX,), task_types=_TASKS, expected_outputs=_EXPECTED, recognise=partial(_recognise, name=_YOLOX)
+)

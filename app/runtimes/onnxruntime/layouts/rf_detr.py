@@ -12,20 +12,20 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from app.engine.description import Fact, Origin
-from app.runtimes.onnxruntime.conventions import IMAGENET_MEAN, IMAGENET_STD, Conventions
-from app.runtimes.onnxruntime.graph import RawAnswer
+from app.engine.model_metadata import Fact, Origin
+from app.runtimes.onnxruntime.graph import RawOutputs
 from app.runtimes.onnxruntime.heads.candidates import Candidates, class_pairs, fractions_to_xyxy, sigmoid
 from app.runtimes.onnxruntime.heads.mask_grid import MaskGrid
 from app.runtimes.onnxruntime.layouts.layout import (
+    BoxDecoder,
     Certainty,
+    GraphView,
     Layout,
+    MaskDecoder,
     Match,
     Outline,
-    ReadsBoxes,
-    ReadsMasks,
-    View,
 )
+from app.runtimes.onnxruntime.preprocessing_defaults import IMAGENET_MEAN, IMAGENET_STD, PreprocessingDefaults
 from tasks.image_segmentation import SegmentationInput
 from tasks.object_detection import DetectionParameters
 from tasks.task import TaskType
@@ -35,8 +35,8 @@ __all__ = ("RF_DETR",)
 _NAME = "rf-detr"
 
 
-def _recognise(view: View) -> Match | None:
-    outputs = view.named("dets", "labels", "masks") or view.named("dets", "labels")
+def _recognise(view: GraphView) -> Match | None:
+    outputs = view.outputs_named("dets", "labels", "masks") or view.outputs_named("dets", "labels")
     if outputs is None or not all(output.is_float for output in outputs):
         return None
     boxes, logits, *masks = outputs
@@ -44,22 +44,29 @@ def _recognise(view: View) -> Match | None:
         return None
     if masks and (masks[0].blank.ndim != 4 or masks[0].shape[:2] != logits.shape[:2] or not masks[0].blank.size):
         return None
-    slots, metadata = logits.shape[2], view.evidence.metadata.rf_detr
-    named = sorted(metadata.class_id_to_name) if metadata else []
-    numbered = bool(named) and view.classes == len(named) and named[0] >= 0 and named[-1] < slots
-    background = not numbered and view.classes == slots - 1
-    kept = named if numbered else range(slots - background)
+    slots, metadata = logits.shape[2], view.model_files.metadata.rf_detr
+    named_classes = sorted(metadata.class_id_to_name) if metadata else []
+    has_named_classes = (
+        bool(named_classes)
+        and view.classes == len(named_classes)
+        and named_classes[0] >= 0
+        and named_classes[-1] < slots
+    )
+    background = not has_named_classes and view.classes == slots - 1
+    class_numbers = named_classes if has_named_classes else range(slots - background)
     fact = Fact("background", f"class {slots - 1} of {slots} in the output, left out", Origin.CONVENTION)
     return Match(
         layout=_NAME,
         task_type=TaskType.IMAGE_SEGMENTATION if masks else TaskType.OBJECT_DETECTION,
-        reading=ReadsMasks(partial(_outline, kept=kept)) if masks else ReadsBoxes(partial(_find, kept=kept)),
+        decoder=MaskDecoder(partial(_decode_masks, class_numbers=class_numbers))
+        if masks
+        else BoxDecoder(partial(_decode_boxes, class_numbers=class_numbers)),
         outputs=outputs,
         certainty=Certainty.NAMES,
         origin=Origin.MODEL_FILE,
         task_origin=Origin.MODEL_FILE,
-        classes=len(kept),
-        conventions=Conventions(
+        classes=len(class_numbers),
+        preprocessing_defaults=PreprocessingDefaults(
             resize="stretch",
             scale=1 / 255,
             mean=(metadata.means if metadata else None) or IMAGENET_MEAN,
@@ -70,23 +77,23 @@ def _recognise(view: View) -> Match | None:
     )
 
 
-def _find(answer: RawAnswer, parameters: DetectionParameters, *, kept: Sequence[int]) -> Candidates:
+def _decode_boxes(answer: RawOutputs, parameters: DetectionParameters, *, class_numbers: Sequence[int]) -> Candidates:
     boxes, logits, *_ = answer.outputs
-    scores: NDArray[np.float32] = sigmoid(logits[:, list(kept)])
+    scores: NDArray[np.float32] = sigmoid(logits[:, list(class_numbers)])
     corners = fractions_to_xyxy(boxes, answer.width, answer.height)
     return class_pairs(corners, scores, parameters.score_threshold, len(scores))
 
 
-def _outline(answer: RawAnswer, item: SegmentationInput, *, kept: Sequence[int]) -> Outline:
-    found = _find(answer, item.parameters, kept=kept)
+def _decode_masks(answer: RawOutputs, item: SegmentationInput, *, class_numbers: Sequence[int]) -> Outline:
+    candidates = _decode_boxes(answer, item.parameters, class_numbers=class_numbers)
     grid = MaskGrid(answer.outputs[2], answer.placement, answer.height, answer.width)
-    contours = [grid.outlined(query) for query in found.extras[:, 0].astype(int).tolist()]
-    return Outline(class_ids=found.class_ids, scores=found.scores, contours=contours)
+    contours = [grid.plane_contours(query) for query in candidates.extras[:, 0].astype(int).tolist()]
+    return Outline(class_ids=candidates.class_ids, scores=candidates.scores, contours=contours)
 
 
 RF_DETR = Layout(
     names=(_NAME,),
     task_types=(TaskType.OBJECT_DETECTION, TaskType.IMAGE_SEGMENTATION),
-    wants="dets [b, N, 4], labels [b, N, slots], and masks [b, N, h, w]",
+    expected_outputs="dets [b, N, 4], labels [b, N, slots], and masks [b, N, h, w]",
     recognise=_recognise,
 )

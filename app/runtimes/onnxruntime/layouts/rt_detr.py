@@ -7,11 +7,11 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from app.engine.description import Origin
-from app.runtimes.onnxruntime.conventions import Conventions
-from app.runtimes.onnxruntime.graph import RawAnswer
-from app.runtimes.onnxruntime.heads.candidates import Candidates, best_of
-from app.runtimes.onnxruntime.layouts.layout import Certainty, Layout, Match, ReadsBoxes, View
+from app.engine.model_metadata import Origin
+from app.runtimes.onnxruntime.graph import RawOutputs
+from app.runtimes.onnxruntime.heads.candidates import Candidates, best_indices
+from app.runtimes.onnxruntime.layouts.layout import BoxDecoder, Certainty, GraphView, Layout, Match
+from app.runtimes.onnxruntime.preprocessing_defaults import PreprocessingDefaults
 from tasks.object_detection import DetectionParameters
 from tasks.task import TaskType
 
@@ -21,8 +21,8 @@ _NAME = "rt-detr"
 _ZEROS, _ONES = (0.0, 0.0, 0.0), (1.0, 1.0, 1.0)
 
 
-def _recognise(view: View) -> Match | None:
-    outputs = view.named("labels", "boxes", "scores")
+def _recognise(view: GraphView) -> Match | None:
+    outputs = view.outputs_named("labels", "boxes", "scores")
     if outputs is None or view.inputs.target_sizes is None:
         return None
     labels, boxes, scores = outputs
@@ -31,18 +31,20 @@ def _recognise(view: View) -> Match | None:
     return Match(
         layout=_NAME,
         task_type=TaskType.OBJECT_DETECTION,
-        reading=ReadsBoxes(_find),
+        decoder=BoxDecoder(_find),
         outputs=outputs,
         certainty=Certainty.NAMES,
         origin=Origin.MODEL_FILE,
         task_origin=Origin.MODEL_FILE,
-        conventions=Conventions(resize="stretch", scale=1 / 255, mean=_ZEROS, std=_ONES, bgr=False),
+        preprocessing_defaults=PreprocessingDefaults(
+            resize="stretch", scale=1 / 255, mean=_ZEROS, std=_ONES, bgr=False
+        ),
     )
 
 
-def _find(answer: RawAnswer, parameters: DetectionParameters) -> Candidates:
+def _find(answer: RawOutputs, parameters: DetectionParameters) -> Candidates:
     labels, boxes, scores = answer.outputs
-    chosen = best_of(scores, parameters.score_threshold, len(scores))
+    chosen = best_indices(scores, parameters.score_threshold, len(scores))
     extras: NDArray[np.float32] = np.zeros((len(chosen), 0), np.float32)
     return Candidates(
         boxes=boxes[chosen].astype(np.float32, copy=False),
@@ -55,6 +57,6 @@ def _find(answer: RawAnswer, parameters: DetectionParameters) -> Candidates:
 RT_DETR = Layout(
     names=(_NAME,),
     task_types=(TaskType.OBJECT_DETECTION,),
-    wants="labels [b, N], boxes [b, N, 4] and scores [b, N], and an input orig_target_sizes",
+    expected_outputs="labels [b, N], boxes [b, N, 4] and scores [b, N], and an input orig_target_sizes",
     recognise=_recognise,
 )

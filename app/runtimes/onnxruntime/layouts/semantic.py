@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from app.engine.description import Fact, Origin
-from app.runtimes.onnxruntime.conventions import IMAGENET_MEAN, IMAGENET_STD, Conventions
-from app.runtimes.onnxruntime.graph import RawAnswer
+from app.engine.model_metadata import Fact, Origin
+from app.runtimes.onnxruntime.graph import RawOutputs
 from app.runtimes.onnxruntime.heads.mask_grid import MaskGrid
-from app.runtimes.onnxruntime.layouts.layout import Layout, Match, Outline, ReadsMasks, View
-from tasks.exchange.error import ErrorKind, InferenceError
+from app.runtimes.onnxruntime.layouts.layout import GraphView, Layout, MaskDecoder, Match, Outline
+from app.runtimes.onnxruntime.preprocessing_defaults import IMAGENET_MEAN, IMAGENET_STD, PreprocessingDefaults
 from tasks.image_segmentation import SegmentationInput
+from tasks.inference.error import ErrorKind, InferenceError
 from tasks.task import TaskType
 from tasks.vision.contours import Contour, contours_of_mask
 
@@ -27,46 +27,46 @@ _NAME = "semantic"
 _SUM_TOLERANCE = 1e-3
 
 
-def _recognise(view: View) -> Match | None:
-    outputs = view.named("logits") or view.outputs
-    wanted = view.told is TaskType.IMAGE_SEGMENTATION or view.declared == _NAME
-    if not wanted or len(outputs) != 1:
+def _recognise(view: GraphView) -> Match | None:
+    outputs = view.outputs_named("logits") or view.outputs
+    is_requested = view.declared_task is TaskType.IMAGE_SEGMENTATION or view.declared_layout == _NAME
+    if not is_requested or len(outputs) != 1:
         return None
     (output,) = outputs
     if not output.is_float or output.blank.ndim != 4 or output.shape[1] < 2 or not output.blank.size:
         return None
-    named = "logit" in output.name.lower()
-    logits = named or not _are_probabilities(output.blank)
+    named_logits = "logit" in output.name.lower()
+    logits = named_logits or not _are_probabilities(output.blank)
     form = "logits, the server applies softmax" if logits else "probabilities"
     return Match(
         layout=_NAME,
         task_type=TaskType.IMAGE_SEGMENTATION,
-        reading=ReadsMasks(partial(_outline, logits=logits)),
+        decoder=MaskDecoder(partial(_outline, logits=logits)),
         outputs=outputs,
         classes=output.shape[1],
-        conventions=Conventions(
+        preprocessing_defaults=PreprocessingDefaults(
             resize="stretch", mean=IMAGENET_MEAN, std=IMAGENET_STD, bgr=False, origin=Origin.GUESSED
         ),
-        facts=(Fact("scores", form, Origin.MODEL_FILE if named else Origin.SHAPES),),
+        facts=(Fact("scores", form, Origin.MODEL_FILE if named_logits else Origin.SHAPES),),
     )
 
 
-def _outline(answer: RawAnswer, item: SegmentationInput, *, logits: bool) -> Outline:
+def _outline(answer: RawOutputs, item: SegmentationInput, *, logits: bool) -> Outline:
     if np.isnan(answer.outputs[0]).all():
         raise InferenceError(ErrorKind.MODEL_FAILED, "The model returned scores that are all NaN")
     grid = MaskGrid(np.nan_to_num(answer.outputs[0]), answer.placement, answer.height, answer.width)
     best = grid.planes.argmax(axis=0)
     class_ids, scores = _scores(_softmax(grid.planes) if logits else grid.planes, best)
-    wanted = scores >= item.parameters.score_threshold
+    selected = scores >= item.parameters.score_threshold
     # Compare all classes, also those below the threshold: their pixels must not fall to the next best class.
     grid.planes = grid.planes[class_ids]
-    contours = class_contours(grid.highest(), np.flatnonzero(wanted))
-    return Outline(class_ids=class_ids[wanted], scores=scores[wanted], contours=contours)
+    contours = class_contours(grid.highest_planes(), np.flatnonzero(selected))
+    return Outline(class_ids=class_ids[selected], scores=scores[selected], contours=contours)
 
 
-def class_contours(numbers: NDArray[np.integer[Any]], wanted: NDArray[np.intp]) -> list[list[Contour]]:
-    """Return the contours of the classes `wanted`, in order, from a (height, width) map of class numbers."""
-    return [contours_of_mask((numbers == number).astype(np.uint8)) for number in wanted.tolist()]
+def class_contours(numbers: NDArray[np.integer[Any]], class_ids: NDArray[np.intp]) -> list[list[Contour]]:
+    """Return the contours of the classes `class_ids`, in order, from a (height, width) map of class numbers."""
+    return [contours_of_mask((numbers == number).astype(np.uint8)) for number in class_ids.tolist()]
 
 
 def _are_probabilities(blank: NDArray[np.floating[Any]]) -> bool:
@@ -91,5 +91,5 @@ def _scores(probabilities: NDArray[np.float32], best: NDArray[np.intp]) -> tuple
 
 
 SEMANTIC = Layout(
-    names=(_NAME,), task_types=(TaskType.IMAGE_SEGMENTATION,), wants="[b, nc, h, w]", recognise=_recognise
+    names=(_NAME,), task_types=(TaskType.IMAGE_SEGMENTATION,), expected_outputs="[b, nc, h, w]", recognise=_recognise
 )

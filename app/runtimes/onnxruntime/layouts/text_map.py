@@ -12,12 +12,12 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from app.engine.description import Origin
-from app.runtimes.onnxruntime.conventions import Conventions
-from app.runtimes.onnxruntime.elastic import Edges
-from app.runtimes.onnxruntime.graph import RawAnswer
+from app.engine.model_metadata import Origin
+from app.runtimes.onnxruntime.dynamic_input import EdgeLimits
+from app.runtimes.onnxruntime.graph import RawOutputs
 from app.runtimes.onnxruntime.heads.candidates import Candidates
-from app.runtimes.onnxruntime.layouts.layout import Certainty, Layout, Match, ReadsTurnedBoxes, View
+from app.runtimes.onnxruntime.layouts.layout import Certainty, GraphView, Layout, Match, OrientedBoxDecoder
+from app.runtimes.onnxruntime.preprocessing_defaults import PreprocessingDefaults
 from tasks.object_detection import DetectionParameters
 from tasks.task import TaskType
 
@@ -34,10 +34,10 @@ _MIN_WIDTH = 3
 """Cells, from centre to centre. Narrower regions are noise."""
 _MAX_REGIONS = 1000
 
-_CONVENTIONS = Conventions(
+_CONVENTIONS = PreprocessingDefaults(
     size=(736, 736),
     resize="stretch",
-    elastic=Edges(shortest=736, longest=2000, multiple=32),
+    dynamic_size=EdgeLimits(shortest=736, longest=2000, multiple=32),
     scale=1 / 255,
     # PaddleOCR normalises BGR pixels with ImageNet's RGB statistics, so they are listed in reverse here.
     mean=(0.406, 0.456, 0.485),
@@ -47,31 +47,31 @@ _CONVENTIONS = Conventions(
 )
 
 
-def _recognise(view: View) -> Match | None:
+def _recognise(view: GraphView) -> Match | None:
     if len(view.outputs) != 1:
         return None
     (output,) = view.outputs
     if not output.is_float or output.blank.ndim != 4 or output.shape[1] != 1 or min(output.shape[2:]) < 2:
         return None
-    paddle = view.inputs.image.name == _INPUT_NAME and output.name.startswith(_OUTPUT_STARTS)
-    wanted = view.told is TaskType.ORIENTED_OBJECT_DETECTION or view.declared == _NAME
-    if not (paddle or wanted):
+    is_paddle_export = view.inputs.image.name == _INPUT_NAME and output.name.startswith(_OUTPUT_STARTS)
+    is_requested = view.declared_task is TaskType.ORIENTED_OBJECT_DETECTION or view.declared_layout == _NAME
+    if not (is_paddle_export or is_requested):
         return None
     return Match(
         layout=_NAME,
         task_type=TaskType.ORIENTED_OBJECT_DETECTION,
-        reading=ReadsTurnedBoxes(_find),
+        decoder=OrientedBoxDecoder(_find),
         outputs=view.outputs,
-        certainty=Certainty.NAMES if paddle else Certainty.SHAPES,
-        origin=Origin.MODEL_FILE if paddle else Origin.SHAPES,
+        certainty=Certainty.NAMES if is_paddle_export else Certainty.SHAPES,
+        origin=Origin.MODEL_FILE if is_paddle_export else Origin.SHAPES,
         task_origin=Origin.MODEL_FILE,
         classes=1,
         names=("text",),
-        conventions=_CONVENTIONS,
+        preprocessing_defaults=_CONVENTIONS,
     )
 
 
-def _find(answer: RawAnswer, parameters: DetectionParameters) -> Candidates:
+def _find(answer: RawOutputs, parameters: DetectionParameters) -> Candidates:
     cells: NDArray[np.float32] = np.nan_to_num(answer.outputs[0][0])
     across, down = answer.width / cells.shape[1], answer.height / cells.shape[0]
     regions, _ = cv2.findContours((cells > _THRESHOLD).astype(np.uint8), cv2.RETR_LIST, cv2.CHAIN_APPROX_SIMPLE)
@@ -122,5 +122,8 @@ def _mean_within(
 
 
 TEXT_MAP = Layout(
-    names=(_NAME,), task_types=(TaskType.ORIENTED_OBJECT_DETECTION,), wants="[b, 1, h, w]", recognise=_recognise
+    names=(_NAME,),
+    task_types=(TaskType.ORIENTED_OBJECT_DETECTION,),
+    expected_outputs="[b, 1, h, w]",
+    recognise=_recognise,
 )

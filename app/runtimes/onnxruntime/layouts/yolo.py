@@ -13,21 +13,21 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from app.engine.description import Fact, Origin
-from app.runtimes.onnxruntime.graph import RawAnswer
+from app.engine.model_metadata import Fact, Origin
+from app.runtimes.onnxruntime.graph import RawOutputs
 from app.runtimes.onnxruntime.heads.candidates import Candidates
 from app.runtimes.onnxruntime.heads.mask_grid import MaskGrid
 from app.runtimes.onnxruntime.layouts.layout import (
+    BoxDecoder,
+    GraphView,
     Layout,
+    MaskDecoder,
     Match,
+    OrientedBoxDecoder,
     Outline,
-    Reading,
-    ReadsBoxes,
-    ReadsMasks,
-    ReadsTurnedBoxes,
-    View,
+    OutputDecoder,
 )
-from app.runtimes.onnxruntime.layouts.yolo_rows import BOX, MANY, Rows, detect, read_rows
+from app.runtimes.onnxruntime.layouts.yolo_rows import BOX, MAX_DETECTION_ROWS, RowFormat, detect, read_rows
 from tasks.image_segmentation import SegmentationInput
 from tasks.object_detection import DetectionParameters
 from tasks.task import TaskType
@@ -46,25 +46,27 @@ _MAX_ORIENTED = 2000
 """Candidates. Overlaps of oriented boxes are computed one by one, so more would take seconds."""
 
 
-def _recognise(view: View) -> Match | None:
+def _recognise(view: GraphView) -> Match | None:
     ranks = [output.blank.ndim for output in view.outputs]
     if ranks not in ([3], [3, 4]) or not all(output.is_float for output in view.outputs):
         return None
     masks = ranks == [3, 4]
     if masks and not view.outputs[1].blank.size:
         return None
-    if view.told is not None and (view.told not in _TASKS or (view.told is TaskType.IMAGE_SEGMENTATION) != masks):
+    if view.declared_task is not None and (
+        view.declared_task not in _TASKS or (view.declared_task is TaskType.IMAGE_SEGMENTATION) != masks
+    ):
         return None
     _, rows, columns = view.outputs[0].shape
     origin = Origin.SHAPES
     if masks:
         task_type = TaskType.IMAGE_SEGMENTATION
     else:
-        known, oriented = _has_angle(rows, columns, view)
+        is_certain, oriented = _has_angle(rows, columns, view)
         task_type = TaskType.ORIENTED_OBJECT_DETECTION if oriented else TaskType.OBJECT_DETECTION
-        origin = Origin.SHAPES if known else Origin.GUESSED
-        task_type = view.told or task_type
-    keypoints = view.evidence.metadata.keypoints
+        origin = Origin.SHAPES if is_certain else Origin.GUESSED
+        task_type = view.declared_task or task_type
+    keypoints = view.model_files.metadata.keypoints
     oriented = task_type is TaskType.ORIENTED_OBJECT_DETECTION
     extra = view.outputs[1].shape[1] if masks else 1 if oriented else keypoints
     name = _layout(rows, columns, extra, view)
@@ -72,12 +74,12 @@ def _recognise(view: View) -> Match | None:
         return None
     channels = columns if name == _TRANSPOSED else rows
     classes = None if name in _SUPPRESSED else channels - BOX - extra
-    row_format = Rows(suppressed=name in _SUPPRESSED, transposed=name == _TRANSPOSED, classes=classes)
+    row_format = RowFormat(suppressed=name in _SUPPRESSED, transposed=name == _TRANSPOSED, classes=classes)
     left_out = Fact("keypoints", f"{keypoints} numbers for each box, left out", Origin.MODEL_FILE)
     return Match(
         layout=name,
         task_type=task_type,
-        reading=_reading(task_type, row_format),
+        decoder=_decoder(task_type, row_format),
         outputs=view.outputs,
         task_origin=origin,
         classes=classes,
@@ -85,37 +87,41 @@ def _recognise(view: View) -> Match | None:
     )
 
 
-def _reading(task_type: TaskType, rows: Rows) -> Reading:
+def _decoder(task_type: TaskType, rows: RowFormat) -> OutputDecoder:
     if task_type is TaskType.IMAGE_SEGMENTATION:
-        return ReadsMasks(partial(_outline, rows=rows))
+        return MaskDecoder(partial(_outline, rows=rows))
     if task_type is TaskType.ORIENTED_OBJECT_DETECTION:
-        return ReadsTurnedBoxes(partial(_find_oriented, rows=rows))
-    return ReadsBoxes(partial(_find, rows=rows))
+        return OrientedBoxDecoder(partial(_find_oriented, rows=rows))
+    return BoxDecoder(partial(_find, rows=rows))
 
 
-def _has_angle(rows: int, columns: int, view: View) -> tuple[bool, bool]:
+def _has_angle(rows: int, columns: int, view: GraphView) -> tuple[bool, bool]:
     """Return whether the shape determines if boxes have an angle, and whether they have one."""
-    if columns in (_DETECTION, _DETECTION + 1) and view.declared in (None, *_SUPPRESSED):
+    if columns in (_DETECTION, _DETECTION + 1) and view.declared_layout in (None, *_SUPPRESSED):
         counted = view.classes is not None and BOX + view.classes == columns
-        if view.declared is not None or rows <= MANY or (rows > columns and not counted):
+        if view.declared_layout is not None or rows <= MAX_DETECTION_ROWS or (rows > columns and not counted):
             return True, columns == _DETECTION + 1
-    channels = columns if view.declared == _TRANSPOSED or rows > columns else rows
+    channels = columns if view.declared_layout == _TRANSPOSED or rows > columns else rows
     if view.classes is None:
         return False, False
     return channels in (BOX + view.classes, BOX + view.classes + 1), channels == BOX + view.classes + 1
 
 
-def _layout(rows: int, columns: int, extra: int, view: View) -> str | None:
+def _layout(rows: int, columns: int, extra: int, view: GraphView) -> str | None:
     """Return the layout as declared or as the shape shows; None if the shape does not match."""
-    name = view.declared
+    name = view.declared_layout
     if name is not None:
         width = rows if name == _RAW else columns
         fits = width > BOX + extra if name in (_RAW, _TRANSPOSED) else width == _DETECTION + extra
         return name if name in _NAMES and fits else None
     channels = None if view.classes is None else BOX + view.classes + extra
-    metadata = view.evidence.metadata
+    metadata = view.model_files.metadata
     suppressed = metadata.suppressed or metadata.end_to_end
-    if columns == _DETECTION + extra and rows != channels and (suppressed or columns != channels or rows <= MANY):
+    if (
+        columns == _DETECTION + extra
+        and rows != channels
+        and (suppressed or columns != channels or rows <= MAX_DETECTION_ROWS)
+    ):
         return _END2END if metadata.end_to_end else _NMS
     if rows == channels:
         return _RAW
@@ -124,32 +130,38 @@ def _layout(rows: int, columns: int, extra: int, view: View) -> str | None:
     return _RAW if BOX + extra < rows < columns else None
 
 
-def _find(answer: RawAnswer, parameters: DetectionParameters, *, rows: Rows) -> Candidates:
+def _find(answer: RawOutputs, parameters: DetectionParameters, *, rows: RowFormat) -> Candidates:
     return detect(answer.outputs[0], rows, parameters)
 
 
-def _find_oriented(answer: RawAnswer, parameters: DetectionParameters, *, rows: Rows) -> Candidates:
-    found = read_rows(answer.outputs[0], rows, parameters.score_threshold, _MAX_ORIENTED)
-    boxes = np.concatenate([found.boxes, found.extras], axis=1)
-    found = Candidates(boxes=boxes, scores=found.scores, class_ids=found.class_ids, extras=found.extras)
+def _find_oriented(answer: RawOutputs, parameters: DetectionParameters, *, rows: RowFormat) -> Candidates:
+    candidates = read_rows(answer.outputs[0], rows, parameters.score_threshold, _MAX_ORIENTED)
+    boxes = np.concatenate([candidates.boxes, candidates.extras], axis=1)
+    candidates = Candidates(
+        boxes=boxes, scores=candidates.scores, class_ids=candidates.class_ids, extras=candidates.extras
+    )
     if rows.suppressed:
-        return found
-    return found.take(suppress_rotated_boxes(boxes, found.scores, found.class_ids, parameters.iou_threshold))
+        return candidates
+    return candidates.select(
+        suppress_rotated_boxes(boxes, candidates.scores, candidates.class_ids, parameters.iou_threshold)
+    )
 
 
-def _outline(answer: RawAnswer, item: SegmentationInput, *, rows: Rows) -> Outline:
+def _outline(answer: RawOutputs, item: SegmentationInput, *, rows: RowFormat) -> Outline:
     """Combine prototype masks with the coefficients of each object (YOLACT), limited to its box."""
-    found = detect(answer.outputs[0], rows, item.parameters)
+    candidates = detect(answer.outputs[0], rows, item.parameters)
     prototypes: NDArray[np.float32] = answer.outputs[1]
     grid = MaskGrid(prototypes, answer.placement, answer.height, answer.width)
-    boxes = clip_boxes(answer.placement.boxes_to_image(found.boxes), item.image.width, item.image.height)
-    contours = [grid.mixed(coefficients, box) for coefficients, box in zip(found.extras, boxes, strict=True)]
-    return Outline(class_ids=found.class_ids, scores=found.scores, contours=contours)
+    boxes = clip_boxes(answer.placement.boxes_to_image(candidates.boxes), item.image.width, item.image.height)
+    contours = [
+        grid.prototype_contours(coefficients, box) for coefficients, box in zip(candidates.extras, boxes, strict=True)
+    ]
+    return Outline(class_ids=candidates.class_ids, scores=candidates.scores, contours=contours)
 
 
 YOLO = Layout(
     names=_NAMES,
     task_types=_TASKS,
-    wants="[b, 4 + nc, N], [b, N, 4 + nc] or [b, M, 6], and prototypes [b, nm, h, w] for masks",
+    expected_outputs="[b, 4 + nc, N], [b, N, 4 + nc] or [b, M, 6], and prototypes [b, nm, h, w] for masks",
     recognise=_recognise,
 )

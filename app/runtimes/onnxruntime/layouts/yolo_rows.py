@@ -6,23 +6,23 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from app.runtimes.onnxruntime.heads.candidates import Candidates, best_of
+from app.runtimes.onnxruntime.heads.candidates import Candidates, best_indices
 from tasks.object_detection import DetectionParameters
 from tasks.vision.boxes import suppress_boxes, xywh_to_xyxy
 
-__all__ = ("BOX", "MANY", "Rows", "detect", "read_rows", "without_duplicates")
+__all__ = ("BOX", "MAX_DETECTION_ROWS", "RowFormat", "detect", "read_rows", "suppress_duplicates")
 
 BOX = 4
 """Values of a box."""
 
-MANY = 1000
+MAX_DETECTION_ROWS = 1000
 """An output with more rows contains candidates rather than detections."""
 
 _MAX_CANDIDATES = 30_000
 """Ultralytics' limit for suppression."""
 
 
-class Rows(msgspec.Struct, frozen=True, kw_only=True):
+class RowFormat(msgspec.Struct, frozen=True, kw_only=True):
     """The format of one output.
 
     Attributes:
@@ -38,27 +38,27 @@ class Rows(msgspec.Struct, frozen=True, kw_only=True):
     objectness: bool = False
 
 
-def read_rows(output: NDArray[Any], rows: Rows, score_threshold: float, most: int) -> Candidates:
+def read_rows(output: NDArray[Any], rows: RowFormat, score_threshold: float, max_count: int) -> Candidates:
     """Read the output of one image.
 
     Args:
         output: (4 + nc + k, N), transposed (N, 4 + nc + k), with objectness (N, 5 + nc), suppressed (M, 6 + k).
         rows: format of the output.
         score_threshold: candidates with a lower score, 0 or NaN are dropped first.
-        most: maximum number of candidates; the best are kept.
+        max_count: maximum number of candidates; the best are kept.
 
     Returns:
         Candidates with boxes as in the output: xyxy for suppressed upright boxes, cx, cy, w, h for all others.
     """
     if rows.suppressed:
-        return _suppressed(output, score_threshold)
+        return _read_suppressed(output, score_threshold)
     columns = output.T if rows.transposed else output
     first = BOX + rows.objectness
     end = first + (rows.classes or 0)
     best = columns[first:end].max(axis=0)
     if rows.objectness:
         best = best * columns[BOX]
-    chosen = best_of(best, score_threshold, most)
+    chosen = best_indices(best, score_threshold, max_count)
     picked = columns[:, chosen].astype(np.float32, copy=False)
     return Candidates(
         boxes=np.ascontiguousarray(picked[:BOX].T),
@@ -68,24 +68,27 @@ def read_rows(output: NDArray[Any], rows: Rows, score_threshold: float, most: in
     ).finite()
 
 
-def detect(output: NDArray[Any], rows: Rows, parameters: DetectionParameters) -> Candidates:
+def detect(output: NDArray[Any], rows: RowFormat, parameters: DetectionParameters) -> Candidates:
     """Return the upright objects of one image after suppression; boxes (n, 4) xyxy in input pixels."""
-    found = read_rows(output, rows, parameters.score_threshold, _MAX_CANDIDATES)
-    return found if rows.suppressed else without_duplicates(found, parameters.iou_threshold)
+    candidates = read_rows(output, rows, parameters.score_threshold, _MAX_CANDIDATES)
+    return candidates if rows.suppressed else suppress_duplicates(candidates, parameters.iou_threshold)
 
 
-def without_duplicates(found: Candidates, iou_threshold: float) -> Candidates:
+def suppress_duplicates(candidates: Candidates, iou_threshold: float) -> Candidates:
     """Apply non-maximum suppression to candidates with boxes cx, cy, w, h; return boxes as xyxy."""
-    boxes: NDArray[np.float32] = xywh_to_xyxy(found.boxes)
-    kept = suppress_boxes(boxes, found.scores, found.class_ids, iou_threshold)
+    boxes: NDArray[np.float32] = xywh_to_xyxy(candidates.boxes)
+    kept = suppress_boxes(boxes, candidates.scores, candidates.class_ids, iou_threshold)
     return Candidates(
-        boxes=boxes[kept], scores=found.scores[kept], class_ids=found.class_ids[kept], extras=found.extras[kept]
+        boxes=boxes[kept],
+        scores=candidates.scores[kept],
+        class_ids=candidates.class_ids[kept],
+        extras=candidates.extras[kept],
     )
 
 
-def _suppressed(output: NDArray[Any], score_threshold: float) -> Candidates:
+def _read_suppressed(output: NDArray[Any], score_threshold: float) -> Candidates:
     # Graphs pad the output with rows of zeros.
-    chosen = best_of(output[:, BOX], score_threshold, len(output))
+    chosen = best_indices(output[:, BOX], score_threshold, len(output))
     picked = output[np.sort(chosen)].astype(np.float32, copy=False)
     picked = picked[np.isfinite(picked).all(axis=1)]
     return Candidates(

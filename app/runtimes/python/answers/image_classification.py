@@ -5,8 +5,17 @@ from typing import cast
 
 import numpy as np
 
-from app.runtimes.python.answers.findings import Findings, read_records, read_supervision
-from app.runtimes.python.answers.reading import Labels, described, fields, items, names, numbers, refused, scores
+from app.runtimes.python.answers.labelled_scores import LabelledScores, read_records, read_supervision
+from app.runtimes.python.answers.value_parsing import (
+    ClassNames,
+    describe,
+    fields,
+    invalid_answer,
+    items,
+    names,
+    numbers,
+    scores,
+)
 from tasks.image_classification import Classification
 
 __all__ = ("read_classification",)
@@ -14,7 +23,7 @@ __all__ = ("read_classification",)
 _FORMS = "Classification, a dict of scores by label, an array of scores by class number, or a list of label and score"
 
 
-def read_classification(value: object, path: str, item: object, labels: Labels) -> Classification:
+def read_classification(value: object, path: str, item: object, labels: ClassNames) -> Classification:
     """Read the scores of one image or text from any form in ``docs/python_models.md``.
 
     Raises:
@@ -22,52 +31,54 @@ def read_classification(value: object, path: str, item: object, labels: Labels) 
     """
     del item
     if isinstance(value, Classification):
-        findings = _parallel(value, path, labels)
-        return Classification(labels=findings.labels, scores=findings.scores, class_ids=value.class_ids)
-    if (found := fields(value, path, ("labels", "scores"))) is not None and items(found["labels"][0]) is not None:
+        labelled = _parallel(value, path, labels)
+        return Classification(labels=labelled.labels, scores=labelled.scores, class_ids=value.class_ids)
+    if (mapping := fields(value, path, ("labels", "scores"))) is not None and items(mapping["labels"][0]) is not None:
         return _numbered(_parallel(value, path, labels), labels)
     if isinstance(value, Mapping):
         return _numbered(_by_label(cast("Mapping[object, object]", value), path, labels), labels)
-    if (supervised := read_supervision(value, path, labels)) is not None:
-        return _numbered(_check_counts(supervised, path), labels)
+    if (labelled_supervision := read_supervision(value, path, labels)) is not None:
+        return _numbered(_check_counts(labelled_supervision, path), labels)
     if (listed := items(value)) is None:
-        raise refused(path, _FORMS, described(value))
+        raise invalid_answer(path, _FORMS, describe(value))
     has_numbers = hasattr(listed, "ndim") or not len(listed) or isinstance(listed[0], (int, float, np.generic))
     if not has_numbers and (records := read_records(listed, path, (), labels)) is not None:
         return _numbered(records[0], labels)
     return _by_number(listed, path, labels)
 
 
-def _parallel(value: object, path: str, labels: Labels) -> Findings:
-    found = fields(value, path, ("labels", "scores")) or {}
-    (labelled, labels_at), (scored, scores_at) = found["labels"], found["scores"]
-    named = names(labelled, labels_at, lambda index: f"{labels_at}[{index}]", labels)
-    return _check_counts(Findings(named, scores(scored, scores_at, lambda index: f"{scores_at}[{index}]")), path)
+def _parallel(value: object, path: str, labels: ClassNames) -> LabelledScores:
+    mapping = fields(value, path, ("labels", "scores")) or {}
+    (label_values, labels_path), (score_values, scores_path) = mapping["labels"], mapping["scores"]
+    label_names = names(label_values, labels_path, lambda index: f"{labels_path}[{index}]", labels)
+    return _check_counts(
+        LabelledScores(label_names, scores(score_values, scores_path, lambda index: f"{scores_path}[{index}]")), path
+    )
 
 
-def _by_label(value: Mapping[object, object], path: str, labels: Labels) -> Findings:
+def _by_label(value: Mapping[object, object], path: str, labels: ClassNames) -> LabelledScores:
     keys = list(value)
-    named = [labels.name(key, f"{path}: the key {key!r}") for key in keys]
-    return Findings(named, scores(list(value.values()), path, lambda index: f"{path}[{keys[index]!r}]"))
+    label_names = [labels.name(key, f"{path}: the key {key!r}") for key in keys]
+    return LabelledScores(label_names, scores(list(value.values()), path, lambda index: f"{path}[{keys[index]!r}]"))
 
 
-def _by_number(value: object, path: str, labels: Labels) -> Classification:
+def _by_number(value: object, path: str, labels: ClassNames) -> Classification:
     count = len(labels.known) or "C"
-    found = scores(numbers(value, path, (count,)), path, lambda index: f"{path}[{index}]")
-    return Classification(labels=[labels.name(index, path) for index in range(len(found))], scores=found)
+    score_values = scores(numbers(value, path, (count,)), path, lambda index: f"{path}[{index}]")
+    return Classification(labels=[labels.name(index, path) for index in range(len(score_values))], scores=score_values)
 
 
-def _check_counts(findings: Findings, path: str) -> Findings:
-    if len(findings.labels) != len(findings.scores):
-        raise refused(
-            path, "equal numbers of scores and labels", f"{len(findings.scores)} scores, {len(findings.labels)} labels"
+def _check_counts(labelled: LabelledScores, path: str) -> LabelledScores:
+    if len(labelled.labels) != len(labelled.scores):
+        raise invalid_answer(
+            path, "equal numbers of scores and labels", f"{len(labelled.scores)} scores, {len(labelled.labels)} labels"
         )
-    return findings
+    return labelled
 
 
-def _numbered(findings: Findings, labels: Labels) -> Classification:
+def _numbered(labelled: LabelledScores, labels: ClassNames) -> Classification:
     """Add class numbers if all labels belong to the model."""
-    numbered = [labels.number(name) for name in findings.labels]
+    numbered = [labels.number(name) for name in labelled.labels]
     known: Sequence[int] = [number for number in numbered if number is not None]
     class_ids = known if len(known) == len(numbered) and known else None
-    return Classification(labels=findings.labels, scores=findings.scores, class_ids=class_ids)
+    return Classification(labels=labelled.labels, scores=labelled.scores, class_ids=class_ids)

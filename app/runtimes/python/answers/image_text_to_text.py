@@ -1,12 +1,12 @@
 """Convert the return value of a vision-language model."""
 
-from app.runtimes.python.answers.reading import Labels, columns, described, fields, items, refused, text
+from app.runtimes.python.answers.value_parsing import ClassNames, columns, describe, fields, invalid_answer, items, text
 from tasks.image_text_to_text import Answers, PromptedImage
 
 __all__ = ("read_answers",)
 
 
-def read_answers(value: object, path: str, item: PromptedImage, labels: Labels) -> Answers:
+def read_answers(value: object, path: str, item: PromptedImage, labels: ClassNames) -> Answers:
     """Read the answers to the prompts of one image: strings, or records with prompt and answer.
 
     Raises:
@@ -20,10 +20,10 @@ def read_answers(value: object, path: str, item: PromptedImage, labels: Labels) 
         value, path = typed["answers"]
     listed = items(value)
     if listed is None or len(listed) != count:
-        raise refused(path, f"a list of {count} answers, one for each prompt", described(value))
+        raise invalid_answer(path, f"a list of {count} answers, one for each prompt", describe(value))
     if len(listed) and not isinstance(listed[0], str):
         if fields(listed[0], path, ("answer",)) is None:
-            raise refused(f"{path}[0]", "a text, or a record with prompt and answer", described(listed[0]))
+            raise invalid_answer(f"{path}[0]", "a text, or a record with prompt and answer", describe(listed[0]))
         listed = columns(listed, path, ("prompt", "answer"))["answer"]
     answers = [text(answer, f"{path}[{index}]") for index, answer in enumerate(listed)]
     return Answers(prompts=item.prompts, answers=answers)

@@ -6,8 +6,14 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
-from app.runtimes.python.answers.findings import check_lengths, read_parallel, read_records, read_supervision, table
-from app.runtimes.python.answers.reading import Labels, Place, described, finite, numbers, refused
+from app.runtimes.python.answers.labelled_scores import (
+    check_lengths,
+    read_parallel,
+    read_records,
+    read_supervision,
+    table,
+)
+from app.runtimes.python.answers.value_parsing import ClassNames, ItemPath, describe, finite, invalid_answer, numbers
 from tasks.object_detection import DetectionInput
 from tasks.oriented_object_detection import OrientedDetections
 
@@ -22,7 +28,7 @@ _CORNERS = "xyxyxyxy"
 """The key of supervision's ``data`` with the corners of oriented boxes."""
 
 
-def read_oriented_detections(value: object, path: str, item: DetectionInput, labels: Labels) -> OrientedDetections:
+def read_oriented_detections(value: object, path: str, item: DetectionInput, labels: ClassNames) -> OrientedDetections:
     """Read the objects of one image from any form in ``docs/python_models.md``.
 
     Raises:
@@ -30,24 +36,30 @@ def read_oriented_detections(value: object, path: str, item: DetectionInput, lab
     """
     width, height = item.image.width, item.image.height
     if (parallel := read_parallel(value, path, "boxes", labels)) is not None:
-        findings, (given, at) = parallel
-        boxes = _from_corners(given, at) if getattr(given, "ndim", 2) == 3 else numbers(given, at, ("N", 5))
-        checked = _boxes(boxes, lambda index: f"{at}[{index}]")
+        labelled, (box_values, boxes_path) = parallel
+        boxes = (
+            _from_corners(box_values, boxes_path)
+            if getattr(box_values, "ndim", 2) == 3
+            else numbers(box_values, boxes_path, ("N", 5))
+        )
+        checked = _check_boxes(boxes, lambda index: f"{boxes_path}[{index}]")
     elif (supervised := read_supervision(value, path, labels)) is not None:
-        findings = supervised
+        labelled = supervised
         data = getattr(value, "data", None)
         corners = cast("Mapping[str, object]", data).get(_CORNERS) if isinstance(data, Mapping) else None
-        at = f'{path}.data["{_CORNERS}"]'
-        checked = _boxes(_from_corners(() if corners is None else corners, at), lambda index: f"{at}[{index}]")
+        boxes_path = f'{path}.data["{_CORNERS}"]'
+        checked = _check_boxes(
+            _from_corners(() if corners is None else corners, boxes_path), lambda index: f"{boxes_path}[{index}]"
+        )
     elif (records := read_records(value, path, _FIELDS, labels)) is not None:
-        findings, read = records
+        labelled, by_field = records
         # Records use the wire format, in which centre and size are fractions of the image.
         scale = np.array([width, height, width, height, 1], np.float32)
-        checked = _boxes(table(read, path, _FIELDS) * scale, lambda index: f"{path}[{index}]")
+        checked = _check_boxes(table(by_field, path, _FIELDS) * scale, lambda index: f"{path}[{index}]")
     else:
-        raise refused(path, _FORMS, described(value))
-    check_lengths(path, "boxes", len(checked), findings)
-    return OrientedDetections(labels=findings.labels, scores=findings.scores, boxes=checked, width=width, height=height)
+        raise invalid_answer(path, _FORMS, describe(value))
+    check_lengths(path, "boxes", len(checked), labelled)
+    return OrientedDetections(labels=labelled.labels, scores=labelled.scores, boxes=checked, width=width, height=height)
 
 
 def _from_corners(value: object, path: str) -> NDArray[np.float32]:
@@ -58,8 +70,8 @@ def _from_corners(value: object, path: str) -> NDArray[np.float32]:
     return np.concatenate([corners.mean(axis=1), sizes], axis=1, dtype=np.float32)
 
 
-def _boxes(boxes: NDArray[np.float32], place: Place) -> NDArray[np.float32]:
-    finite(boxes, place)
+def _check_boxes(boxes: NDArray[np.float32], item_path: ItemPath) -> NDArray[np.float32]:
+    finite(boxes, item_path)
     for index in np.flatnonzero((boxes[:, 2:4] < 0).any(axis=1)).tolist():
-        raise refused(place(index), "a width and a height of 0 or more", str(boxes[index].tolist()))
+        raise invalid_answer(item_path(index), "a width and a height of 0 or more", str(boxes[index].tolist()))
     return boxes

@@ -7,7 +7,7 @@ from typing import Any
 
 import httpx
 
-from app.conformance.pictures import OWN_PICTURES
+from app.conformance.sample_images import SAMPLE_IMAGES
 from tests.app.conformance.engines import AnswerFault, Fault, RequestFault
 from tests.app.conformance.planted.items import faults, images_in
 from tests.app.conformance.planted.spoiling import replace_at, replace_containing, replace_when, set_headers
@@ -98,7 +98,7 @@ def swapped_data(outputs: list[Output]) -> None:
 
 def nan_answer(request: httpx.Request, status: int, answer: Any) -> tuple[int, Any]:
     """Answer with NaN if one of our images is the only one in a request."""
-    if "outputs" in answer and list(images_in(request)) == [OWN_PICTURES[1].data]:
+    if "outputs" in answer and list(images_in(request)) == [SAMPLE_IMAGES[1].data]:
         answer["model_version"] = math.nan
     return status, answer
 

@@ -11,7 +11,7 @@ import cv2
 import httpx
 import numpy as np
 
-from app.conformance.pictures import PLAIN
+from app.conformance.sample_images import BLANK_IMAGE
 from tests.app.conformance.engines import BARS, AnswerFault, Fault, RequestFault
 from tests.app.conformance.planted.spoiling import change_body
 
@@ -172,7 +172,7 @@ ANSWER_FAULTS: dict[str, tuple[str, str, AnswerFault]] = {
     "no grey": ("detector", "I12", reject_images(is_png(8, 0))),
     "no alpha": ("detector", "I13", reject_images(is_png(8, 6))),
     "no sixteen bits": ("detector", "I14", reject_images(is_png(16, 2))),
-    "plain image is an error": ("detector", "I16", reject_images(lambda image: image == PLAIN.data)),
+    "plain image is an error": ("detector", "I16", reject_images(lambda image: image == BLANK_IMAGE.data)),
     "corners of text": ("detector", "P01", change_items(lambda item: item.update(xmin=str(item["xmin"])))),
     "normalised boxes": ("detector", "P02", change_sized_items(lambda item, w, h: scale(item, 1 / w, 1 / h))),
     "boxes of the model's own frame": (

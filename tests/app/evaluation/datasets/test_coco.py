@@ -10,16 +10,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pycocotools import mask as oracle
 
-from app.evaluation.datasets.reading import DatasetOptions, read_dataset
-from app.evaluation.datasets.run_lengths import mask_of_run_lengths
+from app.evaluation.datasets.read import DatasetOptions, read_dataset
+from app.evaluation.datasets.run_lengths import decode_mask
 from app.evaluation.extras import EvaluationError
-from app.evaluation.shapes import area
+from app.evaluation.shapes import truth_area
 from tasks.task import TaskType
-from tests.support.datasets import annotation, coco
+from tests.support.datasets import coco_annotation, write_coco_dataset
 
 
 def test_boxes_and_metadata_are_read(tmp_path: Path) -> None:
-    coco(tmp_path, [annotation(), annotation(2, category_id=2, image_id=2)])
+    write_coco_dataset(tmp_path, [coco_annotation(), coco_annotation(2, category_id=2, image_id=2)])
     dataset = read_dataset(tmp_path)
     assert (dataset.format, dataset.labels) == ("coco", ("cat", "dog"))
     assert dataset.tasks == (TaskType.OBJECT_DETECTION,)
@@ -28,26 +28,28 @@ def test_boxes_and_metadata_are_read(tmp_path: Path) -> None:
     assert (first.width, first.height) == (64, 48)
     assert first.metadata == {"camera": "north"}
     assert second.metadata == {"camera": "south", "frame": "7"}
-    assert first.objects[0].place.endswith("instances.json: annotations[0]")
+    assert first.objects[0].location.endswith("instances.json: annotations[0]")
 
 
 def test_polygons_are_joined_and_crowds_are_ignored(tmp_path: Path) -> None:
     polygons = [[0, 0, 10, 0, 10, 10, 0, 10], [5, 5, 15, 5, 15, 15, 5, 15]]
     runs = {"size": [48, 64], "counts": [48 * 10, 48 * 4, 48 * 50]}
-    coco(tmp_path, [annotation(segmentation=polygons), annotation(2, segmentation=runs, iscrowd=1)])
+    write_coco_dataset(
+        tmp_path, [coco_annotation(segmentation=polygons), coco_annotation(2, segmentation=runs, iscrowd=1)]
+    )
     dataset = read_dataset(tmp_path)
     assert dataset.tasks == (TaskType.IMAGE_SEGMENTATION, TaskType.OBJECT_DETECTION)
     outlined, crowd = dataset.items[0].objects
-    assert area(outlined, TaskType.IMAGE_SEGMENTATION).area == 175
-    assert area(outlined, TaskType.OBJECT_DETECTION).area == 320
+    assert truth_area(outlined, TaskType.IMAGE_SEGMENTATION).area == 175
+    assert truth_area(outlined, TaskType.OBJECT_DETECTION).area == 320
     assert (outlined.ignored, crowd.ignored) == (False, True)
     # Outlines run between pixel centres: 4 columns are 3 wide.
-    assert area(crowd, TaskType.IMAGE_SEGMENTATION).area == 3 * 47
+    assert truth_area(crowd, TaskType.IMAGE_SEGMENTATION).area == 3 * 47
     assert any("1 crowds" in note for note in dataset.notes)
 
 
 def test_missing_box_is_computed_from_outline(tmp_path: Path) -> None:
-    coco(tmp_path, [annotation(bbox=None, segmentation=[[2, 3, 10, 3, 10, 9]])])
+    write_coco_dataset(tmp_path, [coco_annotation(bbox=None, segmentation=[[2, 3, 10, 3, 10, 9]])])
     assert read_dataset(tmp_path).items[0].objects[0].box == (2, 3, 10, 9)
 
 
@@ -57,7 +59,7 @@ def test_run_lengths_decode_as_in_pycocotools(data: st.DataObject) -> None:
     bits = data.draw(st.lists(st.booleans(), min_size=height * width, max_size=height * width))
     mask = np.asfortranarray(np.array(bits, np.uint8).reshape(height, width))
     encoded: Any = oracle.encode(mask)
-    np.testing.assert_array_equal(mask_of_run_lengths(encoded["counts"].decode(), height, width), mask)
+    np.testing.assert_array_equal(decode_mask(encoded["counts"].decode(), height, width), mask)
 
 
 def test_long_run_lengths_decode_as_in_pycocotools() -> None:
@@ -65,7 +67,7 @@ def test_long_run_lengths_decode_as_in_pycocotools() -> None:
     mask[100:650, 30:880] = 1
     mask[200:300, 400:500] = 0
     encoded: Any = oracle.encode(mask)
-    np.testing.assert_array_equal(mask_of_run_lengths(encoded["counts"].decode(), 700, 900), mask)
+    np.testing.assert_array_equal(decode_mask(encoded["counts"].decode(), 700, 900), mask)
 
 
 @pytest.mark.parametrize(
@@ -97,7 +99,7 @@ def test_long_run_lengths_decode_as_in_pycocotools() -> None:
     ],
 )
 def test_invalid_annotation_is_rejected(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
-    coco(tmp_path, [annotation(**changes)])
+    write_coco_dataset(tmp_path, [coco_annotation(**changes)])
     with pytest.raises(EvaluationError, match=message):
         read_dataset(tmp_path)
 
@@ -126,7 +128,7 @@ def test_invalid_annotation_is_rejected(tmp_path: Path, changes: dict[str, Any],
     ],
 )
 def test_invalid_images_or_categories_are_rejected(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
-    coco(tmp_path, [], **changes)
+    write_coco_dataset(tmp_path, [], **changes)
     with pytest.raises(EvaluationError, match=message):
         read_dataset(tmp_path)
 
@@ -137,7 +139,7 @@ def test_invalid_images_or_categories_are_rejected(tmp_path: Path, changes: dict
     ids=["in an element", "in another", "cut off"],
 )
 def test_malformed_json_error_names_the_line(tmp_path: Path, replaced: str, line: int) -> None:
-    path = coco(tmp_path, [])
+    path = write_coco_dataset(tmp_path, [])
     lines = ['{"images": [', "{", '"file_name": "a.jpg",', '"id": 1', "}, {", "", '"file_name": "b.jpg"', "}]"]
     text = "\n".join(lines)
     path.write_text(text[: text.rindex(replaced)] if replaced == "]" else text.replace(replaced, "NaN"))
@@ -146,13 +148,15 @@ def test_malformed_json_error_names_the_line(tmp_path: Path, replaced: str, line
 
 
 def test_repeated_annotation_id_is_rejected(tmp_path: Path) -> None:
-    coco(tmp_path, [annotation(), annotation()])
+    write_coco_dataset(tmp_path, [coco_annotation(), coco_annotation()])
     with pytest.raises(EvaluationError, match=r"annotations\[1\]: id: Expected each id once, got 1 again"):
         read_dataset(tmp_path)
 
 
 def test_all_errors_are_reported_together_or_skipped(tmp_path: Path) -> None:
-    path = coco(tmp_path, [annotation(), *(annotation(number, bbox=[1]) for number in range(2, 20))])
+    path = write_coco_dataset(
+        tmp_path, [coco_annotation(), *(coco_annotation(number, bbox=[1]) for number in range(2, 20))]
+    )
     with pytest.raises(EvaluationError) as raised:
         read_dataset(path)
     lines = str(raised.value).splitlines()
@@ -164,14 +168,16 @@ def test_all_errors_are_reported_together_or_skipped(tmp_path: Path) -> None:
 
 
 def test_objects_without_area_are_skipped_with_a_note(tmp_path: Path) -> None:
-    coco(tmp_path, [annotation(bbox=[1, 2, 0, 4]), annotation(2, bbox=[], segmentation=[[1, 1, 2, 2, 3, 3]])])
+    write_coco_dataset(
+        tmp_path, [coco_annotation(bbox=[1, 2, 0, 4]), coco_annotation(2, bbox=[], segmentation=[[1, 1, 2, 2, 3, 3]])]
+    )
     dataset = read_dataset(tmp_path)
     assert dataset.items[0].objects == ()
     assert "2 objects without area were left out" in dataset.notes[0]
 
 
 def test_images_are_found_in_the_coco_folder_layout(tmp_path: Path) -> None:
-    path = coco(tmp_path, [annotation()])
+    path = write_coco_dataset(tmp_path, [coco_annotation()])
     (tmp_path / "images").rename(tmp_path / "val2017")
     moved = path.rename(path.with_name("instances_val2017.json"))
     assert read_dataset(moved).items[0].image == tmp_path / "val2017" / "a.jpg"
@@ -199,9 +205,9 @@ def test_arbitrary_json_is_read_or_rejected(
     tmp_path: Path, annotations: Any, images: Any, categories: Any, record: Any
 ) -> None:
     valid_images = [{"id": 1, "file_name": "a.jpg"}]
-    path = coco(
+    path = write_coco_dataset(
         tmp_path,
-        [*annotations, annotation(99, **{key: value for key, value in record.items() if key != "name"})],
+        [*annotations, coco_annotation(99, **{key: value for key, value in record.items() if key != "name"})],
         images=[*valid_images, *images],
         categories=[{"id": 1, "name": "cat"}, *categories],
     )

@@ -8,28 +8,34 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from app.evaluation.datasets.reading import DatasetOptions, read_dataset
+from app.evaluation.datasets.read import DatasetOptions, read_dataset
 from app.evaluation.extras import EvaluationError
 from tasks.task import TaskType
-from tests.support.datasets import coco, dota, image_folder, questions, yolo
-from tests.support.evaluations import write_picture
+from tests.support.datasets import (
+    write_coco_dataset,
+    write_dota_dataset,
+    write_image_folder,
+    write_questions,
+    write_yolo_dataset,
+)
+from tests.support.evaluation_samples import write_image
 
 ORIENTED = "0 0.25 0.25 0.5 0.25 0.5 0.5 0.25 0.5"
 CORNERS = "10 10 30 10 30 20 10 20 ship 0"
 
 
 def test_yolo_boxes_are_converted_to_pixels(tmp_path: Path) -> None:
-    yolo(tmp_path, {"a": "0 0.5 0.5 0.25 0.5\n1 0.25 0.25 0.5 0.5\n", "b": ""})
+    write_yolo_dataset(tmp_path, {"a": "0 0.5 0.5 0.25 0.5\n1 0.25 0.25 0.5 0.5\n", "b": ""})
     dataset = read_dataset(tmp_path)
     assert (dataset.tasks, dataset.labels) == ((TaskType.OBJECT_DETECTION,), ("cat", "dog"))
     first, second = dataset.items
     assert [(obj.label, obj.box) for obj in first.objects] == [("cat", (24, 12, 40, 36)), ("dog", (0, 0, 32, 24))]
-    assert first.objects[1].place == f"{tmp_path / 'labels' / 'val' / 'a.txt'}:2"
+    assert first.objects[1].location == f"{tmp_path / 'labels' / 'val' / 'a.txt'}:2"
     assert (first.id, second.objects) == ("images/val/a.jpg", ())
 
 
 def test_four_corners_are_oriented_boxes_by_default(tmp_path: Path) -> None:
-    yolo(tmp_path, {"a": ORIENTED})
+    write_yolo_dataset(tmp_path, {"a": ORIENTED})
     dataset = read_dataset(tmp_path)
     assert dataset.tasks == (TaskType.ORIENTED_OBJECT_DETECTION,)
     assert dataset.items[0].objects[0].corners == ((16, 12), (32, 12), (32, 24), (16, 24))
@@ -38,7 +44,7 @@ def test_four_corners_are_oriented_boxes_by_default(tmp_path: Path) -> None:
 
 
 def test_yolo_polygons_are_read_with_boxes(tmp_path: Path) -> None:
-    yolo(tmp_path, {"a": ORIENTED + "\n1 0 0 0.5 0 0.5 0.5"})
+    write_yolo_dataset(tmp_path, {"a": ORIENTED + "\n1 0 0 0.5 0 0.5 0.5"})
     dataset = read_dataset(tmp_path)
     assert dataset.tasks == (TaskType.IMAGE_SEGMENTATION, TaskType.OBJECT_DETECTION)
     assert dataset.items[0].objects[1].box == (0, 0, 32, 24)
@@ -59,7 +65,7 @@ def test_yolo_polygons_are_read_with_boxes(tmp_path: Path) -> None:
     ],
 )
 def test_invalid_yolo_line_is_rejected(tmp_path: Path, lines: str, message: str) -> None:
-    yolo(tmp_path, {"a": lines})
+    write_yolo_dataset(tmp_path, {"a": lines})
     with pytest.raises(EvaluationError, match=message):
         read_dataset(tmp_path)
 
@@ -78,26 +84,26 @@ def test_invalid_yolo_line_is_rejected(tmp_path: Path, lines: str, message: str)
     ],
 )
 def test_invalid_yolo_description_is_rejected(tmp_path: Path, description: str, message: str) -> None:
-    yolo(tmp_path, {"a": ""}, description)
+    write_yolo_dataset(tmp_path, {"a": ""}, description)
     with pytest.raises(EvaluationError, match=message):
         read_dataset(tmp_path)
 
 
 def test_yolo_split_is_selected(tmp_path: Path) -> None:
-    yolo(tmp_path, {"a": ""}, "train: images/train\nval: list.txt\nnames: [cat]")
-    write_picture(tmp_path / "images" / "train" / "t.jpg")
+    write_yolo_dataset(tmp_path, {"a": ""}, "train: images/train\nval: list.txt\nnames: [cat]")
+    write_image(tmp_path / "images" / "train" / "t.jpg")
     (tmp_path / "list.txt").write_text("images/val/a.jpg\n")
     assert [item.id for item in read_dataset(tmp_path).items] == ["images/val/a.jpg"]
     assert [item.id for item in read_dataset(tmp_path, DatasetOptions(split="train")).items] == ["images/train/t.jpg"]
 
 
 def test_yolo_path_relative_to_parent_folder_is_resolved(tmp_path: Path) -> None:
-    yolo(tmp_path / "data", {"a": ""}, "val: ../images/val\nnames: [cat]")
+    write_yolo_dataset(tmp_path / "data", {"a": ""}, "val: ../images/val\nnames: [cat]")
     assert [item.id for item in read_dataset(tmp_path / "data").items] == ["images/val/a.jpg"]
 
 
 def test_labels_without_image_are_rejected(tmp_path: Path) -> None:
-    path = yolo(tmp_path, {"a": "", "b": ""})
+    path = write_yolo_dataset(tmp_path, {"a": "", "b": ""})
     (tmp_path / "labels" / "val" / "classes.txt").write_text("cat\ndog\n")
     assert len(read_dataset(path).items) == 2
     (tmp_path / "images" / "val" / "b.jpg").unlink()
@@ -106,7 +112,9 @@ def test_labels_without_image_are_rejected(tmp_path: Path) -> None:
 
 
 def test_dota_labels_are_read(tmp_path: Path) -> None:
-    dota(tmp_path, {"a": f"imagesource:GoogleEarth\ngsd:0.5\n{CORNERS}\n1 1 5 1 5 5 1 5 harbor 1\n", "b": ""})
+    write_dota_dataset(
+        tmp_path, {"a": f"imagesource:GoogleEarth\ngsd:0.5\n{CORNERS}\n1 1 5 1 5 5 1 5 harbor 1\n", "b": ""}
+    )
     dataset = read_dataset(tmp_path)
     assert (dataset.tasks, dataset.labels) == ((TaskType.ORIENTED_OBJECT_DETECTION,), ("harbor", "ship"))
     ship, harbor = dataset.items[0].objects
@@ -124,16 +132,16 @@ def test_dota_labels_are_read(tmp_path: Path) -> None:
     ],
 )
 def test_invalid_dota_line_is_rejected(tmp_path: Path, lines: str, message: str) -> None:
-    dota(tmp_path, {"a": lines})
+    write_dota_dataset(tmp_path, {"a": lines})
     with pytest.raises(EvaluationError, match=message):
         read_dataset(tmp_path)
 
 
 def test_unpaired_dota_images_and_labels_are_rejected(tmp_path: Path) -> None:
-    dota(tmp_path, {"a": CORNERS})
+    write_dota_dataset(tmp_path, {"a": CORNERS})
     (tmp_path / "labelTxt" / "orphan.txt").write_text(CORNERS)
-    write_picture(tmp_path / "images" / "bare.png")
-    write_picture(tmp_path / "images" / "more" / "a.png")
+    write_image(tmp_path / "images" / "bare.png")
+    write_image(tmp_path / "images" / "more" / "a.png")
     with pytest.raises(EvaluationError) as raised:
         read_dataset(tmp_path)
     assert "orphan.txt: there is no image of that name" in str(raised.value)
@@ -142,7 +150,7 @@ def test_unpaired_dota_images_and_labels_are_rejected(tmp_path: Path) -> None:
 
 
 def test_folder_names_are_class_labels(tmp_path: Path) -> None:
-    image_folder(tmp_path, {"cat": 2, "dog": 1, "none": 0})
+    write_image_folder(tmp_path, {"cat": 2, "dog": 1, "none": 0})
     (tmp_path / "cat" / "notes.txt").write_text("not an image")
     (tmp_path / "metadata.csv").write_text("file_name,camera,hour\ncat/0.jpg,north,7\n1.jpg,south,\n")
     dataset = read_dataset(tmp_path)
@@ -160,7 +168,7 @@ def test_folder_names_are_class_labels(tmp_path: Path) -> None:
 
 
 def test_metadata_for_ambiguous_file_name_is_ignored(tmp_path: Path) -> None:
-    image_folder(tmp_path, {"cat": 1, "dog": 1})
+    write_image_folder(tmp_path, {"cat": 1, "dog": 1})
     (tmp_path / "metadata.csv").write_text("file_name,camera\n0.jpg,south\ndog/0.jpg,north\n")
     assert [dict(item.metadata) for item in read_dataset(tmp_path).items] == [{}, {"camera": "north"}]
 
@@ -182,14 +190,14 @@ def test_metadata_for_ambiguous_file_name_is_ignored(tmp_path: Path) -> None:
     ],
 )
 def test_invalid_metadata_is_rejected(tmp_path: Path, name: str, content: str | bytes, message: str) -> None:
-    image_folder(tmp_path, {"cat": 1})
+    write_image_folder(tmp_path, {"cat": 1})
     (tmp_path / name).write_bytes(content if isinstance(content, bytes) else content.encode())
     with pytest.raises(EvaluationError, match=message):
         read_dataset(tmp_path)
 
 
 def test_unreadable_images_are_rejected_or_skipped(tmp_path: Path) -> None:
-    image_folder(tmp_path, {"cat": 1})
+    write_image_folder(tmp_path, {"cat": 1})
     (tmp_path / "cat" / "broken.jpg").write_bytes(b"no picture")
     (tmp_path / "cat" / "empty.png").write_bytes(b"")
     with pytest.raises(EvaluationError, match=r"broken\.jpg: Expected an encoded image.*\n.*empty\.png"):
@@ -198,7 +206,7 @@ def test_unreadable_images_are_rejected_or_skipped(tmp_path: Path) -> None:
 
 
 def test_file_name_that_is_not_utf8_is_rejected(tmp_path: Path) -> None:
-    image_folder(tmp_path, {"cat": 1})
+    write_image_folder(tmp_path, {"cat": 1})
     (tmp_path / "cat" / "0.jpg").rename(tmp_path / "cat" / os.fsdecode(b"cat\xe9.jpg"))
     with pytest.raises(EvaluationError, match=r"cat.udce9\.jpg: Expected a name in UTF-8"):
         read_dataset(tmp_path, DatasetOptions(format="image-folder"))
@@ -223,7 +231,7 @@ def test_image_size_follows_exif_orientation(tmp_path: Path) -> None:
 
 
 def test_questions_are_read(tmp_path: Path) -> None:
-    questions(
+    write_questions(
         tmp_path,
         [
             {"image": "a.jpg", "question": "What?", "answers": ["star", "a star"], "kind": "shape", "n": 3},
@@ -256,12 +264,12 @@ def test_questions_are_read(tmp_path: Path) -> None:
 )
 def test_invalid_question_is_rejected(tmp_path: Path, line: Any, message: str) -> None:
     with pytest.raises(EvaluationError, match=message):
-        read_dataset(questions(tmp_path, [line]))
+        read_dataset(write_questions(tmp_path, [line]))
 
 
 def test_unicode_line_separator_does_not_end_a_line(tmp_path: Path) -> None:
     line = '{"image": "a.jpg", "question": "What\u2028is\x85it?", "answer": "x"}'
-    dataset = read_dataset(questions(tmp_path, [line, line]))
+    dataset = read_dataset(write_questions(tmp_path, [line, line]))
     assert [item.id for item in dataset.items] == ["a.jpg#1", "a.jpg#2"]
     assert dataset.items[0].question == "What\u2028is\x85it?"
 
@@ -269,7 +277,7 @@ def test_unicode_line_separator_does_not_end_a_line(tmp_path: Path) -> None:
 def test_repeated_question_id_is_rejected(tmp_path: Path) -> None:
     line = {"id": 1, "image": "a.jpg", "question": "What?", "answer": "x"}
     with pytest.raises(EvaluationError, match=r"questions\.jsonl:2: id: Expected each id once, got '1' again"):
-        read_dataset(questions(tmp_path, [line, line]))
+        read_dataset(write_questions(tmp_path, [line, line]))
 
 
 def test_path_that_is_not_a_dataset_is_rejected(tmp_path: Path) -> None:
@@ -287,7 +295,7 @@ def test_path_that_is_not_a_dataset_is_rejected(tmp_path: Path) -> None:
 
 
 def test_several_label_files_are_rejected(tmp_path: Path) -> None:
-    path = coco(tmp_path, [])
+    path = write_coco_dataset(tmp_path, [])
     path.with_name("other.json").write_bytes(path.read_bytes())
     with pytest.raises(
         EvaluationError, match=r"got annotations/instances\.json, annotations/other\.json; name the one"
@@ -296,6 +304,6 @@ def test_several_label_files_are_rejected(tmp_path: Path) -> None:
 
 
 def test_task_without_matching_labels_is_rejected(tmp_path: Path) -> None:
-    image_folder(tmp_path, {"cat": 1})
+    write_image_folder(tmp_path, {"cat": 1})
     with pytest.raises(EvaluationError, match="Expected labels of OBJECT_DETECTION, got image-folder labels"):
         read_dataset(tmp_path, DatasetOptions(task=TaskType.OBJECT_DETECTION))

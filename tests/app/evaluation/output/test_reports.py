@@ -11,14 +11,14 @@ import pytest
 from rich.console import Console
 
 from app.evaluation.dataset import Dataset, Item, LabelledObject
-from app.evaluation.evaluation import evaluated
-from app.evaluation.extras import EvaluationError, needed
+from app.evaluation.evaluation import evaluate_records
+from app.evaluation.extras import EvaluationError, import_optional
 from app.evaluation.output.html import html_report
 from app.evaluation.output.plain import json_report
 from app.evaluation.output.table import print_report
 from app.evaluation.report import Report
 from tasks.task import TaskType
-from tests.support.evaluations import write_picture
+from tests.support.evaluation_samples import write_image
 
 HOSTILE = "<script>alert(1)</script> [bold]&\"'"
 
@@ -27,7 +27,7 @@ def report(folder: Path, label: str = HOSTILE, **options: Any) -> Report:
     """Report on three images with one object each: a miss with a wrong finding, a hit, and a failed request."""
     truth = LabelledObject(label=label, box=(5, 5, 30, 30))
     items = [
-        Item(id=name, image=write_picture(folder / f"{index}.png"), width=64, height=48, objects=(truth,))
+        Item(id=name, image=write_image(folder / f"{index}.png"), width=64, height=48, objects=(truth,))
         for index, name in enumerate((HOSTILE, "b.png", "c.png"))
     ]
     data = Dataset(
@@ -41,7 +41,7 @@ def report(folder: Path, label: str = HOSTILE, **options: Any) -> Report:
         HOSTILE: [{"label": label, "score": 0.9, "xmin": 40, "ymin": 5, "xmax": 60, "ymax": 30}],
         "b.png": [{"label": label, "score": 0.8, "xmin": 5, "ymin": 5, "xmax": 30, "ymax": 30}],
     }
-    return evaluated(data, records, {"c.png": HOSTILE}, HOSTILE, notes=[HOSTILE], **options)
+    return evaluate_records(data, records, {"c.png": HOSTILE}, HOSTILE, notes=[HOSTILE], **options)
 
 
 def test_json_report_has_figures_failures_and_mistakes(tmp_path: Path) -> None:
@@ -98,7 +98,7 @@ def test_many_classes_are_listed_without_confusion_matrix(tmp_path: Path) -> Non
         path=tmp_path, format="image-folder", tasks=(TaskType.IMAGE_CLASSIFICATION,), labels=tuple(labels), items=items
     )
     records = {f"{label}.png": [{"label": "c0", "score": 1.0}] for label in labels}
-    result = evaluated(data, records, {}, "m")
+    result = evaluate_records(data, records, {}, "m")
     page = html_report(result).decode()
     assert 'class="matrix"' not in page
     assert "What was taken for what" in page
@@ -118,7 +118,7 @@ def test_unreadable_answer_is_a_failure(tmp_path: Path) -> None:
     data = Dataset(
         path=tmp_path, format="image-folder", tasks=(TaskType.IMAGE_CLASSIFICATION,), labels=("a",), items=items
     )
-    result = evaluated(data, {"1": [{"label": "a", "score": 9}], "2": [{"label": "a", "score": 1}]}, {}, "m")
+    result = evaluate_records(data, {"1": [{"label": "a", "score": 9}], "2": [{"label": "a", "score": 1}]}, {}, "m")
     assert result.measured == 1
     assert result.failures == {"1": "The answer cannot be read: score: Expected a number within 0..1, got 9.0"}
 
@@ -134,7 +134,7 @@ def test_answers_of_another_task_are_rejected(tmp_path: Path, records: Any, mess
     items = (Item(id="1", image=tmp_path / "1"),)
     data = Dataset(path=tmp_path, format="coco", tasks=(TaskType.OBJECT_DETECTION,), items=items)
     with pytest.raises(EvaluationError, match=message):
-        evaluated(data, {"1": records}, {}, "m")
+        evaluate_records(data, {"1": records}, {}, "m")
 
 
 def test_mixed_tasks_and_unknown_slices_are_rejected(tmp_path: Path) -> None:
@@ -144,18 +144,18 @@ def test_mixed_tasks_and_unknown_slices_are_rejected(tmp_path: Path) -> None:
     with pytest.raises(
         EvaluationError, match="Expected answers of one task, got IMAGE_TEXT_TO_TEXT and OBJECT_DETECTION"
     ):
-        evaluated(data, mixed, {}, "m")
+        evaluate_records(data, mixed, {}, "m")
     with pytest.raises(EvaluationError, match="no image has metadata called 'hour'; there is camera"):
-        evaluated(data, {}, {}, "m", slices=["hour"])
+        evaluate_records(data, {}, {}, "m", slices=["hour"])
 
 
 def test_slices_with_too_many_values_are_rejected(tmp_path: Path) -> None:
     items = tuple(Item(id=str(n), image=tmp_path / "x.png", metadata={"frame": str(n)}) for n in range(300))
     data = Dataset(path=tmp_path, format="coco", tasks=(TaskType.OBJECT_DETECTION,), items=items)
     with pytest.raises(EvaluationError, match="Expected at most 200 values of 'frame', got 300"):
-        evaluated(data, {}, {}, "m", slices=["frame"])
+        evaluate_records(data, {}, {}, "m", slices=["frame"])
 
 
 def test_missing_extra_is_named() -> None:
     with pytest.raises(EvaluationError, match=r"needs the extra evaluate, .*nothing_like_it"):
-        needed("nothing_like_it")
+        import_optional("nothing_like_it")

@@ -5,7 +5,7 @@ import threading
 from typing import Any
 
 from app.engine.servable import BoundServable
-from app.runtimes.isolated.answering import Line
+from app.runtimes.subprocess.call_server import CallServer
 
 
 class FakeProcess:
@@ -20,7 +20,7 @@ class FakeProcess:
     def open_line(self) -> socket.socket:
         local, remote = socket.socketpair()
         self.remote_sockets.append(remote)
-        thread = threading.Thread(target=Line(remote, self.servable).serve)
+        thread = threading.Thread(target=CallServer(remote, self.servable).serve)
         thread.start()
         self.threads.append(thread)
         return local

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import numpy as np
 
-from app.runtimes.isolated.lines import Lines
-from app.runtimes.isolated.memory import LARGEST_KEPT
-from app.runtimes.isolated.messages import Failure, Question
-from tasks.exchange.error import ErrorKind
+from app.runtimes.subprocess.channel_pool import ChannelPool
+from app.runtimes.subprocess.memory import MAX_REUSED_BYTES
+from app.runtimes.subprocess.messages import Call, Failure
+from tasks.inference.error import ErrorKind
 from tasks.object_detection import DetectionInput, DetectionParameters
 from tasks.vision.image import Image
 from tests.app.runtimes.isolated.test_lines import detection_input, open_lines
@@ -25,10 +25,10 @@ def test_large_shared_memory_is_released_by_both_ends() -> None:
         for side in (4800, 100, 4800):
             image = Image(np.zeros((side, side, 3), np.uint8))
             with lines.for_call() as line:
-                assert line.ask("predict", [DetectionInput(image, DetectionParameters())]).outcome == [
+                assert line.call("predict", [DetectionInput(image, DetectionParameters())]).outcome == [
                     image.pixels.size
                 ]
-        assert max(shared_memory_sizes(), default=0) <= LARGEST_KEPT
+        assert max(shared_memory_sizes(), default=0) <= MAX_REUSED_BYTES
 
 
 def shared_memory_sizes() -> list[int]:
@@ -42,13 +42,13 @@ def test_inputs_whose_memory_is_lost_are_rejected_and_next_are_read() -> None:
         _check_lost_memory_is_rejected(lines)
 
 
-def _check_lost_memory_is_rejected(lines: Lines) -> None:
-    line = lines.take()
-    question = pickle.dumps(Question("predict", b"", ((0, 4096),)))
+def _check_lost_memory_is_rejected(lines: ChannelPool) -> None:
+    line = lines.acquire()
+    question = pickle.dumps(Call("predict", b"", ((0, 4096),)))
     os.write(line.fileno(), struct.pack("<QQ", len(question), 4096) + question)
     with lines.for_call() as other:
-        assert len(other.ask("predict", [detection_input()]).outcome) == 1
-    reply = line.ask("detail", (640, 480))
+        assert len(other.call("predict", [detection_input()]).outcome) == 1
+    reply = line.call("detail", (640, 480))
     assert isinstance(reply.outcome, Failure)
-    assert (reply.outcome.kind, reply.kept) == (ErrorKind.OVERLOADED, True)
-    lines.give_back(line)
+    assert (reply.outcome.kind, reply.memory_in_use) == (ErrorKind.OVERLOADED, True)
+    lines.release(line)

@@ -11,26 +11,28 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from app.engine.interest import CancellationToken, check_interest, on_behalf_of
+from app.engine.cancellation import CancellationToken, cancellation_scope, raise_if_cancelled
 from app.engine.servable import BoundServable
-from app.runtimes.isolated.lines import Lines
-from app.runtimes.isolated.messages import Ended, Failure
+from app.runtimes.subprocess.channel_pool import ChannelPool
+from app.runtimes.subprocess.messages import Failure, StreamEnd
 from app.settings.model import ModelSource
-from tasks.exchange.error import ErrorKind, InferenceError
 from tasks.image_text_to_text import PromptedImage
+from tasks.inference.error import ErrorKind, InferenceError
 from tasks.object_detection import DetectionInput, DetectionParameters
-from tasks.task import TextPiece
+from tasks.task import TextChunk
 from tasks.vision.image import Image
 from tests.app.runtimes.isolated.in_thread import FakeProcess
-from tests.support.pictures import rectangle
-from tests.support.stand_ins import load_stand_in
+from tests.support.fake_models import load_fake_model
+from tests.support.images import rectangle
 
 SECONDS = 30.0
 
 
 def servable(model: object = None) -> BoundServable[Any, Any]:
     """Return the fake detector, or `model` with the detector's task and description."""
-    loaded = cast("BoundServable[Any, Any]", load_stand_in(ModelSource(name="detector", version="1", folder=Path("m"))))
+    loaded = cast(
+        "BoundServable[Any, Any]", load_fake_model(ModelSource(name="detector", version="1", folder=Path("m")))
+    )
     return loaded if model is None else BoundServable(loaded.task, cast("Any", model), loaded.description, {})
 
 
@@ -39,9 +41,9 @@ def detection_input() -> DetectionInput:
 
 
 @contextmanager
-def open_lines(model: object = None, max_calls: int = 2, seconds: float = SECONDS) -> Generator[Lines]:
+def open_lines(model: object = None, max_calls: int = 2, seconds: float = SECONDS) -> Generator[ChannelPool]:
     process = FakeProcess(servable(model))
-    lines = Lines(cast("Any", process), max_calls, seconds)
+    lines = ChannelPool(cast("Any", process), max_calls, seconds)
     try:
         yield lines
     finally:
@@ -50,25 +52,25 @@ def open_lines(model: object = None, max_calls: int = 2, seconds: float = SECOND
 
 
 @pytest.fixture
-def lines() -> Iterator[Lines]:
+def lines() -> Iterator[ChannelPool]:
     with open_lines() as opened:
         yield opened
 
 
-def test_predictions_equal_those_of_model(lines: Lines) -> None:
+def test_predictions_equal_those_of_model(lines: ChannelPool) -> None:
     with lines.for_call() as line:
-        (found,) = line.ask("predict", [detection_input()]).outcome
+        (found,) = line.call("predict", [detection_input()]).outcome
     (expected,) = servable().model([detection_input()])
     assert found.labels == expected.labels
     np.testing.assert_array_equal(found.boxes, expected.boxes)
 
 
-def test_line_is_reused_for_images_of_other_sizes(lines: Lines) -> None:
+def test_line_is_reused_for_images_of_other_sizes(lines: ChannelPool) -> None:
     for side in (10, 2000, 40, 900):
         pixels = np.zeros((side, side, 3), np.uint8)
         pixels[2:5, 3:8] = 255
         with lines.for_call() as line:
-            (found,) = line.ask("predict", [DetectionInput(Image(pixels), DetectionParameters())]).outcome
+            (found,) = line.call("predict", [DetectionInput(Image(pixels), DetectionParameters())]).outcome
         assert found.boxes[0].tolist() == [3, 2, 8, 5]
     assert len(cast("Any", lines.process).threads) == 1
 
@@ -84,8 +86,8 @@ def test_images_kept_by_model_stay_unchanged() -> None:
         for value in range(5):
             image = Image(np.full((100, 100, 3), value, np.uint8))
             with lines.for_call() as line:
-                reply = line.ask("predict", [DetectionInput(image, DetectionParameters())])
-            assert (reply.outcome, reply.kept) == ([value], True)
+                reply = line.call("predict", [DetectionInput(image, DetectionParameters())])
+            assert (reply.outcome, reply.memory_in_use) == ([value], True)
         assert [pixels.max() for pixels in kept_pixels] == [0, 1, 2, 3, 4]
 
 
@@ -111,7 +113,7 @@ def test_model_exception_becomes_same_failure_as_without_isolation(
     with open_lines(failing) as lines:
         for _ in range(2):
             with lines.for_call() as line:
-                failure = line.ask("predict", [detection_input()]).outcome
+                failure = line.call("predict", [detection_input()]).outcome
             assert isinstance(failure, Failure)
             assert failure.kind is kind
             assert failure.message.startswith(message)
@@ -122,7 +124,7 @@ def test_unpicklable_answer_is_model_failure() -> None:
         return [threading.Lock()]
 
     with open_lines(return_lock) as lines, lines.for_call() as line:
-        failure = line.ask("predict", [detection_input()]).outcome
+        failure = line.call("predict", [detection_input()]).outcome
     assert failure.kind is ErrorKind.MODEL_FAILED
     assert "cannot be pickled" in failure.message
 
@@ -133,40 +135,40 @@ class WordStream:
     def __init__(self) -> None:
         self.closed = threading.Event()
 
-    def stream(self, inputs: Sequence[PromptedImage]) -> Generator[TextPiece]:
+    def stream(self, inputs: Sequence[PromptedImage]) -> Generator[TextChunk]:
         try:
             for word in ("one", "two", "three"):
-                yield TextPiece(item=len(inputs) - 1, text=word)
+                yield TextChunk(item=len(inputs) - 1, text=word)
         finally:
             self.closed.set()
 
 
 def test_stream_arrives_chunk_by_chunk() -> None:
     with open_lines(WordStream()) as lines:
-        line = lines.take()
-        outcomes = [line.ask("stream", [detection_input()]).outcome]
-        while not isinstance(outcomes[-1], Ended):
-            outcomes.append(line.ask("next").outcome)
+        line = lines.acquire()
+        outcomes = [line.call("stream", [detection_input()]).outcome]
+        while not isinstance(outcomes[-1], StreamEnd):
+            outcomes.append(line.call("next").outcome)
         assert [chunk.text for chunk in outcomes[:-1]] == ["one", "two", "three"]
-        assert not lines.give_back(line)
+        assert not lines.release(line)
 
 
 def test_stream_is_closed_on_request() -> None:
     model = WordStream()
     with open_lines(model) as lines:
-        line = lines.take()
-        line.ask("stream", [detection_input()])
+        line = lines.acquire()
+        line.call("stream", [detection_input()])
         assert not model.closed.is_set()
-        assert isinstance(line.ask("close").outcome, Ended)
+        assert isinstance(line.call("close").outcome, StreamEnd)
         assert model.closed.is_set()
-        lines.give_back(line)
+        lines.release(line)
 
 
 def test_stream_is_closed_with_its_line() -> None:
     model = WordStream()
     with open_lines(model) as lines:
-        line = lines.take()
-        line.ask("stream", [detection_input()])
+        line = lines.acquire()
+        line.call("stream", [detection_input()])
         line.close()
         assert model.closed.wait(60)
 
@@ -184,25 +186,25 @@ class BlockingModel:
         while not self.go.wait(0.01):
             if self._checks_token:
                 try:
-                    check_interest()
+                    raise_if_cancelled()
                 except InferenceError:
                     self.stopped.set()
                     raise
         return list(inputs)
 
 
-def cancel_call(lines: Lines, model: BlockingModel) -> None:
+def cancel_call(lines: ChannelPool, model: BlockingModel) -> None:
     """Start a call, and cancel it before it is answered."""
     token = CancellationToken()
 
     def cancel() -> None:
         assert model.reached.acquire(timeout=60)
-        token.leave()
+        token.cancel()
 
     canceller = threading.Thread(target=cancel)
     canceller.start()
-    with on_behalf_of(token), pytest.raises(InferenceError), lines.for_call() as line:
-        line.ask("predict", [detection_input()])
+    with cancellation_scope(token), pytest.raises(InferenceError), lines.for_call() as line:
+        line.call("predict", [detection_input()])
     canceller.join()
 
 
@@ -210,16 +212,16 @@ def test_cancelled_call_keeps_its_slot_until_reply_arrives() -> None:
     model = BlockingModel()
     with open_lines(model, max_calls=1, seconds=0.2) as lines:
         cancel_call(lines, model)
-        (line,) = lines.left
+        (line,) = lines.abandoned
         with pytest.raises(InferenceError) as caught, lines.for_call():
             pass
         assert caught.value.kind is ErrorKind.OVERLOADED
         model.go.set()
         line._wait()  # pyright: ignore[reportPrivateUsage]
-        lines.answered(line)
-        assert not lines.left
+        lines.close_abandoned(line)
+        assert not lines.abandoned
         with lines.for_call() as next_line:
-            assert len(next_line.ask("predict", [detection_input()]).outcome) == 1
+            assert len(next_line.call("predict", [detection_input()]).outcome) == 1
 
 
 def test_model_that_checks_its_token_stops_after_cancellation() -> None:
@@ -233,7 +235,7 @@ def test_call_without_cancellation_token_times_out() -> None:
     model = BlockingModel()
     with open_lines(model, seconds=0.1) as lines:
         with pytest.raises(InferenceError) as caught, lines.for_call() as line:
-            line.ask("predict", [detection_input()])
+            line.call("predict", [detection_input()])
         assert caught.value.kind is ErrorKind.DEADLINE_EXCEEDED
         model.go.set()
 
@@ -246,7 +248,7 @@ def test_process_exit_fails_running_and_waiting_calls() -> None:
         def ask() -> None:
             try:
                 with lines.for_call() as line:
-                    line.ask("predict", [detection_input()])
+                    line.call("predict", [detection_input()])
             except (EOFError, OSError) as error:
                 failures.append(type(error))
 
@@ -270,7 +272,7 @@ def test_concurrent_calls_stay_within_limit() -> None:
 
         def ask() -> None:
             with lines.for_call() as line:
-                line.ask("predict", [detection_input()])
+                line.call("predict", [detection_input()])
 
         threads = [threading.Thread(target=ask) for _ in range(6)]
         for thread in threads:
@@ -295,7 +297,7 @@ def test_call_runs_at_nice_value_of_its_caller() -> None:
         if increment:
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), usual + increment)
         with lines.for_call() as line:
-            found.extend(line.ask("predict", [detection_input()]).outcome)
+            found.extend(line.call("predict", [detection_input()]).outcome)
 
     usual = os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
     with open_lines(nice_values) as lines:

@@ -11,22 +11,22 @@ import pytest
 from hypothesis import given, settings
 from numpy.typing import NDArray
 
-from app.runtimes.isolated.memory import Arrived, SharedMemory, laid_out
+from app.runtimes.subprocess.memory import ReceivedBuffers, SharedMemory, pickle_out_of_band
 from tasks.vision.image import Image
 
 _SHAPES = arrays.array_shapes(max_dims=3, max_side=70)
 _ARRAYS = arrays.arrays(st.sampled_from([np.uint8, np.float32, np.bool_, np.int64]), _SHAPES)
 
 
-def transfer(value: object) -> tuple[Any, Arrived]:
+def transfer(value: object) -> tuple[Any, ReceivedBuffers]:
     """Return `value` as the other process reads it."""
-    body, buffers, spans, size = laid_out(value)
+    body, buffers, spans, size = pickle_out_of_band(value)
     shared = SharedMemory(max(1, size))
     shared.write(buffers, spans)
     memory = mmap.mmap(shared.descriptor, shared.size)
     shared.close_descriptor()
-    arrived = Arrived(memory, spans)
-    return arrived.read(body), arrived
+    arrived = ReceivedBuffers(memory, spans)
+    return arrived.unpickle(body), arrived
 
 
 @settings(max_examples=30)
@@ -46,7 +46,9 @@ def test_sliced_or_transposed_arrays_arrive_unchanged(start: int, step: int, tra
 
 
 def test_only_large_arrays_are_put_in_shared_memory() -> None:
-    body, buffers, spans, size = laid_out([Image(np.zeros((480, 640, 3), np.uint8)), np.zeros(10), b"x" * 5000])
+    body, buffers, spans, size = pickle_out_of_band(
+        [Image(np.zeros((480, 640, 3), np.uint8)), np.zeros(10), b"x" * 5000]
+    )
     assert [buffer.raw().nbytes for buffer in buffers] == [480 * 640 * 3]
     assert list(spans) == [(0, 480 * 640 * 3)]
     assert size == 480 * 640 * 3
@@ -54,7 +56,7 @@ def test_only_large_arrays_are_put_in_shared_memory() -> None:
 
 
 def test_buffers_do_not_overlap() -> None:
-    _, _, spans, size = laid_out([np.zeros(length, np.uint8) for length in (5001, 4096, 9999)])
+    _, _, spans, size = pickle_out_of_band([np.zeros(length, np.uint8) for length in (5001, 4096, 9999)])
     ends = [offset + length for offset, length in spans]
     assert all(end <= offset for end, (offset, _) in zip(ends, spans[1:], strict=False))
     assert ends[-1] <= size
@@ -72,14 +74,14 @@ def test_memory_stays_mapped_while_view_refers_to_it() -> None:
     received, arrived = transfer(np.zeros((100, 100), np.uint8))
     view = received[5]
     del received
-    assert not arrived.let_go()
+    assert not arrived.release()
     assert view.max() == 0
 
 
 def test_memory_is_released_once_nothing_refers_to_it() -> None:
     received, arrived = transfer(np.zeros((100, 100), np.uint8))
     del received
-    assert arrived.let_go()
+    assert arrived.release()
 
 
 def test_failed_allocation_leaves_no_open_descriptor() -> None:
@@ -95,4 +97,4 @@ def test_memory_size_is_rounded_up_for_reuse(requested: int, size: int) -> None:
     shared = SharedMemory(requested)
     shared.close_descriptor()
     assert shared.size == size
-    assert shared.worth_keeping == (size <= 2**26)
+    assert shared.is_reusable == (size <= 2**26)

@@ -8,18 +8,18 @@ from collections.abc import Iterator
 
 import pytest
 
-from app.runtimes.isolated.memory import SharedMemory
-from app.runtimes.isolated.messages import (
-    Ended,
+from app.runtimes.subprocess.memory import SharedMemory
+from app.runtimes.subprocess.messages import (
+    Call,
     Failure,
-    LostMemoryError,
-    Question,
+    MissingMemoryError,
     Reply,
+    StreamEnd,
     receive,
     receive_exactly,
     send,
 )
-from tasks.exchange.error import ErrorKind, InferenceError
+from tasks.inference.error import ErrorKind, InferenceError
 
 SocketPair = tuple[socket.socket, socket.socket]
 
@@ -31,7 +31,9 @@ def sockets() -> Iterator[SocketPair]:
         yield first, second
 
 
-@pytest.mark.parametrize("message", [Reply([1, "two"], kept=True), Question("predict", b"x", ((0, 5),)), Ended(), {}])
+@pytest.mark.parametrize(
+    "message", [Reply([1, "two"], memory_in_use=True), Call("predict", b"x", ((0, 5),)), StreamEnd(), {}]
+)
 def test_a_message_arrives_as_it_was_sent(sockets: SocketPair, message: object) -> None:
     send(sockets[0], message)
     arrived, memory = receive(sockets[1])
@@ -63,7 +65,7 @@ def test_a_message_whose_memory_did_not_arrive_is_not_read_for_the_one_before(so
     body = pickle.dumps("look")
     sockets[0].sendall(struct.pack("<QQ", len(body), 4096) + body)
     send(sockets[0], "the next")
-    with pytest.raises(LostMemoryError):
+    with pytest.raises(MissingMemoryError):
         receive(sockets[1])
     assert receive(sockets[1]) == ("the next", None)
 
@@ -105,5 +107,5 @@ def test_receive_exactly_waits_for_all_bytes(sockets: SocketPair) -> None:
 
 def test_failure_restores_original_error() -> None:
     error = InferenceError(ErrorKind.TOO_LARGE, "Expected less", "inputs[0]")
-    restored = Failure.of(error).error()
+    restored = Failure.from_error(error).to_error()
     assert (restored.kind, restored.message, restored.path) == (error.kind, error.message, error.path)

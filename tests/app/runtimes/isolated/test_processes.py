@@ -12,16 +12,16 @@ import numpy as np
 import pytest
 
 from app.assembly.models import describe, load
-from app.engine.interest import CancellationToken, on_behalf_of
+from app.engine.cancellation import CancellationToken, cancellation_scope
 from app.engine.registry import ModelState, Registry
 from app.engine.servable import Servable
 from app.settings.model import ModelError, ModelSource
-from tasks.exchange.error import ErrorKind, InferenceError
-from tasks.exchange.limits import Limits
-from tasks.exchange.request import InferenceRequest
-from tasks.exchange.response import Prediction
-from tasks.exchange.tensor import Datatype, Tensor
-from tests.support.model_folders import source, write
+from tasks.inference.error import ErrorKind, InferenceError
+from tasks.inference.limits import Limits
+from tasks.inference.request import InferenceRequest
+from tasks.inference.response import Prediction
+from tasks.inference.tensor import Datatype, Tensor
+from tests.support.model_folders import source_at, write_model
 from tests.support.polling import wait_until
 
 CODE = """
@@ -74,8 +74,8 @@ class IsolatedModel:
         """Run `action` in the model, and return its answer: a PID."""
         pixels = Tensor(name="image", datatype=Datatype.UINT8, data=np.full((64, 64, 3), action, np.uint8))
         request = InferenceRequest(id="1", model_name="m", inputs=(pixels,))
-        with on_behalf_of(CancellationToken(None if seconds is None else time.monotonic() + seconds)):
-            result = self.servable.answer(request, Limits())
+        with cancellation_scope(CancellationToken(None if seconds is None else time.monotonic() + seconds)):
+            result = self.servable.predict(request, Limits())
         (output,) = result.outputs
         return int(label(output.predictions[0]))
 
@@ -98,7 +98,7 @@ class IsolatedModel:
 
     def await_restart(self) -> None:
         """Wait until the model is ready again."""
-        wait_until(lambda: not self.registry.unready)
+        wait_until(lambda: not self.registry.not_ready_reason)
 
 
 def is_running(pid: int) -> bool:
@@ -119,7 +119,7 @@ def label(prediction: Prediction) -> str:
 @contextmanager
 def isolated(folder: Path, code: str = CODE, **settings: Any) -> Generator[IsolatedModel]:
     """Load an isolated model, and unload it at the end."""
-    model = IsolatedModel(source(write(folder, code, isolate=True, **settings)))
+    model = IsolatedModel(source_at(write_model(folder, code, isolate=True, **settings)))
     try:
         yield model
     finally:
@@ -144,7 +144,7 @@ def test_crash_is_reported_and_process_is_restarted(
         assert error.kind is ErrorKind.MODEL_NOT_READY
         message = "The process of model 'm' ended (signal 11, SIGSEGV) and is being restarted"
         assert error.message == message
-        assert model.registry.unready == f"m/1: {message}"
+        assert model.registry.not_ready_reason == f"m/1: {message}"
         (registration,) = model.registry.registrations
         assert (registration.state, registration.servable) == (ModelState.UNAVAILABLE, None)
         assert message in model.error_of_call(0).message
@@ -194,9 +194,9 @@ def test_allocation_beyond_memory_limit_fails_without_crash(tmp_path: Path) -> N
 
 
 def test_memory_limit_without_isolation_is_rejected(tmp_path: Path) -> None:
-    folder = write(tmp_path / "m", CODE, memory_limit_bytes=2**30)
+    folder = write_model(tmp_path / "m", CODE, memory_limit_bytes=2**30)
     with pytest.raises(ModelError, match='"memory_limit_bytes" needs "isolate": true'):
-        load(source(folder))
+        load(source_at(folder))
 
 
 def test_unloaded_model_is_closed_and_its_process_ends(tmp_path: Path) -> None:
@@ -220,24 +220,24 @@ def test_unloaded_model_is_closed_and_its_process_ends(tmp_path: Path) -> None:
     ],
 )
 def test_load_failure_is_reported_with_its_cause(tmp_path: Path, statement: str, error_text: str) -> None:
-    folder = write(tmp_path / "m", f"{statement}\nclass Model:\n    def predict(self, image): ...", isolate=True)
+    folder = write_model(tmp_path / "m", f"{statement}\nclass Model:\n    def predict(self, image): ...", isolate=True)
     for step in (load, describe):
         with pytest.raises(ModelError) as caught:
-            step(source(folder))
+            step(source_at(folder))
         assert error_text in str(caught.value)
 
 
 def test_hung_load_is_stopped_at_timeout(tmp_path: Path) -> None:
     code = "import ctypes\nctypes.PyDLL(None).sleep(1000)"
-    folder = write(tmp_path / "m", code, isolate=True, load_timeout_seconds=1)
+    folder = write_model(tmp_path / "m", code, isolate=True, load_timeout_seconds=1)
     with pytest.raises(ModelError, match="its process was not ready within 1 s"):
-        load(source(folder))
+        load(source_at(folder))
 
 
 def test_restart_does_not_load_changed_files(tmp_path: Path) -> None:
     with isolated(tmp_path / "m") as model:
-        write(tmp_path / "m", CODE, isolate=True, labels=["another"])
+        write_model(tmp_path / "m", CODE, isolate=True, labels=["another"])
         code = CODE.replace("class Model:", "class Model:\n        labels = ['another']")
-        write(tmp_path / "m", code, isolate=True)
+        write_model(tmp_path / "m", code, isolate=True)
         model.error_of_call(EXIT)
-        wait_until(lambda: "reload it" in model.registry.unready)
+        wait_until(lambda: "reload it" in model.registry.not_ready_reason)

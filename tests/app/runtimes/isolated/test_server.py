@@ -18,14 +18,14 @@ from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
 
 from app.proto import message_class
 from tests.app.runtimes.isolated.test_processes import CODE, SEGV, is_running
-from tests.support.model_folders import write
-from tests.support.pictures import base64_text
+from tests.support.images import encode_base64
+from tests.support.model_folders import write_model
 from tests.support.polling import wait_until
-from tests.support.server_process import ROOT, ServerProcess, serving
+from tests.support.server_process import ROOT, ServerProcess, run_server
 
 MODELS = ROOT / "fixtures" / "models"
 SCENE = (ROOT / "fixtures" / "images" / "scene.jpg").read_bytes()
-IMAGE_TENSOR = {"name": "image", "shape": [1], "datatype": "BYTES", "data": [base64_text(SCENE)]}
+IMAGE_TENSOR = {"name": "image", "shape": [1], "datatype": "BYTES", "data": [encode_base64(SCENE)]}
 PLAIN, ISOLATED = "plain-", "alone-"
 
 pytestmark = pytest.mark.slow
@@ -39,7 +39,7 @@ def repository(folder: Path, *names: str, **settings: object) -> Generator[Serve
             shutil.copytree(MODELS / name, folder / f"{prefix}{name}")
             text = json.dumps({"isolate": isolate, **settings})
             (folder / f"{prefix}{name}" / "model-settings.json").write_text(text)
-    with serving("--model-repository", str(folder), "--allow-code") as server:
+    with run_server("--model-repository", str(folder), "--allow-code") as server:
         assert server.address
         yield server
 
@@ -67,8 +67,8 @@ def infer(server: ServerProcess, model: str, value: int) -> httpx.Response:
 
 
 def test_isolated_answers_equal_plain_answers_byte_for_byte(tmp_path: Path) -> None:
-    instances = {"instances": [{"image": {"b64": base64_text(SCENE)}}]}
-    generation = {"text_input": "What is this?", "image": base64_text(SCENE), "parameters": {"max_new_tokens": 6}}
+    instances = {"instances": [{"image": {"b64": encode_base64(SCENE)}}]}
+    generation = {"text_input": "What is this?", "image": encode_base64(SCENE), "parameters": {"max_new_tokens": 6}}
     numbers = {"inputs": [{"name": "x", "shape": [3], "datatype": "FP32", "data": [1, 2, 3]}]}
     images = {"inputs": [{**IMAGE_TENSOR, "parameters": {"score_threshold": 0.1}}, {**IMAGE_TENSOR, "name": "second"}]}
     explanation = {**instances, "parameters": {"samples": 20, "grid": 4, "seed": 1}}
@@ -110,7 +110,7 @@ def test_crash_under_load_does_not_affect_other_models(tmp_path: Path) -> None:
         f"import pathlib, time\nwhile pathlib.Path({str(hold_file)!r}).exists(): time.sleep(0.01)\n"
         f"{textwrap.dedent(CODE)}"
     )
-    write(tmp_path / "models" / "mortal", code, isolate=True)
+    write_model(tmp_path / "models" / "mortal", code, isolate=True)
     with repository(tmp_path / "models", "classifier") as server:
         first = model_processes(server)["mortal/1"]
         stop = threading.Event()
@@ -184,8 +184,8 @@ def test_model_process_ends_on_reload_unload_and_shutdown(tmp_path: Path) -> Non
 def test_server_stops_in_time_despite_hung_model(tmp_path: Path) -> None:
     code = "import pathlib, ctypes\nclass Model:\n    def predict(self, image):\n"
     code += "        pathlib.Path(__file__).with_name('reached').touch()\n        ctypes.PyDLL(None).sleep(1000)\n"
-    write(tmp_path / "m", code)
-    with serving("--model", str(tmp_path / "m"), "--allow-code", "--isolate", "--drain-timeout", "1") as server:
+    write_model(tmp_path / "m", code)
+    with run_server("--model", str(tmp_path / "m"), "--allow-code", "--isolate", "--drain-timeout", "1") as server:
         assert server.address
         (child,) = model_processes(server).values()
         with ThreadPoolExecutor(1) as pool:

@@ -13,11 +13,11 @@ from app.runtimes.onnxruntime.heads.segmentation import OnnxImageSegmenter
 from app.runtimes.onnxruntime.heads.text_reading import OnnxTextReader
 from app.runtimes.onnxruntime.inspection import Inspection, inspect_model
 from app.runtimes.onnxruntime.layouts.layout import (
-    ReadsBoxes,
-    ReadsClasses,
-    ReadsMasks,
-    ReadsText,
-    ReadsTurnedBoxes,
+    BoxDecoder,
+    ClassDecoder,
+    MaskDecoder,
+    OrientedBoxDecoder,
+    TextDecoder,
 )
 from app.runtimes.onnxruntime.location import locate_graph
 from app.runtimes.onnxruntime.session import Session
@@ -25,8 +25,8 @@ from app.settings.model import ModelSource
 from tasks.image_classification import ClassificationInput
 from tasks.image_segmentation import SegmentationInput, SegmentationParameters
 from tasks.object_detection import DetectionInput, DetectionParameters
+from tasks.vision.filtering import SelectionParameters
 from tasks.vision.image import Image
-from tasks.vision.selection import SelectionParameters
 from tests.app.runtimes.onnxruntime import graphs
 
 
@@ -58,36 +58,36 @@ def segmentation_input(image: Image, score_threshold: float = 0.5) -> Segmentati
 def classifier(file: Path, **settings: Any) -> OnnxImageClassifier:
     """Load a model as a classifier."""
     found = inspected(graphs.source(file, **settings))
-    assert isinstance(found.reading, ReadsClasses)
-    return OnnxImageClassifier(found.graph, found.labels, found.reading)
+    assert isinstance(found.decoder, ClassDecoder)
+    return OnnxImageClassifier(found.graph, found.labels, found.decoder)
 
 
 def detector(file: Path, **settings: Any) -> OnnxObjectDetector:
     """Load a model as a detector."""
     found = inspected(graphs.source(file, **settings))
-    assert isinstance(found.reading, ReadsBoxes)
-    return OnnxObjectDetector(found.graph, found.labels, found.reading)
+    assert isinstance(found.decoder, BoxDecoder)
+    return OnnxObjectDetector(found.graph, found.labels, found.decoder)
 
 
 def oriented_detector(file: Path, **settings: Any) -> OnnxOrientedObjectDetector:
     """Load a model as an oriented detector."""
     found = inspected(graphs.source(file, **settings))
-    assert isinstance(found.reading, ReadsTurnedBoxes)
-    return OnnxOrientedObjectDetector(found.graph, found.labels, found.reading)
+    assert isinstance(found.decoder, OrientedBoxDecoder)
+    return OnnxOrientedObjectDetector(found.graph, found.labels, found.decoder)
 
 
 def segmenter(file: Path, **settings: Any) -> OnnxImageSegmenter:
     """Load a model as a segmenter."""
     found = inspected(graphs.source(file, **settings))
-    assert isinstance(found.reading, ReadsMasks)
-    return OnnxImageSegmenter(found.graph, found.labels, found.reading)
+    assert isinstance(found.decoder, MaskDecoder)
+    return OnnxImageSegmenter(found.graph, found.labels, found.decoder)
 
 
 def text_reader(file: Path, **settings: Any) -> OnnxTextReader:
     """Load a model as a text reader."""
     found = inspected(graphs.source(file, **settings))
-    assert isinstance(found.reading, ReadsText)
-    return OnnxTextReader(found.graph, found.reading)
+    assert isinstance(found.decoder, TextDecoder)
+    return OnnxTextReader(found.graph, found.decoder)
 
 
 def all_close(found: Any, expected: Sequence[Sequence[float]], tolerance: float = 1e-3) -> bool:

@@ -8,7 +8,7 @@ import onnxruntime
 import pytest
 
 from app.runtimes.onnxruntime.binding import run_bound
-from app.runtimes.onnxruntime.devices import CPU, device_called, devices_called
+from app.runtimes.onnxruntime.devices import CPU, parse_device, parse_devices
 from app.runtimes.onnxruntime.session import Session
 from app.settings.model import ModelError, OnnxRuntimeSettings
 from tests.app.runtimes.onnxruntime import graphs
@@ -18,29 +18,29 @@ PLAIN = ("AzureExecutionProvider", "CPUExecutionProvider")
 
 
 def test_cpu_is_always_available() -> None:
-    assert device_called("cpu", PLAIN) == CPU
-    assert devices_called("auto", PLAIN) == [CPU]
+    assert parse_device("cpu", PLAIN) == CPU
+    assert parse_devices("auto", PLAIN) == [CPU]
 
 
 def test_gpu_is_numbered_and_falls_back_to_cpu() -> None:
-    second = device_called("cuda:1", CUDA)
+    second = parse_device("cuda:1", CUDA)
     assert second.providers == ["CUDAExecutionProvider", "CPUExecutionProvider"]
     assert second.options == [{"device_id": "1"}, {}]
     assert second.memory == ("cuda", 1)
-    assert device_called("cuda", CUDA).memory == ("cuda", 0)
+    assert parse_device("cuda", CUDA).memory == ("cuda", 0)
 
 
 def test_auto_prefers_gpu_but_not_tensorrt() -> None:
-    assert [device.name for device in devices_called("auto", CUDA)] == ["cuda", "cpu"]
-    engine = device_called("tensorrt:2", CUDA)
+    assert [device.name for device in parse_devices("auto", CUDA)] == ["cuda", "cpu"]
+    engine = parse_device("tensorrt:2", CUDA)
     assert engine.providers == ["TensorrtExecutionProvider", "CUDAExecutionProvider", "CPUExecutionProvider"]
     assert engine.options == [{"device_id": "2"}, {"device_id": "2"}, {}]
 
 
 def test_openvino_and_coreml_devices_are_named() -> None:
-    intel = device_called("openvino:GPU", ("OpenVINOExecutionProvider", "CPUExecutionProvider"))
+    intel = parse_device("openvino:GPU", ("OpenVINOExecutionProvider", "CPUExecutionProvider"))
     assert intel.options == [{"device_type": "GPU"}, {}]
-    apple = devices_called("auto", ("CoreMLExecutionProvider", "CPUExecutionProvider"))[0]
+    apple = parse_devices("auto", ("CoreMLExecutionProvider", "CPUExecutionProvider"))[0]
     assert apple.providers[0] == "CoreMLExecutionProvider"
 
 
@@ -59,12 +59,12 @@ def test_openvino_and_coreml_devices_are_named() -> None:
 )
 def test_unavailable_or_unknown_device_is_rejected(name: str, error_text: str) -> None:
     with pytest.raises(ModelError, match=error_text):
-        device_called(name, PLAIN)
+        parse_device(name, PLAIN)
 
 
 def test_gpu_number_must_be_integer() -> None:
     with pytest.raises(ModelError, match="Expected a number after the colon"):
-        device_called("cuda:first", CUDA)
+        parse_device("cuda:first", CUDA)
 
 
 def test_concurrent_calls_on_several_instances_are_correct(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.runtimes.onnxruntime.elastic import Edges, Line
+from app.runtimes.onnxruntime.dynamic_input import EdgeLimits, TextLine
 
 SIDES = st.integers(1, 20_000)
 
@@ -21,12 +21,12 @@ SIDES = st.integers(1, 20_000)
     ],
 )
 def test_edges_keep_aspect_ratio(height: int, width: int, frame: tuple[int, int]) -> None:
-    assert Edges(shortest=800, longest=1333).frame(height, width) == frame
+    assert EdgeLimits(shortest=800, longest=1333).input_size(height, width) == frame
 
 
 @given(height=SIDES, width=SIDES)
 def test_edges_stay_within_bounds(height: int, width: int) -> None:
-    frame = Edges(shortest=736, longest=2000, multiple=32).frame(height, width)
+    frame = EdgeLimits(shortest=736, longest=2000, multiple=32).input_size(height, width)
     assert all(side % 32 == 0 and side >= 32 for side in frame)
     assert max(frame) <= 2016
     assert (frame[0] <= frame[1]) or height >= width
@@ -34,7 +34,7 @@ def test_edges_stay_within_bounds(height: int, width: int) -> None:
 
 @given(height=SIDES, width=SIDES)
 def test_line_width_follows_aspect_ratio_within_bounds(height: int, width: int) -> None:
-    tall, wide = Line(height=48, narrowest=320, widest=3200).frame(height, width)
+    tall, wide = TextLine(height=48, min_width=320, max_width=3200).input_size(height, width)
     assert tall == 48
     assert 320 <= wide <= 3200
     assert wide in (320, 3200) or abs(wide - 48 * width / height) < 1

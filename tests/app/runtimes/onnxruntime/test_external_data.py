@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from onnx import TensorProto, helper
 
-from app.runtimes.folder import confined, confined_to
+from app.runtimes.folder import resolve_confined, resolve_within
 from app.runtimes.onnxruntime.external_data import check_external_data
 from app.runtimes.onnxruntime.session import Session
 from app.settings.model import ModelError, ModelSource
@@ -124,7 +124,7 @@ def folder(tmp_path: Path) -> Path:
 def check_graph(folder: Path, proto: Any) -> None:
     file = folder / "model.onnx"
     file.write_bytes(proto.SerializeToString())
-    check_external_data(file, lambda path: confined_to((folder.resolve(),), path))
+    check_external_data(file, lambda path: resolve_within((folder.resolve(),), path))
 
 
 @pytest.mark.parametrize("build_graph", GRAPHS)
@@ -241,7 +241,7 @@ def test_damaged_file_is_rejected_or_names_only_allowed_files(data: st.DataObjec
     (file.parent / "data.bin").write_bytes(NUMBERS.tobytes())
     file.write_bytes(content)
     with suppress(ModelError, DecodeError):
-        check_external_data(file, lambda path: confined_to((file.parent.resolve(),), path))
+        check_external_data(file, lambda path: resolve_within((file.parent.resolve(),), path))
         # If the check passes, onnx itself must read no other location.
         parsed: Any = onnx.ModelProto.FromString(bytes(content))
         for tensor in parsed.graph.initializer:
@@ -284,5 +284,5 @@ def test_session_reads_weights_from_hugging_face_blobs(graph_with_weights: Path)
         path.rename(blobs / str(number))
         (snapshot / path.name).symlink_to(f"../../blobs/{number}")
     source = ModelSource(name="m", version="1", folder=snapshot)
-    session = Session(snapshot / "model.onnx", confined=partial(confined, source=source))
+    session = Session(snapshot / "model.onnx", resolve_confined=partial(resolve_confined, source=source))
     assert session.run({"images": np.zeros((1, 3, 8, 8), np.float32)})[0].max() == 1.0

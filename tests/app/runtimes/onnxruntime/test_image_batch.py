@@ -10,7 +10,7 @@ from PIL import Image as Pillow
 
 from app.runtimes.onnxruntime.image_batch import ImageBatcher
 from app.runtimes.onnxruntime.preprocessing import Preprocessing
-from tasks.exchange.tensor import Datatype
+from tasks.inference.tensor import Datatype
 from tasks.vision.image import Image
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)

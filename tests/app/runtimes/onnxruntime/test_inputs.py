@@ -5,12 +5,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from app.runtimes.onnxruntime.evidence import Evidence
+from app.runtimes.onnxruntime.hugging_face_files import HuggingFaceFiles
 from app.runtimes.onnxruntime.inputs import ImageInputs, read_inputs
 from app.runtimes.onnxruntime.metadata import ExportMetadata
-from app.runtimes.onnxruntime.neighbours import Neighbours
+from app.runtimes.onnxruntime.model_files import ModelFiles
 from app.settings.model import ModelError, ModelSettings, PreprocessingSettings
-from tasks.exchange.tensor import Datatype, TensorSpec
+from tasks.inference.tensor import Datatype, TensorSpec
 
 
 def spec(name: str, *shape: int, datatype: Datatype = Datatype.FP32) -> TensorSpec:
@@ -19,7 +19,9 @@ def spec(name: str, *shape: int, datatype: Datatype = Datatype.FP32) -> TensorSp
 
 def read(*inputs: TensorSpec, channels_last: bool | None = None) -> ImageInputs:
     settings = ModelSettings(preprocessing=PreprocessingSettings(channels_last=channels_last))
-    evidence = Evidence(file=Path("model.onnx"), settings=settings, metadata=ExportMetadata(), neighbours=Neighbours())
+    evidence = ModelFiles(
+        file=Path("model.onnx"), settings=settings, metadata=ExportMetadata(), hugging_face=HuggingFaceFiles()
+    )
     return read_inputs(inputs, evidence)
 
 

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
-from app.engine.description import Fact, Origin
+from app.engine.model_metadata import Fact, Origin
 from app.settings.model import ModelError
-from tasks.exchange.tensor import Datatype, TensorSpec
+from tasks.inference.tensor import Datatype, TensorSpec
 from tasks.task import TaskType
 from tests.app.runtimes.onnxruntime import graphs
 from tests.app.runtimes.onnxruntime.answers import inspected

@@ -5,7 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from app.runtimes.onnxruntime.neighbours import Neighbours, Size, TimmPreprocessing, read_neighbours
+from app.runtimes.onnxruntime.hugging_face_files import (
+    HuggingFaceFiles,
+    Size,
+    TimmPreprocessing,
+    read_hugging_face_files,
+)
 from app.settings.model import ModelError, ModelSource
 
 
@@ -14,13 +19,13 @@ def source(folder: Path) -> ModelSource:
 
 
 def test_config_and_preprocessor_files_are_optional(tmp_path: Path) -> None:
-    assert read_neighbours(source(tmp_path), tmp_path / "model.onnx") == Neighbours()
+    assert read_hugging_face_files(source(tmp_path), tmp_path / "model.onnx") == HuggingFaceFiles()
 
 
 def test_labels_are_ordered_by_class_number(tmp_path: Path) -> None:
     names = {str(number): f"class {number}" for number in reversed(range(12))}
     (tmp_path / "config.json").write_text(json.dumps({"id2label": names, "image_size": 224, "hidden_size": 9}))
-    config = read_neighbours(source(tmp_path), tmp_path / "onnx" / "model.onnx").config
+    config = read_hugging_face_files(source(tmp_path), tmp_path / "onnx" / "model.onnx").config
     assert config is not None
     assert config.labels == tuple(f"class {number}" for number in range(12))
     assert config.size == (224, 224)
@@ -28,7 +33,7 @@ def test_labels_are_ordered_by_class_number(tmp_path: Path) -> None:
 
 def test_labels_with_gaps_are_ignored(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text('{"id2label": {"0": "a", "2": "c"}}')
-    config = read_neighbours(source(tmp_path), tmp_path / "model.onnx").config
+    config = read_hugging_face_files(source(tmp_path), tmp_path / "model.onnx").config
     assert config is not None
     assert config.labels is None
 
@@ -37,7 +42,7 @@ def test_preprocessor_config_beside_graph_is_preferred(tmp_path: Path) -> None:
     (tmp_path / "onnx").mkdir()
     (tmp_path / "preprocessor_config.json").write_text('{"size": 1}')
     (tmp_path / "onnx" / "preprocessor_config.json").write_text('{"size": {"height": 2, "width": 3}}')
-    preprocessor = read_neighbours(source(tmp_path), tmp_path / "onnx" / "model.onnx").preprocessor
+    preprocessor = read_hugging_face_files(source(tmp_path), tmp_path / "onnx" / "model.onnx").preprocessor
     assert preprocessor is not None
     assert preprocessor.size == Size(height=2, width=3)
 
@@ -57,7 +62,7 @@ def test_timm_config_is_read(tmp_path: Path) -> None:
         "pretrained_cfg": pretrained_cfg,
     }
     (tmp_path / "config.json").write_text(json.dumps(content))
-    config = read_neighbours(source(tmp_path), tmp_path / "model.onnx").config
+    config = read_hugging_face_files(source(tmp_path), tmp_path / "model.onnx").config
     assert config is not None
     assert config.labels == ("a", "b")
     assert config.size == (288, 320)
@@ -85,5 +90,5 @@ def test_timm_config_is_read(tmp_path: Path) -> None:
 def test_invalid_file_is_named_in_error(tmp_path: Path, name: str, text: str, reason: str) -> None:
     (tmp_path / name).write_text(text)
     with pytest.raises(ModelError, match=reason) as caught:
-        read_neighbours(source(tmp_path), tmp_path / "model.onnx")
+        read_hugging_face_files(source(tmp_path), tmp_path / "model.onnx")
     assert str(caught.value).startswith(str(tmp_path / name))

@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 
-from app.engine.description import Origin
-from app.runtimes.onnxruntime.evidence import Evidence, Facts
+from app.engine.model_metadata import Origin
+from app.runtimes.onnxruntime.hugging_face_files import Config, HuggingFaceFiles, Preprocessor, Size
 from app.runtimes.onnxruntime.inputs import ImageInputs
 from app.runtimes.onnxruntime.metadata import ExportMetadata
-from app.runtimes.onnxruntime.neighbours import Config, Neighbours, Preprocessor, Size
+from app.runtimes.onnxruntime.model_files import Facts, ModelFiles
 from app.runtimes.onnxruntime.preprocessing import Preprocessing, decide_preprocessing, decide_size
 from app.settings.model import ModelError, ModelSettings, PreprocessingSettings
-from tasks.exchange.tensor import Datatype, TensorSpec
+from tasks.inference.tensor import Datatype, TensorSpec
 from tasks.task import TaskType
 
 IMAGENET: dict[str, Any] = {"mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)}
@@ -28,17 +28,17 @@ def evidence(
     metadata: ExportMetadata | None = None,
     processor: Preprocessor | None = None,
     config: Config | None = None,
-) -> Evidence:
-    return Evidence(
+) -> ModelFiles:
+    return ModelFiles(
         file=Path("model.onnx"),
         settings=ModelSettings(preprocessing=declared or PreprocessingSettings()),
         metadata=metadata or ExportMetadata(),
-        neighbours=Neighbours(config=config, preprocessor=processor),
+        hugging_face=HuggingFaceFiles(config=config, preprocessor=processor),
     )
 
 
 def decided(
-    known: Evidence, task_type: TaskType = CLASSIFY, inputs: ImageInputs | None = None
+    known: ModelFiles, task_type: TaskType = CLASSIFY, inputs: ImageInputs | None = None
 ) -> tuple[Preprocessing, dict[str, Origin]]:
     facts = Facts()
     graph_inputs = inputs or spec()
@@ -190,6 +190,6 @@ def test_a_graph_may_fix_one_side() -> None:
         ),
     ],
 )
-def test_contradictory_settings_are_rejected(known: Evidence, inputs: ImageInputs, reason: str) -> None:
+def test_contradictory_settings_are_rejected(known: ModelFiles, inputs: ImageInputs, reason: str) -> None:
     with pytest.raises(ModelError, match=reason):
         decided(known, inputs=inputs)

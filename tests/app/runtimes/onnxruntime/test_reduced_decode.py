@@ -12,10 +12,10 @@ from app.assembly.models import load
 from app.engine.servable import Servable
 from app.protocols.bytes_elements import BinaryElement
 from app.settings.model import ModelSettings, PreprocessingSettings
-from tasks.exchange.limits import Limits
-from tasks.exchange.request import InferenceRequest
-from tasks.exchange.tensor import BytesTensor
-from tasks.explanation.probe import ImageItem
+from tasks.inference.limits import Limits
+from tasks.inference.request import InferenceRequest
+from tasks.inference.tensor import BytesTensor
+from tasks.saliency.probe import ImageItem
 
 FIXTURES = Path(__file__).parents[4] / "fixtures"
 
@@ -32,7 +32,7 @@ def request(file_name: str) -> InferenceRequest:
 
 
 def records(name: str, file_name: str, *, reduced: bool) -> list[dict[str, Any]]:
-    (output,) = servable(name, reduced=reduced).answer(request(file_name), Limits()).outputs
+    (output,) = servable(name, reduced=reduced).predict(request(file_name), Limits()).outputs
     return [msgspec.to_builtins(record) for record in output.predictions[0].records()]
 
 
@@ -60,13 +60,13 @@ def test_reduced_decode_finds_same_labels(name: str, file_name: str, count: int)
 
 
 def test_image_is_not_reduced_below_model_input_size() -> None:
-    (sample,) = servable("detector", reduced=True).answer(request("scene.jpg"), Limits()).data
+    (sample,) = servable("detector", reduced=True).predict(request("scene.jpg"), Limits()).samples
     image = cast("ImageItem", sample.item).image
     assert image.pixels.shape[:2] == (240, 320)
     assert (image.height, image.width) == (480, 640)
 
 
 def test_explanation_uses_full_image() -> None:
-    found = servable("detector", reduced=True).find(request("scene.jpg"), Limits(), None, 1)
-    item: ImageItem = found.subjects[0][0].item
-    assert item.image.full is None
+    found = servable("detector", reduced=True).explanation_targets(request("scene.jpg"), Limits(), None, 1)
+    item: ImageItem = found.targets[0][0].item
+    assert item.image.full_size is None

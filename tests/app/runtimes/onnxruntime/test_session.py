@@ -13,8 +13,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 from app.runtimes.onnxruntime.session import Session
 from app.settings.model import ModelError
-from tasks.exchange.error import ErrorKind, InferenceError
-from tasks.exchange.tensor import Datatype, TensorSpec
+from tasks.inference.error import ErrorKind, InferenceError
+from tasks.inference.tensor import Datatype, TensorSpec
 from tests.app.runtimes.onnxruntime import graphs
 from tests.support.server_process import ROOT
 

@@ -13,10 +13,10 @@ from app.assembly.models import describe, load
 from app.engine.servable import Servable
 from app.protocols.bytes_elements import StringElement
 from app.settings.model import ModelSettings, ModelSource
-from tasks.exchange.error import ErrorKind, InferenceError
-from tasks.exchange.limits import Limits
-from tasks.exchange.request import InferenceRequest
-from tasks.exchange.tensor import BytesTensor, Datatype, InputTensor, Tensor
+from tasks.inference.error import ErrorKind, InferenceError
+from tasks.inference.limits import Limits
+from tasks.inference.request import InferenceRequest
+from tasks.inference.tensor import BytesTensor, Datatype, InputTensor, Tensor
 from tasks.task import TaskType
 
 ELEMENTS = {
@@ -61,7 +61,7 @@ def graph(
 def answer(servable: Servable, *inputs: InputTensor) -> dict[str, NDArray[Any]]:
     """Return the arrays of the answer by name."""
     request = InferenceRequest(id="", model_name="one", model_version=None, inputs=inputs)
-    (output,) = servable.answer(request, Limits()).outputs
+    (output,) = servable.predict(request, Limits()).outputs
     (prediction,) = output.predictions
     return {tensor.name: tensor.data for tensor in type(prediction).stack([prediction])}
 

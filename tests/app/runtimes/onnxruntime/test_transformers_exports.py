@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 
 from app.runtimes.onnxruntime.single_graph import load_single_graph
 from app.settings.model import ModelSource
-from tasks.exchange.limits import Limits
-from tasks.exchange.request import InferenceRequest
-from tasks.exchange.tensor import Datatype, Tensor
 from tasks.image_classification import Classification
 from tasks.image_segmentation import Segments
+from tasks.inference.limits import Limits
+from tasks.inference.request import InferenceRequest
+from tasks.inference.tensor import Datatype, Tensor
 from tasks.object_detection import Detections
 from tasks.vision.contours import mask_of_contours
 from tasks.vision.image import decode_image
@@ -89,7 +89,7 @@ def predict(folder: Path, pixels: NDArray[np.uint8], **parameters: object) -> An
     tensor = Tensor(name="image", datatype=Datatype.UINT8, data=pixels)
     request = InferenceRequest(id="1", model_name="model", inputs=(tensor,), parameters=parameters)
     assert not [fact for fact in servable.description.facts if fact.origin == "guessed"]
-    return servable.answer(request, Limits()).outputs[0].predictions[0]
+    return servable.predict(request, Limits()).outputs[0].predictions[0]
 
 
 def test_vit_export_gives_same_scores_as_transformers(torch: Any, transformers: Any, tmp_path: Path) -> None:

@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from app.engine.description import Fact, Origin
+from app.engine.model_metadata import Fact, Origin
 from app.runtimes.onnxruntime.single_graph import load_single_graph
 from app.settings.model import ModelError
-from tasks.exchange.limits import Limits
-from tasks.exchange.request import InferenceRequest
-from tasks.exchange.response import Record
-from tasks.exchange.tensor import Datatype, Tensor
 from tasks.image_classification import LabelledScore
 from tasks.image_segmentation import SegmentedObject
+from tasks.inference.limits import Limits
+from tasks.inference.request import InferenceRequest
+from tasks.inference.response import Record
+from tasks.inference.tensor import Datatype, Tensor
 from tasks.object_detection import DetectedObject
 from tasks.oriented_object_detection import OrientedObject
 from tasks.task import TaskType
@@ -37,7 +37,7 @@ def request(**parameters: object) -> InferenceRequest:
 def records(file: Path, task_type: TaskType, **settings: object) -> Sequence[Record]:
     servable = load_single_graph(graphs.source(file, **settings))
     assert servable.description.task_type is task_type
-    result = servable.answer(request(), Limits())
+    result = servable.predict(request(), Limits())
     assert result.batch_size == 1
     return result.outputs[0].predictions[0].records()
 
@@ -96,7 +96,7 @@ def test_concurrent_requests_get_their_own_answers(tmp_path: Path) -> None:
         pixels = np.zeros((3, 40, 30, 3), np.uint8)
         pixels[..., 0] = value
         tensor = Tensor(name="images", datatype=Datatype.UINT8, data=pixels)
-        result = servable.answer(InferenceRequest(id="1", model_name="model", inputs=(tensor,)), Limits())
+        result = servable.predict(InferenceRequest(id="1", model_name="model", inputs=(tensor,)), Limits())
         scores: set[float] = set()
         for prediction in result.outputs[0].predictions:
             best = prediction.records()[0]

@@ -9,20 +9,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from app.runtimes.python.answers.reading import Labels
-from app.runtimes.python.kinds import KINDS
-from tasks.exchange.error import ErrorKind, InferenceError
+from app.runtimes.python.answers.value_parsing import ClassNames
+from app.runtimes.python.task_adapters import TASK_ADAPTERS
 from tasks.image_classification import ClassificationInput
 from tasks.image_segmentation import SegmentationInput, SegmentationParameters
 from tasks.image_text_to_text import GenerationParameters, PromptedImage
+from tasks.inference.error import ErrorKind, InferenceError
 from tasks.object_detection import DetectionInput, DetectionParameters
 from tasks.task import TaskType
 from tasks.text.request import TextItem
 from tasks.text_classification import ClassifiedText
 from tasks.text_generation import ContinuedText, TextGenerationParameters
 from tasks.token_classification import TaggedText, TokenParameters
+from tasks.vision.filtering import SelectionParameters
 from tasks.vision.image import Image
-from tasks.vision.selection import SelectionParameters
 
 IMAGE = Image(np.zeros((3, 4, 3), np.uint8))
 DETECTION = DetectionInput(IMAGE, DetectionParameters())
@@ -70,18 +70,18 @@ answers = st.recursive(
 )
 
 
-@pytest.mark.parametrize("task_type", list(KINDS))
+@pytest.mark.parametrize("task_type", list(TASK_ADAPTERS))
 @pytest.mark.filterwarnings("error")
 @given(answer=answers)
 def test_any_answer_is_read_or_rejected(task_type: TaskType, answer: object) -> None:
-    adapter = KINDS[task_type](type("Model", (), SPECS))
+    adapter = TASK_ADAPTERS[task_type](type("Model", (), SPECS))
     item = ITEMS[task_type]
     try:
-        prediction: Any = adapter.read(answer, "predict()", item, Labels(("a", "b")))
+        prediction: Any = adapter.parse(answer, "predict()", item, ClassNames(("a", "b")))
     except InferenceError as error:
         failure = error
     else:
-        refined: Any = adapter.task.refine(item, prediction)
+        refined: Any = adapter.task.postprocess(item, prediction)
         msgspec.json.encode(refined.records())
         prediction.stack([refined])
         return

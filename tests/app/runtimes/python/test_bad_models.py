@@ -12,11 +12,11 @@ import pytest
 from litestar import Litestar
 from litestar.testing import TestClient
 
-from app.assembly.models import sources
+from app.assembly.models import find_models
 from app.assembly.service import Service
 from app.settings.server import ModelOptions, ServerSettings
 from tests.support.chariot import image_input, infer, items
-from tests.support.model_folders import write
+from tests.support.model_folders import write_model
 
 Client = TestClient[Litestar]
 
@@ -32,7 +32,7 @@ def serving(repository: Path, *, allow_code: bool = True) -> Generator[Client]:
     """Start the complete service over a repository, and wait until its models are loaded."""
     options = ModelOptions(model_repository=repository, allow_code=allow_code)
     settings = ServerSettings(grpc=False, tensorflow_serving=False, workers=2)
-    service = Service(settings, lambda: sources(options))
+    service = Service(settings, lambda: find_models(options))
     loaded = threading.Event()
     service.loading.when_finished = lambda _: loaded.set()
     with TestClient(service.app) as client:
@@ -97,8 +97,8 @@ BOX = "dict(label='it', score={score}, xmin={xmin}, ymin=0, xmax=30, ymax=20)"
 def test_failure_is_reported_and_does_not_affect_other_models(
     tmp_path: Path, predict: str, status: int, error_text: str
 ) -> None:
-    write(tmp_path / "good", GOOD)
-    write(tmp_path / "bad", model_code(predict), timeout_seconds=0.2 if status == 504 else 60)
+    write_model(tmp_path / "good", GOOD)
+    write_model(tmp_path / "bad", model_code(predict), timeout_seconds=0.2 if status == 504 else 60)
     with serving(tmp_path) as client:
         first = infer(client, "bad", image_input())
         assert first.status_code == status
@@ -112,8 +112,8 @@ def test_failure_is_reported_and_does_not_affect_other_models(
 
 
 def test_hung_model_does_not_queue_requests(tmp_path: Path) -> None:
-    write(tmp_path / "good", GOOD)
-    write(tmp_path / "bad", model_code("def predict(self, image): threading.Event().wait()"), timeout_seconds=0.3)
+    write_model(tmp_path / "good", GOOD)
+    write_model(tmp_path / "bad", model_code("def predict(self, image): threading.Event().wait()"), timeout_seconds=0.3)
     responses: list[httpx.Response] = []
     with serving(tmp_path) as client:
         threads = [
@@ -131,14 +131,14 @@ def test_hung_model_does_not_queue_requests(tmp_path: Path) -> None:
         assert next_response.status_code == 503
         assert "has not returned from a call of more than 0.3 s" in next_response.text
         # A reload creates a new instance in a new thread.
-        write(tmp_path / "bad", GOOD)
+        write_model(tmp_path / "bad", GOOD)
         assert client.post("/v2/repository/models/bad/load").status_code == 200
         assert infer(client, "bad", image_input()).status_code == 200
 
 
 def test_hung_model_does_not_occupy_workers(tmp_path: Path) -> None:
-    write(tmp_path / "good", GOOD)
-    folder = write(tmp_path / "slow", BLOCKING)
+    write_model(tmp_path / "good", GOOD)
+    folder = write_model(tmp_path / "slow", BLOCKING)
     os.mkfifo(folder / "gate")
     responses: list[httpx.Response] = []
     with serving(tmp_path) as client:
@@ -159,7 +159,7 @@ def test_hung_model_does_not_occupy_workers(tmp_path: Path) -> None:
 
 def test_boxes_outside_image_are_clipped_or_dropped(tmp_path: Path) -> None:
     answer = "[dict(label='it', score=1, xmin=a, ymin=-9, xmax=b, ymax=999) for a, b in ((-5, 10), (60, 90), (70, 90))]"
-    write(tmp_path / "m", model_code(f"def predict(self, image): return {answer}"))
+    write_model(tmp_path / "m", model_code(f"def predict(self, image): return {answer}"))
     with serving(tmp_path) as client:
         found = items(infer(client, "m", image_input()))
     assert [(box["xmin"], box["xmax"], box["ymin"], box["ymax"]) for box in found] == [
@@ -181,8 +181,8 @@ def test_boxes_outside_image_are_clipped_or_dropped(tmp_path: Path) -> None:
     ],
 )
 def test_model_that_fails_to_load_does_not_affect_others(tmp_path: Path, code: str, error_text: str) -> None:
-    write(tmp_path / "good", GOOD)
-    write(tmp_path / "bad", code, load_timeout_seconds=0.2)
+    write_model(tmp_path / "good", GOOD)
+    write_model(tmp_path / "bad", code, load_timeout_seconds=0.2)
     with serving(tmp_path) as client:
         response = infer(client, "bad", image_input())
         assert response.status_code == 503
@@ -192,8 +192,8 @@ def test_model_that_fails_to_load_does_not_affect_others(tmp_path: Path, code: s
 
 
 def test_unreadable_settings_do_not_affect_other_models(tmp_path: Path) -> None:
-    write(tmp_path / "good", GOOD)
-    write(tmp_path / "bad", GOOD)
+    write_model(tmp_path / "good", GOOD)
+    write_model(tmp_path / "bad", GOOD)
     (tmp_path / "bad" / "model-settings.json").write_text('{"implementation": "mod')
     with serving(tmp_path) as client:
         response = infer(client, "bad", image_input())
@@ -201,14 +201,14 @@ def test_unreadable_settings_do_not_affect_other_models(tmp_path: Path) -> None:
         assert "model-settings.json is not valid JSON" in response.text
         assert good_model_answers(client)
         # The model loads once its settings are valid.
-        write(tmp_path / "bad", GOOD)
+        write_model(tmp_path / "bad", GOOD)
         assert client.post("/v2/repository/models/bad/load").status_code == 200
         assert infer(client, "bad", image_input()).status_code == 200
 
 
 def test_request_cannot_allow_code_to_run(tmp_path: Path) -> None:
     marker = tmp_path / "ran"
-    write(tmp_path / "models" / "m", f"import pathlib\npathlib.Path({str(marker)!r}).touch()\n{GOOD}")
+    write_model(tmp_path / "models" / "m", f"import pathlib\npathlib.Path({str(marker)!r}).touch()\n{GOOD}")
     with serving(tmp_path / "models", allow_code=False) as client:
         rejected = infer(client, "m", image_input(allow_code=True), parameters={"allow_code": True})
         assert rejected.status_code == 503

@@ -9,13 +9,13 @@ import pytest
 
 from app.runtimes.python.answers.object_detection import read_detections
 from app.runtimes.python.answers.oriented_object_detection import read_oriented_detections
-from app.runtimes.python.answers.reading import Labels
-from tasks.exchange.error import ErrorKind, InferenceError
+from app.runtimes.python.answers.value_parsing import ClassNames
+from tasks.inference.error import ErrorKind, InferenceError
 from tasks.object_detection import DetectedObject, DetectionInput, DetectionParameters, Detections
 from tasks.oriented_object_detection import OrientedDetections, OrientedObject
 from tasks.vision.image import Image
 
-LABELS = Labels(("car", "bus"))
+LABELS = ClassNames(("car", "bus"))
 ITEM = DetectionInput(Image(np.zeros((100, 200, 3), np.uint8)), DetectionParameters())
 BOXES = [[1, 2, 30, 40], [5, 6, 7, 8]]
 SCORES = [0.5, 0.25]
@@ -182,7 +182,7 @@ def test_error_names_invalid_part_of_boxes(answer: object, error_text: str) -> N
 
 
 def test_classes_without_names_are_labelled_by_number() -> None:
-    assert read_detections(arrays(labels=[7, 0]), "predict()", ITEM, Labels(())).labels == ["7", "0"]
+    assert read_detections(arrays(labels=[7, 0]), "predict()", ITEM, ClassNames(())).labels == ["7", "0"]
 
 
 def test_scores_are_clamped_within_rounding_error() -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from app.settings.model import ModelError
-from tests.support.model_folders import loaded
+from tests.support.model_folders import write_and_load
 
 IMAGES = [np.full((4, width, 3), width, np.uint8) for width in (5, 6)]
 
@@ -16,7 +16,7 @@ IMAGES = [np.full((4, width, 3), width, np.uint8) for width in (5, 6)]
 def records_of(tmp_path: Path, predict: str, *, task: str = "IMAGE_TEXT_TO_TEXT", **parameters: object) -> Any:
     """Return the records that a class with this predict() gives for two images."""
     code = f"class Model:\n    {predict}\n"
-    model = loaded(tmp_path / "m", code, task_type=task)
+    model = write_and_load(tmp_path / "m", code, task_type=task)
     return [msgspec.to_builtins(prediction.records()) for prediction in model.predict(IMAGES, **parameters)]
 
 
@@ -102,7 +102,7 @@ def test_detector_that_yields_is_rejected(tmp_path: Path) -> None:
     ],
 )
 def test_texts_are_passed_singly_or_as_list(tmp_path: Path, predict: str) -> None:
-    model = loaded(tmp_path / "m", f"class Model:\n    {predict}\n", task_type="TEXT_GENERATION")
+    model = write_and_load(tmp_path / "m", f"class Model:\n    {predict}\n", task_type="TEXT_GENERATION")
     assert msgspec.to_builtins(model.ask_text("abc")) == [{"generated_text": "ABC"}]
 
 
@@ -121,6 +121,6 @@ def test_images_are_writable_rgb_arrays(tmp_path: Path) -> None:
                 image[:] = 0
                 return {"red": red / 255, "green": green / 255, "blue": blue / 255}
     """
-    model = loaded(tmp_path / "m", code, task_type="IMAGE_CLASSIFICATION")
+    model = write_and_load(tmp_path / "m", code, task_type="IMAGE_CLASSIFICATION")
     found = msgspec.to_builtins(model.ask(np.full((4, 5, 3), (255, 51, 0), np.uint8)))
     assert {record["label"]: record["score"] for record in found} == {"red": 1, "green": 0.2, "blue": 0}

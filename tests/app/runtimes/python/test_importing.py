@@ -7,9 +7,9 @@ import msgspec
 import numpy as np
 import pytest
 
-from app.runtimes.python.importing import ModelCode
+from app.runtimes.python.model_code import ModelCode
 from app.settings.model import ModelError
-from tests.support.model_folders import loaded
+from tests.support.model_folders import write_and_load
 from tests.support.server_process import ROOT
 
 DARK = np.zeros((10, 10, 3), np.uint8)
@@ -53,7 +53,7 @@ class Model:
     }
     for modules in files.values():
         modules["package/through.py"] = "from package.helper import word\n"
-    first, second = (loaded(tmp_path / name, code, modules) for name, modules in files.items())
+    first, second = (write_and_load(tmp_path / name, code, modules) for name, modules in files.items())
     assert labels(first.ask(DARK)) == ["a"]
     assert labels(second.ask(DARK)) == ["b"]
     assert labels(first.ask(DARK)) == ["a"]
@@ -80,7 +80,7 @@ class Model:
 """
     through = f"from {name}.words import word\n"
     models = [
-        loaded(
+        write_and_load(
             tmp_path / owner,
             code,
             {
@@ -101,20 +101,22 @@ def test_folder_without_init_file_is_namespace_package(tmp_path: Path, name: str
     code = (
         f"from {name}.helper import word\nclass Model:\n    labels = [word()]\n    def predict(self, image): return []"
     )
-    assert loaded(tmp_path / "m", code, {f"{name}/helper.py": word_module("a")}).description.labels == ["a"]
+    assert write_and_load(tmp_path / "m", code, {f"{name}/helper.py": word_module("a")}).description.labels == ["a"]
 
 
 @pytest.mark.parametrize("name", ["app", "metadata", "tasks"])
 def test_implementation_module_may_have_name_of_our_package(tmp_path: Path, name: str) -> None:
     code = "class Model:\n    labels = [__name__]\n    def predict(self, image): return []"
-    (label,) = loaded(tmp_path / "m", "", {f"{name}.py": code}, implementation=f"{name}:Model").description.labels
+    (label,) = write_and_load(
+        tmp_path / "m", "", {f"{name}.py": code}, implementation=f"{name}:Model"
+    ).description.labels
     assert label.endswith(f".{name}")
 
 
 @pytest.mark.parametrize("statement", ["import tasks", "from tasks.task import TaskType", "import app.engine.engine"])
 def test_model_cannot_import_our_packages(tmp_path: Path, statement: str) -> None:
     with pytest.raises(ModelError, match=r"No module named '[a-z.]+'; import the public API .* \(model.py, line 1\)"):
-        loaded(tmp_path / "m", f"{statement}\n")
+        write_and_load(tmp_path / "m", f"{statement}\n")
 
 
 def test_installed_package_with_name_of_ours_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,7 +126,7 @@ def test_installed_package_with_name_of_ours_is_found(tmp_path: Path, monkeypatc
     (package / "words.py").write_text(word_module("installed"))
     monkeypatch.setattr(sys, "path", [str(package.parent), *sys.path])
     code = "from tasks import word\nclass Model:\n    labels = [word()]\n    def predict(self, image): return []"
-    assert loaded(tmp_path / "m", code).description.labels == ["installed"]
+    assert write_and_load(tmp_path / "m", code).description.labels == ["installed"]
 
 
 @pytest.mark.parametrize(
@@ -136,13 +138,13 @@ def test_installed_package_with_name_of_ours_is_found(tmp_path: Path, monkeypatc
 )
 def test_import_error_shows_module_name_from_source(tmp_path: Path, statement: str, error_text: str) -> None:
     with pytest.raises(ModelError, match="importing it failed") as caught:
-        loaded(tmp_path / "m", f"{statement}\n", {"helper.py": ""})
+        write_and_load(tmp_path / "m", f"{statement}\n", {"helper.py": ""})
     assert error_text in str(caught.value)
 
 
 def test_loading_writes_no_files_to_folder(tmp_path: Path) -> None:
     files = {"helper.py": word_module("x")}
-    loaded(tmp_path / "m", "import helper\nclass Model:\n    def predict(self, image): return []", files)
+    write_and_load(tmp_path / "m", "import helper\nclass Model:\n    def predict(self, image): return []", files)
     assert sorted(path.name for path in (tmp_path / "m").iterdir()) == ["helper.py", "model-settings.json", "model.py"]
 
 
@@ -151,13 +153,13 @@ def test_reloaded_model_reads_its_code_again(tmp_path: Path) -> None:
         "from helper import word\nclass Model:\n    def predict(self, image): return [(word())]\n    labels = [word()]"
     )
     # The files have the same size and often the same mtime, so cached bytecode would look current.
-    assert loaded(tmp_path / "m", code, {"helper.py": word_module("a")}).description.labels == ["a"]
-    assert loaded(tmp_path / "m", code, {"helper.py": word_module("b")}).description.labels == ["b"]
+    assert write_and_load(tmp_path / "m", code, {"helper.py": word_module("a")}).description.labels == ["a"]
+    assert write_and_load(tmp_path / "m", code, {"helper.py": word_module("b")}).description.labels == ["b"]
 
 
 def test_data_folder_does_not_hide_installed_package(tmp_path: Path) -> None:
     code = "import numpy\nclass Model:\n    labels = [numpy.__name__]\n    def predict(self, image): return []"
-    assert loaded(tmp_path / "m", code, {"numpy/weights.txt": "1"}).description.labels == ["numpy"]
+    assert write_and_load(tmp_path / "m", code, {"numpy/weights.txt": "1"}).description.labels == ["numpy"]
 
 
 def test_dataclasses_and_type_hints_resolve_in_model_module(tmp_path: Path) -> None:
@@ -171,13 +173,13 @@ def test_dataclasses_and_type_hints_resolve_in_model_module(tmp_path: Path) -> N
             labels = [typing.get_type_hints(Box)["left"].__name__]
             def predict(self, image): return []
     """
-    assert loaded(tmp_path / "m", code).description.labels == ["int"]
+    assert write_and_load(tmp_path / "m", code).description.labels == ["int"]
 
 
 def test_implementation_may_be_in_installed_module(tmp_path: Path) -> None:
     code = ModelCode(tmp_path)
     assert code.find("collections:OrderedDict").__name__ == "OrderedDict"  # pyright: ignore
-    code.forget()
+    code.unload()
 
 
 @pytest.mark.parametrize(
@@ -200,14 +202,14 @@ def test_missing_implementation_is_named_in_error(tmp_path: Path, implementation
     with pytest.raises(ModelError, match="implementation: ") as caught:
         code.find(implementation)
     assert error_text in str(caught.value)
-    code.forget()
+    code.unload()
 
 
 def test_missing_library_is_reported_with_python_error(tmp_path: Path) -> None:
     with pytest.raises(
         ModelError, match=r"importing it failed: ModuleNotFoundError: .*'nowhere'.* \(model.py, line 2\)"
     ):
-        loaded(tmp_path / "m", "\nimport nowhere\n")
+        write_and_load(tmp_path / "m", "\nimport nowhere\n")
 
 
 def test_forget_removes_modules_and_import_hook(tmp_path: Path) -> None:
@@ -216,6 +218,6 @@ def test_forget_removes_modules_and_import_hook(tmp_path: Path) -> None:
     code = ModelCode(tmp_path)
     code.find("model:Model")
     assert f"{code.package}.helper" in sys.modules
-    code.forget()
+    code.unload()
     assert [name for name in sys.modules if name.startswith(code.package)] == []
     assert code not in sys.meta_path

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from app.runtimes.python.instances import Gone, Instance, Instances, LateError
-from tasks.exchange.error import ErrorKind, InferenceError, invalid
+from app.runtimes.python.instances import Instance, InstancePool, JobTimeoutError, ModelExited
+from tasks.inference.error import ErrorKind, InferenceError, invalid
 
 SHORT, LONG = 0.05, 30.0
 
@@ -39,20 +39,20 @@ def identity(target: Any) -> Any:
     return target
 
 
-def make_instances(count: int = 1, seconds: float = LONG, close: Job = identity) -> tuple[Instances, list[Instance]]:
+def make_instances(count: int = 1, seconds: float = LONG, close: Job = identity) -> tuple[InstancePool, list[Instance]]:
     threads = [Instance(f"model {number}") for number in range(count)]
     for number, thread in enumerate(threads):
         thread.target = number
-    return Instances(threads, seconds, close), threads
+    return InstancePool(threads, seconds, close), threads
 
 
-def error_of_job(instances: Instances, job: Job = identity) -> InferenceError:
+def error_of_job(instances: InstancePool, job: Job = identity) -> InferenceError:
     with pytest.raises(InferenceError) as caught, instances.lease() as lease:
         lease.run(job)
     return caught.value
 
 
-def run_job(instances: Instances, job: Job = identity) -> Any:
+def run_job(instances: InstancePool, job: Job = identity) -> Any:
     with instances.lease() as lease:
         return lease.run(job)
 
@@ -72,7 +72,7 @@ def test_coroutines_of_instance_run_in_one_event_loop() -> None:
     assert run_job(instances, loop) == run_job(instances, loop)
 
 
-@pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt("stop"), GeneratorExit(), Gone("x")])
+@pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt("stop"), GeneratorExit(), ModelExited("x")])
 def test_exit_exceptions_are_model_failures(error: BaseException) -> None:
     def stop(_: object) -> None:
         raise error
@@ -287,5 +287,5 @@ def test_waiting_call_is_rejected_when_model_is_unloaded() -> None:
 
 def test_run_raises_late_error_after_timeout(gate: Gate) -> None:
     instance = Instance("model")
-    with pytest.raises(LateError):
+    with pytest.raises(JobTimeoutError):
         instance.run(gate.wait, SHORT)

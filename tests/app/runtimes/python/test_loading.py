@@ -10,16 +10,16 @@ import numpy as np
 import pytest
 
 from app.assembly.models import describe, load
-from app.engine.description import Origin
+from app.engine.model_metadata import Origin
 from app.engine.servable import Servable
 from app.runtimes.python import PythonRuntime
 from app.runtimes.runtime import Runtime
 from app.settings.model import ModelError, ModelSource
-from tasks.exchange.limits import Limits
-from tasks.exchange.request import InferenceRequest
-from tasks.exchange.tensor import Datatype, Tensor
+from tasks.inference.limits import Limits
+from tasks.inference.request import InferenceRequest
+from tasks.inference.tensor import Datatype, Tensor
 from tasks.task import TaskType
-from tests.support.model_folders import loaded, source, write
+from tests.support.model_folders import source_at, write_and_load, write_model
 
 RUNTIME: Runtime = PythonRuntime()
 PREDICT = "    def predict(self, image): return []\n"
@@ -29,7 +29,7 @@ IMAGE = np.zeros((4, 5, 3), np.uint8)
 
 def answer(servable: Servable) -> Any:
     tensor = Tensor(name="image", datatype=Datatype.UINT8, data=IMAGE)
-    result = servable.answer(InferenceRequest(id="r", model_name="m", inputs=(tensor,)), Limits())
+    result = servable.predict(InferenceRequest(id="r", model_name="m", inputs=(tensor,)), Limits())
     return msgspec.to_builtins(result.outputs[0].predictions[0].records())
 
 
@@ -42,28 +42,28 @@ def with_arguments(model_source: ModelSource, **arguments: object) -> ModelSourc
 
 @pytest.mark.parametrize("use", [load, describe])
 def test_code_is_not_run_unless_the_operator_allows_it(tmp_path: Path, use: Any) -> None:
-    write(tmp_path / "m", f"import pathlib\npathlib.Path({str(tmp_path / 'ran')!r}).touch()\n{WORKS}")
+    write_model(tmp_path / "m", f"import pathlib\npathlib.Path({str(tmp_path / 'ran')!r}).touch()\n{WORKS}")
     with pytest.raises(ModelError, match=r"not allowed here; allow it with --allow-code, or CHARIOTEER_ALLOW_CODE"):
-        use(source(tmp_path / "m", allow_code=False))
+        use(source_at(tmp_path / "m", allow_code=False))
     assert not (tmp_path / "ran").exists()
-    use(source(tmp_path / "m"))
+    use(source_at(tmp_path / "m"))
     assert (tmp_path / "ran").exists()
 
 
 def test_models_that_name_class_are_recognised(tmp_path: Path) -> None:
     assert RUNTIME.name == "python"
-    assert RUNTIME.recognises(source(write(tmp_path / "m", WORKS)))
-    assert not RUNTIME.recognises(source(write(tmp_path / "n", WORKS, implementation=None)))
+    assert RUNTIME.recognises(source_at(write_model(tmp_path / "m", WORKS)))
+    assert not RUNTIME.recognises(source_at(write_model(tmp_path / "n", WORKS, implementation=None)))
 
 
 def test_class_is_preferred_to_onnx_file_in_same_folder(tmp_path: Path) -> None:
-    found = source(write(tmp_path / "m", WORKS, {"model.onnx": ""}))
+    found = source_at(write_model(tmp_path / "m", WORKS, {"model.onnx": ""}))
     assert load(found).description.platform == "python"
 
 
 def test_error_for_python_model_without_class_shows_setting(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match=r'must name its class, as in "implementation": "model:Detector"'):
-        load(source(write(tmp_path / "m", WORKS, implementation=None, runtime="python")))
+        load(source_at(write_model(tmp_path / "m", WORKS, implementation=None, runtime="python")))
 
 
 def test_hooks_run_once_for_each_instance_in_its_thread(tmp_path: Path) -> None:
@@ -81,7 +81,7 @@ def test_hooks_run_once_for_each_instance_in_its_thread(tmp_path: Path) -> None:
             def tell(self, what): self.told.append(f"{threading.current_thread().name} {what}")
     """
     events: list[str] = []
-    servable = load(with_arguments(source(write(tmp_path / "m", code, instances=2)), told=events))
+    servable = load(with_arguments(source_at(write_model(tmp_path / "m", code, instances=2)), told=events))
     assert events == ["model m 0 made", "model m 0 loaded", "model m 1 made", "model m 1 loaded"]
     answer(servable)
     assert events[4].endswith("asked")
@@ -100,7 +100,7 @@ def test_hooks_may_be_coroutines(tmp_path: Path) -> None:
                 return [dict(label=0, score=1, xmin=0, ymin=0, xmax=2 if same else 1, ymax=2)]
             async def close(self): ...
     """
-    assert msgspec.to_builtins(loaded(tmp_path / "m", code).ask(IMAGE))[0]["xmax"] == 2
+    assert msgspec.to_builtins(write_and_load(tmp_path / "m", code).ask(IMAGE))[0]["xmax"] == 2
 
 
 def test_instances_are_closed_when_model_is_dropped(tmp_path: Path) -> None:
@@ -111,7 +111,7 @@ def test_instances_are_closed_when_model_is_dropped(tmp_path: Path) -> None:
             def close(self): self.closed.set()
     """
     closed = threading.Event()
-    servable = load(with_arguments(source(write(tmp_path / "m", code)), closed=closed))
+    servable = load(with_arguments(source_at(write_model(tmp_path / "m", code)), closed=closed))
     answer(servable)
     assert not closed.is_set()
     del servable
@@ -135,7 +135,9 @@ def test_request_in_flight_keeps_model_open(tmp_path: Path) -> None:
     """
     reached, gate = threading.Event(), threading.Event()
     events: list[str] = []
-    servables = [load(with_arguments(source(write(tmp_path / "m", code)), reached=reached, gate=gate, told=events))]
+    servables = [
+        load(with_arguments(source_at(write_model(tmp_path / "m", code)), reached=reached, gate=gate, told=events))
+    ]
     thread = threading.Thread(target=answer, args=(servables.pop(),))
     thread.start()
     assert reached.wait(60)
@@ -172,7 +174,7 @@ def test_request_in_flight_keeps_model_open(tmp_path: Path) -> None:
 )
 def test_load_error_names_step_and_file(tmp_path: Path, code: str, error_text: str) -> None:
     with pytest.raises(ModelError) as caught:
-        loaded(tmp_path / "m", code, {"helper.py": "{}['x']"})
+        write_and_load(tmp_path / "m", code, {"helper.py": "{}['x']"})
     assert error_text in str(caught.value)
     assert str(tmp_path / "m" / "model-settings.json") in str(caught.value)
 
@@ -187,16 +189,16 @@ def test_load_error_names_step_and_file(tmp_path: Path, code: str, error_text: s
 )
 def test_loading_times_out(tmp_path: Path, code: str) -> None:
     with pytest.raises(ModelError, match=r"did not end within 0\.1 s"):
-        loaded(tmp_path / "m", code, load_timeout_seconds=0.1)
+        write_and_load(tmp_path / "m", code, load_timeout_seconds=0.1)
 
 
 @pytest.mark.parametrize(
     "task", ["IMAGE_CLASSIFICATION", "OBJECT_DETECTION", "ORIENTED_OBJECT_DETECTION", "IMAGE_SEGMENTATION"]
 )
 def test_a_task_is_declared_by_settings_or_class(tmp_path: Path, task: str) -> None:
-    write(tmp_path / "m", WORKS, task_type=task)
-    write(tmp_path / "n", f"class Model:\n    task_type = {task!r}\n{PREDICT}", task_type=None)
-    by_settings, by_class = (load(source(tmp_path / name)).description for name in "mn")
+    write_model(tmp_path / "m", WORKS, task_type=task)
+    write_model(tmp_path / "n", f"class Model:\n    task_type = {task!r}\n{PREDICT}", task_type=None)
+    by_settings, by_class = (load(source_at(tmp_path / name)).description for name in "mn")
     assert by_settings.task_type is by_class.task_type is TaskType(task)
     assert [description.facts[0].origin for description in (by_settings, by_class)] == [Origin.DECLARED, Origin.CLASS]
 
@@ -210,7 +212,7 @@ def test_a_task_is_declared_by_settings_or_class(tmp_path: Path, task: str) -> N
 )
 def test_missing_or_unknown_task_type_is_rejected(tmp_path: Path, code: str, error_text: str) -> None:
     with pytest.raises(ModelError) as caught:
-        loaded(tmp_path / "m", code, task_type=None)
+        write_and_load(tmp_path / "m", code, task_type=None)
     assert error_text in str(caught.value)
 
 
@@ -226,18 +228,18 @@ def test_missing_or_unknown_task_type_is_rejected(tmp_path: Path, code: str, err
     ],
 )
 def test_labels_come_from_settings_or_instance(tmp_path: Path, code: str, declared: list[str] | None) -> None:
-    assert list(loaded(tmp_path / "m", code, labels=declared).description.labels) == ["a", "b"]
-    assert describe(source(tmp_path / "m")).task_type is TaskType.OBJECT_DETECTION
+    assert list(write_and_load(tmp_path / "m", code, labels=declared).description.labels) == ["a", "b"]
+    assert describe(source_at(tmp_path / "m")).task_type is TaskType.OBJECT_DETECTION
 
 
 def test_implementation_may_be_factory_function(tmp_path: Path) -> None:
     code = f"class Real:\n{PREDICT}\ndef Model(size): assert size == 3; return Real()"
-    assert loaded(tmp_path / "m", code, arguments={"size": 3}).ask(IMAGE) == []
+    assert write_and_load(tmp_path / "m", code, arguments={"size": 3}).ask(IMAGE) == []
 
 
 def test_describe_creates_no_instance(tmp_path: Path) -> None:
-    write(tmp_path / "m", f"class Model:\n    def __init__(self): raise ValueError\n{PREDICT}", timeout_seconds=5)
-    facts = {fact.topic: fact.value for fact in describe(source(tmp_path / "m")).facts}
+    write_model(tmp_path / "m", f"class Model:\n    def __init__(self): raise ValueError\n{PREDICT}", timeout_seconds=5)
+    facts = {fact.topic: fact.value for fact in describe(source_at(tmp_path / "m")).facts}
     assert facts["is called as"] == "predict(image)"
     assert facts["class"] == "model:Model"
     assert facts["a call may take"] == "5 s"
@@ -251,7 +253,7 @@ def test_class_declares_tensor_inputs_and_outputs(tmp_path: Path) -> None:
             def predict(self, tensors):
                 return {"y": tensors["x"].sum(axis=1)}
     """
-    model = loaded(tmp_path / "m", code, task_type="TENSOR")
+    model = write_and_load(tmp_path / "m", code, task_type="TENSOR")
     assert model.run({"x": np.array([[1, 2], [3, 4]], np.float32)})["y"].tolist() == [3, 7]
     assert [spec.name for spec in model.description.inputs] == ["x"]
 
@@ -268,7 +270,7 @@ def test_class_declares_tensor_inputs_and_outputs(tmp_path: Path) -> None:
 def test_missing_or_invalid_tensor_declaration_is_rejected(tmp_path: Path, declared: str, error_text: str) -> None:
     code = f"class Model:\n    def predict(self, tensors): return {{}}\n    {declared}\n"
     with pytest.raises(ModelError) as caught:
-        loaded(tmp_path / "m", code, task_type="TENSOR")
+        write_and_load(tmp_path / "m", code, task_type="TENSOR")
     assert error_text in str(caught.value)
 
 
@@ -277,4 +279,4 @@ def test_missing_or_invalid_tensor_declaration_is_rejected(tmp_path: Path, decla
 )
 def test_invalid_setting_is_named_in_error(tmp_path: Path, invalid: dict[str, Any]) -> None:
     with pytest.raises(ModelError, match=next(iter(invalid))):
-        loaded(tmp_path / "m", WORKS, **invalid)
+        write_and_load(tmp_path / "m", WORKS, **invalid)

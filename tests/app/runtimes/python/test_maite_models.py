@@ -11,8 +11,8 @@ import pytest
 
 from app.assembly.as_maite import MaiteClassifier, MaiteDetector, as_maite
 from app.settings.model import ModelError
-from tests.support.model_folders import loaded, write
-from tests.support.pictures import rectangle
+from tests.support.images import rectangle
+from tests.support.model_folders import write_and_load, write_model
 from tests.support.server_process import ROOT
 
 MODELS = ROOT / "fixtures" / "models"
@@ -43,14 +43,14 @@ DETECTOR = """
 
 
 def test_maite_classifier_is_served(tmp_path: Path) -> None:
-    model = loaded(tmp_path / "m", CLASSIFIER, task_type="IMAGE_CLASSIFICATION")
+    model = write_and_load(tmp_path / "m", CLASSIFIER, task_type="IMAGE_CLASSIFICATION")
     assert list(model.description.labels) == ["dark", "bright"]
     found = msgspec.to_builtins(model.ask(np.full((48, 64, 3), 204, np.uint8)))
     assert found == [{"label": "bright", "score": 0.8}, {"label": "dark", "score": 0.2}]
 
 
 def test_maite_detector_is_served(tmp_path: Path) -> None:
-    model = loaded(tmp_path / "m", DETECTOR)
+    model = write_and_load(tmp_path / "m", DETECTOR)
     (found,) = msgspec.to_builtins(model.ask(rectangle(colour=(0, 0, 255))))
     assert found == {"label": "blue", "score": 0.6, "xmin": 10, "ymin": 8, "xmax": 30, "ymax": 40}
     assert list(model.description.labels) == ["red", "1", "blue"]
@@ -58,12 +58,12 @@ def test_maite_detector_is_served(tmp_path: Path) -> None:
 
 def test_maite_implementation_may_be_factory_function(tmp_path: Path) -> None:
     code = DETECTOR.replace("class Model:", "class Bright:") + "\n    def Model():\n        return Bright()\n"
-    assert len(loaded(tmp_path / "m", code).ask(rectangle(colour=(0, 0, 255)))) == 1
+    assert len(write_and_load(tmp_path / "m", code).ask(rectangle(colour=(0, 0, 255)))) == 1
 
 
 def test_maite_model_must_declare_task_type(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match='must declare its "task_type"'):
-        loaded(tmp_path / "m", DETECTOR, task_type=None)
+        write_and_load(tmp_path / "m", DETECTOR, task_type=None)
 
 
 def channels_first(image: Any) -> Any:
@@ -94,7 +94,7 @@ def test_as_maite_accepts_score_threshold() -> None:
 
 @pytest.mark.parametrize("kind", [np.uint8, np.float32, np.float64])
 def test_our_classifier_implements_maite_protocol(tmp_path: Path, kind: type[Any]) -> None:
-    write(tmp_path / "m", CLASSIFIER, task_type="IMAGE_CLASSIFICATION")
+    write_model(tmp_path / "m", CLASSIFIER, task_type="IMAGE_CLASSIFICATION")
     classifier = as_maite(tmp_path / "m", allow_code=True)
     assert isinstance(classifier, MaiteClassifier)
     checked: ic.Model = classifier
@@ -109,7 +109,7 @@ def test_classes_with_equal_names_keep_their_positions(tmp_path: Path) -> None:
     code = (
         "class Model:\n    labels = ['crane', 'cat', 'crane']\n    def predict(self, image): return [0.25, 0.5, 0.75]"
     )
-    write(tmp_path / "m", code, task_type="IMAGE_CLASSIFICATION")
+    write_model(tmp_path / "m", code, task_type="IMAGE_CLASSIFICATION")
     classifier = as_maite(tmp_path / "m", allow_code=True)
     assert isinstance(classifier, MaiteClassifier)
     assert classifier([np.zeros((3, 4, 5), np.uint8)])[0].tolist() == [0.25, 0.5, 0.75]
@@ -128,7 +128,7 @@ def test_maite_predict_runs_our_model(tmp_path: Path) -> None:
         def __getitem__(self, index: int, /) -> Any:
             return np.full((3, 48, 64), 204 * index, np.uint8), np.eye(2)[index], {"id": str(index)}
 
-    write(tmp_path / "m", CLASSIFIER, task_type="IMAGE_CLASSIFICATION")
+    write_model(tmp_path / "m", CLASSIFIER, task_type="IMAGE_CLASSIFICATION")
     model: Any = as_maite(tmp_path / "m", allow_code=True)
     images: Any = Images()
     predictions: Any = predict(model=model, dataset=images, batch_size=2)[0]
@@ -142,6 +142,6 @@ def test_task_without_maite_protocol_is_rejected() -> None:
 
 def test_unknown_label_is_an_error(tmp_path: Path) -> None:
     code = "class Model:\n    labels = ['a']\n    def predict(self, image): return {'b': 1.0}"
-    write(tmp_path / "m", code, task_type="IMAGE_CLASSIFICATION")
+    write_model(tmp_path / "m", code, task_type="IMAGE_CLASSIFICATION")
     with pytest.raises(ValueError, match="'b' is not among the model's labels"):
         as_maite(tmp_path / "m", allow_code=True)([np.zeros((3, 4, 5), np.uint8)])

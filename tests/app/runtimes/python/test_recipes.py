@@ -11,8 +11,8 @@ import msgspec
 import numpy as np
 import pytest
 
-from tests.support.environments import python_with
-from tests.support.model_folders import loaded
+from tests.support.client_environments import python_with
+from tests.support.model_folders import write_and_load
 from tests.support.server_process import ROOT
 
 PAGE = (ROOT / "docs" / "python_models.md").read_text()
@@ -32,7 +32,7 @@ def recipe(heading: str) -> str:
 def served(folder: Path, heading: str, weights: str) -> list[dict[str, Any]]:
     """Return the recipe's answer for a mostly red image; the weights lie in the folder."""
     arguments = {"weights": weights, **({} if heading == "TFLite" else {"size": 8})}
-    model = loaded(folder, recipe(heading), task_type=None, labels=LABELS, arguments=arguments)
+    model = write_and_load(folder, recipe(heading), task_type=None, labels=LABELS, arguments=arguments)
     return msgspec.to_builtins(model.ask(RED))
 
 
@@ -130,5 +130,5 @@ def test_first_class_of_documentation_works(tmp_path: Path) -> None:
     assert found
     image = np.zeros((48, 64, 3), np.uint8)
     image[8:40, 10:30] = 255
-    (box,) = msgspec.to_builtins(loaded(tmp_path / "m", found[1]).ask(image))
+    (box,) = msgspec.to_builtins(write_and_load(tmp_path / "m", found[1]).ask(image))
     assert box == {"label": "bright", "score": 0.9, "xmin": 10, "ymin": 8, "xmax": 30, "ymax": 40}

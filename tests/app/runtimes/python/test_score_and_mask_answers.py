@@ -9,16 +9,16 @@ import pytest
 
 from app.runtimes.python.answers.image_classification import read_classification
 from app.runtimes.python.answers.image_segmentation import read_segments
-from app.runtimes.python.answers.reading import Labels
-from tasks.exchange.error import ErrorKind, InferenceError
+from app.runtimes.python.answers.value_parsing import ClassNames
 from tasks.image_classification import Classification, ClassificationInput, LabelledScore
 from tasks.image_segmentation import SegmentationInput, SegmentationParameters, Segments
+from tasks.inference.error import ErrorKind, InferenceError
 from tasks.vision.contours import contours_of_mask, mask_of_contours
+from tasks.vision.filtering import SelectionParameters
 from tasks.vision.image import Image
-from tasks.vision.selection import SelectionParameters
 
 F32 = np.float32
-LABELS = Labels(("background", "cat", "dog"))
+LABELS = ClassNames(("background", "cat", "dog"))
 IMAGE = Image(np.zeros((30, 40, 3), np.uint8))
 CLASSIFICATION_INPUT = ClassificationInput(IMAGE, SelectionParameters())
 SEGMENTATION_INPUT = SegmentationInput(IMAGE, SegmentationParameters())
@@ -59,12 +59,14 @@ def test_unknown_class_name_leaves_all_classes_without_numbers() -> None:
 
 
 def test_classes_with_equal_names_keep_their_order() -> None:
-    found = read_classification([0.25, 0.5, 0.75], "predict()", CLASSIFICATION_INPUT, Labels(("crane", "cat", "crane")))
+    found = read_classification(
+        [0.25, 0.5, 0.75], "predict()", CLASSIFICATION_INPUT, ClassNames(("crane", "cat", "crane"))
+    )
     assert (found.labels, found.class_ids) == (["crane", "cat", "crane"], None)
 
 
 def test_classes_without_names_are_labelled_by_number() -> None:
-    assert read_classification([0.5, 0.25], "predict()", CLASSIFICATION_INPUT, Labels(())).labels == ["0", "1"]
+    assert read_classification([0.5, 0.25], "predict()", CLASSIFICATION_INPUT, ClassNames(())).labels == ["0", "1"]
 
 
 @pytest.mark.parametrize(
@@ -166,7 +168,7 @@ def test_label_map_gives_one_object_per_class_with_mean_score() -> None:
     assert (found.labels, found.scores.tolist()) == (["cat", "dog"], [0.75, 0.25])
     assert (mask_of_contours(found.contours[1], 40, 30) == (classes == 2)).all()
     assert read_segments(classes, "predict()", SEGMENTATION_INPUT, LABELS).scores.tolist() == [1, 1]
-    assert read_segments(classes, "predict()", SEGMENTATION_INPUT, Labels(())).labels == ["0", "1", "2"]
+    assert read_segments(classes, "predict()", SEGMENTATION_INPUT, ClassNames(())).labels == ["0", "1", "2"]
 
 
 def masks(**changes: Any) -> dict[str, Any]:

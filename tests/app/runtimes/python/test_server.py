@@ -10,8 +10,8 @@ import httpx
 import pytest
 
 from tests.support.chariot import image_input
-from tests.support.model_folders import write
-from tests.support.server_process import serving
+from tests.support.model_folders import write_model
+from tests.support.server_process import run_server
 
 CODE = """
     import threading, time
@@ -37,31 +37,31 @@ def infer(address: str) -> int:
 
 
 def test_models_are_closed_when_the_server_stops(tmp_path: Path) -> None:
-    folder = write(tmp_path / "m", CODE)
-    with serving("--model", str(folder), "--allow-code") as server:
+    folder = write_model(tmp_path / "m", CODE)
+    with run_server("--model", str(folder), "--allow-code") as server:
         assert infer(server.address) == 200
         assert server.stop() == 0
         assert (folder / "closed").is_file()
 
 
 def test_environment_variable_allows_code(tmp_path: Path) -> None:
-    folder = write(tmp_path / "m", CODE)
+    folder = write_model(tmp_path / "m", CODE)
     environment = {**os.environ, "CHARIOTEER_ALLOW_CODE": "true"}
-    with serving("--model", str(folder), environment=environment) as server:
+    with run_server("--model", str(folder), environment=environment) as server:
         assert infer(server.address) == 200
 
 
 def test_server_without_permission_names_allow_code_option(tmp_path: Path) -> None:
-    folder = write(tmp_path / "m", CODE)
-    with serving("--model", str(folder)) as server:
+    folder = write_model(tmp_path / "m", CODE)
+    with run_server("--model", str(folder)) as server:
         assert server.wait() == 1
         assert "--allow-code" in "".join(server.log)
 
 
 def test_hung_call_does_not_keep_server_from_stopping(tmp_path: Path) -> None:
     # The height differs from that of the image that is sent, so the call hangs.
-    folder = write(tmp_path / "m", CODE.replace("== 48", "== 47"))
-    with serving("--model", str(folder), "--allow-code", "--drain-timeout", "1") as server:
+    folder = write_model(tmp_path / "m", CODE.replace("== 48", "== 47"))
+    with run_server("--model", str(folder), "--allow-code", "--drain-timeout", "1") as server:
         address = server.address
         failures: list[Exception] = []
 
@@ -83,9 +83,9 @@ def test_hung_call_does_not_keep_server_from_stopping(tmp_path: Path) -> None:
 
 def test_hung_load_does_not_block_other_models(tmp_path: Path) -> None:
     code = "import threading\nthreading.Event().wait()"
-    write(tmp_path / "never", code, load_timeout_seconds=0.5)
-    write(tmp_path / "m", CODE)
-    with serving("--model-repository", str(tmp_path), "--allow-code") as server:
+    write_model(tmp_path / "never", code, load_timeout_seconds=0.5)
+    write_model(tmp_path / "m", CODE)
+    with run_server("--model-repository", str(tmp_path), "--allow-code") as server:
         assert infer(server.address) == 200
         assert server.stop() == 0
         assert "did not end within 0.5 s" in "".join(server.log)
@@ -93,8 +93,8 @@ def test_hung_load_does_not_block_other_models(tmp_path: Path) -> None:
 
 def test_hung_load_does_not_keep_server_from_stopping(tmp_path: Path) -> None:
     code = "import pathlib, threading\npathlib.Path(__file__).with_name('reached').touch()\nthreading.Event().wait()"
-    folder = write(tmp_path / "never", code)
-    with serving("--model", str(folder), "--allow-code") as server:
+    folder = write_model(tmp_path / "never", code)
+    with run_server("--model", str(folder), "--allow-code") as server:
         while not (folder / "reached").is_file():
             assert server.process.poll() is None
             threading.Event().wait(0.01)

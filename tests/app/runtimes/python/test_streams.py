@@ -10,13 +10,13 @@ import pytest
 
 from app.assembly.models import load
 from app.engine.servable import Servable
-from app.engine.streaming import TextStream
+from app.engine.text_stream import TextStream
 from app.protocols.bytes_elements import StringElement
-from tasks.exchange.error import ErrorKind, InferenceError
-from tasks.exchange.limits import Limits
-from tasks.exchange.request import InferenceRequest
-from tasks.exchange.tensor import BytesTensor, Datatype, Tensor
-from tests.support.model_folders import source, write
+from tasks.inference.error import ErrorKind, InferenceError
+from tasks.inference.limits import Limits
+from tasks.inference.request import InferenceRequest
+from tasks.inference.tensor import BytesTensor, Datatype, Tensor
+from tests.support.model_folders import source_at, write_model
 
 YIELDS = """
     class Model:
@@ -35,7 +35,7 @@ AWAITS = """
 
 
 def served(folder: Path, code: str, arguments: dict[str, object] | None = None, **settings: Any) -> Servable:
-    found = source(write(folder, code, task_type="IMAGE_TEXT_TO_TEXT", **settings))
+    found = source_at(write_model(folder, code, task_type="IMAGE_TEXT_TO_TEXT", **settings))
     declared = msgspec.structs.replace(found.settings, arguments=arguments or {})
     return load(msgspec.structs.replace(found, settings=declared))
 
@@ -61,7 +61,8 @@ def test_chunks_arrive_in_order_of_images_and_prompts(tmp_path: Path, code: str)
         for chunk in ((item, prompt, text, False), (item, prompt, width, False), (item, prompt, "", True))
     ]
     answers = [
-        msgspec.to_builtins(output.predictions[0].records()) for output in servable.answer(request(5), Limits()).outputs
+        msgspec.to_builtins(output.predictions[0].records())
+        for output in servable.predict(request(5), Limits()).outputs
     ]
     assert [record["answer"] for record in answers[0]] == ["a5", "b5"]
 
@@ -76,10 +77,10 @@ def test_returned_answer_is_streamed_as_one_chunk(tmp_path: Path) -> None:
 
 def test_generated_text_is_streamed_in_chunks(tmp_path: Path) -> None:
     code = "class Model:\n    def predict(self, text):\n        yield 'and '\n        yield text[::-1]\n"
-    folder = write(tmp_path / "m", code, task_type="TEXT_GENERATION")
+    folder = write_model(tmp_path / "m", code, task_type="TEXT_GENERATION")
     tensor = BytesTensor(name="args", shape=(2,), elements=[StringElement("ab"), StringElement("cd")])
     sent = InferenceRequest(id="r", model_name="m", inputs=(tensor,))
-    chunks = chunks_of(load(source(folder)).stream(sent, Limits()))
+    chunks = chunks_of(load(source_at(folder)).stream(sent, Limits()))
     texts = ["".join(text for item, _, text, _ in chunks if item == index) for index in (0, 1)]
     assert texts == ["and ba", "and dc"]
     assert [item for item, _, _, final in chunks if final] == [0, 1]

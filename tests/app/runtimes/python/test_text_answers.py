@@ -6,19 +6,19 @@ import numpy as np
 import pytest
 
 from app.runtimes.python.answers.image_text_to_text import read_answers
-from app.runtimes.python.answers.reading import Labels
 from app.runtimes.python.answers.tensor import read_tensors
 from app.runtimes.python.answers.text import read_entities, read_generation
-from tasks.exchange.error import InferenceError
-from tasks.exchange.tensor import Datatype, TensorSpec
+from app.runtimes.python.answers.value_parsing import ClassNames
 from tasks.image_text_to_text import Answers, GenerationParameters, PromptedImage
+from tasks.inference.error import InferenceError
+from tasks.inference.tensor import Datatype, TensorSpec
 from tasks.text.request import TextItem
 from tasks.text_generation import ContinuedText, Generation, TextGenerationParameters
 from tasks.token_classification import Entities, Entity, TaggedText, TokenParameters
 from tasks.vision.image import Image
 
 F32 = np.float32
-LABELS = Labels(())
+LABELS = ClassNames(())
 IMAGE = Image(np.zeros((30, 40, 3), np.uint8))
 PROMPTED_IMAGE = PromptedImage(IMAGE, ["what?", "why?"], GenerationParameters())
 
@@ -115,7 +115,7 @@ def test_tensors_must_be_returned_as_dict() -> None:
 
 
 TAGGED_TEXT = TaggedText(TextItem("Ann met Bob", "inputs[0].data[0]"), TokenParameters())
-ENTITY_LABELS = Labels(("PER", "LOC"))
+ENTITY_LABELS = ClassNames(("PER", "LOC"))
 
 
 @pytest.mark.parametrize(

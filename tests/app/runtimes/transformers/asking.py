@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 
 from app.engine.servable import Servable
 from app.protocols.bytes_elements import BinaryElement, StringElement
-from tasks.exchange.limits import Limits
-from tasks.exchange.request import InferenceRequest
-from tasks.exchange.tensor import BytesTensor, InputTensor
-from tests.support import tiny
-from tests.support.pictures import encoded
+from tasks.inference.limits import Limits
+from tasks.inference.request import InferenceRequest
+from tasks.inference.tensor import BytesTensor, InputTensor
+from tests.support import tiny_models
+from tests.support.images import encode_image
 
 
 def scene(width: int = 96, height: int = 64, seed: int = 0) -> NDArray[np.uint8]:
@@ -28,7 +28,7 @@ def scene(width: int = 96, height: int = 64, seed: int = 0) -> NDArray[np.uint8]
 
 
 def image_input(*images: NDArray[np.uint8], **parameters: object) -> BytesTensor:
-    elements = [BinaryElement(encoded(image)) for image in images]
+    elements = [BinaryElement(encode_image(image)) for image in images]
     return BytesTensor(name="image", shape=(len(images),), elements=elements, parameters=parameters)
 
 
@@ -43,7 +43,7 @@ def request(*inputs: InputTensor) -> InferenceRequest:
 
 def answers(servable: Servable, *inputs: InputTensor) -> list[list[Any]]:
     """Return the records of every item of every input."""
-    outputs = servable.answer(request(*inputs), Limits()).outputs
+    outputs = servable.predict(request(*inputs), Limits()).outputs
     return [list(prediction.records()) for output in outputs for prediction in output.predictions]
 
 
@@ -53,13 +53,13 @@ def pil_image(pixels: NDArray[np.uint8]) -> PIL.Image.Image:
 
 def model_and_processor(folder: Path, auto: str) -> tuple[Any, Any]:
     """Return the model as transformers loads it, and its image processor."""
-    t = tiny.transformers()
+    t = tiny_models.transformers()
     model = getattr(t, auto).from_pretrained(folder, local_files_only=True).eval()
     return model, t.AutoImageProcessor.from_pretrained(folder, local_files_only=True, backend="pil")
 
 
 def forward(model: Any, inputs: Any) -> Any:
-    with tiny.torch().no_grad():
+    with tiny_models.torch().no_grad():
         return model(**inputs)
 
 

@@ -9,9 +9,9 @@ import pytest
 
 from app.engine.servable import Servable
 from app.runtimes.transformers.classes import probabilities
-from tasks.exchange.error import InferenceError
+from tasks.inference.error import InferenceError
 from tests.app.runtimes.transformers.asking import answers, image_input, model_and_processor, pil_image, scene
-from tests.support import tiny
+from tests.support import tiny_models
 
 pytestmark = pytest.mark.slow
 
@@ -21,7 +21,7 @@ def test_answers_equal_those_of_pipeline(
     folder_of: Callable[[str], Path], served: Callable[..., Servable], name: str
 ) -> None:
     model, processor = model_and_processor(folder_of(name), "AutoModelForImageClassification")
-    pipeline = tiny.transformers().pipeline("image-classification", model=model, image_processor=processor)
+    pipeline = tiny_models.transformers().pipeline("image-classification", model=model, image_processor=processor)
     for pixels in (scene(), scene(40, 200, 1), scene(32, 32, 2)):
         expected: list[Any] = pipeline(pil_image(pixels), top_k=3)
         (found,) = answers(served(name), image_input(pixels))
@@ -60,10 +60,10 @@ def test_candidate_labels_are_rejected(served: Callable[..., Servable]) -> None:
     ],
 )
 def test_problem_type_decides_how_logits_are_read(problem_type: str | None, expected: list[list[float]]) -> None:
-    config = tiny.transformers().PretrainedConfig(problem_type=problem_type)
-    assert np.allclose(probabilities(tiny.torch().tensor([[2.0, 0.0]]), config), expected)
+    config = tiny_models.transformers().PretrainedConfig(problem_type=problem_type)
+    assert np.allclose(probabilities(tiny_models.torch().tensor([[2.0, 0.0]]), config), expected)
 
 
 def test_single_class_is_scored_with_sigmoid() -> None:
-    config = tiny.transformers().PretrainedConfig(num_labels=1)
-    assert np.allclose(probabilities(tiny.torch().tensor([[0.0]]), config), [[0.5]])
+    config = tiny_models.transformers().PretrainedConfig(num_labels=1)
+    assert np.allclose(probabilities(tiny_models.torch().tensor([[0.0]]), config), [[0.5]])

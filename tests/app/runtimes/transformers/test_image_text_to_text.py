@@ -10,17 +10,17 @@ import pytest
 
 from app.engine.servable import Servable
 from app.runtimes.transformers import TransformersRuntime
-from app.runtimes.transformers.architecture import understand
+from app.runtimes.transformers.architecture import read_model_spec
 from app.runtimes.transformers.image_text_to_text import load_vision_language_model
 from app.runtimes.transformers.network import load_network
 from app.runtimes.transformers.processing import load_processor
 from app.settings.model import ModelError, ModelSource
-from tasks.exchange.error import ErrorKind, InferenceError
-from tasks.exchange.limits import Limits
 from tasks.image_text_to_text import GenerationParameters, PromptedImage
+from tasks.inference.error import ErrorKind, InferenceError
+from tasks.inference.limits import Limits
 from tasks.vision.image import Image
 from tests.app.runtimes.transformers.asking import answers, image_input, pil_image, request, scene
-from tests.support import tiny
+from tests.support import tiny_models
 
 pytestmark = [
     pytest.mark.slow,
@@ -39,7 +39,7 @@ def processor_of(folder: Path, model_type: str) -> Any:
 
 def generated_text(folder: Path, inputs: Any, tokens: int) -> str:
     """Return the text that transformers generates, without the prompt."""
-    t = tiny.transformers()
+    t = tiny_models.transformers()
     auto_class = "AutoModelForImageTextToText"
     model = getattr(t, auto_class).from_pretrained(folder).eval()
     tokens_with_prompt = model.generate(**inputs, max_new_tokens=tokens, do_sample=False)
@@ -72,7 +72,7 @@ def test_model_without_template_gets_prompt_as_in_training(
     folder_of: Callable[[str], Path], served: Callable[..., Servable], name: str
 ) -> None:
     pixels = scene(80, 48)
-    processor = tiny.transformers().AutoProcessor.from_pretrained(folder_of(name))
+    processor = tiny_models.transformers().AutoProcessor.from_pretrained(folder_of(name))
     text = f"<image>{PROMPT}" if name == "paligemma" else PROMPT
     inputs = dict(processor(images=pil_image(pixels), text=text, return_tensors="pt"))
     if name != "paligemma":
@@ -89,7 +89,7 @@ def test_visual_question_answer_does_not_repeat_question(
     folder_of: Callable[[str], Path], served: Callable[..., Servable]
 ) -> None:
     pixels = scene(80, 48)
-    t = tiny.transformers()
+    t = tiny_models.transformers()
     processor = t.AutoProcessor.from_pretrained(folder_of("blip_vqa"))
     inputs = dict(processor(images=pil_image(pixels), text=PROMPT, return_tensors="pt"))
     inputs.pop("token_type_ids", None)
@@ -143,7 +143,7 @@ def test_sampling_is_repeatable_with_same_seed(served: Callable[..., Servable], 
 
 @pytest.mark.parametrize("name", FAMILIES)
 def test_closed_stream_stops_generation(folder_of: Callable[[str], Path], name: str) -> None:
-    known = understand(ModelSource(name=name, version="1", folder=folder_of(name)))
+    known = read_model_spec(ModelSource(name=name, version="1", folder=folder_of(name)))
     network = load_network(known)
     steps = 0
 

@@ -13,7 +13,7 @@ from app.runtimes.transformers.images import TOLERANCE, ImagePreparation, load_i
 from app.settings.model import ModelSource
 from tasks.vision.image import Image
 from tests.app.runtimes.transformers.asking import pil_image, scene
-from tests.support import tiny
+from tests.support import tiny_models
 
 pytestmark = pytest.mark.slow
 
@@ -44,11 +44,11 @@ def test_table_equals_processor_within_tolerance(
     ("name", "by_table"), [("vit", True), ("rt_detr", True), ("segformer", True), ("detr", False), ("resnet", False)]
 )
 def test_table_is_used_where_it_equals_processor(folder_of: Callable[[str], Path], name: str, by_table: bool) -> None:
-    assert preparation(folder_of(name)).by_table is by_table
+    assert preparation(folder_of(name)).uses_table is by_table
 
 
 def test_processor_with_extra_steps_is_not_replaced_by_table() -> None:
-    processor_class: Any = tiny.transformers().ViTImageProcessorPil
+    processor_class: Any = tiny_models.transformers().ViTImageProcessorPil
 
     def inverted(self: Any, *arguments: object, **options: object) -> Any:
         outputs = processor_class.__call__(self, *arguments, **options)
@@ -57,7 +57,7 @@ def test_processor_with_extra_steps_is_not_replaced_by_table() -> None:
 
     processor: Any = type("Inverting", (processor_class,), {"__call__": inverted})(size={"height": 16, "width": 16})
     assert table_preparation(processor) is not None
-    assert not ImagePreparation(processor).by_table
+    assert not ImagePreparation(processor).uses_table
 
 
 def test_images_are_batched_by_preprocessed_shape(folder_of: Callable[[str], Path]) -> None:

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from app.runtimes.transformers.architecture import understand
+from app.runtimes.transformers.architecture import read_model_spec
 from app.runtimes.transformers.network import load_network
-from app.runtimes.transformers.scored_texts import TOLERANCE, ScoredTexts
+from app.runtimes.transformers.text_scorer import TOLERANCE, TextScorer
 from app.settings.model import ModelSettings, ModelSource, TransformersSettings
-from tasks.exchange.error import ErrorKind, InferenceError
+from tasks.inference.error import ErrorKind, InferenceError
 from tasks.text.request import TextItem
 
 pytestmark = pytest.mark.slow
@@ -24,11 +24,11 @@ def softmax(logits: Any) -> Any:
 
 
 @pytest.fixture
-def texts_of(folder_of: Callable[[str], Path]) -> Callable[..., tuple[ScoredTexts, list[int]]]:
+def texts_of(folder_of: Callable[[str], Path]) -> Callable[..., tuple[TextScorer, list[int]]]:
     """Return a function that loads a text model, and returns it with the batch sizes of its calls."""
 
-    def load_texts(name: str) -> tuple[ScoredTexts, list[int]]:
-        known = understand(ModelSource(name=name, version="1", folder=folder_of(name)))
+    def load_texts(name: str) -> tuple[TextScorer, list[int]]:
+        known = read_model_spec(ModelSource(name=name, version="1", folder=folder_of(name)))
         network = load_network(known)
         calls: list[int] = []
 
@@ -36,7 +36,7 @@ def texts_of(folder_of: Callable[[str], Path]) -> Callable[..., tuple[ScoredText
             calls.append(len(output.logits))
 
         network.module.register_forward_hook(count)
-        return ScoredTexts(known, network, softmax), calls
+        return TextScorer(known, network, softmax), calls
 
     return load_texts
 
@@ -82,8 +82,8 @@ def test_model_affected_by_padding_answers_one_by_one(texts_of: Callable[..., An
 def test_16_bit_models_answer_one_by_one(folder_of: Callable[[str], Path]) -> None:
     settings = ModelSettings(transformers=TransformersSettings(dtype="bfloat16"))
     folder = folder_of("text_classifier")
-    known = understand(ModelSource(name="m", version="1", folder=folder, settings=settings))
-    assert not ScoredTexts(known, load_network(known), softmax).together
+    known = read_model_spec(ModelSource(name="m", version="1", folder=folder, settings=settings))
+    assert not TextScorer(known, load_network(known), softmax).is_batched
 
 
 def test_text_may_fill_all_free_positions(texts_of: Callable[..., Any]) -> None:

@@ -13,7 +13,7 @@ from app.engine.servable import Servable
 from app.runtimes.transformers.semantic_segmentation import class_map
 from tasks.vision.contours import mask_of_contours
 from tests.app.runtimes.transformers.asking import answers, forward, image_input, model_and_processor, pil_image, scene
-from tests.support import tiny
+from tests.support import tiny_models
 
 pytestmark = pytest.mark.slow
 
@@ -32,18 +32,18 @@ def test_every_class_of_a_semantic_model_is_an_object(
     pixels = scene(WIDTH, HEIGHT)
     outputs = forward(model, processor(images=pil_image(pixels), return_tensors="pt"))
     classes = processor.post_process_semantic_segmentation(outputs, target_sizes=[(HEIGHT, WIDTH)])[0].numpy()
-    enlarged = tiny.torch().nn.functional.interpolate(outputs.logits, (HEIGHT, WIDTH), mode="bilinear")
+    enlarged = tiny_models.torch().nn.functional.interpolate(outputs.logits, (HEIGHT, WIDTH), mode="bilinear")
     scores = enlarged.softmax(1)[0].amax(0).numpy()
     (found,) = answers(served("segformer"), image_input(pixels, score_threshold=0.0))
     assert len(found) == len(np.unique(classes)) > 1
     for record in found:
-        expected = classes == tiny.LABELS.index(record.label)
+        expected = classes == tiny_models.LABELS.index(record.label)
         assert np.array_equal(mask(record), expected)
         assert record.score == pytest.approx(scores[expected].mean(), abs=1e-4)
 
 
 def test_class_map_computed_in_parts_equals_full_map() -> None:
-    torch = tiny.torch()
+    torch = tiny_models.torch()
     logits = torch.randn(40, 5, 7, generator=torch.Generator().manual_seed(0)) * 3
     enlarged = torch.nn.functional.interpolate(logits[None], (1000, 1100), mode="bilinear")[0]
     classes, scores = class_map(logits, (1000, 1100))
@@ -60,21 +60,22 @@ def test_masks_equal_those_of_processor(
     pixels = scene(WIDTH, HEIGHT)
     inputs = dict(processor(images=pil_image(pixels), return_tensors="pt"))
     if name == "oneformer":
-        tokenizer = tiny.transformers().AutoTokenizer.from_pretrained(folder_of(name))
+        tokenizer = tiny_models.transformers().AutoTokenizer.from_pretrained(folder_of(name))
         encoded = tokenizer([f"the task is {layout}"], padding="max_length", truncation=True, max_length=20)
-        inputs["task_inputs"] = tiny.torch().tensor(encoded["input_ids"])
+        inputs["task_inputs"] = tiny_models.torch().tensor(encoded["input_ids"])
     outputs = forward(model, inputs)
     post_process = getattr(processor, f"post_process_{layout}_segmentation")
     if name == "oneformer" and layout != "semantic":
         # OneFormer's post-processing needs torchvision; MaskFormer's accepts the same outputs without it.
-        processor_class = tiny.transformers().MaskFormerImageProcessorPil
+        processor_class = tiny_models.transformers().MaskFormerImageProcessorPil
         post_process = partial(getattr(processor_class, f"post_process_{layout}_segmentation"), processor)
     threshold = 0.0 if layout == "semantic" else 0.1
     expected: list[tuple[str, float | None, NDArray[np.uint8]]] = []
     if layout == "semantic":
         classes = post_process(outputs, target_sizes=[(HEIGHT, WIDTH)])[0].numpy()
         expected += [
-            (tiny.LABELS[number], None, (classes == number).astype(np.uint8)) for number in np.unique(classes).tolist()
+            (tiny_models.LABELS[number], None, (classes == number).astype(np.uint8))
+            for number in np.unique(classes).tolist()
         ]
     else:
         options = {"return_binary_maps": True} if layout == "instance" else {}
@@ -83,7 +84,9 @@ def test_masks_equal_those_of_processor(
         segments: list[Any] = result["segments_info"]
         for index, segment in enumerate(segments):
             own = masks[index] if masks.ndim == 3 else masks == segment["id"]
-            expected.append((tiny.LABELS[int(segment["label_id"])], float(segment["score"]), own.astype(np.uint8)))
+            expected.append(
+                (tiny_models.LABELS[int(segment["label_id"])], float(segment["score"]), own.astype(np.uint8))
+            )
     (found,) = answers(served(name, layout), image_input(pixels, score_threshold=threshold))
     expected = [entry for entry in expected if entry[2].any()]
     assert len(found) == len(expected) > 0

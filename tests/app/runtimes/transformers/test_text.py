@@ -9,12 +9,12 @@ import pytest
 
 from app.engine.servable import Servable
 from app.runtimes.transformers.token_classification import Token, entities_of
-from tasks.exchange.error import ErrorKind, InferenceError
-from tasks.exchange.limits import Limits
-from tasks.exchange.tensor import Datatype, Tensor
+from tasks.inference.error import ErrorKind, InferenceError
+from tasks.inference.limits import Limits
+from tasks.inference.tensor import Datatype, Tensor
 from tasks.text_generation import GeneratedText
 from tests.app.runtimes.transformers.asking import answers, request, text_input
-from tests.support import tiny
+from tests.support import tiny_models
 
 pytestmark = pytest.mark.slow
 
@@ -22,7 +22,7 @@ TEXTS = ("John lives in Paris.", "what is this?", "acmé works at hello-world, w
 
 
 def pipeline(task: str, folder: Path) -> Any:
-    return tiny.transformers().pipeline(task, model=str(folder), device="cpu")
+    return tiny_models.transformers().pipeline(task, model=str(folder), device="cpu")
 
 
 def test_classes_equal_those_of_pipeline(folder_of: Callable[[str], Path], served: Callable[..., Servable]) -> None:
@@ -59,7 +59,7 @@ def token(text: str, tag: int, start: int, score: float = 0.9, *, continues: boo
 def test_adjacent_tokens_of_one_tag_are_joined() -> None:
     tokens = [token("new", 1, 0), token("york", 2, 4), token("rome", 1, 9), token("x", 0, 14), token("y", 2, 16)]
     found = entities_of(tokens, ("O", "B-LOC", "I-LOC"), "simple")
-    assert [(entity.tag, entity.spelled, entity.start, entity.end) for entity in found] == [
+    assert [(entity.tag, entity.spellings, entity.start, entity.end) for entity in found] == [
         ("LOC", ("new", "york"), 0, 8), ("LOC", ("rome",), 9, 13), ("LOC", ("y",), 16, 17),
     ]  # fmt: skip
 
@@ -92,7 +92,7 @@ def test_generated_text_equals_that_of_pipeline(
 
 
 def test_seq2seq_answer_equals_generate(folder_of: Callable[[str], Path], served: Callable[..., Servable]) -> None:
-    t = tiny.transformers()
+    t = tiny_models.transformers()
     model = t.AutoModelForSeq2SeqLM.from_pretrained(folder_of("t5")).eval()
     tokenizer = t.AutoTokenizer.from_pretrained(folder_of("t5"))
     generated = model.generate(**tokenizer("Hello", return_tensors="pt"), max_new_tokens=9, do_sample=False)

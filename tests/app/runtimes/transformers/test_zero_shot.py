@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from app.engine.servable import Servable
-from tasks.exchange.error import ErrorKind, InferenceError
+from tasks.inference.error import ErrorKind, InferenceError
 from tests.app.runtimes.transformers.asking import answers, forward, image_input, model_and_processor, pil_image, scene
-from tests.support import tiny
+from tests.support import tiny_models
 
 pytestmark = pytest.mark.slow
 
@@ -22,8 +22,8 @@ def test_image_classes_equal_those_of_pipeline(
     folder_of: Callable[[str], Path], served: Callable[..., Servable], name: str
 ) -> None:
     model, processor = model_and_processor(folder_of(name), "AutoModelForZeroShotImageClassification")
-    tokenizer = tiny.transformers().AutoTokenizer.from_pretrained(folder_of(name))
-    pipeline = tiny.transformers().pipeline(
+    tokenizer = tiny_models.transformers().AutoTokenizer.from_pretrained(folder_of(name))
+    pipeline = tiny_models.transformers().pipeline(
         "zero-shot-image-classification", model=model, image_processor=processor, tokenizer=tokenizer
     )
     for pixels in (scene(), scene(50, 90, 1)):
@@ -36,7 +36,7 @@ def test_image_classes_equal_those_of_pipeline(
 def test_boxes_of_candidate_labels_equal_those_of_processor(
     folder_of: Callable[[str], Path], served: Callable[..., Servable]
 ) -> None:
-    t = tiny.transformers()
+    t = tiny_models.transformers()
     model = t.AutoModelForZeroShotObjectDetection.from_pretrained(folder_of("owlvit")).eval()
     processor = t.AutoProcessor.from_pretrained(folder_of("owlvit"))
     pixels = scene(120, 80)
@@ -60,7 +60,7 @@ def test_boxes_of_candidate_labels_equal_those_of_processor(
 def test_grounding_assigns_class_of_best_word(
     folder_of: Callable[[str], Path], served: Callable[..., Servable]
 ) -> None:
-    t = tiny.transformers()
+    t = tiny_models.transformers()
     model = t.AutoModelForZeroShotObjectDetection.from_pretrained(folder_of("grounding_dino")).eval()
     processor = t.AutoProcessor.from_pretrained(folder_of("grounding_dino"))
     pixels = scene(120, 80)

@@ -49,8 +49,8 @@ def pipeline() -> Pipeline:
     model = Path(os.environ["MODEL"])
     if os.environ["PIPELINE"] == "plain":
         return Plain(model)
-    from app.server.tuning import tune_process
+    from app.server.process_setup import configure_process
     from tests.benchmarks.serving.floor import Chain
 
-    tune_process()
+    configure_process()
     return Chain(model)

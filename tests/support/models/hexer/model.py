@@ -9,8 +9,8 @@ class Hexer:
     outputs = {"hex": ("BYTES", (-1,))}  # noqa: RUF012
 
     def predict(self, tensors: dict[str, np.ndarray]) -> dict[str, list[str]]:
-        return {"hex": [self._shown(element) for element in tensors["input"]]}
+        return {"hex": [self._describe(element) for element in tensors["input"]]}
 
-    def _shown(self, element: str | bytes) -> str:
+    def _describe(self, element: str | bytes) -> str:
         data = element.encode() if isinstance(element, str) else element
         return f"{type(element).__name__} {data.hex()}"

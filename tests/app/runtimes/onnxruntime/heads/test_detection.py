@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto
 
-from app.runtimes.onnxruntime.layouts.yolo_rows import Rows, read_rows
-from tasks.exchange.error import InferenceError
+from app.runtimes.onnxruntime.layouts.yolo_rows import RowFormat, read_rows
+from tasks.inference.error import InferenceError
 from tests.app.runtimes.onnxruntime import graphs
 from tests.app.runtimes.onnxruntime.answers import all_close, detection_input, detector, uniform_image
 
@@ -116,7 +116,7 @@ def test_class_without_label_is_model_failure(tmp_path: Path) -> None:
 def test_only_best_candidates_are_kept(transposed: bool) -> None:
     generator = np.random.default_rng(0)
     output = generator.random((5, 1000), np.float32)
-    found = read_rows(output.T if transposed else output, Rows(transposed=transposed, classes=1), 0.0, 10)
+    found = read_rows(output.T if transposed else output, RowFormat(transposed=transposed, classes=1), 0.0, 10)
     assert sorted(found.scores.tolist()) == sorted(output[4].tolist())[-10:]
 
 

@@ -60,13 +60,15 @@ CONFIG = TextConfiguration(hidden_size=8, num_attention_heads=4, num_key_value_h
 def test_use_cache_branch_and_num_logits_to_keep_are_fed(tmp_path: Path) -> None:
     loaded = decoder(tmp_path, SWITCHED, CONFIG)
     start = np.zeros((1, 4, 9), np.float32)
-    tokens = loaded.tokens(start, Sampler(GenerationParameters()), ends=(), most=3)
+    tokens = loaded.generate(start, Sampler(GenerationParameters()), end_tokens=(), max_tokens=3)
     assert list(tokens) == [4, 6, 6]
 
 
 def test_tokens_are_generated_lazily(tmp_path: Path) -> None:
     loaded = decoder(tmp_path, SWITCHED, CONFIG)
-    tokens = loaded.tokens(np.zeros((1, 4, 9), np.float32), Sampler(GenerationParameters()), ends=(), most=10**9)
+    tokens = loaded.generate(
+        np.zeros((1, 4, 9), np.float32), Sampler(GenerationParameters()), end_tokens=(), max_tokens=10**9
+    )
     assert list(islice(tokens, 2)) == [4, 6]
 
 

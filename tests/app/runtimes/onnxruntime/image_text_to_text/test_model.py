@@ -8,10 +8,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from app.runtimes.onnxruntime.image_text_to_text import inspect, load, recognises
+from app.runtimes.onnxruntime.image_text_to_text import inspect, load, supports
 from app.runtimes.onnxruntime.image_text_to_text.assembly import assemble
 from app.settings.model import ModelSource
-from tasks.exchange.error import ErrorKind, InferenceError
+from tasks.inference.error import ErrorKind, InferenceError
 from tasks.task import TaskType
 
 
@@ -172,14 +172,14 @@ def test_generate_streams_answer_in_chunks(tiny: Any, model: Any) -> None:
 
 
 def test_a_model_is_recognised_by_its_file_names(tiny: Any, tmp_path: Path) -> None:
-    assert not recognises(ModelSource(name="m", version="1", folder=tmp_path))
-    assert not recognises(ModelSource(name="m", version="1", folder=tmp_path / "absent"))
+    assert not supports(ModelSource(name="m", version="1", folder=tmp_path))
+    assert not supports(ModelSource(name="m", version="1", folder=tmp_path / "absent"))
     (tmp_path / "onnx").mkdir()
     for name in ("vision_encoder_q4", "embed_tokens", "decoder_model_merged_q4f16"):
         (tmp_path / "onnx" / f"{name}.onnx").touch()
-    assert recognises(ModelSource(name="m", version="1", folder=tmp_path))
+    assert supports(ModelSource(name="m", version="1", folder=tmp_path))
     (tmp_path / "onnx" / "embed_tokens.onnx").unlink()
-    assert not recognises(ModelSource(name="m", version="1", folder=tmp_path))
+    assert not supports(ModelSource(name="m", version="1", folder=tmp_path))
 
 
 def test_a_named_graph_decides_the_precision(tiny: Any, tmp_path: Path) -> None:

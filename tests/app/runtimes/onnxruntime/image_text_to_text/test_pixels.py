@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from app.runtimes.onnxruntime.image_text_to_text.pixels import WholePicture
+from app.runtimes.onnxruntime.image_text_to_text.pixels import SingleImageProcessor
 from app.runtimes.onnxruntime.image_text_to_text.recipe import (
     PixelRecipe,
     decide_recipe,
@@ -70,7 +70,7 @@ def noise(height: int, width: int) -> Image:
 def pixel_values_of(folder: Path, config: Mapping[str, object], image: Image) -> NDArray[np.float32]:
     (folder / "preprocessor_config.json").write_text(json.dumps(config))
     recipe, _ = decide_recipe(read_processor_configuration(folder), PreprocessingSettings(), folder)
-    return WholePicture(recipe)(image).pixel_values
+    return SingleImageProcessor(recipe)(image).pixel_values
 
 
 @pytest.mark.slow
@@ -93,20 +93,20 @@ def test_processor_config_json_gives_same_pixels(tmp_path: Path) -> None:
     (tmp_path / "preprocessor_config.json").unlink()
     (tmp_path / "processor_config.json").write_text(json.dumps({"image_processor": CONFIGS[0], "patch_size": 14}))
     recipe, _ = decide_recipe(read_processor_configuration(tmp_path), PreprocessingSettings(), tmp_path)
-    np.testing.assert_array_equal(WholePicture(recipe)(noise(48, 64)).pixel_values, expected)
+    np.testing.assert_array_equal(SingleImageProcessor(recipe)(noise(48, 64)).pixel_values, expected)
 
 
 @pytest.mark.parametrize("shape", [(1, 60_000), (60_000, 1)])
 def test_very_long_image_is_prepared_without_huge_resize(shape: tuple[int, int]) -> None:
     for recipe in (PixelRecipe(size=(336, 336), resized=336), PixelRecipe(size=(9, 9), resized=9, letterbox=True)):
-        pixel_values = WholePicture(recipe)(Image(np.full((*shape, 3), 255, np.uint8))).pixel_values
+        pixel_values = SingleImageProcessor(recipe)(Image(np.full((*shape, 3), 255, np.uint8))).pixel_values
         assert pixel_values.shape == (1, 3, *recipe.size)
         assert pixel_values.max() == 1
 
 
 def test_letterboxed_image_is_complete_and_padded() -> None:
     recipe = PixelRecipe(size=(4, 8), resized=(4, 8), letterbox=True, fill=(255, 0, 51))
-    pixel_values = WholePicture(recipe)(Image(np.zeros((10, 10, 3), np.uint8))).pixel_values[0]
+    pixel_values = SingleImageProcessor(recipe)(Image(np.zeros((10, 10, 3), np.uint8))).pixel_values[0]
     assert np.flatnonzero(pixel_values[0, 0]).tolist() == [0, 1, 6, 7]
     np.testing.assert_allclose(pixel_values[:, 2, 0], [1, 0, 0.2])
 
@@ -118,7 +118,7 @@ def test_declared_settings_override_processor_file(tmp_path: Path) -> None:
         size=(8, 6), resize="stretch", scale=2.0, mean=(1, 2, 3), std=(4, 5, 6), channel_order="BGR"
     )
     recipe, _ = decide_recipe(found, declared, tmp_path)
-    pixel_values = WholePicture(recipe)(Image(np.full((5, 5, 3), (10, 20, 30), np.uint8))).pixel_values
+    pixel_values = SingleImageProcessor(recipe)(Image(np.full((5, 5, 3), (10, 20, 30), np.uint8))).pixel_values
     assert pixel_values.shape == (1, 3, 8, 6)
     np.testing.assert_allclose(pixel_values[0, :, 0, 0], [(60 - 3) / 6, (40 - 2) / 5, (20 - 1) / 4], rtol=1e-6)
     for fit, resized, letterbox in (("crop", 8, False), ("letterbox", (8, 6), True)):
@@ -128,12 +128,14 @@ def test_declared_settings_override_processor_file(tmp_path: Path) -> None:
 
 def test_declared_size_suffices_without_processor_file(tmp_path: Path) -> None:
     recipe, _ = decide_recipe(None, PreprocessingSettings(size=(8, 6)), tmp_path)
-    pixel_values = WholePicture(recipe)(Image(np.full((5, 5, 3), 51, np.uint8))).pixel_values
+    pixel_values = SingleImageProcessor(recipe)(Image(np.full((5, 5, 3), 51, np.uint8))).pixel_values
     np.testing.assert_allclose(pixel_values, np.full((1, 3, 8, 6), 0.2), rtol=1e-6)
 
 
 def test_centre_crop_of_long_image_equals_crop_of_its_middle() -> None:
     long, short = noise(20, 700), noise(20, 700).pixels[:, 250:450]
     recipe = PixelRecipe(size=(28, 28), resized=28)
-    difference = WholePicture(recipe)(long).pixel_values - WholePicture(recipe)(Image(short)).pixel_values
+    difference = (
+        SingleImageProcessor(recipe)(long).pixel_values - SingleImageProcessor(recipe)(Image(short)).pixel_values
+    )
     assert np.abs(difference).max() <= 1.01 / 255

@@ -6,7 +6,7 @@ import tokenizers
 from tokenizers import normalizers, processors
 
 from app.runtimes.onnxruntime.image_text_to_text.assembly import assemble
-from tasks.exchange.error import ErrorKind, InferenceError
+from tasks.inference.error import ErrorKind, InferenceError
 
 
 def tokens(model: Any, prompt: str) -> list[str]:

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from app.runtimes.onnxruntime.image_text_to_text.assembly import assemble
-from tasks.exchange.error import InferenceError
 from tasks.image_text_to_text import StreamingModel, VisionLanguageModel
+from tasks.inference.error import InferenceError
 
 
 @pytest.fixture

@@ -128,7 +128,7 @@ def test_token_ids_and_pixels_equal_those_of_hugging_face(
     np.testing.assert_array_equal(tiles.pixel_values, expected["pixel_values"])
     np.testing.assert_array_equal(tiles.pixel_attention_mask, expected["pixel_attention_mask"])
     assert (tiles.rows > 0) is splitting
-    encoded_image = model.look(image)
+    encoded_image = model.encode_image(image)
     encoded_prompt = model.prompts.encode(question, "prompts[0]")
     assert encoded_prompt.before + encoded_image.ids + encoded_prompt.after == expected["input_ids"][0].tolist()
     assert encoded_image.features.shape == (tiles.count * PER_TILE, 1)

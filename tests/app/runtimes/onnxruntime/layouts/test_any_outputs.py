@@ -9,25 +9,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from app.runtimes.onnxruntime.evidence import Evidence, Facts
-from app.runtimes.onnxruntime.graph import RawAnswer
+from app.runtimes.onnxruntime.graph import RawOutputs
+from app.runtimes.onnxruntime.hugging_face_files import Config, HuggingFaceFiles
 from app.runtimes.onnxruntime.inputs import ImageInputs
-from app.runtimes.onnxruntime.layouts import LAYOUTS, Output, View, choose_layout
+from app.runtimes.onnxruntime.layouts import LAYOUTS, GraphView, Output, choose_layout
 from app.runtimes.onnxruntime.layouts.layout import (
+    BoxDecoder,
+    ClassDecoder,
+    MaskDecoder,
     Match,
-    ReadsBoxes,
-    ReadsClasses,
-    ReadsMasks,
-    ReadsText,
-    ReadsTurnedBoxes,
+    OrientedBoxDecoder,
+    TextDecoder,
 )
 from app.runtimes.onnxruntime.metadata import ExportMetadata
-from app.runtimes.onnxruntime.neighbours import Config, Neighbours
+from app.runtimes.onnxruntime.model_files import Facts, ModelFiles
 from app.runtimes.onnxruntime.placement import fit
 from app.settings.model import ModelError, ModelSettings
-from tasks.exchange.error import InferenceError
-from tasks.exchange.tensor import Datatype, TensorSpec
 from tasks.image_segmentation import SegmentationInput, SegmentationParameters
+from tasks.inference.error import InferenceError
+from tasks.inference.tensor import Datatype, TensorSpec
 from tasks.object_detection import DetectionParameters
 from tasks.task import TaskType
 from tasks.vision.image import Image
@@ -113,14 +113,16 @@ def test_any_outputs_are_read_or_rejected(
     model_type: str | None,
 ) -> None:
     labels = None if classes is None else tuple(f"class {number}" for number in range(classes))
-    evidence = Evidence(
+    evidence = ModelFiles(
         file=Path("model.onnx"),
         settings=ModelSettings(layout=declared, labels=labels, task_type=task_type),
         metadata=ExportMetadata(),
-        neighbours=Neighbours(config=Config(model_type=model_type)),
+        hugging_face=HuggingFaceFiles(config=Config(model_type=model_type)),
     )
     inputs = ImageInputs(image=IMAGE, target_sizes=SIZES)
-    view = View(inputs=inputs, outputs=graph_outputs, evidence=evidence, told=task_type, classes=classes)
+    view = GraphView(
+        inputs=inputs, outputs=graph_outputs, model_files=evidence, declared_task=task_type, classes=classes
+    )
     try:
         found = choose_layout(view, Facts())
     except ModelError:
@@ -135,19 +137,19 @@ def check_finite(found: Match) -> None:
     """Read the blank outputs as an answer, and check that all numbers are finite."""
     image = Image(np.zeros((20, 50, 3), np.uint8))
     placement = fit((image.height, image.width), (SIDE, SIDE), "letterbox", SIDE).placement
-    answer = RawAnswer([output.blank[0] for output in found.outputs], placement, SIDE, SIDE)
-    match found.reading:
-        case ReadsClasses(scores):
+    answer = RawOutputs([output.blank[0] for output in found.outputs], placement, SIDE, SIDE)
+    match found.decoder:
+        case ClassDecoder(scores):
             assert np.isfinite(scores(answer)).all()
-        case ReadsBoxes(find) | ReadsTurnedBoxes(find):
+        case BoxDecoder(find) | OrientedBoxDecoder(find):
             candidates = find(answer, DetectionParameters(score_threshold=0.0))
-            width = 5 if isinstance(found.reading, ReadsTurnedBoxes) else 4
+            width = 5 if isinstance(found.decoder, OrientedBoxDecoder) else 4
             assert candidates.boxes.shape == (len(candidates.scores), width)
             assert np.isfinite(candidates.boxes).all()
             assert np.isfinite(candidates.scores).all()
-        case ReadsMasks(outline):
+        case MaskDecoder(outline):
             segments = outline(answer, SegmentationInput(image, SegmentationParameters(score_threshold=0.0)))
             assert len(segments.class_ids) == len(segments.scores) == len(segments.contours)
             assert np.isfinite(segments.scores).all()
-        case ReadsText(text):
+        case TextDecoder(text):
             assert isinstance(text(answer), str)

@@ -6,14 +6,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from app.engine.description import Origin
-from app.runtimes.onnxruntime.evidence import Evidence, Facts
+from app.engine.model_metadata import Origin
+from app.runtimes.onnxruntime.hugging_face_files import Config, HuggingFaceFiles
 from app.runtimes.onnxruntime.inputs import ImageInputs
-from app.runtimes.onnxruntime.layouts import LAYOUTS, Match, Output, View, choose_layout, told_task
+from app.runtimes.onnxruntime.layouts import LAYOUTS, GraphView, Match, Output, choose_layout, declared_task
 from app.runtimes.onnxruntime.metadata import ExportMetadata
-from app.runtimes.onnxruntime.neighbours import Config, Neighbours
+from app.runtimes.onnxruntime.model_files import Facts, ModelFiles
 from app.settings.model import ModelError, ModelSettings
-from tasks.exchange.tensor import Datatype, TensorSpec
+from tasks.inference.tensor import Datatype, TensorSpec
 from tasks.task import TaskType
 
 CLASSIFY, DETECT = TaskType.IMAGE_CLASSIFICATION, TaskType.OBJECT_DETECTION
@@ -25,38 +25,38 @@ SIZES = TensorSpec(name="orig_target_sizes", datatype=Datatype.INT64, shape=(-1,
 Shapes = list[tuple[int, ...]] | dict[str, tuple[int, ...]]
 
 
-def evidence(settings: ModelSettings | None = None, config: Config | None = None, **metadata: Any) -> Evidence:
-    return Evidence(
+def evidence(settings: ModelSettings | None = None, config: Config | None = None, **metadata: Any) -> ModelFiles:
+    return ModelFiles(
         file=Path("model.onnx"),
         settings=settings or ModelSettings(),
         metadata=ExportMetadata(**metadata),
-        neighbours=Neighbours(config=config),
+        hugging_face=HuggingFaceFiles(config=config),
     )
 
 
-def view(shapes: Shapes, known: Evidence, classes: int | None = None, inputs: ImageInputs | None = None) -> View:
+def view(shapes: Shapes, known: ModelFiles, classes: int | None = None, inputs: ImageInputs | None = None) -> GraphView:
     """Return a graph whose outputs are zeros; outputs whose names end in ``_ids`` hold integers."""
     named = shapes if isinstance(shapes, dict) else {f"output{index}": shape for index, shape in enumerate(shapes)}
-    known_task = told_task(known)
-    return View(
+    known_task = declared_task(known)
+    return GraphView(
         inputs=inputs or ImageInputs(image=IMAGE),
         outputs=[
             Output(name=name.removesuffix("_ids"), blank=np.zeros(shape, "i8" if name.endswith("_ids") else "f4"))
             for name, shape in named.items()
         ],
-        evidence=known,
-        told=known_task[0] if known_task else None,
+        model_files=known,
+        declared_task=known_task[0] if known_task else None,
         classes=classes,
     )
 
 
-def chosen(shapes: Shapes, known: Evidence, classes: int | None = None) -> tuple[Match, dict[str, Origin]]:
+def chosen(shapes: Shapes, known: ModelFiles, classes: int | None = None) -> tuple[Match, dict[str, Origin]]:
     facts = Facts()
     found = choose_layout(view(shapes, known, classes), facts)
     return found, {fact.topic: fact.origin for fact in facts.recorded}
 
 
-def declaring(**settings: Any) -> Evidence:
+def declaring(**settings: Any) -> ModelFiles:
     return evidence(ModelSettings(**settings))
 
 
@@ -224,7 +224,7 @@ def test_declared_layout_overrides_shapes(declared: str, shape: tuple[int, ...],
     ],
 )
 def test_task_and_layout_are_inferred_from_files_and_shapes(
-    known: Evidence,
+    known: ModelFiles,
     shapes: Shapes,
     classes: int | None,
     task: TaskType,
@@ -300,7 +300,7 @@ BOXES: Shapes = {"logits": (1, 100, 92), "pred_boxes": (1, 100, 4)}
     ],
 )
 def test_ambiguous_or_unknown_outputs_are_rejected(
-    shapes: Shapes, classes: int | None, known: Evidence, reason: str
+    shapes: Shapes, classes: int | None, known: ModelFiles, reason: str
 ) -> None:
     with pytest.raises(ModelError, match=reason) as caught:
         chosen(shapes, known, classes)
@@ -314,6 +314,6 @@ def test_ambiguous_or_unknown_outputs_are_rejected(
         (evidence(config=Config(architectures=("CLIPForEverything",))), "CLIPForEverything.*ForObjectDetection"),
     ],
 )
-def test_unknown_task_is_rejected(known: Evidence, reason: str) -> None:
+def test_unknown_task_is_rejected(known: ModelFiles, reason: str) -> None:
     with pytest.raises(ModelError, match=reason):
-        told_task(known)
+        declared_task(known)

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from onnx import TensorProto
 
-from app.engine.description import Fact, Origin
-from tasks.exchange.error import InferenceError
+from app.engine.model_metadata import Fact, Origin
+from tasks.inference.error import InferenceError
 from tasks.vision.contours import mask_of_contours
 from tests.app.runtimes.onnxruntime import graphs
 from tests.app.runtimes.onnxruntime.answers import inspected, segmentation_input, segmenter, uniform_image

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from app.engine.description import Fact, Origin
+from app.engine.model_metadata import Fact, Origin
 from app.runtimes.onnxruntime.single_graph import load_single_graph
-from tasks.exchange.limits import Limits
-from tasks.exchange.request import InferenceRequest
-from tasks.exchange.tensor import Datatype, Tensor
 from tasks.image_text_to_text import Answer, GenerationParameters, PromptedImage
+from tasks.inference.limits import Limits
+from tasks.inference.request import InferenceRequest
+from tasks.inference.tensor import Datatype, Tensor
 from tasks.task import TaskType
 from tests.app.runtimes.onnxruntime import graphs
 from tests.app.runtimes.onnxruntime.answers import inspected, text_reader, uniform_image
@@ -94,7 +94,7 @@ def test_text_lines_keep_aspect_ratio_if_graph_allows_any_width(tmp_path: Path, 
     assert facts["size of each image"].value == "height 48, width that of the image, 320 to 3200"
     assert facts["characters"] == Fact("characters", "5", Origin.MODEL_FILE)
     lines = [uniform_image(24, 100, 0), uniform_image(24, 1000, 0), uniform_image(10, 5000, 0)]
-    answers = list(found.graph.answers(lines))
+    answers = list(found.graph.run(lines))
     assert [(answer.height, answer.width) for answer in answers] == [(48, 320), (48, 2000), (48, 3200)]
     # The first line is 200 columns wide, and the rest of its 320 is padding to its right.
     assert (answers[0].placement.scale_x, answers[0].placement.offset_x) == (2, 0)
@@ -105,5 +105,5 @@ def test_ctc_model_is_served_as_image_text_to_text(tmp_path: Path) -> None:
     assert servable.description.task_type is TaskType.IMAGE_TEXT_TO_TEXT
     pixels = Tensor(name="image", datatype=Datatype.UINT8, data=np.zeros((20, 60, 3), np.uint8))
     request = InferenceRequest(id="1", model_name="model", inputs=(pixels,))
-    result = servable.answer(request, Limits())
+    result = servable.predict(request, Limits())
     assert result.outputs[0].predictions[0].records() == [Answer("What is in the picture?", "ac")]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
-from app.engine.description import Fact, Origin
+from app.engine.model_metadata import Fact, Origin
 from tests.app.runtimes.onnxruntime import graphs
 from tests.app.runtimes.onnxruntime.answers import all_close, detection_input, detector, inspected, uniform_image
 
@@ -105,7 +105,7 @@ def test_images_keep_aspect_ratio_if_graph_allows_any_size(tmp_path: Path) -> No
     found = inspected(graphs.source(file))
     facts = {fact.topic: (fact.value, fact.origin) for fact in found.description.facts}
     assert facts["size of each image"] == ("shorter side to 40, longer to at most 70", Origin.PREPROCESSOR)
-    answers = list(found.graph.answers([uniform_image(64, 80, 0), uniform_image(300, 100, 0)]))
+    answers = list(found.graph.run([uniform_image(64, 80, 0), uniform_image(300, 100, 0)]))
     assert [(answer.height, answer.width) for answer in answers] == [(40, 50), (70, 32)]
     (boxes,) = detector(file)([detection_input(uniform_image(300, 100, 0), 0.65)])
     assert all_close(boxes.boxes, [[25, 112.5, 75, 187.5]])
@@ -114,7 +114,7 @@ def test_images_keep_aspect_ratio_if_graph_allows_any_size(tmp_path: Path) -> No
 def test_images_are_stretched_if_graph_has_fixed_size(tmp_path: Path) -> None:
     (tmp_path / "preprocessor_config.json").write_text('{"size": {"shortest_edge": 800, "longest_edge": 1333}}')
     found = inspected(graphs.source(write(tmp_path, np.log(PROBABILITIES), "detr")))
-    (answer,) = found.graph.answers([uniform_image(300, 100, 0)])
+    (answer,) = found.graph.run([uniform_image(300, 100, 0)])
     assert (answer.height, answer.width) == (64, 64)
     assert "size of each image" not in {fact.topic for fact in found.description.facts}
 

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
-from app.engine.description import Fact, Origin
-from tasks.exchange.error import InferenceError
+from app.engine.model_metadata import Fact, Origin
+from tasks.inference.error import InferenceError
 from tests.app.runtimes.onnxruntime import graphs
 from tests.app.runtimes.onnxruntime.answers import all_close, detection_input, detector, inspected, uniform_image
 

@@ -9,9 +9,9 @@ import pytest
 from numpy.typing import NDArray
 from onnx import TensorProto
 
-from app.engine.description import Origin
-from tasks.exchange.error import InferenceError
+from app.engine.model_metadata import Origin
 from tasks.image_segmentation import Segments
+from tasks.inference.error import InferenceError
 from tasks.vision.contours import mask_of_contours
 from tests.app.runtimes.onnxruntime import graphs
 from tests.app.runtimes.onnxruntime.answers import inspected, segmentation_input, segmenter, uniform_image

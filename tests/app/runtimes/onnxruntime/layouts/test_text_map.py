@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from app.engine.description import Fact, Origin
+from app.engine.model_metadata import Fact, Origin
 from tests.app.runtimes.onnxruntime import graphs
 from tests.app.runtimes.onnxruntime.answers import (
     all_close,
@@ -106,7 +106,7 @@ def test_images_keep_aspect_ratio_if_graph_allows_any_size(tmp_path: Path) -> No
     found = inspected(graphs.source(file, **OBB))
     facts = {fact.topic: fact for fact in found.description.facts}
     assert facts["size of each image"].value == "shorter side to 736, longer to at most 2000, to multiples of 32"
-    answers = found.graph.answers([uniform_image(100, 200, 0), uniform_image(10, 100, 0), uniform_image(1000, 800, 0)])
+    answers = found.graph.run([uniform_image(100, 200, 0), uniform_image(10, 100, 0), uniform_image(1000, 800, 0)])
     assert [(answer.height, answer.width) for answer in answers] == [(736, 1472), (192, 1984), (928, 736)]
     assert facts["channel order"] == Fact("channel order", "BGR", Origin.GUESSED)
     assert facts["labels"] == Fact("labels", "1: text", Origin.CONVENTION)

@@ -1,0 +1,91 @@
+"""The messages between the ingress and the replicas that run models, pickled by Ray."""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+import msgspec
+
+from app.engine.model_metadata import ModelMetadata
+from app.engine.servable import BoundServable, Servable
+from app.settings.model import ModelError, ModelSource
+from tasks.inference.error import ErrorKind, InferenceError
+
+__all__ = ("Binding", "Failure", "NotLoaded", "Outcome", "binding_of", "model_id", "model_of")
+
+
+class Binding(msgspec.Struct, frozen=True, kw_only=True):
+    """The parts of a servable without its model: what the ingress needs to decode requests and encode responses.
+
+    The ingress decodes images at full size, because only the model's graph knows a smaller usable size.
+
+    Attributes:
+        task: the model's task.
+        description: the model's metadata.
+        defaults: default request parameters from the model's settings.
+    """
+
+    task: Any
+    description: ModelMetadata
+    defaults: Mapping[str, object]
+
+
+class NotLoaded(msgspec.Struct, frozen=True):
+    """A model that cannot be served, with the reason."""
+
+    reason: str
+
+
+class Failure(msgspec.Struct, frozen=True):
+    """An `InferenceError` as plain fields, because a model's own exceptions may not survive pickling."""
+
+    kind: ErrorKind
+    message: str
+    path: str
+
+    @classmethod
+    def from_error(cls, error: InferenceError) -> "Failure":
+        """Return the fields of `error`."""
+        return cls(error.kind, error.message, error.path)
+
+    def error(self) -> InferenceError:
+        """Return the error as an exception."""
+        return InferenceError(self.kind, self.message, self.path)
+
+
+Outcome = Sequence[Any] | Failure | NotLoaded
+"""A prediction for each input, or the error."""
+
+
+def model_id(source: ModelSource) -> str:
+    """Return the id by which Ray routes calls to replicas that already hold the model.
+
+    Any difference in the source, such as another threshold in its settings, gives another id.
+    """
+    # Python's hash() of a string differs between processes.
+    return f"{source.name}/{source.version}@{hashlib.sha256(repr(source).encode()).hexdigest()[:16]}"
+
+
+def binding_of(servable: Servable) -> Binding:
+    """Return what the ingress needs of `servable`.
+
+    Raises:
+        ModelError: for a servable that is not a `BoundServable`.
+    """
+    bound = _as_bound(servable)
+    return Binding(task=bound.task, description=bound.description, defaults=bound.defaults)
+
+
+def model_of(servable: Servable) -> Any:
+    """Return the model of `servable`.
+
+    Raises:
+        ModelError: for a servable that is not a `BoundServable`.
+    """
+    return _as_bound(servable).model
+
+
+def _as_bound(servable: Servable) -> BoundServable[Any, Any]:
+    if not isinstance(servable, BoundServable):
+        raise ModelError(f"{type(servable).__name__} cannot be split for Ray")
+    return cast("BoundServable[Any, Any]", servable)

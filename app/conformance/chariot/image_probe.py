@@ -1,0 +1,137 @@
+"""Send images to an engine and read the items leniently, so that each item can be checked on its own."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeGuard, cast
+
+from app.conformance.check import InconclusiveError, NotApplicableError
+from app.conformance.probe import Exchange, Probe
+from app.conformance.sample_images import SAMPLE_IMAGES, SampleImage
+
+__all__ = ("FIELDS", "PROMPTS", "ImageProbe", "Item", "ProbeResult", "is_number")
+
+Item = dict[str, Any]
+
+FIELDS: Mapping[str, Sequence[str]] = {
+    "IMAGE_CLASSIFICATION": ("label", "score"),
+    "OBJECT_DETECTION": ("label", "score", "xmin", "ymin", "xmax", "ymax"),
+    "ORIENTED_OBJECT_DETECTION": ("label", "score", "cx", "cy", "w", "h", "r"),
+    "IMAGE_SEGMENTATION": ("label", "score", "contour"),
+    "IMAGE_TEXT_TO_TEXT": ("prompt", "answer"),
+}
+"""The fields of an item, by task type (Chariot, "Inference Protocols", Responses)."""
+
+PROMPTS = ("What is in the picture?", "Which colours are there?")
+_LOW_THRESHOLD = 0.05
+_MAX_NUMBER = 1e300
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeResult:
+    """An image and the raw items that the engine found in it."""
+
+    image: SampleImage
+    raw_items: Sequence[object]
+
+    @property
+    def items(self) -> Sequence[Item]:
+        """Return the items that are objects."""
+        return [cast("Item", item) for item in self.raw_items if isinstance(item, dict)]
+
+
+@dataclass(frozen=True, slots=True)
+class ImageProbe:
+    """The way that one protocol sends an image.
+
+    Args:
+        send: sends the image with parameters.
+        read_items: returns the items of a response with status 200, or raises `InconclusiveError` if it has none.
+    """
+
+    send: Callable[[Probe, SampleImage, Mapping[str, object]], Exchange]
+    read_items: Callable[[Exchange], Sequence[object]]
+
+    def probe_image(
+        self, probe: Probe, image: SampleImage, parameters: Mapping[str, object] | None = None
+    ) -> ProbeResult:
+        """Send one image with the needed parameters and `parameters`.
+
+        Raises:
+            UntestedError: the status is not 200, or the items cannot be read.
+        """
+        exchange = self.send(probe, image, {**self.required_parameters(probe), **(parameters or {})})
+        if not exchange.ok:
+            raise InconclusiveError(f"{image.name} was answered with status {exchange.status}")
+        return ProbeResult(image, self.read_items(exchange))
+
+    def required_parameters(self, probe: Probe) -> Mapping[str, object]:
+        """Return the parameters that the engine requires: none, or prompts."""
+        if probe.target.task_type == "IMAGE_TEXT_TO_TEXT":
+            return {"prompts": PROMPTS}
+        prompted = {"prompts": PROMPTS}
+        if self.send(probe, SAMPLE_IMAGES[0], {}).ok or not self.send(probe, SAMPLE_IMAGES[0], prompted).ok:
+            return {}
+        return prompted
+
+    def results(self, probe: Probe) -> Sequence[ProbeResult]:
+        """Return all images with items, at the engine's default threshold, or else at a low one.
+
+        Raises:
+            UntestedError: the model finds nothing in any image.
+        """
+        images = (*probe.target.images, *SAMPLE_IMAGES)
+        for parameters in ({}, {"score_threshold": _LOW_THRESHOLD}):
+            collected: list[ProbeResult] = []
+            for image in images:
+                try:
+                    collected.append(self.probe_image(probe, image, parameters))
+                except InconclusiveError:
+                    continue
+            if with_items := [result for result in collected if result.raw_items]:
+                return with_items
+        raise InconclusiveError("The model finds nothing in any image; give others with --image")
+
+    def task_type(self, probe: Probe) -> str | None:
+        """Return the given task type, or the one that the fields of the items suggest, or None.
+
+        Raises:
+            UntestedError: there are no items.
+        """
+        if probe.target.task_type:
+            return probe.target.task_type
+        names = {name for result in self.results(probe) for item in result.items for name in item}
+        for task_type, typical, min_fields in (
+            ("OBJECT_DETECTION", {"xmin", "ymin", "xmax", "ymax"}, 2),
+            ("ORIENTED_OBJECT_DETECTION", {"cx", "cy", "w", "h", "r"}, 2),
+            ("IMAGE_SEGMENTATION", {"contour"}, 1),
+            ("IMAGE_TEXT_TO_TEXT", {"prompt", "answer"}, 1),
+            ("IMAGE_CLASSIFICATION", {"label", "score"}, 1),
+        ):
+            if len(names & typical) >= min_fields:
+                return task_type
+        return None
+
+    def items(self, probe: Probe, *task_types: str) -> Sequence[tuple[SampleImage, Item]]:
+        """Return every item that is an object, with its image, if the engine's task type is one of `task_types`.
+
+        Raises:
+            InapplicableError: the task type is another one.
+            UntestedError: the task type is not known, or no item is an object.
+        """
+        task_type = self.task_type(probe)
+        if task_type not in task_types:
+            if task_type is None:
+                raise InconclusiveError("The task type was not recognised; give it with --task-type")
+            raise NotApplicableError(f"About {', '.join(task_types)}; this is {task_type}")
+        items = [(result.image, item) for result in self.results(probe) for item in result.items]
+        if not items:
+            raise InconclusiveError("No item is an object")
+        return items
+
+
+def is_number(value: object) -> TypeGuard[float]:
+    """Return whether a JSON value is a finite number of usable size, and not a boolean."""
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return False
+    return abs(value) <= _MAX_NUMBER and not math.isnan(value)

@@ -1,0 +1,80 @@
+"""Define clauses (checks of a protocol) and their findings."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from app.conformance.probe import Exchange, Probe
+
+__all__ = ("Check", "Finding", "InconclusiveError", "Level", "Need", "NotApplicableError", "Verdict", "ViolationError")
+
+
+class Level(StrEnum):
+    """The level of a clause: only a MUST changes the exit code."""
+
+    MUST = "MUST"
+    SHOULD = "SHOULD"
+
+
+class Need(StrEnum):
+    """What depends on a clause: three features of Chariot, or clients."""
+
+    STORAGE = "storage"
+    DRIFT = "drift"
+    EVALUATION = "evaluation"
+    CLIENTS = "clients"
+
+
+class Verdict(StrEnum):
+    """The result of a check."""
+
+    PASSED = "passed"
+    FAILED = "failed"
+    NOT_TESTED = "not tested"
+    NOT_APPLICABLE = "not applicable"
+
+
+class ViolationError(Exception):
+    """Raised by a check: the engine violates the clause. The message has the expected and the actual value."""
+
+
+class InconclusiveError(Exception):
+    """Raised by a check: the engine's responses neither prove nor disprove the clause."""
+
+
+class NotApplicableError(Exception):
+    """Raised by a check: the clause is for other engines. The message says which."""
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One requirement of a protocol.
+
+    Args:
+        id: the id in reports.
+        level: MUST or SHOULD.
+        sentence: the requirement in one sentence.
+        source: a page and its section, or a public engine that behaves this way.
+        run: sends requests; returns if the engine meets the requirement, else raises `ViolationError`, `InconclusiveError`
+            or `NotApplicableError`.
+        needed_for: what depends on the clause.
+        requires: ids of clauses that this one builds on; if one of them fails, this one is not tested.
+    """
+
+    id: str
+    level: Level
+    sentence: str
+    source: str
+    run: Callable[[Probe], None]
+    needed_for: Sequence[Need] = (Need.CLIENTS,)
+    requires: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """The result of one clause, with the exchanges that prove it, the deciding one last."""
+
+    check: Check
+    verdict: Verdict
+    reason: str
+    exchanges: Sequence[Exchange]

@@ -1,0 +1,70 @@
+"""Configure TLS for a client: trusted authorities and its own certificate."""
+
+import ssl
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import httpx
+import msgspec
+
+if TYPE_CHECKING:
+    import grpc
+
+__all__ = ("TlsOptions", "TlsOptionsError")
+
+
+class TlsOptionsError(Exception):
+    """A certificate cannot be used. The message names it."""
+
+
+class TlsOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """TLS files of a client (PEM).
+
+    Attributes:
+        ca: certificates of authorities to trust instead of the default ones.
+        cert: the client certificate with its chain.
+        key: the private key of `cert`; read from the `cert` file by default.
+    """
+
+    ca: Path | None = None
+    cert: Path | None = None
+    key: Path | None = None
+
+    def context(self) -> ssl.SSLContext:
+        """Return the TLS context for HTTP.
+
+        Raises:
+            TrustError: a file cannot be used.
+        """
+        if self.cert is None and self.key is not None:
+            raise TlsOptionsError("--key needs --cert")
+        try:
+            is_default = self.ca is None
+            context = (
+                httpx.create_ssl_context(trust_env=False) if is_default else ssl.create_default_context(cafile=self.ca)
+            )
+        except ssl.SSLError:
+            raise TlsOptionsError(f"--ca: {self.ca}: Expected certificates of authorities (PEM)") from None
+        except OSError as error:
+            raise TlsOptionsError(f"--ca: {self.ca}: {error.strerror}") from None
+        if self.cert is not None:
+            try:
+                context.load_cert_chain(self.cert, self.key, password="")
+            except OSError as error:
+                message = f"--cert: {self.cert}: Expected a certificate and its key, not encrypted (PEM): {error}"
+                raise TlsOptionsError(message) from None
+        return context
+
+    def credentials(self) -> "grpc.ChannelCredentials":
+        """Return the TLS credentials for gRPC.
+
+        Raises:
+            TrustError: a file cannot be used.
+        """
+        import grpc
+
+        self.context()
+        ca = self.ca.read_bytes() if self.ca is not None else None
+        if self.cert is None:
+            return grpc.ssl_channel_credentials(ca)
+        return grpc.ssl_channel_credentials(ca, (self.key or self.cert).read_bytes(), self.cert.read_bytes())

@@ -1,0 +1,154 @@
+"""Send GRPS requests over HTTP, and read the responses."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+from urllib.parse import urlencode
+
+import msgspec
+
+from app.conformance.check import InconclusiveError, NotApplicableError, ViolationError
+from app.conformance.grps.messages import REFUSED, expect_failure, expect_success, request_messages
+from app.conformance.probe import Exchange, InvalidJsonError, Probe
+from app.conformance.quoting import quote
+
+__all__ = (
+    "BYTES",
+    "ROOT",
+    "example",
+    "failure",
+    "first_success",
+    "health",
+    "message_of",
+    "model_query",
+    "post_bytes",
+    "predict",
+    "split_messages",
+    "succeeds",
+    "success",
+)
+
+ROOT = "/grps/v1"
+BYTES = "application/octet-stream"
+_PREDICT = f"{ROOT}/infer/predict"
+
+
+def health(probe: Probe, name: str) -> Exchange:
+    """Send GET to a health path, without reusing an earlier response."""
+    return probe.send("GET", f"{ROOT}/health/{name}", fresh=True)
+
+
+def predict(probe: Probe, body: object, **query: str) -> Exchange:
+    """Send POST with a message to predict."""
+    return probe.post_json(f"{_PREDICT}?{urlencode(query)}" if query else _PREDICT, body)
+
+
+def post_bytes(probe: Probe, body: bytes, content_type: str, **query: str) -> Exchange:
+    """Send POST with bytes of the Content-Type `content_type` to predict."""
+    path = f"{_PREDICT}?{urlencode(query)}" if query else _PREDICT
+    return probe.send("POST", path, body=body, headers={"content-type": content_type})
+
+
+def model_query(probe: Probe) -> dict[str, str]:
+    """Return the query that names the model; empty if no model was given."""
+    return {"model": probe.target.model} if probe.target.model else {}
+
+
+def message_of(exchange: Exchange) -> dict[str, Any]:
+    """Return the message of a response.
+
+    Raises:
+        FaultError: the body is not a JSON object.
+    """
+    try:
+        return exchange.object()
+    except InvalidJsonError as error:
+        raise ViolationError(f"{error}: {exchange.status} {quote(exchange.body)}") from None
+
+
+def success(exchange: Exchange) -> dict[str, Any]:
+    """Return the message of a successful response.
+
+    Raises:
+        FaultError: the message or the HTTP status does not report success.
+    """
+    message = message_of(exchange)
+    expect_success(message)
+    if not exchange.ok:
+        raise ViolationError(f"Expected HTTP status 200 for a success, got {exchange.status}")
+    return message
+
+
+def failure(exchange: Exchange, *codes: int) -> dict[str, Any]:
+    """Return the message of a failed response.
+
+    Raises:
+        FaultError: the message does not report a failure, or its code is not in `codes`.
+    """
+    message = message_of(exchange)
+    expect_failure(message, *codes)
+    return message
+
+
+def succeeds(exchange: Exchange) -> bool:
+    """Return whether a response is bytes, or a message that reports success."""
+    if exchange.ok and exchange.headers.get("content-type", "").startswith(BYTES):
+        return True
+    try:
+        expect_success(exchange.object())
+    except (ViolationError, InvalidJsonError):
+        return False
+    return exchange.ok
+
+
+def first_success(probe: Probe, messages: Sequence[Mapping[str, object]]) -> tuple[Mapping[str, Any], Exchange]:
+    """Return the first message with a successful response, and that response.
+
+    Raises:
+        UntestedError: no message succeeds.
+    """
+    for message in messages:
+        exchange = predict(probe, message)
+        if succeeds(exchange):
+            return message, exchange
+    raise InconclusiveError(REFUSED)
+
+
+def example(probe: Probe) -> tuple[Mapping[str, Any], dict[str, Any]]:
+    """Return a request message and its response message.
+
+    Raises:
+        InapplicableError: the response is bytes.
+    """
+    sent, exchange = first_success(probe, request_messages(probe.target))
+    if exchange.headers.get("content-type", "").startswith(BYTES):
+        raise NotApplicableError("About models that answer with messages")
+    return sent, exchange.object()
+
+
+def split_messages(body: bytes) -> Sequence[dict[str, Any]]:
+    """Return JSON objects that are concatenated, with only white space between them."""
+    text, messages = body.decode(errors="replace").strip(), list[dict[str, Any]]()
+    while text:
+        end = _end_of_object(text)
+        try:
+            messages.append(msgspec.json.decode(text[:end].encode(), type=dict[str, Any]))
+        except msgspec.DecodeError as error:
+            raise ViolationError(f"Expected concatenated messages: {error}, got {quote(text)}") from None
+        text = text[end:].lstrip()
+    return messages
+
+
+def _end_of_object(text: str) -> int:
+    depth, quoted, escaped = 0, False, False
+    for index, letter in enumerate(text):
+        if quoted:
+            quoted, escaped = letter != '"' or escaped, letter == "\\" and not escaped
+        elif letter == '"':
+            quoted = True
+        elif letter in "{}":
+            depth += 1 if letter == "{" else -1
+            if depth == 0:
+                return index + 1
+        elif depth == 0:
+            break
+    return len(text)

@@ -1,0 +1,49 @@
+"""Share code between KServe V1 and TensorFlow Serving: both have models below ``/v1/models`` and row requests."""
+
+from collections.abc import Callable
+from typing import Any
+
+from app.conformance.check import ViolationError
+from app.conformance.probe import Exchange, Probe
+from app.conformance.quoting import quote
+from app.conformance.tensors import is_list, listed_model
+
+__all__ = ("UNKNOWN", "expect_one_prediction_each", "given_instances", "model_path", "predict", "predictions_of")
+
+UNKNOWN = "conform-unknown"
+"""A name that no engine knows."""
+
+
+def model_path(probe: Probe) -> str:
+    """Return the path of the checked model."""
+    return f"/v1/models/{listed_model(probe, '/v1/models')}"
+
+
+def predict(probe: Probe, body: object) -> Exchange:
+    """Send a predict request to the checked model."""
+    return probe.post_json(f"{model_path(probe)}:predict", body)
+
+
+def given_instances(probe: Probe) -> list[object] | None:
+    """Return the first and the last instance of the user's request, or None if it has none."""
+    instances = (probe.target.request or {}).get("instances")
+    return [instances[0], instances[-1]] if is_list(instances) and instances else None
+
+
+def predictions_of(answer: dict[str, Any]) -> list[object]:
+    """Return the predictions of a response.
+
+    Raises:
+        FaultError: `predictions` is not an array.
+    """
+    predictions = answer.get("predictions")
+    if not is_list(predictions):
+        raise ViolationError(f"Expected an array of predictions, got {quote(predictions)}")
+    return predictions
+
+
+def expect_one_prediction_each(instances: list[object], predictions: Callable[[list[object]], list[object]]) -> None:
+    """Raise a `ViolationError` unless two instances get two predictions, and one instance gets one."""
+    for batch in (instances, instances[:1]):
+        if len(got := predictions(batch)) != len(batch):
+            raise ViolationError(f"Expected {len(batch)} predictions, got {quote(got)}")

@@ -1,0 +1,210 @@
+"""Run the checks of a protocol against an engine, one after the other."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import httpx
+
+from app.conformance.check import (
+    Check,
+    Finding,
+    InconclusiveError,
+    Level,
+    Need,
+    NotApplicableError,
+    Verdict,
+    ViolationError,
+)
+from app.conformance.probe import InvalidJsonError, Probe, RequestLimitError, ResponseTimeoutError, Target
+from app.conformance.protocols import Protocol
+
+__all__ = ("CheckRunner", "Report", "UnreachableError", "run_checks")
+
+_MAX_EXCHANGES = 3
+"""The number of exchanges to keep for a finding; the last ones decided it."""
+_NO_CREDENTIALS = "Every request is refused for missing credentials; give them with --header-file"
+_UNAUTHORIZED = "The credentials are refused, not the content; give valid ones with --header-file"
+
+
+class UnreachableError(Exception):
+    """The engine's URL does not answer, or refuses every request for its credentials."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """The findings for one engine."""
+
+    protocol: str
+    target: Target
+    task_type: str | None
+    """The given task type, or the one detected from items; None if the protocol has no items or they do not show it."""
+    findings: Sequence[Finding]
+    requests: int
+
+    def count(self, verdict: Verdict, level: Level | None = None) -> int:
+        """Count the findings with a verdict, of one level or of both."""
+        return sum(finding.verdict is verdict and level in (None, finding.check.level) for finding in self.findings)
+
+    @property
+    def needs(self) -> Sequence[Need]:
+        """Return the needs that the protocol's clauses name."""
+        needed = {need for finding in self.findings for need in finding.check.needed_for}
+        return [need for need in Need if need in needed]
+
+    @property
+    def conforms(self) -> bool:
+        """Return whether no MUST failed."""
+        return not self.count(Verdict.FAILED, Level.MUST)
+
+    @property
+    def unauthorized(self) -> Sequence[str]:
+        """Return the ids of MUST clauses that were not tested because the engine refused the credentials."""
+        return [
+            finding.check.id
+            for finding in self.findings
+            if finding.verdict is Verdict.NOT_TESTED
+            and finding.check.level is Level.MUST
+            and finding.exchanges
+            and finding.exchanges[-1].unauthorized
+        ]
+
+    def failing(self, need: Need) -> Sequence[str]:
+        """Return the ids of the failed MUST clauses that `need` depends on."""
+        return [
+            finding.check.id
+            for finding in self.findings
+            if finding.verdict is Verdict.FAILED
+            and finding.check.level is Level.MUST
+            and need in finding.check.needed_for
+        ]
+
+    def untested(self, need: Need) -> Sequence[str]:
+        """Return the ids of the untested MUST clauses that `need` depends on."""
+        return [
+            finding.check.id
+            for finding in self.findings
+            if finding.verdict is Verdict.NOT_TESTED
+            and finding.check.level is Level.MUST
+            and need in finding.check.needed_for
+        ]
+
+
+class CheckRunner:
+    """Check an engine against a protocol, each clause on first use.
+
+    Args:
+        protocol: its clauses come after those that they require.
+        probe: sends the requests.
+    """
+
+    def __init__(self, protocol: Protocol, probe: Probe) -> None:
+        self.protocol = protocol
+        self.probe = probe
+        self._checks = {check.id: check for check in protocol.checks}
+        self._findings: dict[str, Finding] = {}
+        self._failed_ids: dict[str, str] = {}
+
+    def check_reachable(self) -> None:
+        """Send one request, to see whether the engine answers.
+
+        Raises:
+            UnreachableError: the engine does not answer.
+        """
+        try:
+            if self.probe.transport:
+                self.probe.transport.wait_connected()
+            else:
+                self.probe.get("/")
+        except (ResponseTimeoutError, httpx.TransportError, httpx.InvalidURL) as error:
+            raise UnreachableError(f"{self.probe.target.url}: {error or type(error).__name__}") from None
+        except httpx.HTTPError:
+            pass  # The engine answers, and the checks report what is wrong with the response.
+
+    def finding(self, check: Check) -> Finding:
+        """Return the finding for one clause. Check it once, after the clauses that it requires."""
+        if check.id not in self._findings:
+            for required in check.requires:
+                self.finding(self._checks[required])
+            self._findings[check.id] = self._run_required(check)
+        return self._findings[check.id]
+
+    def report(self, on_check: Callable[[Check], None] | None = None) -> Report:
+        """Check every clause and return the report; call `on_check` with each clause before its check.
+
+        Raises:
+            UnreachableError: the engine refused the credentials of every request, so nothing was tested.
+        """
+        for check in self.protocol.checks:
+            if on_check:
+                on_check(check)
+            self.finding(check)
+        if self.probe.unauthorized:
+            raise UnreachableError(f"{self.probe.target.url}: {_NO_CREDENTIALS}")
+        return Report(
+            protocol=self.protocol.name,
+            target=self.probe.target,
+            task_type=_task_type(self.protocol, self.probe),
+            findings=[self._findings[checked.id] for checked in self.protocol.checks],
+            requests=self.probe.request_count,
+        )
+
+    def _run_required(self, check: Check) -> Finding:
+        if roots := [self._failed_ids[required] for required in check.requires if required in self._failed_ids]:
+            self._failed_ids[check.id] = roots[0]
+            reason = f"{roots[0]} failed"
+            return Finding(check=check, verdict=Verdict.NOT_TESTED, reason=reason, exchanges=())
+        finding = _run(check, self.probe)
+        if finding.verdict is Verdict.FAILED:
+            self._failed_ids[check.id] = check.id
+        return finding
+
+
+def run_checks(protocol: Protocol, probe: Probe, on_check: Callable[[Check], None] | None = None) -> Report:
+    """Check every clause of `protocol`.
+
+    Args:
+        protocol: its clauses come after those that they require.
+        probe: sends the requests.
+        on_check: called with each clause before its check.
+
+    Raises:
+        UnreachableError: the engine does not answer, or refuses the credentials of every request.
+    """
+    runner = CheckRunner(protocol, probe)
+    runner.check_reachable()
+    return runner.report(on_check)
+
+
+def _run(check: Check, probe: Probe) -> Finding:
+    probe.exchanges.clear()
+    verdict, reason = Verdict.PASSED, ""
+    try:
+        check.run(probe)
+    except (InconclusiveError, RequestLimitError) as error:
+        verdict, reason = Verdict.NOT_TESTED, str(error)
+    except NotApplicableError as error:
+        verdict, reason = Verdict.NOT_APPLICABLE, str(error)
+    except (ViolationError, InvalidJsonError) as error:
+        verdict, reason = Verdict.FAILED, str(error)
+    except (ResponseTimeoutError, httpx.HTTPError) as error:
+        verdict, reason = Verdict.FAILED, f"No answer: {error or type(error).__name__}"
+    except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
+        # An unforeseen response must not stop the other checks.
+        verdict, reason = Verdict.NOT_TESTED, f"The answer could not be judged: {error!r}"
+    if verdict is not Verdict.NOT_APPLICABLE and probe.exchanges and probe.exchanges[-1].unauthorized:
+        verdict, reason = _unauthorized_verdict(verdict, reason)
+    return Finding(check=check, verdict=verdict, reason=reason, exchanges=tuple(probe.exchanges[-_MAX_EXCHANGES:]))
+
+
+def _unauthorized_verdict(verdict: Verdict, reason: str) -> tuple[Verdict, str]:
+    """Keep a failure, so that an expired key cannot pass; make other verdicts not tested."""
+    return (verdict, f"{reason}. {_UNAUTHORIZED}") if verdict is Verdict.FAILED else (Verdict.NOT_TESTED, _UNAUTHORIZED)
+
+
+def _task_type(protocol: Protocol, probe: Probe) -> str | None:
+    if probe.target.task_type or protocol.task_type is None:
+        return probe.target.task_type
+    try:
+        return protocol.task_type(probe)
+    except (InconclusiveError, RequestLimitError, ResponseTimeoutError, InvalidJsonError, httpx.HTTPError):
+        return None

@@ -1,0 +1,115 @@
+"""Draw test images, decode given ones, and convert both."""
+
+import struct
+from dataclasses import dataclass
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ("BLANK_IMAGE", "SAMPLE_IMAGES", "SampleImage", "load_image", "rotated_bar")
+
+Pixels = NDArray[np.uint8]
+
+
+@dataclass(frozen=True, slots=True)
+class SampleImage:
+    """An encoded image, and its size in pixels after EXIF orientation is applied."""
+
+    name: str
+    data: bytes
+    width: int
+    height: int
+
+    def pixels(self) -> Pixels:
+        """Return (height, width, 3) BGR pixels with EXIF orientation applied."""
+        return _decode(self.name, self.data)
+
+    def doubled(self) -> "SampleImage":
+        """Return the image at twice its width and height."""
+        large = cv2.resize(self.pixels(), (self.width * 2, self.height * 2), interpolation=cv2.INTER_NEAREST)
+        return _encode(f"{self.name} at twice its size", np.asarray(large, np.uint8))
+
+    def rotated(self, *, with_exif: bool) -> "SampleImage":
+        """Return a JPEG with pixels rotated 90 degrees left; with `with_exif`, its EXIF orientation rotates them back."""
+        rotated_pixels = np.ascontiguousarray(np.rot90(self.pixels()))
+        data = cv2.imencode(".jpg", rotated_pixels, [cv2.IMWRITE_JPEG_QUALITY, 95])[1].tobytes()
+        if not with_exif:
+            return SampleImage(f"{self.name}, turned left", data, self.height, self.width)
+        return SampleImage(f"{self.name}, turned left with EXIF 6", _with_exif(data), self.width, self.height)
+
+    def as_jpeg(self) -> "SampleImage":
+        """Return the image as a JPEG without EXIF."""
+        data = cv2.imencode(".jpg", self.pixels(), [cv2.IMWRITE_JPEG_QUALITY, 95])[1].tobytes()
+        return SampleImage(f"{self.name} as JPEG", data, self.width, self.height)
+
+    def as_grey(self) -> "SampleImage":
+        """Return the image as a PNG with one channel."""
+        return _encode(f"{self.name} in grey", np.asarray(cv2.cvtColor(self.pixels(), cv2.COLOR_BGR2GRAY), np.uint8))
+
+    def with_alpha(self) -> "SampleImage":
+        """Return the image as a PNG with an opaque alpha channel."""
+        return _encode(f"{self.name} with alpha", np.asarray(cv2.cvtColor(self.pixels(), cv2.COLOR_BGR2BGRA), np.uint8))
+
+    def as_sixteen_bit(self) -> "SampleImage":
+        """Return the image as a PNG with 16 bits per channel."""
+        deep = self.pixels().astype(np.uint16) * 257
+        data = cv2.imencode(".png", deep)[1].tobytes()
+        return SampleImage(f"{self.name} in 16 bits", data, self.width, self.height)
+
+
+def load_image(name: str, data: bytes) -> SampleImage:
+    """Wrap a given image.
+
+    Raises:
+        ValueError: `data` cannot be decoded.
+    """
+    height, width = _decode(name, data).shape[:2]
+    return SampleImage(name, data, width, height)
+
+
+def rotated_bar(degrees: float) -> SampleImage:
+    """Draw a bright bar on black, its long side rotated clockwise from the x axis, with y downward."""
+    pixels = np.zeros((320, 400, 3), np.uint8)
+    corners = cv2.boxPoints(((200.0, 160.0), (200.0, 60.0), degrees))
+    cv2.fillPoly(pixels, [np.rint(corners).astype(np.int32)], (40, 220, 60))
+    return _encode(f"a bar at {degrees:g} degrees", pixels)
+
+
+def _decode(name: str, data: bytes) -> Pixels:
+    pixels = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_COLOR) if data else None
+    if pixels is None:
+        raise ValueError(f"{name}: Expected an encoded image")
+    return np.asarray(pixels, np.uint8)
+
+
+def _encode(name: str, pixels: Pixels) -> SampleImage:
+    height, width = pixels.shape[:2]
+    return SampleImage(name, cv2.imencode(".png", pixels)[1].tobytes(), width, height)
+
+
+def _with_exif(jpeg: bytes) -> bytes:
+    """Return `jpeg` with an EXIF segment that holds only Orientation 6 (EXIF 2.32, 4.6)."""
+    entry = struct.pack(">HHIHH", 0x0112, 3, 1, 6, 0)
+    tiff = b"MM\x00*" + struct.pack(">IH", 8, 1) + entry + struct.pack(">I", 0)
+    segment = b"Exif\x00\x00" + tiff
+    return jpeg[:2] + b"\xff\xe1" + struct.pack(">H", len(segment) + 2) + segment + jpeg[2:]
+
+
+def _shapes() -> SampleImage:
+    pixels = np.full((480, 640, 3), 60, np.uint8)
+    cv2.rectangle(pixels, (80, 100), (280, 300), (40, 40, 230), cv2.FILLED)
+    cv2.circle(pixels, (470, 280), 110, (240, 200, 40), cv2.FILLED)
+    return _encode("a square and a circle", pixels)
+
+
+def _rectangle() -> SampleImage:
+    pixels = np.zeros((240, 320, 3), np.uint8)
+    cv2.rectangle(pixels, (30, 60), (189, 179), (220, 90, 40), cv2.FILLED)
+    return _encode("a rectangle", pixels)
+
+
+SAMPLE_IMAGES = (_shapes(), _rectangle(), rotated_bar(30), rotated_bar(75))
+"""Images that every run sends, besides the given ones."""
+BLANK_IMAGE = _encode("plain grey", np.full((200, 300, 3), 118, np.uint8))
+"""An image without objects."""

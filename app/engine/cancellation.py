@@ -1,0 +1,144 @@
+"""Cancellation tokens: a worker thread checks the token of its request and stops when it is cancelled."""
+
+import threading
+import time
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from typing import Protocol
+
+from tasks.inference.error import ErrorKind, InferenceError
+
+__all__ = (
+    "CancellationToken",
+    "CombinedToken",
+    "cancellation_scope",
+    "current_token",
+    "deadline_error",
+    "raise_if_cancelled",
+    "stopping_error",
+)
+
+_thread = threading.local()
+
+
+class AnyToken(Protocol):
+    """A token or a combination of tokens."""
+
+    @property
+    def error(self) -> InferenceError | None:
+        """Return the error of a cancelled request; None while it is active."""
+        ...
+
+
+class CancellationToken:
+    """The cancellation state of one request: client disconnected, deadline passed, or server stopping.
+
+    Args:
+        deadline: on the clock of `time.monotonic`; None for no deadline.
+
+    Attributes:
+        on_shortened: called by the thread that shortens the deadline; None while no coroutine waits.
+    """
+
+    __slots__ = ("_aborted", "_cancelled", "_expired", "deadline", "on_shortened")
+
+    def __init__(self, deadline: float | None = None) -> None:
+        self.deadline = deadline
+        self.on_shortened: Callable[[], None] | None = None
+        self._cancelled = False
+        self._expired = False
+        self._aborted = False
+
+    @property
+    def remaining(self) -> float | None:
+        """Return the seconds until the deadline, negative after it; None without a deadline."""
+        return None if self.deadline is None else self.deadline - time.monotonic()
+
+    def shorten(self, deadline: float) -> None:
+        """Set an earlier deadline; a later one is ignored. Thread-safe."""
+        if self.deadline is not None and self.deadline <= deadline:
+            return
+        self.deadline = deadline
+        if (on_shortened := self.on_shortened) is not None:
+            on_shortened()
+
+    def cancel(self) -> None:
+        """Cancel because the client has disconnected. Thread-safe."""
+        # gRPC reports a call that reaches its deadline as a disconnect.
+        if self.error is None:
+            self._cancelled = True
+
+    def expire(self) -> None:
+        """Cancel because the deadline has passed on the caller's clock. Thread-safe."""
+        self._expired = True
+
+    def abort(self) -> None:
+        """Cancel because the server stops. Thread-safe."""
+        self._aborted = True
+
+    @property
+    def error(self) -> InferenceError | None:
+        """Return the error of a cancelled request: CANCELLED, DEADLINE_EXCEEDED or MODEL_NOT_READY; None if active."""
+        if self._aborted:
+            return stopping_error()
+        if self._cancelled:
+            return InferenceError(ErrorKind.CANCELLED, "The client disconnected before the answer")
+        if self._expired or (self.deadline is not None and time.monotonic() >= self.deadline):
+            return deadline_error()
+        return None
+
+
+class CombinedToken:
+    """A token for the work of several requests, cancelled when all of them are.
+
+    Args:
+        tokens: the tokens of the requests; None for a request that cannot be cancelled.
+    """
+
+    __slots__ = ("_tokens",)
+
+    def __init__(self, tokens: Sequence[AnyToken | None]) -> None:
+        self._tokens = tokens
+
+    @property
+    def error(self) -> InferenceError | None:
+        """Return the error of the first token if all are cancelled, else None."""
+        errors = [token.error if token is not None else None for token in self._tokens]
+        return errors[0] if errors and all(errors) else None
+
+
+@contextmanager
+def cancellation_scope(token: AnyToken) -> Generator[None]:
+    """Make `token` the current token of this thread."""
+    previous = current_token()
+    _thread.token = token
+    try:
+        yield
+    finally:
+        _thread.token = previous
+
+
+def raise_if_cancelled() -> None:
+    """Raise the error of the thread's current token if it is cancelled. Cheap enough for every generated token.
+
+    Raises:
+        InferenceError: CANCELLED, DEADLINE_EXCEEDED or MODEL_NOT_READY.
+    """
+    token = current_token()
+    if token is not None and (error := token.error) is not None:
+        raise error
+
+
+def stopping_error() -> InferenceError:
+    """Return the error for requests that the server drops while it stops."""
+    return InferenceError(ErrorKind.MODEL_NOT_READY, "The server is stopping")
+
+
+def deadline_error() -> InferenceError:
+    """Return the error for a request whose deadline has passed."""
+    return InferenceError(ErrorKind.DEADLINE_EXCEEDED, "The deadline of the request has passed")
+
+
+def current_token() -> AnyToken | None:
+    """Return the current token of this thread, None outside a request."""
+    return getattr(_thread, "token", None)

@@ -1,0 +1,43 @@
+"""Error texts for clients, without the paths of the server's files."""
+
+import re
+from pathlib import Path
+
+from app.settings.model import ModelSource
+
+__all__ = ("error_text", "redact_paths")
+
+_ABSOLUTE = re.compile(r"""(?<![\w.~:/-])/(?:[^\s/'"<>|:;,()\[\]{}]+/)+""")
+"""The folders of an absolute path, without its last name. URLs and relative paths do not match."""
+
+
+def redact_paths(reason: str, source: ModelSource) -> str:
+    """Replace the paths of files in `reason` with their names.
+
+    Args:
+        reason: the text for the log.
+        source: the model; its folder may have spaces in its path.
+    """
+    folders: dict[str, str] = {}
+    for model_folder in (source.folder, source.folder.absolute(), source.folder.resolve()):
+        for folder in (model_folder, model_folder.parent):
+            if folder != folder.parent:
+                folders[str(folder)] = folder.name
+    for path in sorted(folders, key=len, reverse=True):
+        reason = re.sub(
+            rf"(?<![^\s'\"(:]){re.escape(path)}(/|(?![\w.-]))", lambda match: _name_only(match, folders), reason
+        )
+    return _ABSOLUTE.sub("", reason)
+
+
+def error_text(error: BaseException) -> str:
+    """Return the message of an exception, or its type if the message is empty, as for `MemoryError`."""
+    try:
+        return str(error) or type(error).__name__
+    except Exception:  # noqa: BLE001  a model's own `__str__` may fail too
+        return type(error).__name__
+
+
+def _name_only(match: re.Match[str], folders: dict[str, str]) -> str:
+    """Return "" for the folders before a file name, and the name of a folder that stands alone."""
+    return "" if match[1] else folders[str(Path(match[0]))]

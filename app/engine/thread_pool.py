@@ -1,0 +1,252 @@
+"""A thread pool that limits the running threads. Threads that wait for other results release their place."""
+
+import queue
+import threading
+import time
+import weakref
+from collections.abc import Callable, Generator
+from concurrent.futures import Future
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, ParamSpec, TypeVar
+
+from app.engine.fair_queue import FairQueue
+
+__all__ = ("ThreadPool", "is_contended", "release_worker")
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_Job = Callable[[], None]
+
+_OVERDUE_SHARE = 0.25
+"""The share of its estimated duration that an overdue job is assumed to need still."""
+
+_SLOWDOWN = 1.25
+"""Factor by which all jobs of a queue may take longer together, where other processes take the machine meanwhile."""
+
+_thread = threading.local()
+
+
+class ThreadPool:
+    """Run jobs: those of one model in order, those of several models with fair queueing.
+
+    Args:
+        count: number of running threads, without those that are `release_worker`. As many more may run for models
+            without a running job, so that no model waits for the end of another's long job. The operating system then
+            schedules the threads.
+        name: prefix of the names of the threads.
+    """
+
+    def __init__(self, count: int, name: str) -> None:
+        self._pool = _PoolState(count, name)
+        # The threads refer to the pool only, so that unused workers are closed by the garbage collector.
+        weakref.finalize(self, self._pool.close)
+
+    def submit(self, job: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> "Future[T]":
+        """Submit a job that belongs to no model.
+
+        Raises:
+            RuntimeError: if the workers are closed.
+        """
+        return self.submit_for("", partial(job, *args, **kwargs))
+
+    def submit_for(self, model: str, job: Callable[[], T]) -> "Future[T]":
+        """Submit a job of `model`.
+
+        Raises:
+            RuntimeError: if the workers are closed.
+        """
+        future: Future[T] = Future()
+
+        def work() -> None:
+            if not future.set_running_or_notify_cancel():
+                return
+            try:
+                result = job()
+            except BaseException as error:  # noqa: BLE001  `future.result` raises it
+                future.set_exception(error)
+            else:
+                future.set_result(result)
+
+        job_id = self._pool.add(model, work, future)
+        # Remove cancelled jobs now: this frees their memory and keeps wait estimates right.
+        future.add_done_callback(partial(self._pool.drop, model, job_id))
+        return future
+
+    def expected_wait(self, model: str) -> float:
+        """Return the estimated seconds that one more job of `model` will wait."""
+        return self._pool.expected_wait(model)
+
+    def close(self) -> None:
+        """Accept no more jobs, and cancel those that wait. Running jobs finish."""
+        self._pool.close()
+
+
+@contextmanager
+def release_worker() -> Generator[None]:
+    """Release this worker's place for another job while it waits for a result from elsewhere.
+
+    Otherwise a model that never answers would block a worker for all other models. Does nothing outside a worker.
+    """
+    pool: _PoolState | None = getattr(_thread, "pool", None)
+    if pool is None:
+        yield
+        return
+    pool.release()
+    started = time.perf_counter()
+    try:
+        yield
+    finally:
+        _thread.waited += time.perf_counter() - started
+        pool.reacquire()
+
+
+def is_contended() -> bool:
+    """Return whether jobs other than this thread's run or wait; False outside a worker."""
+    pool: _PoolState | None = getattr(_thread, "pool", None)
+    return pool is not None and pool.is_contended
+
+
+class _PoolState:
+    """The threads and the queue of jobs."""
+
+    def __init__(self, count: int, name: str) -> None:
+        self._max_active = count
+        self._name = name
+        self._lock = threading.Lock()
+        self._queue: FairQueue[tuple[_Job, Future[Any]]] = FairQueue()
+        # By thread: the estimated end of its job, and the seconds that the job is assumed to need after that.
+        self._estimated_ends: dict[int, tuple[float, float]] = {}
+        # One ticket for every job that waits or was dropped, and None for every thread to stop.
+        self._tickets: queue.SimpleQueue[bool | None] = queue.SimpleQueue()
+        # Idle threads wait here: True wakes one up, False stops it.
+        self._wake_ups: queue.SimpleQueue[bool] = queue.SimpleQueue()
+        self._spawned = 0
+        # Threads that run a job or wait for a ticket; neither released nor idle.
+        self._active = 0
+        self._running = 0
+        self._idle = 0
+        self._closed = False
+
+    def add(self, model: str, work: _Job, future: Future[Any]) -> int:
+        with self._lock:
+            if self._closed:
+                raise RuntimeError("The workers are closed")
+            if self._active < self._max_active or (self._may_add_thread and self._queue.is_idle(model)):
+                self._spawn()
+            job_id = self._queue.add(model, (work, future))
+            self._tickets.put(True)
+        return job_id
+
+    def drop(self, model: str, job_id: int, future: Future[Any]) -> None:
+        """Remove a waiting job if its future was cancelled."""
+        if future.cancelled():
+            with self._lock:
+                self._queue.drop(model, job_id)
+
+    def expected_wait(self, model: str) -> float:
+        with self._lock:
+            if self._running + self._queue.waiting < self._max_active or self._queue.is_idle(model):
+                return 0.0
+            now = time.perf_counter()
+            remaining = [max(end - now, min_remaining) for end, min_remaining in self._estimated_ends.values()]
+            queued_seconds = self._queue.estimated_wait(model)
+            # Without jobs before it, a job gets the first worker that becomes free.
+            wait = (
+                (queued_seconds + sum(remaining)) / self._max_active if queued_seconds else min(remaining, default=0.0)
+            )
+            return _SLOWDOWN * wait + self._queue.wait_margin(model) / self._max_active
+
+    def release(self) -> None:
+        """Release the place of the calling worker."""
+        with self._lock:
+            self._active -= 1
+            self._running -= 1
+            self._estimated_ends.pop(threading.get_ident(), None)
+            if self._active < self._max_active and not self._closed:
+                self._spawn()
+
+    def reacquire(self) -> None:
+        """Take a place again. One thread too many may run until the first of them is done."""
+        with self._lock:
+            self._active += 1
+            self._running += 1
+
+    def close(self) -> None:
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+            cancelled: list[Future[Any]] = []
+            while (entry := self._queue.next()) is not None:
+                cancelled.append(entry[1][1])
+            for _ in range(self._spawned):
+                self._tickets.put(None)
+                self._wake_ups.put(False)
+        # Cancel outside the lock: callbacks of the futures may call this object.
+        for future in cancelled:
+            future.cancel()
+
+    @property
+    def is_contended(self) -> bool:
+        """Return whether more than one job runs or waits."""
+        return self._running + self._queue.waiting > 1
+
+    @property
+    def _may_add_thread(self) -> bool:
+        """Return whether a job would have to wait, and one more thread is allowed."""
+        return self._active < 2 * self._max_active and self._running + self._queue.waiting >= self._active
+
+    def _spawn(self) -> None:
+        """Wake up an idle thread or start a new one. Call this with the lock held."""
+        self._active += 1
+        if self._idle:
+            self._idle -= 1
+            self._wake_ups.put(True)
+            return
+        self._spawned += 1
+        # The interpreter waits for threads that are not daemons before it exits.
+        thread = threading.Thread(target=self._run, name=f"{self._name}-{self._spawned}", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:
+            # The system has no more threads: use the existing ones.
+            self._active -= 1
+            self._spawned -= 1
+            if not self._spawned:
+                raise
+
+    def _run(self) -> None:
+        _thread.pool = self
+        thread_id = threading.get_ident()
+        while self._acquire_slot() and self._tickets.get() is not None:
+            with self._lock:
+                entry = self._queue.next()
+                if entry is None:
+                    continue
+                model, (work, future) = entry
+                self._running += 1
+                started, estimate = time.perf_counter(), self._queue.mean_duration(model)
+                self._estimated_ends[thread_id] = started + estimate, estimate * _OVERDUE_SHARE
+            # Charge running time only. For a batch, the leader's model is charged.
+            _thread.waited = 0.0
+            work()
+            duration = None if future.cancelled() else time.perf_counter() - started - _thread.waited
+            # Drop the job's memory now, not when the next job starts.
+            del entry, work, future
+            with self._lock:
+                self._running -= 1
+                self._estimated_ends.pop(thread_id, None)
+                self._queue.finish(model, duration)
+
+    def _acquire_slot(self) -> bool:
+        """Wait while more threads are active than may run. Return False if the pool is closed."""
+        if self._active <= self._max_active:
+            return True
+        with self._lock:
+            if self._active <= self._max_active or self._queue.has_idle_model_waiting:
+                return True
+            self._active -= 1
+            self._idle += 1
+        return self._wake_ups.get()

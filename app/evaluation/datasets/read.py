@@ -1,0 +1,132 @@
+"""Read a dataset of any format, and detect the format."""
+
+from collections import Counter
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from app.evaluation.dataset import Dataset, LabelErrors
+from app.evaluation.datasets.coco import read_coco
+from app.evaluation.datasets.dota import label_folder, read_dota
+from app.evaluation.datasets.files import list_images
+from app.evaluation.datasets.image_folder import read_image_folder
+from app.evaluation.datasets.questions import read_questions
+from app.evaluation.datasets.yolo import find_yolo_file, read_yolo
+from app.evaluation.extras import EvaluationError
+from tasks.task import TaskType
+
+__all__ = ("DatasetFormat", "DatasetOptions", "read_dataset")
+
+DatasetFormat = Literal["image-folder", "coco", "yolo", "dota", "vqa"]
+_FORMATS = "a folder of images for each class, COCO's JSON, YOLO's data.yaml, DOTA's labelTxt, or questions as .jsonl"
+
+
+class DatasetOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """Options to read a dataset.
+
+    Attributes:
+        format: the format, instead of detecting it.
+        images: the folder of images (COCO, DOTA, questions).
+        split: the split (YOLO).
+        task: the task to measure, if labels allow several.
+        skip_bad: skip labels and images that cannot be used.
+    """
+
+    format: DatasetFormat | None = None
+    images: Path | None = None
+    split: str | None = None
+    task: TaskType | None = None
+    skip_bad: bool = False
+
+
+def read_dataset(path: Path, options: DatasetOptions = DatasetOptions()) -> Dataset:  # noqa: B008
+    """Read the dataset at `path`, a folder or a file.
+
+    Raises:
+        EvaluationError: when it is missing, empty, or has invalid labels; lists the file and line of each.
+    """
+    if not path.exists():
+        raise EvaluationError(f"{path}: there is no such file or folder")
+    dataset_format, dataset_path = (options.format, path) if options.format else _detect_format(path)
+    errors = LabelErrors(lenient=options.skip_bad)
+    dataset = _read(dataset_format, _label_file(dataset_format, dataset_path), options, errors)
+    if not dataset.items:
+        raise EvaluationError(f"{path}: Expected labelled images as {dataset_format}, got none")
+    repeated = [name for name, count in Counter(item.id for item in dataset.items).items() if count > 1]
+    if repeated:
+        raise EvaluationError(f"{path}: Expected each image once, got {repeated[0]} again")
+    return _restrict_to_task(dataset, options.task)
+
+
+def _read(dataset_format: DatasetFormat, path: Path, options: DatasetOptions, errors: LabelErrors) -> Dataset:
+    if path.is_file() == (dataset_format in ("image-folder", "dota")):
+        raise EvaluationError(f"{path}: Expected {_FORMATS}; as {dataset_format} it cannot be read")
+    match dataset_format:
+        case "image-folder":
+            return read_image_folder(path, errors)
+        case "coco":
+            return read_coco(path, errors, options.images)
+        case "yolo":
+            return read_yolo(path, errors, options.split, options.task)
+        case "dota":
+            return read_dota(path, errors, options.images)
+        case "vqa":
+            return read_questions(path, errors, options.images)
+
+
+def _detect_format(path: Path) -> tuple[DatasetFormat, Path]:
+    if path.is_file():
+        formats: dict[str, DatasetFormat] = {".json": "coco", ".yaml": "yolo", ".yml": "yolo", ".jsonl": "vqa"}
+        if path.suffix in formats:
+            return formats[path.suffix], path
+    elif find_yolo_file(path):
+        return "yolo", path
+    elif label_folder(path):
+        return "dota", path
+    elif _single_file(path, "*.json"):
+        return "coco", path
+    elif _single_file(path, "*.jsonl"):
+        return "vqa", path
+    elif any(list_images(entry) for entry in path.iterdir() if entry.is_dir()):
+        return "image-folder", path
+    raise EvaluationError(f"{path}: Expected {_FORMATS}, got none of them")
+
+
+def _label_file(dataset_format: DatasetFormat, path: Path) -> Path:
+    """Return the label file of a folder, for formats with a single one."""
+    if path.is_file() or dataset_format in ("image-folder", "dota"):
+        return path
+    file = (
+        find_yolo_file(path)
+        if dataset_format == "yolo"
+        else _single_file(path, "*.json" if dataset_format == "coco" else "*.jsonl")
+    )
+    if file is None:
+        raise EvaluationError(f"{path}: Expected {_FORMATS}; as {dataset_format} it cannot be read")
+    return file
+
+
+def _single_file(path: Path, pattern: str) -> Path | None:
+    """Return the only label file in a folder or its ``annotations``.
+
+    Raises:
+        EvaluationError: when there are several.
+    """
+    files = sorted([*path.glob(pattern), *path.glob(f"annotations/{pattern}")])
+    files = [file for file in files if file.name != "metadata.jsonl"]
+    if len(files) > 1:
+        names = ", ".join(file.relative_to(path).as_posix() for file in files[:5])
+        raise EvaluationError(f"{path}: Expected one file of labels, got {names}; name the one that is meant")
+    return files[0] if files else None
+
+
+def _restrict_to_task(dataset: Dataset, task: TaskType | None) -> Dataset:
+    if task is None:
+        return dataset
+    if task not in dataset.tasks:
+        possible_tasks = " and ".join(dataset.tasks)
+        raise EvaluationError(
+            f"{dataset.path}: Expected labels of {task}, got {dataset.format} labels, of {possible_tasks}"
+        )
+    return msgspec.structs.replace(dataset, tasks=(task,))

@@ -1,0 +1,96 @@
+"""Encode `GrpsMessage` as JSON: proto3's JSON mapping with original field names, and `ndarray`, only for JSON."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+from google.protobuf.json_format import MessageToDict
+from numpy.typing import NDArray
+
+from app.protocols.grps.tensors import FLAT_FIELDS
+from tasks.inference.error import invalid
+
+__all__ = ("encode_json", "encode_stream_part")
+
+
+def encode_json(message: Any, *, as_ndarray: bool = False) -> bytes:
+    """Return a message as JSON, with `ndarray` as its only data if requested.
+
+    Args:
+        message: the message; its arrays are removed.
+        as_ndarray: whether to write the first tensor as nested numbers; NaN and infinities become null.
+
+    Raises:
+        InferenceError: INVALID_REQUEST when the first tensor is not DT_FLOAT32, or there are no tensors.
+    """
+    nested_values = _first_as_ndarray(message) if as_ndarray else None
+    content = _content(message)
+    if nested_values is not None:
+        content["ndarray"] = nested_values
+    return msgspec.json.encode(content)
+
+
+def encode_stream_part(message: Any) -> bytes:
+    """Return a message of a stream as indented JSON; the indentation is the only separator between messages."""
+    return msgspec.json.format(msgspec.json.encode(_content(message)), indent=2)
+
+
+def _content(message: Any) -> dict[str, Any]:
+    """Return a message as plain values, with a fast path for long arrays."""
+    arrays: list[dict[str, Sequence[Any]]] = []
+    for tensor in message.gtensors.tensors if message.HasField("gtensors") else ():
+        flat: dict[str, Sequence[Any]] = {}
+        for field, wire in FLAT_FIELDS.items():
+            values: Sequence[Any] = getattr(tensor, field)
+            if len(values) > 0:
+                flat[field] = _JSON_ELEMENTS[wire.stored_dtype.kind, wire.stored_dtype.itemsize](values)
+                tensor.ClearField(field)
+        arrays.append(flat)
+    content = MessageToDict(message, preserving_proto_field_name=True)
+    for tensor, flat in zip(content.get("gtensors", {}).get("tensors", ()), arrays, strict=True):
+        tensor.update(flat)
+    # Sort maps, because protobuf's map order varies between runs.
+    if "gmap" in content:
+        maps: dict[str, dict[str, Any]] = content["gmap"]
+        content["gmap"] = {name: dict(sorted(values.items())) for name, values in maps.items()}
+    return content
+
+
+def _plain_list(values: Sequence[Any]) -> Sequence[Any]:
+    return list(values)
+
+
+def _string_list(values: Sequence[int]) -> Sequence[str]:
+    return list(map(str, values))
+
+
+def _floats(values: Sequence[float]) -> Sequence[Any]:
+    numbers = np.fromiter(values, np.float64, len(values))
+    elements: list[Any] = numbers.tolist()
+    for index in np.flatnonzero(~np.isfinite(numbers)).tolist():
+        elements[index] = "NaN" if np.isnan(numbers[index]) else "Infinity" if numbers[index] > 0 else "-Infinity"
+    return elements
+
+
+_JSON_ELEMENTS: dict[tuple[str, int], Callable[[Sequence[Any]], Sequence[Any]]] = {
+    ("u", 4): _plain_list,
+    ("i", 4): _plain_list,
+    ("i", 8): _string_list,
+    ("f", 4): _floats,
+    ("f", 8): _floats,
+    ("O", 8): _plain_list,
+}
+
+
+def _first_as_ndarray(message: Any) -> object:
+    tensors = message.gtensors.tensors
+    if len(tensors) == 0 or tensors[0].dtype != 7:
+        expected = "Expected a DT_FLOAT32 tensor as the first output"
+        actual = f"{tensors[0].name!r} of another dtype" if len(tensors) else "no tensors"
+        raise invalid(f"{expected}, got {actual}", "return-ndarray")
+    first = tensors[0]
+    numbers: NDArray[np.float32] = np.fromiter(first.flat_float32, np.float32, len(first.flat_float32))
+    nested = numbers.reshape(tuple(first.shape)).tolist()
+    message.ClearField("gtensors")
+    return nested

@@ -1,0 +1,126 @@
+"""Read request information from the headers that Chariot's proxy and other gateways send, and set response headers."""
+
+import math
+from collections.abc import Mapping
+from contextvars import ContextVar
+from functools import partial
+from typing import Any
+
+from litestar import Request
+from litestar.types import Message, Scope
+
+from app.engine.admission import TIMEOUT_HEADER
+from app.engine.events import RequestInfo
+from app.engine.ids import request_id as new_request_id
+
+__all__ = (
+    "BASE_ID_HEADER",
+    "CLIENT",
+    "REQUEST_ID_HEADER",
+    "TRACE_HEADERS",
+    "add_id_headers",
+    "address_of",
+    "client_request_id",
+    "get_response_header",
+    "read_request_info",
+    "set_response_header",
+    "timeout_of",
+    "valid_id",
+)
+
+REQUEST_ID_HEADER = "x-request-id"
+BASE_ID_HEADER = "chariot-inference-base-id"
+
+TRACE_HEADERS = ("traceparent", "tracestate")
+"""W3C Trace Context."""
+
+_MESH_TIMEOUT_HEADER = "x-envoy-expected-rq-timeout-ms"
+"""Timeout header of Envoy, and so of Istio and of KServe's service meshes."""
+
+_MAX_ID_LENGTH = 1024
+_STATE_KEY = "charioteer_returned"
+
+CLIENT: ContextVar[str] = ContextVar("CLIENT", default="")
+"""Name of the client of the current request or call; set where the server identifies clients."""
+
+
+def valid_id(value: str | None) -> str | None:
+    """Return an id or a trace as the client sent it; None if it is too long for logs and responses."""
+    return value if value and len(value) <= _MAX_ID_LENGTH else None
+
+
+def read_request_info(request: Request[Any, Any, Any], protocol: str) -> RequestInfo:
+    """Return information about `request`. If it has no id, make one, which the response also carries."""
+    headers = request.headers
+    request_id = valid_id(headers.get(REQUEST_ID_HEADER)) or new_request_id()
+    response_headers = {REQUEST_ID_HEADER: request_id}
+    request.scope["state"][_STATE_KEY] = response_headers
+    trace = {name: value for name in TRACE_HEADERS if (value := valid_id(headers.get(name))) is not None}
+    return RequestInfo(
+        protocol=protocol,
+        request_id=request_id,
+        base_id=valid_id(headers.get(BASE_ID_HEADER)),
+        trace=trace,
+        response_headers=response_headers,
+        timeout=timeout_of(headers),
+        disconnected=partial(_wait_for_disconnect, request),
+        client=CLIENT.get(),
+        address=address_of(request.scope),
+    )
+
+
+def address_of(scope: Scope) -> str:
+    """Return the address that a connection comes from; empty if unknown."""
+    client = scope["client"]
+    return client[0] if client else ""
+
+
+def client_request_id(scope: Scope) -> str:
+    """Return the request id as the client sent it; empty if it is missing or too long."""
+    return valid_id(dict(scope["headers"]).get(REQUEST_ID_HEADER.encode(), b"").decode("latin-1")) or ""
+
+
+def set_response_header(scope: Scope, name: str, value: str) -> None:
+    """Add a header to the response, whatever response it will be."""
+    scope["state"].setdefault(_STATE_KEY, {})[name] = value
+
+
+def timeout_of(headers: Mapping[str, str]) -> float | None:
+    """Return the seconds that a client waits, from HTTP headers or gRPC metadata; NaN if it is not a number."""
+    milliseconds = headers.get(TIMEOUT_HEADER, headers.get(_MESH_TIMEOUT_HEADER))
+    if milliseconds is None:
+        return None
+    try:
+        return float(milliseconds) / 1000
+    except ValueError:
+        return math.nan
+
+
+async def _wait_for_disconnect(request: Request[Any, Any, Any]) -> None:
+    """Wait until the client of `request` disconnects. Call it only after the body was read."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+def get_response_header(scope: Scope, name: str) -> str:
+    """Return the value that the response will have for a header; empty if none is set yet."""
+    response_headers: dict[str, str] = scope["state"].get(_STATE_KEY, {})
+    return response_headers.get(name, "")
+
+
+async def add_id_headers(message: Message, scope: Scope) -> None:
+    """Add the request's ids to the headers of any response. A `before_send` hook of Litestar."""
+    if message["type"] != "http.response.start":
+        return
+    id_headers = {
+        name: value for name, value in scope["headers"] if name in _ID_HEADERS and 0 < len(value) <= _MAX_ID_LENGTH
+    }
+    pending: dict[str, str] = scope["state"].get(_STATE_KEY, {})
+    pending_headers = {name.encode("latin-1"): value.encode("latin-1") for name, value in pending.items()}
+    # A mounted application may have set some of them.
+    present = {name for name, _ in message["headers"]}
+    missing = [header for header in {**pending_headers, **id_headers}.items() if header[0] not in present]
+    message["headers"] = [*message["headers"], *missing]
+
+
+_ID_HEADERS = frozenset({REQUEST_ID_HEADER.encode(), BASE_ID_HEADER.encode()})

@@ -1,0 +1,256 @@
+"""Read return values with arrays of any library. Errors name the path of the invalid value."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, cast
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from tasks.inference.error import ErrorKind, InferenceError, quote_value
+
+__all__ = (
+    "ClassNames",
+    "ItemPath",
+    "array",
+    "column",
+    "columns",
+    "describe",
+    "fields",
+    "finite",
+    "invalid_answer",
+    "items",
+    "names",
+    "numbers",
+    "scores",
+    "text",
+)
+
+ItemPath = Callable[[int], str]
+"""Returns the path of the n-th item in the return value."""
+
+_ROUNDING = 1e-4
+"""How far scores may exceed 0..1, because a softmax in half precision does."""
+
+
+def invalid_answer(path: str, expected: str, got: str) -> InferenceError:
+    """Return the error for an invalid return value."""
+    return InferenceError(
+        ErrorKind.MODEL_FAILED, f"The model's answer cannot be used: {path}: Expected {expected}, got {got}"
+    )
+
+
+class ClassNames:
+    """Class names by class number.
+
+    Args:
+        known: the names. If there are none, the number of a class is its name.
+    """
+
+    def __init__(self, known: Sequence[str]) -> None:
+        self.known = tuple(known)
+        self._numbers = {name: number for number, name in reversed([*enumerate(known)])}
+
+    def name(self, value: object, path: str) -> str:
+        """Return the name of a class given by name or by number.
+
+        Raises:
+            InferenceError: MODEL_FAILED for a number out of range, or a value of another type.
+        """
+        if isinstance(value, str):
+            return text(value, path)
+        number = _integer(value)
+        if number is None or number < 0:
+            raise invalid_answer(path, "the name or the number of a class", quote_value(value))
+        if not self.known:
+            return str(number)
+        if number >= len(self.known):
+            raise invalid_answer(path, f"one of {len(self.known)} classes, 0..{len(self.known) - 1}", str(number))
+        return self.known[number]
+
+    def number(self, name: str) -> int | None:
+        """Return the first number of a class name, or None for an unknown name."""
+        return self._numbers.get(name)
+
+
+def text(value: object, path: str) -> str:
+    """Check that `value` is a string that UTF-8 can encode.
+
+    Raises:
+        InferenceError: MODEL_FAILED for anything else.
+    """
+    if not isinstance(value, str) or not _is_encodable(value):
+        raise invalid_answer(path, "a text", describe(value))
+    return str(value)
+
+
+def describe(value: object) -> str:
+    """Return a short description of a value for an error message."""
+    if value is None or isinstance(value, (str, int, float)):
+        return quote_value(value)
+    type_name, shape = type(value).__name__, getattr(value, "shape", None)
+    if isinstance(value, Mapping):
+        keys = ", ".join(quote_value(key) for key in list(cast("Mapping[object, object]", value))[:8])
+        return f"a {type_name} with the keys {keys or '(none)'}"
+    if isinstance(shape, tuple):
+        return f"an array of shape {tuple(cast('tuple[int, ...]', shape))}"
+    if isinstance(value, (list, tuple)):
+        return f"a {type_name} of {len(cast('Sequence[object]', value))}"
+    return f"an object of class {type_name}"
+
+
+def fields(value: object, path: str, field_names: Sequence[str]) -> Mapping[str, tuple[Any, str]] | None:
+    """Return keys of a mapping or attributes of an object, each with its path; None if one is missing."""
+    if isinstance(value, Mapping):
+        mapping = cast("Mapping[object, Any]", value)
+        return (
+            {name: (mapping[name], f'{path}["{name}"]') for name in field_names}
+            if all(map(mapping.__contains__, field_names))
+            else None
+        )
+    if all(hasattr(value, name) for name in field_names):
+        return {name: (getattr(value, name), f"{path}.{name}") for name in field_names}
+    return None
+
+
+def items(value: object) -> Sequence[Any] | None:
+    """Return the items of a list, tuple or array; None for anything else."""
+    if isinstance(value, (list, tuple)):
+        return cast("Sequence[Any]", value)
+    # A tensor without dimensions has `__len__`, but it raises.
+    if getattr(value, "shape", ()) and hasattr(value, "__getitem__"):
+        return cast("Sequence[Any]", value)
+    return None
+
+
+def columns(records: Sequence[object], path: str, field_names: Sequence[str]) -> Mapping[str, Sequence[Any]]:
+    """Convert a list of mappings or objects to one list for each wanted field.
+
+    Raises:
+        InferenceError: MODEL_FAILED with the path of a record that lacks a field.
+    """
+    by_field: dict[str, list[Any]] = {name: [] for name in field_names}
+    for index, record in enumerate(records):
+        row = fields(record, f"{path}[{index}]", field_names)
+        if row is None:
+            got = msgspec.structs.asdict(record) if isinstance(record, msgspec.Struct) else record
+            raise invalid_answer(f"{path}[{index}]", f"the fields {', '.join(field_names)}", describe(got))
+        for name, (value, _) in row.items():
+            by_field[name].append(value)
+    return by_field
+
+
+def numbers(value: object, path: str, shape: Sequence[int | str]) -> NDArray[np.float32]:
+    """Convert numbers of any library to a float32 array.
+
+    Args:
+        value: a list, an array, or a tensor on any device.
+        path: its path in error messages.
+        shape: expected shape: a number for a fixed side, a letter for a side of any length.
+
+    Raises:
+        InferenceError: MODEL_FAILED for another shape, or values that are not numbers.
+    """
+    converted, first_side = array(value, path), next(iter(shape))
+    expected = f"numbers of shape ({', '.join(map(str, shape))}{',' if len(shape) == 1 else ''})"
+    if converted.dtype.kind not in "biuf":
+        raise invalid_answer(path, expected, f"{describe(value)} of {converted.dtype}")
+    if converted.size == 0 and isinstance(first_side, str):
+        return np.zeros([0 if isinstance(side, str) else side for side in shape], np.float32)
+    fits = converted.ndim == len(shape) and all(
+        isinstance(side, str) or side == side_length for side, side_length in zip(shape, converted.shape, strict=True)
+    )
+    if not fits:
+        raise invalid_answer(path, expected, f"shape {converted.shape}")
+    # Values out of the range of float32 become infinite; `finite` rejects them.
+    with np.errstate(over="ignore"):
+        return converted.astype(np.float32)
+
+
+def column(values: Sequence[object], item_path: ItemPath) -> NDArray[np.float32]:
+    """Convert a list of N scalars to an (N,) float32 array.
+
+    Raises:
+        InferenceError: MODEL_FAILED with the path of the first value that is not a number.
+    """
+    scalars = [array(value, item_path(index)) for index, value in enumerate(values)]
+    for index, scalar in enumerate(scalars):
+        if scalar.ndim or scalar.dtype.kind not in "biuf":
+            raise invalid_answer(item_path(index), "a number", describe(values[index]))
+    with np.errstate(over="ignore"):
+        return np.array(scalars, np.float64).astype(np.float32)
+
+
+def finite(array: NDArray[np.float32], item_path: ItemPath) -> NDArray[np.float32]:
+    """Check that every number in `array` is finite.
+
+    Raises:
+        InferenceError: MODEL_FAILED with the path of the first item that is not finite.
+    """
+    if not np.isfinite(array).all():
+        invalid = int(np.flatnonzero(~np.isfinite(array.reshape(len(array), -1)).all(axis=1))[0])
+        raise invalid_answer(item_path(invalid), "finite numbers", quote_value(array[invalid].tolist()))
+    return array
+
+
+def scores(value: object, path: str, item_path: ItemPath, count: str = "N") -> NDArray[np.float32]:
+    """Convert N scores to an (N,) float32 array in 0..1.
+
+    Raises:
+        InferenceError: MODEL_FAILED with the path of the first score that is not finite or out of range.
+    """
+    values = finite(numbers(value, path, (count,)), item_path)
+    wrong = np.flatnonzero((values < -_ROUNDING) | (values > 1 + _ROUNDING))
+    if len(wrong):
+        raise invalid_answer(item_path(int(wrong[0])), "a score of 0..1", f"{values[wrong[0]]:g}")
+    return np.clip(values, 0, 1)
+
+
+def names(value: object, path: str, item_path: ItemPath, labels: ClassNames) -> list[str]:
+    """Return the names of N classes given by name or by number.
+
+    Raises:
+        InferenceError: MODEL_FAILED with the path of the first value that is neither.
+    """
+    listed = items(value)
+    if listed is None:
+        raise invalid_answer(path, "a list of class names or numbers", describe(value))
+    plain = cast("list[object]", array(listed, path).tolist()) if hasattr(listed, "ndim") else listed
+    return [labels.name(name, item_path(index)) for index, name in enumerate(plain)]
+
+
+def _is_encodable(value: str) -> bool:
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def array(value: object, path: str) -> NDArray[Any]:
+    """Convert an array of any library to NumPy.
+
+    Raises:
+        InferenceError: MODEL_FAILED if the value cannot be converted.
+    """
+    detach = getattr(value, "detach", None)
+    if callable(detach):
+        # A torch tensor, which may be on a device and require a gradient.
+        tensor = cast("Any", detach)().cpu()
+        # NumPy has no bfloat16.
+        value = tensor.float() if str(getattr(tensor, "dtype", None)) == "torch.bfloat16" else tensor
+    try:
+        return np.asarray(value)
+    except Exception as error:  # noqa: BLE001  any library may raise any type
+        raise invalid_answer(path, "an array", f"{describe(value)} ({type(error).__name__}: {error})") from None
+
+
+def _integer(value: object) -> int | None:
+    """Return a class number, which a float array may contain as 3.0; None for anything else."""
+    if getattr(value, "shape", None) == ():
+        value = cast("Any", value).item()
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, int):
+        return value
+    return int(value) if isinstance(value, float) and value.is_integer() else None

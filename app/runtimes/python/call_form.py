@@ -1,0 +1,80 @@
+"""Derive the arguments of ``predict`` from its signature."""
+
+import inspect
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from app.runtimes.python.task_adapters import PROMPT, PROMPTS, TaskAdapter
+from app.settings.model import ModelError
+
+__all__ = ("CallForm", "call_form")
+
+
+class CallForm(msgspec.Struct, frozen=True, kw_only=True):
+    """How ``predict`` is called.
+
+    Attributes:
+        names: names of its arguments, in order.
+        batch: whether one call takes all samples of a request; otherwise each call takes one sample.
+        call_per_prompt: whether each call takes one prompt.
+        streams: whether it yields its answer in chunks.
+    """
+
+    names: Sequence[str]
+    batch: bool
+    call_per_prompt: bool
+    streams: bool
+
+    def __str__(self) -> str:
+        """Return the signature for logs and messages."""
+        return f"predict({', '.join(self.names)}){', streamed' if self.streams else ''}"
+
+
+def call_form(predict: Any, adapter: TaskAdapter[Any, Any]) -> CallForm:
+    """Derive the call form from the signature of ``predict``.
+
+    Args:
+        predict: the function, bound or not.
+        adapter: the arguments that the task offers.
+
+    Raises:
+        ModelError: if the signature has unknown arguments, or none for the data.
+    """
+    one_by_one = [PROMPT] if PROMPTS in adapter.optional_arguments else []
+    choices = [
+        adapter.sample_argument,
+        *([adapter.batch_argument] if adapter.batch_argument else []),
+        *one_by_one,
+        *adapter.optional_arguments,
+    ]
+    names: list[str] = []
+    for name, parameter in inspect.signature(predict).parameters.items():
+        if name == "self" or parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            continue
+        if name in choices and parameter.kind is not parameter.POSITIONAL_ONLY:
+            names.append(name)
+        elif parameter.default is parameter.empty:
+            raise ModelError(f"predict() takes {name!r}, but may take only {', '.join(choices)}, by these names")
+    data_arguments = [name for name in names if name in (adapter.sample_argument, adapter.batch_argument)]
+    if len(data_arguments) != 1:
+        expected = " or ".join(name for name in (adapter.sample_argument, adapter.batch_argument) if name)
+        raise ModelError(f"predict() must take {expected} after self, by this name, got predict({', '.join(names)})")
+    form = CallForm(
+        names=names,
+        batch=adapter.batch_argument in names,
+        call_per_prompt=PROMPT in names,
+        streams=inspect.isgeneratorfunction(predict) or inspect.isasyncgenfunction(predict),
+    )
+    if form.call_per_prompt and (form.batch or PROMPTS in names):
+        raise ModelError(f"predict() can take prompt only together with image and without prompts, got {form}")
+    if form.streams and adapter.streaming_argument not in names:
+        needed = (
+            " and ".join(dict.fromkeys((adapter.sample_argument, adapter.streaming_argument)))
+            if adapter.streaming_argument
+            else ""
+        )
+        condition = f"only if it takes {needed}" if needed else "only if its answers are texts"
+        raise ModelError(f"predict() may yield texts {condition}, got {form}")
+    return form

@@ -1,0 +1,169 @@
+"""Adapt each task to ``predict``: the arguments that it takes, and the function that reads its return value."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Generic, TypeVar, cast
+
+import msgspec
+
+from app.runtimes.python.answers.image_classification import read_classification
+from app.runtimes.python.answers.image_segmentation import read_segments
+from app.runtimes.python.answers.image_text_to_text import read_answers
+from app.runtimes.python.answers.object_detection import read_detections
+from app.runtimes.python.answers.oriented_object_detection import read_oriented_detections
+from app.runtimes.python.answers.tensor import read_tensors
+from app.runtimes.python.answers.text import read_entities, read_generation
+from app.runtimes.python.answers.value_parsing import ClassNames
+from app.settings.model import ModelError
+from tasks.image_classification import ClassificationInput, ImageClassification
+from tasks.image_segmentation import ImageSegmentation, SegmentationInput
+from tasks.image_text_to_text import ImageTextToText, PromptedImage
+from tasks.inference.response import Prediction
+from tasks.inference.tensor import Datatype, TensorSpec
+from tasks.object_detection import DetectionInput, ObjectDetection
+from tasks.oriented_object_detection import OrientedObjectDetection
+from tasks.task import Task, TaskType
+from tasks.tensor_inference import TensorInference, Tensors, TensorsInput
+from tasks.text_classification import ClassifiedText, TextClassification
+from tasks.text_generation import ContinuedText, TextGeneration
+from tasks.token_classification import TaggedText, TokenClassification
+
+__all__ = ("PROMPT", "PROMPTS", "TASK_ADAPTERS", "TaskAdapter")
+
+InputT = TypeVar("InputT")
+PredictionT = TypeVar("PredictionT", bound=Prediction)
+
+PROMPTS, PROMPT = "prompts", "prompt"
+"""The arguments of ``predict`` for all prompts of an image, or for one prompt a call."""
+
+
+class TaskAdapter(msgspec.Struct, Generic[InputT, PredictionT], frozen=True, kw_only=True, eq=False):
+    """The arguments of ``predict`` for one task, and the reader of its answers.
+
+    Attributes:
+        task: task of the servable.
+        sample_argument: name of the argument for one sample.
+        batch_argument: name of the argument for a list of samples; None for a task without batches.
+        optional_arguments: names of the optional arguments.
+        arguments: function that returns the arguments for one sample by name. A batch passes lists of them.
+        streaming_argument: name of the argument that a ``predict`` that yields must take; None if it must not yield.
+        parse: function of an answer, its path, the sample and the model's labels that returns the prediction. Raises
+            `InferenceError`.
+    """
+
+    task: Task[InputT, PredictionT]
+    sample_argument: str
+    batch_argument: str | None
+    optional_arguments: Sequence[str]
+    arguments: Callable[[InputT], Mapping[str, object]]
+    parse: Callable[[object, str, InputT, ClassNames], PredictionT]
+    streaming_argument: str | None = None
+
+
+def _image_arguments(item: ClassificationInput | DetectionInput | SegmentationInput) -> Mapping[str, object]:
+    return {"image": item.image.pixels, "parameters": item.parameters}
+
+
+def _prompt_arguments(item: PromptedImage) -> Mapping[str, object]:
+    return {"image": item.image.pixels, PROMPTS: list(item.prompts), "parameters": item.parameters}
+
+
+def _text_arguments(item: ClassifiedText | TaggedText | ContinuedText) -> Mapping[str, object]:
+    return {"text": item.item.text, "parameters": item.parameters}
+
+
+def _image_adapter(
+    task: Task[InputT, PredictionT],
+    arguments: Callable[[InputT], Mapping[str, object]],
+    parse: Callable[[object, str, InputT, ClassNames], PredictionT],
+) -> Callable[[object], TaskAdapter[Any, Any]]:
+    adapter = TaskAdapter(
+        task=task,
+        sample_argument="image",
+        batch_argument="images",
+        optional_arguments=("parameters",),
+        arguments=arguments,
+        parse=parse,
+    )
+    return lambda _: adapter
+
+
+def _text_adapter(
+    task: Task[InputT, PredictionT],
+    arguments: Callable[[InputT], Mapping[str, object]],
+    parse: Callable[[object, str, InputT, ClassNames], PredictionT],
+    streaming_argument: str | None = None,
+) -> Callable[[object], TaskAdapter[Any, Any]]:
+    optional_arguments = ("parameters",)
+    adapter = TaskAdapter(
+        task=task,
+        sample_argument="text",
+        batch_argument="texts",
+        optional_arguments=optional_arguments,
+        arguments=arguments,
+        parse=parse,
+        streaming_argument=streaming_argument,
+    )
+    return lambda _: adapter
+
+
+def _prompted_image_adapter(_: object) -> TaskAdapter[Any, Any]:
+    return TaskAdapter(
+        task=ImageTextToText(),
+        sample_argument="image",
+        batch_argument="images",
+        optional_arguments=(PROMPTS, "parameters"),
+        arguments=_prompt_arguments,
+        parse=read_answers,
+        streaming_argument=PROMPT,
+    )
+
+
+def _tensor_adapter(target: object) -> TaskAdapter[Any, Any]:
+    inputs, outputs = (_specs(target, name) for name in ("inputs", "outputs"))
+
+    def arguments(item: TensorsInput) -> Mapping[str, object]:
+        return {"tensors": dict(item.tensors)}
+
+    def parse(value: object, path: str, item: TensorsInput, labels: ClassNames) -> Tensors:
+        del item, labels
+        return read_tensors(value, path, outputs)
+
+    return TaskAdapter(
+        task=TensorInference(inputs, outputs, binary=True),
+        sample_argument="tensors",
+        batch_argument=None,
+        optional_arguments=(),
+        arguments=arguments,
+        parse=parse,
+    )
+
+
+def _specs(target: object, name: str) -> Sequence[TensorSpec]:
+    """Read the tensors that a class declares: a dict of (datatype, shape) by name."""
+    declared: object = getattr(target, name, None)
+    if not isinstance(declared, Mapping) or not declared:
+        message = f'a class of the task TENSOR must declare {name}, as in {{"x": ("FP32", (-1, 3))}}; -1 is any size'
+        raise ModelError(message)
+    try:
+        return [
+            TensorSpec(name=str(tensor), datatype=Datatype(datatype), shape=tuple(int(side) for side in shape))
+            for tensor, (datatype, shape) in cast("Mapping[object, Any]", declared).items()
+        ]
+    except (TypeError, ValueError) as error:
+        raise ModelError(f"{name}: Expected a datatype and a shape for each, got {declared!r} ({error})") from None
+
+
+TASK_ADAPTERS: Mapping[TaskType, Callable[[object], TaskAdapter[Any, Any]]] = {
+    TaskType.IMAGE_CLASSIFICATION: _image_adapter(ImageClassification(), _image_arguments, read_classification),
+    TaskType.OBJECT_DETECTION: _image_adapter(ObjectDetection(), _image_arguments, read_detections),
+    TaskType.ORIENTED_OBJECT_DETECTION: _image_adapter(
+        OrientedObjectDetection(), _image_arguments, read_oriented_detections
+    ),
+    TaskType.IMAGE_SEGMENTATION: _image_adapter(ImageSegmentation(), _image_arguments, read_segments),
+    TaskType.IMAGE_TEXT_TO_TEXT: _prompted_image_adapter,
+    TaskType.TEXT_CLASSIFICATION: _text_adapter(TextClassification(), _text_arguments, read_classification),
+    TaskType.TOKEN_CLASSIFICATION: _text_adapter(TokenClassification(), _text_arguments, read_entities),
+    TaskType.TEXT_GENERATION: _text_adapter(TextGeneration(), _text_arguments, read_generation, "text"),
+    TaskType.TENSOR: _tensor_adapter,
+}
+"""For each task, a function of the object or its class. A class of the task TENSOR declares its tensors."""

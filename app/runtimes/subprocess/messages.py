@@ -1,0 +1,206 @@
+"""The messages between the server and a model process, and how sockets carry them.
+
+Both ends belong to this server, so messages are trusted and pickled.
+"""
+
+import mmap
+import os
+import pickle
+import socket
+import struct
+from array import array
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Literal, Self
+
+import msgspec
+
+from app.engine.model_metadata import ModelMetadata
+from app.settings.model import ModelSource
+from tasks.inference.error import ErrorKind, InferenceError
+
+__all__ = (
+    "Binding",
+    "Call",
+    "Failure",
+    "InvalidMessageError",
+    "Job",
+    "LoadFailure",
+    "MissingMemoryError",
+    "ModelUnavailable",
+    "Reply",
+    "StreamEnd",
+    "receive",
+    "receive_exactly",
+    "send",
+)
+
+_HEAD = struct.Struct("<QQ")
+"""Length of the message in bytes, and of the shared memory passed with it (0 for none)."""
+
+
+class Job(msgspec.Struct, frozen=True, kw_only=True):
+    """The job of a new process.
+
+    Attributes:
+        function: function that loads or describes the source. Pickled by name.
+        source: the model.
+        memory_limit: maximum bytes of data memory, or None for no limit.
+        log_level: lowest level of log records that the process sends.
+    """
+
+    function: Callable[[ModelSource], object]
+    source: ModelSource
+    memory_limit: int | None
+    log_level: int
+
+
+class Binding(msgspec.Struct, frozen=True, kw_only=True):
+    """A servable without its model.
+
+    Attributes:
+        task: task of the model.
+        description: metadata of the model.
+        defaults: default request parameters from the settings.
+        streams: whether the model streams its answers.
+        downscales: whether the model declares how far images may be downscaled.
+    """
+
+    task: Any
+    description: ModelMetadata
+    defaults: Mapping[str, object]
+    streams: bool
+    downscales: bool
+
+
+class LoadFailure(msgspec.Struct, frozen=True):
+    """The model could not be loaded. `reason` is a sentence for the model's owner."""
+
+    reason: str
+
+
+class Call(msgspec.Struct, frozen=True):
+    """A call to the model.
+
+    Attributes:
+        kind: `predict`; `stream`, `next` and `close` for the first chunk, the next chunk and an early end of a
+            stream; or `detail` for the downscale factor of an image.
+        inputs: pickled inputs, or the (width, height) of an image; large buffers are in shared memory.
+        spans: offset and length of each large buffer in shared memory, in bytes.
+        niceness: niceness of the calling thread, which the serving thread adopts. Explanations have a higher one.
+    """
+
+    kind: Literal["predict", "stream", "next", "close", "detail"]
+    inputs: bytes = b""
+    spans: Sequence[tuple[int, int]] = ()
+    niceness: int = 0
+
+
+class StreamEnd(msgspec.Struct, frozen=True):
+    """The end of a stream."""
+
+
+class Failure(msgspec.Struct, frozen=True):
+    """An `InferenceError` in plain fields, because exceptions of model code may not survive pickling."""
+
+    kind: ErrorKind
+    message: str
+    path: str = ""
+
+    @classmethod
+    def from_error(cls, error: InferenceError) -> Self:
+        """Copy the fields of `error`."""
+        return cls(error.kind, error.message, error.path)
+
+    def to_error(self) -> InferenceError:
+        """Rebuild the error."""
+        return InferenceError(self.kind, self.message, self.path)
+
+
+class Reply(msgspec.Struct, frozen=True):
+    """The reply to a call.
+
+    Attributes:
+        outcome: predictions, a chunk, `StreamEnd`, a downscale factor, or a `Failure`.
+        memory_in_use: whether the model still uses the shared memory of its inputs, so that the server must not reuse it.
+    """
+
+    outcome: Any
+    memory_in_use: bool = False
+
+
+class ModelUnavailable(msgspec.Struct, frozen=True):
+    """The model reports that it can no longer answer calls, with the reason."""
+
+    reason: str
+
+
+class InvalidMessageError(ConnectionError):
+    """A message cannot be unpickled. A process with corrupted memory may send anything."""
+
+
+class MissingMemoryError(Exception):
+    """A message arrived without its shared memory, because this process cannot open or map more."""
+
+
+def send(channel: socket.socket, message: object, memory: tuple[int, int] | None = None) -> None:
+    """Send a message, optionally with shared memory: its descriptor and its size in bytes.
+
+    Raises:
+        OSError: if the other end is closed, or does not read in time.
+        Exception: if the message cannot be pickled.
+    """
+    body = pickle.dumps(message, protocol=5)
+    head = _HEAD.pack(len(body), memory[1] if memory else 0)
+    descriptors = [] if memory is None else [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array("i", [memory[0]]))]
+    sent = channel.sendmsg([head, body], descriptors)
+    if sent < len(head) + len(body):
+        channel.sendall(memoryview(head + body)[sent:])
+
+
+def receive(channel: socket.socket) -> tuple[Any, mmap.mmap | None]:
+    """Receive the next message and its shared memory, if any.
+
+    Raises:
+        EOFError: if the other end is closed.
+        OSError: if the rest of the message does not arrive in time.
+        NoMessageError: if the message cannot be unpickled.
+        LostMemoryError: if the memory cannot be mapped. The next message can still be received.
+    """
+    received, control, _, _ = channel.recvmsg(_HEAD.size, socket.CMSG_SPACE(array("i").itemsize))
+    if not received:
+        raise EOFError
+    length, size = _HEAD.unpack(received + receive_exactly(channel, _HEAD.size - len(received)))
+    memory = None
+    for _, _, data in control:
+        descriptor = int.from_bytes(data, "little")
+        try:
+            with suppress(OSError):
+                memory = mmap.mmap(descriptor, size)
+        finally:
+            os.close(descriptor)
+    try:
+        body = receive_exactly(channel, length)
+        if size and memory is None:
+            raise MissingMemoryError
+        return pickle.loads(body), memory  # noqa: S301  both ends belong to this server
+    except (EOFError, OSError, MissingMemoryError):
+        raise
+    except Exception as error:
+        raise InvalidMessageError("The message cannot be unpickled") from error
+
+
+def receive_exactly(channel: socket.socket, length: int) -> bytearray:
+    """Receive exactly `length` bytes.
+
+    Raises:
+        EOFError: if the other end closes before.
+    """
+    received = bytearray(length)
+    unread = memoryview(received)
+    while unread:
+        count = channel.recv_into(unread)
+        if not count:
+            raise EOFError
+        unread = unread[count:]
+    return received

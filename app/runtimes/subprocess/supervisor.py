@@ -1,0 +1,240 @@
+"""Keep a model process running: start it, monitor it, and restart it."""
+
+import logging
+import select
+import socket
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any
+
+from app.engine.error_text import redact_paths
+from app.runtimes.subprocess import OnProcessLost
+from app.runtimes.subprocess.channel_pool import ChannelPool
+from app.runtimes.subprocess.messages import Binding
+from app.runtimes.subprocess.process import ModelProcess
+from app.settings.model import ModelError, ModelSource
+from app.settings.server import ServerSettings
+from tasks.inference.error import ErrorKind, InferenceError
+
+__all__ = ("Supervisor",)
+
+_GRACE_SECONDS = 5.0
+"""Extra time for runtimes that enforce the timeout themselves, such as the Python runtime."""
+
+_MAX_DELAY_SECONDS = 60.0
+_HEALTHY_SECONDS = 60.0
+"""A process that runs this long resets the restart delay."""
+
+_logger = logging.getLogger(__name__)
+
+
+class Supervisor:
+    """A thread that runs until the model is unloaded.
+
+    Args:
+        source: the model.
+        job: loads the model, in the process.
+        on_lost: called for each process that ends unexpectedly or is killed.
+    """
+
+    def __init__(
+        self, source: ModelSource, job: Callable[[ModelSource], object], on_lost: OnProcessLost | None
+    ) -> None:
+        self._source = source
+        self._job = job
+        self._on_lost = on_lost
+        # Twice the default number of workers, because some calls hang or wait.
+        self._max_calls = max(4, 2 * ServerSettings().worker_count)
+        self._seconds = source.settings.timeout_seconds
+        self._hang_seconds = self._seconds + _GRACE_SECONDS
+        self._delay = 1.0
+        self._channels: ChannelPool | None = None
+        self._binding: Future[Binding] = Future()
+        self._closing = False
+        self._state_lock = threading.Lock()
+        self._wake_sender, self._wake_receiver = socket.socketpair()
+        self._wake_sender.setblocking(False)
+        self.unavailable_reason = ""
+        self.thread = threading.Thread(target=self._run, name=f"process of {source.name}", daemon=True)
+        self.thread.start()
+
+    def binding(self) -> Binding:
+        """Wait for the first load, and return the servable without its model.
+
+        Raises:
+            ModelError: if the model cannot be loaded.
+        """
+        return self._binding.result()
+
+    def channels(self) -> ChannelPool:
+        """Return the channels to the running process.
+
+        Raises:
+            InferenceError: MODEL_NOT_READY while no process runs.
+        """
+        if self._channels is None:
+            reason = redact_paths(self.unavailable_reason, self._source) or "The model was unloaded"
+            raise InferenceError(ErrorKind.MODEL_NOT_READY, reason)
+        return self._channels
+
+    def ended_error(self, channels: ChannelPool) -> InferenceError:
+        """Return the error for a call whose process has ended or is dead."""
+        message = self._ended_message(channels.process.wait_ended(1.0))
+        with self._state_lock:
+            # A new process may run already.
+            if self._channels is channels:
+                self.unavailable_reason = message
+        return InferenceError(ErrorKind.MODEL_NOT_READY, message)
+
+    def wake(self) -> None:
+        """Wake the supervisor thread."""
+        try:
+            self._wake_sender.send(b"w")
+        except OSError:
+            # The buffer is full, so the thread will wake, or the thread has ended.
+            return
+
+    def close(self) -> None:
+        """Stop the process in the background."""
+        # The garbage collector may call this at any point, so it must not take a lock.
+        self._closing = True
+        self.wake()
+
+    def _run(self) -> None:
+        try:
+            self._keep_running()
+        except Exception:
+            _logger.exception("model process is not looked after any more", extra=self._fields())
+            self._publish(None, f"The process of model {self._source.name!r} was lost; reload the model")
+        finally:
+            self._channels = None
+            self._wake_sender.close()
+            self._wake_receiver.close()
+
+    def _keep_running(self) -> None:
+        try:
+            process, binding = self._start()
+        except BaseException as error:  # noqa: BLE001  `binding` raises it in the loading thread
+            self._binding.set_exception(error)
+            return
+        first_binding: Binding = binding
+        running: ModelProcess | None = process
+        while running is not None:
+            channels = ChannelPool(running, self._max_calls, self._seconds)
+            self._publish(channels)
+            if not self._binding.done():
+                self._binding.set_result(first_binding)
+            self._monitor(running, channels)
+            running = self._restart(first_binding)
+
+    def _start(self) -> tuple[ModelProcess, Binding]:
+        try:
+            process = ModelProcess(self._source, self._job)
+        except OSError as error:
+            raise ModelError(f"{self._source.folder}: its process cannot be started: {error}") from error
+        try:
+            binding: Binding = process.outcome(self._source.settings.load_timeout_seconds, lambda: not self._closing)
+        except BaseException:
+            process.kill("it was not loaded")
+            process.close()
+            raise
+        return process, binding
+
+    def _monitor(self, process: ModelProcess, channels: ChannelPool) -> None:
+        """Wait until the process ends or the model is unloaded, then clean up."""
+        started = time.monotonic()
+        self._watch_process(process, channels)
+        if self._closing:
+            if channels.calls:
+                # The remaining calls are cancelled, and a graceful stop would wait for them.
+                process.kill("it was still in a call when it had to stop")
+            process.close()
+            channels.close()
+            return
+        calls, reason = channels.calls, process.wait_ended()
+        self._publish(None, self._ended_message(reason))
+        channels.close()
+        process.close()
+        if time.monotonic() - started >= _HEALTHY_SECONDS:
+            self._delay = 1.0
+        fields = {**self._fields(), "how": reason, "calls": calls, "again_in_seconds": self._delay}
+        _logger.error("model process ended", extra=fields)
+        self._report_lost(reason)
+
+    def _restart(self, first_binding: Binding) -> ModelProcess | None:
+        """Retry until a process is ready, and return it; return None once the model is unloaded."""
+        while self._wait(self._delay):
+            self._delay = min(2 * self._delay, _MAX_DELAY_SECONDS)
+            try:
+                process, binding = self._start()
+                if _interface(binding) != _interface(first_binding):
+                    process.close()
+                    raise ModelError("its files have changed since it was loaded; reload it")
+            except ModelError as error:
+                if self._closing:
+                    return None
+                self._publish(None, f"The model could not be restarted; the server keeps trying: {error}")
+                fields = {**self._fields(), "reason": str(error), "again_in_seconds": self._delay}
+                _logger.error("model process failed to start", extra=fields)
+                self._report_lost(f"it was not loaded: {error}")
+                continue
+            _logger.info("model process started again", extra=self._fields())
+            return process
+        return None
+
+    def _wait(self, seconds: float) -> bool:
+        """Wait for `seconds`. Return False as soon as the model is unloaded."""
+        deadline = time.monotonic() + seconds
+        poll = select.poll()
+        poll.register(self._wake_receiver, select.POLLIN)
+        while not self._closing and (remaining := deadline - time.monotonic()) > 0:
+            if poll.poll(remaining * 1000 + 1):
+                self._wake_receiver.recv(4096)
+        return not self._closing
+
+    def _report_lost(self, reason: str) -> None:
+        if self._on_lost is not None:
+            self._on_lost(self._source, reason)
+
+    def _publish(self, channels: ChannelPool | None, unavailable_reason: str = "") -> None:
+        with self._state_lock:
+            self._channels, self.unavailable_reason = channels, unavailable_reason
+
+    def _watch_process(self, process: ModelProcess, channels: ChannelPool) -> None:
+        poll = select.poll()
+        poll.register(self._wake_receiver, select.POLLIN)
+        poll.register(process, select.POLLIN)
+        abandoned: dict[int, Any] = {}
+        while True:
+            for channel in channels.abandoned:
+                if channel.fileno() not in abandoned:
+                    abandoned[channel.fileno()] = channel
+                    poll.register(channel, select.POLLIN)
+            due = min((line.asked + self._hang_seconds for line in abandoned.values()), default=None)
+            ready = dict(poll.poll(None if due is None else max(0.0, due - time.monotonic()) * 1000 + 1))
+            if self._closing or (process.fileno() in ready and not process.handle_message()):
+                return
+            if self._wake_receiver.fileno() in ready:
+                self._wake_receiver.recv(4096)
+            for descriptor in ready.keys() & abandoned.keys():
+                poll.unregister(descriptor)
+                channels.close_abandoned(abandoned.pop(descriptor))
+            if due is not None and abandoned and time.monotonic() >= due:
+                self._kill_overdue(process, [line.asked for line in abandoned.values()])
+
+    def _kill_overdue(self, process: ModelProcess, call_times: list[float]) -> None:
+        if any(time.monotonic() - call_time >= self._hang_seconds for call_time in call_times):
+            process.kill(f"it hung: no answer to a call within {self._hang_seconds:g} s")
+
+    def _ended_message(self, reason: str) -> str:
+        return f"The process of model {self._source.name!r} ended ({reason}) and is being restarted"
+
+    def _fields(self) -> dict[str, str]:
+        return {"model": self._source.name, "version": self._source.version}
+
+
+def _interface(binding: Binding) -> object:
+    description = binding.description
+    return (description.task_type, list(description.labels), list(description.inputs), list(description.outputs))

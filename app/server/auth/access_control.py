@@ -1,0 +1,185 @@
+"""Authorize requests in one place for all protocols."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from prometheus_client import CollectorRegistry
+
+from app.protocols.permission import PERMISSIONS, Permission
+from app.protocols.request_info import REQUEST_ID_HEADER, valid_id
+from app.server.auth.api_keys import ApiKeys, read_keys
+from app.server.auth.credentials import credential_of, unauthenticated
+from app.server.auth.identity import AccessError, Identity, Rate
+from app.server.auth.rate_limiter import RateLimiter
+from app.server.auth.rejection_log import RejectionLog
+from app.server.auth.watched_file import WatchedFile
+from app.settings.access import AccessSettings
+from app.settings.extras import missing_extra
+from app.settings.server import SettingsError
+from tasks.inference.error import ErrorKind
+
+__all__ = ("AccessControl", "IdentityProvider", "open_access_control")
+
+_RATE_LIMITED_PERMISSIONS = frozenset({"infer", "admin"})
+"""Permissions whose requests count against the rate. Reading does not: the page alone loads forty files."""
+
+_JWT_DOTS = 2
+
+
+class IdentityProvider(Protocol):
+    """Finds the identity behind a credential."""
+
+    def identify(self, credential: str) -> Identity: ...
+
+
+class AccessControl:
+    """Authenticate and authorize requests.
+
+    Args:
+        keys: the API keys; None without a key file.
+        tokens: reads JSON Web Tokens; None without a key set.
+        rate_limiter: limits the rate of each client.
+        rejection_log: counts and logs rejections.
+    """
+
+    def __init__(
+        self,
+        keys: "WatchedFile[ApiKeys] | None",
+        tokens: "WatchedFile[IdentityProvider] | None",
+        rate_limiter: RateLimiter,
+        rejection_log: RejectionLog,
+    ) -> None:
+        self._keys = keys
+        self._tokens = tokens
+        self._rate_limiter = rate_limiter
+        self._rejection_log = rejection_log
+
+    def admit(
+        self,
+        headers: Sequence[tuple[str, str]],
+        permission: Permission,
+        *,
+        operation: str,
+        address: str = "",
+        rate_limited: bool = True,
+    ) -> Identity:
+        """Return the identity of a request that may have `permission`; otherwise count and log the rejection.
+
+        Args:
+            headers: headers or gRPC metadata, names in lower case.
+            permission: the required permission, not ``open``.
+            operation: the requested operation, for the log.
+            address: IP address of the client, for the log.
+            rate_limited: whether the request counts against the client's rate.
+
+        Raises:
+            AccessError: UNAUTHENTICATED, PERMISSION_DENIED or OVERLOADED; it is already counted and logged.
+        """
+        try:
+            return self.authorize(headers, permission, rate_limited=rate_limited)
+        except AccessError as error:
+            self.record_rejection(error, headers, operation=operation, address=address)
+            raise
+
+    def authorize(
+        self, headers: Sequence[tuple[str, str]], permission: Permission, *, rate_limited: bool = True
+    ) -> Identity:
+        """Authorize as `admit` does, but neither count nor log a rejection: call `record_rejection` after it.
+
+        Raises:
+            AccessError: UNAUTHENTICATED, PERMISSION_DENIED, or OVERLOADED.
+        """
+        identity = self.identify(headers)
+        try:
+            if permission not in identity.permissions:
+                granted = ", ".join(name for name in PERMISSIONS if name in identity.permissions) or "none"
+                message = f"This needs the permission {permission}; {identity.name} has {granted}"
+                raise AccessError(ErrorKind.PERMISSION_DENIED, "permission", message)
+            if rate_limited and permission in _RATE_LIMITED_PERMISSIONS:
+                self._rate_limiter.consume(identity)
+        except AccessError as error:
+            error.client = identity.name
+            raise
+        return identity
+
+    def record_rejection(
+        self, error: AccessError, headers: Sequence[tuple[str, str]], *, operation: str, address: str
+    ) -> None:
+        """Count and log a rejection.
+
+        Args:
+            error: the rejection; its `logged` is updated.
+            headers: headers of the request, or gRPC metadata.
+            operation: the requested operation.
+            address: IP address of the client.
+        """
+        request_id = valid_id(dict(headers).get(REQUEST_ID_HEADER)) or ""
+        self._rejection_log.record(error, operation=operation, address=address, request_id=request_id)
+
+    def identify(self, headers: Sequence[tuple[str, str]]) -> Identity:
+        """Return the identity of the client that sent `headers`.
+
+        Raises:
+            AccessError: UNAUTHENTICATED; neither counted nor logged.
+        """
+        credential = credential_of(headers)
+        if self._tokens is not None and credential.count(".") == _JWT_DOTS:
+            return self._tokens.value.identify(credential)
+        if self._keys is None:
+            raise unauthenticated("malformed", "Expected a JSON Web Token, got something else")
+        return self._keys.value.identify(credential)
+
+
+def open_access_control(settings: AccessSettings, metrics: CollectorRegistry) -> AccessControl | None:
+    """Create the authorization from `settings`; return None if no authentication is configured.
+
+    Raises:
+        SettingsError: if files are not readable, or options contradict each other.
+    """
+    if settings.api_keys is None and settings.jwks is None:
+        _reject_dependent_options(settings)
+        return None
+    default_rate = None
+    if settings.requests_per_second is not None:
+        burst = settings.burst or max(1, round(settings.requests_per_second))
+        default_rate = Rate(per_second=settings.requests_per_second, burst=burst)
+    elif settings.burst is not None:
+        raise SettingsError("--burst needs --requests-per-second")
+    keys, tokens = None, _open_tokens(settings)
+    if settings.api_keys is not None:
+        keys = WatchedFile(settings.api_keys, lambda content: ApiKeys(read_keys(content)))
+    return AccessControl(keys, tokens, RateLimiter(default_rate), RejectionLog(metrics))
+
+
+def _reject_dependent_options(settings: AccessSettings) -> None:
+    rate_options: Sequence[tuple[str, object]] = (
+        ("--requests-per-second", settings.requests_per_second),
+        ("--burst", settings.burst),
+    )
+    for name, value in rate_options:
+        if value is not None:
+            raise SettingsError(f"{name} needs --api-keys or --jwks: without them, clients cannot be distinguished")
+    for name, value in (("--jwt-issuer", settings.jwt_issuer), ("--jwt-audience", settings.jwt_audience)):
+        if value is not None:
+            raise SettingsError(f"{name} needs --jwks")
+
+
+def _open_tokens(settings: AccessSettings) -> "WatchedFile[IdentityProvider] | None":
+    issuer, audience = settings.jwt_issuer, settings.jwt_audience
+    if settings.jwks is None:
+        if issuer is not None or audience is not None:
+            raise SettingsError(f"{'--jwt-issuer' if issuer is not None else '--jwt-audience'} needs --jwks")
+        return None
+    if not issuer or not audience:
+        raise SettingsError(
+            "--jwks needs --jwt-issuer and --jwt-audience: a token for another service is not for this one"
+        )
+    try:
+        from app.server.auth.jwt_validator import JwtValidator, read_key_set
+    except ImportError as error:
+        raise SettingsError(missing_extra("--jwks", "jwt", error)) from None
+
+    def read_validator(content: bytes) -> IdentityProvider:
+        return JwtValidator(read_key_set(content), issuer, audience)
+
+    return WatchedFile(settings.jwks, read_validator)

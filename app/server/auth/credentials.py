@@ -1,0 +1,68 @@
+"""Find the credential in a request: a key or a token in one of the supported headers."""
+
+import base64
+import binascii
+from collections.abc import Iterable
+
+from app.server.auth.identity import AccessError, Reason
+from tasks.inference.error import ErrorKind
+
+__all__ = ("AUTHORIZATION", "KEY_HEADER", "credential_of", "unauthenticated")
+
+AUTHORIZATION = "authorization"
+KEY_HEADER = "x-api-key"
+"""Overrides the other header, which a gateway may need for itself."""
+
+_MAX_CHARACTERS = 16 * 1024
+
+
+def credential_of(headers: Iterable[tuple[str, str]]) -> str:
+    """Return the key or token of a request: ``Bearer <it>``, the password of ``Basic``, or `KEY_HEADER`.
+
+    Args:
+        headers: headers or gRPC metadata, names in lower case.
+
+    Raises:
+        AccessError: UNAUTHENTICATED if there is none, if a header appears twice, or if it is malformed.
+    """
+    values_by_header: dict[str, list[str]] = {}
+    for name, value in headers:
+        if name in (KEY_HEADER, AUTHORIZATION):
+            values_by_header.setdefault(name, []).append(value)
+    if not values_by_header:
+        raise unauthenticated("missing", "Expected a key or a token in Authorization or X-API-Key, got neither")
+    name = KEY_HEADER if KEY_HEADER in values_by_header else AUTHORIZATION
+    values = values_by_header[name]
+    if len(values) > 1:
+        raise unauthenticated("malformed", f"Expected {name} once, got it {len(values)} times")
+    credential = values[0].strip() if name == KEY_HEADER else _parse_authorization(values[0])
+    if not credential:
+        raise unauthenticated("malformed", f"Expected a key or a token in {name}, got none")
+    if len(credential) > _MAX_CHARACTERS:
+        raise unauthenticated(
+            "malformed", f"Expected a key or a token of at most {_MAX_CHARACTERS:,} characters, got more"
+        )
+    return credential
+
+
+def unauthenticated(reason: Reason, message: str) -> AccessError:
+    """Return the error for a client without a valid credential."""
+    return AccessError(ErrorKind.UNAUTHENTICATED, reason, message)
+
+
+def _parse_authorization(value: str) -> str:
+    scheme, _, credential = value.strip().partition(" ")
+    match scheme.lower():
+        case "bearer":
+            return credential.strip()
+        case "basic":
+            return _password(credential.strip())
+        case _:
+            raise unauthenticated("malformed", "Expected Bearer or Basic in authorization, got something else")
+
+
+def _password(encoded: str) -> str:
+    try:
+        return base64.b64decode(encoded, validate=True).decode("latin-1").partition(":")[2]
+    except (binascii.Error, ValueError):
+        raise unauthenticated("malformed", "Expected base64 behind Basic in authorization") from None

@@ -1,0 +1,199 @@
+"""Authorize gRPC calls."""
+
+from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Mapping, Sequence
+from contextlib import aclosing
+from typing import Any, cast
+
+import grpc
+from grpc_reflection.v1alpha import reflection
+
+from app.protocols.grpc_protocol import PUSHBACK, Call, GrpcProtocol, Handler, address_of_call, metadata_of
+from app.protocols.permission import Permission
+from app.protocols.request_info import CLIENT, REQUEST_ID_HEADER
+from app.protocols.status import grpc_status
+from app.server.auth.access_control import AccessControl
+from app.server.auth.audit import audit
+from app.server.auth.identity import AccessError
+from app.server.health import HEALTH
+
+__all__ = ("GrpcAccess", "required_permissions", "with_audit")
+
+Metadata = Sequence[tuple[str, str | bytes]]
+Details = grpc.HandlerCallDetails
+Continuation = Callable[[Details], Awaitable[Any]]
+
+
+def required_permissions(protocols: Sequence[GrpcProtocol]) -> Mapping[str, Permission]:
+    """Return the required permission of every method, by its full name."""
+    permissions: dict[str, Permission] = {
+        f"/{HEALTH}/Check": "open",
+        f"/{HEALTH}/Watch": "open",
+        f"/{reflection.SERVICE_NAME}/ServerReflectionInfo": "read",
+    }
+    for protocol in protocols:
+        for name in protocol.service.methods_by_name:
+            permissions[f"/{protocol.service.full_name}/{name}"] = _required_permission(protocol, name)
+    return permissions
+
+
+def with_audit(protocol: GrpcProtocol, methods: Mapping[str, Handler]) -> Mapping[str, Handler]:
+    """Return `methods`; the unary ones for ``admin`` write to the audit log."""
+    handlers = dict(methods)
+    for name, method in methods.items():
+        if _required_permission(protocol, name) == "admin" and method.unary_unary is not None:
+            handlers[name] = _audited_handler(protocol, name, method)
+    return handlers
+
+
+def _required_permission(protocol: GrpcProtocol, method: str) -> Permission:
+    return protocol.permissions.get(method, "admin")
+
+
+class GrpcAccess(grpc.aio.ServerInterceptor):
+    """Admit or reject calls, before any of their messages is read.
+
+    Args:
+        access: authorization.
+        protocols: define the methods.
+    """
+
+    def __init__(self, access: AccessControl, protocols: Sequence[GrpcProtocol]) -> None:
+        self._access = access
+        self._required = required_permissions(protocols)
+        self._protocols = {protocol.service.full_name: protocol for protocol in protocols}
+
+    async def intercept_service(self, continuation: Any, handler_call_details: Any) -> Any:
+        method: str = handler_call_details.method
+        permission = self._required.get(method, "admin")
+        handler = await continuation(handler_call_details)
+        if handler is None or permission == "open":
+            return handler
+        metadata = _text_metadata(handler_call_details.invocation_metadata)
+        try:
+            identity = self._access.authorize(metadata, permission)
+        except AccessError as error:
+            return self._refusing_handler(method, permission, error, metadata)
+        CLIENT.set(identity.name)
+        return (
+            self._rate_limited_handler(handler, metadata, permission, method) if handler.request_streaming else handler
+        )
+
+    def _rate_limited_handler(
+        self, handler: Any, metadata: Sequence[tuple[str, str]], permission: Permission, method: str
+    ) -> Any:
+        """Return `handler` with authorization and rate limit for each message after the first."""
+        inner = handler.stream_stream
+        if inner is None:
+            return handler
+
+        async def authorized_messages(requests: AsyncIterable[Any], address: str) -> AsyncGenerator[Any]:
+            is_first = True
+            async for message in requests:
+                if not is_first:
+                    self._access.admit(metadata, permission, operation=method, address=address)
+                is_first = False
+                yield message
+
+        async def answer(requests: AsyncIterable[Any], context: Call) -> AsyncGenerator[Any]:
+            try:
+                address = address_of_call(context)
+                async with (
+                    aclosing(authorized_messages(requests, address)) as messages,
+                    aclosing(inner(messages, context)) as responses,
+                ):
+                    async for message in responses:
+                        yield message
+            except AccessError as error:
+                failure = error
+            else:
+                return
+            await _abort(context, failure)
+
+        limited_handler: Any = grpc.stream_stream_rpc_method_handler(
+            cast("Any", answer), handler.request_deserializer, handler.response_serializer
+        )
+        return limited_handler
+
+    def _refusing_handler(
+        self, method: str, permission: Permission, error: AccessError, metadata: Sequence[tuple[str, str]]
+    ) -> Handler:
+        """Return a handler that rejects any call with `error`; it reads a message only for the audit log."""
+
+        async def refuse(requests: AsyncIterable[bytes], context: Call) -> AsyncGenerator[bytes]:
+            # The address of the client is not known earlier.
+            self._access.record_rejection(error, metadata, operation=method, address=address_of_call(context))
+            if permission == "admin" and (error.client or error.logged):
+                await self._audit_refusal(method, requests, context, error)
+            await _abort(context, error)
+            yield b""
+
+        return cast("Handler", grpc.stream_stream_rpc_method_handler(cast("Any", refuse)))
+
+    async def _audit_refusal(
+        self, method: str, requests: AsyncIterable[bytes], context: Call, error: AccessError
+    ) -> None:
+        service, _, name = method.removeprefix("/").partition("/")
+        protocol, model = self._protocols.get(service), ""
+        if protocol is not None and error.client:
+            async for data in requests:
+                model = protocol.target_model(data)
+                break
+        audit(
+            _action(name),
+            model=model,
+            outcome="refused",
+            status=grpc_status(error.kind).name,
+            client=error.client,
+            address=address_of_call(context),
+            request_id=metadata_of(context).get(REQUEST_ID_HEADER, ""),
+        )
+
+
+async def _abort(context: Call, error: AccessError) -> None:
+    if error.retry_after is not None:
+        context.set_trailing_metadata(((PUSHBACK, str(error.retry_after * 1000)),))
+    await context.abort(grpc_status(error.kind), error.message)
+
+
+def _audited_handler(protocol: GrpcProtocol, name: str, handler: Any) -> Handler:
+    inner = handler.unary_unary
+
+    async def answer(data: bytes, context: Call) -> bytes:
+        succeeded = False
+        try:
+            response = await inner(data, context)
+            succeeded = True
+            return response
+        finally:
+            status = "OK" if succeeded else _status_name(context)
+            audit(
+                _action(name),
+                model=protocol.target_model(data),
+                outcome="ok" if succeeded else "failed",
+                status=status,
+                client=CLIENT.get(),
+                address=address_of_call(context),
+                request_id=_request_id(context),
+            )
+
+    return cast("Handler", grpc.unary_unary_rpc_method_handler(cast("Any", answer)))
+
+
+def _status_name(context: Any) -> str:
+    code = context.code()
+    return grpc.StatusCode(code).name if isinstance(code, grpc.StatusCode) else "CANCELLED"
+
+
+def _request_id(context: Any) -> str:
+    """Return the request id from the response metadata, or from the client."""
+    trailing_metadata: dict[str, str] = dict(context.trailing_metadata() or ())
+    return trailing_metadata.get(REQUEST_ID_HEADER) or metadata_of(context).get(REQUEST_ID_HEADER, "")
+
+
+def _action(name: str) -> str:
+    """Return the action of a method, such as ``load`` of RepositoryModelLoad."""
+    return name.removeprefix("RepositoryModel").lower()
+
+
+def _text_metadata(metadata: Metadata | None) -> Sequence[tuple[str, str]]:
+    return [(name, value) for name, value in metadata or () if isinstance(value, str)]

@@ -1,0 +1,62 @@
+"""Count and log rejections of requests."""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import structlog
+from prometheus_client import CollectorRegistry, Counter
+
+from app.server.auth.identity import AccessError
+from app.server.log_sampling import LogSampler
+from tasks.inference.error import truncate
+
+__all__ = ("RejectionLog",)
+
+
+class RejectionLog:
+    """Count every rejection by its reason, and log ten at once, then one a second.
+
+    The limit keeps attackers from filling the disk. No part of a credential is logged.
+
+    Args:
+        registry: registry of the metrics.
+        clock: returns seconds of a monotonic clock.
+    """
+
+    def __init__(self, registry: CollectorRegistry, clock: Callable[[], float] = time.monotonic) -> None:
+        self._counter = Counter(
+            "charioteer_access_refused",
+            "Requests of callers that are not known, not allowed, or had their share, by the reason",
+            ["reason"],
+            registry=registry,
+        )
+        self._log: Any = structlog.get_logger("charioteer.access")
+        self._sampler = LogSampler(clock)
+
+    def record(self, error: AccessError, *, operation: str, address: str, request_id: str = "") -> None:
+        """Count and log one rejection, and set its `logged`.
+
+        Args:
+            error: the rejection.
+            operation: the operation: a method and path without its query, or a gRPC method.
+            address: IP address of the client.
+            request_id: request id from the client; empty without one.
+        """
+        self._counter.labels(error.reason).inc()
+        fields = self._sampler.sample()
+        if fields is None:
+            error.logged = False
+            return
+        if error.client:
+            fields["client"] = error.client
+        if request_id:
+            fields["request_id"] = truncate(request_id, 200)
+        self._log.warning(
+            "access refused",
+            reason=error.reason,
+            error=error.message,
+            what=truncate(operation, 200),
+            address=address,
+            **fields,
+        )

@@ -1,0 +1,91 @@
+"""Reload a file when it changes."""
+
+import logging
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Generic, TypeVar
+
+from app.settings.server import SettingsError
+
+__all__ = ("WatchedFile",)
+
+_logger = logging.getLogger(__name__)
+_WRITABLE_BY_OTHERS = 0o022
+
+T = TypeVar("T")
+_Signature = tuple[int, int, int]
+
+
+class WatchedFile(Generic[T]):
+    """Hold the current content of a file. Use it only from the event loop.
+
+    If a change is not readable, the old content stays, and the error is logged once.
+
+    Args:
+        path: the file, or a symbolic link to it: Kubernetes replaces links.
+        parse: parses the content; raises `SettingsError` if it is invalid.
+        check_seconds: minimum number of seconds between two checks of the file.
+        clock: returns seconds of a monotonic clock.
+
+    Raises:
+        SettingsError: if the file is not readable now.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        parse: Callable[[bytes], T],
+        *,
+        check_seconds: float = 1.0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._path = path
+        self._parse = parse
+        self._check_seconds = check_seconds
+        self._clock = clock
+        self._next_check = clock() + check_seconds
+        self._last_signature: _Signature | None = None
+        self._value = self._load()
+
+    @property
+    def value(self) -> T:
+        """Return the current content; check the file first if the last check is old."""
+        now = self._clock()
+        if now >= self._next_check:
+            self._next_check = now + self._check_seconds
+            self._reload_if_changed()
+        return self._value
+
+    def _reload_if_changed(self) -> None:
+        try:
+            signature = self._signature()
+        except OSError:
+            signature = None
+        if signature == self._last_signature:
+            return
+        try:
+            self._value = self._load()
+        except SettingsError as error:
+            self._last_signature = signature
+            _logger.error("who may ask stays as it was", extra={"reason": str(error)})
+        else:
+            _logger.info("who may ask was read anew", extra={"file": str(self._path)})
+
+    def _load(self) -> T:
+        try:
+            # Read the signature first: a change during the read is then found at the next check.
+            signature, mode = self._signature(), self._path.stat().st_mode
+            value = self._parse(self._path.read_bytes())
+        except OSError as error:
+            raise SettingsError(f"{self._path} cannot be read: {error.strerror}") from None
+        except SettingsError as error:
+            raise SettingsError(f"{self._path}: {error}") from None
+        if mode & _WRITABLE_BY_OTHERS:
+            _logger.warning("others than its owner may write to this file", extra={"file": str(self._path)})
+        self._last_signature = signature
+        return value
+
+    def _signature(self) -> _Signature:
+        status = self._path.stat()
+        return status.st_mtime_ns, status.st_size, status.st_ino

@@ -1,0 +1,66 @@
+"""Load models while the server already answers."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from functools import partial
+
+from app.engine.daemon_thread import run_in_daemon_thread
+from app.engine.registry import ModelState, Registry, chariot_name_warning
+from app.engine.servable import Servable
+from app.server.process_setup import freeze_garbage
+from app.settings.model import ModelSource
+
+__all__ = ("ModelLoading",)
+
+_logger = logging.getLogger(__name__)
+
+
+class ModelLoading:
+    """Load every model of a registry once, in threads, so that health checks are answered meanwhile.
+
+    Args:
+        registry: holds the models.
+        load: loads one model.
+
+    Attributes:
+        when_finished: called once in the event loop, with whether any model is ready.
+    """
+
+    def __init__(self, registry: Registry, load: Callable[[ModelSource], Servable]) -> None:
+        self.when_finished: Callable[[bool], None] = lambda _: None
+        self._registry = registry
+        self._load = load
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def busy(self) -> bool:
+        """Return whether a model is loading, which can outlast the shutdown."""
+        return any(registration.state is ModelState.LOADING for registration in self._registry.registrations)
+
+    def start(self) -> None:
+        """Start to load, in the running event loop."""
+        self._task = asyncio.create_task(self._load_all())
+
+    async def stop(self) -> None:
+        """Start no further loads; loads in progress continue."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _load_all(self) -> None:
+        sources = [registration.source for registration in self._registry.registrations]
+        for name in dict.fromkeys(source.name for source in sources):
+            if reason := chariot_name_warning(name):
+                _logger.warning("model name hidden", extra={"model": name, "reason": reason})
+        await asyncio.gather(*(run_in_daemon_thread(partial(self._load_one, source)) for source in sources))
+        freeze_garbage()
+        self.when_finished(any(registration.servable is not None for registration in self._registry.registrations))
+
+    def _load_one(self, source: ModelSource) -> None:
+        registration = self._registry.load(source, self._load)
+        fields = {"model": source.name, "version": source.version}
+        if registration.servable is not None:
+            _logger.info("model ready", extra=fields)
+        else:
+            _logger.error("model failed to load", extra={**fields, "reason": registration.detail})

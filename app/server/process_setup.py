@@ -1,0 +1,104 @@
+"""Apply process-wide settings before the first request."""
+
+import asyncio
+import ctypes
+import gc
+import os
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager, suppress
+
+import cv2
+
+from app.engine.daemon_thread import run_in_daemon_thread
+
+__all__ = ("configure_process", "freeze_garbage", "release_free_memory", "releasing_memory")
+
+_RELEASE_SECONDS = 30.0
+
+# Parameters of mallopt(3), from glibc's malloc.h.
+_M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -2, -3, -8
+_MIB = 1024 * 1024
+
+_MAX_ARENAS = 8
+"""Each arena keeps the memory of its largest requests, and glibc's default is eight arenas for each core. A thread
+holds an arena for less than a microsecond at a time, so a few arenas serve many cores."""
+
+_IOLBF = 1
+"""Line buffering of setvbuf(3), from glibc's stdio.h."""
+_LINE_BYTES = 4096
+
+
+def configure_process() -> None:
+    """Keep image-sized blocks between requests in few arenas, line-buffer C's stderr, and limit OpenCV to one thread.
+
+    OpenCV threads are useless because every worker is a thread already. Without kept blocks, each request pays for page
+    faults on megabytes of fresh memory (docs/architecture.md, "Speed"). With one arena for each thread, every arena
+    keeps such blocks, and memory grows for hours. Without glibc the allocator is unchanged.
+    """
+    cv2.setNumThreads(1)
+    cv2.utils.logging.setLogLevel(cv2.utils.logging.LOG_LEVEL_SILENT)
+    try:
+        library = ctypes.CDLL(None)
+        mallopt = library.mallopt
+        error_stream = ctypes.c_void_p.in_dll(library, "stderr")
+    except (OSError, AttributeError, ValueError):
+        return
+    # libpng and libjpeg write messages in pieces, which would mix with log lines. The buffer is never freed because the
+    # stream outlives the interpreter.
+    library.malloc.restype = ctypes.c_void_p
+    buffer = ctypes.c_void_p(library.malloc(ctypes.c_size_t(_LINE_BYTES)))
+    library.setvbuf(error_stream, buffer, _IOLBF, ctypes.c_size_t(_LINE_BYTES))
+    mallopt(_M_MMAP_THRESHOLD, 32 * _MIB)
+    mallopt(_M_TRIM_THRESHOLD, 256 * _MIB)
+    mallopt(_M_TOP_PAD, 16 * _MIB)
+    if "MALLOC_ARENA_MAX" not in os.environ:
+        mallopt(_M_ARENA_MAX, max(2, min(_MAX_ARENAS, len(os.sched_getaffinity(0)))))
+
+
+def freeze_garbage() -> None:
+    """Exclude the objects of the start-up from garbage collection, and enable the collector.
+
+    These objects live as long as the process.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.enable()
+
+
+def release_free_memory() -> None:
+    """Return free memory of malloc to the system. Without glibc nothing happens."""
+    try:
+        trim = ctypes.CDLL(None).malloc_trim
+    except (OSError, AttributeError):
+        return
+    trim(ctypes.c_size_t(0))
+
+
+@asynccontextmanager
+async def releasing_memory(
+    busy: Callable[[], bool], seconds: float = _RELEASE_SECONDS, release: Callable[[], None] = release_free_memory
+) -> AsyncGenerator[None]:
+    """While entered, return free memory to the system whenever no request is in flight.
+
+    Otherwise the memory of the largest requests stays: `configure_process` lets malloc keep up to 256 MiB in each arena.
+
+    Args:
+        busy: returns whether a request is in flight.
+        seconds: interval between two attempts.
+        release: returns the memory, in a thread.
+    """
+    task = asyncio.create_task(_release_when_idle(busy, seconds, release))
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def _release_when_idle(busy: Callable[[], bool], seconds: float, release: Callable[[], None]) -> None:
+    while True:
+        await asyncio.sleep(seconds)
+        if not busy():
+            # The system may be unable to start a thread now.
+            with suppress(RuntimeError):
+                await run_in_daemon_thread(release)

@@ -1,0 +1,164 @@
+"""Describe the server for the page: its models with their inputs and outputs, and its other ports."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from app import __version__
+from app.engine.model_metadata import Fact
+from app.engine.registry import Registration, Registry
+from app.server.ui.samples import Sample, samples
+from tasks.task import TaskType
+
+__all__ = ("Catalogue", "ModelEntry", "TensorShape", "describe_models", "make_catalogue")
+
+# Task types with explanations: see docs/explanations.md.
+_EXPLAINABLE_TASKS = frozenset(
+    {
+        TaskType.IMAGE_CLASSIFICATION,
+        TaskType.OBJECT_DETECTION,
+        TaskType.ORIENTED_OBJECT_DETECTION,
+        TaskType.IMAGE_SEGMENTATION,
+    }
+)
+
+
+class TensorShape(msgspec.Struct, frozen=True, kw_only=True):
+    """An input or output tensor of a model. A size of -1 means any size."""
+
+    name: str
+    datatype: str
+    shape: Sequence[int]
+
+
+class ModelEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """One version of one model.
+
+    Attributes:
+        name: name of the model.
+        version: as text.
+        latest: whether it answers requests without a version.
+        state: a `ModelState`.
+        reason: why it is not ready; empty if it is.
+        chariot_id: id of the model in Chariot's path, after ``m-``.
+        default: whether the bare ``/infer`` uses it.
+        task_type: task type; empty while the model is not loaded, as are all following fields.
+        platform: the runtime's name for the model's format.
+        layout: the name of its output layout.
+        labels: class names by class number.
+        streams: whether it can stream generated text.
+        explains: whether it supports explanations.
+        inputs: input tensors, as tensor protocols report them.
+        outputs: output tensors, into which its predictions are stacked.
+        facts: detected properties of the model and their sources.
+        parameters: JSON Schema of each parameter by name; the default is the model's own if its settings define one.
+    """
+
+    name: str
+    version: str
+    latest: bool
+    state: str
+    reason: str
+    chariot_id: str
+    default: bool
+    task_type: str = ""
+    platform: str = ""
+    layout: str = ""
+    labels: Sequence[str] = ()
+    streams: bool = False
+    explains: bool = False
+    inputs: Sequence[TensorShape] = ()
+    outputs: Sequence[TensorShape] = ()
+    facts: Sequence[Fact] = ()
+    parameters: Mapping[str, Any] = {}
+
+
+class Catalogue(msgspec.Struct, frozen=True, kw_only=True):
+    """The whole catalogue.
+
+    Attributes:
+        version: version of the server.
+        chariot_protocol: the Chariot protocol that is served on Chariot's paths.
+        ports: other ports by the name of their protocol; None if it is disabled.
+        samples: sample images.
+        models: every version of every model, by name, latest version first.
+        asks: whether clients must authenticate.
+    """
+
+    version: str
+    asks: bool
+    chariot_protocol: str
+    ports: Mapping[str, int | None]
+    samples: Sequence[Sample]
+    models: Sequence[ModelEntry]
+
+
+def make_catalogue(
+    registry: Registry, chariot_protocol: str, ports: Mapping[str, int | None], *, requires_credentials: bool = False
+) -> Catalogue:
+    """Return the current catalogue."""
+    return Catalogue(
+        version=__version__,
+        asks=requires_credentials,
+        chariot_protocol=chariot_protocol,
+        ports=ports,
+        samples=samples(),
+        models=describe_models(registry),
+    )
+
+
+def describe_models(registry: Registry) -> Sequence[ModelEntry]:
+    """Return every version of every model, by name, latest version first."""
+    names = dict.fromkeys(registration.source.name for registration in registry.registrations)
+    return [entry for name in names for entry in _entries(registry.versions(name))]
+
+
+def _entries(versions: Sequence[Registration]) -> Sequence[ModelEntry]:
+    default_version = next(
+        (version for version in versions if version.servable is not None), versions[0] if versions else None
+    )
+    return [_entry(version, latest=version is default_version) for version in versions]
+
+
+def _entry(registration: Registration, *, latest: bool) -> ModelEntry:
+    source, servable = registration.source, registration.servable
+    entry = ModelEntry(
+        name=source.name,
+        version=source.version,
+        latest=latest,
+        state=registration.state,
+        reason=registration.reason,
+        chariot_id=registration.chariot_id,
+        default=source.settings.default,
+    )
+    if servable is None:
+        return entry
+    description = servable.description
+    return msgspec.structs.replace(
+        entry,
+        task_type=description.task_type,
+        platform=description.platform,
+        layout=description.layout,
+        labels=description.labels,
+        streams=servable.streams,
+        explains=description.task_type in _EXPLAINABLE_TASKS,
+        inputs=_shapes(servable.inputs),
+        outputs=_shapes(servable.outputs),
+        facts=description.facts,
+        parameters=_parameters(servable.parameters_type, source.settings.parameters),
+    )
+
+
+def _shapes(specs: Sequence[Any]) -> Sequence[TensorShape]:
+    return [TensorShape(name=spec.name, datatype=spec.datatype, shape=spec.shape) for spec in specs]
+
+
+def _parameters(parameters_type: type[msgspec.Struct], defaults: Mapping[str, object]) -> Mapping[str, Any]:
+    """Return the JSON Schema of every field of `parameters_type`, with `defaults` instead of its own."""
+    (_,), components = msgspec.json.schema_components([parameters_type])
+    schema = components[parameters_type.__name__]
+    return {
+        name: {**field, "default": defaults[name]} if name in defaults else field
+        for name, field in schema["properties"].items()
+    }

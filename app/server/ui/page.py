@@ -1,0 +1,165 @@
+"""Serve the page: its routes, and the collection of its metrics."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from litestar import Litestar, Response, asgi, get
+from litestar.exceptions import NotFoundException
+from litestar.handlers import ASGIRouteHandler, HTTPRouteHandler
+
+from app.engine.engine import Engine
+from app.engine.process_usage import CpuMeter, resident_bytes
+from app.engine.request_history import Readings
+from app.protocols.protocol import HttpRequest
+from app.server.auth.http_access import HttpAccess, requires
+from app.server.ui.admin_api import AdminApi
+from app.server.ui.catalogue import make_catalogue
+from app.server.ui.event_stream import EventStream
+from app.server.ui.page_files import HEADERS, file_response, read_files, render_shell, wants_html
+from app.server.ui.protocol_proxy import ProtocolProxy
+from app.server.ui.samples import read_sample
+from app.server.ui.series import read_series
+
+if TYPE_CHECKING:
+    from app.drift.window_history import WindowHistory
+
+__all__ = ("EVENTS_PATH", "Page", "seconds_until_sample")
+
+EVENTS_PATH = "/page/events"
+
+
+class Page:
+    """Provide the routes of the page, including the metrics under the paths of GRPS.
+
+    Args:
+        engine: source of the metrics.
+        admin: whether the page can load and unload models; None for browsers on this machine only (`AdminApi`).
+        proxy: proxies to protocols on other ports.
+        chariot_protocol: the Chariot protocol that is served on Chariot's paths.
+        full: False for only the metrics, under the paths of GRPS.
+        show_recordings: whether recordings can be shown.
+        drift: evaluated windows; None if no model is monitored for drift.
+        access: authorization; None allows everything.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        admin: bool | None = None,
+        *,
+        proxy: ProtocolProxy | None = None,
+        chariot_protocol: str = "chariot-v2-kserve",
+        full: bool = True,
+        show_recordings: bool = False,
+        drift: "WindowHistory | None" = None,
+        access: HttpAccess | None = None,
+    ) -> None:
+        self.event_stream = EventStream(engine)
+        self.reach = proxy or ProtocolProxy()
+        self._engine = engine
+        self._chariot_protocol = chariot_protocol
+        self._full = full
+        self._access = access or HttpAccess(None)
+        self._admin_api = AdminApi(engine.repository, admin, access)
+        self._files = read_files()
+        self._drift = drift
+        optional = [name for name, enabled in (("recorded", show_recordings), ("drift", drift is not None)) if enabled]
+        views = ["all", *optional] if full else ["metrics"]
+        self._shell = render_shell("", views)
+        self._grps_shell = render_shell("../../../", views, initial_view="metrics")
+
+    def response(self, request: HttpRequest) -> Response[bytes] | None:
+        """Return the page if the request to ``/`` comes from a browser, otherwise None."""
+        return file_response(self._shell, request) if self.wants_page(request) else None
+
+    def wants_page(self, request: HttpRequest) -> bool:
+        """Return whether a request to ``/`` comes from a browser that should get the page."""
+        return self._full and wants_html(request.headers.get("accept", ""))
+
+    def stop(self) -> None:
+        """Close all event streams, so that open pages do not delay the shutdown."""
+        self.event_stream.stop()
+
+    @property
+    def handlers(self) -> list[HTTPRouteHandler | ASGIRouteHandler]:
+        """Return the handlers of all paths except ``/``, which also serves other clients."""
+        files, engine, grps_shell = self._files, self._engine, self._grps_shell
+
+        @get("/page/{name:str}", sync_to_thread=False, opt=requires("read"))
+        def show_file(request: HttpRequest) -> Response[bytes]:
+            file = files.get(request.path_params["name"])
+            if file is None:
+                raise NotFoundException
+            return file_response(file, request)
+
+        @get("/grps/v1/monitor/metrics", sync_to_thread=False, opt=requires("read"))
+        def show_page_of_grps(request: HttpRequest) -> Response[bytes]:
+            return file_response(grps_shell, request)
+
+        @get("/grps/v1/monitor/series", sync_to_thread=True, opt=requires("read"))
+        def show_series(request: HttpRequest) -> Response[Any]:
+            series = read_series(engine.trends, request.query_params.get("name", ""))
+            if series is None:
+                return Response("key not found", media_type="text/html")
+            return Response(msgspec.json.encode(series), media_type="application/json;charset=utf-8")
+
+        events = asgi(EVENTS_PATH, copy_scope=True, opt=requires("read"))(self.event_stream)
+        metrics = [show_file, show_page_of_grps, show_series, events]
+        return (
+            [*metrics, *self._view_handlers, *self._admin_api.handlers, *self.reach.handlers] if self._full else metrics
+        )
+
+    @property
+    def _view_handlers(self) -> list[HTTPRouteHandler]:
+        """Return the handlers for the views other than the metrics."""
+
+        @get("/page/models.json", sync_to_thread=True, opt=requires("read"))
+        def show_catalogue() -> Response[bytes]:
+            catalogue = make_catalogue(
+                self._engine.registry,
+                self._chariot_protocol,
+                self.reach.ports,
+                requires_credentials=self._access.requires_credentials,
+            )
+            return Response(msgspec.json.encode(catalogue), media_type="application/json", headers=HEADERS)
+
+        @get("/page/samples/{name:str}", sync_to_thread=True, opt=requires("read"))
+        def show_sample(request: HttpRequest) -> Response[bytes]:
+            file = read_sample(request.path_params["name"])
+            if file is None:
+                raise NotFoundException
+            return file_response(file, request)
+
+        @get("/page/drift.json", sync_to_thread=True, opt=requires("read"))
+        def show_drift() -> Response[bytes]:
+            windows = None if self._drift is None else self._drift.windows()
+            return Response(msgspec.json.encode(windows or {}), media_type="application/json", headers=HEADERS)
+
+        return [show_catalogue, show_sample, show_drift]
+
+    @asynccontextmanager
+    async def lifespan(self, _: Litestar) -> AsyncGenerator[None]:
+        """While entered, sample the process metrics once a second."""
+        task = asyncio.create_task(self._sample_process())
+        try:
+            yield
+        finally:
+            self.stop()
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    async def _sample_process(self) -> None:
+        engine, meter = self._engine, CpuMeter()
+        while True:
+            await asyncio.sleep(seconds_until_sample(engine.trends.age))
+            engine.trends.add_readings(
+                Readings(in_flight=engine.in_flight, waiting=engine.waiting, cpu=meter.read(), memory=resident_bytes())
+            )
+
+
+def seconds_until_sample(age: float) -> float:
+    """Return the seconds until the middle of the next second, so that timer jitter never samples a second twice."""
+    return int(age) + 1.5 - age

@@ -1,0 +1,107 @@
+"""Read the files of the page once, and send them with security headers."""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+from litestar import Response
+
+from app.protocols.protocol import HttpRequest
+
+__all__ = ("HEADERS", "PageFile", "file_response", "image_file", "read_files", "render_shell", "wants_html")
+
+# Everything comes from this server, nothing is inline, and no site may frame the page. Images that the page creates
+# from dropped files are blobs.
+_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+
+HEADERS: Mapping[str, str] = {
+    "Content-Security-Policy": _POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-cache",
+    # The page may use the camera with the user's consent, and no other device.
+    "Permissions-Policy": "camera=(self), microphone=(), geolocation=(), display-capture=(), usb=(), serial=()",
+}
+
+_FOLDER = Path(__file__).parent / "static"
+_SHELL = "index.html"
+_ROOT = b"{root}"
+_VIEWS = b"{views}"
+_INITIAL_VIEW = b"{opens}"
+_TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
+_IMAGE_TYPES = {".jpg": "image/jpeg", ".png": "image/png"}
+
+
+class PageFile(msgspec.Struct, frozen=True, kw_only=True):
+    """A file with its response headers.
+
+    Attributes:
+        content: its bytes; the application compresses them for clients that accept gzip.
+        media_type: media type of the content.
+        etag: entity tag of the content, without quotes.
+    """
+
+    content: bytes
+    media_type: str
+    etag: str
+
+
+def read_files() -> Mapping[str, PageFile]:
+    """Return every file of the page by its name, except the shell."""
+    return {path.name: _read(path) for path in _FOLDER.iterdir() if path.suffix in _TYPES and path.name != _SHELL}
+
+
+def image_file(path: Path) -> PageFile:
+    """Read a JPEG or PNG image from any folder."""
+    return _page_file(path.read_bytes(), path.suffix)
+
+
+def render_shell(root: str, views: Sequence[str] = ("all",), *, initial_view: str = "try") -> PageFile:
+    """Return the HTML that holds all views.
+
+    Args:
+        root: relative path from the address of the page to the server's root, empty or ending in a slash. The page uses
+            only relative addresses, so that a proxy can serve it under any path.
+        views: ids of the enabled views; "all" stands for every view except the optional ones.
+        initial_view: the view that opens when the address names none.
+    """
+    html = (_FOLDER / _SHELL).read_bytes().replace(_ROOT, root.encode())
+    html = html.replace(_VIEWS, " ".join(views).encode()).replace(_INITIAL_VIEW, initial_view.encode())
+    return _page_file(html, ".html")
+
+
+def file_response(file: PageFile, request: HttpRequest) -> Response[bytes]:
+    """Return a response with `file`, or 304 if the client has it already."""
+    etag = f'"{file.etag}"'
+    headers = {**HEADERS, "ETag": f"W/{etag}", "Vary": "Accept, Accept-Encoding"}
+    if etag in request.headers.get("if-none-match", ""):
+        return Response(b"", status_code=304, headers=headers, media_type=file.media_type)
+    return Response(file.content, headers=headers, media_type=file.media_type)
+
+
+def wants_html(accept: str) -> bool:
+    """Return whether `Accept` prefers HTML to JSON, as browsers do and health checks do not."""
+    qualities = dict(_quality(part) for part in accept.lower().split(","))
+    return qualities.get("text/html", 0) > qualities.get("application/json", 0)
+
+
+def _quality(text: str) -> tuple[str, float]:
+    media_type, *parameters = (part.strip() for part in text.split(";"))
+    quality = next((parameter[2:] for parameter in parameters if parameter.startswith("q=")), "1")
+    try:
+        return media_type, float(quality)
+    except ValueError:
+        return media_type, 0
+
+
+def _read(path: Path) -> PageFile:
+    return _page_file(path.read_bytes(), path.suffix)
+
+
+def _page_file(content: bytes, suffix: str) -> PageFile:
+    etag = hashlib.sha256(content).hexdigest()[:20]
+    return PageFile(content=content, media_type=(_TYPES | _IMAGE_TYPES)[suffix], etag=etag)

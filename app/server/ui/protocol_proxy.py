@@ -1,0 +1,162 @@
+"""Proxy protocols that a browser cannot reach from the page: gRPC, and protocols on other ports.
+
+The page shows the messages of each protocol, so the main port forwards requests to both without changes. Requests go
+to the same application object, and gRPC calls use a connection of their own.
+"""
+
+import asyncio
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, cast
+
+import grpc
+from google.protobuf.json_format import MessageToDict, ParseDict, ParseError
+from litestar import Response, asgi, post
+from litestar.handlers import ASGIRouteHandler, HTTPRouteHandler
+from litestar.types import ASGIApp, Receive, Scope, Send
+
+from app.proto import message_class
+from app.protocols.protocol import HttpRequest, json_response
+from app.server.auth.credentials import AUTHORIZATION, KEY_HEADER
+from app.server.auth.http_access import requires
+
+if TYPE_CHECKING:
+    from app.server.grpc import GrpcServer
+
+__all__ = ("ProtocolProxy",)
+
+_TENSORFLOW_SERVING = "/page/tensorflow-serving"
+_INFER = "inference.GRPCInferenceService/ModelInfer"
+_TIMEOUT_SECONDS = 120
+# The other application authorizes the request itself.
+_NO_PERMISSION = requires("open")
+_FORWARDED_KEYS = frozenset(
+    {"type", "asgi", "http_version", "method", "scheme", "query_string", "root_path", "client", "server", "extensions"}
+)
+_OPTIONS = (
+    ("grpc.max_receive_message_length", -1),
+    ("grpc.max_send_message_length", -1),
+    # Ignore `HTTP_PROXY` for this connection within the server.
+    ("grpc.enable_http_proxy", 0),
+)
+
+Metadata = tuple[tuple[str, str], ...]
+
+
+class ProtocolProxy:
+    """Provide proxies to protocols on other ports.
+
+    Args:
+        grpc_server: the gRPC server; None without one.
+        tensorflow_serving: the application on that port; None without one.
+        tensorflow_serving_port: the port; 0 until it is known.
+    """
+
+    def __init__(
+        self,
+        grpc_server: "GrpcServer | None" = None,
+        tensorflow_serving: ASGIApp | None = None,
+        tensorflow_serving_port: int = 0,
+    ) -> None:
+        self._grpc = grpc_server
+        self._tensorflow_serving = tensorflow_serving
+        self.tensorflow_serving_port = tensorflow_serving_port
+
+    @property
+    def ports(self) -> Mapping[str, int | None]:
+        """Return the ports by protocol; None for a disabled protocol."""
+        return {
+            "grpc": self._grpc.port if self._grpc is not None else None,
+            "tensorflow_serving": None if self._tensorflow_serving is None else self.tensorflow_serving_port,
+        }
+
+    @property
+    def handlers(self) -> list[HTTPRouteHandler | ASGIRouteHandler]:
+        """Return the handlers of the enabled protocols."""
+        handlers: list[HTTPRouteHandler | ASGIRouteHandler] = []
+        if self._tensorflow_serving is not None:
+            handlers.append(
+                asgi(_TENSORFLOW_SERVING, is_mount=True, copy_scope=True, opt=_NO_PERMISSION)(
+                    _strip_prefix(self._tensorflow_serving)
+                )
+            )
+        if self._grpc is not None:
+            handlers.append(self._grpc_handler(self._grpc))
+        return handlers
+
+    def _grpc_handler(self, server: "GrpcServer") -> HTTPRouteHandler:
+        @post(f"/page/grpc/{_INFER}", status_code=200, opt=requires("infer", rate_limited=False))
+        async def call(request: HttpRequest) -> Response[Any]:
+            body = await request.body()
+            # Parse in a thread, but wait for the call in the event loop, because threads are few.
+            message = await asyncio.to_thread(_parse_request, body)
+            if isinstance(message, Response):
+                return cast("Response[Any]", message)
+            return await _call(server.internal_address, message, _credentials(request))
+
+        return call
+
+
+def _parse_request(body: bytes) -> Any:
+    """Parse a ModelInferRequest in protobuf's JSON; return an error response if it is invalid."""
+    try:
+        content = json.loads(body)
+        if not isinstance(content, dict):
+            return _bad_request("Expected a ModelInferRequest in protobuf's JSON, got no object")
+        return ParseDict(cast("dict[str, Any]", content), message_class("inference.ModelInferRequest")())
+    except (ValueError, ParseError, RecursionError) as error:
+        return _bad_request(f"Expected a ModelInferRequest in protobuf's JSON: {error}")
+
+
+async def _call(target: str, message: Any, credentials: Metadata) -> Response[Any]:
+    """Make the call, and return its response in protobuf's JSON."""
+    async with grpc.aio.insecure_channel(target, options=_OPTIONS) as channel:
+        infer: Any = channel.unary_unary(
+            f"/{_INFER}",
+            request_serializer=_serialize,
+            response_deserializer=message_class("inference.ModelInferResponse").FromString,
+        )
+        try:
+            answer = await infer(message, timeout=_TIMEOUT_SECONDS, metadata=credentials)
+        except grpc.aio.AioRpcError as error:
+            return _bad_request(f"{error.code().name}: {error.details()}")
+    return json_response(await asyncio.to_thread(_to_json, answer))
+
+
+def _to_json(answer: Any) -> bytes:
+    return json.dumps(MessageToDict(answer, preserving_proto_field_name=True)).encode()
+
+
+def _credentials(request: HttpRequest) -> Metadata:
+    """Return the client's credentials as metadata: the gRPC server authorizes and counts the request."""
+    headers = ((name, request.headers.get(name)) for name in (AUTHORIZATION, KEY_HEADER))
+    return tuple((name, value) for name, value in headers if value and value.isascii() and value.isprintable())
+
+
+def _serialize(message: Any) -> bytes:
+    return message.SerializeToString()
+
+
+def _bad_request(message: str) -> Response[Any]:
+    return json_response(json.dumps({"error": message}).encode(), 400)
+
+
+def _strip_prefix(app: ASGIApp) -> ASGIApp:
+    """Return `app` mounted under a prefix that it does not see."""
+
+    async def unprefixed_app(scope: Scope, receive: Receive, send: Send) -> None:
+        raw_path = scope["raw_path"].partition(_TENSORFLOW_SERVING.encode())[2]
+        # The main application already compresses the response.
+        headers = [(name, value) for name, value in scope["headers"] if name != b"accept-encoding"]
+        # Drop the state of the main application, such as its response headers.
+        scope_fields = {name: value for name, value in scope.items() if name in _FORWARDED_KEYS}
+        unprefixed_scope: Any = {
+            **scope_fields,
+            "path": raw_path.decode("latin-1"),
+            "raw_path": raw_path,
+            "headers": headers,
+            "state": {},
+        }
+        await app(unprefixed_scope, receive, send)
+
+    return unprefixed_app

@@ -1,0 +1,110 @@
+"""Limits on one request, and their checks."""
+
+from collections.abc import Callable
+
+import msgspec
+
+from tasks.inference.error import ErrorKind, InferenceError
+from tasks.inference.request import InferenceRequest
+from tasks.inference.tensor import InputTensor, Tensor
+
+__all__ = ("Limits", "check_request", "too_large")
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    """The limits on one request.
+
+    Attributes:
+        max_request_bytes: bytes of a body after decompression.
+        max_pixels: width times height of one image, read from its header before decoding.
+        max_request_pixels: pixels of all images in the request.
+        max_image_side: width or height of one image in pixels, read from its header.
+        max_image_scans: scans of a JPEG; decoding each can cost as much as decoding a whole image.
+        max_inputs: images or texts in one request.
+        max_elements: numbers and BYTES elements of all tensors in one request.
+        max_values: JSON values, mostly numbers, in one body.
+        max_entries: members of JSON objects, BYTES elements of binary tensors, and fields of gRPC messages in one body.
+        max_json_depth: depth of nested arrays and objects.
+        max_name_length: bytes of a name: of a JSON member, a request, an input or a parameter.
+        max_prompts: prompts of all images in one request.
+        max_text_length: characters of one prompt or text.
+        max_new_tokens: generated tokens for one prompt.
+        max_explanation_samples: masked copies of images that the model processes to explain one request.
+        max_explanation_seconds: time after which an explanation ends with the samples that it has.
+        downscale: return the factor, such as 3.2, by which the model downscales an image of (width, height). Images are
+            then decoded at a fraction of their size; None to decode them fully.
+    """
+
+    max_request_bytes: int = 64 * 1024 * 1024
+    max_pixels: int = 64_000_000
+    max_request_pixels: int = 256_000_000
+    max_image_side: int = 32_768
+    max_image_scans: int = 64
+    max_inputs: int = 256
+    max_elements: int = 32 * 1024 * 1024
+    max_values: int = 4_000_000
+    max_entries: int = 100_000
+    max_json_depth: int = 100
+    max_name_length: int = 1024
+    max_prompts: int = 256
+    max_text_length: int = 200_000
+    max_new_tokens: int = 1024
+    max_explanation_samples: int = 2000
+    max_explanation_seconds: float = 30.0
+    downscale: Callable[[int, int], float] | None = None
+
+
+def too_large(max_count: int, unit: str, actual: int | None = None, path: str = "") -> InferenceError:
+    """Return a TOO_LARGE error: at most `max_count` of `unit` are allowed, `actual` were sent; None if unknown."""
+    return InferenceError(
+        ErrorKind.TOO_LARGE,
+        f"Expected at most {max_count:,} {unit}, got {'more' if actual is None else f'{actual:,}'}",
+        path,
+    )
+
+
+def check_request(request: InferenceRequest, limits: Limits) -> None:
+    """Reject names that are too long, and too many tensor elements.
+
+    Raises:
+        InferenceError: TOO_LARGE, naming the field.
+    """
+    _check_defaults(request, limits)
+    max_length = limits.max_name_length
+    _check_name(request.id, max_length, "id")
+    _check_name(request.model_name, max_length, "model_name")
+    for name in request.parameters:
+        _check_name(name, max_length, "parameters")
+    elements = 0
+    for index, tensor in enumerate(request.inputs):
+        path = f"inputs[{index}]"
+        _check_name(tensor.name, max_length, f"{path}.name")
+        for name in tensor.parameters:
+            _check_name(name, max_length, f"{path}.parameters")
+        elements += _element_count(tensor)
+        if elements > limits.max_elements:
+            raise too_large(limits.max_elements, "tensor elements in one request", elements, path)
+
+
+def _check_defaults(request: InferenceRequest, limits: Limits) -> None:
+    # Each input returns and records them, so that a small request could produce a large response.
+    count = len(request.inputs) * len(request.parameters)
+    if count > limits.max_entries:
+        raise too_large(
+            limits.max_entries, "parameters of the request, counted once for each input", count, "parameters"
+        )
+    texts = [value for value in request.parameters.values() if isinstance(value, str | msgspec.Raw)]
+    size = len(request.inputs) * sum(len(text) if isinstance(text, str) else len(memoryview(text)) for text in texts)
+    if size > limits.max_request_bytes:
+        unit = "bytes of the request's parameters, counted once for each input"
+        raise too_large(limits.max_request_bytes, unit, size, "parameters")
+
+
+def _check_name(name: str, max_length: int, path: str) -> None:
+    # Skip encoding if even four bytes per character would fit.
+    if len(name) * 4 > max_length and (length := len(name.encode(errors="surrogatepass"))) > max_length:
+        raise too_large(max_length, "bytes in a name", length, path)
+
+
+def _element_count(tensor: InputTensor) -> int:
+    return tensor.data.size if isinstance(tensor, Tensor) else len(tensor.elements)

@@ -1,0 +1,180 @@
+"""Run a model on many masked copies of one image, and compute saliency maps."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, TypeVar, cast
+
+import cv2
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from tasks.inference.response import Prediction
+from tasks.saliency.combination import WeightedMasks, normalize
+from tasks.saliency.explanation import Explanation, ExplanationParameters
+from tasks.saliency.masks import MaskSource, masks_for
+from tasks.saliency.probe import ImageItem
+from tasks.task import ExplainableTask, Task
+from tasks.vision.filtering import SCORE_DECIMALS
+from tasks.vision.image import Image
+
+__all__ = ("MAX_SIDE", "ExplanationTarget", "apply_mask", "explain_target", "sample_count")
+
+MAX_SIDE = 1280
+"""Larger images are downscaled once, because the model would do so for every masked copy."""
+
+_CHUNK_PIXELS = 4_000_000
+_MAX_CHUNK = 16
+
+Pixels = NDArray[np.uint8]
+InputT = TypeVar("InputT")
+PredictionT = TypeVar("PredictionT", bound=Prediction)
+
+
+class ExplanationTarget(msgspec.Struct, Generic[InputT, PredictionT], frozen=True, kw_only=True, eq=False):
+    """One image and its predictions to explain.
+
+    Attributes:
+        task: the task of the model.
+        model: run a batch.
+        item: the input of the model, with an image.
+        predictions: the predictions to explain.
+    """
+
+    task: Task[InputT, PredictionT]
+    model: Callable[[Sequence[InputT]], Sequence[PredictionT]]
+    item: InputT
+    predictions: PredictionT
+
+    @property
+    def image(self) -> Image:
+        """Return the original image."""
+        return cast("ImageItem", self.item).image
+
+    @property
+    def prediction_count(self) -> int:
+        """Return the number of predictions to explain."""
+        return len(cast("Any", self.predictions).labels)
+
+    def scores(self, copies: Sequence[Pixels], scale: float = 1.0) -> NDArray[np.float32]:
+        """Return (n, targets) 0..1: the similarity of each target to the predictions for each of n masked copies.
+
+        Args:
+            copies: pixels of the masked images.
+            scale: size of the copies relative to the original, 0..1.
+
+        Raises:
+            InferenceError: MODEL_FAILED if the model fails.
+        """
+        task = cast("ExplainableTask[InputT, PredictionT]", self.task)
+        probes = [task.probe(self.item, Image(pixels), self.predictions) for pixels in copies]
+        outputs = zip(probes, self.model(probes), strict=True)
+        predictions = [self.task.postprocess(probe, answer) for probe, answer in outputs]
+        return np.stack([task.similarity(self.predictions, prediction, scale) for prediction in predictions])
+
+
+def sample_count(image: Image, parameters: ExplanationParameters, default: int) -> int:
+    """Return the number of masked copies of one image that `parameters` require; `default` if they set none."""
+    return _masks(image, parameters).count or parameters.samples or default
+
+
+def explain_target(
+    target: ExplanationTarget[InputT, PredictionT],
+    parameters: ExplanationParameters,
+    samples: int,
+    should_continue: Callable[[], bool],
+) -> list[Explanation]:
+    """Explain the predictions for one image.
+
+    Memory holds one chunk of a few masked copies, regardless of the number of samples.
+
+    Args:
+        target: the model, the image and the predictions.
+        parameters: the parameters of the explanation.
+        samples: number of masked copies.
+        should_continue: called after each chunk; return False to stop.
+
+    Returns:
+        One explanation for each prediction.
+
+    Raises:
+        InferenceError: MODEL_FAILED if the model fails on a masked copy.
+    """
+    image = target.image
+    masks = _masks(image, parameters)
+    weighted_masks = WeightedMasks(target.prediction_count, *masks.shape)
+    downscaled, scale = _downscale(image.pixels)
+    chunk = max(1, min(_MAX_CHUNK, _CHUNK_PIXELS // (downscaled.shape[0] * downscaled.shape[1])))
+    backdrop = _backdrop(downscaled)
+    while target.prediction_count and weighted_masks.samples < samples:
+        drawn = masks.draw(min(chunk, samples - weighted_masks.samples))
+        copies = [apply_mask(downscaled, mask, backdrop) for mask in drawn]
+        weighted_masks.add(masks.weights(drawn), target.scores(copies, scale))
+        if not should_continue():
+            break
+    saliency = masks.saliency(weighted_masks.mean())
+    return _explanations(target.predictions, saliency, image, parameters, weighted_masks.samples)
+
+
+def apply_mask(pixels: Pixels, mask: NDArray[np.float32], backdrop: Pixels) -> Pixels:
+    """Return a copy of an image in which `backdrop` replaces the pixels that the mask hides.
+
+    Args:
+        pixels: (height, width, 3).
+        mask: (rows, columns), 0..1, over the whole image.
+        backdrop: (height, width, 3).
+    """
+    # uint8 is six times as fast as floating point, and rounding errors of one level do not matter.
+    levels = cv2.resize(np.rint(mask * 255).astype(np.uint8), pixels.shape[1::-1], interpolation=cv2.INTER_LINEAR)
+    weights = cv2.merge((levels, levels, levels))
+    blended = cv2.add(
+        cv2.multiply(pixels, weights, scale=1 / 255), cv2.multiply(backdrop, 255 - weights, scale=1 / 255)
+    )
+    return np.asarray(blended, np.uint8)
+
+
+def _backdrop(pixels: Pixels) -> Pixels:
+    """Return an image of the same size filled with the mean colour.
+
+    RISE uses black. In a bright image a black region is itself a feature, whereas the mean colour is neutral.
+    """
+    uniform = np.empty_like(pixels)
+    uniform[:] = np.rint(pixels.mean(axis=(0, 1)))
+    return uniform
+
+
+def _downscale(pixels: Pixels) -> tuple[Pixels, float]:
+    scale = MAX_SIDE / max(pixels.shape[:2])
+    if scale >= 1:
+        return pixels, 1.0
+    size = (max(1, round(pixels.shape[1] * scale)), max(1, round(pixels.shape[0] * scale)))
+    return np.asarray(cv2.resize(pixels, size, interpolation=cv2.INTER_AREA), np.uint8), scale
+
+
+def _masks(image: Image, parameters: ExplanationParameters) -> MaskSource:
+    return masks_for(parameters.method, image.width, image.height, parameters.grid, parameters.seed)
+
+
+def _explanations(
+    predictions_of_target: Prediction,
+    saliency: NDArray[np.float32],
+    image: Image,
+    parameters: ExplanationParameters,
+    samples: int,
+) -> list[Explanation]:
+    predictions = cast("Any", predictions_of_target)
+    return [
+        Explanation(
+            label=label,
+            score=round(float(score), SCORE_DECIMALS),
+            record=record,
+            coarse=normalize(coarse),
+            width=image.width,
+            height=image.height,
+            method=parameters.method,
+            samples=samples,
+            seed=parameters.seed,
+        )
+        for label, score, record, coarse in zip(
+            predictions.labels, predictions.scores, predictions_of_target.records(), saliency, strict=True
+        )
+    ]

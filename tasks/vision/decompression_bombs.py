@@ -1,0 +1,156 @@
+"""Reject decompression bombs: small files that keep a decoder busy for minutes."""
+
+import re
+import struct
+import zlib
+
+from tasks.inference.error import invalid
+from tasks.inference.limits import too_large
+from tasks.vision.header import PNG_SIGNATURE
+
+__all__ = ("check_chunks", "check_png", "check_scans", "max_decompressed_bytes", "strip_text_chunks")
+
+_JPEG_START = b"\xff\xd8\xff"
+_MARKER = re.compile(rb"\xff+([^\x00\x01\xd0-\xd7\xff])", re.DOTALL)
+"""A decoder skips any bytes before a marker, including fill bytes (ITU-T T.81, B.1.1.2)."""
+
+_LOWEST_SEGMENT = 0xC0
+_START, _END, _SCAN = 0xD8, 0xD9, 0xDA
+_SEQUENTIAL = frozenset({0xC0, 0xC1})
+_FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
+_MAX_SEGMENTS = 4096
+
+_MAX_RATIO = 1032
+"""The maximum compression ratio of deflate (RFC 1951: a length of 258 in two bits)."""
+
+_CHANNELS = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}
+"""Channels by the colour type of a PNG (11.2.2 of its specification)."""
+
+_PASSES = ((0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4), (0, 2, 2, 4), (1, 0, 2, 2), (0, 1, 1, 2))
+"""Adam7: start x, start y, step x and step y of each pass."""
+
+_TEXTS = (b"zTXt", b"iTXt", b"iCCP")
+"""Compressed chunks of a PNG without pixels: a decoder decompresses them to a thousand times their size for nothing."""
+
+_MAX_CHUNKS = 65_536
+_BLOCK = 1 << 20
+_SLACK = 1 << 20
+
+
+def check_scans(data: bytes, max_scans: int) -> None:
+    """Reject JPEGs with more than `max_scans` progressive scans, because each may process the whole image.
+
+    Raises:
+        InferenceError: TOO_LARGE; INVALID_REQUEST for too many segments.
+    """
+    if not data.startswith(_JPEG_START):
+        return
+    position, scans, frame, components = 2, 0, 0, 0
+    for _ in range(_MAX_SEGMENTS):
+        match = _MARKER.search(data, position)
+        if match is None or (marker := match[1][0]) == _END or match.end() + 8 > len(data):
+            return
+        position = match.end()
+        if marker < _LOWEST_SEGMENT or marker == _START:
+            continue
+        if marker in _FRAMES:
+            frame, components = marker, data[position + 7]
+        elif marker == _SCAN:
+            # A decoder stops after a sequential scan of all components.
+            if frame in _SEQUENTIAL and data[position + 2] >= components:
+                return
+            scans += 1
+            if scans > max_scans:
+                raise too_large(max_scans, "scans in a JPEG")
+        position += max(2, struct.unpack_from(">H", data, position)[0])
+    raise invalid(f"The image is a JPEG of more than {_MAX_SEGMENTS:,} segments")
+
+
+def strip_text_chunks(data: bytes) -> bytes:
+    """Return a PNG without its compressed texts and colour profile, which decoding does not need.
+
+    Other images are returned unchanged.
+
+    Raises:
+        InferenceError: INVALID_REQUEST for a PNG with too many chunks.
+    """
+    if not data.startswith(PNG_SIGNATURE) or not any(chunk_type in data for chunk_type in _TEXTS):
+        return data
+    view, sections = memoryview(data), list[memoryview]()
+    begin, position = 0, len(PNG_SIGNATURE)
+    for _ in range(_MAX_CHUNKS):
+        if position + 8 > len(data):
+            return b"".join([*sections, view[begin:]])
+        length, kind = struct.unpack_from(">I4s", data, position)
+        chunk_end = position + 12 + length
+        if kind in _TEXTS:
+            sections.append(view[begin:position])
+            begin = chunk_end
+        position = chunk_end
+    raise invalid(f"The image is a PNG of more than {_MAX_CHUNKS:,} chunks")
+
+
+def check_chunks(data: bytes) -> None:
+    """Reject a PNG with a chunk that ends after the file: decoders allocate its declared length, up to 4 GB.
+
+    Raises:
+        InferenceError: INVALID_REQUEST, also for too many chunks.
+    """
+    if not data.startswith(PNG_SIGNATURE):
+        return
+    position = len(PNG_SIGNATURE)
+    for _ in range(_MAX_CHUNKS):
+        if position + 8 > len(data):
+            return
+        length, chunk_type = struct.unpack_from(">I4s", data, position)
+        position += 12 + length
+        if position - 4 > len(data):
+            raise invalid("The image cannot be decoded: it is a PNG with a chunk that ends after the file")
+        if chunk_type == b"IEND":
+            return
+    raise invalid(f"The image is a PNG of more than {_MAX_CHUNKS:,} chunks")
+
+
+def max_decompressed_bytes(data: bytes) -> int:
+    """Return the maximum number of bytes after decompression of a PNG, from its file size; 0 for other images."""
+    return _MAX_RATIO * len(data) if data.startswith(PNG_SIGNATURE) else 0
+
+
+def check_png(data: bytes) -> None:
+    """Reject a PNG whose compressed data are much larger than its pixels.
+
+    Raises:
+        InferenceError: INVALID_REQUEST. The decoder reports other defects.
+    """
+    if len(data) < 33:
+        return
+    remaining = max_bytes = 2 * _raw_bytes(data) + _SLACK
+    stream = zlib.decompressobj()
+    position = len(PNG_SIGNATURE)
+    try:
+        while position + 8 <= len(data) and not stream.eof:
+            length, chunk_type = struct.unpack_from(">I4s", data, position)
+            if chunk_type == b"IDAT":
+                block = data[position + 8 : position + 8 + length]
+                while block and not stream.eof:
+                    remaining -= len(stream.decompress(block, _BLOCK))
+                    block = stream.unconsumed_tail
+                    if remaining < 0:
+                        message = f"The image is a PNG of more data than pixels: over {max_bytes:,} bytes decompressed"
+                        raise invalid(message)
+            position += 12 + length
+    except zlib.error:
+        return
+
+
+def _raw_bytes(data: bytes) -> int:
+    """Return the bytes of the filtered rows of a PNG."""
+    width, height, depth, colour_type, _, _, interlaced = struct.unpack_from(">IIBBBBB", data, 16)
+    bits = depth * _CHANNELS.get(colour_type, 4)
+    passes = _PASSES if interlaced else ((0, 0, 1, 1),)
+    size = 0
+    for x, y, step_x, step_y in passes:
+        columns, rows = -(-(width - x) // step_x), -(-(height - y) // step_y)
+        if columns > 0 and rows > 0:
+            size += rows * (1 + -(-columns * bits // 8))
+    return size

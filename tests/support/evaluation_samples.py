@@ -1,0 +1,62 @@
+"""Create items and findings for tests in one line."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import cv2
+import numpy as np
+
+from app.evaluation.answers import EvaluatedItem, PredictedObject
+from app.evaluation.dataset import Item, LabelledObject
+
+Box = tuple[float, float, float, float]
+
+
+def item(
+    name: str = "a.jpg",
+    objects: Sequence[LabelledObject] = (),
+    *,
+    size: tuple[int, int] = (640, 480),
+    label: str = "",
+    metadata: Mapping[str, str] | None = None,
+    question: str = "",
+    answers: Sequence[str] = (),
+) -> Item:
+    return Item(
+        id=name,
+        image=Path(name),
+        width=size[0],
+        height=size[1],
+        objects=tuple(objects),
+        label=label,
+        metadata=metadata or {},
+        question=question,
+        answers=tuple(answers),
+    )
+
+
+def detection_sample(
+    ground_truth: Sequence[tuple[str, Box]],
+    detections: Sequence[tuple[str, float, Box]],
+    name: str = "a.jpg",
+    metadata: Mapping[str, str] | None = None,
+) -> EvaluatedItem:
+    """Return ground truth boxes and detected boxes, axis-aligned."""
+    objects = [LabelledObject(label=label, box=box) for label, box in ground_truth]
+    predictions = tuple(PredictedObject(label=label, score=score, box=box) for label, score, box in detections)
+    return EvaluatedItem(item=item(name, objects, metadata=metadata), predictions=predictions)
+
+
+def classification_sample(
+    true_label: str, scores: Mapping[str, float], name: str, metadata: Mapping[str, str] | None = None
+) -> EvaluatedItem:
+    """Return one image of one class, and its scores."""
+    predictions = tuple(PredictedObject(label=label, score=score) for label, score in scores.items())
+    return EvaluatedItem(item=item(name, label=true_label, metadata=metadata), predictions=predictions)
+
+
+def write_image(path: Path, width: int = 64, height: int = 48, colour: tuple[int, int, int] = (40, 90, 160)) -> Path:
+    """Write a plain image file."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    cv2.imwrite(str(path), np.full((height, width, 3), colour, np.uint8))
+    return path

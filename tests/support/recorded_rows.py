@@ -1,0 +1,107 @@
+"""Create recorded inferences without a model, and query them."""
+
+from collections.abc import Mapping, Sequence
+from types import SimpleNamespace
+
+import msgspec
+
+from app.recording.inference import RecordedInference
+from app.recording.query.query import QueryText, parse_query
+from app.recording.query.reader import RecordingReader
+from app.recording.rows import InferenceRow, Rows, label_rows, metadata_rows, position
+from metadata.entry import MetadataEntry
+
+_TYPES = {str: "str", int: "int", float: "float", dict: "dict"}
+
+SECOND = 1_000_000
+DIGEST = "ab" * 32
+
+Value = str | int | float | dict[str, object]
+
+
+def metadata_entry(key: str, value: Value) -> MetadataEntry:
+    """Return an entry with the type of its value."""
+    return MetadataEntry(key, _TYPES[type(value)], value)
+
+
+def recorded_rows(
+    inference_id: str,
+    metadata: Mapping[str, Value] | Sequence[MetadataEntry] = (),
+    records: Sequence[Mapping[str, object]] | None = (),
+    **columns: object,
+) -> Rows:
+    """Return the rows of an inference with id `inference_id`; other columns have arbitrary values."""
+    entries = [metadata_entry(*pair) for pair in metadata.items()] if isinstance(metadata, Mapping) else list(metadata)
+    latitude, longitude = position(entries)
+    defaults: dict[str, object] = {
+        "id": inference_id,
+        "base_id": None,
+        "request_id": f"request {inference_id}",
+        "input": 0,
+        "datum": 0,
+        "protocol": "kserve-v2",
+        "model": "detector",
+        "version": "1",
+        "task_type": "OBJECT_DETECTION",
+        "started": 1_000_000,
+        "duration": 2500,
+        "parameters": "{}",
+        "metadata": msgspec.json.encode(entries).decode(),
+        "records": None if records is None else msgspec.json.encode(records).decode(),
+        "image_digest": None,
+        "image_width": None,
+        "image_height": None,
+        "image_size": None,
+        "image_kept": False,
+        "error": None,
+        "message": "",
+        "explanation": False,
+        "latitude": latitude,
+        "longitude": longitude,
+    }
+    predictions = [SimpleNamespace(**fields) for fields in records or ()]
+    return Rows(
+        inference=InferenceRow(**(defaults | columns)),  # pyright: ignore[reportArgumentType]
+        metadata=metadata_rows(entries),
+        labels=label_rows(predictions),
+    )
+
+
+def inference_ids(inferences: Sequence[RecordedInference]) -> list[str]:
+    return [record.id for record in inferences]
+
+
+def matching_ids(reader: RecordingReader, text: QueryText) -> set[str]:
+    return set(inference_ids(reader.page(parse_query(text, 100), 100).inferences))
+
+
+ALL_ROWS = [
+    recorded_rows("nothing", {}, []),
+    recorded_rows(
+        "north", {"camera": "north", "frame": 3, "blur": 0.5}, [{"label": "car", "score": 0.9}], started=10 * SECOND
+    ),
+    recorded_rows(
+        "south", {"camera": "south", "frame": 4, "blur": 3.0}, [{"label": "car", "score": 0.4}], started=20 * SECOND
+    ),
+    recorded_rows(
+        "both",
+        [metadata_entry("camera", "north"), metadata_entry("camera", "south"), metadata_entry("frame", 2**63 - 1)],
+        [{"label": "car", "score": 0.2}, {"label": "dog", "score": 0.95}],
+        started=30 * SECOND,
+        model="other",
+    ),
+    recorded_rows(
+        "odd", {"camera": "50%_off'; DROP TABLE inferences; --", "frame": -1.5, "a.b": "flat"}, started=40 * SECOND
+    ),
+    recorded_rows(
+        "pose",
+        {"pose": {"yaw": 1.5, "valid": True, "name": "héron", "tags": ["a", 2, True], "in": {"ner": 7}, "none": None}},
+        protocol="grps",
+        task_type="IMAGE_CLASSIFICATION",
+    ),
+    recorded_rows("flat", {"pose": {"yaw": "1.5", "valid": False, "name": "Heron", "tags": "abc", "in": 7}}),
+    recorded_rows("late", {"frame": "3"}, None, error="deadline_exceeded", message="Too late", base_id="chariot-1"),
+    recorded_rows("failed", {}, None, error="model_failed", model="other", request_id="rq-7"),
+    recorded_rows("unsure", {}, [{"label": "dog", "score": None}, {"label": "cat", "score": 0.1}], image_digest=DIGEST),
+]
+ALL_IDS = [record.inference.id for record in ALL_ROWS]
