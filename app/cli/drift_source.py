@@ -59,7 +59,8 @@ class MeasuredImages(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
 
 def measure_source(
-    source: str, recording_filter: RecordingFilter, model: ModelSource | None, embedder: Embedder | None, max_images: int,
+    source: str, recording_filter: RecordingFilter, model: ModelSource | None, embedder: Embedder | None,
+    max_images: int,
     on_progress: Callable[[int], None],
 ) -> MeasuredImages:  # fmt: skip
     """Measure the images of a folder, or of recordings.
@@ -132,7 +133,8 @@ class _Folder:
 
 
 def _measure_recordings(
-    source: str, recording_filter: RecordingFilter, embedder: Embedder | None, max_images: int, on_progress: Callable[[int], None],
+    source: str, recording_filter: RecordingFilter, embedder: Embedder | None, max_images: int,
+    on_progress: Callable[[int], None],
     skipped: dict[str, int],
 ) -> MeasuredImages:  # fmt: skip
     from app.recording.dsn import parse_dsn

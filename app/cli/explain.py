@@ -117,7 +117,8 @@ def _summary(explanation: Explanation) -> dict[str, object]:
 
 
 def _table(source: ModelSource, explanations: Sequence[Explanation]) -> Table:
-    title = f"{escape(source.name)}: {len(explanations)} explained with {explanations[0].samples} samples ({explanations[0].method})"
+    first = explanations[0]
+    title = f"{escape(source.name)}: {len(explanations)} explained with {first.samples} samples ({first.method})"
     table = Table("label", "score", "peak", title=title, title_justify="left")
     for explanation in explanations:
         y, x = np.unravel_index(int(explanation.saliency.argmax()), (explanation.height, explanation.width))

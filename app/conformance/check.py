@@ -55,8 +55,8 @@ class Check:
         level: MUST or SHOULD.
         sentence: the requirement in one sentence.
         source: a page and its section, or a public engine that behaves this way.
-        run: sends requests; returns if the engine meets the requirement, else raises `ViolationError`, `InconclusiveError`
-            or `NotApplicableError`.
+        run: sends requests; returns if the engine meets the requirement, else raises `ViolationError`,
+            `InconclusiveError` or `NotApplicableError`.
         needed_for: what depends on the clause.
         requires: ids of clauses that this one builds on; if one of them fails, this one is not tested.
     """

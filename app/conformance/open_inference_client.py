@@ -94,8 +94,9 @@ def expect_accepted(probe: Probe, request: Any) -> Any:
     """
     exchange = infer(probe, request)
     if exchange.code in CLIENT_ERRORS:
-        raise InconclusiveError(f"The engine refuses the request, with {exchange.code} {quote(exchange.body)}; give a body"
-                            " with --request")  # fmt: skip
+        raise InconclusiveError(
+            f"The engine refuses the request, with {exchange.code} {quote(exchange.body)}; give a body with --request"
+        )
     return first_response(exchange)
 
 

@@ -31,7 +31,7 @@ class SampleImage:
         return _encode(f"{self.name} at twice its size", np.asarray(large, np.uint8))
 
     def rotated(self, *, with_exif: bool) -> "SampleImage":
-        """Return a JPEG with pixels rotated 90 degrees left; with `with_exif`, its EXIF orientation rotates them back."""
+        """Return a JPEG with pixels rotated 90 degrees left; an EXIF orientation rotates them back if wanted."""
         rotated_pixels = np.ascontiguousarray(np.rot90(self.pixels()))
         data = cv2.imencode(".jpg", rotated_pixels, [cv2.IMWRITE_JPEG_QUALITY, 95])[1].tobytes()
         if not with_exif:

@@ -137,7 +137,8 @@ def _permutation_test(
 ) -> tuple[float, float]:
     """Return the statistic of the samples, and the share of permutations that reach it.
 
-    Equal values count, with a tolerance for rounding. While no permutation reaches it, more are drawn, up to `max_permutations`.
+    Equal values count, with a tolerance for rounding. While no permutation reaches it, more are drawn, up to
+    `max_permutations`.
     """
     column = np.repeat([0.0, 1.0], [n, m]).astype(np.float32)
     block = max(1, min(PERMUTATIONS, _BLOCK // (n + m)))

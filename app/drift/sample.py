@@ -152,7 +152,8 @@ def check_finite(sample: Sample, sample_name: str) -> None:
         invalid_rows = np.flatnonzero(~np.isfinite(rows).all(axis=1))
         if len(invalid_rows):
             raise DriftError(
-                f"The {name} of {sample.ids[invalid_rows[0]]!r} in {sample_name} are not finite ({len(invalid_rows)} such images)"
+                f"The {name} of {sample.ids[invalid_rows[0]]!r} in {sample_name} are not finite "
+                f"({len(invalid_rows)} such images)"
             )
 
 

@@ -152,7 +152,8 @@ class Engine(Readiness):
             info: the origin of the request.
             model_name: the requested model; empty if only the body has its name.
             decode: decode the body, in the worker.
-            all_or_nothing: whether the client gets nothing before the last chunk, so that disconnecting earlier is a failure.
+            all_or_nothing: whether the client gets nothing before the last chunk, so that disconnecting earlier is a
+                failure.
 
         Yields:
             The chunks of every answer, one answer after the other.
@@ -178,7 +179,8 @@ class Engine(Readiness):
     ) -> AsyncGenerator[WireT]:
         """Stream the answer to one request with any model: text as in `stream_text`, other tasks sample by sample.
 
-        Each sample is run, and its output can be read, before the next one starts. Cancellation works as in `stream_text`.
+        Each sample is run, and its output can be read, before the next one starts. Cancellation works as in
+        `stream_text`.
 
         Args:
             info: the origin of the request.

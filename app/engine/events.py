@@ -22,7 +22,8 @@ class RequestInfo(msgspec.Struct, frozen=True, kw_only=True):
         request_id: the value of X-Request-ID, received or generated.
         base_id: the value of Chariot-Inference-Base-ID, if the platform sent it.
         trace: the client's trace context: the W3C headers `traceparent` and `tracestate` that were received.
-        response_headers: headers of the response (gRPC: trailing metadata) by name, filled while the request is processed.
+        response_headers: headers of the response (gRPC: trailing metadata) by name, filled while the request is
+            processed.
         timeout: the client's timeout in seconds, None if it sent none, NaN if it sent an invalid one.
         disconnected: completes when the client has disconnected; None if a disconnect cancels the handler anyway.
         client: the name of the client's API key, or ``jwt:`` and the subject of its token; empty without

@@ -42,7 +42,8 @@ class Executor:
         registry: the models.
         limits: limits on one request.
         observers: receive the event of every request.
-        prediction_observers: receive the event of every request except explanations, which take hundreds of times as long.
+        prediction_observers: receive the event of every request except explanations, which take hundreds of times as
+            long.
         annotators: add parameters to every response that is not streamed.
         record_sink: records every request.
     """

@@ -67,8 +67,8 @@ def explain_request(
         remaining_seconds: seconds until the deadline of the request; the samples get most of them.
 
     Raises:
-        InferenceError: as `Servable.explanation_targets`; INVALID_REQUEST for invalid explanation parameters; TOO_LARGE for more
-            samples than one request may take.
+        InferenceError: as `Servable.explanation_targets`; INVALID_REQUEST for invalid explanation parameters; TOO_LARGE
+            for more samples than one request may take.
     """
     started = time.monotonic()
     parameters = read_parameters(ExplanationParameters, request.parameters)

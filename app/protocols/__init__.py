@@ -27,7 +27,10 @@ _CHARIOT_PROTOCOLS = frozenset({ChariotV2.name, ChariotV2KServe.name})
 
 
 def main_port_protocols(chariot_protocol: str) -> Sequence[HttpProtocol]:
-    """Return the protocols of the main port. Of Chariot's protocols, which share paths, include only `chariot_protocol`."""
+    """Return the protocols of the main port.
+
+    Chariot's protocols share paths; only `chariot_protocol` is included.
+    """
     return [
         protocol
         for protocol in PROTOCOLS

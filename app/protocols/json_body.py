@@ -47,7 +47,13 @@ def read_json(body: bytes | msgspec.Raw, expected_type: type[T], path: str = "",
 
 
 def first_path(value: object, predicate: Callable[[object], bool], path: str = "") -> tuple[str, object] | None:
-    """Return the path and value of the first `predicate` value or name in `value`, depth first; None if there is none."""
+    """Return the path and value of the first match in `value`, depth first; None without a match.
+
+    Args:
+        value: decoded JSON.
+        predicate: whether a value, or the name of a member, matches.
+        path: the path of `value`.
+    """
     levels: list[tuple[Iterator[tuple[str | int, object]], list[str | int]]] = [(iter([("", value)]), [])]
     while levels:
         children, parent_keys = levels[-1]

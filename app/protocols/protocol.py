@@ -82,8 +82,8 @@ class Endpoint(Operation, frozen=True, kw_only=True, eq=False):
     Attributes:
         handle: returns the response, or raises an `InferenceError`, which the server formats for the protocol.
         accepts_target: whether a target belongs to this protocol, for paths that several protocols share.
-        queue_model: for an inference, returns the model in whose queue a target waits; empty if only the body names it. While
-            that queue is full, requests are rejected before their body is read. None for other operations.
+        queue_model: for an inference, returns the model in whose queue a target waits; empty if only the body names it.
+            While that queue is full, requests are rejected before their body is read. None for other operations.
     """
 
     handle: Callable[[HttpRequest], Awaitable[Response[Any]]]

@@ -54,8 +54,8 @@ def decompress(body: bytes, encoding: str, max_bytes: int) -> bytes:
     """Decompress `body`, with at most `max_bytes` bytes in memory.
 
     Raises:
-        InferenceError: UNSUPPORTED for an unknown encoding, TOO_LARGE for more than `max_bytes` bytes, INVALID_REQUEST for
-            truncated or invalid data.
+        InferenceError: UNSUPPORTED for an unknown encoding, TOO_LARGE for more than `max_bytes` bytes, INVALID_REQUEST
+            for truncated or invalid data.
     """
     window_bits = _WINDOW_BITS.get(encoding)
     if window_bits is None:

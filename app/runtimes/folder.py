@@ -109,8 +109,8 @@ def iterate_files(source: ModelSource, *, reject_special_files: bool = False) ->
 
     Args:
         source: the model.
-        reject_special_files: whether to reject pipes, sockets and devices under any name. Otherwise only names with a suffix
-            that a runtime reads are rejected, because a Python class may use others.
+        reject_special_files: whether to reject pipes, sockets and devices under any name. Otherwise only names with a
+            suffix that a runtime reads are rejected, because a Python class may use others.
 
     Raises:
         ModelError: for links out of the folder or in a circle, special files, files that are too large, and folders

@@ -45,7 +45,8 @@ class ConnectionTable:
         max_connections: maximum number of connections.
         buffered_bytes: bytes of bodies in memory, of all connections together.
         shedder: rejects requests by their headers while the server is overloaded; None without load shedding.
-        reject_incomplete_at: during shutdown, the time of the event loop at which incomplete requests are rejected; None before it.
+        reject_incomplete_at: during shutdown, the time of the event loop at which incomplete requests are rejected;
+            None before it.
 
     Raises:
         SettingsError: if the connection limit exceeds the limit of open files.

@@ -80,7 +80,8 @@ async def releasing_memory(
 ) -> AsyncGenerator[None]:
     """While entered, return free memory to the system whenever no request is in flight.
 
-    Otherwise the memory of the largest requests stays: `configure_process` lets malloc keep up to 256 MiB in each arena.
+    Otherwise the memory of the largest requests stays: `configure_process` lets malloc keep up to 256 MiB in each
+    arena.
 
     Args:
         busy: returns whether a request is in flight.

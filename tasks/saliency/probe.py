@@ -52,8 +52,8 @@ def probe_item(item: ItemT, image: Image, targets: LabelledPredictions, *, low_t
         item: the original input of the model.
         image: a masked copy of its image.
         targets: the predictions to detect again.
-        low_threshold: whether to use a score threshold of a tenth of the lowest target's score. Lower scores do not matter, and
-            without a threshold a detector returns thousands of objects.
+        low_threshold: whether to use a score threshold of a tenth of the lowest target's score. Lower scores do not
+            matter, and without a threshold a detector returns thousands of objects.
     """
     threshold = _LOW_THRESHOLD * float(targets.scores.min()) if low_threshold else 0.0
     parameters: Any = msgspec.structs.replace(

@@ -54,8 +54,8 @@ def random_model(
 ) -> Any:
     """A model with seeded weights, some of them larger than usual, so that its answers differ from each other.
 
-    Tokens that are `suppressed_tokens` are hardly ever generated. Weights that are `preserve_variance` hand on differences between the places
-    of a picture, which their initialisation wipes out.
+    Tokens that are `suppressed_tokens` are hardly ever generated. Weights that are `preserve_variance` hand on
+    differences between the places of a picture, which their initialisation wipes out.
     """
     torch().manual_seed(seed)
     model = create().eval()

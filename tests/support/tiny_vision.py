@@ -30,8 +30,9 @@ def resnet_backbone(**changes: Any) -> Any:
 def detr(folder: Path) -> Path:
     t = transformers()
     config = t.DetrConfig(
-        backbone_config=resnet_backbone(out_features=["stage4"]), use_timm_backbone=False, backbone=None, num_queries=12,
-        d_model=32, encoder_layers=1, decoder_layers=2, encoder_attention_heads=2, decoder_attention_heads=2,
+        backbone_config=resnet_backbone(out_features=["stage4"]), use_timm_backbone=False, backbone=None,
+        num_queries=12, d_model=32, encoder_layers=1, decoder_layers=2,
+        encoder_attention_heads=2, decoder_attention_heads=2,
         encoder_ffn_dim=48, decoder_ffn_dim=48, **label_config(),
     )  # fmt: skip
     processor = t.DetrImageProcessorPil(size={"shortest_edge": 64, "longest_edge": 128})
@@ -63,8 +64,10 @@ def rt_detr_config(**changes: Any) -> dict[str, Any]:
 
 def rt_detr(folder: Path) -> Path:
     t = transformers()
-    backbone = t.RTDetrResNetConfig(embedding_size=8, hidden_sizes=[8, 16, 24, 32], depths=[1, 1, 1, 1], layer_type="basic",
-                               out_features=["stage2", "stage3", "stage4"])  # fmt: skip
+    backbone = t.RTDetrResNetConfig(
+        embedding_size=8, hidden_sizes=[8, 16, 24, 32], depths=[1, 1, 1, 1], layer_type="basic",
+        out_features=["stage2", "stage3", "stage4"],
+    )  # fmt: skip
     config = t.RTDetrConfig(backbone_config=backbone, **rt_detr_config())
     processor = t.RTDetrImageProcessorPil(size={"height": 64, "width": 64})
     return save(folder, random_model(lambda: t.RTDetrForObjectDetection(config), 3, preserve_variance=True), processor)
@@ -72,9 +75,9 @@ def rt_detr(folder: Path) -> Path:
 
 def d_fine(folder: Path) -> Path:
     t = transformers()
-    backbone = t.HGNetV2Config(stem_channels=[3, 8, 8], stage_in_channels=[8, 16, 24, 32], stage_mid_channels=[8, 8, 8, 8],
-                          stage_out_channels=[16, 24, 32, 32], stage_num_blocks=[1, 1, 1, 1],
-                          stage_numb_of_layers=[1, 1, 1, 1], stage_light_block=[False, False, True, True],
+    backbone = t.HGNetV2Config(stem_channels=[3, 8, 8], stage_in_channels=[8, 16, 24, 32],
+                          stage_mid_channels=[8, 8, 8, 8], stage_out_channels=[16, 24, 32, 32],
+                          stage_num_blocks=[1, 1, 1, 1], stage_numb_of_layers=[1, 1, 1, 1], stage_light_block=[False, False, True, True],
                           stage_downsample=[False, True, True, True], stage_kernel_size=[3, 3, 3, 3],
                           hidden_sizes=[16, 24, 32, 32], out_features=["stage2", "stage3", "stage4"],
                           embedding_size=8, depths=[1, 1, 1, 1])  # fmt: skip
@@ -119,7 +122,8 @@ def mask2former(folder: Path) -> Path:
 
 def oneformer(folder: Path) -> Path:
     t = transformers()
-    config = t.OneFormerConfig(backbone_config=swin_backbone(), hidden_dim=32, conv_dim=32, mask_dim=32, encoder_layers=2,
+    config = t.OneFormerConfig(backbone_config=swin_backbone(), hidden_dim=32, conv_dim=32, mask_dim=32,
+                               encoder_layers=2,
                                decoder_layers=2, num_attention_heads=2, dim_feedforward=32,
                                encoder_feedforward_dim=32, num_queries=8, text_encoder_width=32,
                                text_encoder_num_layers=1, text_encoder_vocab_size=600, text_encoder_context_length=20,

@@ -117,7 +117,8 @@ def _box_pixels(image_probe: ImageProbe, probe: Probe) -> None:
 def _pixels(coordinate_lists: Sequence[Sequence[float]]) -> None:
     if max(abs(value) for values in coordinate_lists for value in values) <= _MAX_FRACTION:
         raise ViolationError(
-            f"Expected pixels, got fractions: no coordinate is above {_MAX_FRACTION}, such as {quote(coordinate_lists[0])}"
+            f"Expected pixels, got fractions: no coordinate is above {_MAX_FRACTION}, "
+            f"such as {quote(coordinate_lists[0])}"
         )
 
 

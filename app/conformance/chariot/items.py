@@ -216,8 +216,8 @@ class _Items:
         if not scores or scores[0] >= 1:
             raise InconclusiveError("No item scores below 1")
         threshold = (scores[0] + (scores[-1] if len(scores) > 1 else 1)) / 2
-        below = [score for score in _scores(self._image_probe.probe_image(probe, result.image, {"score_threshold": threshold}))
-                 if score < threshold - 1e-6]  # fmt: skip
+        filtered = self._image_probe.probe_image(probe, result.image, {"score_threshold": threshold})
+        below = [score for score in _scores(filtered) if score < threshold - 1e-6]
         if below:
             raise ViolationError(
                 f"{result.image.name}: Expected scores of at least {threshold:.4f}, got {quote(below)}"

@@ -112,7 +112,10 @@ def expect_success(message: Mapping[str, Any]) -> None:
 
 
 def expect_failure(message: Mapping[str, Any], *codes: int) -> None:
-    """Raise a `ViolationError` unless the status is FAILURE (or 2), with a code from `codes` if given, else any but 200."""
+    """Raise a `ViolationError` unless the status is FAILURE (or 2).
+
+    Its code must be one of `codes`; without `codes`, any but 200.
+    """
     status = message.get("status")
     if not is_object(status) or status.get("status") not in ("FAILURE", 2):
         raise ViolationError(f"Expected the status FAILURE, got {quote(status)}")

@@ -14,7 +14,7 @@ _RESERVED_KEYS = frozenset({"id", "image", "question", "answer", "answers"})
 
 
 def read_questions(path: Path, errors: LabelErrors, images: Path | None = None) -> Dataset:
-    """Read one item a line. ``app`` is one correct answer, ``answers`` are several; other values are metadata.
+    """Read one item a line. ``answer`` is one correct answer, ``answers`` are several; other values are metadata.
 
     Args:
         path: the file.

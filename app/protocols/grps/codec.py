@@ -40,7 +40,7 @@ class PredictCodec:
 
     Args:
         registry: holds the models.
-        read_message: returns the message, and whether its tensor came as `is_ndarray`; called by `decode`.
+        read_message: returns the message, and whether its tensor came as `ndarray`; called by `decode`.
         model: the model to use if the message names none.
         parameters: request parameters outside the message; the message's own parameters override them.
     """

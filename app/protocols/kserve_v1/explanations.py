@@ -62,7 +62,8 @@ def wire_explanations(
     image_explanations = list(chain.from_iterable(explanations))
     count = sum(explanation.width * explanation.height for explanation in chain.from_iterable(image_explanations))
     if count > _MAX_PIXELS[encoding]:
-        message = f"Expected to write at most {_MAX_PIXELS[encoding]:,} pixels as {encoding}, got {count:,}; {_ADVICE[encoding]}"
+        expected = f"Expected to write at most {_MAX_PIXELS[encoding]:,} pixels as {encoding}"
+        message = f"{expected}, got {count:,}; {_ADVICE[encoding]}"
         raise InferenceError(ErrorKind.TOO_LARGE, message, f"parameters.{_FORMAT}")
     return [
         [_wire_explanation(explanation, records, encoding) for explanation in group]

@@ -46,8 +46,8 @@ class WireGenerateRequest(msgspec.Struct, frozen=True, kw_only=True):
         image: base64 of an encoded image, or a data URI.
         images: a list with one such image.
         id: returned in the response.
-        parameters: parameters of generation, and `metadata`, which is returned. `stream_text` is ignored, because the path
-            decides whether the response is streamed.
+        parameters: parameters of generation, and `metadata`, which is returned. `stream` is ignored, because the
+            path decides whether the response is streamed.
         max_new_tokens: as in `parameters`, which override this and the following fields.
         temperature: as in `parameters`.
         top_p: as in `parameters`.

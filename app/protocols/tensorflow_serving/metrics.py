@@ -20,7 +20,8 @@ class RequestMetrics:
     """Counts requests, and measures the latency of successful ones.
 
     Args:
-        is_known_model: returns whether a model exists. Other names share an empty label, because clients can send any name.
+        is_known_model: returns whether a model exists. Other names share an empty label, because clients can send any
+            name.
     """
 
     def __init__(self, is_known_model: Callable[[str], bool]) -> None:

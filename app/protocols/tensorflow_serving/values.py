@@ -43,7 +43,7 @@ _ACCEPTED_TYPES: dict[Datatype, frozenset[type]] = {
 
 
 def read_tensor(name: str, datatype: Datatype, value: object) -> InputTensor | None:
-    """Return `value` as a tensor, whose shape is the nesting; None if it is not a valid `datatype` tensor, see `check_values`.
+    """Return `value` as a tensor whose shape is its nesting; None if `check_values` would reject it.
 
     Raises:
         InferenceError: INVALID_REQUEST for a number beyond double, or too many dimensions.

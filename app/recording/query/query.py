@@ -145,7 +145,8 @@ def _timestamp(text: str | None, name: str, current_time: float) -> int | None:
         return (moment - _EPOCH) // timedelta(microseconds=1)
     except (ValueError, OverflowError):
         raise invalid(
-            f"Expected a moment such as 2026-11-05T12:30:00Z, or how long ago, such as 2h or 7d, got {quote_value(text)}",
+            "Expected a moment such as 2026-11-05T12:30:00Z, or how long ago, such as 2h or 7d, "
+            f"got {quote_value(text)}",
             name,
         ) from None
 

@@ -68,8 +68,8 @@ class Session:
     Args:
         file: the ``.onnx`` file. External data must be in its folder or below.
         settings: devices, instances and threads.
-        resolve_confined: resolves the links of external data, and rejects paths out of the model's folder. The default allows
-            the folder of `file`.
+        resolve_confined: resolves the links of external data, and rejects paths out of the model's folder. The default
+            allows the folder of `file`.
 
     Attributes:
         file: the ``.onnx`` file.

@@ -57,7 +57,7 @@ class CallServer:
                 self._close()
 
     def _reply_without_memory(self) -> None:
-        """Reply with an error because the inputs did not arrive. `memory_in_use` makes the server allocate new memory."""
+        """Reply with an error because the inputs did not arrive, and make the server allocate new memory."""
         self._memory = None
         failure = Failure(ErrorKind.OVERLOADED, "The model's process has no memory, or no descriptor, for the inputs")
         send(self._channel, Reply(failure, memory_in_use=True))

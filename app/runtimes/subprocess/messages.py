@@ -122,7 +122,8 @@ class Reply(msgspec.Struct, frozen=True):
 
     Attributes:
         outcome: predictions, a chunk, `StreamEnd`, a downscale factor, or a `Failure`.
-        memory_in_use: whether the model still uses the shared memory of its inputs, so that the server must not reuse it.
+        memory_in_use: whether the model still uses the shared memory of its inputs, so that the server must not reuse
+            it.
     """
 
     outcome: Any

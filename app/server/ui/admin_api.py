@@ -1,8 +1,8 @@
 """Load and unload models from the page, with authorization.
 
-`AdminApi.refusal_reason` alone decides who may change models. A page of another site must not do so through a browser on this
-machine. Such a page can send simple requests to any address, and can give its own name any address (DNS rebinding).
-It can neither send a header of its own choice to another origin, nor choose `Host`.
+`AdminApi.refusal_reason` alone decides who may change models. A page of another site must not do so through a browser
+on this machine. Such a page can send simple requests to any address, and can give its own name any address (DNS
+rebinding). It can neither send a header of its own choice to another origin, nor choose `Host`.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence

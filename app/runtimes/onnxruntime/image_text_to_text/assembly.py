@@ -128,7 +128,8 @@ def _check_width(vision: VisionEncoder, decoder: Decoder, graphs: Graphs) -> Non
     feature_width, embedding_width = vision.width, decoder.width
     if -1 not in (feature_width, embedding_width) and feature_width != embedding_width:
         raise ModelError(
-            f"{graphs.vision_encoder} gives features {feature_width} wide, but {graphs.decoder} takes embeddings {embedding_width} wide"
+            f"{graphs.vision_encoder} gives features {feature_width} wide, "
+            f"but {graphs.decoder} takes embeddings {embedding_width} wide"
         )
 
 

@@ -105,7 +105,7 @@ class SingleImageProcessor:
 
 
 def _window(length: int, kept_length: int) -> tuple[int, int, int]:
-    """Return start and end of the centre `kept_length` of `length`, and the padding before it if `kept_length` is larger."""
+    """Return start and end of the central `kept_length` of `length`, and the padding before it if that is longer."""
     if kept_length <= length:
         start = (length - kept_length) // 2
         return start, start + kept_length, 0

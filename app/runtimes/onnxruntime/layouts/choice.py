@@ -58,7 +58,8 @@ def choose_layout(view: GraphView, facts: Facts) -> Match:
     if declared_layout is not None and declared_layout not in layout_names:
         task = f" of {task_and_origin[0]}" if task_and_origin else ""
         raise view.model_files.error(
-            f"model-settings.json declares the layout {declared_layout!r}; known layouts{task} are {', '.join(layout_names)}"
+            f"model-settings.json declares the layout {declared_layout!r}; "
+            f"known layouts{task} are {', '.join(layout_names)}"
         )
     matches = [match for layout in LAYOUTS if (match := layout.recognise(view)) is not None]
     matches = [
@@ -137,8 +138,8 @@ def _no_layout(
     if task_and_origin[0] is TaskType.IMAGE_TEXT_TO_TEXT:
         return view.model_files.error(
             f"its outputs {outputs} are not those of a text recogniser, [b, steps, characters] with the characters in "
-            f"its metadata or declared as labels; other models of {task_and_origin[0]} need several .onnx files, and the others "
-            f"are missing"
+            f"its metadata or declared as labels; other models of {task_and_origin[0]} need several .onnx files, "
+            f"and the others are missing"
         )
     labels = "" if view.classes is None else f" with {view.classes} labels"
     expected = "; ".join(
@@ -147,6 +148,6 @@ def _no_layout(
         if task_and_origin[0] in layout.task_types
     )
     return view.model_files.error(
-        f"its outputs {outputs} are of no known layout of {task_and_origin[0]}{labels}; known are {expected}; if it has one of "
-        f'them, declare it as "layout" in model-settings.json, and the "labels"'
+        f"its outputs {outputs} are of no known layout of {task_and_origin[0]}{labels}; known are {expected}; "
+        f'if it has one of them, declare it as "layout" in model-settings.json, and the "labels"'
     )

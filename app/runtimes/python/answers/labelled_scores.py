@@ -85,7 +85,7 @@ def read_supervision(value: object, path: str, labels: ClassNames) -> LabelledSc
 def read_records(
     value: object, path: str, field_names: Sequence[str], labels: ClassNames, label: str = "label"
 ) -> tuple[LabelledScores, Mapping[str, Sequence[Any]]] | None:
-    """Read a list of records: mappings or objects with label, score and the fields `field_names`. Return None for others.
+    """Read a list of mappings or objects with label, score and the fields `field_names`; return None for others.
 
     Args:
         value: the return value.

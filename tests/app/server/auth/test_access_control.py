@@ -83,5 +83,6 @@ def test_tokens_need_the_jwt_extra_but_keys_do_not(tmp_path: Path, monkeypatch: 
 
 @pytest.mark.slow
 def test_jwt_libraries_are_not_imported_without_jwks() -> None:
-    program = "import sys, app.server.auth.http_access; print([name for name in ('jwt', 'cryptography') if name in sys.modules])"
+    imported = "[name for name in ('jwt', 'cryptography') if name in sys.modules]"
+    program = f"import sys, app.server.auth.http_access; print({imported})"
     assert subprocess.run([sys.executable, "-c", program], capture_output=True, text=True).stdout == "[]\n"
