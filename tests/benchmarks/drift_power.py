@@ -21,7 +21,7 @@ from app.drift.comparison import ALPHA, compare
 from app.drift.embedding import BUNDLED, Embedder
 from app.drift.measurement import DriftInput, measure_images
 from app.drift.sample import Observation, Sample, build_sample
-from fixtures.drift_world import BenchmarkRequest, Pixels, blurred, darkened, requests_by_name, turned, warm
+from fixtures.drift_world import CameraImage, Pixels, blurred, camera_images, darkened, turned, warm
 from tasks.vision.image import Image
 
 CAMERA = "east"
@@ -64,14 +64,14 @@ class World:
     """
 
     def __init__(self, count: int, seed: int, *, embeddings: bool = True) -> None:
-        self._shots = requests_by_name(seed, count)
+        self._camera_images = camera_images(seed, count)
         self._embedder: Embedder | None = load_embedder(BUNDLED) if embeddings else None
         self._measured: dict[object, list[Observation]] = {}
 
     def pair(self, change: Change, sizes: tuple[int, int], rng: np.random.Generator) -> tuple[Sample, Sample]:
         """Return a baseline and a production set without common images."""
         first, second = sizes
-        rows: list[int] = rng.permutation(len(self._shots))[: first + second].tolist()
+        rows: list[int] = rng.permutation(len(self._camera_images))[: first + second].tolist()
         clean = self._observations(None)
         changed = self._observations(change.change)
         production = [
@@ -85,18 +85,18 @@ class World:
         self._observations(None)
 
     def _is_affected(self, row: int, change: Change) -> bool:
-        return change.camera in (None, self._shots[row].camera)
+        return change.camera in (None, self._camera_images[row].camera)
 
     def _observations(self, change: Callable[[Pixels], Pixels] | None) -> Sequence[Observation]:
         if change not in self._measured:
-            samples = [_seen(index, request, change) for index, request in enumerate(self._shots)]
+            samples = [_drift_input(index, camera_image, change) for index, camera_image in enumerate(self._camera_images)]
             self._measured[change] = list(measure_images(samples, "", self._embedder))
         return self._measured[change]
 
 
-def _seen(index: int, request: BenchmarkRequest, change: Callable[[Pixels], Pixels] | None) -> DriftInput:
-    pixels = request.pixels if change is None else change(request.pixels)
-    return DriftInput(id=str(index), image=Image(pixels), metadata={"camera": request.camera})
+def _drift_input(index: int, camera_image: CameraImage, change: Callable[[Pixels], Pixels] | None) -> DriftInput:
+    pixels = camera_image.pixels if change is None else change(camera_image.pixels)
+    return DriftInput(id=str(index), image=Image(pixels), metadata={"camera": camera_image.camera})
 
 
 def main() -> None:

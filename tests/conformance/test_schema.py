@@ -65,7 +65,7 @@ def recordings_schema(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]
 
 
 @pytest.mark.parametrize(
-    ("path", "parts", "query"),
+    ("path", "path_parameters", "query"),
     [
         ("/inferences", {}, {}),
         ("/inferences", {}, {"limit": 1, "label": "car", "min-score": 0.5, "where": ["frame = 3"]}),

@@ -77,7 +77,8 @@ def d_fine(folder: Path) -> Path:
     t = transformers()
     backbone = t.HGNetV2Config(stem_channels=[3, 8, 8], stage_in_channels=[8, 16, 24, 32],
                           stage_mid_channels=[8, 8, 8, 8], stage_out_channels=[16, 24, 32, 32],
-                          stage_num_blocks=[1, 1, 1, 1], stage_numb_of_layers=[1, 1, 1, 1], stage_light_block=[False, False, True, True],
+                          stage_num_blocks=[1, 1, 1, 1], stage_numb_of_layers=[1, 1, 1, 1],
+                          stage_light_block=[False, False, True, True],
                           stage_downsample=[False, True, True, True], stage_kernel_size=[3, 3, 3, 3],
                           hidden_sizes=[16, 24, 32, 32], out_features=["stage2", "stage3", "stage4"],
                           embedding_size=8, depths=[1, 1, 1, 1])  # fmt: skip
