@@ -89,7 +89,9 @@ class World:
 
     def _observations(self, change: Callable[[Pixels], Pixels] | None) -> Sequence[Observation]:
         if change not in self._measured:
-            samples = [_drift_input(index, camera_image, change) for index, camera_image in enumerate(self._camera_images)]
+            samples = [
+                _drift_input(index, camera_image, change) for index, camera_image in enumerate(self._camera_images)
+            ]
             self._measured[change] = list(measure_images(samples, "", self._embedder))
         return self._measured[change]
 

@@ -40,7 +40,7 @@ def run(*arguments: str | Path) -> int:
 def baseline(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Create a baseline of 160 images."""
     root = tmp_path_factory.mktemp("baseline")
-    assert run("baseline", write_images(root / "good", WORLD.shots(1, 160)), "--out", root / "b.npz") == 0
+    assert run("baseline", write_images(root / "good", WORLD.camera_images(1, 160)), "--out", root / "b.npz") == 0
     return root / "b.npz"
 
 
@@ -48,7 +48,7 @@ def baseline(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_check_reports_drift_of_one_blurred_camera(
     baseline: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:  # fmt: skip
-    images = WORLD.changed(WORLD.shots(2, 160), WORLD.blurred, 1, "east")
+    images = WORLD.changed(WORLD.camera_images(2, 160), WORLD.blurred, 1, "east")
     production = write_images(tmp_path / "<script>", images)
     reports = "--json", tmp_path / "r.json", "--html", tmp_path / "r.html"
     assert run("check", baseline, production, "--slice", "folder", *reports, "--fail-on-drift") == 1
@@ -68,13 +68,13 @@ def test_check_reports_drift_of_one_blurred_camera(
 def test_check_reports_no_drift_for_the_same_distribution(
     baseline: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run("check", baseline, write_images(tmp_path / "same", WORLD.shots(3, 100)), "--fail-on-drift") == 0
+    assert run("check", baseline, write_images(tmp_path / "same", WORLD.camera_images(3, 100)), "--fail-on-drift") == 0
     assert "No drift was found" in capsys.readouterr().out
 
 
 @pytest.mark.slow
 def test_baseline_with_a_model_includes_its_predictions(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    good = write_images(tmp_path / "good", WORLD.shots(1, 40))
+    good = write_images(tmp_path / "good", WORLD.camera_images(1, 40))
     (good / "broken.png").write_bytes(b"no image")
     out = tmp_path / "b.npz"
     assert run("baseline", good, "--out", out, "--model", MODELS / "classifier", "--no-embeddings") == 0
@@ -89,7 +89,7 @@ def test_drift_commands_report_errors(tmp_path: Path, capsys: pytest.CaptureFixt
     baseline = tmp_path / "kept.npz"
     digest = load_embedder(BUNDLED).digest
     write_baseline(baseline, Baseline(sample=sample(40), embedder="embedder.onnx", embedder_digest=digest))
-    too_few = write_images(tmp_path / "few", WORLD.shots(1, 4))
+    too_few = write_images(tmp_path / "few", WORLD.camera_images(1, 4))
     store = tmp_path / "none.db"
     sqlite3.connect(store).close()
     (tmp_path / "empty").mkdir()

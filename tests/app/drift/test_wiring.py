@@ -92,14 +92,16 @@ def test_baseline_outside_the_model_folder_is_rejected(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_server_reports_similarity_and_drift(tmp_path: Path) -> None:
     embedder = load_embedder(BUNDLED)
-    seen = [DriftInput(id=str(index), image=Image(photo.pixels)) for index, photo in enumerate(WORLD.shots(1, 80))]
+    seen = [
+        DriftInput(id=str(index), image=Image(photo.pixels)) for index, photo in enumerate(WORLD.camera_images(1, 80))
+    ]
     baseline_sample = build_sample(measure_images(seen, "", embedder))
     folder = repository(
         tmp_path, Baseline(sample=baseline_sample, embedder=embedder.name, embedder_digest=embedder.digest)
     )
     options = ("--model-repository", str(folder), "--drift", "--drift-similarity", "--drift-window", "30")
     with run_server(*options) as server, httpx.Client(base_url=server.address, timeout=60) as client:
-        for index, photo in enumerate(WORLD.shots(2, 30)):
+        for index, photo in enumerate(WORLD.camera_images(2, 30)):
             data = base64.b64encode(cv2.imencode(".png", WORLD.blurred(photo.pixels)[..., ::-1])[1].tobytes()).decode()
             tensor = {"name": "image", "shape": [1], "datatype": "BYTES", "data": [data]}
             path = "/v2/models/m-detector/infer" if index % 2 else "/v2/models/detector/infer"
