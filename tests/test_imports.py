@@ -15,10 +15,10 @@ def test_the_command_line_imports_no_framework() -> None:
 def test_serving_onnx_models_imports_neither_torch_nor_transformers() -> None:
     program = """
 import sys
-from app.assembly.models import load, sources
+from app.assembly.models import find_models, load
 from app.assembly.service import Service
 from app.settings.server import ModelOptions
-for source in sources(ModelOptions()):
+for source in find_models(ModelOptions()):
     load(source)
 print([name for name in ("torch", "transformers") if name in sys.modules])
 """

@@ -72,7 +72,7 @@ class LabelRow(NamedTuple):
 
     label: str
     score: float | None
-    occurrences: int
+    times: int
 
 
 class Rows(msgspec.Struct, frozen=True, kw_only=True, gc=False):

@@ -24,7 +24,7 @@ from app.assembly.recording import open_recorder
 from app.engine.events import InferenceEvent
 from app.engine.ids import event_id
 from app.settings.server import ServerSettings
-from tests.support.inference_events import detected
+from tests.support.inference_events import detection_event
 from tests.support.postgres import installed, postgres_server
 
 Record = Callable[[InferenceEvent], "Future[None] | None"]
@@ -67,7 +67,7 @@ def _event(index: int) -> InferenceEvent:
         {"key": "latitude", "type": "float", "value": str(index / 10)},
         {"key": "longitude", "type": "float", "value": str(index / 5)},
     ]
-    return detected(picture=_IMAGE.read_bytes() + os.urandom(16), metadata=metadata)
+    return detection_event(image_bytes=_IMAGE.read_bytes() + os.urandom(16), metadata=metadata)
 
 
 def _measure(

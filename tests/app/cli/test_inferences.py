@@ -98,11 +98,11 @@ def test_invalid_arguments_are_rejected(store: str, tmp_path: Path) -> None:
 def test_serving_without_recordings_imports_no_database() -> None:
     program = """
 import sys
-from app.assembly.inferences import served_inferences
+from app.assembly.inferences import recording_routes
 from app.server.inferences import Inferences
 from app.settings.server import ServerSettings
 import app.cli.inferences
-served_inferences(ServerSettings())
+recording_routes(ServerSettings())
 print([name for name in ("sqlalchemy", "asyncpg", "pyarrow") if name in sys.modules])
 """
     completed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=ROOT)

@@ -137,7 +137,7 @@ def test_findings_in_ignored_objects_are_not_counted(score: float, recall: float
     measures = measured(answered)
     assert (value(measures, "map"), value(measures, "recall")) == (1.0, recall)
     assert "1 findings inside ignored objects" in measures.notes[0]
-    wrong = measured(msgspec.structs.replace(answered, found=(other, found)))
+    wrong = measured(msgspec.structs.replace(answered, predictions=(other, found)))
     assert value(wrong, "map") == 0.5
 
 

@@ -110,7 +110,7 @@ def test_row_of_several_tensors_has_metadata_of_all_tensors() -> None:
     ]
     request = InferenceRequest(id="", model_name="m", inputs=tuple(tensors))
     data = [msgspec.structs.replace(datum, item=TensorsInput({})) for datum in event.result.samples]
-    result = msgspec.structs.replace(event.result, data=data)
+    result = msgspec.structs.replace(event.result, samples=data)
     entries = [read_metadata(value) for value in metadata_values(request)]
     (row,) = converter()(msgspec.structs.replace(event, request=request, result=result, metadata=entries)).rows
     assert [entry.key for entry in row.metadata] == ["a", "b"]

@@ -24,7 +24,7 @@ METADATA = [
 def rows(count: int = 1, *, started: int = 1_000_000, image: bytes = b"jpeg") -> list[Rows]:
     convert = RowConverter(Redaction(()), keep_images=True)
     events = [
-        detection_event(metadata=METADATA, started=1000 * (started + index), image_bytes=image)
+        detection_event(metadata=METADATA, timestamp=1000 * (started + index), image_bytes=image)
         for index in range(count)
     ]
     return [row for event in events for row in convert(event).rows]

@@ -29,11 +29,11 @@ def test_grpc_error_of_a_disconnected_client_is_not_logged() -> None:
 DAMAGED = """
 import cv2, logging, numpy as np
 from app.server.log_output import configure_logging
-from app.server.process_setup import tune_process
-from tests.support.images import encoded, rectangle
+from app.server.process_setup import configure_process
+from tests.support.images import encode_image, rectangle
 configure_logging("json")
-tune_process()
-png = encoded(rectangle(), icc_profile=b"profile" * 9)
+configure_process()
+png = encode_image(rectangle(), icc_profile=b"profile" * 9)
 jpeg = cv2.imencode(".jpg", np.random.default_rng(0).integers(0, 255, (99, 99, 3), dtype=np.uint8))[1].tobytes()
 half = len(jpeg) // 2
 for image in (png, jpeg[:half] + b"\\xff\\x01" * 9 + jpeg[half:]):

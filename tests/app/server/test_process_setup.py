@@ -15,11 +15,11 @@ _DECODER_MESSAGES = """
 import os, socket
 reader, writer = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 os.dup2(writer.fileno(), 2)
-from app.server.process_setup import tune_process
-tune_process()
+from app.server.process_setup import configure_process
+configure_process()
 import cv2, numpy as np
-from tests.support.images import encoded, rectangle
-data = encoded(rectangle(), icc_profile=b"profile" * 9)
+from tests.support.images import encode_image, rectangle
+data = encode_image(rectangle(), icc_profile=b"profile" * 9)
 for _ in range(3):
     assert cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_COLOR) is not None
 reader.setblocking(False)
@@ -37,8 +37,8 @@ def test_messages_of_image_decoders_are_written_as_complete_lines() -> None:
 
 _ARENAS = """
 import ctypes, re, threading
-from app.server.process_setup import tune_process
-tune_process()
+from app.server.process_setup import configure_process
+configure_process()
 library = ctypes.CDLL(None)
 library.malloc.restype = ctypes.c_void_p
 allocated = threading.Barrier(33)
@@ -73,10 +73,10 @@ def test_malloc_arena_max_from_the_environment_wins(count: int) -> None:
 _RELEASED = """
 import ctypes, re
 from pathlib import Path
-from app.server.process_setup import release_free_memory, tune_process
+from app.server.process_setup import release_free_memory, configure_process
 def resident():
     return int(re.search(r"VmRSS:\\s+(\\d+)", Path("/proc/self/status").read_text())[1]) // 1024
-tune_process()
+configure_process()
 library = ctypes.CDLL(None)
 library.malloc.restype = ctypes.c_void_p
 blocks = [ctypes.c_void_p(library.malloc(ctypes.c_size_t(1 << 20))) for _ in range(100)]

@@ -11,12 +11,12 @@ _LINES = 6_000
 """Lines of twenty bytes: far more than a pipe holds."""
 _WRITER = f"""
 import ctypes, os, sys
-from app.server.stdio import log_file, never_wait, occupy
+from app.server.stdio import log_file, set_nonblocking, open_missing_fds
 
-occupy()
+open_missing_fds()
 lines = log_file()
 assert os.get_blocking(lines.fileno()), "the log file blocks"
-never_wait()
+set_nonblocking()
 library = ctypes.CDLL(None)
 for number in range({_LINES}):
     library.dprintf(2, b"of a library %06d\\n", number)
@@ -68,7 +68,7 @@ def test_file_gets_every_line(tmp_path: Path) -> None:
 def test_broken_pipe_is_ignored() -> None:
     read_end, write_end = os.pipe()
     os.close(read_end)
-    run_writer(write_end, write_end, "from app.server.stdio import never_wait; never_wait()")
+    run_writer(write_end, write_end, "from app.server.stdio import set_nonblocking; set_nonblocking()")
     os.close(write_end)
 
 

@@ -50,7 +50,7 @@ def test_right_map_scores_better_than_a_wrong_one() -> None:
         for change in (deletion_steps, insertion_steps)
     }
     # The region is a quarter of the image. In the right order, a quarter of the steps removes or restores it.
-    assert areas["right", "deleted"] == pytest.approx(1 / 8, abs=0.02)
-    assert areas["right", "inserted"] == pytest.approx(7 / 8, abs=0.06)
-    assert areas["wrong", "deleted"] == pytest.approx(7 / 8, abs=0.02)
-    assert areas["wrong", "inserted"] == pytest.approx(1 / 8, abs=0.06)
+    assert areas["right", "deletion_steps"] == pytest.approx(1 / 8, abs=0.02)
+    assert areas["right", "insertion_steps"] == pytest.approx(7 / 8, abs=0.06)
+    assert areas["wrong", "deletion_steps"] == pytest.approx(7 / 8, abs=0.02)
+    assert areas["wrong", "insertion_steps"] == pytest.approx(1 / 8, abs=0.06)

@@ -108,7 +108,7 @@ def test_many_classes_are_listed_without_confusion_matrix(tmp_path: Path) -> Non
 
 
 def test_labels_unknown_to_the_dataset_are_noted(tmp_path: Path) -> None:
-    notes = report(tmp_path, names={HOSTILE: "elsewhere"}).notes
+    notes = report(tmp_path, label_map={HOSTILE: "elsewhere"}).notes
     assert any(note.startswith("NOT ONE label") for note in notes)
     assert any("elsewhere (2)" in note for note in notes)
 

@@ -17,7 +17,7 @@ class FakeProcess:
         self.threads: list[threading.Thread] = []
         self.remote_sockets: list[socket.socket] = []
 
-    def open_line(self) -> socket.socket:
+    def open_channel(self) -> socket.socket:
         local, remote = socket.socketpair()
         self.remote_sockets.append(remote)
         thread = threading.Thread(target=CallServer(remote, self.servable).serve)

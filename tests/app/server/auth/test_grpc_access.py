@@ -138,10 +138,10 @@ def test_every_message_of_a_stream_counts_as_a_request(tmp_path: Path) -> None:
             received.extend(responses)
         rpc_error: Any = caught.value
         assert (len(received), rpc_error.code()) == (3, grpc.StatusCode.RESOURCE_EXHAUSTED)
-        status, error_text = peer.refused("ModelInfer", infer(), bearer("slow"))
+        status, error_text = peer.call_error("ModelInfer", infer(), bearer("slow"))
         assert status is grpc.StatusCode.RESOURCE_EXHAUSTED
         assert error_text == "Expected at most 0.01 requests a second from slow, got more"
-        assert 90_000 <= int(peer.trailing["grpc-retry-pushback-ms"]) <= 100_000
+        assert 90_000 <= int(peer.trailing_metadata["grpc-retry-pushback-ms"]) <= 100_000
 
 
 def test_stream_ends_when_its_key_is_removed(tmp_path: Path) -> None:

@@ -164,7 +164,10 @@ def test_half_precision_graphs_are_fed_half_precision(tiny: Any, tmp_path: Path)
 def test_generate_streams_answer_in_chunks(tiny: Any, model: Any) -> None:
     item = tiny.prompted_image(tiny.image_with_features(1, 2, 3, 4), "what is this", max_new_tokens=9)
     stream = model.generate(
-        model.look(item.image), model.prompts.encode("what is this", "prompts[0]"), item.parameters, "prompts[0]"
+        model.encode_image(item.image),
+        model.prompts.encode("what is this", "prompts[0]"),
+        item.parameters,
+        "prompts[0]",
     )
     chunks = list(stream)
     assert len(chunks) > 1
