@@ -46,12 +46,13 @@ database: ## [test] install PostgreSQL for the tests of recording
 		{ apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends \
 			postgresql; } >/dev/null || echo "PostgreSQL could not be installed; its tests are skipped"; }
 
-check: $(VENV)/.check ## [test] check style, types, import contracts, spelling and links
+check: $(VENV)/.check ## [test] check style, types, import contracts, spelling, wording and links
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/pyright
 	@$(BIN)/lint-imports
 	@$(BIN)/codespell
+	@$(BIN)/python -m tests.support.prose
 	@$(BIN)/python docs/links.py
 
 docs: $(VENV)/.docs ## [run] build the documentation site in build/site

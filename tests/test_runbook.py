@@ -37,7 +37,7 @@ _PROCESS_METRICS = {
 _LEVELS = {"debug", "info", "warning", "error", "exception", "critical"}
 _INDIRECT_EVENTS = {
     "app/observers/request_log.py": ("inference", "explanation"),
-    "app/server/shutdown.py": ("told to stop again", "the end took too long"),
+    "app/server/shutdown.py": ("second stop signal", "shutdown timed out"),
     "app/recording/recording_metrics.py": (
         "the store of recordings is behind; what does not fit the queue is not recorded",
     ),
@@ -98,7 +98,7 @@ def events() -> Iterator[tuple[str, str | None]]:
 def documented(event: str) -> bool:
     """Return whether the runbook has an event, with dots for its arguments or with examples."""
     if event.startswith("%s %s"):
-        return "`MODEL has drifted`" in RUNBOOK and "`MODEL is watched no longer`" in RUNBOOK
+        return "`MODEL has drifted`" in RUNBOOK and "`MODEL is no longer monitored`" in RUNBOOK
     if event.startswith("drift of %s could not be judged"):
         event = "drift of ... could not be judged"
     return f"`{re.sub('%s', '...', event).removesuffix(': ...')}" in RUNBOOK

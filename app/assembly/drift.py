@@ -117,9 +117,9 @@ class Drift:
     def _reload(self) -> Mapping[str, Monitor | None]:
         changed, errors = self._baselines.poll()
         for error in errors:
-            _logger.warning("a baseline cannot be used, and the one before stays: %s", error)
+            _logger.warning("drift baseline not reloaded: %s", error)
         for model, monitored in changed.items():
-            _logger.info("%s %s", model, "is watched by a new baseline" if monitored else "is watched no longer")
+            _logger.info("%s %s", model, "is monitored with a new baseline" if monitored else "is no longer monitored")
         return {model: None if found is None else self._monitor(found) for model, found in changed.items()}
 
     def _send_alert(self, window: Window) -> None:

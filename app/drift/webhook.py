@@ -114,5 +114,5 @@ class Webhook:
                 return True
             reason = f"status {response.status_code}"
         # Do not log the URL: it may contain a secret.
-        _logger.warning("the drift webhook did not take an alert for %s: %s", alert.model, reason)
+        _logger.warning("the drift webhook did not accept an alert for %s: %s", alert.model, reason)
         return False

@@ -123,7 +123,7 @@ class Repository:
         try:
             sources = await run_in_daemon_thread(self._discover)
         except (ModelError, OSError) as error:
-            _logger.error("models cannot be looked for", extra={"reason": str(error)})
+            _logger.error("model repository is unreachable", extra={"reason": str(error)})
             return
         sources_by_name: dict[str, list[ModelSource]] = {}
         for source in sources:

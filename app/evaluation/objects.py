@@ -81,19 +81,22 @@ def _column(index: int) -> str:
 def _detection(valor: Any, uid: str, result: EvaluatedItem, task: TaskType) -> tuple[Any, int]:
     """Return one image for valor-lite, and the number of skipped predictions."""
     truths = [(index, labelled) for index, labelled in enumerate(result.item.objects) if not labelled.ignored]
-    ignored = [each for each in result.item.objects if each.ignored]
+    ignored = [labelled for labelled in result.item.objects if labelled.ignored]
     counted = [*enumerate(result.predictions)]
     if ignored:
-        are_counted = _counted_predictions([each for _, each in counted], [each for _, each in truths], ignored, task)
-        counted = [each for each, is_counted in zip(counted, are_counted, strict=True) if is_counted]
+        labelled_objects = [labelled for _, labelled in truths]
+        are_counted = _counted_predictions([found for _, found in counted], labelled_objects, ignored, task)
+        counted = [numbered for numbered, is_counted in zip(counted, are_counted, strict=True) if is_counted]
     if task is TaskType.OBJECT_DETECTION:
-        groundtruths = [_box(valor, f"{uid}-t{place}", each.box, each.label, []) for place, each in truths]
-        predictions = [_box(valor, f"{uid}-p{place}", each.box, each.label, [each.score]) for place, each in counted]
+        groundtruths = [_box(valor, f"{uid}-t{index}", truth.box, truth.label, []) for index, truth in truths]
+        predictions = [
+            _box(valor, f"{uid}-p{index}", found.box, found.label, [found.score]) for index, found in counted
+        ]
     else:
         shape = _shape_class(valor)
-        groundtruths = [shape(f"{uid}-t{place}", truth_area(each, task), [each.label]) for place, each in truths]
+        groundtruths = [shape(f"{uid}-t{index}", truth_area(truth, task), [truth.label]) for index, truth in truths]
         predictions = [
-            shape(f"{uid}-p{place}", predicted_area(each), [each.label], [each.score]) for place, each in counted
+            shape(f"{uid}-p{index}", predicted_area(found), [found.label], [found.score]) for index, found in counted
         ]
     detection = valor.Detection(uid=uid, groundtruths=groundtruths, predictions=predictions)
     return detection, len(result.predictions) - len(counted)

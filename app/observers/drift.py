@@ -154,7 +154,7 @@ class DriftObserver:
         try:
             changed = self._poll_monitors()
         except Exception:
-            _logger.exception("baselines could not be looked for")
+            _logger.exception("drift baselines are unreachable")
             return
         for model, monitor in changed.items():
             self._metrics.remove(model)
@@ -222,7 +222,7 @@ class SimilarityAnnotator:
                 None if value is None else round(value, _DECIMALS) for value in monitored.similarities(observations)
             ]
         except Exception:
-            _logger.exception("the similarity of images for %s could not be told", model_name)
+            _logger.exception("the similarity of images for %s could not be measured", model_name)
             return ()
         self._observer.add_observations(model_name, task_type, observations)
         if all(value is None for value in similarities):

@@ -94,9 +94,7 @@ class Retention:
         if self._clock_offset - previous_offset > _MAX_JUMP_SECONDS:
             self._paused, self._paused_until = True, monotonic_now + _PAUSE_SECONDS
             jump_seconds = round(self._clock_offset - previous_offset)
-            _logger.warning(
-                "the clock was set; nothing is deleted until it has been steady", extra={"seconds": jump_seconds}
-            )
+            _logger.warning("deletion paused after a clock change", extra={"seconds": jump_seconds})
             # Check again in a minute by the new clock.
             self._records_due = self._images_due = now
         elif monotonic_now >= self._paused_until:

@@ -150,7 +150,7 @@ class Writer:
                 self._delete_expired()
             except Exception as error:
                 # The thread must survive: clients would otherwise wait forever.
-                _logger.exception("recording went wrong")
+                _logger.exception("recording failed unexpectedly")
                 self._metrics.failed(StoreError(StoreFault.FAILED, str(error)))
                 with self._changed:
                     unfinished, self._batch, self._retry_at = self._batch, (), 0.0
@@ -283,7 +283,7 @@ class Writer:
         except StoreError as error:
             self._metrics.failed(error)
         except OSError as error:
-            _logger.error("an image that had its time cannot be deleted", extra={"reason": str(error)})
+            _logger.error("expired image cannot be deleted", extra={"reason": str(error)})
         with self._changed:
             # A hung deletion rejected all requests; accept them again.
             if self._retry_at == float("inf"):

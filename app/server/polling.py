@@ -33,4 +33,4 @@ async def _poll(repository: Repository, seconds: float) -> None:
         try:
             await repository.refresh()
         except Exception:
-            _logger.exception("the model repository could not be looked through")
+            _logger.exception("model repository scan failed")

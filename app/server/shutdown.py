@@ -80,7 +80,7 @@ class DrainingServer(uvicorn.Server):
             self._signalled_at = now
             super().handle_exit(sig, frame)
         elif now - self._signalled_at >= _SAME_SIGNAL_SECONDS:
-            _exit_now(128 + sig, "told to stop again", signal=signal.Signals(sig).name)
+            _exit_now(128 + sig, "second stop signal", signal=signal.Signals(sig).name)
 
 
 def _exit_after(seconds: float) -> None:
@@ -88,7 +88,7 @@ def _exit_after(seconds: float) -> None:
 
     def wait() -> None:
         time.sleep(seconds)
-        _exit_now(1, "the end took too long", seconds=seconds)
+        _exit_now(1, "shutdown timed out", seconds=seconds)
 
     with suppress(RuntimeError):
         threading.Thread(target=wait, name="end", daemon=True).start()

@@ -72,14 +72,14 @@ class Certificates:
         try:
             loaded = self._load()
         except SettingsError as error:
-            _logger.error("a renewed certificate cannot be used, the one before is kept", extra={"error": str(error)})
+            _logger.error("certificate not renewed", extra={"error": str(error)})
             self._checked_signature = signature
             return False
         if self._signature() != signature:
             # The files changed during the read, so the parts may not match. The next check reads them again.
             return False
         self._current, self._checked_signature = loaded, signature
-        _logger.info("took a renewed certificate", extra={"expiry": loaded.expiry})
+        _logger.info("certificate renewed", extra={"expiry": loaded.expiry})
         return True
 
     def grpc_credentials(self) -> grpc.ServerCredentials:

@@ -133,7 +133,7 @@ async def _check_connections(connections: ConnectionTable) -> None:
             connections.check_next(loop.time())
         except Exception:
             # A failure of one connection must not stop the checks of the others.
-            _logger.exception("a connection could not be looked at")
+            _logger.exception("connection check failed")
 
 
 async def _reload_periodically(certificates: Certificates) -> None:

@@ -36,7 +36,7 @@ def folder(tmp_path: Path) -> Path:
     shutil.copy(IMAGES / "shape.jpg", root / "deeper" / FORMULA)
     shutil.copy(IMAGES / "scene.jpg", root / "deeper" / "again.jpg")
     (root / "torn.jpg").write_bytes(b"\xff\xd8\xff torn")
-    (root / "notes.txt").write_text("no picture")
+    (root / "notes.txt").write_text("not an image")
     return root
 
 

@@ -49,7 +49,7 @@ def check_health(url: str) -> None:
     assert with_client(url, lambda client: client.is_server_ready(url)) is True
     for name in (*IMAGE_OF_MODEL, *TENSOR_MODELS):
         assert with_client(url, lambda client, name=name: client.is_model_ready(url, name)) is True
-    assert with_client(url, lambda client: client.is_model_ready(url, "nobody")) is False
+    assert with_client(url, lambda client: client.is_model_ready(url, "missing")) is False
 
 
 def check_tensors(url: str) -> None:
@@ -90,10 +90,10 @@ def check_tasks_as_tensors(url: str) -> None:
 
 def check_errors(url: str) -> None:
     infer_input = tensor("z", np.array([1], np.float32), "FP32", binary=False)
-    for model, status in (("half_plus_two", "400"), ("nobody", "404")):
+    for model, status in (("half_plus_two", "400"), ("missing", "404")):
         error_text = str(raised_error(httpx.HTTPStatusError, infer, url, model, infer_input))
         assert status in error_text
-        assert "'z'" in error_text or "'nobody'" in error_text
+        assert "'z'" in error_text or "'missing'" in error_text
 
 
 def predict(url: str, model: str, *instances: Any, **body: Any) -> Any:
@@ -122,7 +122,9 @@ def check_v1_health(url: str) -> None:
     assert with_client(url, lambda client: client.is_server_live(url), "v1") is True
     for name in (*IMAGE_OF_MODEL, *TENSOR_MODELS):
         assert is_ready(url, name) is True
-    assert "Model with name nobody does not exist." in str(raised_error(httpx.HTTPStatusError, is_ready, url, "nobody"))
+    assert "Model with name missing does not exist." in str(
+        raised_error(httpx.HTTPStatusError, is_ready, url, "missing")
+    )
 
 
 def check_v1_not_ready(url: str) -> None:
@@ -177,7 +179,7 @@ def check_v1_errors(url: str) -> None:
     for model, instance, status, expected_text in (
         ("half_plus_two", "a", "400", "instances[0]"),
         ("detector", {"b64": "YQ=="}, "400", "instances[0].b64"),
-        ("nobody", 1, "404", "Model with name nobody does not exist."),
+        ("missing", 1, "404", "Model with name missing does not exist."),
     ):
         error_text = str(raised_error(httpx.HTTPStatusError, predict, url, model, instance))
         assert status in error_text

@@ -144,7 +144,7 @@ def test_second_signal_ends_server_immediately(gated: Gated, number: signal.Sign
 
         wait_until(ends_after_another_signal)
         assert server.wait() == status
-        assert any("told to stop again" in line for line in server.log)
+        assert any("second stop signal" in line for line in server.log)
         assert "Traceback" not in "".join(server.log)
 
 

@@ -119,7 +119,7 @@ def run_app(
     timeout: float = 3600.0,
     loop: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop,
 ) -> Generator[Callable[[], None]]:
-    """Run the HTTP server of any application in a thread, and yield what tells it to stop."""
+    """Run the HTTP server of any application in a thread, and yield a function that stops it."""
     shutdown_hooks = ShutdownHooks(
         mark_not_ready=lambda: None, start_drain=lambda: None, drain_delay=0.0, drain_timeout=timeout
     )

@@ -13,7 +13,7 @@ _PORT_RANGE = range(15_000, 32_000)
 
 
 def reserve_ports(count: int) -> list[int]:
-    """Find ports for programs that cannot choose their own; the kernel gives these to nobody else."""
+    """Find ports for programs that cannot choose their own; the kernel gives these to no other process."""
     ports: list[int] = []
     with ExitStack() as open_sockets:
         while len(ports) < count:

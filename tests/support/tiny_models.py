@@ -55,7 +55,7 @@ def random_model(
     """A model with seeded weights, some of them larger than usual, so that its answers differ from each other.
 
     Tokens that are `suppressed_tokens` are hardly ever generated. Weights that are `preserve_variance` hand on
-    differences between the places of a picture, which their initialisation wipes out.
+    the differences between positions of an image, which their initialisation would remove.
     """
     torch().manual_seed(seed)
     model = create().eval()

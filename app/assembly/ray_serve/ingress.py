@@ -70,7 +70,7 @@ class Ingress:
                 # Raising would make Ray end every replica because of a typing mistake.
                 if not registry.registrations:
                     raise
-                _logger.error("models stay as they are", extra={"reason": str(error)})
+                _logger.error("model configuration not applied", extra={"reason": str(error)})
                 return
             by_name: dict[str, list[ModelSource]] = {}
             for source in self._sources:

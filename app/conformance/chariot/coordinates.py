@@ -93,9 +93,9 @@ def _numbers(items: Sequence[tuple[SampleImage, Item]], names: Sequence[str]) ->
     present = [(image, name, item[name]) for image, item in items for name in names if name in item]
     if not present:
         raise InconclusiveError(f"No item has any of {', '.join(names)}")
-    for picture, name, value in present:
+    for image, name, value in present:
         if not is_number(value):
-            raise ViolationError(f"{picture.name}: Expected {name} to be a number, got {quote(value)}")
+            raise ViolationError(f"{image.name}: Expected {name} to be a number, got {quote(value)}")
 
 
 def _boxes(image_probe: ImageProbe, probe: Probe) -> Sequence[tuple[SampleImage, Sequence[float]]]:

@@ -58,7 +58,7 @@ def svg_image(mistake: Mistake) -> Markup | None:
         ),
     ]
     return Markup(
-        '<svg class="picture" viewBox="0 0 {} {}" role="img" aria-label="{}">'
+        '<svg class="image" viewBox="0 0 {} {}" role="img" aria-label="{}">'
         '<image href="data:image/jpeg;base64,{}" width="{}" height="{}"/>{}</svg>'
     ).format(width, height, mistake.why, data, width, height, Markup("").join(shapes))
 

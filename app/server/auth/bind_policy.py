@@ -30,7 +30,7 @@ def warn_about_clear_text(settings: ServerSettings) -> None:
     """Warn if keys and tokens are sent without TLS, unless a proxy before the server adds it."""
     authenticates = settings.api_keys or settings.jwks
     if authenticates and settings.tls_cert is None and not is_loopback_host(settings.host):
-        _logger.warning("keys and tokens come in clear text, unless a proxy before this server speaks TLS; --tls-cert")
+        _logger.warning("authentication without TLS")
 
 
 def cors_origins(settings: ServerSettings) -> list[str]:

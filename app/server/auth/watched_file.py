@@ -68,9 +68,9 @@ class WatchedFile(Generic[T]):
             self._value = self._load()
         except SettingsError as error:
             self._last_signature = signature
-            _logger.error("who may ask stays as it was", extra={"reason": str(error)})
+            _logger.error("credentials not reloaded", extra={"reason": str(error)})
         else:
-            _logger.info("who may ask was read anew", extra={"file": str(self._path)})
+            _logger.info("credentials reloaded", extra={"file": str(self._path)})
 
     def _load(self) -> T:
         try:
@@ -82,7 +82,7 @@ class WatchedFile(Generic[T]):
         except SettingsError as error:
             raise SettingsError(f"{self._path}: {error}") from None
         if mode & _WRITABLE_BY_OTHERS:
-            _logger.warning("others than its owner may write to this file", extra={"file": str(self._path)})
+            _logger.warning("key file is writable by other users", extra={"file": str(self._path)})
         self._last_signature = signature
         return value
 

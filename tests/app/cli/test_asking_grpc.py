@@ -29,7 +29,7 @@ class FakeServer(grpc.GenericRpcHandler):
             self.metadata.append(dict(handler_call_details.invocation_metadata))
             outcome = self.outcomes.pop(0)
             if not isinstance(outcome, bytes):
-                context.abort(outcome, "told so")
+                context.abort(outcome, "no model")
             return outcome
 
         return GRPC.unary_unary_rpc_method_handler(answer)
@@ -64,7 +64,7 @@ def test_busy_server_is_retried_with_the_headers() -> None:
 @pytest.mark.parametrize(
     ("outcome", "error_text"),
     [
-        (grpc.StatusCode.NOT_FOUND, "NOT_FOUND: told so"),
+        (grpc.StatusCode.NOT_FOUND, "NOT_FOUND: no model"),
         (b"\xff\xff", "The answer has no records"),
         (b"", "The answer has no records"),
         (response_with(b"7"), "The answer has no records"),

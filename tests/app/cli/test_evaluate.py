@@ -206,7 +206,7 @@ def test_label_map_renames_predicted_labels(tmp_path: Path, capsys: pytest.Captu
         (["DATA", "--json", "/"], "/: Expected a file to write, got a folder"),
         (["DATA", "--url", "http://127.0.0.1:1", "--fail-under", "map=1"], "there is no figure map; there is accuracy"),
         (["DATA", "--url", "http://127.0.0.1:1", "--out", "/dev/null"], "File exists: '/dev/null'"),
-        (["DATA", "--name", "nobody"], "There is no model 'nobody'"),
+        (["DATA", "--name", "missing"], "There is no model 'missing'"),
         (["DATA", "--task", "OBJECT_DETECTION"], "Expected labels of OBJECT_DETECTION"),
     ],
 )

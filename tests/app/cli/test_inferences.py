@@ -64,8 +64,8 @@ def test_filters_select_inferences(store: str, capsys: pytest.CaptureFixture[str
 def test_id_shows_one_inference(store: str, capsys: pytest.CaptureFixture[str]) -> None:
     inferences(store, id="second")
     assert json.loads(capsys.readouterr().out)["model"] == "vlm"
-    with pytest.raises(SystemExit, match="There is no inference nobody"):
-        inferences(store, id="nobody")
+    with pytest.raises(SystemExit, match="There is no inference missing"):
+        inferences(store, id="missing")
 
 
 def test_matches_are_exported(store: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -203,7 +203,7 @@ def test_invalid_json_is_rejected(client: TestClient[Litestar], content: bytes) 
 @pytest.mark.parametrize(
     ("model", "status", "error"),
     [
-        ("nobody", 404, "Model 'nobody' is not known"),
+        ("missing", 404, "Model 'missing' is not known"),
         ("speaker/versions/8", 404, "Model 'speaker' has no version '8'"),
         ("detector", http_status(ErrorKind.UNSUPPORTED), "Model 'detector' (OBJECT_DETECTION) does not generate text"),
     ],
@@ -244,7 +244,7 @@ def test_streamed_requests_are_observed() -> None:
     seen = EventRecorder()
     with TestClient(build_app(scripted_engine(ScriptedModel("a"), seen))) as client:
         client.post("/v2/models/speaker/generate_stream", json=REQUEST, headers={"X-Request-ID": "r1"})
-        client.post("/v2/models/nobody/generate", json=REQUEST, headers={"X-Request-ID": "r2"})
+        client.post("/v2/models/missing/generate", json=REQUEST, headers={"X-Request-ID": "r2"})
     assert [(event.info.protocol, event.info.request_id, event.outcome) for event in seen.events] == [
         ("kserve-v2", "r1", None),
         ("kserve-v2", "r2", ErrorKind.MODEL_NOT_FOUND),

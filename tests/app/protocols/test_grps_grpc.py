@@ -120,7 +120,7 @@ def test_tensors_round_trip_and_detections_are_tensors(peer: GrpcTestClient) -> 
 @pytest.mark.parametrize(
     ("fields", "code", "error_text"),
     [
-        ({"model": "nobody-1", "str_data": "a"}, 404, "model: Model 'nobody-1' is not known"),
+        ({"model": "missing-1", "str_data": "a"}, 404, "model: Model 'missing-1' is not known"),
         ({"model": "detector-9", "bin_data": IMAGE}, 404, "has no version '9'"),
         ({"bin_data": IMAGE}, 404, "model: Expected the name of a model"),
         ({"model": "detector"}, 400, "Expected str_data, bin_data"),

@@ -197,8 +197,8 @@ def test_errors_name_request_fields(client: Client) -> None:
 
 
 def test_unknown_or_failing_model_returns_an_error(client: Client) -> None:
-    response = explain(client, "nobody", IMAGE)
-    assert (response.status_code, response.json()) == (404, {"error": "Model with name nobody does not exist."})
+    response = explain(client, "missing", IMAGE)
+    assert (response.status_code, response.json()) == (404, {"error": "Model with name missing does not exist."})
     response = explain(client, "failing", IMAGE)
     assert (response.status_code, list(response.json())) == (500, ["error"])
 

@@ -288,7 +288,7 @@ def test_error_while_deleting_does_not_stop_recording(caplog: pytest.LogCaptureF
         for _ in range(3):
             wait_recorded(recording.recorder.record(detection_event()))
         recording.recorder.close(10)
-    assert "recording went wrong" in [record.message for record in caplog.records]
+    assert "recording failed unexpectedly" in [record.message for record in caplog.records]
     assert len(recording.store.rows) == 3
 
 

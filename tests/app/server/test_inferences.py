@@ -80,8 +80,8 @@ def test_next_leads_through_all_pages(client: TestClient[Litestar]) -> None:
 def test_inference_is_returned_by_id_and_unknown_id_is_404(client: TestClient[Litestar]) -> None:
     inference = client.get("/inferences/7-0-0").json()
     assert inference["metadata"] == [{"key": "frame", "type": "int", "value": 7}]
-    missing = client.get("/inferences/nobody")
-    assert (missing.status_code, missing.json()) == (404, {"error": "There is no inference 'nobody'"})
+    missing = client.get("/inferences/missing")
+    assert (missing.status_code, missing.json()) == (404, {"error": "There is no inference 'missing'"})
 
 
 def test_image_has_its_own_content_type(client: TestClient[Litestar]) -> None:

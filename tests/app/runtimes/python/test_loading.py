@@ -70,18 +70,18 @@ def test_hooks_run_once_for_each_instance_in_its_thread(tmp_path: Path) -> None:
     code = """
         import threading
         class Model:
-            def __init__(self, told):
-                self.told = told
-                self.tell("made")
-            def load(self): self.tell("loaded")
+            def __init__(self, calls):
+                self.calls = calls
+                self.record("made")
+            def load(self): self.record("loaded")
             def predict(self, image):
-                self.tell("asked")
+                self.record("asked")
                 return []
-            def close(self): self.tell("closed")
-            def tell(self, what): self.told.append(f"{threading.current_thread().name} {what}")
+            def close(self): self.record("closed")
+            def record(self, what): self.calls.append(f"{threading.current_thread().name} {what}")
     """
     events: list[str] = []
-    servable = load(with_arguments(source_at(write_model(tmp_path / "m", code, instances=2)), told=events))
+    servable = load(with_arguments(source_at(write_model(tmp_path / "m", code, instances=2)), calls=events))
     assert events == ["model m 0 made", "model m 0 loaded", "model m 1 made", "model m 1 loaded"]
     answer(servable)
     assert events[4].endswith("asked")
@@ -122,21 +122,21 @@ def test_instances_are_closed_when_model_is_dropped(tmp_path: Path) -> None:
 def test_request_in_flight_keeps_model_open(tmp_path: Path) -> None:
     code = """
         class Model:
-            def __init__(self, reached, gate, told):
-                self.reached, self.gate, self.told = reached, gate, told
+            def __init__(self, reached, gate, calls):
+                self.reached, self.gate, self.calls = reached, gate, calls
             def predict(self, image):
                 self.reached.set()
                 self.gate.wait()
-                self.told.append("answered")
+                self.calls.append("answered")
                 return []
             def close(self):
-                self.told.append("closed")
+                self.calls.append("closed")
                 self.gate.set()
     """
     reached, gate = threading.Event(), threading.Event()
     events: list[str] = []
     servables = [
-        load(with_arguments(source_at(write_model(tmp_path / "m", code)), reached=reached, gate=gate, told=events))
+        load(with_arguments(source_at(write_model(tmp_path / "m", code)), reached=reached, gate=gate, calls=events))
     ]
     thread = threading.Thread(target=answer, args=(servables.pop(),))
     thread.start()

@@ -57,7 +57,7 @@ def test_invalid_content_keeps_the_old_value_and_is_logged_once(path: Path, capl
         clock.now += 1
         assert watched.value == 1
     errors = [record for record in caplog.records if record.levelno == logging.ERROR]
-    assert [record.message for record in errors] == ["who may ask stays as it was"]
+    assert [record.message for record in errors] == ["credentials not reloaded"]
     assert errors[0].__dict__["reason"] == f"{path}: Expected a number"
     replace(path, "3")
     clock.now += 1
@@ -100,7 +100,7 @@ def test_file_writable_by_others_logs_a_warning(path: Path, caplog: pytest.LogCa
     assert not caplog.records
     path.chmod(0o664)
     WatchedFile(path, number_in)
-    assert [record.message for record in caplog.records] == ["others than its owner may write to this file"]
+    assert [record.message for record in caplog.records] == ["key file is writable by other users"]
 
 
 def test_unreadable_file_at_the_start_raises_settings_error(tmp_path: Path) -> None:
