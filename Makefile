@@ -88,8 +88,8 @@ sbom: $(BIN)/python ## [release] write the bill of materials of an image to buil
 	@cp build/image/share/charioteer/sbom.cdx.json build/sbom.cdx.json
 
 audit: $(VENV)/.supply ## [release] look up known vulnerabilities of the locked packages (needs the network)
-	@for each in deploy/requirements/*.txt; do echo "$$each"; \
-		$(BIN)/pip-audit --strict --disable-pip --require-hashes --progress-spinner off --requirement "$$each" || exit 1; done
+	@for file in deploy/requirements/*.txt; do echo "$$file"; \
+		$(BIN)/pip-audit --strict --disable-pip --require-hashes --progress-spinner off --requirement "$$file" || exit 1; done
 
 fuzz: $(VENV)/.test ## [test] send 100,000 malformed requests to a real server (minutes)
 	@$(BIN)/python -m tests.fuzz

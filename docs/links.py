@@ -1,4 +1,4 @@
-"""Fails when a Markdown file of this repository links to a file or a heading that is not there."""
+"""Check that every link in the Markdown files of this repository leads to an existing file and heading."""
 
 import re
 import sys
@@ -10,7 +10,7 @@ _ROOT = Path(__file__).parents[1]
 
 
 def main() -> None:
-    """Check every Markdown file that is neither hidden nor built, and name every dead link."""
+    """Print every dead link, and exit with status 1 if there is one. Hidden files and `build` are skipped."""
     files = [
         path
         for path in _ROOT.rglob("*.md")

@@ -1,4 +1,4 @@
-"""Links of the documents that lead out of their folder, for the site: it has no such pages, so it names the files."""
+"""Replace links to files outside `docs`, which the site does not contain, by the names of the files."""
 
 import posixpath
 import re
@@ -10,7 +10,7 @@ _LINK = re.compile(r"(?<!!)\[(?P<text>[^\]]*)\]\((?P<target>\.\./[^)\s#]+)[^)\s]
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
-    """A page's Markdown as MkDocs is to have it; MkDocs calls this by its name."""
+    """Return the Markdown of a page for the site; MkDocs calls this hook by its name."""
     return _LINK.sub(_named, markdown)
 
 

@@ -53,9 +53,9 @@ def readers(workload: Workload, seconds: float) -> Section:
                 rates = statistics.median(alone), statistics.median(with_readers)
                 rows.append([count, *rates, rates[1] / rates[0], pages[-1].goodput, pages[-1].refused])
     about = (
-        f"The small model and the VGA image over {_CONNECTIONS} connections in a closed loop, with and without "
-        f"clients that read `{_PAGE}` again as soon as it is answered or refused, in turns. Readers begin before "
-        "the inferences and end after them: then they have the server for themselves."
+        f"The small model and the VGA image over {_CONNECTIONS} connections in a closed loop, in turns with and "
+        f"without readers. A reader requests `{_PAGE}` again after each answer or refusal. Readers start before the "
+        "inferences and end after them, so the server also answers them alone."
     )
     columns = [
         "readers",
