@@ -24,8 +24,8 @@ __all__ = (
     "QueueLimits",
 )
 
-BODY_ARRIVED: ContextVar[Callable[[], object] | None] = ContextVar("ARRIVED", default=None)
-"""The callback of `Admission.expect` for the current request; `admit` calls it."""
+BODY_ARRIVED: ContextVar[Callable[[], object] | None] = ContextVar("BODY_ARRIVED", default=None)
+"""The callback of `Admission.track_arrival` for the current request; `acquire` calls it."""
 
 _ARRIVAL_SECONDS = 0.1
 """A body that takes longer to arrive no longer counts: slow clients must not keep others out."""
@@ -253,7 +253,7 @@ class Admission:
 
     def _expected_arrivals(self) -> int:
         arriving, now = self._arriving, time.monotonic()
-        # They are in the order of their times, so that the first that is not late ends the search.
+        # Entries are in order of time: stop at the first one that is not late.
         while arriving and arriving[first := next(iter(arriving))] < now:
             del arriving[first]
         return len(arriving)

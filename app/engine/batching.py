@@ -18,7 +18,7 @@ InputT = TypeVar("InputT")
 PredictionT = TypeVar("PredictionT", bound=Prediction)
 
 _MAX_WAITING_BATCHES = 2
-"""Decoded inputs that may wait while their workers take other jobs, in batches."""
+"""Number of full batches that may wait while their workers take other jobs."""
 
 
 class BatchingModel(Generic[InputT, PredictionT]):
@@ -44,37 +44,37 @@ class BatchingModel(Generic[InputT, PredictionT]):
         self._leader: _PendingCall[InputT, PredictionT] | None = None
 
     def __call__(self, inputs: Sequence[InputT], /) -> Sequence[PredictionT]:
-        entry: _PendingCall[InputT, PredictionT] = _PendingCall(inputs)
+        call: _PendingCall[InputT, PredictionT] = _PendingCall(inputs)
         with self._lock:
-            self._waiting.append(entry)
+            self._waiting.append(call)
             self._waiting_inputs += len(inputs)
             if self._leader is None:
-                self._leader = entry
-                entry.ready.set()
+                self._leader = call
+                call.ready.set()
             elif self._waiting_inputs >= self._max_size:
                 self._leader.full.set()
             backlogged = self._waiting_inputs > _MAX_WAITING_BATCHES * self._max_size
         if backlogged:
             # Keep the worker, so that no more images are decoded than the model will need soon.
-            entry.ready.wait()
-        elif not entry.ready.is_set():
+            call.ready.wait()
+        elif not call.ready.is_set():
             with release_worker():
-                entry.ready.wait()
-        if not entry.is_done and not entry.unbatched:
-            self._lead(entry)
-        return self._model(inputs) if entry.unbatched else entry.result()
+                call.ready.wait()
+        if not call.is_done and not call.unbatched:
+            self._lead(call)
+        return self._model(inputs) if call.unbatched else call.result()
 
     def _lead(self, leader: "_PendingCall[InputT, PredictionT]") -> None:
-        """Collect a batch that starts with `entry`, and call the model."""
+        """Collect a batch that starts with `leader`, and call the model."""
         if self._waiting_inputs < self._max_size and is_contended():
             with release_worker():
                 leader.full.wait(max(0.0, leader.enqueued_at + self._max_delay - time.monotonic()))
         batch = self._take_batch()
         if not batch:
             return
-        inputs = [value for entry in batch for value in entry.inputs]
+        inputs = [value for call in batch for value in call.inputs]
         try:
-            with cancellation_scope(CombinedToken([member.token for member in batch])):
+            with cancellation_scope(CombinedToken([call.token for call in batch])):
                 results = _split_predictions(self._model(inputs), batch)
         except BaseException as error:  # noqa: BLE001  it belongs to the request that made the model fail
             # After any exception, every waiting request must get an answer.
@@ -83,22 +83,22 @@ class BatchingModel(Generic[InputT, PredictionT]):
             else:
                 self._split(batch)
             return
-        for member, result in zip(batch, results, strict=True):
-            member.set_result(result)
+        for call, result in zip(batch, results, strict=True):
+            call.set_result(result)
 
     def _take_batch(self) -> "list[_PendingCall[InputT, PredictionT]]":
-        """Return the entries of the next batch, and make the next waiting entry the leader of the batch after it."""
+        """Return the calls of the next batch, and make the next waiting call the leader of the batch after it."""
         batch: list[_PendingCall[InputT, PredictionT]] = []
         size = 0
         with self._lock:
             while self._waiting and (not batch or size + len(self._waiting[0].inputs) <= self._max_size):
-                entry = self._waiting.popleft()
-                self._waiting_inputs -= len(entry.inputs)
-                if entry.token is not None and (error := entry.token.error) is not None:
-                    entry.set_result(error=error)
+                call = self._waiting.popleft()
+                self._waiting_inputs -= len(call.inputs)
+                if call.token is not None and (error := call.token.error) is not None:
+                    call.set_result(error=error)
                     continue
-                size += len(entry.inputs)
-                batch.append(entry)
+                size += len(call.inputs)
+                batch.append(call)
             self._leader = self._waiting[0] if self._waiting else None
             if self._leader is not None:
                 self._leader.ready.set()
@@ -107,9 +107,9 @@ class BatchingModel(Generic[InputT, PredictionT]):
     @staticmethod
     def _split(batch: "Sequence[_PendingCall[InputT, PredictionT]]") -> None:
         """Make every request call the model separately."""
-        for entry in batch:
-            entry.unbatched = True
-            entry.ready.set()
+        for call in batch:
+            call.unbatched = True
+            call.ready.set()
 
 
 def _split_predictions(
@@ -118,10 +118,10 @@ def _split_predictions(
     """Return the predictions of each request of a batch."""
     if len(batch) == 1:
         return [predictions]
-    ends = list(accumulate(len(entry.inputs) for entry in batch))
+    ends = list(accumulate(len(call.inputs) for call in batch))
     if len(predictions) != ends[-1]:
         raise ValueError(f"{len(predictions)} predictions for {ends[-1]} inputs")
-    return [predictions[end - len(member.inputs) : end] for member, end in zip(batch, ends, strict=True)]
+    return [predictions[end - len(call.inputs) : end] for call, end in zip(batch, ends, strict=True)]
 
 
 class _PendingCall(Generic[InputT, PredictionT]):

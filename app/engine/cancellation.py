@@ -119,7 +119,7 @@ def cancellation_scope(token: AnyToken) -> Generator[None]:
 
 
 def raise_if_cancelled() -> None:
-    """Raise the error of the thread's current token if it is cancelled. Cheap enough for every generated token.
+    """Raise the error of the thread's current token if it is cancelled. Cheap enough for every generated text token.
 
     Raises:
         InferenceError: CANCELLED, DEADLINE_EXCEEDED or MODEL_NOT_READY.

@@ -89,7 +89,7 @@ class Engine(Readiness):
 
     @property
     def is_in_use(self) -> bool:
-        """Whether it is busy or was a moment ago: between two requests of the same clients it still is."""
+        """Return whether it is busy or was in the last 0.1 s, so that short gaps between requests count as use."""
         return self.busy or time.monotonic() - self._admission.last_admitted < _IN_USE_SECONDS
 
     @property
@@ -142,7 +142,7 @@ class Engine(Readiness):
         *,
         all_or_nothing: bool = False,
     ) -> AsyncGenerator[Chunk]:
-        """Stream the answer to one request as chunks of text, with a model that `Servable.streams`.
+        """Stream the answer to one request as chunks of text, with a model whose `Servable.streams` is True.
 
         Nothing happens before the first chunk is requested. A worker generates a few chunks ahead of the reader. Close
         the generator (`contextlib.aclosing`) when the client disconnects: the worker then stops at the next token.
@@ -270,11 +270,11 @@ class Engine(Readiness):
             raise self.report_refused(info, error, model_name) from None
 
     def report_refused_unread(self, info: RequestInfo, error: InferenceError, model_name: str, count: int) -> None:
-        """Report `count` requests that were refused before they were read."""
+        """Report `count` requests that were refused before they were read, without recording them."""
         self._executor.report_refused_unread(info, error, model_name, count)
 
     def report_refused(self, info: RequestInfo, error: InferenceError, model_name: str = "") -> InferenceError:
-        """Report a request that was refused before it was read. Returns `error`, so that the caller can raise it."""
+        """Record and report a request that was refused before it was read. Return `error` for the caller to raise."""
         return self._executor.report_refused(info, error, model_name)
 
     def infer(self, request: InferenceRequest) -> InferenceResponse:
@@ -346,5 +346,5 @@ class Engine(Readiness):
         )
 
     def _is_aborted(self, context: RequestContext) -> bool:
-        """Return whether a cancelled call was cancelled by the server's shutdown: over HTTP nothing else cancels it."""
+        """Return whether shutdown cancelled the call: over HTTP (`disconnected` is set), nothing else cancels it."""
         return self._draining and context.info.disconnected is not None

@@ -56,7 +56,7 @@ class InferenceEvent(msgspec.Struct, frozen=True, kw_only=True):
         total: nanoseconds from arrival to the end, including the wait. For observers it includes the time of recording.
         arrived: arrival on the clock of `time.perf_counter_ns`, in nanoseconds.
         timings: the time of each step.
-        metadata: metadata of the inputs. A value that the request gives to several inputs comes once.
+        metadata: metadata of the inputs. A value that several inputs share appears once.
         explanation: whether the client requested explanations, which take hundreds of times as long.
         explanation_samples: masked copies of the images that the model processed for explanations.
         id: unique id of the event.
@@ -91,7 +91,7 @@ class InferenceEvent(msgspec.Struct, frozen=True, kw_only=True):
 class InferenceObserver(Protocol):
     """Receive the event of every inference after it has ended and is recorded. Implementations never block or raise.
 
-    Called from any thread: the worker, the thread of the keeper, or the event loop.
+    Called from any thread: the worker, the thread of the record sink, or the event loop.
     """
 
     def observe(self, event: InferenceEvent, /) -> None: ...
@@ -121,5 +121,5 @@ class OutputAnnotator(Protocol):
     def __call__(
         self, info: RequestInfo, result: InferenceResult, model_name: str, /
     ) -> Sequence[Mapping[str, object]]:
-        """Return parameters for each output of `result`, or an empty sequence. Set headers in `info.returned`."""
+        """Return parameters for each output of `result`, or nothing. Set headers in `info.response_headers`."""
         ...

@@ -68,7 +68,7 @@ class Executor:
     def new_context(
         self, info: RequestInfo, model_name: str, deadline: float | None = None, *, explanation: bool = False
     ) -> RequestContext:
-        """Return the context of a new request; `tell` reports it once."""
+        """Return the context of a new request; `report` reports it once."""
         context = RequestContext(info, model_name, deadline, explanation=explanation)
         self._unfinished.add(context)
         return context
@@ -76,7 +76,7 @@ class Executor:
     def report_refused(
         self, info: RequestInfo, error: InferenceError, model_name: str, *, explanation: bool = False
     ) -> InferenceError:
-        """Report a request that was refused before it was read. Returns `error`, so that the caller can raise it."""
+        """Record and report a request that was refused before it was read. Return `error` for the caller to raise."""
         context = self.new_context(info, model_name, explanation=explanation)
         context.error = error
         self.report(context)
@@ -217,7 +217,7 @@ class Executor:
     def _annotated(
         self, context: RequestContext, result: InferenceResult, response: InferenceResponse
     ) -> InferenceResponse:
-        """Return `response` with the parameters that the additions return."""
+        """Return `response` with the parameters that the annotators return."""
         outputs = response.outputs
         for annotator in self._annotators:
             if additions := annotator(context.info, result, response.model_name):

@@ -73,12 +73,12 @@ def explain_request(
     started = time.monotonic()
     parameters = read_parameters(ExplanationParameters, request.parameters)
     try:
-        found_targets = servable.explanation_targets(request, limits, parameters.label, parameters.max_objects)
+        explanation_targets = servable.explanation_targets(request, limits, parameters.label, parameters.max_objects)
     except InferenceError as error:
         if error.path != "label":
             raise
         raise error.with_prefix("parameters") from None
-    targets = [target for output in found_targets.targets for target in output]
+    targets = [target for output in explanation_targets.targets for target in output]
     counts = _sample_counts(targets, parameters, limits)
     max_seconds = limits.max_explanation_seconds
     budgets = (
@@ -89,11 +89,11 @@ def explain_request(
     deadline = started + min(seconds for seconds in budgets if seconds is not None)
     explanations_of_targets: list[list[Explanation]] = []
     models: list[_TimedModel] = []
-    for remaining, subject, count in zip(range(len(targets), 0, -1), targets, counts, strict=True):
+    for remaining, target, count in zip(range(len(targets), 0, -1), targets, counts, strict=True):
         now = time.monotonic()
         until = now + (deadline - now) / remaining
-        model = _TimedModel(subject.model)
-        timed_target = msgspec.structs.replace(subject, model=model)
+        model = _TimedModel(target.model)
+        timed_target = msgspec.structs.replace(target, model=model)
         explanations_of_targets.append(
             explain_target(
                 timed_target, parameters, count, lambda until=until: should_continue() and time.monotonic() < until
@@ -104,9 +104,9 @@ def explain_request(
     explanations = iter(explanations_of_targets)
     return ExplainedResult(
         result=msgspec.structs.replace(
-            found_targets.result, timings=found_targets.result.timings.combined_with(timings)
+            explanation_targets.result, timings=explanation_targets.result.timings.combined_with(timings)
         ),
-        explanations=[[next(explanations) for _ in output] for output in found_targets.targets],
+        explanations=[[next(explanations) for _ in output] for output in explanation_targets.targets],
         samples=sum(model.inputs for model in models),
     )
 

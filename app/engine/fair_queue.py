@@ -73,7 +73,7 @@ class FairQueue(Generic[T]):
         return any(queue.jobs and not queue.running for queue in self._models.values())
 
     def add(self, model: str, job: T) -> int:
-        """Add a job of `model`. Return its number for `drop`."""
+        """Add a job of `model`. Return its id for `drop`."""
         queue = self._models.get(model)
         if queue is None:
             queue = self._models[model] = _ModelQueue()
@@ -85,10 +85,10 @@ class FairQueue(Generic[T]):
         self.waiting += 1
         return self._last_job_id
 
-    def drop(self, model: str, number: int) -> None:
+    def drop(self, model: str, job_id: int) -> None:
         """Remove a cancelled job; does nothing if the job does not wait."""
         queue = self._models[model]
-        dropped = queue.jobs.pop(number, None)
+        dropped = queue.jobs.pop(job_id, None)
         if dropped is not None:
             self._subtract(queue, dropped[1])
 
@@ -133,7 +133,7 @@ class _ModelQueue(Generic[T]):
     """The queue of one model.
 
     Attributes:
-        jobs: waiting jobs by number, each with its estimated duration in seconds.
+        jobs: waiting jobs by id, each with its estimated duration in seconds.
         backlog: sum of these durations.
         virtual_time: seconds that its jobs took, on the scale that all models share.
         mean: moving average of the duration of a job, in seconds.

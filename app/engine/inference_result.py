@@ -75,7 +75,7 @@ class InferenceResult(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
 
 class ExplanationTargets(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """A result, and the subjects to explain: for each output, one for each of its images."""
+    """A result, and the targets to explain: for each output, one for each of its images."""
 
     result: InferenceResult
     targets: Sequence[Sequence[ExplanationTarget[Any, Any]]]

@@ -233,7 +233,7 @@ class Registry:
         if version is not None and version not in versions:
             raise _not_found(f"Model {name!r} has no version {version!r}", "It has", versions)
         selected = versions if version is None else [version]
-        return [_with_health(versions[name]) for name in sorted(selected, key=version_sort_key, reverse=True)]
+        return [_with_health(versions[candidate]) for candidate in sorted(selected, key=version_sort_key, reverse=True)]
 
     def _check_ids(self) -> None:
         owners: dict[str, str] = {}

@@ -59,11 +59,11 @@ class Repository:
     async def index(self) -> Sequence[Registration]:
         """Return every version of every model, including those on disk that were never loaded."""
         known = list(self.registry.registrations)
-        names = {(registration.source.name, registration.source.version) for registration in known}
+        known_versions = {(registration.source.name, registration.source.version) for registration in known}
         known += [
             Registration(source=source, state=ModelState.UNAVAILABLE, reason="not loaded", enabled=False)
             for source in await run_in_daemon_thread(self._sources)
-            if (source.name, source.version) not in names
+            if (source.name, source.version) not in known_versions
         ]
         return known
 

@@ -84,7 +84,7 @@ class Servable(Protocol):
         ...
 
     def predict_each(self, request: InferenceRequest, limits: Limits, /) -> Generator[InferenceResult]:
-        """Answer `request` sample by sample. Each is run alone, when its result, of one output, is requested.
+        """Answer `request` sample by sample. Each sample runs alone, when its result is requested.
 
         Raises:
             InferenceError: for an invalid request, instead of the first result, or a model that failed.
@@ -107,16 +107,16 @@ class Servable(Protocol):
     def explanation_targets(
         self, request: InferenceRequest, limits: Limits, label: str | None, max_objects: int, /
     ) -> ExplanationTargets:
-        """Answer every input of `request`, and return the subjects to explain.
+        """Answer every input of `request`, and return the targets to explain.
 
         Args:
-            request: as for `answer`.
+            request: as for `predict`.
             limits: limits on one request.
             label: explain only this class.
             max_objects: maximum number of explained objects in each image.
 
         Raises:
-            InferenceError: as `answer`; UNSUPPORTED for a task that cannot be explained.
+            InferenceError: as `predict`; UNSUPPORTED for a task that cannot be explained.
         """
         ...
 

@@ -154,7 +154,7 @@ class StreamBridge(Generic[ItemT]):
         self._changed.set()
         if owns_source:
             job = partial(self._finish, self._token.error, self._cancel_error)
-            threading.Thread(target=job, name="leaving", daemon=True).start()
+            threading.Thread(target=job, name="stream closing", daemon=True).start()
 
     async def close(self) -> None:
         """Stop reading. Always call this at the end."""
@@ -166,7 +166,7 @@ class StreamBridge(Generic[ItemT]):
             owns_source, self._parked = self._parked, False
         if owns_source:
             # Closing the model's generator may take long, and must not block the event loop.
-            await run_in_daemon_thread(lambda: self._finish(self._token.error), "leaving")
+            await run_in_daemon_thread(lambda: self._finish(self._token.error), "stream closing")
         elif self._job is not None:
             self._job.cancel()
 

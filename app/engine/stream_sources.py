@@ -16,7 +16,7 @@ __all__ = ("sample_results", "text_chunks")
 def text_chunks(
     context: RequestContext, request: InferenceRequest, registration: Registration, limits: Limits
 ) -> Generator[Chunk]:
-    """Yield the chunks of a model that `Servable.streams`; set the result of `context` at the end."""
+    """Yield the chunks of a model whose `Servable.streams` is True; set the result of `context` at the end."""
     stream = registration.ready_servable().stream(request, limits)
     parameters = [annotate(position.parameters) for position in stream.positions]
     try:

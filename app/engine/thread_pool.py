@@ -1,4 +1,4 @@
-"""A thread pool that limits the running threads. Threads that wait for other results release their place."""
+"""A thread pool that limits the running threads. Threads that wait for other results release their slot."""
 
 import queue
 import threading
@@ -23,7 +23,7 @@ _OVERDUE_SHARE = 0.25
 """The share of its estimated duration that an overdue job is assumed to need still."""
 
 _SLOWDOWN = 1.25
-"""Factor by which all jobs of a queue may take longer together, where other processes take the machine meanwhile."""
+"""Factor by which queued jobs may take longer in total, because other processes use the machine too."""
 
 _thread = threading.local()
 
@@ -32,7 +32,7 @@ class ThreadPool:
     """Run jobs: those of one model in order, those of several models with fair queueing.
 
     Args:
-        count: number of running threads, without those that are `release_worker`. As many more may run for models
+        count: number of running threads, without those inside `release_worker`. Up to `count` more may run for models
             without a running job, so that no model waits for the end of another's long job. The operating system then
             schedules the threads.
         name: prefix of the names of the threads.
@@ -40,14 +40,14 @@ class ThreadPool:
 
     def __init__(self, count: int, name: str) -> None:
         self._pool = _PoolState(count, name)
-        # The threads refer to the pool only, so that unused workers are closed by the garbage collector.
+        # The threads refer to the pool only, so that the garbage collector closes an unused pool.
         weakref.finalize(self, self._pool.close)
 
     def submit(self, job: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> "Future[T]":
         """Submit a job that belongs to no model.
 
         Raises:
-            RuntimeError: if the workers are closed.
+            RuntimeError: if the pool is closed.
         """
         return self.submit_for("", partial(job, *args, **kwargs))
 
@@ -55,7 +55,7 @@ class ThreadPool:
         """Submit a job of `model`.
 
         Raises:
-            RuntimeError: if the workers are closed.
+            RuntimeError: if the pool is closed.
         """
         future: Future[T] = Future()
 
@@ -85,7 +85,7 @@ class ThreadPool:
 
 @contextmanager
 def release_worker() -> Generator[None]:
-    """Release this worker's place for another job while it waits for a result from elsewhere.
+    """Release this worker's slot for another job while it waits for a result from elsewhere.
 
     Otherwise a model that never answers would block a worker for all other models. Does nothing outside a worker.
     """
@@ -159,7 +159,7 @@ class _PoolState:
             return _SLOWDOWN * wait + self._queue.wait_margin(model) / self._max_active
 
     def release(self) -> None:
-        """Release the place of the calling worker."""
+        """Release the slot of the calling worker."""
         with self._lock:
             self._active -= 1
             self._running -= 1
@@ -168,7 +168,7 @@ class _PoolState:
                 self._spawn()
 
     def reacquire(self) -> None:
-        """Take a place again. One thread too many may run until the first of them is done."""
+        """Take a slot again. One thread more than `count` may run until a job is done."""
         with self._lock:
             self._active += 1
             self._running += 1

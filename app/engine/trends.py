@@ -33,7 +33,7 @@ class Trends:
         self._started = clock()
         self._lock = threading.Lock()
         self._total = RequestHistory()
-        self._idle = RequestHistory()
+        self._no_requests = RequestHistory()
         self._requests = 0
         self._models: dict[str, RequestHistory] = {}
         self._gauges = Gauges()
@@ -80,7 +80,7 @@ class Trends:
     def for_model(self, name: str, resolution: Resolution) -> Window:
         """Return the window of one model, all versions together."""
         with self._lock:
-            return self._models.get(name, self._idle).window(resolution, int(self.age))
+            return self._models.get(name, self._no_requests).window(resolution, int(self.age))
 
     def gauges(self, resolution: Resolution) -> Mapping[str, npt.NDArray[np.float64]]:
         """Return, by field of `Readings`, the mean of each interval; NaN without readings."""
