@@ -40,7 +40,7 @@ class MaiteTarget(msgspec.Struct, frozen=True, eq=False):
 
 
 class _MaiteModel:
-    """The parts that classifiers and detectors share.
+    """The base class of classifiers and detectors.
 
     Args:
         model: runs the inferences.
@@ -91,7 +91,7 @@ class MaiteClassifier(_MaiteModel):
             class_index if class_index < len(labels) and labels[class_index] == label else self._class_index(label)
             for label, class_index in zip(classification.labels, classification.class_ids or (), strict=True)
         ]
-        scores = np.zeros(max([len(labels), *(number + 1 for number in class_indices)]), np.float32)
+        scores = np.zeros(max([len(labels), *(class_index + 1 for class_index in class_indices)]), np.float32)
         scores[class_indices] = classification.scores
         return scores
 

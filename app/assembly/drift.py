@@ -63,8 +63,8 @@ def embedder_for(baseline: Baseline, folders: Sequence[Path], file: Path | None 
         return None
     candidates = [file] if file else [BUNDLED, *(folder / Path(baseline.embedder).name for folder in folders)]
     existing = [path for path in candidates if path.is_file()]
-    for place in existing:
-        embedder = load_embedder(place)
+    for path in existing:
+        embedder = load_embedder(path)
         if embedder.digest == baseline.embedder_digest:
             return embedder
     if file:
@@ -73,11 +73,11 @@ def embedder_for(baseline: Baseline, folders: Sequence[Path], file: Path | None 
 
 
 class Drift:
-    """Watches a server for drift: provides an observer, and adds the drift similarity to responses.
+    """Monitor a server for drift: provide an observer, and add the similarity of images to responses.
 
     Args:
         settings: of the server, with `drift` enabled.
-        sources: returns the server's models; called again while it serves. A model is watched if a
+        sources: returns the server's models; called again while it serves. A model is monitored if a
             `drift-baseline.npz` is in its folder or the folder above.
         registry: registers the metrics.
 
@@ -120,7 +120,7 @@ class Drift:
             _logger.warning("drift baseline not reloaded: %s", error)
         for model, monitored in changed.items():
             _logger.info("%s %s", model, "is monitored with a new baseline" if monitored else "is no longer monitored")
-        return {model: None if found is None else self._monitor(found) for model, found in changed.items()}
+        return {model: None if monitored is None else self._monitor(monitored) for model, monitored in changed.items()}
 
     def _send_alert(self, window: Window) -> None:
         if self._webhook is not None:
@@ -134,7 +134,7 @@ class _Baselines:
         sources: returns all models.
 
     Attributes:
-        monitored: watched models by name; of several versions, the latest with a baseline.
+        monitored: monitored models by name; of several versions, the latest with a baseline.
     """
 
     def __init__(self, sources: Callable[[], Sequence[ModelSource]]) -> None:
@@ -146,7 +146,7 @@ class _Baselines:
         """Read new and changed baselines.
 
         Returns:
-            Watched models by name, None for removed baselines; and the errors of unusable baselines. These are read
+            Monitored models by name, None for removed baselines; and the errors of unusable baselines. These are read
             again only after their files change. Until then the previous baseline stays active.
         """
         files = self._files()

@@ -26,12 +26,12 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         size: (height, width) of the model input made from the image.
-        outputs: the largest difference between torch and ONNX Runtime by output name, relative to the larger of 1 and
-            the largest absolute value.
+        differences: the largest difference between torch and ONNX Runtime by output name, relative to the largest
+            absolute value, or to 1 if that is smaller.
     """
 
     size: tuple[int, int]
-    outputs: dict[str, float]
+    differences: dict[str, float]
 
 
 class ExportResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -91,15 +91,15 @@ def _compare(exporter: Exporter, file: Path, *, any_size: bool) -> list[Comparis
     for image in _test_images(square=not any_size):
         pixels = exporter.pixels(image)
         try:
-            outputs_run = session.run({session.inputs[0].name: pixels})
+            arrays = session.run({session.inputs[0].name: pixels})
         except Exception:  # noqa: BLE001 - ONNX Runtime's exceptions have no common base class
             return None
         expected = dict(zip(exporter.outputs, exporter.outputs_for(pixels), strict=True))
-        actual = {spec.name: array for spec, array in zip(session.outputs, outputs_run, strict=True)}
+        actual = {spec.name: array for spec, array in zip(session.outputs, arrays, strict=True)}
         if len(exporter.outputs) > 1:
             actual = _reorder_queries(expected, actual)
-        outputs = {name: _difference(expected[name], actual[name]) for name in exporter.outputs}
-        comparisons.append(Comparison(size=(int(pixels.shape[2]), int(pixels.shape[3])), outputs=outputs))
+        differences = {name: _difference(expected[name], actual[name]) for name in exporter.outputs}
+        comparisons.append(Comparison(size=(int(pixels.shape[2]), int(pixels.shape[3])), differences=differences))
     return comparisons
 
 
@@ -165,4 +165,4 @@ def _difference(expected: NDArray[np.float32], actual: NDArray[np.float32]) -> f
 
 
 def _max_difference(comparisons: Sequence[Comparison]) -> float:
-    return max(value for comparison in comparisons for value in comparison.outputs.values())
+    return max(value for comparison in comparisons for value in comparison.differences.values())

@@ -21,7 +21,6 @@ def recording_routes(settings: ServerSettings, query_pool: QueryPool | None = No
 
     Recordings hold images and metadata of clients, so by default they are shown only on a loopback address.
 
-
     Args:
         settings: of the server.
         query_pool: runs the queries.

@@ -1,7 +1,7 @@
-"""Check a model's files against a list of SHA-256 digests, and the list against its signature.
+"""Check a model's files against its manifest, a list of SHA-256 digests, and the manifest against its signature.
 
 ``model.sha256`` has the format of ``sha256sum``. It is in the model's folder, above any versions, and lists every file
-below. A model with this file is loaded only if its files match the list. ``model.sha256.sig`` is the list's 64-byte
+below. A model with this file is loaded only if its files match it. ``model.sha256.sig`` is its 64-byte
 Ed25519 signature (RFC 8032), in the format of ``openssl pkeyutl -sign -rawin``.
 """
 
@@ -28,15 +28,15 @@ MANIFEST_FILE = "model.sha256"
 SIGNATURE_FILE = f"{MANIFEST_FILE}.sig"
 
 _OWN_FILES = (PurePosixPath(MANIFEST_FILE), PurePosixPath(SIGNATURE_FILE))
-_MAX_LIST_BYTES = 16 * 1024 * 1024
+_MAX_MANIFEST_BYTES = 16 * 1024 * 1024
 _MAX_KEY_FILE_BYTES = 1024 * 1024
 _SIGNATURE_BYTES = 64
-_LINE = re.compile(r"(?P<digest>[0-9a-fA-F]{64}) [ *](?:\./)?(?P<place>[^/].*?)\r?")
+_LINE = re.compile(r"(?P<digest>[0-9a-fA-F]{64}) [ *](?:\./)?(?P<path>[^/].*?)\r?")
 _KEY = re.compile(rb"-----BEGIN PUBLIC KEY-----.*?-----END PUBLIC KEY-----", re.DOTALL)
 
 
 class VerifiedFiles(msgspec.Struct, frozen=True):
-    """A model whose files matched its list.
+    """A model whose files matched its manifest.
 
     Attributes:
         source: the model.
@@ -61,10 +61,10 @@ class VerifiedFiles(msgspec.Struct, frozen=True):
 
 
 def check_manifest(source: ModelSource) -> VerifiedFiles | None:
-    """Check a model's files against its list, if there is a list or the operator requires one.
+    """Check a model's files against its manifest, if there is one or the operator requires one.
 
     Raises:
-        ModelError: when a required list or signature is missing, or does not match the files.
+        ModelError: when a required manifest or signature is missing, or does not match the files.
     """
     folder = source.root or source.folder
     manifest = folder / MANIFEST_FILE
@@ -72,30 +72,28 @@ def check_manifest(source: ModelSource) -> VerifiedFiles | None:
         if source.require_manifest or source.signing_key is not None:
             raise ModelError(f"{folder} has no {MANIFEST_FILE}, and models without one are not loaded here")
         if (source.folder / MANIFEST_FILE).is_file():
-            # Do not ignore this list silently: its author relies on it.
+            # Do not ignore this manifest silently: its author relies on it.
             raise ModelError(
                 f"{source.folder / MANIFEST_FILE} is ignored; put the list above the versions, at {manifest}"
             )
         return None
-    content = _read(manifest, _MAX_LIST_BYTES)
+    content = _read(manifest, _MAX_MANIFEST_BYTES)
     if source.signing_key is not None:
         _check_signature(folder / SIGNATURE_FILE, content, source.signing_key)
     digests = _parsed(manifest, content)
     files = [_verified(file, digests, manifest) for file in _files(source)]
-    missing = {place for place in digests if _belongs_to_version(place, source)} - {
-        file.relative_path for file in files
-    }
+    missing = {path for path in digests if _belongs_to_version(path, source)} - {file.relative_path for file in files}
     if missing:
         raise ModelError(f"{manifest} lists {min(missing)}, which is missing or hidden")
     return VerifiedFiles(source, files)
 
 
 def write_manifest(folder: Path) -> int:
-    """Write the list of the files below `folder` in one step, and return the number of files.
+    """Write the manifest of the files below `folder` in one step, and return the number of files.
 
     Raises:
-        ModelError: for files that a model may not have, and for names that a list cannot hold.
-        OSError: when a file cannot be read, or the list cannot be written.
+        ModelError: for files that a model may not have, and for names that a manifest cannot hold.
+        OSError: when a file cannot be read, or the manifest cannot be written.
     """
     lines: list[str] = []
     for model_file in _files(ModelSource(name=folder.name, version="1", folder=folder)):
@@ -133,7 +131,7 @@ def _read(path: Path, max_bytes: int) -> bytes:
 
 
 def _parsed(manifest: Path, content: bytes) -> Mapping[PurePosixPath, str]:
-    """Return the digest of each file by its path in the list."""
+    """Return the digest of each file by its path in the manifest."""
     digests: dict[PurePosixPath, str] = {}
     try:
         lines = content.decode().removesuffix("\n").split("\n")
@@ -145,7 +143,7 @@ def _parsed(manifest: Path, content: bytes) -> Mapping[PurePosixPath, str]:
             raise ModelError(
                 f"{manifest}, line {number}: Expected a SHA-256, two spaces and a file, as sha256sum writes"
             )
-        path = PurePosixPath(match["place"])
+        path = PurePosixPath(match["path"])
         if path in digests:
             raise ModelError(f"{manifest}, line {number}: {path} is listed twice")
         digests[path] = match["digest"].lower()
@@ -169,10 +167,10 @@ def _verified(file: ModelFile, digests: Mapping[PurePosixPath, str], manifest: P
 
 
 def _check_signature(path: Path, content: bytes, keys: Path) -> None:
-    """Reject a list that none of the operator's keys has signed."""
+    """Reject a manifest that none of the operator's keys has signed."""
     if not path.is_file():
         raise ModelError(f"{path} is missing, and only models with a signed list are loaded here")
-    signature = _read(path, _MAX_LIST_BYTES)
+    signature = _read(path, _MAX_MANIFEST_BYTES)
     if len(signature) != _SIGNATURE_BYTES:
         raise ModelError(
             f"{path} has {len(signature):,} bytes; expected the {_SIGNATURE_BYTES} of an Ed25519 signature"

@@ -36,16 +36,18 @@ def open_recorder(settings: ServerSettings, metrics: CollectorRegistry) -> "Reco
     from app.recording.store import StoreError
     from app.recording.writer import Writer
 
-    records, images = _retention_seconds(settings)
+    keep_records, keep_images = _retention_seconds(settings)
     acknowledging = settings.record_mode == "acknowledge"
-    address = parse_dsn(settings.record)
-    store = _store(address)
+    dsn = parse_dsn(settings.record)
+    store = _store(dsn)
     folder = ImageFolder(settings.record_images, durable=acknowledging) if settings.record_images else None
-    report = RecordingMetrics(metrics, address.display_name)
-    retention = Retention(store, folder, records, images)
-    writer = Writer(store, folder, retention, report, acknowledge=acknowledging, max_queued=settings.record_queue)
-    conversion = RowConverter(Redaction(_split_keys(settings.record_redact)), keep_images=folder is not None)
-    recorder = Recorder(conversion, writer, report, settings.record_sample, acknowledge=acknowledging)
+    recording_metrics = RecordingMetrics(metrics, dsn.display_name)
+    retention = Retention(store, folder, keep_records, keep_images)
+    writer = Writer(
+        store, folder, retention, recording_metrics, acknowledge=acknowledging, max_queued=settings.record_queue
+    )
+    converter = RowConverter(Redaction(_split_keys(settings.record_redact)), keep_images=folder is not None)
+    recorder = Recorder(converter, writer, recording_metrics, settings.record_sample, acknowledge=acknowledging)
     try:
         recorder.start()
     except StoreError as error:
@@ -53,16 +55,16 @@ def open_recorder(settings: ServerSettings, metrics: CollectorRegistry) -> "Reco
     return recorder
 
 
-def _store(address: "StoreDsn") -> "Store":
-    if address.dialect == "sqlite":
+def _store(dsn: "StoreDsn") -> "Store":
+    if dsn.dialect == "sqlite":
         from app.recording.sqlite_store import SqliteStore
 
-        return SqliteStore(address.file)
+        return SqliteStore(dsn.file)
     try:
         from app.recording.postgres_store import PostgresStore
     except ImportError as error:
         raise SettingsError(missing_extra("--record in PostgreSQL", "postgres", error)) from None
-    return PostgresStore(address)
+    return PostgresStore(dsn)
 
 
 def _split_keys(keys: str) -> list[str]:

@@ -80,8 +80,8 @@ class Service:
     def __init__(self, settings: ServerSettings, discover: Callable[[], Sequence[ModelSource]]) -> None:
         metrics = CollectorRegistry()
         self.transport = open_transport(settings, metrics)
-        who = open_access_control(settings, metrics)
-        access, origins = HttpAccess(who), cors_origins(settings)
+        access_control = open_access_control(settings, metrics)
+        access, origins = HttpAccess(access_control), cors_origins(settings)
         self._poll_seconds = settings.repository_poll_seconds
         self._drain_delay, self._drain_timeout = settings.drain_delay, settings.drain_timeout
         self._drain_deadline: float | None = None
@@ -133,11 +133,11 @@ class Service:
         self.loading = ModelLoading(self.registry, load_model)
         protocols = main_port_protocols(settings.chariot_protocol)
         interceptors: list[ServerInterceptor] = [CallShedder(self.engine, GRPC_PROTOCOLS)]
-        if who is not None:
-            interceptors.append(GrpcAccess(who, GRPC_PROTOCOLS))
+        if access_control is not None:
+            interceptors.append(GrpcAccess(access_control, GRPC_PROTOCOLS))
         self.grpc = _grpc_server(self.engine, settings, self.transport, interceptors) if settings.grpc else None
         listeners = _listeners(settings)
-        requires_auth = who is not None
+        requires_auth = access_control is not None
         self._shedder = self.transport.connections.shedder = LoadShedder(
             [*inference_routes(self.engine, protocols, secured=requires_auth), *inferences.sheddable_routes],
             {
@@ -151,9 +151,9 @@ class Service:
         for listener, port in listeners.items():
             app = create_listener_app(self.engine, listener, max_bytes, access)
             # These listeners change no state, so pages of any origin may send requests to them.
-            protected_app = guard(app, any_origin=True, refusal=refusal_body_builder([listener], self.engine))
+            guarded_app = guard(app, any_origin=True, refusal=refusal_body_builder([listener], self.engine))
             self.secondary_listeners.append(
-                SecondaryListener(name=listener.title, app=app, guarded_app=protected_app, port=port)
+                SecondaryListener(name=listener.title, app=app, guarded_app=guarded_app, port=port)
             )
         history = drift.observer.history if drift is not None else None
         self._page = _page(
@@ -171,7 +171,7 @@ class Service:
             access,
             origins,
         )
-        self.guarded = guard(self.app, refusal=refusal_body_builder(protocols, self.engine))
+        self.guarded_app = guard(self.app, refusal=refusal_body_builder(protocols, self.engine))
 
     @property
     def shutdown_hooks(self) -> ShutdownHooks:
@@ -200,7 +200,7 @@ class Service:
         """Set the ports of the secondary listeners, by listener name."""
         for listener in self.secondary_listeners:
             port = int(addresses[listener.name].rpartition(":")[2])
-            self._page.reach.tensorflow_serving_port = port
+            self._page.proxy.tensorflow_serving_port = port
             self._shedder.assign_port(port, listener.name)
 
     @asynccontextmanager
@@ -244,22 +244,22 @@ def _page(
     settings: ServerSettings,
     grpc: GrpcServer | None,
     secondary_listeners: Sequence[SecondaryListener],
-    recorded: bool,
+    show_recordings: bool,
     drift: "WindowHistory | None",
     access: HttpAccess,
 ) -> Page:
-    """Build the whole page on a loopback address, or if enabled; otherwise only its GRPS part."""
+    """Build the page: all views on a loopback address or if enabled, otherwise only the metrics of GRPS."""
     listener = secondary_listeners[0] if secondary_listeners else None
-    reach = ProtocolProxy(grpc, listener and listener.app, listener.port if listener else 0)
-    local = is_loopback_host(settings.host)
+    proxy = ProtocolProxy(grpc, listener and listener.app, listener.port if listener else 0)
+    is_local = is_loopback_host(settings.host)
     return Page(
         engine,
         # On other addresses, a client that is not a browser can forge any Host and Origin header.
-        admin=False if settings.page_admin is None and not local else settings.page_admin,
-        proxy=reach,
+        admin=False if settings.page_admin is None and not is_local else settings.page_admin,
+        proxy=proxy,
         chariot_protocol=settings.chariot_protocol,
-        full=local if settings.page is None else settings.page,
-        show_recordings=recorded,
+        full=is_local if settings.page is None else settings.page,
+        show_recordings=show_recordings,
         drift=drift,
         access=access,
     )

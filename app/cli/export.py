@@ -36,7 +36,7 @@ def export(
     export_result = export_model(folder, output, opset, tolerance)
     table = Table("input", "output", "largest difference", title="torch and ONNX Runtime", title_justify="left")
     for comparison in export_result.comparisons:
-        for name, difference in comparison.outputs.items():
+        for name, difference in comparison.differences.items():
             table.add_row(f"{comparison.size[0]}x{comparison.size[1]}", name, f"{difference:.2e}")
     terminal.print(table)
     sizes = "of any size" if export_result.any_size else "of {}x{} pixels".format(*export_result.comparisons[0].size)

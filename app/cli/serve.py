@@ -58,7 +58,7 @@ def serve(options: ModelOptions = ModelOptions(), settings: ServerSettings = Ser
 
     try:
         has_models = run(
-            service.guarded,
+            service.guarded_app,
             settings,
             service.loading,
             service.grpc,

@@ -139,7 +139,7 @@ class ModelSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         batching: dynamic batching; off by default.
         max_waiting: requests for it that may wait for a worker; further ones are refused at once.
         timeout_seconds: timeout of a call of ``predict``; for an isolated model, of any call.
-        load_timeout_seconds: timeout of constructing and loading such an object.
+        load_timeout_seconds: timeout of constructing such an object and loading its model.
         isolate: whether it runs in its own process, with any runtime.
         memory_limit_bytes: memory that this process may reserve (RLIMIT_DATA of setrlimit(2)).
     """
@@ -214,7 +214,7 @@ def read_settings(folder: Path) -> ModelSettings:
 
 
 def _known_names(error_text: str) -> str:
-    """Return the known names if `fault` is about an unknown one, else ""."""
+    """Return the known names if `error_text` is about an unknown one, else ""."""
     if error_text.startswith("Object contains unknown field"):
         return f"; known are {', '.join(ModelSettings.__struct_fields__)}"
     return f"; known are {', '.join(TaskType)}" if error_text.startswith("task_type: Invalid enum value") else ""

@@ -23,7 +23,7 @@ def application(arguments: Mapping[str, object]) -> Any:
         ModelError: when there are no models.
     """
     try:
-        import app.assembly.ray_serve.application as built
+        import app.assembly.ray_serve.application as ray_application
     except ImportError as error:
         raise SettingsError(missing_extra("Ray Serve", "ray", error)) from None
-    return built.build(arguments)
+    return ray_application.build(arguments)

@@ -1,4 +1,4 @@
-"""The deployment that decodes requests and encodes responses: the whole service, with remote models."""
+"""The deployment that decodes requests and encodes responses: the complete service, with remote models."""
 
 import asyncio
 import logging
@@ -81,7 +81,7 @@ class Ingress:
                 registry.replace(name, ())
 
     async def _update_model(self, name: str, sources: Sequence[ModelSource]) -> None:
-        """Replace the versions of a model with `found`, if one of them can be loaded or none is registered."""
+        """Replace the versions of a model with `sources`, if one of them can be loaded or none is registered."""
         registry = self._service.registry
         previous = {registration.source.version: registration for registration in registry.versions(name)}
         loaded = await asyncio.gather(*(self._registration(source, previous.get(source.version)) for source in sources))

@@ -23,7 +23,7 @@ _REPLICA_LOST: tuple[type[Exception], ...] = (
     _exceptions.WorkerCrashedError,
     _serve_exceptions.ReplicaUnavailableError,
 )
-"""The replica is gone or was unreachable, so nothing has answered the call."""
+"""The replica ended or was unreachable, so the call has no answer."""
 
 _POLL_SECONDS = 0.2
 """Interval at which a waiting call checks for cancellation."""
@@ -56,7 +56,7 @@ class RemoteModel:
         return outcome
 
     def binding(self) -> Binding:
-        """Let a replica load the model, and return its binding.
+        """Load the model in a replica, and return its binding.
 
         Raises:
             ModelError: when the model cannot be served.

@@ -45,16 +45,16 @@ def model_replica(models: int, batch_size: int, batch_wait_seconds: float) -> ty
         async def predict(self, sources: list[ModelSource], inputs: list[Sequence[Any]]) -> list[Outcome]:
             """Return the outcome of each call of a batch that Ray collected."""
             outcomes: list[Outcome] = [()] * len(sources)
-            for source in dict.fromkeys(map(model_id, sources)):
-                indices = [index for index, other in enumerate(sources) if model_id(other) == source]
+            for requested_id in dict.fromkeys(map(model_id, sources)):
+                indices = [index for index, source in enumerate(sources) if model_id(source) == requested_id]
                 try:
                     model = model_of(await self._servable(sources[indices[0]]))
                 except ModelError as error:
                     answers: Sequence[Outcome] = [NotLoaded(str(error))] * len(indices)
                 else:
-                    answers = await asyncio.to_thread(run_batch, model, [inputs[position] for position in indices])
-                for place, answer in zip(indices, answers, strict=True):
-                    outcomes[place] = answer
+                    answers = await asyncio.to_thread(run_batch, model, [inputs[index] for index in indices])
+                for index, answer in zip(indices, answers, strict=True):
+                    outcomes[index] = answer
             return outcomes
 
         @_serve.multiplexed(max_num_models_per_replica=models)

@@ -58,7 +58,7 @@ class Page:
         access: HttpAccess | None = None,
     ) -> None:
         self.event_stream = EventStream(engine)
-        self.reach = proxy or ProtocolProxy()
+        self.proxy = proxy or ProtocolProxy()
         self._engine = engine
         self._chariot_protocol = chariot_protocol
         self._full = full
@@ -109,7 +109,7 @@ class Page:
         events = asgi(EVENTS_PATH, copy_scope=True, opt=requires("read"))(self.event_stream)
         metrics = [show_file, show_page_of_grps, show_series, events]
         return (
-            [*metrics, *self._view_handlers, *self._admin_api.handlers, *self.reach.handlers] if self._full else metrics
+            [*metrics, *self._view_handlers, *self._admin_api.handlers, *self.proxy.handlers] if self._full else metrics
         )
 
     @property
@@ -121,7 +121,7 @@ class Page:
             catalogue = make_catalogue(
                 self._engine.registry,
                 self._chariot_protocol,
-                self.reach.ports,
+                self.proxy.ports,
                 requires_credentials=self._access.requires_credentials,
             )
             return Response(msgspec.json.encode(catalogue), media_type="application/json", headers=HEADERS)
