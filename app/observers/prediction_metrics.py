@@ -78,15 +78,15 @@ class PredictionMetrics(Collector):
     def collect(self) -> Iterator[Metric]:
         with self._lock:
             predictions = CounterMetricFamily(
-                "charioteer_predictions", "What models found, by label.", labels=("model", "label")
+                "charioteer_predictions", "Predictions by label.", labels=("model", "label")
             )
             for model, counts in self._predictions.items():
                 for label, count in counts.items():
                     predictions.add_metric((model, label), count)
             metrics = [
                 predictions,
-                self._scores.family("charioteer_prediction_score", "Scores of what models found."),
-                self._pixels.family("charioteer_image_pixels", "Pixels of the images that models were shown."),
+                self._scores.family("charioteer_prediction_score", "Scores of predictions."),
+                self._pixels.family("charioteer_image_pixels", "Pixels of the images in requests."),
                 self._sizes.family("charioteer_batch_size", "Images, or texts, of each request."),
             ]
         yield from metrics

@@ -32,7 +32,7 @@ __all__ = ("create_app", "create_listener_app")
 _ALL_METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS")
 _MIN_COMPRESSED_BYTES = 1000
 _STREAMED_PATHS = ["generate_stream", "infer/predict", EVENTS_PATH]
-"""Paths with streamed responses: compression would delay their parts."""
+"""Paths with streamed responses: compression would delay their chunks."""
 
 _CLOUD_EVENT_ATTRIBUTES = ("datacontenttype", "dataschema", "id", "source", "specversion", "subject", "time", "type")
 _CLOUD_EVENT_HEADERS = [f"ce-{name}" for name in _CLOUD_EVENT_ATTRIBUTES]
@@ -102,7 +102,7 @@ def create_app(
         protocols: protocols to mount.
         metrics: registry that ``/metrics`` exports.
         max_request_bytes: limit of the body; larger ones get 413.
-        lifespan: context around all requests.
+        lifespan: context that is entered at the start and left at the end.
         listeners: protocols on ports of their own, which ``/schema`` describes too.
         page: the page that browsers get at ``/``.
         inferences: routes of recorded inferences.
@@ -154,8 +154,8 @@ def create_app(
     def show_liveness() -> dict[str, str]:
         return {"status": "alive"}
 
-    own = [alive, show_metrics, show_schema, redirect_to_schema, show_reference, show_liveness]
-    route_handlers = [*create_handlers(protocols, engine, access), *own, *(page.handlers if page else ())]
+    own_handlers = [alive, show_metrics, show_schema, redirect_to_schema, show_reference, show_liveness]
+    route_handlers = [*create_handlers(protocols, engine, access), *own_handlers, *(page.handlers if page else ())]
     route_handlers += inferences.handlers if inferences else ()
     lifespans = [context for context in (lifespan, page and page.lifespan) if context is not None]
     errors = create_error_handlers(protocols)

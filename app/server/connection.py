@@ -160,7 +160,7 @@ class Connection(SheddingConnection):
         name = name.lower()
         self._request_head.add_header(name, value)
         if not self._in_head:
-            # This is a trailer: no handler uses trailers, and they must not pass for headers.
+            # This is a trailer: no handler uses trailers, and they must not count as headers.
             return
         if name == b"expect" and value.lower() == b"100-continue":
             self.expect_100_continue = True

@@ -67,22 +67,20 @@ class ConnectionTable:
         self._slots: list[set[TimedConnection]] = [set() for _ in range(_SLOT_COUNT)]
         self._next_slot = cycle(self._slots)
         self._next_tick = cycle(self._slots)
-        Gauge("charioteer_connections", "Connections over HTTP.", registry=metrics).set_function(
+        Gauge("charioteer_connections", "Open HTTP connections.", registry=metrics).set_function(
             lambda: self._open_count
         )
-        received_gauge = Gauge(
-            "charioteer_received_bytes", "Bytes of bodies over HTTP that are held.", registry=metrics
-        )
+        received_gauge = Gauge("charioteer_received_bytes", "Bytes of HTTP bodies in memory.", registry=metrics)
         received_gauge.set_function(lambda: self.buffered_bytes)
         self._refused_counter = Counter(
-            "charioteer_connections_refused", "Connections that found no place.", ("reason",), registry=metrics
+            "charioteer_connections_refused", "Connections refused at a limit.", ("reason",), registry=metrics
         )
         for reason in ("all", "address"):
             # Start each series at zero: Prometheus sees no increase in a series that starts at one.
             self._refused_counter.labels(reason)
         self._ended_counter = Counter(
             "charioteer_connections_ended",
-            "Connections that the server ended because of what came over them, or did not.",
+            "Connections that the server ended, by reason.",
             ("reason",),
             registry=metrics,
         )

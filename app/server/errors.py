@@ -62,9 +62,9 @@ def refusal_body_builder(protocols: Sequence[HttpProtocol], engine: Engine) -> C
         for owner in owners:
             if f"{path}/".startswith(f"{owner.prefix}/"):
                 return owner.routing_error(403, message)
-        for protocol, claims, pattern in patterns:
+        for protocol, accepts_target, pattern in patterns:
             match = pattern.fullmatch(path)
-            if match is not None and (claims is None or claims(match.groupdict().get("target", ""))):
+            if match is not None and (accepts_target is None or accepts_target(match.groupdict().get("target", ""))):
                 return protocol.error_body(InferenceError(ErrorKind.PERMISSION_DENIED, message))
         return msgspec.json.encode({"error": message})
 

@@ -34,10 +34,10 @@ class CallShedder(grpc.aio.ServerInterceptor):
 
     async def intercept_service(self, continuation: Any, handler_call_details: Any) -> Any:
         protocol = self._protocols.get(handler_call_details.method)
-        excess = self._engine.overload(None) if protocol is not None else None
-        if protocol is None or excess is None:
+        overload = self._engine.overload(None) if protocol is not None else None
+        if protocol is None or overload is None:
             return await continuation(handler_call_details)
-        retry_after = excess.retry_after
+        retry_after = overload.retry_after
 
         async def refuse(requests: AsyncIterable[bytes], context: Call) -> AsyncGenerator[bytes]:
             del requests

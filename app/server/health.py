@@ -23,7 +23,7 @@ class Health:
 
     Args:
         engine: holds the models.
-        services: known service names, besides the empty one for the whole server.
+        services: known service names, besides the empty one, which means the server.
         stopping: set when the server stops, which ends every watch.
         interval: seconds between two polls of a watch.
     """

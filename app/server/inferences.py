@@ -172,7 +172,7 @@ class Inferences:
             Route(
                 method=b"GET",
                 pattern=f"{_PATH}(?:/[^/%]+(?:/image)?)?()",
-                excess=lambda _: self._query_pool.excess(),
+                overload=lambda _: self._query_pool.overload(),
                 body=_error_body,
                 report=report,
             )

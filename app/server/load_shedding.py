@@ -1,8 +1,7 @@
 """Reject requests by their headers while the server is overloaded, before the body and the framework.
 
-Such a rejection costs a twentieth of one in the framework. Connections with rejected requests are read again in turn,
-at a limited rate: a client that ignores `Retry-After` waits in its own socket buffer, so the server keeps its time for
-responses.
+Such a rejection costs a twentieth of one in the framework. After it, reading from the connection pauses, and resumes at
+a limited rate for all connections. Requests of a client that ignores `Retry-After` thus wait in its socket buffer.
 """
 
 import asyncio
@@ -52,19 +51,19 @@ class Route(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     Attributes:
         method: HTTP method.
         pattern: regular expression of the path with one group, the target.
-        excess: returns why a request for a target is rejected now; None otherwise.
+        overload: returns why a request for a target is rejected now; None otherwise.
         body: builds the body of a rejection from a message.
         report: counts and logs rejections, given a message, a target, the first request id, and the number.
-        expect: counts a request whose body is arriving, until its result is called.
+        track_arrival: counts a request whose body is arriving, until the returned function is called.
         accepts_target: returns whether the route handles a target, for a path that several routes share.
     """
 
     method: bytes
     pattern: str
-    excess: Callable[[str], Overload | None]
+    overload: Callable[[str], Overload | None]
     body: Callable[[str], bytes]
     report: Callable[[str, str, str, int], None]
-    expect: Callable[[], Callable[[], object]] | None = None
+    track_arrival: Callable[[], Callable[[], object]] | None = None
     accepts_target: Callable[[str], bool] | None = None
 
 
@@ -136,18 +135,18 @@ class LoadShedder:
             headers: headers of the request, names in lower case.
             close: whether the connection closes after the response.
         """
-        excess = route.excess(target)
-        if excess is None:
+        overload = route.overload(target)
+        if overload is None:
             return None
         echoed = {
             _ECHOED_HEADERS[name]: value for name, value in headers if name in _ECHOED_HEADERS and _is_echoed(value)
         }
         request_id = echoed.setdefault(REQUEST_ID_HEADER, new_request_id().encode())
-        self._counts.add((route, target, excess.message), request_id.decode("latin-1"), (route, "", excess.message))
-        body = _body(route, excess.message)
+        self._counts.add((route, target, overload.message), request_id.decode("latin-1"), (route, "", overload.message))
+        body = _body(route, overload.message)
         fields = [
             _STATUS_LINE,
-            b"content-length: %d\r\n%s: %d\r\n" % (len(body), _RETRY_AFTER_HEADER, excess.retry_after),
+            b"content-length: %d\r\n%s: %d\r\n" % (len(body), _RETRY_AFTER_HEADER, overload.retry_after),
         ]
         fields += [b"%s: %s\r\n" % (name.encode(), value) for name, value in echoed.items()]
         fields.append(b"connection: close\r\n\r\n" if close else b"\r\n")
@@ -186,11 +185,11 @@ def inference_routes(engine: Engine, protocols: Sequence[HttpProtocol], *, secur
 def _inference_route(
     engine: Engine, protocol: HttpProtocol, endpoint: Endpoint, pattern: str, *, secured: bool
 ) -> Route:
-    def excess(target: str) -> Overload | None:
+    def overload(target: str) -> Overload | None:
         if not secured:
             return engine.overload(model_name_of(target))
-        server_excess = engine.overload(None)
-        return server_excess and Overload(message=OVERLOADED, retry_after=server_excess.retry_after)
+        server_overload = engine.overload(None)
+        return server_overload and Overload(message=OVERLOADED, retry_after=server_overload.retry_after)
 
     def model_name_of(target: str) -> str | None:
         with suppress(InferenceError):
@@ -207,10 +206,10 @@ def _inference_route(
         method=endpoint.method.encode(),
         pattern=pattern,
         accepts_target=endpoint.accepts_target,
-        excess=excess,
+        overload=overload,
         body=lambda message: protocol.error_body(InferenceError(ErrorKind.OVERLOADED, message)),
         report=report,
-        expect=engine.track_arrival,
+        track_arrival=engine.track_arrival,
     )
 
 

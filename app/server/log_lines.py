@@ -39,7 +39,7 @@ class LogLines:
         self._batch_written = threading.Condition(self._lock)
         self._is_writing = False
         self._thread: threading.Thread | None = None
-        # The standard library keeps weak references only.
+        # Keep a reference: `logging` keeps only weak ones.
         self._shutdown_handler = CallOnShutdown(self.flush)
 
     def info(self, line: bytes) -> None:

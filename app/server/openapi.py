@@ -109,7 +109,7 @@ def describe_service(
         listeners: protocols with a port of their own, which the tags of the document mention.
         secured: whether clients must authenticate.
     """
-    all_operations = [operation for served in operations.values() for operation in served]
+    all_operations = [operation for group in operations.values() for operation in group]
     types = (kind for operation in all_operations for kind in (operation.body, operation.answer, operation.refusal))
     body_types = list(dict.fromkeys(kind for kind in types if kind not in (None, bytes)))
     schemas, components = msgspec.json.schema_components(
@@ -117,8 +117,8 @@ def describe_service(
     )
     schema_by_type = dict(zip([*body_types, _Refusal], schemas, strict=True))
     paths: dict[str, dict[str, Any]] = {}
-    for tag, served in operations.items():
-        for operation in served:
+    for tag, group in operations.items():
+        for operation in group:
             path = _PARAMETER.sub(r"{\g<name>}", operation.path) + (f":{operation.verb}" if operation.verb else "")
             methods = paths.setdefault(path, {})
             operation_object = _operation(tag, operation, schema_by_type, secured)

@@ -40,7 +40,7 @@ def run(
         shutdown_hooks: callbacks for the shutdown.
 
     Returns:
-        Whether any model was loaded. If not one loads, the server stops and the result is False.
+        Whether any model was loaded. If none is, the server stops and the result is False.
 
     Raises:
         ListenError: if an address cannot be bound.
@@ -55,8 +55,8 @@ def run(
             server.should_exit = True
             return
         host = connectable_host(settings.host)
-        address, *others = (f"{transport.scheme}://{host}:{port}" for port in ports)
-        addresses_by_name = {secondary.name: url for secondary, url in zip(secondary_listeners, others, strict=True)}
+        address, *urls = (f"{transport.scheme}://{host}:{port}" for port in ports)
+        addresses_by_name = {secondary.name: url for secondary, url in zip(secondary_listeners, urls, strict=True)}
         announce(address, addresses_by_name if grpc is None else {"gRPC": f"{host}:{grpc.port}", **addresses_by_name})
 
     loading.when_finished = on_models_loaded
@@ -68,8 +68,8 @@ def run(
             if grpc.port in ports:
                 raise ListenError(f"Cannot listen on port {grpc.port} for both HTTP and gRPC; give --grpc-port another")
             grpc.check_address()
-        others = {port: secondary.guarded_app for port, secondary in zip(ports[1:], secondary_listeners, strict=True)}
-        server = http_server(route_by_port(app, others), transport, shutdown_hooks)
+        apps = {port: secondary.guarded_app for port, secondary in zip(ports[1:], secondary_listeners, strict=True)}
+        server = http_server(route_by_port(app, apps), transport, shutdown_hooks)
         server.run(sockets=listen_sockets)
     if grpc is not None and grpc.failure is not None:
         raise grpc.failure

@@ -62,7 +62,7 @@ class QueryPool:
             registry=metrics or CollectorRegistry(),
         )
 
-    def excess(self) -> Overload | None:
+    def overload(self) -> Overload | None:
         """Return why one more query is rejected now; None otherwise. Call it in the event loop."""
         if self._in_flight < self._max_queries:
             return None
@@ -79,9 +79,9 @@ class QueryPool:
         Raises:
             InferenceError: OVERLOADED if too many queries are in flight; also raises what `query` raises.
         """
-        if (excess := self.excess()) is not None:
+        if (overload := self.overload()) is not None:
             self.count_refused(1)
-            raise InferenceError(ErrorKind.OVERLOADED, excess.message)
+            raise InferenceError(ErrorKind.OVERLOADED, overload.message)
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
         self._in_flight += 1

@@ -56,7 +56,7 @@ class RequestHead:
         """Count `size` parsed bytes of the request line or the headers.
 
         Raises:
-            RefusedError: for more than there may be.
+            RefusedError: if the limit is exceeded.
         """
         self._parsed_bytes += size
         if self._parsed_bytes > self._max_bytes:
@@ -66,7 +66,7 @@ class RequestHead:
         """Count `size` received bytes that are not parsed completely.
 
         Raises:
-            RefusedError: for more than there may be.
+            RefusedError: if the limit is exceeded.
         """
         self._received_bytes += size
         if self._received_bytes > self._max_bytes:
@@ -80,7 +80,7 @@ class RequestHead:
         """Count a header and record those that define the framing; `name` is in lower case.
 
         Raises:
-            RefusedError: for more than there may be.
+            RefusedError: if the limit is exceeded.
         """
         self._header_count += 1
         if self._header_count > self._max_fields:

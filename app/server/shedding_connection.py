@@ -20,7 +20,7 @@ class SheddingConnection(PipelinedProtocol):
     """Extend uvicorn's connection so that it can reject a request once its headers are complete.
 
     Args:
-        connections: holds the `LoadShedder`, if there is one.
+        connections: the connection table, which holds the `LoadShedder` if there is one.
         uvicorn_arguments: the arguments that uvicorn passes to each of its connections.
 
     Attributes:
@@ -61,8 +61,8 @@ class SheddingConnection(PipelinedProtocol):
         close = not (can_drain and self._connections.reject_incomplete_at is None and parser.should_keep_alive())
         response = shedder.refusal(*route_and_target, self.headers, close=close)
         if response is None:
-            if body_size != 0 and (expect := route_and_target[0].expect) is not None:
-                self._on_body_arrived = expect()
+            if body_size != 0 and (track_arrival := route_and_target[0].track_arrival) is not None:
+                self._on_body_arrived = track_arrival()
                 BODY_ARRIVED.set(self._on_body_arrived)
             return False
         if close:
@@ -84,7 +84,7 @@ class SheddingConnection(PipelinedProtocol):
             self.flow.resume_reading()
 
     def mark_body_arrived(self) -> None:
-        """Stop counting the body of the newest request as expected."""
+        """Stop counting the body of the newest request as arriving."""
         if self._on_body_arrived is not None:
             self._on_body_arrived()
             self._on_body_arrived = None

@@ -157,7 +157,7 @@ class _NativeMessages(threading.Thread):
         self._write_fd = write_fd
         self._forward = forward
         self._drained = threading.Event()
-        # The standard library keeps weak references only.
+        # Keep a reference: `logging` keeps only weak ones.
         self._shutdown_handler = CallOnShutdown(self._drain)
 
     def run(self) -> None:

@@ -34,7 +34,6 @@ class ConnectionTimeouts:
             now: seconds of a monotonic clock.
             phase: the phase: silent, headers, body, unread (the body of an answered request still arrives), answer (the
                 client does not read the response), idle, lingering, closing; empty while the server works.
-                is written is not taken), idle, lingering, closing; empty when it is the server's turn.
             message_count: number of requests started on the connection.
             transferred_bytes: returns the number of transferred bytes in the given phase.
         """

@@ -31,7 +31,7 @@ _USED_HEADERS = {header.encode(): header for header in (AUTHORIZATION, KEY_HEADE
 _SAFE_METHODS = frozenset({"GET", "HEAD"})
 _IDENTITY = "charioteer_identity"
 _OPTION = "permission"
-_NOT_RATE_LIMITED = "uncharged"
+_NOT_RATE_LIMITED = "not_rate_limited"
 _BASIC = 'Basic realm="charioteer", charset="UTF-8"'
 _BEARER = 'Bearer realm="charioteer"'
 
@@ -50,7 +50,7 @@ class HttpAccess:
     """Admit or reject HTTP requests.
 
     Args:
-        access: authorization; None allows everything, and only administration is audited.
+        access: authorization; None allows everything; administration is audited nevertheless.
     """
 
     def __init__(self, access: AccessControl | None) -> None:

@@ -47,7 +47,7 @@ class PublicKey:
     """A public key of a key set, with its id and its algorithms."""
 
     def __init__(self, key_id: str | None, key: Any, algorithms: Sequence[str]) -> None:
-        self.name = key_id
+        self.key_id = key_id
         self.key = key
         self.algorithms = algorithms
 
@@ -69,8 +69,8 @@ def read_key_set(content: bytes) -> Sequence[PublicKey]:
     keys = [key for entry in entries if (key := _public_key(entry)) is not None]
     if not keys:
         raise SettingsError("Expected a public key of RSA, P-256, P-384, P-521 or Ed25519 in the key set, got none")
-    names = [key.name for key in keys]
-    if len(keys) > 1 and (None in names or len(set(names)) < len(names)):
+    key_ids = [key.key_id for key in keys]
+    if len(keys) > 1 and (None in key_ids or len(set(key_ids)) < len(key_ids)):
         raise SettingsError("Expected every one of several keys to have a kid of its own")
     return keys
 
@@ -165,12 +165,12 @@ class JwtValidator:
             raise _invalid_token(fault) from None
 
     def _find_key(self, header: Mapping[str, Any]) -> PublicKey:
-        name = header.get("kid")
+        key_id = header.get("kid")
         single_key = self._keys[0] if len(self._keys) == 1 else None
-        if single_key is not None and (name is None or single_key.name is None):
+        if single_key is not None and (key_id is None or single_key.key_id is None):
             return single_key
         for key in self._keys:
-            if name is not None and key.name == name:
+            if key_id is not None and key.key_id == key_id:
                 return key
         raise _invalid_token("its kid names no key of the issuer")
 

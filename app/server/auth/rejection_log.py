@@ -27,7 +27,7 @@ class RejectionLog:
     def __init__(self, registry: CollectorRegistry, clock: Callable[[], float] = time.monotonic) -> None:
         self._counter = Counter(
             "charioteer_access_refused",
-            "Requests of callers that are not known, not allowed, or had their share, by the reason",
+            "Requests rejected by authentication, authorization or a rate limit, by reason.",
             ["reason"],
             registry=registry,
         )

@@ -75,7 +75,7 @@ class ModelEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Catalogue(msgspec.Struct, frozen=True, kw_only=True):
-    """The whole catalogue.
+    """The models and ports of the server.
 
     Attributes:
         version: version of the server.

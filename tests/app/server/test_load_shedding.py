@@ -44,13 +44,13 @@ class FakeRoute:
         return Route(
             method=b"POST",
             pattern="/full/([^/%]+)",
-            excess=lambda target: Overload(message=f"{target} is full", retry_after=7) if self.is_refusing else None,
+            overload=lambda target: Overload(message=f"{target} is full", retry_after=7) if self.is_refusing else None,
             body=lambda message: json.dumps({"error": message}).encode(),
             report=lambda _message, target, request_id, count: self.reported.set_result((target, request_id, count)),
-            expect=self._expect,
+            track_arrival=self._track_arrival,
         )
 
-    def _expect(self) -> Any:
+    def _track_arrival(self) -> Any:
         self.arriving += 1
 
         def arrived() -> None:
@@ -245,7 +245,7 @@ def test_refusal_has_the_shape_of_the_protocol(protocol: HttpProtocol) -> None:
         for path in TARGETS[protocol.name]:
             match = shedder.find_route(b"POST", 1, path.encode())
             assert match is not None, path
-            assert match[0].excess(match[1]) == Overload(message=message, retry_after=1)
+            assert match[0].overload(match[1]) == Overload(message=message, retry_after=1)
             assert match[0].body(message) == protocol.error_body(InferenceError(ErrorKind.OVERLOADED, message))
 
 
@@ -264,8 +264,8 @@ def test_refusal_of_a_secured_server_does_not_reveal_model_names() -> None:
             b"POST", 1, b"/v2/models/detector/infer"
         ) or (None, "")
         assert route is not None
-        assert route.excess("detector") == route.excess("no such model")
-        assert "1" not in str(route.excess("detector"))[: -len("retry_after=1)")]
+        assert route.overload("detector") == route.overload("no such model")
+        assert "1" not in str(route.overload("detector"))[: -len("retry_after=1)")]
 
 
 def test_refusals_are_counted_and_observed_together() -> None:

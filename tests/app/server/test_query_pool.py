@@ -20,9 +20,9 @@ def test_queries_beyond_the_limit_are_refused_and_counted() -> None:
         pool = QueryPool(metrics=metrics, max_queries=3)
         waiting = [asyncio.ensure_future(pool.run(lambda: gate.wait(60))) for _ in range(3)]
         await asyncio.sleep(0)
-        excess = pool.excess()
-        assert excess is not None
-        assert excess.retry_after == 1
+        overload = pool.overload()
+        assert overload is not None
+        assert overload.retry_after == 1
         with pytest.raises(InferenceError, match="3 queries of recordings are in flight") as caught:
             await pool.run(lambda: None)
         assert caught.value.kind is ErrorKind.OVERLOADED
@@ -67,9 +67,9 @@ def test_slot_stays_taken_while_a_query_pauses_for_inferences() -> None:
     async def run() -> None:
         pool = QueryPool(busy.is_set, max_queries=1)
         await pool.run(lambda: sum(range(3_000_000)))
-        assert pool.excess() is not None
+        assert pool.overload() is not None
         busy.clear()
-        await wait_until_async(lambda: pool.excess() is None)
+        await wait_until_async(lambda: pool.overload() is None)
         pool.close()
 
     asyncio.run(run())
