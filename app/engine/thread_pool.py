@@ -1,12 +1,11 @@
 """A thread pool that limits the running threads. Threads that wait for other results release their slot."""
 
-import queue
 import threading
 import time
 import weakref
 from collections.abc import Callable, Generator
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any, ParamSpec, TypeVar
 
@@ -108,35 +107,44 @@ def is_contended() -> bool:
     return pool is not None and pool.is_contended
 
 
+class _Worker:
+    """A thread of the pool, parked on `wake` until it is given a job; woken without one, it ends."""
+
+    __slots__ = ("entry", "wake")
+
+    def __init__(self) -> None:
+        self.entry: tuple[str, tuple[_Job, Future[Any]]] | None = None
+        self.wake = threading.Lock()
+        self.wake.acquire()
+
+
 class _PoolState:
     """The threads and the queue of jobs."""
 
     def __init__(self, count: int, name: str) -> None:
-        self._max_active = count
+        self._max_running = count
         self._name = name
         self._lock = threading.Lock()
         self._queue: FairQueue[tuple[_Job, Future[Any]]] = FairQueue()
-        # By thread: the estimated end of its job, and the seconds that the job is assumed to need after that.
-        self._estimated_ends: dict[int, tuple[float, float]] = {}
-        # One ticket for every job that waits or was dropped, and None for every thread to stop.
-        self._tickets: queue.SimpleQueue[bool | None] = queue.SimpleQueue()
-        # Idle threads wait here: True wakes one up, False stops it.
-        self._wake_ups: queue.SimpleQueue[bool] = queue.SimpleQueue()
+        # By worker: the estimated end of its job, and the seconds that the job is assumed to need after that.
+        self._estimated_ends: dict[_Worker, tuple[float, float]] = {}
+        # The last parked worker is woken first, because its core's caches are still warm.
+        self._parked: list[_Worker] = []
         self._spawned = 0
-        # Threads that run a job or wait for a ticket; neither released nor idle.
-        self._active = 0
+        # Workers with a job, except released ones.
         self._running = 0
-        self._idle = 0
         self._closed = False
 
     def add(self, model: str, work: _Job, future: Future[Any]) -> int:
         with self._lock:
             if self._closed:
                 raise RuntimeError("The workers are closed")
-            if self._active < self._max_active or (self._may_add_thread and self._queue.is_idle(model)):
-                self._spawn()
             job_id = self._queue.add(model, (work, future))
-            self._tickets.put(True)
+            try:
+                self._start_jobs()
+            except RuntimeError:
+                self._queue.drop(model, job_id)
+                raise
         return job_id
 
     def drop(self, model: str, job_id: int, future: Future[Any]) -> None:
@@ -147,30 +155,29 @@ class _PoolState:
 
     def expected_wait(self, model: str) -> float:
         with self._lock:
-            if self._running + self._queue.waiting < self._max_active or self._queue.is_idle(model):
+            if self._running + self._queue.waiting < self._max_running or self._queue.is_idle(model):
                 return 0.0
             now = time.perf_counter()
             remaining = [max(end - now, min_remaining) for end, min_remaining in self._estimated_ends.values()]
             queued_seconds = self._queue.estimated_wait(model)
             # Without jobs before it, a job gets the first worker that becomes free.
             wait = (
-                (queued_seconds + sum(remaining)) / self._max_active if queued_seconds else min(remaining, default=0.0)
+                (queued_seconds + sum(remaining)) / self._max_running if queued_seconds else min(remaining, default=0.0)
             )
-            return _SLOWDOWN * wait + self._queue.wait_margin(model) / self._max_active
+            return _SLOWDOWN * wait + self._queue.wait_margin(model) / self._max_running
 
     def release(self) -> None:
         """Release the slot of the calling worker."""
         with self._lock:
-            self._active -= 1
             self._running -= 1
-            self._estimated_ends.pop(threading.get_ident(), None)
-            if self._active < self._max_active and not self._closed:
-                self._spawn()
+            self._estimated_ends.pop(_thread.worker, None)
+            # Without a new thread, the job waits for an existing one.
+            with suppress(RuntimeError):
+                self._start_jobs()
 
     def reacquire(self) -> None:
         """Take a slot again. One thread more than `count` may run until a job is done."""
         with self._lock:
-            self._active += 1
             self._running += 1
 
     def close(self) -> None:
@@ -181,9 +188,9 @@ class _PoolState:
             cancelled: list[Future[Any]] = []
             while (entry := self._queue.next()) is not None:
                 cancelled.append(entry[1][1])
-            for _ in range(self._spawned):
-                self._tickets.put(None)
-                self._wake_ups.put(False)
+            for worker in self._parked:
+                worker.wake.release()
+            self._parked.clear()
         # Cancel outside the lock: callbacks of the futures may call this object.
         for future in cancelled:
             future.cancel()
@@ -194,59 +201,67 @@ class _PoolState:
         return self._running + self._queue.waiting > 1
 
     @property
-    def _may_add_thread(self) -> bool:
-        """Return whether a job would have to wait, and one more thread is allowed."""
-        return self._active < 2 * self._max_active and self._running + self._queue.waiting >= self._active
+    def _may_start(self) -> bool:
+        """Return whether a job waits that may start now."""
+        if self._running < self._max_running:
+            return self._queue.waiting > 0
+        return self._running < 2 * self._max_running and self._queue.has_idle_model_waiting
 
-    def _spawn(self) -> None:
-        """Wake up an idle thread or start a new one. Call this with the lock held."""
-        self._active += 1
-        if self._idle:
-            self._idle -= 1
-            self._wake_ups.put(True)
-            return
-        self._spawned += 1
+    def _start_jobs(self) -> None:
+        """Give waiting jobs to parked or new workers. Call this with the lock held.
+
+        Raises:
+            RuntimeError: if the first thread cannot be started.
+        """
+        while self._may_start:
+            worker = self._parked.pop() if self._parked else self._spawn()
+            if worker is None:
+                return
+            self._assign(worker)
+            worker.wake.release()
+
+    def _spawn(self) -> _Worker | None:
+        """Start a thread; return None if the system has no more threads, but the pool has some."""
+        worker = _Worker()
         # The interpreter waits for threads that are not daemons before it exits.
-        thread = threading.Thread(target=self._run, name=f"{self._name}-{self._spawned}", daemon=True)
+        name = f"{self._name}-{self._spawned + 1}"
+        thread = threading.Thread(target=self._run, args=(worker,), name=name, daemon=True)
         try:
             thread.start()
         except RuntimeError:
-            # The system has no more threads: use the existing ones.
-            self._active -= 1
-            self._spawned -= 1
             if not self._spawned:
                 raise
+            return None
+        self._spawned += 1
+        return worker
 
-    def _run(self) -> None:
-        _thread.pool = self
-        thread_id = threading.get_ident()
-        while self._acquire_slot() and self._tickets.get() is not None:
-            with self._lock:
-                entry = self._queue.next()
-                if entry is None:
-                    continue
-                model, (work, future) = entry
-                self._running += 1
-                started, estimate = time.perf_counter(), self._queue.mean_duration(model)
-                self._estimated_ends[thread_id] = started + estimate, estimate * _OVERDUE_SHARE
+    def _assign(self, worker: _Worker) -> None:
+        """Give the next job to `worker`. Call this with the lock held, if `_may_start`."""
+        worker.entry = self._queue.next()
+        self._running += 1
+        estimate = self._queue.mean_duration(worker.entry[0]) if worker.entry is not None else 0.0
+        self._estimated_ends[worker] = time.perf_counter() + estimate, estimate * _OVERDUE_SHARE
+
+    def _run(self, worker: _Worker) -> None:
+        _thread.pool, _thread.worker = self, worker
+        worker.wake.acquire()
+        while (entry := worker.entry) is not None:
+            model, (work, future) = entry
             # Charge running time only. For a batch, the leader's model is charged.
-            _thread.waited = 0.0
+            _thread.waited, started = 0.0, time.perf_counter()
             work()
             duration = None if future.cancelled() else time.perf_counter() - started - _thread.waited
             # Drop the job's memory now, not when the next job starts.
+            worker.entry = None
             del entry, work, future
             with self._lock:
                 self._running -= 1
-                self._estimated_ends.pop(thread_id, None)
+                self._estimated_ends.pop(worker, None)
                 self._queue.finish(model, duration)
-
-    def _acquire_slot(self) -> bool:
-        """Wait while more threads are active than may run. Return False if the pool is closed."""
-        if self._active <= self._max_active:
-            return True
-        with self._lock:
-            if self._active <= self._max_active or self._queue.has_idle_model_waiting:
-                return True
-            self._active -= 1
-            self._idle += 1
-        return self._wake_ups.get()
+                if self._may_start:
+                    self._assign(worker)
+                    continue
+                if self._closed:
+                    return
+                self._parked.append(worker)
+            worker.wake.acquire()

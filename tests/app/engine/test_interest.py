@@ -102,7 +102,7 @@ def test_timeout_in_the_body_ends_the_request_while_the_worker_is_busy(header_ti
         return "late"
 
     async def run(engine: Engine) -> None:
-        request_with_timeout = msgspec.structs.replace(request(), timeout=0.2)
+        request_with_timeout = msgspec.structs.replace(request(), timeout=2.0)
         with pytest.raises(InferenceError) as caught:
             await engine.handle(request_info(timeout=header_timeout), "detector", lambda: request_with_timeout, encode)
         assert caught.value.kind is ErrorKind.DEADLINE_EXCEEDED
