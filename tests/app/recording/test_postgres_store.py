@@ -9,7 +9,7 @@ from app.recording.dsn import parse_dsn
 from app.recording.postgres_store import PostgresStore
 from app.recording.store import StoreError, StoreFault
 from tests.app.recording.contents import contents, execute, select
-from tests.app.recording.cut_line import InterruptibleProxy
+from tests.app.recording.interruptible_proxy import InterruptibleProxy
 from tests.app.recording.test_stores import rows
 from tests.support.postgres import PostgresServer
 

@@ -17,7 +17,7 @@ import pytest
 from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
 
 from app.proto import message_class
-from tests.app.runtimes.isolated.test_processes import CODE, SEGV, is_running
+from tests.app.runtimes.subprocess.test_processes import CODE, SEGV, is_running
 from tests.support.images import encode_base64
 from tests.support.model_folders import write_model
 from tests.support.polling import wait_until

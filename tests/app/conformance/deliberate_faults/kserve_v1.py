@@ -2,8 +2,7 @@
 
 from typing import Any
 
-from tests.app.conformance.engines import AnswerFault, Fault
-from tests.app.conformance.planted.spoiling import (
+from tests.app.conformance.deliberate_faults.spoiling import (
     change_answers,
     detail_errors,
     replace_at,
@@ -12,6 +11,7 @@ from tests.app.conformance.planted.spoiling import (
     server_error_for_bad_json,
     set_headers,
 )
+from tests.app.conformance.engines import AnswerFault, Fault
 
 
 def first_prediction_only(answer: Any) -> None:

@@ -21,7 +21,7 @@ from tasks.inference.error import ErrorKind, InferenceError
 from tasks.object_detection import DetectionInput, DetectionParameters
 from tasks.task import TextChunk
 from tasks.vision.image import Image
-from tests.app.runtimes.isolated.in_thread import FakeProcess
+from tests.app.runtimes.subprocess.in_thread import FakeProcess
 from tests.support.fake_models import load_fake_model
 from tests.support.images import rectangle
 

@@ -8,9 +8,9 @@ from typing import Any
 import httpx
 
 from app.conformance.sample_images import SAMPLE_IMAGES
+from tests.app.conformance.deliberate_faults.items import faults, images_in
+from tests.app.conformance.deliberate_faults.spoiling import replace_at, replace_containing, replace_when, set_headers
 from tests.app.conformance.engines import AnswerFault, Fault, RequestFault
-from tests.app.conformance.planted.items import faults, images_in
-from tests.app.conformance.planted.spoiling import replace_at, replace_containing, replace_when, set_headers
 
 Output = dict[str, Any]
 

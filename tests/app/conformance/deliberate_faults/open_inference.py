@@ -5,8 +5,7 @@ from typing import Any
 
 import httpx
 
-from tests.app.conformance.engines import AnswerFault, Fault
-from tests.app.conformance.planted.spoiling import (
+from tests.app.conformance.deliberate_faults.spoiling import (
     change_answers,
     detail_errors,
     replace_at,
@@ -15,6 +14,7 @@ from tests.app.conformance.planted.spoiling import (
     server_error_for_bad_json,
     set_headers,
 )
+from tests.app.conformance.engines import AnswerFault, Fault
 
 
 def change_outputs(change: Callable[[dict[str, Any]], object]) -> AnswerFault:

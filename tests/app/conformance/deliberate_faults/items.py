@@ -12,8 +12,8 @@ import httpx
 import numpy as np
 
 from app.conformance.sample_images import BLANK_IMAGE
+from tests.app.conformance.deliberate_faults.spoiling import change_body
 from tests.app.conformance.engines import BARS, AnswerFault, Fault, RequestFault
-from tests.app.conformance.planted.spoiling import change_body
 
 Item = dict[str, Any]
 

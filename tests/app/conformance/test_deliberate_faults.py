@@ -6,8 +6,7 @@ from contextlib import ExitStack
 import pytest
 
 from app.conformance.protocols import PROTOCOLS, Protocol
-from tests.app.conformance.engines import Engines, Fault, check_with_fault, failed_checks
-from tests.app.conformance.planted import (
+from tests.app.conformance.deliberate_faults import (
     chariot,
     chariot_kserve,
     grps,
@@ -17,6 +16,7 @@ from tests.app.conformance.planted import (
     open_inference_grpc,
     tensorflow_serving,
 )
+from tests.app.conformance.engines import Engines, Fault, check_with_fault, failed_checks
 
 MODULES = (
     chariot_kserve,

@@ -4,9 +4,14 @@ from typing import Any
 
 import httpx
 
+from tests.app.conformance.deliberate_faults.items import faults
+from tests.app.conformance.deliberate_faults.spoiling import (
+    change_answers,
+    replace_at,
+    replace_containing,
+    replace_when,
+)
 from tests.app.conformance.engines import AnswerFault, Fault
-from tests.app.conformance.planted.items import faults
-from tests.app.conformance.planted.spoiling import change_answers, replace_at, replace_containing, replace_when
 
 
 def reject_content_type(content_type: str, status: int = 415) -> AnswerFault:

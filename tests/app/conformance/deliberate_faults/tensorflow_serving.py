@@ -2,9 +2,8 @@
 
 from typing import Any
 
-from tests.app.conformance.engines import AnswerFault, Fault
-from tests.app.conformance.planted.kserve_v1 import first_prediction_only
-from tests.app.conformance.planted.spoiling import (
+from tests.app.conformance.deliberate_faults.kserve_v1 import first_prediction_only
+from tests.app.conformance.deliberate_faults.spoiling import (
     change_answers,
     detail_errors,
     replace_at,
@@ -12,6 +11,7 @@ from tests.app.conformance.planted.spoiling import (
     replace_when,
     server_error_for_bad_json,
 )
+from tests.app.conformance.engines import AnswerFault, Fault
 
 
 def versions_as_numbers(answer: Any) -> None:

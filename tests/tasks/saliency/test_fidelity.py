@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tasks.saliency.fidelity import area_under_curve, deletion_steps, insertion_steps
-from tests.tasks.explanation.subjects import classifier_of_region, noise
+from tests.tasks.saliency.subjects import classifier_of_region, noise
 
 
 @given(st.integers(1, 12), st.integers(1, 12), st.integers(1, 7))

@@ -14,7 +14,7 @@ from app.runtimes.subprocess.messages import Call, Failure
 from tasks.inference.error import ErrorKind
 from tasks.object_detection import DetectionInput, DetectionParameters
 from tasks.vision.image import Image
-from tests.app.runtimes.isolated.test_lines import detection_input, open_lines
+from tests.app.runtimes.subprocess.test_channels import detection_input, open_lines
 
 
 def test_large_shared_memory_is_released_by_both_ends() -> None:

@@ -4,8 +4,8 @@ from typing import Any
 
 import httpx
 
+from tests.app.conformance.deliberate_faults.spoiling import change_answers, replace_when, set_headers
 from tests.app.conformance.engines import AnswerFault, Fault
-from tests.app.conformance.planted.spoiling import change_answers, replace_when, set_headers
 
 PREDICT = "/infer/predict"
 SUCCESS = {"status": {"code": 200, "msg": "OK", "status": "SUCCESS"}, "str_data": "[]"}

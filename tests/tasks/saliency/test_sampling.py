@@ -11,7 +11,7 @@ import pytest
 from tasks.saliency.explanation import Explanation, ExplanationMethod, ExplanationParameters
 from tasks.saliency.sampling import MAX_SIDE, ExplanationTarget, apply_mask, explain_target, sample_count
 from tests.support.images import rectangle, rotated_rectangle
-from tests.tasks.explanation.subjects import classifier_of_region, noise, objects
+from tests.tasks.saliency.subjects import classifier_of_region, noise, objects
 
 QUADRANTS = {
     "top left": (slice(0, 40), slice(0, 60)),
