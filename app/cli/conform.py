@@ -124,8 +124,8 @@ def _list(protocol: str | None) -> None:
 def _run_checks(options: ConformanceOptions) -> Report:
     with open_runner(options) as runner, Console(stderr=True).status("Checking ...") as status:
 
-        def show_progress(clause: Check) -> None:
-            status.update(f"{clause.id} {escape(clause.sentence)}")
+        def show_progress(check: Check) -> None:
+            status.update(f"{check.id} {escape(check.sentence)}")
 
         runner.check_reachable()
         return runner.report(show_progress)

@@ -1,1 +1,1 @@
-"""Check any engine against a protocol from outside, over HTTP or gRPC, one clause at a time."""
+"""Check any engine against a protocol from outside, over HTTP or gRPC."""

@@ -22,7 +22,7 @@ def read_headers(lines: Sequence[str], file: Path | None = None) -> dict[str, st
         file: a file of such lines, so that secrets do not show in the process list; it overrides `lines`.
 
     Raises:
-        GateError: a line is not a valid header, or the file cannot be read.
+        HeaderError: a line is not a valid header, or the file cannot be read.
     """
     headers = _parse_headers(lines, "--header")
     if file is None:

@@ -110,21 +110,21 @@ def call(probe: Probe, service: ServiceDescriptor, method: str, request: Any, *,
     """Call `method` of `service`. Reuse the response to an equal earlier call, unless `fresh`.
 
     Raises:
-        BudgetSpentError: the request limit is reached.
-        LateError: there is no response in time.
+        RequestLimitError: the request limit is reached.
+        ResponseTimeoutError: there is no response in time.
     """
     path = f"/{service.full_name}/{method}"
     request_body = request.SerializeToString(deterministic=True)
     streamed = is_streamed(service, method)
     if probe.transport is None:
-        raise TypeError("a probe without a channel was asked to call")
+        raise TypeError("expected a probe with a gRPC channel")
     transport = probe.transport
 
     def send() -> Call:
         status, text, answers = transport.call(path, request_body, streamed=streamed)
         decoded, unreadable = _decode(answer_class(service, method), answers)
         body = "\n".join(map(_as_json, decoded)) if status == 0 and not unreadable else text or unreadable
-        headers = {"grpc-status": _name(status), **({"grpc-message": text} if text else {})}
+        headers = {"grpc-status": _status_name(status), **({"grpc-message": text} if text else {})}
         return Call("gRPC", path, {}, _as_json(request).encode(), status, headers, body.encode(), decoded, unreadable)
 
     return cast("Call", probe.exchange(("gRPC", path, request_body), send, fresh=fresh))
@@ -134,7 +134,7 @@ def first_response(exchange: Call) -> Any:
     """Return the first response message of a call.
 
     Raises:
-        FaultError: the call failed, or the response could not be decoded.
+        ViolationError: the call failed, or the response could not be decoded.
     """
     if not exchange.ok:
         raise ViolationError(f"{exchange.path}: Expected OK, got {exchange.code} {quote(exchange.body)}")
@@ -164,5 +164,5 @@ def _as_json(message: Any) -> str:
         return f"{message.DESCRIPTOR.name}, which cannot be shown: {error}"
 
 
-def _name(status: int) -> str:
+def _status_name(status: int) -> str:
     return next((code.name for code in grpc.StatusCode if cast("Any", code.value)[0] == status), str(status))

@@ -1,4 +1,4 @@
-"""Define clauses (checks of a protocol) and their findings."""
+"""Define the checks of a protocol, and their findings."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -10,14 +10,14 @@ __all__ = ("Check", "Finding", "InconclusiveError", "Level", "Need", "NotApplica
 
 
 class Level(StrEnum):
-    """The level of a clause: only a MUST changes the exit code."""
+    """The level of a check: only a MUST changes the exit code."""
 
     MUST = "MUST"
     SHOULD = "SHOULD"
 
 
 class Need(StrEnum):
-    """What depends on a clause: three features of Chariot, or clients."""
+    """What depends on a check: three features of Chariot, or clients."""
 
     STORAGE = "storage"
     DRIFT = "drift"
@@ -35,15 +35,15 @@ class Verdict(StrEnum):
 
 
 class ViolationError(Exception):
-    """Raised by a check: the engine violates the clause. The message has the expected and the actual value."""
+    """Raised by a check: the engine violates the requirement. The message has the expected and the actual value."""
 
 
 class InconclusiveError(Exception):
-    """Raised by a check: the engine's responses neither prove nor disprove the clause."""
+    """Raised by a check: the engine's responses neither prove nor disprove the requirement."""
 
 
 class NotApplicableError(Exception):
-    """Raised by a check: the clause is for other engines. The message says which."""
+    """Raised by a check: the check is for other engines. The message says which."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +57,8 @@ class Check:
         source: a page and its section, or a public engine that behaves this way.
         run: sends requests; returns if the engine meets the requirement, else raises `ViolationError`,
             `InconclusiveError` or `NotApplicableError`.
-        needed_for: what depends on the clause.
-        requires: ids of clauses that this one builds on; if one of them fails, this one is not tested.
+        needed_for: what depends on the check.
+        requires: ids of checks that this one builds on; if one of them fails, this one is not tested.
     """
 
     id: str
@@ -72,7 +72,7 @@ class Check:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """The result of one clause, with the exchanges that prove it, the deciding one last."""
+    """The result of one check, with the exchanges that prove it, the deciding one last."""
 
     check: Check
     verdict: Verdict

@@ -34,7 +34,7 @@ class TlsOptions(msgspec.Struct, frozen=True, kw_only=True):
         """Return the TLS context for HTTP.
 
         Raises:
-            TrustError: a file cannot be used.
+            TlsOptionsError: a file cannot be used.
         """
         if self.cert is None and self.key is not None:
             raise TlsOptionsError("--key needs --cert")
@@ -59,7 +59,7 @@ class TlsOptions(msgspec.Struct, frozen=True, kw_only=True):
         """Return the TLS credentials for gRPC.
 
         Raises:
-            TrustError: a file cannot be used.
+            TlsOptionsError: a file cannot be used.
         """
         import grpc
 

@@ -30,10 +30,10 @@ def _instances(probe: Probe) -> list[object]:
     """Return two instances that the engine accepts: the given ones, or images in one of the common forms.
 
     Raises:
-        UntestedError: the engine accepts none.
+        InconclusiveError: the engine accepts none.
     """
-    if (given := given_instances(probe)) is not None:
-        return given
+    if (instances := given_instances(probe)) is not None:
+        return instances
     candidates: Sequence[list[object]] = (
         [{"b64": image} for image in ENCODED_IMAGES[:2]],
         [{"image": {"b64": image}} for image in ENCODED_IMAGES[:2]],
@@ -80,7 +80,7 @@ def _predicts(probe: Probe) -> None:
 
 
 def _one_each(probe: Probe) -> None:
-    expect_one_prediction_each(_instances(probe), lambda asked: _predictions(probe, asked))
+    expect_one_prediction_each(_instances(probe), lambda instances: _predictions(probe, instances))
 
 
 def _in_order(probe: Probe) -> None:
@@ -152,21 +152,21 @@ CHECKS = (
     Check("V1-003", _MUST, "GET /v1/models/<model> returns name and ready.", f"{_PAGE}, Model Ready", _ready),
     Check("V1-004", _MUST, "An unknown model is answered with 404.", f"{_SDK}, TF Serving", _unknown_model),
     Check("V1-005", _MUST, "POST /v1/models/<model>:predict returns predictions for instances.", f"{_PAGE}, Predict",
-           _predicts),
+          _predicts),
     Check("V1-006", _MUST, "There is one prediction for each instance.", f"{_PAGE}, Predict", _one_each,
-           requires=_PREDICTS),
+          requires=_PREDICTS),
     Check("V1-007", _MUST, "Predictions are in the order of the instances.", f"{_PAGE}, Predict", _in_order,
-           requires=("V1-005", "V1-006")),
+          requires=("V1-005", "V1-006")),
     Check("V1-008", _SHOULD, "inputs is another name for instances.", f"{_SDK}; not so in TF Serving", _alias,
-           requires=_PREDICTS),
+          requires=_PREDICTS),
     Check("V1-009", _MUST, "The response's Content-Type is application/json.", _SDK, _content_type,
-           requires=_PREDICTS),
+          requires=_PREDICTS),
     Check("V1-010", _MUST, "Invalid JSON is answered with 400.", f"{_SDK}: Unrecognized request format", _bad_json),
     Check("V1-011", _SHOULD, "A body without instances is refused with 4xx.", f"{_PAGE}; the stock server returns 500",
-           _neither),
+          _neither),
     Check("V1-012", _SHOULD, "Instances that are not a list are refused with 4xx.", f"{_SDK}, with a predictor",
-           _not_a_list),
+          _not_a_list),
     Check("V1-013", _MUST, "Refusals are JSON objects with a text in error.", _SDK, _error_body),
     Check("V1-014", _SHOULD, "A CloudEvent in ce- headers is answered with one.", f"{_SDK}, CloudEvents",
-           _cloud_event, requires=_PREDICTS),
+          _cloud_event, requires=_PREDICTS),
 )  # fmt: skip

@@ -23,10 +23,10 @@ def request_class(service: ServiceDescriptor, method: str) -> Any:
 
 
 def answer_class(service: ServiceDescriptor, method: str) -> Any:
-    """Return the class of the answers of `method`."""
+    """Return the class of the responses of `method`."""
     return GetMessageClass(service.methods_by_name[method].output_type)
 
 
 def is_streamed(service: ServiceDescriptor, method: str) -> bool:
-    """Return whether `method` answers with a stream of messages."""
+    """Return whether `method` returns a stream of messages."""
     return service.methods_by_name[method].server_streaming

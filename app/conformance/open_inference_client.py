@@ -36,7 +36,7 @@ def model_of(probe: Probe) -> str:
     """Return the given model name, or the only one in the repository index (an extension).
 
     Raises:
-        UntestedError: no name was given, and the index does not have exactly one.
+        InconclusiveError: no name was given, and the index does not have exactly one.
     """
     if probe.target.model:
         return probe.target.model
@@ -90,7 +90,7 @@ def expect_accepted(probe: Probe, request: Any) -> Any:
     """Return the response to a generated request.
 
     Raises:
-        UntestedError: the engine rejected the generated request, which proves nothing.
+        InconclusiveError: the engine rejected the generated request, which proves nothing.
     """
     exchange = infer(probe, request)
     if exchange.code in CLIENT_ERRORS:
@@ -104,7 +104,7 @@ def expect_outputs(probe: Probe) -> Any:
     """Return the response to the given or generated request.
 
     Raises:
-        UntestedError: the engine rejected it, or the response has no outputs.
+        InconclusiveError: the engine rejected it, or the response has no outputs.
     """
     answer = expect_accepted(probe, build_request(probe))
     if not answer.outputs:

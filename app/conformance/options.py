@@ -1,4 +1,4 @@
-"""Turn the options of a command line or a test run into a check of an engine against a protocol."""
+"""Create a `CheckRunner` from the options of a command line or a test run."""
 
 import base64
 import math
@@ -64,10 +64,10 @@ class ConformanceOptions:
 
 @contextmanager
 def open_runner(options: ConformanceOptions) -> Generator[CheckRunner]:
-    """Open the clients for `options` and yield its runner. No request is sent before the first check.
+    """Open the clients for `options` and yield the runner. No request is sent before the first check.
 
     Raises:
-        WishError: an option is not valid, or a file cannot be read.
+        OptionsError: an option is not valid, or a file cannot be read.
     """
     protocol = _protocol(options)
     url_parts = _split_url(options.url)

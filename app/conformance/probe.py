@@ -49,7 +49,7 @@ class GrpcTransport(Protocol):
         """Wait until the channel is connected.
 
         Raises:
-            LateError: the connection takes too long.
+            ResponseTimeoutError: the connection takes too long.
         """
         ...
 
@@ -57,7 +57,7 @@ class GrpcTransport(Protocol):
         """Call a method; return the status number, its text, and the response messages.
 
         Raises:
-            LateError: there is no response in time.
+            ResponseTimeoutError: there is no response in time.
         """
         ...
 
@@ -97,7 +97,7 @@ class Exchange:
         """Decode the response body as strict JSON: UTF-8, no NaN.
 
         Raises:
-            NotJsonError: the body is something else.
+            InvalidJsonError: the body is something else.
         """
         try:
             return msgspec.json.decode(self.body)
@@ -108,7 +108,7 @@ class Exchange:
         """Decode the response body as a JSON object.
 
         Raises:
-            NotJsonError: the body is something else.
+            InvalidJsonError: the body is something else.
         """
         try:
             return msgspec.json.decode(self.body, type=dict[str, Any])
@@ -155,7 +155,7 @@ class Probe:
     request_count: int = 0
     timeouts: int = 0
     exchanges: list[Exchange] = field(default_factory=list[Exchange])
-    """The exchanges of the current clause; the runner clears them before each clause."""
+    """The exchanges of the current check."""
     _cache: dict[tuple[object, ...], Exchange] = field(default_factory=dict[tuple[object, ...], Exchange])
 
     @property
@@ -184,7 +184,7 @@ class Probe:
         """Send a request, and keep the exchange as evidence.
 
         Raises:
-            BudgetSpentError: the request limit is reached.
+            RequestLimitError: the request limit is reached.
             httpx.HTTPError: there is no response.
         """
         request_headers = dict(headers or {})
@@ -203,8 +203,8 @@ class Probe:
         """Return the earlier exchange for `key`, or call `send`; keep the exchange as evidence.
 
         Raises:
-            BudgetSpentError: the request limit is reached.
-            LateError: a gRPC call gets no response in time.
+            RequestLimitError: the request limit is reached.
+            ResponseTimeoutError: a gRPC call gets no response in time.
             httpx.HTTPError: an HTTP request gets no response.
         """
         result = None if fresh else self._cache.get(key)

@@ -15,7 +15,7 @@ __all__ = ("PROTOCOLS", "Protocol")
 
 @dataclass(frozen=True, slots=True)
 class Protocol:
-    """A protocol with its clauses.
+    """A protocol with its checks.
 
     Args:
         name: the value of `--protocol`.
@@ -31,7 +31,7 @@ class Protocol:
 
     @property
     def needs(self) -> Sequence[Need]:
-        """Return the needs that the clauses name."""
+        """Return what depends on the checks."""
         needed = {need for check in self.checks for need in check.needed_for}
         return [need for need in Need if need in needed]
 

@@ -1,4 +1,4 @@
-"""Run clauses as pytest items: each passes, fails, or is skipped with a reason.
+"""Run conformance checks as pytest items: each passes, fails, or is skipped with a reason.
 
 ``charioteer_pytest`` loads this module if ``--conform-url`` is given.
 """
@@ -39,26 +39,26 @@ class Conformance:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(self, session: pytest.Session, items: list[pytest.Item]) -> None:
-        """Append the clauses to the collected items, so that ``-k`` and ``-m`` select among them."""
+        """Append the checks to the collected items, so that ``-k`` and ``-m`` select among them."""
         name = self._runner.protocol.name
         engine = _node(Engine, session, name=name, nodeid=f"charioteer::{name}", runner=self._runner)
         items.extend(engine.collect())
 
 
 class Engine(pytest.Collector):
-    """The collector for an engine's clauses."""
+    """The collector for an engine's checks."""
 
     def __init__(self, *, runner: CheckRunner, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.runner = runner
 
     def collect(self) -> Generator[pytest.Item]:
-        """Yield one item for each clause."""
+        """Yield one item for each check."""
         for check in self.runner.protocol.checks:
             yield _node(CheckItem, self, name=check.id, runner=self.runner, check=check)
 
     def setup(self) -> None:
-        """Check once that the engine answers; if not, every clause is an error with the reason."""
+        """Send one request; without a response, every check is an error with the reason."""
         if reason := self._unreachable_reason():
             pytest.fail(reason, pytrace=False)
 
@@ -79,9 +79,9 @@ class CheckFailedError(Exception):
 
 
 class CheckItem(pytest.Item):
-    """One clause.
+    """One check.
 
-    A violated MUST fails; a violated SHOULD is an expected failure. A clause without a result, or for other engines,
+    A violated MUST fails; a violated SHOULD is an expected failure. A check without a result, or for other engines,
     is skipped with its reason.
     """
 
@@ -103,7 +103,7 @@ class CheckItem(pytest.Item):
         raise CheckFailedError(finding)
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
-        """Return the clause, the reason, the features that still work, and the exchanges as evidence."""
+        """Return the check, the reason, the features that still work, and the exchanges as evidence."""
         if not isinstance(excinfo.value, CheckFailedError):
             return super().repr_failure(excinfo, style)
         finding = excinfo.value.finding

@@ -34,7 +34,7 @@ def predictions_of(answer: dict[str, Any]) -> list[object]:
     """Return the predictions of a response.
 
     Raises:
-        FaultError: `predictions` is not an array.
+        ViolationError: `predictions` is not an array.
     """
     predictions = answer.get("predictions")
     if not is_list(predictions):

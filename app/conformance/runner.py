@@ -47,7 +47,7 @@ class Report:
 
     @property
     def needs(self) -> Sequence[Need]:
-        """Return the needs that the protocol's clauses name."""
+        """Return the needs that the protocol's checks name."""
         needed = {need for finding in self.findings for need in finding.check.needed_for}
         return [need for need in Need if need in needed]
 
@@ -58,7 +58,7 @@ class Report:
 
     @property
     def unauthorized(self) -> Sequence[str]:
-        """Return the ids of MUST clauses that were not tested because the engine refused the credentials."""
+        """Return the ids of MUST checks that were not tested because the engine refused the credentials."""
         return [
             finding.check.id
             for finding in self.findings
@@ -69,7 +69,7 @@ class Report:
         ]
 
     def failing(self, need: Need) -> Sequence[str]:
-        """Return the ids of the failed MUST clauses that `need` depends on."""
+        """Return the ids of the failed MUST checks that `need` depends on."""
         return [
             finding.check.id
             for finding in self.findings
@@ -79,7 +79,7 @@ class Report:
         ]
 
     def untested(self, need: Need) -> Sequence[str]:
-        """Return the ids of the untested MUST clauses that `need` depends on."""
+        """Return the ids of the untested MUST checks that `need` depends on."""
         return [
             finding.check.id
             for finding in self.findings
@@ -90,10 +90,10 @@ class Report:
 
 
 class CheckRunner:
-    """Check an engine against a protocol, each clause on first use.
+    """Run the checks of a protocol against an engine, each on first use.
 
     Args:
-        protocol: its clauses come after those that they require.
+        protocol: has the checks, each after those that it requires.
         probe: sends the requests.
     """
 
@@ -102,7 +102,8 @@ class CheckRunner:
         self.probe = probe
         self._checks = {check.id: check for check in protocol.checks}
         self._findings: dict[str, Finding] = {}
-        self._failed_ids: dict[str, str] = {}
+        self._root_failures: dict[str, str] = {}
+        """The failed check at the root, by the id of each check that failed or requires it."""
 
     def check_reachable(self) -> None:
         """Send one request, to see whether the engine answers.
@@ -121,15 +122,15 @@ class CheckRunner:
             pass  # The engine answers, and the checks report what is wrong with the response.
 
     def finding(self, check: Check) -> Finding:
-        """Return the finding for one clause. Check it once, after the clauses that it requires."""
+        """Return the finding of a check. Run it once, after the checks that it requires."""
         if check.id not in self._findings:
             for required in check.requires:
                 self.finding(self._checks[required])
-            self._findings[check.id] = self._run_required(check)
+            self._findings[check.id] = self._run_unless_blocked(check)
         return self._findings[check.id]
 
     def report(self, on_check: Callable[[Check], None] | None = None) -> Report:
-        """Check every clause and return the report; call `on_check` with each clause before its check.
+        """Run every check and return the report; call `on_check` before each check.
 
         Raises:
             UnreachableError: the engine refused the credentials of every request, so nothing was tested.
@@ -144,28 +145,28 @@ class CheckRunner:
             protocol=self.protocol.name,
             target=self.probe.target,
             task_type=_task_type(self.protocol, self.probe),
-            findings=[self._findings[checked.id] for checked in self.protocol.checks],
+            findings=[self._findings[check.id] for check in self.protocol.checks],
             requests=self.probe.request_count,
         )
 
-    def _run_required(self, check: Check) -> Finding:
-        if roots := [self._failed_ids[required] for required in check.requires if required in self._failed_ids]:
-            self._failed_ids[check.id] = roots[0]
+    def _run_unless_blocked(self, check: Check) -> Finding:
+        if roots := [self._root_failures[required] for required in check.requires if required in self._root_failures]:
+            self._root_failures[check.id] = roots[0]
             reason = f"{roots[0]} failed"
             return Finding(check=check, verdict=Verdict.NOT_TESTED, reason=reason, exchanges=())
         finding = _run(check, self.probe)
         if finding.verdict is Verdict.FAILED:
-            self._failed_ids[check.id] = check.id
+            self._root_failures[check.id] = check.id
         return finding
 
 
 def run_checks(protocol: Protocol, probe: Probe, on_check: Callable[[Check], None] | None = None) -> Report:
-    """Check every clause of `protocol`.
+    """Run every check of `protocol`.
 
     Args:
-        protocol: its clauses come after those that they require.
+        protocol: has the checks, each after those that it requires.
         probe: sends the requests.
-        on_check: called with each clause before its check.
+        on_check: called before each check.
 
     Raises:
         UnreachableError: the engine does not answer, or refuses the credentials of every request.

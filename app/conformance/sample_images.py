@@ -1,4 +1,4 @@
-"""Draw test images, decode given ones, and convert both."""
+"""Draw test images, decode the user's, and convert both."""
 
 import struct
 from dataclasses import dataclass
@@ -59,7 +59,7 @@ class SampleImage:
 
 
 def load_image(name: str, data: bytes) -> SampleImage:
-    """Wrap a given image.
+    """Return an encoded image of the user as a `SampleImage`.
 
     Raises:
         ValueError: `data` cannot be decoded.
@@ -110,6 +110,6 @@ def _rectangle() -> SampleImage:
 
 
 SAMPLE_IMAGES = (_shapes(), _rectangle(), rotated_bar(30), rotated_bar(75))
-"""Images that every run sends, besides the given ones."""
+"""Images that every run sends, besides the user's."""
 BLANK_IMAGE = _encode("plain grey", np.full((200, 300, 3), 118, np.uint8))
 """An image without objects."""

@@ -72,7 +72,7 @@ def contents_field(answer: Any, index: int) -> str:
     """Return where the elements of an output are: "raw", or the contents field that is set; empty without elements.
 
     Raises:
-        FaultError: more than one place has elements.
+        ViolationError: more than one of them has elements.
     """
     output = answer.outputs[index]
     fields = [field.name for field, _ in output.contents.ListFields()]
@@ -84,10 +84,10 @@ def contents_field(answer: Any, index: int) -> str:
 
 
 def elements_of(answer: Any, index: int) -> Sequence[object]:
-    """Return the elements of an output, from either place.
+    """Return the elements of an output, from its contents or raw.
 
     Raises:
-        FaultError: the elements do not match the datatype.
+        ViolationError: the elements do not match the datatype.
     """
     output = answer.outputs[index]
     field = contents_field(answer, index)

@@ -43,7 +43,7 @@ def _signature(probe: Probe) -> dict[str, dict[str, Any]]:
     """Return the inputs of the signature serving_default.
 
     Raises:
-        UntestedError: the metadata does not have them.
+        InconclusiveError: the metadata does not have them.
     """
     try:
         described = expect_json_object(probe.get(f"{model_path(probe)}/metadata"))["metadata"]["signature_def"][
@@ -80,8 +80,8 @@ def _nested(element: object, lengths: list[int]) -> object:
 
 
 def _instances(probe: Probe) -> list[object]:
-    if (given := given_instances(probe)) is not None:
-        return given
+    if (instances := given_instances(probe)) is not None:
+        return instances
     return [_instance(probe, 0), _instance(probe, 1)]
 
 
@@ -126,7 +126,7 @@ def _rows(probe: Probe) -> None:
 
 
 def _one_each(probe: Probe) -> None:
-    expect_one_prediction_each(_instances(probe), lambda asked: _predictions(probe, asked))
+    expect_one_prediction_each(_instances(probe), lambda instances: _predictions(probe, instances))
 
 
 def _columns(probe: Probe) -> None:
@@ -222,42 +222,42 @@ _PREDICTS = ("TFS-005",)
 
 CHECKS = (
     Check("TFS-001", _MUST, "GET /v1/models/<model> lists the states of the versions.", f"{_PAGE}, Model status",
-           _status),
+          _status),
     Check("TFS-002", _MUST, "With a version in the path, only that version is listed.", f"{_PAGE}, Model status",
-           _status_of_version,
-           requires=("TFS-001",)),
+          _status_of_version,
+          requires=("TFS-001",)),
     Check("TFS-003", _MUST, "The status of an unknown model is 404.", "Its handler's tests", _unknown_status),
     Check("TFS-004", _MUST, "Metadata has model_spec, and signature_def nested in signature_def.",
-           f"{_PAGE}, Model Metadata",
-           _metadata),
+          f"{_PAGE}, Model Metadata",
+          _metadata),
     Check("TFS-005", _MUST, "POST <model>:predict returns predictions for instances.", f"{_PAGE}, Predict", _rows,
-           requires=("TFS-004",)),
+          requires=("TFS-004",)),
     Check("TFS-006", _MUST, "There is one prediction for each instance.", f"{_PAGE}, Predict, row format", _one_each,
-           requires=_PREDICTS),
+          requires=_PREDICTS),
     Check("TFS-007", _MUST, "inputs, in columns, returns outputs.", f"{_PAGE}, Predict, column format",
-           _columns, requires=_PREDICTS),
+          _columns, requires=_PREDICTS),
     Check("TFS-008", _MUST, "Rows and columns give the same answer.", f"{_PAGE}, Predict", _agree,
-           requires=("TFS-006", "TFS-007")),
+          requires=("TFS-006", "TFS-007")),
     Check("TFS-009", _MUST, "A version has its own path.", f"{_PAGE}, Predict", _version_path,
-           requires=("TFS-001", "TFS-005")),
+          requires=("TFS-001", "TFS-005")),
     Check("TFS-010", _MUST, "A body with both instances and inputs is answered with 400.",
-           f"{_PAGE}, Predict; its tests", _both,
-           requires=_PREDICTS),
+          f"{_PAGE}, Predict; its tests", _both,
+          requires=_PREDICTS),
     Check("TFS-011", _MUST, "A body with neither is answered with 400.", "Its handler's tests", _neither),
     Check("TFS-012", _MUST, "Instances that are not a list, or an empty list, are answered with 400.", "Its tests",
-           _not_a_list),
+          _not_a_list),
     Check("TFS-013", _MUST, "Invalid JSON is answered with 400.", "Its tests", _bad_json),
     Check("TFS-014", _SHOULD, "An unknown path under /v1/ is answered with 400.", "Its handler: Malformed request",
-           _malformed),
+          _malformed),
     Check("TFS-015", _MUST, "A prediction with an unknown model is answered with 404.", "Its handler's tests",
-           _unknown_model),
+          _unknown_model),
     Check("TFS-016", _MUST, "An unknown signature is answered with 400.", "Its predict code", _unknown_signature,
-           requires=_PREDICTS),
+          requires=_PREDICTS),
     Check("TFS-017", _SHOULD, "An unknown label is answered with 400.", "Its server core", _unknown_label,
-           requires=_PREDICTS),
+          requires=_PREDICTS),
     Check("TFS-018", _MUST, "Invalid base64 in b64 is answered with 400.", f"{_PAGE}, Encoding binary values",
-           _bad_base64,
-           requires=_PREDICTS),
+          _bad_base64,
+          requires=_PREDICTS),
     Check("TFS-019", _MUST, "Refusals are JSON objects with a text in error.", f"{_PAGE}, Error response",
-           _error_body),
+          _error_body),
 )  # fmt: skip

@@ -56,7 +56,7 @@ def expect_json_object(exchange: Exchange) -> dict[str, Any]:
     """Return the JSON object of a response with status 200.
 
     Raises:
-        FaultError: the status is not 200, or the body is not a JSON object.
+        ViolationError: the status is not 200, or the body is not a JSON object.
     """
     expect_status(exchange, 200)
     try:
@@ -69,8 +69,8 @@ def expect_accepted(exchange: Exchange) -> dict[str, Any]:
     """Return the JSON object of the response to a generated request.
 
     Raises:
-        UntestedError: the engine rejected the generated request, which proves nothing.
-        FaultError: the response is neither a success nor a rejection.
+        InconclusiveError: the engine rejected the generated request, which proves nothing.
+        ViolationError: the response is neither a success nor a rejection.
     """
     if exchange.refused:
         reason = f"{exchange.status} {quote(exchange.body)}"
@@ -97,7 +97,7 @@ def listed_model(probe: Probe, *paths: str) -> str:
     """Return the given model name, or the only one that the responses of `paths` list under `models`.
 
     Raises:
-        UntestedError: no name was given, and no path lists exactly one.
+        InconclusiveError: no name was given, and no path lists exactly one.
     """
     if probe.target.model:
         return probe.target.model
@@ -122,7 +122,7 @@ def generate_data(datatype: str, shape: Sequence[int], name: str = "", *, image_
         image_index: the index of one of the probe's own images.
 
     Raises:
-        UntestedError: the tensor has too many elements.
+        InconclusiveError: the tensor has too many elements.
     """
     count = math.prod(shape)
     if count > _MAX_ELEMENTS:

@@ -25,9 +25,9 @@ _MAX_FRACTION = 1.5
 
 
 def coordinate_checks(prefix: str, image_probe: ImageProbe) -> Sequence[Check]:
-    """Return the clauses, with ids that start with `prefix`."""
+    """Return the checks, with ids that start with `prefix`."""
 
-    def number(index: int) -> str:
+    def check_id(index: int) -> str:
         return f"{prefix}-P{index:02}"
 
     def check(
@@ -43,53 +43,53 @@ def coordinate_checks(prefix: str, image_probe: ImageProbe) -> Sequence[Check]:
             run(image_probe, probe)
 
         return Check(
-            id=number(index),
+            id=check_id(index),
             level=level,
             source=source,
             sentence=sentence,
             run=run_check,
             needed_for=needed_for,
-            requires=[number(required) for required in requires],
+            requires=[check_id(required) for required in requires],
         )
 
     must, should = Level.MUST, Level.SHOULD
-    box, oriented, outline = (
+    detection, oriented, segmentation = (
         f"{_PAGE}, Object Detection",
         f"{_PAGE}, Oriented Object Detection",
         f"{_PAGE}, Image Segmentation",
     )
     return (
-        check(1, must, box, "xmin, ymin, xmax and ymax are numbers.", _box_numbers, _STORED),
-        check(2, must, box, "Boxes are in pixels, not in fractions of the image.", _box_pixels, requires=(1,)),
-        check(3, must, box, "Boxes are in the frame of the sent image: they scale with it.", _box_scales,
-               requires=(1, 2)),
-        check(4, must, box, "xmin is at most xmax, and ymin at most ymax.", _box_order, requires=(1,)),
+        check(1, must, detection, "xmin, ymin, xmax and ymax are numbers.", _box_numbers, _STORED),
+        check(2, must, detection, "Boxes are in pixels, not in fractions of the image.", _box_pixels, requires=(1,)),
+        check(3, must, detection, "Boxes are in the frame of the sent image: they scale with it.", _box_scales,
+              requires=(1, 2)),
+        check(4, must, detection, "xmin is at most xmax, and ymin at most ymax.", _box_order, requires=(1,)),
         check(5, should, _INSIDE, "Boxes lie inside the image.", _box_inside, requires=(1, 2, 3, 4)),
         check(6, must, oriented, "cx, cy, w, h and r are numbers.", _oriented_numbers, _STORED),
         check(7, must, oriented, "cx and w are fractions of the image's width, cy and h of its height.",
-               _oriented_fractions, requires=(6,)),
+              _oriented_fractions, requires=(6,)),
         check(8, must, oriented, "r is in radians.", _radians, requires=(6,)),
         check(9, must, oriented, "r is clockwise, with y downward.", _clockwise, requires=(6, 7, 8)),
         check(10, must, oriented, "w and h are not negative.", _oriented_size, requires=(6,)),
-        check(11, must, outline, "contour is a list of contours, each a list of points {x, y} of numbers.", _contours,
-               _STORED),
-        check(12, must, outline, "Contours are in pixels, not in fractions of the image.", _contour_pixels,
-               requires=(11,)),
-        check(13, must, outline, "Contours are in the frame of the sent image: they scale with it.",
-               _contour_scales, requires=(11, 12)),
+        check(11, must, segmentation, "contour is a list of contours, each a list of points {x, y} of numbers.",
+              _contours, _STORED),
+        check(12, must, segmentation, "Contours are in pixels, not in fractions of the image.", _contour_pixels,
+              requires=(11,)),
+        check(13, must, segmentation, "Contours are in the frame of the sent image: they scale with it.",
+              _contour_scales, requires=(11, 12)),
         check(14, should, _INSIDE, "Contours lie inside the image.", _contour_inside, requires=(11, 12, 13)),
     )  # fmt: skip
 
 
 def _box_numbers(image_probe: ImageProbe, probe: Probe) -> None:
-    _numbers(image_probe.items(probe, _DETECTION), _BOX)
+    _expect_numbers(image_probe.items(probe, _DETECTION), _BOX)
 
 
 def _oriented_numbers(image_probe: ImageProbe, probe: Probe) -> None:
-    _numbers(image_probe.items(probe, _ORIENTED), _ORIENTED_BOX)
+    _expect_numbers(image_probe.items(probe, _ORIENTED), _ORIENTED_BOX)
 
 
-def _numbers(items: Sequence[tuple[SampleImage, Item]], names: Sequence[str]) -> None:
+def _expect_numbers(items: Sequence[tuple[SampleImage, Item]], names: Sequence[str]) -> None:
     present = [(image, name, item[name]) for image, item in items for name in names if name in item]
     if not present:
         raise InconclusiveError(f"No item has any of {', '.join(names)}")
@@ -111,10 +111,10 @@ def _boxes(image_probe: ImageProbe, probe: Probe) -> Sequence[tuple[SampleImage,
 
 
 def _box_pixels(image_probe: ImageProbe, probe: Probe) -> None:
-    _pixels([box for _, box in _boxes(image_probe, probe)])
+    _expect_pixels([box for _, box in _boxes(image_probe, probe)])
 
 
-def _pixels(coordinate_lists: Sequence[Sequence[float]]) -> None:
+def _expect_pixels(coordinate_lists: Sequence[Sequence[float]]) -> None:
     if max(abs(value) for values in coordinate_lists for value in values) <= _MAX_FRACTION:
         raise ViolationError(
             f"Expected pixels, got fractions: no coordinate is above {_MAX_FRACTION}, "
@@ -123,11 +123,11 @@ def _pixels(coordinate_lists: Sequence[Sequence[float]]) -> None:
 
 
 def _box_scales(image_probe: ImageProbe, probe: Probe) -> None:
-    _scales(image_probe, probe, _DETECTION, _box_extent)
+    _expect_scaling(image_probe, probe, _DETECTION, _box_extent)
 
 
 def _contour_scales(image_probe: ImageProbe, probe: Probe) -> None:
-    _scales(image_probe, probe, _SEGMENTATION, lambda item: _extent(list(contour_points(item.get("contour")))))
+    _expect_scaling(image_probe, probe, _SEGMENTATION, lambda item: _extent(list(contour_points(item.get("contour")))))
 
 
 def _box_extent(item: Item) -> float:
@@ -142,7 +142,7 @@ def _extent(points: Sequence[tuple[float, float]]) -> float:
     return max(xs) - min(xs) + max(ys) - min(ys)
 
 
-def _scales(image_probe: ImageProbe, probe: Probe, task_type: str, extent: Callable[[Item], float]) -> None:
+def _expect_scaling(image_probe: ImageProbe, probe: Probe, task_type: str, extent: Callable[[Item], float]) -> None:
     """Compare the best item of an image with that of the image at twice its size, if the labels are equal."""
     image_probe.items(probe, task_type)
     unscaled: list[str] = []
@@ -172,10 +172,10 @@ def _box_order(image_probe: ImageProbe, probe: Probe) -> None:
 
 def _box_inside(image_probe: ImageProbe, probe: Probe) -> None:
     for image, box in _boxes(image_probe, probe):
-        _inside(image, [(box[0], box[1]), (box[2], box[3])])
+        _expect_inside(image, [(box[0], box[1]), (box[2], box[3])])
 
 
-def _inside(image: SampleImage, points: Sequence[tuple[float, float]]) -> None:
+def _expect_inside(image: SampleImage, points: Sequence[tuple[float, float]]) -> None:
     for x, y in points:
         if not (-0.5 <= x <= image.width + 0.5 and -0.5 <= y <= image.height + 0.5):
             raise ViolationError(
@@ -217,7 +217,7 @@ def _clockwise(image_probe: ImageProbe, probe: Probe) -> None:
     errors: list[tuple[float, float]] = []
     for degrees in (30.0, 75.0):
         result = image_probe.probe_image(probe, rotated_bar(degrees))
-        angle = _long_side(result)
+        angle = _long_side_angle(result)
         if angle is None:
             raise InconclusiveError(
                 f"The model does not find the bar at {degrees:g} degrees, so its rotation is not known"
@@ -229,7 +229,7 @@ def _clockwise(image_probe: ImageProbe, probe: Probe) -> None:
         raise InconclusiveError("The model does not find bars at 30 and 75 degrees precisely enough")
 
 
-def _long_side(result: ProbeResult) -> float | None:
+def _long_side_angle(result: ProbeResult) -> float | None:
     """Return the angle of the long side of the best box in radians, or None if no side is clearly longer."""
     if not result.items or not all(is_number(result.items[0].get(name)) for name in _ORIENTED_BOX):
         return None
@@ -274,16 +274,18 @@ def _is_contours(value: object) -> bool:
 
 
 def _outlines(image_probe: ImageProbe, probe: Probe) -> Sequence[tuple[SampleImage, Sequence[tuple[float, float]]]]:
-    outlines = [(p, list(contour_points(item.get("contour")))) for p, item in image_probe.items(probe, _SEGMENTATION)]
+    outlines = [
+        (image, list(contour_points(item.get("contour")))) for image, item in image_probe.items(probe, _SEGMENTATION)
+    ]
     if not any(points for _, points in outlines):
         raise InconclusiveError("No contour has a point")
     return outlines
 
 
 def _contour_pixels(image_probe: ImageProbe, probe: Probe) -> None:
-    _pixels([point for _, points in _outlines(image_probe, probe) for point in points])
+    _expect_pixels([point for _, points in _outlines(image_probe, probe) for point in points])
 
 
 def _contour_inside(image_probe: ImageProbe, probe: Probe) -> None:
     for image, points in _outlines(image_probe, probe):
-        _inside(image, points)
+        _expect_inside(image, points)

@@ -67,7 +67,7 @@ def expect_success(exchange: Exchange) -> dict[str, Any]:
     """Return the JSON object of a response with status 200.
 
     Raises:
-        FaultError: the status is not 200, or the body is not a JSON object.
+        ViolationError: the status is not 200, or the body is not a JSON object.
     """
     if not exchange.ok:
         raise ViolationError(f"Expected status 200, got {exchange.status} {quote(exchange.body)}")
@@ -81,32 +81,32 @@ def outputs(exchange: Exchange) -> Sequence[dict[str, Any]]:
     """Return the outputs of a response.
 
     Raises:
-        UntestedError: the response has no outputs.
+        InconclusiveError: the response has no outputs.
     """
     try:
-        found_outputs: object = exchange.object().get("outputs") if exchange.ok else None
+        raw_outputs: object = exchange.object().get("outputs") if exchange.ok else None
     except InvalidJsonError as error:
         raise InconclusiveError(str(error)) from None
     if (
-        not isinstance(found_outputs, list)
-        or not found_outputs
-        or not all(isinstance(output, dict) for output in cast("list[object]", found_outputs))
+        not isinstance(raw_outputs, list)
+        or not raw_outputs
+        or not all(isinstance(output, dict) for output in cast("list[object]", raw_outputs))
     ):
         raise InconclusiveError(f"There are no outputs in status {exchange.status} {quote(exchange.body)}")
-    return cast("list[dict[str, Any]]", found_outputs)
+    return cast("list[dict[str, Any]]", raw_outputs)
 
 
 def output_parameters(output: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the parameters of an output; empty if it has none."""
-    found = output.get("parameters")
-    return cast("dict[str, Any]", found) if isinstance(found, dict) else {}
+    parameters = output.get("parameters")
+    return cast("dict[str, Any]", parameters) if isinstance(parameters, dict) else {}
 
 
 def items_of(output: Mapping[str, Any]) -> Sequence[object]:
     """Return the items of an output, even if they are nested wrongly.
 
     Raises:
-        UntestedError: no items can be read.
+        InconclusiveError: no items can be read.
     """
     data = output.get("data")
     if not isinstance(data, list):

@@ -29,7 +29,7 @@ _MAX_NUMBER = 1e300
 
 @dataclass(frozen=True, slots=True)
 class ProbeResult:
-    """An image and the raw items that the engine found in it."""
+    """An image and the raw items that the engine returned for it."""
 
     image: SampleImage
     raw_items: Sequence[object]
@@ -42,7 +42,7 @@ class ProbeResult:
 
 @dataclass(frozen=True, slots=True)
 class ImageProbe:
-    """The way that one protocol sends an image.
+    """Sends images in one protocol's format, and reads the items of responses.
 
     Args:
         send: sends the image with parameters.
@@ -58,7 +58,7 @@ class ImageProbe:
         """Send one image with the needed parameters and `parameters`.
 
         Raises:
-            UntestedError: the status is not 200, or the items cannot be read.
+            InconclusiveError: the status is not 200, or the items cannot be read.
         """
         exchange = self.send(probe, image, {**self.required_parameters(probe), **(parameters or {})})
         if not exchange.ok:
@@ -78,7 +78,7 @@ class ImageProbe:
         """Return all images with items, at the engine's default threshold, or else at a low one.
 
         Raises:
-            UntestedError: the model finds nothing in any image.
+            InconclusiveError: the model finds nothing in any image.
         """
         images = (*probe.target.images, *SAMPLE_IMAGES)
         for parameters in ({}, {"score_threshold": _LOW_THRESHOLD}):
@@ -96,7 +96,7 @@ class ImageProbe:
         """Return the given task type, or the one that the fields of the items suggest, or None.
 
         Raises:
-            UntestedError: there are no items.
+            InconclusiveError: there are no items.
         """
         if probe.target.task_type:
             return probe.target.task_type
@@ -116,8 +116,8 @@ class ImageProbe:
         """Return every item that is an object, with its image, if the engine's task type is one of `task_types`.
 
         Raises:
-            InapplicableError: the task type is another one.
-            UntestedError: the task type is not known, or no item is an object.
+            NotApplicableError: the task type is another one.
+            InconclusiveError: the task type is not known, or no item is an object.
         """
         task_type = self.task_type(probe)
         if task_type not in task_types:

@@ -19,17 +19,17 @@ _ENGINE = "Striveworks' public engine-yolo"
 
 
 def item_checks(prefix: str, image_probe: ImageProbe) -> Sequence[Check]:
-    """Return the clauses, with ids that start with `prefix`; clause 001 is that the engine answers."""
+    """Return the checks, with ids that start with `prefix`. Some require `<prefix>-001`: the engine answers."""
     checks = _Items(image_probe)
 
-    answers = (f"{prefix}-001",)
+    responds = (f"{prefix}-001",)
 
-    def number(index: int) -> str:
+    def check_id(index: int) -> str:
         return f"{prefix}-I{index:02}"
 
     return (
         Check(
-            id=number(1),
+            id=check_id(1),
             level=Level.MUST,
             source=_PAGE,
             sentence="Every item is an object with the fields of its task type.",
@@ -37,7 +37,7 @@ def item_checks(prefix: str, image_probe: ImageProbe) -> Sequence[Check]:
             needed_for=_PARSED,
         ),
         Check(
-            id=number(2),
+            id=check_id(2),
             level=Level.MUST,
             source=_PAGE,
             sentence="label is a string.",
@@ -45,7 +45,7 @@ def item_checks(prefix: str, image_probe: ImageProbe) -> Sequence[Check]:
             needed_for=_PARSED,
         ),
         Check(
-            id=number(3),
+            id=check_id(3),
             level=Level.MUST,
             source=_PAGE,
             sentence="score is a JSON number.",
@@ -53,32 +53,32 @@ def item_checks(prefix: str, image_probe: ImageProbe) -> Sequence[Check]:
             needed_for=_PARSED,
         ),
         Check(
-            id=number(4),
+            id=check_id(4),
             level=Level.SHOULD,
             source=f"{_PAGE}, every example",
             sentence="score lies between 0 and 1.",
             run=checks.score_range,
             needed_for=(Need.EVALUATION,),
-            requires=(number(3),),
+            requires=(check_id(3),),
         ),
         Check(
-            id=number(5),
+            id=check_id(5),
             level=Level.SHOULD,
             source=f"{_PAGE}, every example",
             sentence="Items are sorted by falling score.",
             run=checks.order,
-            requires=(number(3),),
+            requires=(check_id(3),),
         ),
         Check(
-            id=number(6),
+            id=check_id(6),
             level=Level.SHOULD,
             source=f"{_ENGINE}, parameters.score_threshold",
             sentence="score_threshold of an input removes items with lower scores.",
             run=checks.threshold,
-            requires=(number(3),),
+            requires=(check_id(3),),
         ),
         Check(
-            id=number(7),
+            id=check_id(7),
             level=Level.SHOULD,
             source=f"{_PAGE}, Image Classification",
             sentence="A classification names no label twice.",
@@ -86,7 +86,7 @@ def item_checks(prefix: str, image_probe: ImageProbe) -> Sequence[Check]:
             needed_for=(Need.EVALUATION,),
         ),
         Check(
-            id=number(8),
+            id=check_id(8),
             level=Level.MUST,
             source=f"{_PAGE}, Image Text to Text",
             sentence="prompt and answer are strings.",
@@ -94,16 +94,16 @@ def item_checks(prefix: str, image_probe: ImageProbe) -> Sequence[Check]:
             needed_for=_PARSED,
         ),
         Check(
-            id=number(9),
+            id=check_id(9),
             level=Level.MUST,
             source=f"{_PAGE}, Image Text to Text",
             sentence="There is one item for each prompt, in order, with the prompt.",
             run=checks.prompts,
             needed_for=_PARSED,
-            requires=(number(8),),
+            requires=(check_id(8),),
         ),
         Check(
-            id=number(10),
+            id=check_id(10),
             level=Level.SHOULD,
             source="EXIF 2.32, Orientation; viewers and annotation tools rotate images this way",
             sentence="EXIF orientation is applied: the items belong to the upright image.",
@@ -111,39 +111,39 @@ def item_checks(prefix: str, image_probe: ImageProbe) -> Sequence[Check]:
             needed_for=(Need.EVALUATION,),
         ),
         Check(
-            id=number(11),
+            id=check_id(11),
             level=Level.MUST,
             source=f"{_ENGINE}, decodes with PIL to RGB",
             sentence="A JPEG gets an answer, like a PNG.",
             run=checks.jpeg,
-            requires=answers,
+            requires=responds,
         ),
         Check(
-            id=number(12),
+            id=check_id(12),
             level=Level.SHOULD,
             source=f"{_ENGINE}, decodes with PIL to RGB",
             sentence="A PNG with one grey channel gets an answer.",
             run=checks.grey,
-            requires=answers,
+            requires=responds,
         ),
         Check(
-            id=number(13),
+            id=check_id(13),
             level=Level.SHOULD,
             source=f"{_ENGINE}, decodes with PIL to RGB",
             sentence="An opaque alpha channel does not change the answer.",
             run=checks.alpha,
-            requires=answers,
+            requires=responds,
         ),
         Check(
-            id=number(14),
+            id=check_id(14),
             level=Level.SHOULD,
             source="PNG, 13.12: samples of sixteen bits are scaled to eight",
             sentence="A PNG with 16 bits gets the same answer as one with 8 bits.",
             run=checks.sixteen_bits,
-            requires=answers,
+            requires=responds,
         ),
         Check(
-            id=number(15),
+            id=check_id(15),
             level=Level.SHOULD,
             source="An evaluation that runs twice",
             sentence="The same image gets the same answer each time.",
@@ -151,13 +151,13 @@ def item_checks(prefix: str, image_probe: ImageProbe) -> Sequence[Check]:
             needed_for=(Need.EVALUATION,),
         ),
         Check(
-            id=number(16),
+            id=check_id(16),
             level=Level.MUST,
             source=f"{_ENGINE}: no detections are an empty list",
             sentence="An image without objects is answered with status 200.",
             run=checks.no_items,
             needed_for=_PARSED,
-            requires=answers,
+            requires=responds,
         ),
     )
 

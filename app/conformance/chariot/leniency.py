@@ -71,55 +71,59 @@ def _other_shapes(probe: Probe) -> None:
         expect_success(infer(probe, [image_input(_FIRST, IMAGE_PROBE.required_parameters(probe), shape=shape)]))
 
 
-def _refused(exchange: Exchange) -> None:
+def _expect_4xx(exchange: Exchange) -> None:
     if not exchange.refused:
         raise ViolationError(f"Expected a status from 400 to 499, got {exchange.status} {quote(exchange.body)}")
 
 
 def _bad_base64(probe: Probe) -> None:
-    _refused(infer(probe, [image_input(_FIRST, IMAGE_PROBE.required_parameters(probe), data=["%%% not base64 %%%"])]))
+    _expect_4xx(
+        infer(probe, [image_input(_FIRST, IMAGE_PROBE.required_parameters(probe), data=["%%% not base64 %%%"])])
+    )
 
 
 def _not_an_image(probe: Probe) -> None:
-    _refused(infer(probe, [image_input(_FIRST, IMAGE_PROBE.required_parameters(probe), data=["bm90IGFuIGltYWdl"])]))
+    _expect_4xx(infer(probe, [image_input(_FIRST, IMAGE_PROBE.required_parameters(probe), data=["bm90IGFuIGltYWdl"])]))
 
 
-def _cut_image(probe: Probe) -> None:
-    _refused(infer(probe, [image_input(_FIRST, IMAGE_PROBE.required_parameters(probe), data=[base64_of(_FIRST)[:60]])]))
+def _truncated_image(probe: Probe) -> None:
+    _expect_4xx(
+        infer(probe, [image_input(_FIRST, IMAGE_PROBE.required_parameters(probe), data=[base64_of(_FIRST)[:60]])])
+    )
 
 
 def _no_inputs(probe: Probe) -> None:
-    _refused(infer(probe, []))
+    _expect_4xx(infer(probe, []))
 
 
 def _inputs_absent(probe: Probe) -> None:
-    _refused(probe.post_json(infer_path(probe), {}))
+    _expect_4xx(probe.post_json(infer_path(probe), {}))
 
 
 def _bad_json(probe: Probe) -> None:
-    _refused(_sent(probe, b'{"inputs": ['))
+    _expect_4xx(_post(probe, b'{"inputs": ['))
 
 
 def _not_an_object(probe: Probe) -> None:
-    _refused(_sent(probe, b"[1]"))
+    _expect_4xx(_post(probe, b"[1]"))
 
 
 def _empty(probe: Probe) -> None:
-    _refused(_sent(probe, b""))
+    _expect_4xx(_post(probe, b""))
 
 
-def _threshold_of_text(probe: Probe) -> None:
+def _text_threshold(probe: Probe) -> None:
     if IMAGE_PROBE.task_type(probe) == "IMAGE_TEXT_TO_TEXT":
         raise NotApplicableError("About task types with scores; this is IMAGE_TEXT_TO_TEXT")
-    _refused(example(probe, {"score_threshold": "high"}))
+    _expect_4xx(example(probe, {"score_threshold": "high"}))
 
 
-def _sent(probe: Probe, body: bytes) -> Exchange:
+def _post(probe: Probe, body: bytes) -> Exchange:
     return probe.send("POST", infer_path(probe), body=body, headers={"content-type": "application/json"})
 
 
 def _error_body(probe: Probe) -> None:
-    answer = _sent(probe, b'{"inputs": [')
+    answer = _post(probe, b'{"inputs": [')
     if answer.ok:
         raise InconclusiveError("The engine does not refuse invalid JSON")
     try:
@@ -160,7 +164,7 @@ _ANSWERED = ("CV2K-001",)
 
 
 def _check(
-    number: str,
+    check_id: str,
     level: Level,
     sentence: str,
     source: str,
@@ -169,7 +173,7 @@ def _check(
     requires: tuple[str, ...] = _ANSWERED,
 ) -> Check:
     return Check(
-        id=number, level=level, source=source, sentence=sentence, run=check, needed_for=needed_for, requires=requires
+        id=check_id, level=level, source=source, sentence=sentence, run=check, needed_for=needed_for, requires=requires
     )
 
 
@@ -178,35 +182,35 @@ _EVERYTHING = (Need.STORAGE, Need.DRIFT, Need.EVALUATION, Need.CLIENTS)
 
 CHECKS = (
     _check("CV2K-040", _MUST, "Unknown parameters of an input are ignored.", f"{_PAGE}, Requests; {_YOLO}",
-            _unknown_parameter),
+           _unknown_parameter),
     _check("CV2K-041", _MUST, "The actions that Chariot's clients send for the task type are accepted.",
-            f"{_PAGE}, Requests; engine-yolo's client sends detect", _known_actions),
+           f"{_PAGE}, Requests; engine-yolo's client sends detect", _known_actions),
     _check("CV2K-042", _SHOULD, "An unknown action is ignored.", f"{_YOLO} reads no action", _unknown_action),
     _check("CV2K-043", _MUST, "Parameters of the whole request are accepted.", f"{_PAGE}, Responses; {_YOLO}",
-            _body_parameters),
+           _body_parameters),
     _check("CV2K-044", _SHOULD, "Unknown fields of the request and of an input are ignored.",
-            "Open Inference Protocol extensions; tritonclient sends some", _unknown_fields),
+           "Open Inference Protocol extensions; tritonclient sends some", _unknown_fields),
     _check("CV2K-045", _MUST, "Unknown request headers are ignored, including those of gateways.",
-            f"{_PAGE}, Responses: Chariot prefers headers to changing bodies", _unknown_headers, _EVERYTHING),
+           f"{_PAGE}, Responses: Chariot prefers headers to changing bodies", _unknown_headers, _EVERYTHING),
     _check("CV2K-046", _MUST, "An image may have the shape [height, width, channels].", 'Chariot, "Inference Store"',
-            _shape_of_pixels),
+           _shape_of_pixels),
     _check("CV2K-047", _MUST, "An image may have the shapes [1, 1] and [-1].", f"{_PAGE}, Requests", _other_shapes),
     _check("CV2K-050", _MUST, "Invalid base64 is refused with 4xx.", f"{_YOLO}: 400", _bad_base64),
     _check("CV2K-051", _SHOULD, "Data that is not an image is refused with 4xx.",
-            "HTTP: a client error; engine-yolo returns 500", _not_an_image),
+           "HTTP: a client error; engine-yolo returns 500", _not_an_image),
     _check("CV2K-052", _SHOULD, "A truncated image is refused with 4xx.", "HTTP: a client error",
-            _cut_image),
+           _truncated_image),
     _check("CV2K-053", _MUST, "An empty array of inputs is refused with 4xx.", f"{_YOLO}: 400", _no_inputs),
     _check("CV2K-054", _MUST, "A body without inputs is refused with 4xx.", f"{_PAGE}, Requests: inputs is required",
-            _inputs_absent),
+           _inputs_absent),
     _check("CV2K-055", _MUST, "Invalid JSON is refused with 4xx.", f"{_YOLO}: 400", _bad_json),
     _check("CV2K-056", _MUST, "JSON that is not an object is refused with 4xx.", f"{_YOLO}: 400", _not_an_object),
     _check("CV2K-057", _MUST, "An empty body is refused with 4xx.", f"{_YOLO}: 400", _empty),
     _check("CV2K-058", _SHOULD, "A score_threshold that is not a number is refused with 4xx.", f"{_YOLO}: 400",
-            _threshold_of_text),
+           _text_threshold),
     _check("CV2K-059", _SHOULD, "A refusal is a JSON object with the reason in error or detail.",
-            f"Chariot's own errors have error; {_YOLO} has detail", _error_body, requires=("CV2K-001", "CV2K-055")),
+           f"Chariot's own errors have error; {_YOLO} has detail", _error_body, requires=("CV2K-001", "CV2K-055")),
     _check("CV2K-060", _MUST, "After refusals, the engine gives the same answer as before.", "Any server", _recovers,
-            _EVERYTHING,
-            requires=("CV2K-001", "CV2K-009")),
+           _EVERYTHING,
+           requires=("CV2K-001", "CV2K-009")),
 )  # fmt: skip

@@ -37,17 +37,17 @@ def _answers(probe: Probe) -> None:
 
 
 def _answers_with_slash(probe: Probe) -> None:
-    sent = example(probe)
-    expect_success(probe.send("POST", f"{infer_path(probe)}/", body=sent.request_body, headers=sent.request_headers))
+    first = example(probe)
+    expect_success(probe.send("POST", f"{infer_path(probe)}/", body=first.request_body, headers=first.request_headers))
 
 
 def _answers_under_chariot_path(probe: Probe) -> None:
     if probe.target.model or "/v2/models/" in probe.target.url:
         expect_success(example(probe))
         return
-    sent = example(probe)
+    first = example(probe)
     expect_success(
-        probe.send("POST", "/v2/models/m-conform/infer", body=sent.request_body, headers=sent.request_headers)
+        probe.send("POST", "/v2/models/m-conform/infer", body=first.request_body, headers=first.request_headers)
     )
 
 
@@ -73,24 +73,24 @@ def _content_type(probe: Probe) -> None:
 
 
 def _charset(probe: Probe) -> None:
-    sent = example(probe)
+    first = example(probe)
     headers = {"content-type": "application/json; charset=utf-8"}
-    expect_success(probe.send("POST", infer_path(probe), body=sent.request_body, headers=headers))
+    expect_success(probe.send("POST", infer_path(probe), body=first.request_body, headers=headers))
 
 
 def _has_outputs(probe: Probe) -> None:
-    outputs_found = expect_success(example(probe)).get("outputs")
-    if not _is_list(outputs_found) or len(outputs_found) != 1 or not isinstance(outputs_found[0], dict):
-        raise ViolationError(f"Expected an array of one output object, got {quote(outputs_found)}")
+    got = expect_success(example(probe)).get("outputs")
+    if not _is_list(got) or len(got) != 1 or not isinstance(got[0], dict):
+        raise ViolationError(f"Expected an array of one output object, got {quote(got)}")
 
 
 def _several_images(probe: Probe) -> None:
     answer = infer(
         probe, [image_input(SAMPLE_IMAGES[i], IMAGE_PROBE.required_parameters(probe), name=_NAMES[i]) for i in range(3)]
     )
-    outputs_found = expect_success(answer).get("outputs")
-    if not _is_list(outputs_found) or len(outputs_found) != 3:
-        raise ViolationError(f"Expected 3 outputs, got {quote(outputs_found)}")
+    got = expect_success(answer).get("outputs")
+    if not _is_list(got) or len(got) != 3:
+        raise ViolationError(f"Expected 3 outputs, got {quote(got)}")
 
 
 def _names(probe: Probe) -> None:
@@ -111,7 +111,7 @@ def _items_match_inputs(probe: Probe) -> None:
     first, second = pairs[0]
     alone = [IMAGE_PROBE.probe_image(probe, result.image) for result in (first, second)]
     needed = IMAGE_PROBE.required_parameters(probe)
-    inputs = [image_input(look.image, needed, name=name) for look, name in zip(alone, ("one", "other"), strict=True)]
+    inputs = [image_input(item.image, needed, name=name) for item, name in zip(alone, ("one", "other"), strict=True)]
     by_name = {str(output.get("name")): output for output in outputs(infer(probe, inputs))}
     if set(by_name) != {"one", "other"}:
         raise InconclusiveError("The outputs do not have the names of the inputs")
@@ -208,13 +208,13 @@ def _base_id(probe: Probe) -> None:
 
 
 def _own_id(probe: Probe) -> None:
-    sent = example(probe)
-    repeated = probe.send("POST", sent.path, body=sent.request_body, headers=sent.request_headers, fresh=True)
-    one, other = (expect_success(exchange).get("id") for exchange in (sent, repeated))
-    if not isinstance(one, str) or not one:
-        raise ViolationError(f"Expected an id, got {quote(one)}")
-    if one == other:
-        raise ViolationError(f"Expected a new id for each request, got {quote(one)} twice")
+    first = example(probe)
+    second = probe.send("POST", first.path, body=first.request_body, headers=first.request_headers, fresh=True)
+    first_id, second_id = (expect_success(exchange).get("id") for exchange in (first, second))
+    if not isinstance(first_id, str) or not first_id:
+        raise ViolationError(f"Expected an id, got {quote(first_id)}")
+    if first_id == second_id:
+        raise ViolationError(f"Expected a new id for each request, got {quote(first_id)} twice")
 
 
 _PAGE = 'Chariot, "Inference Protocols"'
@@ -223,62 +223,62 @@ _MUST, _SHOULD = Level.MUST, Level.SHOULD
 
 CHECKS = (
     Check(id="CV2K-001", level=_MUST, source=f"{_PAGE}, URL Paths", run=_answers, needed_for=_ALL,
-           sentence="POST /infer below the base URL answers an image with status 200."),
+          sentence="POST /infer below the base URL answers an image with status 200."),
     Check(id="CV2K-002", level=_MUST, source=f"{_PAGE}, URL Paths: the platform's path ends in /infer/",
-           run=_answers_with_slash, needed_for=_ALL, requires=("CV2K-001",),
-           sentence="The path with a slash at the end works too, without a redirect."),
+          run=_answers_with_slash, needed_for=_ALL, requires=("CV2K-001",),
+          sentence="The path with a slash at the end works too, without a redirect."),
     Check(id="CV2K-003", level=_SHOULD, source=f"{_PAGE}, URL Paths; container_root_relative_base_url",
-           run=_answers_under_chariot_path, requires=("CV2K-001",),
-           sentence="The path under /v2/models/m-<model id>/ works too."),
+          run=_answers_under_chariot_path, requires=("CV2K-001",),
+          sentence="The path under /v2/models/m-<model id>/ works too."),
     Check(id="CV2K-004", level=_MUST, source='Chariot, "Custom Inference Engines"', run=_health, needed_for=_ALL,
-           sentence="A health path answers GET with status 200."),
+          sentence="A health path answers GET with status 200."),
     Check(id="CV2K-005", level=_SHOULD, source=f"{_YOLO}, and older pages of Chariot", run=_ready,
-           sentence="GET /ready answers with status 200."),
+          sentence="GET /ready answers with status 200."),
     Check(id="CV2K-006", level=_MUST, source=f"{_PAGE}: each response is JSON", run=_content_type,
-           requires=("CV2K-001",),
-           sentence="The response's Content-Type is application/json."),
+          requires=("CV2K-001",),
+          sentence="The response's Content-Type is application/json."),
     Check(id="CV2K-007", level=_MUST, source="RFC 9110, 8.3.1", run=_charset, requires=("CV2K-001",),
-           sentence="A charset in the request's Content-Type is accepted."),
+          sentence="A charset in the request's Content-Type is accepted."),
     Check(id="CV2K-008", level=_MUST, source=f"{_PAGE}, Responses; RFC 8259", run=_strict, needed_for=_ALL,
-           requires=("CV2K-001",), sentence="Responses are strict JSON: UTF-8, no NaN."),
+          requires=("CV2K-001",), sentence="Responses are strict JSON: UTF-8, no NaN."),
     Check(id="CV2K-009", level=_MUST, source=f"{_PAGE}, Responses", run=_has_outputs, needed_for=_PARSED,
-           requires=("CV2K-001",), sentence="outputs is an array with one object for one input."),
+          requires=("CV2K-001",), sentence="outputs is an array with one object for one input."),
     Check(id="CV2K-010", level=_SHOULD, source=f"{_PAGE}, Requests: some engines take several images",
-           run=_several_images, requires=("CV2K-009",),
-           sentence="Several inputs are several images, with one output for each."),
+          run=_several_images, requires=("CV2K-009",),
+          sentence="Several inputs are several images, with one output for each."),
     Check(id="CV2K-011", level=_MUST, source=f"{_PAGE}, Requests and Responses", run=_names, needed_for=_PARSED,
-           requires=("CV2K-010",),
-           sentence="Outputs have the names of their inputs, with any characters, in the order of the inputs."),
+          requires=("CV2K-010",),
+          sentence="Outputs have the names of their inputs, with any characters, in the order of the inputs."),
     Check(id="CV2K-012", level=_MUST, source=f"{_PAGE}, Requests: one output per input", run=_items_match_inputs,
-           needed_for=_PARSED, requires=("CV2K-010",),
-           sentence="The items of an output belong to the image of the input with the same name."),
+          needed_for=_PARSED, requires=("CV2K-010",),
+          sentence="The items of an output belong to the image of the input with the same name."),
     Check(id="CV2K-013", level=_MUST, source=f"{_PAGE}, Responses", run=_shape, requires=("CV2K-009",),
-           needed_for=_PARSED, sentence="An output's shape is an array of integers."),
+          needed_for=_PARSED, sentence="An output's shape is an array of integers."),
     Check(id="CV2K-014", level=_MUST, source=f"{_PAGE}, Responses", run=_datatype, requires=("CV2K-009",),
-           needed_for=_PARSED, sentence="An output's datatype is BYTES."),
+          needed_for=_PARSED, sentence="An output's datatype is BYTES."),
     Check(id="CV2K-015", level=_MUST, source=f"{_YOLO}: data has one element, the list of items", run=_nesting,
-           needed_for=_PARSED, requires=("CV2K-009",),
-           sentence="data holds one list of items for the image: [[item, ...]]."),
+          needed_for=_PARSED, requires=("CV2K-009",),
+          sentence="data holds one list of items for the image: [[item, ...]]."),
     Check(id="CV2K-016", level=_MUST, source=f"{_YOLO}: no detections are [[]]", run=_no_items, needed_for=_PARSED,
-           requires=("CV2K-015",), sentence="data is [[]] if nothing is found."),
+          requires=("CV2K-015",), sentence="data is [[]] if nothing is found."),
     Check(id="CV2K-017", level=_SHOULD, source=f"{_PAGE}, Responses, the example", run=_model,
-           requires=("CV2K-001",),
-           needed_for=(Need.STORAGE,), sentence="model_name and model_version are strings."),
+          requires=("CV2K-001",),
+          needed_for=(Need.STORAGE,), sentence="model_name and model_version are strings."),
     Check(id="CV2K-018", level=_MUST, source=f"{_PAGE}, Responses; {_YOLO} has null", run=_parameters,
-           requires=("CV2K-009",), needed_for=_PARSED,
-           sentence="parameters, of the response and of an output, is an object, null or absent."),
+          requires=("CV2K-009",), needed_for=_PARSED,
+          sentence="parameters, of the response and of an output, is an object, null or absent."),
     Check(id="CV2K-020", level=_MUST, source="Open Inference Protocol, REST: id", run=_body_id,
-           requires=("CV2K-001",),
-           needed_for=(Need.STORAGE,), sentence="The response has the id of the request."),
+          requires=("CV2K-001",),
+          needed_for=(Need.STORAGE,), sentence="The response has the id of the request."),
     Check(id="CV2K-021", level=_MUST, source=f"{_YOLO}: id before X-Request-ID", run=_id_precedence,
-           requires=("CV2K-020",), needed_for=(Need.STORAGE,),
-           sentence="The body's id takes precedence over X-Request-ID."),
+          requires=("CV2K-020",), needed_for=(Need.STORAGE,),
+          sentence="The body's id takes precedence over X-Request-ID."),
     Check(id="CV2K-022", level=_SHOULD, source=f"{_YOLO}: X-Request-ID where the body has no id", run=_header_id,
-           requires=("CV2K-001",), needed_for=(Need.STORAGE,),
-           sentence="Without an id in the body, X-Request-ID is the response's id."),
+          requires=("CV2K-001",), needed_for=(Need.STORAGE,),
+          sentence="Without an id in the body, X-Request-ID is the response's id."),
     Check(id="CV2K-023", level=_MUST, source="Chariot 0.26.1 release notes: Chariot-Inference-Base-ID", run=_base_id,
-           requires=("CV2K-020",), needed_for=(Need.STORAGE,),
-           sentence="Chariot-Inference-Base-ID is accepted, and does not replace the body's id."),
+          requires=("CV2K-020",), needed_for=(Need.STORAGE,),
+          sentence="Chariot-Inference-Base-ID is accepted, and does not replace the body's id."),
     Check(id="CV2K-024", level=_SHOULD, source=f"{_YOLO}: a new UUID", run=_own_id, requires=("CV2K-001",),
-           needed_for=(Need.STORAGE,), sentence="Without an id and X-Request-ID, each response has a new id."),
+          needed_for=(Need.STORAGE,), sentence="Without an id and X-Request-ID, each response has a new id."),
 )  # fmt: skip

@@ -64,8 +64,10 @@ def _answers(probe: Probe) -> None:
 
 
 def _with_slash(probe: Probe) -> None:
-    right = _example(probe)
-    _expect_same(probe.send("POST", f"{right.path}/", body=right.request_body, headers=right.request_headers), right)
+    expected = _example(probe)
+    _expect_same(
+        probe.send("POST", f"{expected.path}/", body=expected.request_body, headers=expected.request_headers), expected
+    )
 
 
 def _flat(probe: Probe) -> None:
@@ -75,8 +77,8 @@ def _flat(probe: Probe) -> None:
 
 
 def _no_content_type(probe: Probe) -> None:
-    right = _example(probe)
-    _expect_same(_send_body(probe, right.request_body), right)
+    expected = _example(probe)
+    _expect_same(_send_body(probe, expected.request_body), expected)
 
 
 def _send_lines(probe: Probe, *images: SampleImage) -> Exchange:
@@ -109,10 +111,10 @@ def _several_lines(probe: Probe) -> None:
 
 
 def _raw(probe: Probe) -> None:
-    right = _example(probe)
+    expected = _example(probe)
     parameters = msgspec.json.encode(IMAGE_PROBE.required_parameters(probe)).decode()
     _expect_same(
-        _send_body(probe, _FIRST.data, content_type="image/png", chariot_inference_parameters=parameters), right
+        _send_body(probe, _FIRST.data, content_type="image/png", chariot_inference_parameters=parameters), expected
     )
 
 
@@ -148,21 +150,21 @@ _ANSWERS = ("CV2-001",)
 CHECKS = (
     Check("CV2-001", _MUST, "POST /infer answers {input, parameters} with {output}.", _YOLO, _answers, _PARSED),
     Check("CV2-002", _SHOULD, "The path with a slash at the end works too.", "Chariot's path ends in /infer/",
-           _with_slash,
-           requires=_ANSWERS),
+          _with_slash,
+          requires=_ANSWERS),
     Check("CV2-003", _MUST, "output is the list of items.", _YOLO, _flat, _PARSED, _ANSWERS),
     Check("CV2-004", _SHOULD, "Without a Content-Type, the body is read as JSON.", _YOLO, _no_content_type,
-           requires=_ANSWERS),
+          requires=_ANSWERS),
     Check("CV2-005", _MUST, "One line of application/jsonl gets the same answer as JSON.", _YOLO, _one_line,
-           requires=_ANSWERS),
+          requires=_ANSWERS),
     Check("CV2-006", _MUST, "Several lines get one line each, in order.", _YOLO, _several_lines,
-           requires=("CV2-001", "CV2-005")),
+          requires=("CV2-001", "CV2-005")),
     Check("CV2-007", _MUST,
-           "With another Content-Type, the body is the image, and chariot-inference-parameters has its parameters.",
-           _YOLO, _raw,
-           requires=_ANSWERS),
+          "With another Content-Type, the body is the image, and chariot-inference-parameters has its parameters.",
+          _YOLO, _raw,
+          requires=_ANSWERS),
     Check("CV2-008", _MUST, "Parameters in the header that are not JSON are refused with 4xx.", f"{_YOLO}: 400",
-           _bad_header, requires=("CV2-007",)),
+          _bad_header, requires=("CV2-007",)),
     Check("CV2-009", _MUST, "Invalid JSON is refused with 4xx.", f"{_YOLO}: 400", _bad_json),
     Check("CV2-010", _MUST, "Invalid base64 is refused with 4xx.", f"{_YOLO}: 400", _bad_base64),
     Check("CV2-011", _MUST, "A body without input is refused with 4xx.", f"{_YOLO}: 400", _no_input),

@@ -1,4 +1,4 @@
-"""Collect all clauses of chariot-v2-kserve."""
+"""Collect all checks of chariot-v2-kserve."""
 
 from app.conformance.chariot import leniency, metadata, responses
 from app.conformance.chariot.coordinates import coordinate_checks

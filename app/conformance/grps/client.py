@@ -57,7 +57,7 @@ def message_of(exchange: Exchange) -> dict[str, Any]:
     """Return the message of a response.
 
     Raises:
-        FaultError: the body is not a JSON object.
+        ViolationError: the body is not a JSON object.
     """
     try:
         return exchange.object()
@@ -69,7 +69,7 @@ def success(exchange: Exchange) -> dict[str, Any]:
     """Return the message of a successful response.
 
     Raises:
-        FaultError: the message or the HTTP status does not report success.
+        ViolationError: the message or the HTTP status does not report success.
     """
     message = message_of(exchange)
     expect_success(message)
@@ -82,7 +82,7 @@ def failure(exchange: Exchange, *codes: int) -> dict[str, Any]:
     """Return the message of a failed response.
 
     Raises:
-        FaultError: the message does not report a failure, or its code is not in `codes`.
+        ViolationError: the message does not report a failure, or its code is not in `codes`.
     """
     message = message_of(exchange)
     expect_failure(message, *codes)
@@ -104,7 +104,7 @@ def first_success(probe: Probe, messages: Sequence[Mapping[str, object]]) -> tup
     """Return the first message with a successful response, and that response.
 
     Raises:
-        UntestedError: no message succeeds.
+        InconclusiveError: no message succeeds.
     """
     for message in messages:
         exchange = predict(probe, message)
@@ -117,7 +117,7 @@ def example(probe: Probe) -> tuple[Mapping[str, Any], dict[str, Any]]:
     """Return a request message and its response message.
 
     Raises:
-        InapplicableError: the response is bytes.
+        NotApplicableError: the response is bytes.
     """
     sent, exchange = first_success(probe, request_messages(probe.target))
     if exchange.headers.get("content-type", "").startswith(BYTES):

@@ -53,7 +53,7 @@ def not_ready(probe: Probe) -> None:
 
 
 def not_ready_status(probe: Probe) -> None:
-    """Check that the engine then has HTTP status 503."""
+    """Check that the HTTP status of readiness is 503 after health/offline."""
     if (got := _offline(probe).status) != 503:
         raise ViolationError(f"Expected HTTP status 503, got {got}")
 

@@ -17,7 +17,6 @@ __all__ = (
     "REFUSED",
     "UNKNOWN",
     "bare_name",
-    "by_number",
     "data_of",
     "expect_description",
     "expect_failure",
@@ -26,6 +25,7 @@ __all__ = (
     "request_messages",
     "tensor_messages",
     "tensors_in",
+    "with_dtype_numbers",
 )
 
 UNKNOWN = "conform-unknown-1"
@@ -78,12 +78,12 @@ def request_messages(target: Target) -> Sequence[Mapping[str, object]]:
 
 
 def tensor_messages(target: Target) -> Sequence[Mapping[str, object]]:
-    """Return the same as `request`, but only messages with tensors."""
-    given = [target.request] if target.request and "gtensors" in target.request else []
-    return [_with_model(target, message) for message in (*given, *_TENSORS)]
+    """Return the given message if it has tensors, and common messages with tensors."""
+    user_messages = [target.request] if target.request and "gtensors" in target.request else []
+    return [_with_model(target, message) for message in (*user_messages, *_TENSORS)]
 
 
-def by_number(message: Mapping[str, Any]) -> dict[str, object]:
+def with_dtype_numbers(message: Mapping[str, Any]) -> dict[str, object]:
     """Return a message of tensors with dtype numbers instead of names."""
     tensors = [{**tensor, "dtype": _NUMBERS[tensor["dtype"]]} for tensor in message["gtensors"]["tensors"]]
     return {**message, "gtensors": {"tensors": tensors}}
@@ -93,7 +93,7 @@ def bare_name(probe: Probe) -> str:
     """Return the name of the model without its version, as metadata requests need it.
 
     Raises:
-        UntestedError: no model was given.
+        InconclusiveError: no model was given.
     """
     name = probe.target.model
     if not name:
@@ -146,7 +146,7 @@ def expect_tensors(message: Mapping[str, Any]) -> None:
     """Raise a `ViolationError` if a tensor's elements do not match its dtype or its shape.
 
     Raises:
-        InapplicableError: the message has no tensors.
+        NotApplicableError: the message has no tensors.
     """
     tensors = tensors_in(message)
     if not tensors:

@@ -24,13 +24,13 @@ from app.conformance.grps.messages import (
     REFUSED,
     UNKNOWN,
     bare_name,
-    by_number,
     data_of,
     expect_success,
     expect_tensors,
     request_messages,
     tensor_messages,
     tensors_in,
+    with_dtype_numbers,
 )
 from app.conformance.probe import Exchange, Probe
 from app.conformance.quoting import quote
@@ -75,7 +75,7 @@ def _tensors(probe: Probe) -> None:
 
 def _by_number(probe: Probe) -> None:
     sent, exchange = first_success(probe, tensor_messages(probe.target))
-    again = success(predict(probe, by_number(sent)))
+    again = success(predict(probe, with_dtype_numbers(sent)))
     _expect_same(data_of(exchange.object()), data_of(again))
 
 
@@ -84,17 +84,16 @@ def _expect_same(expected: object, got: object) -> None:
         raise ViolationError(f"Expected {quote(expected)}, got {quote(got)}")
 
 
-def _numbers(probe: Probe) -> tuple[dict[str, object], Exchange]:
-    """Return a message with one numeric tensor, and its successful response."""
-    message = {**model_query(probe), **_SAME_NUMBERS}
-    exchange = predict(probe, message)
+def _predict_numbers(probe: Probe) -> Exchange:
+    """Return the successful response to one numeric tensor."""
+    exchange = predict(probe, {**model_query(probe), **_SAME_NUMBERS})
     if not succeeds(exchange):
         raise NotApplicableError("About models that accept one row of numbers")
-    return message, exchange
+    return exchange
 
 
 def _ndarray(probe: Probe) -> None:
-    _, exchange = _numbers(probe)
+    exchange = _predict_numbers(probe)
     got = success(predict(probe, {**model_query(probe), **_NUMBERS}))
     _expect_same(data_of(exchange.object()), data_of(got))
 
@@ -157,7 +156,7 @@ def _model_in_query(probe: Probe) -> None:
 
 
 def _body_before_query(probe: Probe) -> None:
-    bare_name(probe)
+    bare_name(probe)  # raises without a model name
     sent, exchange = first_success(probe, request_messages(probe.target))
     got = predict(probe, sent, model=UNKNOWN)
     if not succeeds(got):
@@ -235,60 +234,60 @@ _PREDICTS = ("GRPS-006",)
 CHECKS = (
     Check("GRPS-001", _MUST, "GET health/live reports 200 and SUCCESS.", f"{_PAGE}, health", health_checks.live),
     Check("GRPS-002", _MUST, "After GET health/online, health/ready reports 200 and SUCCESS.", f"{_PAGE}, health",
-           health_checks.online, requires=("GRPS-001",)),
+          health_checks.online, requires=("GRPS-001",)),
     Check("GRPS-003", _MUST, "After GET health/offline, health/ready reports FAILURE.", _BOTH, health_checks.not_ready,
-           requires=("GRPS-001", "GRPS-002")),
+          requires=("GRPS-001", "GRPS-002")),
     Check("GRPS-004", _SHOULD, "After GET health/offline, the HTTP status of health/ready is 503.", _PYTHON,
-           health_checks.not_ready_status,
-           requires=("GRPS-003",)),
+          health_checks.not_ready_status,
+          requires=("GRPS-003",)),
     Check("GRPS-005", _MUST, "GET metadata/server describes the server in YAML.", f"{_PAGE}, metadata",
-           health_checks.server_metadata),
+          health_checks.server_metadata),
     Check("GRPS-006", _MUST, "POST infer/predict answers with 200 and SUCCESS, or with bytes.", f"{_PAGE}, predict",
-           _predicts),
+          _predicts),
     Check("GRPS-007", _MUST, "An answer holds one kind of data.", f"{_PAGE}, data_oneof", _one_kind,
-           requires=_PREDICTS),
+          requires=_PREDICTS),
     Check("GRPS-008", _MUST, "Messages have the Content-Type application/json.",
-           f"{_PAGE}: JSON expresses the message", _content_type,
-           requires=("GRPS-001", *_PREDICTS)),
+          f"{_PAGE}: JSON expresses the message", _content_type,
+          requires=("GRPS-001", *_PREDICTS)),
     Check("GRPS-009", _MUST, "A tensor's elements are in the field of its dtype, and their number matches its shape.",
-           f"{_PAGE}, GenericTensor", _tensors, requires=_PREDICTS),
+          f"{_PAGE}, GenericTensor", _tensors, requires=_PREDICTS),
     Check("GRPS-010", _MUST, "A dtype may be a number or a name.", f"{_PAGE}: enumerations", _by_number,
-           requires=("GRPS-009",)),
+          requires=("GRPS-009",)),
     Check("GRPS-011", _MUST, "ndarray is read as one tensor of DT_FLOAT32.", f"{_PAGE}, ndarray", _ndarray,
-           requires=("GRPS-009",)),
+          requires=("GRPS-009",)),
     Check("GRPS-012", _MUST, "With return-ndarray=true, the tensor is returned as nested numbers.",
-           f"{_PAGE}, predict",
-           _return_ndarray, requires=("GRPS-009",)),
+          f"{_PAGE}, predict",
+          _return_ndarray, requires=("GRPS-009",)),
     Check("GRPS-013", _SHOULD, "return-ndarray=true is a failure if the answer has no tensors.", _BOTH, _no_ndarray,
-           requires=_PREDICTS),
+          requires=_PREDICTS),
     Check("GRPS-014", _MUST, "A body of application/octet-stream is read as bin_data.", f"{_PAGE}, bin_data", _bytes,
-           requires=_PREDICTS),
+          requires=_PREDICTS),
     Check("GRPS-015", _MUST, "An unknown model is a failure.", _BOTH, _unknown_model, requires=_PREDICTS),
     Check("GRPS-016", _SHOULD, "The code for an unknown model is 404.",
-           "GRPS's C++ server; the Python server returns 500",
-           _unknown_model_code, requires=("GRPS-015",)),
+          "GRPS's C++ server; the Python server returns 500",
+          _unknown_model_code, requires=("GRPS-015",)),
     Check("GRPS-017", _MUST, "The query can name the model.", f"{_PAGE}, selecting a model", _model_in_query,
-           requires=("GRPS-015",)),
+          requires=("GRPS-015",)),
     Check("GRPS-018", _MUST, "The message's model takes precedence over the query's.", f"{_PAGE}, selecting a model",
-           _body_before_query, requires=("GRPS-015",)),
+          _body_before_query, requires=("GRPS-015",)),
     Check("GRPS-019", _MUST, "Invalid JSON is a failure.", _BOTH, _bad_json),
     Check("GRPS-020", _SHOULD, "The code for invalid JSON is 400.",
-           "GRPS's C++ server; the Python server returns 500", _bad_json_client_error,
-           requires=("GRPS-019",)),
+          "GRPS's C++ server; the Python server returns 500", _bad_json_client_error,
+          requires=("GRPS-019",)),
     Check("GRPS-021", _MUST, "A message without data is a failure.", _BOTH, _no_data),
     Check("GRPS-022", _MUST, "An empty body is a failure.", _BOTH, _empty),
     Check("GRPS-023", _MUST, "Other Content-Types are a failure.", _BOTH, _other_type),
     Check("GRPS-024", _MUST, "bin_data in JSON is a failure.", f"{_PAGE}, bin_data; {_BOTH}", _bytes_in_json),
     Check("GRPS-025", _MUST, "A failure has the reason in msg.", _BOTH, _reasons, requires=("GRPS-015", "GRPS-021")),
     Check("GRPS-026", _SHOULD, "The HTTP status equals the code.", f"{_PYTHON}: always 200", _http_status,
-           requires=("GRPS-015", "GRPS-021")),
+          requires=("GRPS-015", "GRPS-021")),
     Check("GRPS-027", _MUST, "POST metadata/model describes a model, by its bare name, in YAML.",
-           f"{_PAGE}, metadata", health_checks.model_metadata),
+          f"{_PAGE}, metadata", health_checks.model_metadata),
     Check("GRPS-028", _MUST, "A metadata request for an unknown model is a failure.", _BOTH,
-           health_checks.unknown_metadata),
+          health_checks.unknown_metadata),
     Check("GRPS-029", _MUST,
-           "With streaming=true, the messages are concatenated, each with 200 and SUCCESS.",
-           f"{_PAGE}, streaming", _streams, requires=_PREDICTS),
+          "With streaming=true, the messages are concatenated, each with 200 and SUCCESS.",
+          f"{_PAGE}, streaming", _streams, requires=_PREDICTS),
     Check("GRPS-030", _SHOULD, "streaming=true with return-ndarray=true is a failure.", _BOTH, _streamed_ndarray,
-           requires=_PREDICTS),
+          requires=_PREDICTS),
 )  # fmt: skip

@@ -12,11 +12,11 @@ _READERS = (Need.STORAGE, Need.DRIFT, Need.EVALUATION)
 
 
 def readable_by(finding: Finding, needs: Sequence[Need]) -> Mapping[Need, bool]:
-    """Return whether storage, drift detection and evaluation can still read responses, for a failed clause.
+    """Return whether storage, drift detection and evaluation can read responses although a check failed.
 
     Args:
         finding: the finding; the result is empty unless it failed.
-        needs: the needs of the protocol's clauses; the result has those of Chariot's three features.
+        needs: what depends on the protocol's checks; the result has only Chariot's three features.
     """
     if finding.verdict is not Verdict.FAILED:
         return {}
@@ -28,7 +28,7 @@ def describe_readers(finding: Finding, needs: Sequence[Need]) -> str:
     """Return `readable_by` as a sentence, or an empty string if it is empty."""
     readable = readable_by(finding, needs)
     non_readers = ", ".join(need for need, is_readable in readable.items() if not is_readable)
-    readers = ", ".join(need for need, still in readable.items() if still)
+    readers = ", ".join(need for need, is_readable in readable.items() if is_readable)
     parts = [f"would not be read by {non_readers}"] * bool(non_readers) + [f"would still be read by {readers}"] * bool(
         readers
     )

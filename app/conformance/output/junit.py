@@ -17,7 +17,7 @@ _NO_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def junit_report(report: Report) -> bytes:
-    """Return one test suite with one test case for each clause."""
+    """Return one test suite with one test case for each check."""
     failed = report.count(Verdict.FAILED, Level.MUST)
     skipped = len(report.findings) - failed - report.count(Verdict.PASSED)
     counts = {"tests": str(len(report.findings)), "failures": str(failed), "errors": "0", "skipped": str(skipped)}

@@ -17,7 +17,7 @@ SCHEMA = "charioteer.conformance/1"
 
 
 def to_plain(report: Report) -> dict[str, Any]:
-    """Return the report as plain values. Bodies are truncated; given credentials headers are not included."""
+    """Return the report as plain values. Long bodies are truncated; headers from options are left out."""
     return {
         "schema": SCHEMA,
         "charioteer": __version__,
@@ -42,7 +42,7 @@ def json_report(report: Report) -> bytes:
 
 
 def feature(report: Report, need: Need) -> dict[str, Any]:
-    """Return whether a feature works, with the failed and the untested MUST clauses that it depends on."""
+    """Return whether a feature works, with the failed and the untested MUST checks that it depends on."""
     failing, untested = report.failing(need), report.untested(need)
     return {"works": not failing, "failed": list(failing), "not_tested": list(untested)}
 

@@ -20,12 +20,12 @@ def print_report(report: Report, console: Console, *, everything: bool = False) 
     Args:
         report: the findings.
         console: the terminal.
-        everything: also print passed clauses, and those for other engines.
+        everything: also print passed checks, and checks that do not apply.
     """
     verdicts = [Verdict.FAILED, Verdict.NOT_TESTED]
     if everything:
         verdicts += [Verdict.PASSED, Verdict.NOT_APPLICABLE]
-    table = Table("clause", "", "verdict", "requirement, and result", "needed for")
+    table = Table("check", "", "verdict", "requirement, and result", "needed for")
     for verdict in verdicts:
         for finding in report.findings:
             if finding.verdict is verdict:
