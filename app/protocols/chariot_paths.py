@@ -75,7 +75,7 @@ def chariot_endpoints(engine: Engine, inference: InferenceRoute) -> Sequence[End
         engine.ready_model(name, version)
         return json_response(msgspec.json.encode({"name": name, "ready": True}))
 
-    def infer(path: str, summary: str, claims: Callable[[str], bool] | None) -> Endpoint:
+    def infer(path: str, summary: str, accepts_target: Callable[[str], bool] | None) -> Endpoint:
         return Endpoint(
             method="POST",
             path=path,
@@ -85,7 +85,7 @@ def chariot_endpoints(engine: Engine, inference: InferenceRoute) -> Sequence[End
             answer=inference.answer,
             media_types=inference.media_types,
             failures=INFER_FAILURES,
-            accepts_target=claims,
+            accepts_target=accepts_target,
             permission="infer",
             queue_model=queue_model,
         )

@@ -59,7 +59,7 @@ class GrpcProtocol(Protocol):
 
     @property
     def queued_methods(self) -> Collection[str]:
-        """The methods that are inferences. Each call waits for a worker as a whole."""
+        """The methods whose call is one inference, which waits in the queue for a worker."""
         ...
 
     def refusal_message(self, error: InferenceError, /) -> bytes | None:
@@ -67,7 +67,7 @@ class GrpcProtocol(Protocol):
         ...
 
     def target_model(self, data: bytes, /) -> str:
-        """Return the model that a message to an ``admin`` method is about; empty if it is about none."""
+        """Return the model that a message to an ``admin`` method names; empty if it names none."""
         ...
 
     def handlers(self, engine: Engine, stopping: asyncio.Event, /) -> Mapping[str, Handler]:
@@ -105,10 +105,10 @@ def read_call_info(context: Call, protocol: str) -> RequestInfo:
 
 
 def _timeout(metadata: Mapping[str, str], remaining: float | None) -> float | None:
-    """Return the earlier of a call's deadline, None for none, and the timeout in its metadata, in seconds.
+    """Return the shorter of a call's remaining time and the timeout in its metadata, in seconds; None without both.
 
-    The metadata is checked as over HTTP. A longer deadline of the call itself is cut to the maximum: many libraries
-    send one of years for clients that set none.
+    The metadata is checked as over HTTP. The remaining time is limited to the maximum, because
+    many libraries send a deadline of years for clients without one.
     """
     requested = timeout_of(metadata)
     if remaining is None:
@@ -137,13 +137,13 @@ def _set_trailing_headers(context: Call, info: RequestInfo) -> None:
     context.set_trailing_metadata(tuple(response_headers.items()))
 
 
-def unary_handler(protocol: str, answer: Callable[[bytes, RequestInfo], Awaitable[bytes]]) -> Handler:
-    """Return a handler for `answer`. Errors end the call with the status of their kind."""
+def unary_handler(protocol: str, method: Callable[[bytes, RequestInfo], Awaitable[bytes]]) -> Handler:
+    """Return a handler for `method`. Errors end the call with the status of their kind."""
 
     async def handle(data: bytes, context: Call) -> bytes:
         info = read_call_info(context, protocol)
         try:
-            response = await answer(data, info)
+            response = await method(data, info)
             _set_trailing_headers(context, info)
             return response
         except Exception as error:  # noqa: BLE001  grpc would send any exception to the client

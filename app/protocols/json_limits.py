@@ -50,7 +50,7 @@ def check_json(body: bytes, limits: Limits, path: str = "") -> None:
 
 
 def _exceeds(text: bytes, characters: bytes, max_count: int) -> bool:
-    """Return whether more than `max_count` of `characters` occur anywhere; stops at the first mark over the limit."""
+    """Return whether more than `max_count` of `characters` occur anywhere; stops at the first one over the limit."""
     remaining = max_count
     for character in characters:
         position = text.find(character)
@@ -63,7 +63,7 @@ def _exceeds(text: bytes, characters: bytes, max_count: int) -> bool:
 
 
 def _check_structure(text: bytes, limits: Limits, path: str) -> None:
-    """Count the marks outside of texts, in chunks, so that other threads can run in between."""
+    """Count the structural characters outside of texts, in chunks, so that other threads can run in between."""
     structure = np.frombuffer(text.translate(None, _NOT_STRUCTURAL), np.uint8)
     in_text, depth, members, values = 0, 0, 0, 1
     for begin in range(0, len(structure), _CHUNK_BYTES):

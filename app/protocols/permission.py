@@ -9,4 +9,4 @@ Permission = Literal["open", "infer", "read", "admin"]
 what is served. ``open``: no permission, for health probes. None of them includes another."""
 
 PERMISSIONS: tuple[Permission, ...] = ("infer", "read", "admin")
-"""The permissions that a client can be given."""
+"""The permissions that can be granted to a client."""

@@ -45,7 +45,7 @@ def check_message(data: bytes, descriptor: Descriptor, limits: Limits) -> None:
     Raises:
         InferenceError: TOO_LARGE.
     """
-    # So few bytes cannot hold more.
+    # A message this small cannot exceed the limits.
     if len(data) <= min(_MIN_FIELD_BYTES * limits.max_entries, limits.max_elements):
         return
     fields, elements = 0, 0

@@ -123,11 +123,11 @@ class PrefixOwner(Protocol):
 
 
 class HttpListener(HttpProtocol, Protocol):
-    """A protocol with its own port, where it handles every request. Its endpoints serve only as a description."""
+    """A protocol with its own port, where it handles every request. Its endpoints only describe it in OpenAPI."""
 
     @property
     def title(self) -> str:
-        """The name for people."""
+        """The name in the start message and in OpenAPI."""
         ...
 
     def permission(self, request: HttpRequest, /) -> Permission:

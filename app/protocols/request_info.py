@@ -81,7 +81,7 @@ def client_request_id(scope: Scope) -> str:
 
 
 def set_response_header(scope: Scope, name: str, value: str) -> None:
-    """Add a header to the response, whatever response it will be."""
+    """Add a header to the response, also if it is an error."""
     scope["state"].setdefault(_STATE_KEY, {})[name] = value
 
 

@@ -1,6 +1,6 @@
 """Convert bodies of chariot-v2 to and from the neutral request and response.
 
-A body has one of three forms: one JSON object, one such object a line (``application/jsonl``), or the image itself.
+A body has one of three forms: one JSON object, one such object per line (``application/jsonl``), or the image itself.
 The image has its parameters as a JSON object in the header ``chariot-inference-parameters``.
 """
 

@@ -16,7 +16,7 @@ class ChunkWriter:
 
     Args:
         kind: kind of data in the request, also used for the messages; `str_data` for a request with `bin_data`.
-        echoes: for each image with metadata, the name in `s_s` that the metadata is returned under.
+        echoes: for each image with metadata, the key in `s_s` under which the metadata is returned.
     """
 
     def __init__(self, kind: str, echoes: Mapping[str, str]) -> None:

@@ -183,7 +183,7 @@ class PredictCodec:
         return content.inputs
 
     def _element(self, element: Element, servable: Servable) -> InputTensor:
-        """Return the input for one image, or for the one text that a tensor model takes."""
+        """Return the input for one image, or for the only BYTES input of a tensor model."""
         self._input_paths.append(_InputPath(self._data_kind, self._data_kind))
         if not self._is_tensor_model:
             return BytesTensor(name="image", shape=(1,), elements=[element])
@@ -206,7 +206,7 @@ class PredictCodec:
 
 
 def _write_element(message: Any, element: bytes, data_kind: str) -> None:
-    """Write the single element of a response to text or bytes: as text if it was text and is UTF-8, else as bytes."""
+    """Write the only element of a response: as text if the request had text and it is UTF-8, else as bytes."""
     if data_kind == "str_data":
         try:
             message.str_data = element.decode()

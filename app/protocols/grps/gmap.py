@@ -35,7 +35,7 @@ class MapContent(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         paths: path of each input.
         parameters: parameters for all inputs.
         parameter_paths: path of each of these parameters.
-        echoes: for each input with metadata, the name in `s_s` that it came under and is returned under.
+        echoes: for each input with metadata, the key of the metadata in `s_s`, also used in the response.
     """
 
     inputs: tuple[BytesTensor, ...]

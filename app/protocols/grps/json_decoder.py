@@ -1,4 +1,4 @@
-"""Decode `GrpsMessage` from JSON: proto3's JSON mapping with original field names, and `ndarray`, only for JSON.
+"""Decode `GrpsMessage` from JSON: proto3's JSON mapping with original field names, plus `ndarray`.
 
 See https://protobuf.dev/programming-guides/json/ for the mapping. protobuf decodes everything except base64, where it
 is lax, and long arrays of plain numbers, where it is slow.
@@ -51,8 +51,8 @@ def read_json_message(body: bytes, limits: Limits | None = None) -> tuple[Any, b
     message = _parse({**content, **data})
     for index, field, values in numbers:
         getattr(message.gtensors.tensors[index], field).extend(values)
-    for name, data in binaries.items():
-        message.gmap.s_b[name] = data
+    for name, binary in binaries.items():
+        message.gmap.s_b[name] = binary
     return message, False
 
 
@@ -206,7 +206,7 @@ def _parse_error(text: str) -> InferenceError:
     """Turn protobuf's error text into an error with a path, as far as the text has one."""
     unknown = _UNKNOWN.search(text)
     if unknown is not None:
-        path = ".".join(part for part in (unknown["path"], _shortened(unknown["name"])) if part)
+        path = ".".join(part for part in (unknown["path"], _truncated(unknown["name"])) if part)
         return invalid("No such field is known", path)
     steps: list[str] = []
     while step := _FIELD.match(text):
@@ -220,9 +220,9 @@ def _parse_error(text: str) -> InferenceError:
     path = (location["path"] if location is not None else "") or ".".join(steps)
     if location is not None and steps and re.search(rf"\b{steps[-1]}(\[\d+\])?$", path) is None:
         path = f"{path}.{steps[-1]}"
-    return invalid(_shortened(text.rstrip(".")), path)
+    return invalid(_truncated(text.rstrip(".")), path)
 
 
-def _shortened(text: str) -> str:
-    """Return `text`, which may quote the client, cut to one line."""
+def _truncated(text: str) -> str:
+    """Return `text`, which may quote the client, with at most 160 characters."""
     return text if len(text) <= 160 else f"{text[:160]}..."

@@ -1,4 +1,4 @@
-"""Encode `GrpsMessage` as JSON: proto3's JSON mapping with original field names, and `ndarray`, only for JSON."""
+"""Encode `GrpsMessage` as JSON: proto3's JSON mapping with original field names, plus `ndarray`."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from app.protocols.grps.tensors import FLAT_FIELDS
 from tasks.inference.error import invalid
 
-__all__ = ("encode_json", "encode_stream_part")
+__all__ = ("encode_json", "encode_streamed")
 
 
 def encode_json(message: Any, *, as_ndarray: bool = False) -> bytes:
@@ -31,7 +31,7 @@ def encode_json(message: Any, *, as_ndarray: bool = False) -> bytes:
     return msgspec.json.encode(content)
 
 
-def encode_stream_part(message: Any) -> bytes:
+def encode_streamed(message: Any) -> bytes:
     """Return a message of a stream as indented JSON; the indentation is the only separator between messages."""
     return msgspec.json.format(msgspec.json.encode(_content(message)), indent=2)
 

@@ -15,7 +15,7 @@ from app.protocols.grps import calls
 from app.protocols.grps.codec import PredictCodec
 from app.protocols.grps.error_messages import error_message, failure_message
 from app.protocols.grps.json_decoder import read_json_message
-from app.protocols.grps.json_encoder import encode_json, encode_stream_part
+from app.protocols.grps.json_encoder import encode_json, encode_streamed
 from app.protocols.grps.messages import GrpsMessage
 from app.protocols.grps.wire import WireMessage, WireRefusal
 from app.protocols.media_type import media_type_of
@@ -32,7 +32,7 @@ __all__ = ("Grps",)
 
 _JSON = "application/json"
 _BINARY = "application/octet-stream"
-# Proxies and caches must forward each part at once.
+# Proxies and caches must forward each message at once.
 _UNBUFFERED = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
 _QUERY = (
     QueryParameter(name="model", summary="The model; the only or default model if absent"),
@@ -209,13 +209,13 @@ def _message_reader(content_type: str, body: bytes, limits: Limits) -> Callable[
 def _encoders(codec: PredictCodec) -> tuple[Callable[[InferenceResponse], bytes], Callable[[Chunk], bytes | None]]:
     def encode_chunk(chunk: Chunk) -> bytes | None:
         message = codec.encode_chunk(chunk)
-        return None if message is None else encode_stream_part(message)
+        return None if message is None else encode_streamed(message)
 
-    return lambda response: encode_stream_part(codec.encode(response)), encode_chunk
+    return lambda response: encode_streamed(codec.encode(response)), encode_chunk
 
 
 async def _stream_response(codec: PredictCodec, outputs: AsyncGenerator[bytes]) -> Response[Any]:
-    """Return a streaming response. Errors before the first part are raised; a later error becomes the last part."""
+    """Return a streaming response. An error before the first message is raised; a later one becomes a message."""
     first_output = await anext(outputs)
 
     async def stream() -> AsyncGenerator[bytes]:
@@ -224,7 +224,7 @@ async def _stream_response(codec: PredictCodec, outputs: AsyncGenerator[bytes]) 
             async for output in outputs:
                 yield output
         except InferenceError as error:
-            yield encode_stream_part(error_message(codec.map_error_path(error)))
+            yield encode_streamed(error_message(codec.map_error_path(error)))
 
     # Litestar stops iterating when the client disconnects; close the generator at once, not at garbage collection.
     close_task = BackgroundTask(outputs.aclose)

@@ -92,7 +92,7 @@ class GrpsGrpc:
         }
         streaming_handler = cast("Handler", grpc.unary_stream_rpc_method_handler(cast("Any", predict_streaming)))
         return {
-            **{name: unary_handler(self.name, answer) for name, answer in methods.items()},
+            **{name: unary_handler(self.name, method) for name, method in methods.items()},
             "PredictStreaming": streaming_handler,
         }
 
@@ -102,21 +102,21 @@ def _create_codec(engine: Engine, data: bytes) -> PredictCodec:
 
 
 def _unary_method(operation: Callable[[bytes], Any]) -> UnaryMethod:
-    async def answer(data: bytes, info: RequestInfo) -> bytes:
+    async def method(data: bytes, info: RequestInfo) -> bytes:
         del info
         return _response_bytes(operation, data)
 
-    return answer
+    return method
 
 
 def _threaded_method(operation: Callable[[bytes], Any]) -> UnaryMethod:
     """Like `_unary_method`, but in a thread: YAML of every label would block the event loop."""
 
-    async def answer(data: bytes, info: RequestInfo) -> bytes:
+    async def method(data: bytes, info: RequestInfo) -> bytes:
         del info
         return await asyncio.to_thread(_response_bytes, operation, data)
 
-    return answer
+    return method
 
 
 def _response_bytes(operation: Callable[[bytes], Any], data: bytes) -> bytes:

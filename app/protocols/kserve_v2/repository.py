@@ -105,7 +105,7 @@ def repository_endpoints(engine: Engine) -> Sequence[Endpoint]:
 
 
 def reject_load_parameters(parameters: Mapping[str, object]) -> None:
-    """Reject what Triton accepts with a load, settings and files of a model, because they would be unchecked.
+    """Reject parameters of a load request. Triton accepts settings and files there, which would be unchecked here.
 
     Raises:
         InferenceError: UNSUPPORTED, for any parameter.

@@ -112,7 +112,7 @@ class KServeV2Grpc:
 
         streaming_handler = cast("Handler", grpc.stream_stream_rpc_method_handler(cast("Any", stream)))
         return {
-            **{name: unary_handler(self.name, answer) for name, answer in methods.items()},
+            **{name: unary_handler(self.name, method) for name, method in methods.items()},
             "ModelStreamInfer": streaming_handler,
         }
 

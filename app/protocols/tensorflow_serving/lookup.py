@@ -1,4 +1,4 @@
-"""Find the model version that a path means."""
+"""Find the model version that a path names."""
 
 from collections.abc import Sequence
 
@@ -12,12 +12,12 @@ __all__ = ("find_ready_version", "find_versions")
 def find_ready_version(
     registry: Registry, target: Target, loading_error: ErrorKind = ErrorKind.MODEL_NOT_FOUND
 ) -> Registration:
-    """Return the registration that answers: the requested version, or the latest version that is ready.
+    """Return the registration that serves the request: the requested version, or the latest version that is ready.
 
     Args:
         registry: the models.
         target: the model, and its version or label.
-        loading_error: the kind of error while no version is ready and one is loading. The real server says NOT_FOUND.
+        loading_error: the kind of error while no version is ready and one is loading. The real server uses NOT_FOUND.
 
     Raises:
         InferenceError: `loading_error`; MODEL_NOT_FOUND when no version is ready or loading; INVALID_REQUEST for an

@@ -32,7 +32,7 @@ class TensorFormat(StrEnum):
 def read_tensors(
     document: Mapping[str, object], signature: Signature
 ) -> tuple[Mapping[str, InputTensor], TensorFormat]:
-    """Return the tensors of a request by the signature's names, and their form.
+    """Return the tensors of a request by the signature's names, and their format.
 
     Raises:
         InferenceError: INVALID_REQUEST, or UNSUPPORTED for columns of a datatype that JSON cannot hold.
@@ -59,7 +59,7 @@ def encode(response: InferenceResponse, tensor_format: TensorFormat) -> bytes:
     """Encode the response. A single tensor is written without its name.
 
     Raises:
-        InferenceError: INVALID_REQUEST for a datatype that JSON cannot hold, and, if the form is rows, for tensors
+        InferenceError: INVALID_REQUEST for a datatype that JSON cannot hold, and, for the row format, for tensors
             without rows or with different numbers of rows.
     """
     predictions = [prediction for output in response.outputs for prediction in output.predictions]
@@ -104,7 +104,7 @@ def _columns(value: object, signature: Signature) -> Mapping[str, InputTensor]:
     tensors: dict[str, InputTensor] = {}
     for name in signature.inputs:
         if name in members:
-            tensor = _read_as(name, members[name], signature)
+            tensor = _read_with_candidates(name, members[name], signature)
             if tensor is not None:
                 tensors[name] = tensor
             else:
@@ -129,7 +129,7 @@ def _rows(instances: Sequence[object], signature: Signature) -> Mapping[str, Inp
         columns = _transposed(instances, signature)
     else:
         columns = {required[0]: list(instances)}
-    decoded = {name: _read_as(name, column, signature) for name, column in (columns or {}).items()}
+    decoded = {name: _read_with_candidates(name, column, signature) for name, column in (columns or {}).items()}
     tensors = {name: tensor for name, tensor in decoded.items() if tensor is not None}
     if columns is None or len(tensors) < len(columns):
         _check_rows(instances, signature, None if has_names else required[0])
@@ -199,7 +199,7 @@ def _check_item(
         raise invalid(f"Expecting shape {_sizes(first_shape)} but got: {_sizes(shape)}")
 
 
-def _read_as(name: str, value: object, signature: Signature) -> InputTensor | None:
+def _read_with_candidates(name: str, value: object, signature: Signature) -> InputTensor | None:
     candidates = (read_tensor(name, datatype, value) for datatype in _datatypes(name, value, signature))
     return next((tensor for tensor in candidates if tensor is not None), None)
 

@@ -113,7 +113,7 @@ class TensorFlowServing:
 
     def permission(self, request: HttpRequest, /) -> Permission:
         if _path_of(request).partition("?")[0] == METRICS_PATH:
-            # The metrics answer to every method.
+            # The metrics page accepts every method.
             return "read"
         # Browsers send preflight requests without credentials.
         return "open" if request.method == "OPTIONS" else "infer"

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.protocols.grps.json_decoder import read_json_message
-from app.protocols.grps.json_encoder import encode_json, encode_stream_part
+from app.protocols.grps.json_encoder import encode_json, encode_streamed
 from app.protocols.grps.messages import GrpsMessage, read_message, with_success_status
 from app.protocols.grps.ndarray import nested_numbers
 from app.protocols.grps.tensors import FLAT_FIELDS
@@ -102,7 +102,7 @@ def test_largest_floats_are_read_as_protobuf_writes_them() -> None:
 def test_stream_message_is_indented_by_two_spaces() -> None:
     message = with_success_status(GrpsMessage(str_data="å"))
     expected = {"status": {"code": 200, "msg": "OK", "status": "SUCCESS"}, "str_data": "å"}
-    assert encode_stream_part(message).decode() == json.dumps(expected, indent=2, ensure_ascii=False)
+    assert encode_streamed(message).decode() == json.dumps(expected, indent=2, ensure_ascii=False)
 
 
 def error_for(body: object) -> InferenceError:
