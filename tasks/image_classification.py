@@ -1,4 +1,4 @@
-"""IMAGE_CLASSIFICATION: classify a whole image."""
+"""IMAGE_CLASSIFICATION: classify an image."""
 
 from collections.abc import Mapping, Sequence
 from typing import Self

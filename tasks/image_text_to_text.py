@@ -96,7 +96,7 @@ class StreamingModel(Protocol):
     """A vision-language model that can generate answers in chunks."""
 
     def stream(self, inputs: Sequence[PromptedImage], /) -> Generator[TextChunk]:
-        """Answer all prompts of `inputs` in order, as its call does. The last chunk of each answer is marked.
+        """Answer all prompts of `inputs` in order, as a call of the model does. Mark the last chunk of each answer.
 
         Called from several threads at once; each result is read from one thread at a time.
 

@@ -131,7 +131,7 @@ class StreamingTask(Protocol[InputT_contra, PredictionT_co]):
 class ExplainableTask(Protocol[InputT, PredictionT]):
     """A vision task whose predictions can be explained with masked images.
 
-    Its inputs are `tasks.saliency.probe.ImageItem`, its predictions have `labels` and `decode`.
+    Its inputs are `tasks.saliency.probe.ImageItem`, its predictions have `labels` and `scores`.
     """
 
     def targets(

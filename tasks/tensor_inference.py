@@ -102,7 +102,7 @@ class TensorInference:
             raise invalid(
                 f"Expected the inputs {_join_names(self._specs)}, {_join_names(missing)} did not come", "inputs"
             )
-        # Chariot answers each input by its name; all inputs of a tensor model have one answer.
+        # Chariot expects outputs with the names of inputs. A tensor model has one output for all its inputs.
         name = request.inputs[0].name if request.inputs else ""
         return [InputGroup(name=name, parameters=_parameters(request), items=[TensorsInput(tensors)])]
 

@@ -79,7 +79,7 @@ class StreamingGenerator(Protocol):
     """A text generator that can return its continuation in chunks."""
 
     def stream(self, inputs: Sequence[ContinuedText], /) -> Generator[TextChunk]:
-        """Continue `inputs` in order, as its call does. The last chunk of each continuation is marked.
+        """Continue `inputs` in order, as a call of the model does. Mark the last chunk of each continuation.
 
         Raises:
             InferenceError: INVALID_REQUEST for a text that the model cannot use, before any generation.

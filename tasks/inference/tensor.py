@@ -107,7 +107,7 @@ class Tensor(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Return the shape in row-major order."""
+        """Return the shape of `data`."""
         return self.data.shape
 
 

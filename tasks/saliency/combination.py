@@ -33,7 +33,7 @@ class WeightedMasks:
 
         Args:
             masks: (n, rows, columns), the weight of each sample for each pixel.
-            scores: (n, findings), the scores of each sample.
+            scores: (n, targets), the scores of each sample.
         """
         flat = masks.reshape(len(masks), -1)
         self._weighted_scores += scores.T @ flat
@@ -42,7 +42,7 @@ class WeightedMasks:
         self.samples += len(masks)
 
     def mean(self) -> NDArray[np.float32]:
-        """Return (findings, rows, columns): the weighted mean scores; the plain mean where all weights are 0."""
+        """Return (targets, rows, columns): the weighted mean scores; the plain mean where all weights are 0."""
         overall = self._scores[:, np.newaxis] / max(self.samples, 1)
         covered = self._weights > 1e-6
         mean = np.where(covered, self._weighted_scores / np.where(covered, self._weights, 1), overall)

@@ -23,7 +23,7 @@ MAX_SIDE = 1280
 """Larger images are downscaled once, because the model would do so for every masked copy."""
 
 _CHUNK_PIXELS = 4_000_000
-_MAX_CHUNK = 16
+_MAX_CHUNK_SIZE = 16
 
 Pixels = NDArray[np.uint8]
 InputT = TypeVar("InputT")
@@ -35,7 +35,7 @@ class ExplanationTarget(msgspec.Struct, Generic[InputT, PredictionT], frozen=Tru
 
     Attributes:
         task: the task of the model.
-        model: run a batch.
+        model: runs a batch.
         item: the input of the model, with an image.
         predictions: the predictions to explain.
     """
@@ -68,7 +68,7 @@ class ExplanationTarget(msgspec.Struct, Generic[InputT, PredictionT], frozen=Tru
         task = cast("ExplainableTask[InputT, PredictionT]", self.task)
         probes = [task.probe(self.item, Image(pixels), self.predictions) for pixels in copies]
         outputs = zip(probes, self.model(probes), strict=True)
-        predictions = [self.task.postprocess(probe, answer) for probe, answer in outputs]
+        predictions = [self.task.postprocess(probe, prediction) for probe, prediction in outputs]
         return np.stack([task.similarity(self.predictions, prediction, scale) for prediction in predictions])
 
 
@@ -103,10 +103,10 @@ def explain_target(
     masks = _masks(image, parameters)
     weighted_masks = WeightedMasks(target.prediction_count, *masks.shape)
     downscaled, scale = _downscale(image.pixels)
-    chunk = max(1, min(_MAX_CHUNK, _CHUNK_PIXELS // (downscaled.shape[0] * downscaled.shape[1])))
+    chunk_size = max(1, min(_MAX_CHUNK_SIZE, _CHUNK_PIXELS // (downscaled.shape[0] * downscaled.shape[1])))
     backdrop = _backdrop(downscaled)
     while target.prediction_count and weighted_masks.samples < samples:
-        drawn = masks.draw(min(chunk, samples - weighted_masks.samples))
+        drawn = masks.draw(min(chunk_size, samples - weighted_masks.samples))
         copies = [apply_mask(downscaled, mask, backdrop) for mask in drawn]
         weighted_masks.add(masks.weights(drawn), target.scores(copies, scale))
         if not should_continue():

@@ -141,7 +141,7 @@ def images_from_tensor(tensor: Tensor) -> list[Image]:
 
 
 def _tiff_with_alpha(data: bytes) -> NDArray[np.uint8] | None:
-    """The colours of a TIFF with alpha, by Pillow: OpenCV multiplies them by it. None for every other image."""
+    """Decode a TIFF with alpha by Pillow, because OpenCV multiplies colours by alpha; None for other images."""
     if data[:4] not in _TIFF_STARTS:
         return None
     try:
