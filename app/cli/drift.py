@@ -71,14 +71,14 @@ def baseline(
 
     recording_filter = RecordingFilter(since=since, until=until, model=recorded_model, where=where or (), images=images)
     try:
-        graph = load_embedder(embedder or BUNDLED) if embeddings else None
+        embedding_model = load_embedder(embedder or BUNDLED) if embeddings else None
         model = _model(options, name, source)
-        found = _measure(source, recording_filter, model, graph, limit)
-        embedded = graph is not None and found.sample.embeddings.shape[1] > 0
+        measured = _measure(source, recording_filter, model, embedding_model, limit)
+        embedded = embedding_model is not None and measured.sample.embeddings.shape[1] > 0
         new_baseline = Baseline(
-            sample=found.sample,
-            embedder=graph.name if graph is not None and embedded else "",
-            embedder_digest=graph.digest if graph is not None and embedded else "",
+            sample=measured.sample,
+            embedder=embedding_model.name if embedding_model is not None and embedded else "",
+            embedder_digest=embedding_model.digest if embedding_model is not None and embedded else "",
             model=model.name if model else recorded_model or "",
             source=Path(source).name if "://" not in source else "recordings",
             created=datetime.now(UTC).isoformat(timespec="seconds"),
@@ -86,8 +86,8 @@ def baseline(
         write_baseline(out, new_baseline)
     except (DriftError, ModelError, SettingsError, InferenceError, OSError) as error:
         _stop(error)
-    _print_skipped(found.skipped)
-    sample = found.sample
+    _print_skipped(measured.skipped)
+    sample = measured.sample
     counts = f"{len(sample)} images, {len(sample.features)} numbers, {sample.embeddings.shape[1]} of an embedding"
     console().print(f"Wrote {escape(str(out))}: {counts}, {len(sample.labels)} labels", soft_wrap=True)
 
@@ -189,31 +189,31 @@ def _measure(
         )
 
 
-def _print(report: "Comparison") -> None:
+def _print(comparison: "Comparison") -> None:
     terminal = console()
     table = Table("test", "of", "most", "p", "corrected p", "")
-    for test in report.tests:
+    for test in comparison.tests:
         verdict = "[red]drifted[/red]" if test.drifted else "no drift seen"
         table.add_row(
             test.name, escape(test.about), _printable(test.where), f"{test.p:.2g}", f"{test.adjusted:.2g}", verdict
         )
     terminal.print(table)
-    for slice_result in report.slices:
+    for slice_result in comparison.slices:
         verdict = "too few images" if slice_result.q is None else f"corrected p {slice_result.q:.2g}"
         drifted = " [red]drifted[/red]" if slice_result.drifted else ""
         slice_name = _printable(f"{slice_result.key} = {slice_result.value}")
         terminal.print(
             f"{slice_name}: {slice_result.baseline} and {slice_result.production} images, {verdict}{drifted}"
         )
-    for note in report.notes:
+    for note in comparison.notes:
         terminal.print(_printable(note))
-    if unknown := [label.label for label in report.labels if not label.known]:
+    if unknown := [label.label for label in comparison.labels if not label.known]:
         terminal.print(f"Not in the baseline: {_printable(', '.join(unknown[:20]))}")
     terminal.print(
-        f"Similarity to the baseline {report.production_similarity:.3f}, of the baseline to itself "
-        f"{report.baseline_similarity:.3f}"
+        f"Similarity to the baseline {comparison.production_similarity:.3f}, of the baseline to itself "
+        f"{comparison.baseline_similarity:.3f}"
     )
-    terminal.print("[red]Drift was found[/red]" if report.drifted else "No drift was found")
+    terminal.print("[red]Drift was found[/red]" if comparison.drifted else "No drift was found")
 
 
 def _printable(text: str) -> str:

@@ -211,13 +211,13 @@ def _load_predictor(model: ModelSource | None) -> tuple[str, PredictRecords | No
 
     servable = load(model)
 
-    def answer(data: bytes) -> Sequence[Mapping[str, object]]:
+    def predict(data: bytes) -> Sequence[Mapping[str, object]]:
         tensor = BytesTensor(name="image", shape=(1,), elements=[BinaryElement(data)])
         request = InferenceRequest(id="drift", model_name=model.name, inputs=(tensor,))
         records = servable.predict(request, Limits()).outputs[0].predictions[0].records()
         return [msgspec.structs.asdict(record) for record in records]
 
-    return servable.description.task_type, answer
+    return servable.description.task_type, predict
 
 
 def _decoded(data: bytes) -> Image:

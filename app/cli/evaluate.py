@@ -138,18 +138,18 @@ def evaluate(
             import_optional("valor_lite")
         if minima:
             check_figures(selected, minima)
-        names = read_label_map(label_map, selected.labels) if label_map else None
+        label_mapping = read_label_map(label_map, selected.labels) if label_map else None
         score_threshold = _DEFAULT_SCORE_THRESHOLD if options.score_threshold is None else options.score_threshold
         if recorded is not None:
             label, collected, notes = _read_recorded(selected, recorded, name)
         else:
             parameters = parameters_for(selected, score_threshold, top_k, parameter or ())
-            trust = TlsOptions(ca=ca, cert=cert, key=key)
+            tls = TlsOptions(ca=ca, cert=cert, key=key)
             source = (
                 local_source(options, name, parameters)
                 if url is None
                 else server_source(
-                    url, protocol, name, parameters, read_headers(header or (), header_file), timeout, trust
+                    url, protocol, name, parameters, read_headers(header or (), header_file), timeout, tls
                 )
             )
             # Use the fingerprint of the full dataset, so that an evaluation of the first images can be continued.
@@ -166,7 +166,7 @@ def evaluate(
                 label,
                 confidence=confidence,
                 slices=slice or (),
-                label_map=names,
+                label_map=label_mapping,
                 notes=notes,
                 progress=show_progress,
             )
@@ -179,14 +179,14 @@ def evaluate(
             else "; use --out to make an evaluation resumable"
         )
         _stop(f"interrupted{resume_hint}", _INTERRUPTED)
-    unwritten: OSError | None = None
+    write_error: OSError | None = None
     try:
         _write(report, out, json, html, worst)
     except OSError as error:
-        unwritten = error
+        write_error = error
     print_report(report, console())
-    if unwritten:
-        _stop(f"the report cannot be written: {unwritten}")
+    if write_error:
+        _stop(f"the report cannot be written: {write_error}")
     _check_minima(report, minima)
 
 
@@ -230,8 +230,8 @@ def _read_recorded(dataset: Dataset, url: str, name: str | None) -> tuple[str, C
     from app.recording.query.query import NO_ERROR, InferenceQuery
     from app.recording.query.reader import RecordingReader
 
-    address = parse_dsn(url)
-    reader = RecordingReader(address)
+    dsn = parse_dsn(url)
+    reader = RecordingReader(dsn)
 
     def all_inferences() -> Iterator[RecordedInference]:
         for batch in reader.batches(InferenceQuery(model=name, error=NO_ERROR)):
@@ -246,7 +246,7 @@ def _read_recorded(dataset: Dataset, url: str, name: str | None) -> tuple[str, C
     ]
     if matched.repeated:
         notes.append(f"{matched.repeated} images were recorded more than once; the latest prediction counts.")
-    return f"{matched.model}, as recorded in {address.display_name}", matched.collected, notes
+    return f"{matched.model}, as recorded in {dsn.display_name}", matched.collected, notes
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Choose what answers in an evaluation: a model in this process, or a server."""
+"""Choose the model to evaluate: one in this process, or one on a server."""
 
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -28,11 +28,11 @@ PROTOCOLS = (*HTTP_PROTOCOLS, "v2-grpc", "grps-grpc")
 
 
 class Source(msgspec.Struct, frozen=True, kw_only=True):
-    """What answers in an evaluation.
+    """The model to evaluate.
 
     Attributes:
         label: name for the report.
-        identity: everything that a prediction depends on, for the journal.
+        identity: everything that a prediction depends on, for the checkpoint.
         open_predictor: opens a function that predicts records for one image.
         notes: notes for the report.
     """
@@ -55,7 +55,7 @@ def parameters_for(
         assignments: ``name=value``, where value is JSON or else text.
 
     Raises:
-        EvaluationError: when an item of `given` has another form.
+        EvaluationError: when one of `assignments` has another form.
     """
     parameters: dict[str, object] = {}
     for assignment in assignments:
@@ -97,7 +97,7 @@ def server_source(
     parameters: Mapping[str, object],
     headers: Mapping[str, str],
     timeout: float,
-    trust: TlsOptions,
+    tls: TlsOptions,
 ) -> Source:
     """Return a source for a model behind a URL.
 
@@ -121,10 +121,10 @@ def server_source(
         )
 
     def open_http() -> AbstractContextManager[InferenceClient]:
-        return _http_client(url, protocol, name or "", parameters, headers, timeout, trust)
+        return _http_client(url, protocol, name or "", parameters, headers, timeout, tls)
 
     def open_grpc() -> AbstractContextManager[InferenceClient]:
-        return _grpc_client(url, protocol, name or "", parameters, headers, timeout, trust)
+        return _grpc_client(url, protocol, name or "", parameters, headers, timeout, tls)
 
     return Source(
         label=f"{name or 'the only model'} at {display_url} ({protocol})",
@@ -163,9 +163,9 @@ def _http_client(
     parameters: Mapping[str, object],
     headers: Mapping[str, str],
     timeout: float,
-    trust: TlsOptions,
+    tls: TlsOptions,
 ) -> Generator[InferenceClient]:
-    with httpx.Client(timeout=timeout, headers=dict(headers), trust_env=False, verify=trust.context()) as client:
+    with httpx.Client(timeout=timeout, headers=dict(headers), trust_env=False, verify=tls.context()) as client:
         yield HttpInferenceClient(client, url, protocol, name, parameters)
 
 
@@ -177,11 +177,11 @@ def _grpc_client(
     parameters: Mapping[str, object],
     headers: Mapping[str, str],
     timeout: float,
-    trust: TlsOptions,
+    tls: TlsOptions,
 ) -> Generator[InferenceClient]:
     from app.cli.grpc_client import GrpcClient
 
-    credentials = trust.credentials() if url.startswith("grpcs://") else None
+    credentials = tls.credentials() if url.startswith("grpcs://") else None
     client = GrpcClient(url.partition("://")[2] or url, protocol, name, parameters, timeout, headers, credentials)
     try:
         yield client

@@ -60,7 +60,7 @@ class GrpcClient:
         """Return the records for one image.
 
         Raises:
-            AskingError: when the call fails, or its response has no records.
+            InferenceClientError: when the call fails, or its response has no records.
         """
         parameters = {**self._parameters, **({"prompts": [item.question]} if item.question else {})}
         try:
@@ -96,17 +96,18 @@ class GrpcClient:
             raise InferenceClientError(f"{answer.status.code}: {answer.status.msg}")
         return msgspec.json.decode(answer.gmap.s_s["image"])
 
-    def _call(self, method: str, request: Any, answer: str) -> Any:
+    def _call(self, method: str, request: Any, response_name: str) -> Any:
         call, body = self._channel.unary_unary(method), request.SerializeToString()
-        for wait in RETRY_DELAYS_S:
+        response = message_class(response_name)
+        for delay in RETRY_DELAYS_S:
             try:
-                return message_class(answer).FromString(call(body, timeout=self._timeout, metadata=self._metadata))
+                return response.FromString(call(body, timeout=self._timeout, metadata=self._metadata))
             except grpc.RpcError as error:
                 call_error: Any = error
                 if call_error.code() is not grpc.StatusCode.RESOURCE_EXHAUSTED:
                     raise
-            time.sleep(wait)
-        return message_class(answer).FromString(call(body, timeout=self._timeout, metadata=self._metadata))
+            time.sleep(delay)
+        return response.FromString(call(body, timeout=self._timeout, metadata=self._metadata))
 
 
 def _set_parameter(parameter: Any, value: object) -> None:

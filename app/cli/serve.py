@@ -26,7 +26,7 @@ def serve(options: ModelOptions = ModelOptions(), settings: ServerSettings = Ser
     from app.server.auth.bind_policy import check_bind_policy, warn_about_clear_text
 
     check_bind_policy(settings)
-    # Keep the collector off while models load; `freeze_garbage` turns it on with what was loaded frozen.
+    # Collect no garbage while models load. `freeze_garbage` freezes the loaded objects and turns the collector on.
     gc.disable()
     from app.assembly.models import find_models
     from app.assembly.service import Service

@@ -8,7 +8,7 @@ _FALLBACK_WIDTH = 160
 
 
 class AnnouncementConsole(Console):
-    """Standard error for a server's messages. The server goes on if the reader of standard error is gone."""
+    """Standard error for a server's messages. The server continues if standard error is closed."""
 
     def __init__(self) -> None:
         super().__init__(stderr=True, highlight=False, soft_wrap=True)

@@ -26,7 +26,7 @@ _Seconds = Annotated[float, Parameter(validator=Number(gt=0, lte=3600))]
 def tune(
     path: Annotated[Path, Parameter(help="A model file, or a model's folder.")],
     *,
-    wanted: Annotated[Literal["throughput", "latency"], Parameter(name="--for")] = "throughput",
+    objective: Annotated[Literal["throughput", "latency"], Parameter(name="--for")] = "throughput",
     batches: tuple[_BatchSize, ...] = (1, 2, 4, 8, 16),
     threads: tuple[_Threads, ...] | None = None,
     delay_ms: _Milliseconds = 2.0,
@@ -42,7 +42,7 @@ def tune(
 
     Args:
         path: Model file or model folder.
-        wanted: What to optimize: throughput under load, or the latency of a single request.
+        objective: What to optimize: throughput under load, or the latency of a single request.
         batches: Batch sizes to try; 1 is always included.
         threads: Thread counts for one call to try; 1 and all cores by default.
         delay_ms: Milliseconds that the first request of a batch waits for others.
@@ -65,7 +65,7 @@ def tune(
     terminal = console()
     with terminal.status(f"Serving {source.name} in {len(candidates)} configurations, {seconds * 1.25:g} s each"):
         measurements = list(measure_candidates(source, candidates, image_data, workers, seconds))
-    best = best_measurement(measurements, wanted)
+    best = best_measurement(measurements, objective)
     table = Table(title=f"{source.name} {source.version}, {workers} workers", title_justify="left")
     for column in ("batch", "threads", "answers/s", "p50 ms", "p99 ms", "alone ms", "CPU ms", ""):
         table.add_column(column, justify="right")

@@ -17,7 +17,7 @@ class Model:
         """Load weights from `Path(__file__).parent`. Called once, before the first image."""
 
     def predict(self, image: NDArray[np.uint8], prompt: str) -> Iterator[str]:
-        """Yield the answer to one question about one (height, width, 3) RGB image, in pieces."""
+        """Yield the answer to one question about one (height, width, 3) RGB image, in chunks."""
         height, width, _ = image.shape
         if "size" in prompt.lower() or "large" in prompt.lower():
             yield f"{width} by "

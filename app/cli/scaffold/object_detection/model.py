@@ -20,12 +20,12 @@ class Model:
         brightness: NDArray[np.uint8] = image.max(axis=2)
         _, bright = cv2.threshold(brightness, 0, 255, cv2.THRESH_BINARY + cv2.THRESH_OTSU)
         _, regions, boxes, _ = cv2.connectedComponentsWithStats(bright)
-        found: list[dict[str, object]] = []
+        objects: list[dict[str, object]] = []
         for number, (left, top, width, height, area) in enumerate(boxes.tolist()):
             if number == 0 or area < 0.001 * brightness.size:
                 continue
             score = float(brightness[regions == number].mean()) / 255
             if score >= parameters.score_threshold:
                 box = {"xmin": left, "ymin": top, "xmax": left + width, "ymax": top + height}
-                found.append({"label": "bright region", "score": score, **box})
-        return found
+                objects.append({"label": "bright region", "score": score, **box})
+        return objects

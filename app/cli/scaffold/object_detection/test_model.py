@@ -12,5 +12,5 @@ def test_bright_rectangle_is_detected() -> None:
     image = np.zeros((48, 64, 3), np.uint8)
     image[8:40, 10:30] = (255, 0, 0)
     model = InProcessModel(Path(__file__).parent, allow_code=True)
-    (found,) = map(msgspec.structs.asdict, model.ask(image))
-    assert found == {"label": "bright region", "score": 1, "xmin": 10, "ymin": 8, "xmax": 30, "ymax": 40}
+    (detection,) = map(msgspec.structs.asdict, model.ask(image))
+    assert detection == {"label": "bright region", "score": 1, "xmin": 10, "ymin": 8, "xmax": 30, "ymax": 40}

@@ -9,5 +9,5 @@ from charioteer import InProcessModel
 
 def test_rows_are_standardized() -> None:
     model = InProcessModel(Path(__file__).parent, allow_code=True)
-    found = model.run({"x": np.array([[1, 3], [10, 30]], np.float32)})
-    assert found["y"].tolist() == [[-1, 1], [-1, 1]]
+    outputs = model.run({"x": np.array([[1, 3], [10, 30]], np.float32)})
+    assert outputs["y"].tolist() == [[-1, 1], [-1, 1]]

@@ -9,5 +9,5 @@ from charioteer import InProcessModel
 
 def test_repeated_text_is_continued() -> None:
     model = InProcessModel(Path(__file__).parent, allow_code=True)
-    (found,) = map(msgspec.structs.asdict, model.ask_text("the sea is calm and the", max_new_tokens=3))
-    assert found["generated_text"].split() == ["sea", "is", "calm"]
+    (generation,) = map(msgspec.structs.asdict, model.ask_text("the sea is calm and the", max_new_tokens=3))
+    assert generation["generated_text"].split() == ["sea", "is", "calm"]

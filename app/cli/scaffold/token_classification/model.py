@@ -16,7 +16,7 @@ class Model:
     def predict(self, text: str) -> list[dict[str, object]]:
         """Return the named entities of one text."""
         return [
-            {"entity_group": group, "score": 1.0, "start": found.start(), "end": found.end()}
+            {"entity_group": group, "score": 1.0, "start": match.start(), "end": match.end()}
             for group, pattern in _PATTERNS.items()
-            for found in re.finditer(pattern, text)
+            for match in re.finditer(pattern, text)
         ]
