@@ -250,7 +250,7 @@ def check_engine(
     client: httpx.Client, protocol: str = "chariot-v2-kserve", *, caller: GrpcTransport | None = None, **target: Any
 ) -> Report:
     """Check the engine that `client` or `caller` reaches."""
-    target = {"pictures": scenes() if protocol in CHARIOT_PROTOCOLS else (), **target}
+    target = {"images": scenes() if protocol in CHARIOT_PROTOCOLS else (), **target}
     probe = Probe(client, Target(url="http://testserver.local", **target), transport=caller)
     return run_checks(PROTOCOLS_BY_NAME[protocol], probe)
 
