@@ -25,7 +25,7 @@ from app.engine.events import InferenceEvent
 from app.engine.ids import event_id
 from app.settings.server import ServerSettings
 from tests.support.inference_events import detection_event
-from tests.support.postgres import installed, postgres_server
+from tests.support.postgres import is_postgres_installed, run_postgres
 
 Record = Callable[[InferenceEvent], "Future[None] | None"]
 
@@ -45,8 +45,8 @@ def main() -> None:
     print(f"{'store':<12} {'mode':<12} {'of one core':>12} {'each':>9} {'wait p50':>10} {'p99':>10}")
     with tempfile.TemporaryDirectory(dir=".") as folder, ExitStack() as stack:
         stores = {"SQLite": lambda: str(Path(folder) / f"{time.monotonic_ns()}.db")}
-        if installed():
-            stores["PostgreSQL"] = stack.enter_context(postgres_server()).database
+        if is_postgres_installed():
+            stores["PostgreSQL"] = stack.enter_context(run_postgres()).database
         for (name, address), mode in itertools.product(stores.items(), ("acknowledge", "best-effort")):
             images = Path(folder) / name / mode if options.images else None
             settings = ServerSettings(record=address(), record_mode=mode, record_images=images)

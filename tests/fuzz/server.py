@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.fuzz.requests import Port
-from tests.support.server_process import ServerProcess, serving
+from tests.support.server_process import ServerProcess, run_server
 
 __all__ = ("addresses_of", "fuzzed_server", "log_faults", "resident_bytes")
 
@@ -19,7 +19,7 @@ _BANNER = re.compile(r"Charioteer answers at |  [A-Z_a-z ]+  +(http://)?[\d.]+:\
 def fuzzed_server(models: Path, arguments: Sequence[str] = ()) -> Generator[ServerProcess]:
     """Serve the models of `write_models`."""
     options = ["--model-repository", str(models), "--allow-code", "--max-explanation-seconds", "0.2", *arguments]
-    with serving(*options) as server:
+    with run_server(*options) as server:
         yield server
 
 

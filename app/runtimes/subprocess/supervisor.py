@@ -212,7 +212,7 @@ class Supervisor:
                 if channel.fileno() not in abandoned:
                     abandoned[channel.fileno()] = channel
                     poll.register(channel, select.POLLIN)
-            due = min((line.asked + self._hang_seconds for line in abandoned.values()), default=None)
+            due = min((line.called_at + self._hang_seconds for line in abandoned.values()), default=None)
             ready = dict(poll.poll(None if due is None else max(0.0, due - time.monotonic()) * 1000 + 1))
             if self._closing or (process.fileno() in ready and not process.handle_message()):
                 return
@@ -222,7 +222,7 @@ class Supervisor:
                 poll.unregister(descriptor)
                 channels.close_abandoned(abandoned.pop(descriptor))
             if due is not None and abandoned and time.monotonic() >= due:
-                self._kill_overdue(process, [line.asked for line in abandoned.values()])
+                self._kill_overdue(process, [line.called_at for line in abandoned.values()])
 
     def _kill_overdue(self, process: ModelProcess, call_times: list[float]) -> None:
         if any(time.monotonic() - call_time >= self._hang_seconds for call_time in call_times):

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.server_process import ROOT, ServerProcess, run_server
+from tests.support.server_process import ROOT, run_server
 
 PAGE = (ROOT / "docs" / "tensorflow_serving.md").read_text()
 SESSION = re.findall(r"```sh\n(curl .*?)```\n\n```json\n(.*?)```", PAGE, re.DOTALL)
@@ -19,14 +19,6 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(shutil.which("curl") is None, reason="the sessions need curl"),
 ]
-
-
-def address_of(server: ServerProcess) -> str:
-    """Return the address of this listener, which the server prints after the line that `run_server` waits for."""
-    urllib.request.urlopen(f"{server.address}/ready").close()
-    match = re.search(r"^  TensorFlow Serving +(http://\S+)$", "".join(server.log), re.MULTILINE)
-    assert match, "".join(server.log)
-    return match[1]
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +31,7 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     settings = {"version_labels": {"stable": "123"}}
     (repository / "saved_model_half_plus_three" / "model-settings.json").write_text(json.dumps(settings))
     with run_server("--model-repository", str(repository), "--tensorflow-serving-cors") as server:
-        yield address_of(server)
+        yield server.tensorflow_serving_address
 
 
 def run(script: str, address: str) -> str:

@@ -48,7 +48,7 @@ def items(*texts: str) -> list[TextItem]:
 @pytest.mark.parametrize("name", NAMES)
 def test_batched_text_gets_same_scores_as_alone(texts_of: Callable[..., Any], name: str) -> None:
     texts, calls = texts_of(name)
-    assert texts.together
+    assert texts.is_batched
     random = np.random.default_rng(0)
     words = ("cat", "dog", "Paris", "who?", "hello", "x", ",")
     text_items = items(*(" ".join(random.choice(words, int(random.integers(1, 15)))) for _ in range(80)))
@@ -73,7 +73,7 @@ def test_batches_are_limited_by_tokens(texts_of: Callable[..., Any]) -> None:
 @pytest.mark.parametrize("name", ["gpt2_classifier_without_padding", "fnet_classifier"])
 def test_model_affected_by_padding_answers_one_by_one(texts_of: Callable[..., Any], name: str) -> None:
     texts, calls = texts_of(name)
-    assert not texts.together
+    assert not texts.is_batched
     calls.clear()
     assert len(texts(items("cat", "dog and cat", "who?"))) == 3
     assert calls == [1, 1, 1]

@@ -80,12 +80,12 @@ def test_too_long_text_is_rejected(served: Callable[..., Servable]) -> None:
 def test_generated_text_equals_that_of_pipeline(
     folder_of: Callable[[str], Path], served: Callable[..., Servable]
 ) -> None:
-    generate = pipeline("text-generation", folder_of("causal"))
+    generate = pipeline("text-generation", folder_of("causal_lm"))
     options = {"do_sample": False, "max_new_tokens": 12, "return_full_text": False}
     for text in ("Hello", "the quick brown"):
         expected = generate(text, **options)[0]["generated_text"]
-        assert answers(served("causal"), text_input(text, **options)) == [[GeneratedText(expected)]]
-        assert answers(served("causal"), text_input(text, **{**options, "return_full_text": True})) == [
+        assert answers(served("causal_lm"), text_input(text, **options)) == [[GeneratedText(expected)]]
+        assert answers(served("causal_lm"), text_input(text, **{**options, "return_full_text": True})) == [
             [GeneratedText(text + expected)]
         ]
         assert len(expected) > 4
@@ -112,20 +112,20 @@ def test_request_inputs_are_arguments_of_one_call(served: Callable[..., Servable
     seed = argument("seed", Datatype.INT64, 3)
     length, temperature = argument("max_new_tokens", Datatype.INT64, 9), argument("temperature", Datatype.FP64, 0.8)
     inputs = (text_input("Prompt here"), length, temperature, argument("do_sample", Datatype.INT8, True), seed)
-    found = answers(served("causal"), *inputs)
-    expected = answers(served("causal"), text_input("Prompt here", max_new_tokens=9, temperature=0.8, seed=3))
+    found = answers(served("causal_lm"), *inputs)
+    expected = answers(served("causal_lm"), text_input("Prompt here", max_new_tokens=9, temperature=0.8, seed=3))
     assert found == expected
     greedy = answers(
-        served("causal"), text_input("Prompt here"), length, temperature, argument("do_sample", Datatype.INT8, False)
+        served("causal_lm"), text_input("Prompt here"), length, temperature, argument("do_sample", Datatype.INT8, False)
     )
-    assert greedy == answers(served("causal"), text_input("Prompt here", max_new_tokens=9))
+    assert greedy == answers(served("causal_lm"), text_input("Prompt here", max_new_tokens=9))
     assert greedy != found
 
 
 def test_joined_chunks_equal_answer(served: Callable[..., Servable]) -> None:
     inputs = text_input("one", "two", max_new_tokens=10, return_full_text=True)
-    expected = [records[0].generated_text for records in answers(served("causal"), inputs)]
-    stream = served("causal").stream(request(inputs), Limits())
+    expected = [records[0].generated_text for records in answers(served("causal_lm"), inputs)]
+    stream = served("causal_lm").stream(request(inputs), Limits())
     chunks = list(stream)
     streamed = ["".join(chunk.text for chunk in chunks if chunk.item == item) for item in range(2)]
     assert streamed == expected
@@ -136,7 +136,7 @@ def test_joined_chunks_equal_answer(served: Callable[..., Servable]) -> None:
 
 def test_sampling_is_repeatable_with_same_seed(served: Callable[..., Servable]) -> None:
     def sample(**parameters: object) -> list[list[Any]]:
-        return answers(served("causal"), text_input("Hello", max_new_tokens=16, **parameters))
+        return answers(served("causal_lm"), text_input("Hello", max_new_tokens=16, **parameters))
 
     assert sample(temperature=2.0, seed=1) == sample(temperature=2.0, seed=1)
     assert sample(temperature=2.0, seed=1) != sample(temperature=2.0, seed=2)
@@ -146,10 +146,10 @@ def test_sampling_is_repeatable_with_same_seed(served: Callable[..., Servable]) 
 @pytest.mark.parametrize(("text", "reason"), [("", "empty"), ("x" * 256, "leaves room")])
 def test_unusable_text_is_rejected(served: Callable[..., Servable], text: str, reason: str) -> None:
     with pytest.raises(InferenceError, match=reason) as caught:
-        answers(served("causal"), text_input("fine", text))
+        answers(served("causal_lm"), text_input("fine", text))
     assert (caught.value.kind, caught.value.path) == (ErrorKind.INVALID_REQUEST, "inputs[0].data[1]")
 
 
 def test_answer_stops_at_context_length(served: Callable[..., Servable]) -> None:
-    ((found,),) = answers(served("causal"), text_input("x" * 250, max_new_tokens=50))
+    ((found,),) = answers(served("causal_lm"), text_input("x" * 250, max_new_tokens=50))
     assert 0 < len(found.generated_text.encode()) <= 18

@@ -13,7 +13,7 @@ from tests.app.runtimes.transformers.asking import answers, image_input, scene, 
 
 pytestmark = pytest.mark.slow
 
-NAMES = ["vit", "t5", "causal", "segformer", "llava", "text_classifier", "clip"]
+NAMES = ["vit", "t5", "causal_lm", "segformer", "llava", "text_classifier", "clip"]
 
 
 def test_models_loaded_concurrently_keep_their_dtype(folder_of: Callable[[str], Path]) -> None:
@@ -42,7 +42,7 @@ def test_answers_do_not_depend_on_concurrent_requests(served: Callable[..., Serv
         *((served("llava"), image_input(image, prompts=["what?"], max_new_tokens=6)) for image in images),
         *((served("clip"), image_input(image, candidate_labels=["a dog", "red"])) for image in images),
         *(
-            (served("causal"), text_input("Hello", max_new_tokens=8, temperature=1.5, seed=number))
+            (served("causal_lm"), text_input("Hello", max_new_tokens=8, temperature=1.5, seed=number))
             for number in range(4)
         ),
         *((served("text_classifier"), text_input("hello " * number)) for number in range(1, 5)),
