@@ -21,7 +21,7 @@ from app.drift.comparison import ALPHA, compare
 from app.drift.embedding import BUNDLED, Embedder
 from app.drift.measurement import DriftInput, measure_images
 from app.drift.sample import Observation, Sample, build_sample
-from fixtures.drift_world import CameraImage, Pixels, blurred, camera_images, darkened, turned, warm
+from fixtures.drift_world import CameraImage, Pixels, blurred, camera_images, darkened, flipped, warm
 from tasks.vision.image import Image
 
 CAMERA = "east"
@@ -47,7 +47,7 @@ CHANGES = (
     Change("15 % darker", darkened),
     Change("another white balance", warm),
     Change("10 % blurred", blurred, share=0.1),
-    Change("10 % upside down", turned, share=0.1, wanted=0.7),
+    Change("10 % upside down", flipped, share=0.1, wanted=0.7),
     Change("one camera of four blurred", blurred, camera=CAMERA),
     Change("one camera of four 15 % darker", darkened, camera=CAMERA),
     Change("10 % of images 15 % darker", darkened, share=0.1, wanted=None),
