@@ -7,10 +7,10 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import Any
 
 from app.engine.error_text import redact_paths
 from app.runtimes.subprocess import OnProcessLost
+from app.runtimes.subprocess.channel import Channel
 from app.runtimes.subprocess.channel_pool import ChannelPool
 from app.runtimes.subprocess.messages import Binding
 from app.runtimes.subprocess.process import ModelProcess
@@ -106,7 +106,7 @@ class Supervisor:
         try:
             self._keep_running()
         except Exception:
-            _logger.exception("model process is no longer supervised", extra=self._fields())
+            _logger.exception("model process is not looked after any more", extra=self._fields())
             self._publish(None, f"The process of model {self._source.name!r} was lost; reload the model")
         finally:
             self._channels = None
@@ -206,13 +206,13 @@ class Supervisor:
         poll = select.poll()
         poll.register(self._wake_receiver, select.POLLIN)
         poll.register(process, select.POLLIN)
-        abandoned: dict[int, Any] = {}
+        abandoned: dict[int, Channel] = {}
         while True:
             for channel in channels.abandoned:
                 if channel.fileno() not in abandoned:
                     abandoned[channel.fileno()] = channel
                     poll.register(channel, select.POLLIN)
-            due = min((line.called_at + self._hang_seconds for line in abandoned.values()), default=None)
+            due = min((channel.called_at + self._hang_seconds for channel in abandoned.values()), default=None)
             ready = dict(poll.poll(None if due is None else max(0.0, due - time.monotonic()) * 1000 + 1))
             if self._closing or (process.fileno() in ready and not process.handle_message()):
                 return
@@ -222,7 +222,7 @@ class Supervisor:
                 poll.unregister(descriptor)
                 channels.close_abandoned(abandoned.pop(descriptor))
             if due is not None and abandoned and time.monotonic() >= due:
-                self._kill_overdue(process, [line.called_at for line in abandoned.values()])
+                self._kill_overdue(process, [channel.called_at for channel in abandoned.values()])
 
     def _kill_overdue(self, process: ModelProcess, call_times: list[float]) -> None:
         if any(time.monotonic() - call_time >= self._hang_seconds for call_time in call_times):
