@@ -49,7 +49,7 @@ class EvaluatedItem(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         item: the item of the dataset.
-        found: the predicted classes or objects.
+        predictions: the predicted classes or objects.
         answer: the answer to the item's question.
     """
 

@@ -81,7 +81,7 @@ class Checkpoint:
 
 @contextmanager
 def open_checkpoint(path: Path, header: Header, *, fresh: bool = False) -> Generator[Checkpoint]:
-    """Open the journal at `path`, or create it. Truncate an incomplete last line.
+    """Open the checkpoint at `path`, or create it. Truncate an incomplete last line.
 
     Args:
         path: the file.

@@ -38,8 +38,8 @@ def measure_classes(results: Sequence[EvaluatedItem], slices: Sequence[str] = ()
         notes.append(
             "ROC AUC needs the scores of the same two or more classes for every image, so it is undefined here."
         )
-    if silent := sum(_top(result) is None for result in results):
-        notes.append(f"{silent} images were given no class; they count as wrong, as {_NONE}.")
+    if unpredicted := sum(_top(result) is None for result in results):
+        notes.append(f"{unpredicted} images were given no class; they count as wrong, as {_NONE}.")
     return Measures(
         figures=_figures(values),
         tables=tuple(tables),
@@ -108,14 +108,14 @@ def _classification(valor: Any, uid: str, result: EvaluatedItem) -> Any:
 
 def _roc_areas(evaluator: Any, results: Sequence[EvaluatedItem]) -> Mapping[str, float]:
     """Return the ROC AUC of each class that is true for some images but not for all, where it is defined."""
-    scored = {frozenset(areas.label for areas in result.predictions) for result in results}
-    if len(scored) != 1 or len(next(iter(scored))) < 2:
+    label_sets = {frozenset(prediction.label for prediction in result.predictions) for result in results}
+    if len(label_sets) != 1 or len(next(iter(label_sets))) < 2:
         return {}
     support = Counter(result.item.label for result in results)
-    (labels,) = scored
+    (labels,) = label_sets
     metrics = {kind.value: values for kind, values in evaluator.compute_rocauc().items()}
-    found = {metric.parameters["label"]: float(metric.value) for metric in metrics["ROCAUC"]}
-    return {label: found[label] for label, count in support.items() if label in labels and count < len(results)}
+    areas = {metric.parameters["label"]: float(metric.value) for metric in metrics["ROCAUC"]}
+    return {label: areas[label] for label, count in support.items() if label in labels and count < len(results)}
 
 
 def _confusion(value: Mapping[str, Any], results: Sequence[EvaluatedItem]) -> Confusion:
@@ -151,14 +151,14 @@ def _mistakes(results: Sequence[EvaluatedItem]) -> tuple[Mistake, ...]:
     for result in results:
         best = _top(result)
         if best is None:
-            mistakes.append(Mistake(answered=result, badness=1, why=f"{result.item.label}, nothing was found"))
+            mistakes.append(Mistake(result=result, badness=1, why=f"{result.item.label}, nothing was found"))
         elif best.label != result.item.label:
             true_score = max(
                 (prediction.score for prediction in result.predictions if prediction.label == result.item.label),
                 default=0.0,
             )
             explanation = f"{result.item.label} ({true_score:.2f}) was taken for {best.label} ({best.score:.2f})"
-            mistakes.append(Mistake(answered=result, badness=best.score - true_score, why=explanation))
+            mistakes.append(Mistake(result=result, badness=best.score - true_score, why=explanation))
     return tuple(sorted(mistakes, key=lambda mistake: -mistake.badness))
 
 
@@ -169,15 +169,15 @@ def _best_label(result: EvaluatedItem) -> str:
 
 def _top(result: EvaluatedItem) -> PredictedObject | None:
     """Return the best class of an image, the first of equal ones; None if no score is above 0."""
-    return next((finding for finding in _ranked(result)[:1] if finding.score > 0), None)
+    return next((prediction for prediction in _ranked(result)[:1] if prediction.score > 0), None)
 
 
 def _ranked(result: EvaluatedItem) -> Sequence[PredictedObject]:
-    return sorted(result.predictions, key=lambda finding: -finding.score)
+    return sorted(result.predictions, key=lambda prediction: -prediction.score)
 
 
 def _is_in_top(result: EvaluatedItem, count: int) -> bool:
-    return result.item.label in (finding.label for finding in _ranked(result)[:count] if finding.score > 0)
+    return result.item.label in (prediction.label for prediction in _ranked(result)[:count] if prediction.score > 0)
 
 
 def _mean(values: Sequence[float]) -> float | None:

@@ -65,7 +65,7 @@ class HttpInferenceClient:
         """Return the records for one image.
 
         Raises:
-            AskingError: when the answer has no records; the message quotes it.
+            InferenceClientError: when the answer has no records; the message quotes it.
         """
         parameters = {**self._parameters, **({"prompts": [item.question]} if item.question else {})}
         response = self._post(self._protocol.request(data, parameters))
@@ -79,15 +79,15 @@ class HttpInferenceClient:
             raise InferenceClientError(f"The answer has no records ({type(error).__name__}: {error}): {body}") from None
 
     def _post(self, request: Mapping[str, Any]) -> httpx.Response:
-        for wait in (*RETRY_DELAYS_S, None):
+        for delay in (*RETRY_DELAYS_S, None):
             try:
                 response = self._client.post(self._url, **request)
             except httpx.HTTPError as error:
                 shown_url = httpx.URL(self._url).copy_with(userinfo=b"")
                 raise InferenceClientError(f"{shown_url}: {str(error) or type(error).__name__}") from None
-            if response.status_code not in _BUSY or wait is None:
+            if response.status_code not in _BUSY or delay is None:
                 return response
-            time.sleep(wait)
+            time.sleep(delay)
         raise AssertionError
 
 

@@ -88,7 +88,7 @@ class Dataset(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(slots=True)
 class LabelErrors:
-    """Collect the faults of labels, so that the user can fix all of them at once.
+    """Collect all errors of labels, so that the user can fix them at once.
 
     Args:
         lenient: whether to skip faulty labels with a note, instead of an error.
@@ -99,7 +99,7 @@ class LabelErrors:
     empty: list[str] = field(default_factory=list[str])
 
     def add(self, location: str, sentence: str) -> None:
-        """Add a fault at `location`."""
+        """Add an error at `location`."""
         self.messages.append(f"{location}: {sentence}")
 
     def skip_empty(self, location: str) -> None:
@@ -110,7 +110,7 @@ class LabelErrors:
         """Return sentences about skipped labels.
 
         Raises:
-            EvaluationError: when there are faults and `lenient` is false.
+            EvaluationError: when there are errors and `lenient` is false.
         """
         if self.messages and not self.lenient:
             raise EvaluationError(

@@ -36,8 +36,8 @@ def task_to_measure(dataset: Dataset, records: Mapping[str, Records]) -> TaskTyp
         raise EvaluationError(f"Expected answers of one task, got {' and '.join(sorted(tasks))}")
     task = next(iter(tasks), dataset.tasks[0])
     if task not in dataset.tasks:
-        could = " or ".join(dataset.tasks)
-        raise EvaluationError(f"{dataset.path} ({dataset.format}) has labels of {could}; the answers are of {task}")
+        supported = " or ".join(dataset.tasks)
+        raise EvaluationError(f"{dataset.path} ({dataset.format}) has labels of {supported}; the answers are of {task}")
     return task
 
 
@@ -146,7 +146,7 @@ def _parse_answers(
 
 
 def _best_only(result: EvaluatedItem) -> EvaluatedItem:
-    best = sorted(result.predictions, key=lambda finding: -finding.score)[:1]
+    best = sorted(result.predictions, key=lambda prediction: -prediction.score)[:1]
     return msgspec.structs.replace(result, predictions=tuple(best))
 
 

@@ -37,13 +37,13 @@ def read_label_map(path: Path, labels: Sequence[str]) -> LabelMap:
 
 
 def map_labels(result: EvaluatedItem, label_map: LabelMap) -> EvaluatedItem:
-    """Return `result` with the dataset's labels. Labels missing in `label_map` stay, and labels mapped to None go."""
+    """Return `result` with the dataset's labels. Unmapped labels stay; labels mapped to None are dropped."""
     predictions = tuple(
-        finding
-        if (label := label_map.get(finding.label, finding.label)) == finding.label
-        else msgspec.structs.replace(finding, label=label)
-        for finding in result.predictions
-        if label_map.get(finding.label, finding.label) is not None
+        prediction
+        if (label := label_map.get(prediction.label, prediction.label)) == prediction.label
+        else msgspec.structs.replace(prediction, label=label)
+        for prediction in result.predictions
+        if label_map.get(prediction.label, prediction.label) is not None
     )
     return msgspec.structs.replace(result, predictions=predictions)
 

@@ -52,7 +52,7 @@ def measure_objects(
     if not rows:
         return Measures(
             figures=build_measures(None, None, confidence, ()).figures,
-            notes=("There is neither an object in the dataset nor a finding: nothing to measure.",),
+            notes=("There is neither an object in the dataset nor a prediction: nothing to measure.",),
         )
     evaluator = loader.finalize()
     scores = sorted({*SCORES, confidence})
@@ -84,19 +84,20 @@ def _detection(valor: Any, uid: str, result: EvaluatedItem, task: TaskType) -> t
     ignored = [labelled for labelled in result.item.objects if labelled.ignored]
     counted = [*enumerate(result.predictions)]
     if ignored:
-        labelled_objects = [labelled for _, labelled in truths]
-        are_counted = _counted_predictions([found for _, found in counted], labelled_objects, ignored, task)
-        counted = [numbered for numbered, is_counted in zip(counted, are_counted, strict=True) if is_counted]
+        are_counted = _counted_predictions(result.predictions, [truth for _, truth in truths], ignored, task)
+        counted = [prediction for prediction, is_counted in zip(counted, are_counted, strict=True) if is_counted]
     if task is TaskType.OBJECT_DETECTION:
         groundtruths = [_box(valor, f"{uid}-t{index}", truth.box, truth.label, []) for index, truth in truths]
         predictions = [
-            _box(valor, f"{uid}-p{index}", found.box, found.label, [found.score]) for index, found in counted
+            _box(valor, f"{uid}-p{index}", prediction.box, prediction.label, [prediction.score])
+            for index, prediction in counted
         ]
     else:
         shape = _shape_class(valor)
         groundtruths = [shape(f"{uid}-t{index}", truth_area(truth, task), [truth.label]) for index, truth in truths]
         predictions = [
-            shape(f"{uid}-p{index}", predicted_area(found), [found.label], [found.score]) for index, found in counted
+            shape(f"{uid}-p{index}", predicted_area(prediction), [prediction.label], [prediction.score])
+            for index, prediction in counted
         ]
     detection = valor.Detection(uid=uid, groundtruths=groundtruths, predictions=predictions)
     return detection, len(result.predictions) - len(counted)
@@ -127,10 +128,10 @@ def _counted_predictions(
     are_counted: list[bool] = []
     regions = [(truth.label, truth_area(truth, task)) for truth in ignored]
     areas = [(truth.label, truth_area(truth, task)) for truth in truths]
-    for finding in predictions:
-        covered = predicted_area(finding)
-        inside = any(label == finding.label and share_inside(covered, region) >= _MATCH for label, region in regions)
-        matched = any(label == finding.label and _iou(covered, truth) >= _MATCH for label, truth in areas)
+    for prediction in predictions:
+        area = predicted_area(prediction)
+        inside = any(label == prediction.label and share_inside(area, region) >= _MATCH for label, region in regions)
+        matched = any(label == prediction.label and _iou(area, truth) >= _MATCH for label, truth in areas)
         are_counted.append(not inside or matched)
     return are_counted
 
@@ -147,15 +148,15 @@ def _confusion(value: Mapping[str, Any], results: Sequence[EvaluatedItem]) -> Co
     )
     labels = tuple(sorted(matrix))
     cells = {(truth, predicted): matrix[truth][predicted] for truth in labels for predicted in labels}
-    cells |= {(truth, ""): missed[truth] for truth in labels} | {("", found): extra[found] for found in labels}
+    cells |= {(label, ""): missed[label] for label in labels} | {("", label): extra[label] for label in labels}
     examples = {
-        f"{truth} -> {found}": _images(cell["examples"], results)
-        for (truth, found), cell in cells.items()
-        if cell["count"] and truth != found
+        f"{truth} -> {predicted}": _images(cell["examples"], results)
+        for (truth, predicted), cell in cells.items()
+        if cell["count"] and truth != predicted
     }
     return Confusion(
         labels=labels,
-        counts=tuple(tuple(matrix[truth][found]["count"] for found in labels) for truth in labels),
+        counts=tuple(tuple(matrix[truth][predicted]["count"] for predicted in labels) for truth in labels),
         missed=tuple(missed[label]["count"] for label in labels),
         extra=tuple(extra[label]["count"] for label in labels),
         examples=examples,
@@ -176,7 +177,7 @@ def _mistakes(examples: Sequence[Any], results: Sequence[EvaluatedItem]) -> tupl
         if missed or wrong:
             mistakes.append(
                 Mistake(
-                    answered=results[int(value["datum_id"])],
+                    result=results[int(value["datum_id"])],
                     badness=len(missed) + len(wrong) + 1 - 1 / (1 + len(missed)),
                     why=f"{len(missed)} missed, {len(wrong)} wrong, {len(right)} right",
                     missed=missed,

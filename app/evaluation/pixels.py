@@ -45,7 +45,7 @@ def measure_pixels(
         predicted = np.zeros_like(truth)
         for labelled in result.item.objects:
             _draw(truth, labelled.rings or (), numbers[labelled.label], even_odd=labelled.even_odd)
-        for prediction in sorted(result.predictions, key=lambda guess: guess.score):
+        for prediction in sorted(result.predictions, key=lambda prediction: prediction.score):
             if prediction.score >= confidence:
                 _draw(predicted, prediction.rings or (), numbers.get(prediction.label, 0), even_odd=True)
         ignored = np.zeros_like(truth)
@@ -69,7 +69,7 @@ def _measure(
     }
     # Compute the mean here: valor-lite counts absent classes as 0.
     occurring = {labelled.label for result in results for labelled in result.item.objects}
-    occurring |= {one.label for result in results for one in result.predictions}
+    occurring |= {prediction.label for result in results for prediction in result.predictions}
     present = [label for label in labels if label in occurring]
     mean = sum(rates["IOU"][label] for label in present) / len(present) if present else None
     rows = tuple((label, *(rates[name][label] for name in rates)) for label in sorted(present))

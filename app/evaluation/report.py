@@ -54,10 +54,10 @@ class Confusion(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         labels: the labels of rows (truth) and columns (prediction).
-        counts: ``counts[truth][found]``.
+        counts: ``counts[truth][predicted]``.
         missed: for each label, the number of missed objects.
         extra: for each label, the number of predictions without an object.
-        examples: a few image ids by ``"truth -> found"``; an empty name means nothing.
+        examples: a few image ids by ``"truth -> predicted"``; an empty name means no object.
     """
 
     labels: tuple[str, ...]
@@ -71,15 +71,15 @@ class Mistake(msgspec.Struct, frozen=True, kw_only=True):
     """The mistakes in one image.
 
     Attributes:
-        answered: the image and the answer.
+        result: the image and its predictions.
         badness: higher is worse.
         why: a readable description.
-        missed: indexes of missed objects in `answered.item.objects`.
-        wrong: indexes of wrong predictions in `answered.found`.
-        right: indexes of correct predictions in `answered.found`.
+        missed: indexes of missed objects in `result.item.objects`.
+        wrong: indexes of wrong predictions in `result.predictions`.
+        right: indexes of correct predictions in `result.predictions`.
     """
 
-    answered: EvaluatedItem
+    result: EvaluatedItem
     badness: float
     why: str
     missed: tuple[int, ...] = ()

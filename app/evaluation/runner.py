@@ -1,4 +1,4 @@
-"""Request an answer for every item, several at once, and write the answers to the journal."""
+"""Request an answer for every item, several at once, and write the answers to the checkpoint."""
 
 import hashlib
 import time
@@ -18,7 +18,7 @@ InferenceClient = Callable[[Item, bytes], Records]
 """Returns the records for an item and the bytes of its image. Several threads call it.
 
 Raises:
-    AskingError: when there is no answer.
+    InferenceClientError: when there is no answer.
 """
 
 _Outcome = tuple[Item, Records | BaseException]
@@ -53,14 +53,14 @@ def collect_answers(
     concurrency: int = 1,
     progress: Callable[[int], None] = lambda _: None,
 ) -> CollectedAnswers:
-    """Request answers for items without an answer in the journal, and for items whose image has changed.
+    """Request answers for items without an answer in the checkpoint, and for items whose image has changed.
 
-    After an interruption, the journal contains all answers so far, and those that arrive within two seconds.
+    After an interruption, the checkpoint contains all answers so far, and those that arrive within two seconds.
 
     Args:
         items: the items.
         client: requests an answer.
-        checkpoint: the journal for the answers.
+        checkpoint: the file of the answers.
         concurrency: number of parallel requests.
         progress: called with the number of finished items.
 

@@ -45,7 +45,7 @@ def measure_texts(results: Sequence[EvaluatedItem], slices: Sequence[str] = ()) 
     means = _means(scores)
     mistakes = [
         Mistake(
-            answered=result,
+            result=result,
             badness=1 - f1 + (1 - similarity) / 2,
             why=(
                 f"{result.item.question} Right: {' / '.join(result.item.answers)}."

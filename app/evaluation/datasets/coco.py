@@ -38,7 +38,7 @@ def read_coco(path: Path, errors: LabelErrors, images: Path | None = None) -> Da
 
     Args:
         path: the file.
-        errors: collects faults.
+        errors: collects errors.
         images: the folder of images; by default it is searched beside the file and in COCO's layout.
 
     Raises:
@@ -152,7 +152,7 @@ def _is_file(path: Path) -> bool:
 def _object(
     annotation: Mapping[str, Any], label: str, size: tuple[Any, Any], location: str, errors: LabelErrors
 ) -> LabelledObject | None:
-    """Read one annotation. If it cannot be used, record a fault or a note and return None."""
+    """Read one annotation. If it cannot be used, record an error or a note and return None."""
     errors_before = len(errors.messages)
     box, outline = annotation.get("bbox"), annotation.get("segmentation")
     corners = _box(box, location, errors) if box else None

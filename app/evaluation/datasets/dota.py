@@ -35,7 +35,7 @@ def read_dota(path: Path, errors: LabelErrors, images: Path | None = None) -> Da
 
     Args:
         path: the folder that contains both.
-        errors: collects faults.
+        errors: collects errors.
         images: another folder of images, if any.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Shared helpers of the formats: image files, their sizes, numbers, lines and JSON, with places for faults."""
+"""Helpers of all formats: read images, sizes, numbers, lines and JSON, with locations for errors."""
 
 import contextlib
 import csv
@@ -57,7 +57,7 @@ def list_images(folder: Path) -> list[Path]:
 
 
 def read_image_size(path: Path, errors: LabelErrors) -> tuple[int, int]:
-    """Return width and height of the upright image in pixels; record a fault and return (0, 0) if unreadable."""
+    """Return width and height of the upright image in pixels; record an error and return (0, 0) if unreadable."""
     try:
         str(path).encode()
         if path.exists() and not path.is_file():
@@ -84,7 +84,7 @@ def read_image_size(path: Path, errors: LabelErrors) -> tuple[int, int]:
 
 
 def read_lines(path: Path) -> Iterator[tuple[str, str]]:
-    """Yield the place, ``file:line``, and the text of each line that is not blank.
+    """Yield the location, ``file:line``, and the text of each line that is not blank.
 
     Raises:
         EvaluationError: when it cannot be read as UTF-8.
@@ -111,7 +111,7 @@ def read_json(path: Path) -> object:
 
 
 def read_json_lines(path: Path, errors: LabelErrors) -> Iterator[tuple[str, Mapping[str, object]]]:
-    """Yield the place and the object of each JSON line; other lines are faults."""
+    """Yield the location and the object of each JSON line; other lines are errors."""
     for location, line in read_lines(path):
         try:
             yield location, msgspec.json.decode(line, type=dict[str, object])
@@ -125,7 +125,7 @@ def as_list(value: object) -> list[object] | None:
 
 
 def parse_numbers(words: Sequence[object], location: str, errors: LabelErrors) -> list[float] | None:
-    """Parse finite coordinates; record a fault and return None if one is invalid."""
+    """Parse finite coordinates; record an error and return None if one is invalid."""
     parsed: list[float] = []
     for word in words:
         try:
@@ -160,7 +160,7 @@ def scalar_values(values: Mapping[str, object], excluded: frozenset[str]) -> dic
 def read_sidecar(folder: Path, errors: LabelErrors) -> Mapping[str, Mapping[str, str]]:
     """Read ``metadata.csv`` or ``metadata.jsonl`` in `folder` into rows by image name.
 
-    The image is the column ``file_name`` (as Hugging Face's image folders have it), ``image``, ``file`` or ``name``.
+    The image is the column ``file_name`` (Hugging Face's name), ``image``, ``file`` or ``name``.
     """
     rows: dict[str, Mapping[str, str]] = {}
     for path in (folder / name for name in _SIDECARS):

@@ -18,7 +18,7 @@ def read_questions(path: Path, errors: LabelErrors, images: Path | None = None) 
 
     Args:
         path: the file.
-        errors: collects faults.
+        errors: collects errors.
         images: the folder of images; by default the folder of the file.
     """
     items: list[Item] = []

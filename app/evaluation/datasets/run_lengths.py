@@ -30,8 +30,8 @@ def decode_rings(
     Args:
         value: ``{"size": [height, width], "counts": ...}``.
         size: width and height of the image, which the mask must match.
-        location: the place of the mask, for faults.
-        errors: collects faults.
+        location: the location of the mask, for errors.
+        errors: collects errors.
     """
     declared = value.get("size")
     sides = as_list(declared) or ()

@@ -47,7 +47,7 @@ def read_yolo(path: Path, errors: LabelErrors, split: str | None = None, task: T
 
     Args:
         path: the ``data.yaml``.
-        errors: collects faults.
+        errors: collects errors.
         split: the name of the split; by default the first of ``val``, ``test`` and ``train``.
         task: the meaning of lines with four points; by default oriented boxes, unless other lines have other counts.
 
@@ -138,7 +138,7 @@ def _report_orphans(folder: Path, files: Sequence[Path], errors: LabelErrors) ->
 
 
 def _read_label_lines(file: Path, errors: LabelErrors) -> list[tuple[str, str, list[float]]]:
-    """Return place, class and numbers of each line; an image without a label file has no objects."""
+    """Return location, class and numbers of each line; an image without a label file has no objects."""
     path = _label_file(file)
     parsed: list[tuple[str, str, list[float]]] = []
     for location, line in read_lines(path) if path.is_file() else ():
@@ -149,7 +149,7 @@ def _read_label_lines(file: Path, errors: LabelErrors) -> list[tuple[str, str, l
         if len(values) == _BOX or (len(values) >= _SMALLEST_POLYGON and len(values) % 2 == 0):
             parsed.append((location, number, values))
         else:
-            expected = "a class and 4 numbers of a box, 8 of a turned box, or an even number of a polygon"
+            expected = "a class and 4 numbers of a box, 8 of an oriented box, or an even number of a polygon"
             errors.add(location, f"Expected {expected}, got {len(values)} numbers")
     return parsed
 

@@ -77,6 +77,6 @@ def _cells(confusion: Confusion | None) -> list[tuple[str, str, int, str]]:
     cells += [("", label, count) for label, count in zip(labels, confusion.extra, strict=False)]
     largest = sorted((cell for cell in cells if cell[2]), key=lambda cell: -cell[2])[:_MAX_CELLS]
     return [
-        (truth or "nothing", found or "missed", count, ", ".join(confusion.examples.get(f"{truth} -> {found}", ())))
-        for truth, found, count in largest
+        (true or "nothing", guess or "missed", count, ", ".join(confusion.examples.get(f"{true} -> {guess}", ())))
+        for true, guess, count in largest
     ]

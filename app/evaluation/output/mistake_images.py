@@ -25,7 +25,7 @@ _LETTER_WIDTH = 0.65
 
 def svg_image(mistake: Mistake) -> Markup | None:
     """Render the image of a mistake with its objects; None if the image cannot be shown."""
-    item, predictions = mistake.answered.item, mistake.answered.predictions
+    item, predictions = mistake.result.item, mistake.result.predictions
     if item.width * item.height > _MAX_PIXELS:
         return None
     try:
@@ -48,13 +48,13 @@ def svg_image(mistake: Mistake) -> Markup | None:
         *(
             _shape(
                 kind,
-                f"{predictions[place].label} {predictions[place].score:.2f}",
-                _rings(predictions[place]),
+                f"{predictions[index].label} {predictions[index].score:.2f}",
+                _rings(predictions[index]),
                 width,
                 height,
             )
             for kind, indexes in (("right", mistake.right), ("wrong", mistake.wrong))
-            for place in indexes
+            for index in indexes
         ),
     ]
     return Markup(

@@ -42,10 +42,10 @@ def json_report(report: Report) -> bytes:
 
 
 def _mistake(mistake: Mistake) -> dict[str, Any]:
-    objects, predictions = mistake.answered.item.objects, mistake.answered.predictions
+    objects, predictions = mistake.result.item.objects, mistake.result.predictions
     return {
-        "id": mistake.answered.item.id,
+        "id": mistake.result.item.id,
         "why": mistake.why,
         "missed": [{"label": objects[index].label, "place": objects[index].location} for index in mistake.missed],
-        "wrong": [{"label": predictions[place].label, "score": predictions[place].score} for place in mistake.wrong],
+        "wrong": [{"label": predictions[index].label, "score": predictions[index].score} for index in mistake.wrong],
     }

@@ -59,7 +59,7 @@ def test_image_without_prediction_counts_as_wrong() -> None:
     measures = measure_classes([*FOUR, classification_sample("cat", {}, "5.jpg")])
     assert values(measures)["accuracy"] == 0.6
     assert any("1 images were given no class" in note for note in measures.notes)
-    assert measures.mistakes[0].answered.item.id == "5.jpg"
+    assert measures.mistakes[0].result.item.id == "5.jpg"
 
 
 def test_first_of_equal_scores_is_the_prediction() -> None:
@@ -69,7 +69,7 @@ def test_first_of_equal_scores_is_the_prediction() -> None:
     ]
     measures = measure_classes(answered)
     assert values(measures)["accuracy"] == 0.5
-    assert [mistake.answered.item.id for mistake in measures.mistakes] == ["1.jpg"]
+    assert [mistake.result.item.id for mistake in measures.mistakes] == ["1.jpg"]
     assert measures.confusion is not None
     assert measures.confusion.counts == ((0, 1), (0, 1))
     assert measures.confusion.examples == {"cat -> dog": ("1.jpg",)}

@@ -101,8 +101,8 @@ def test_mistakes_are_sorted_worst_image_first() -> None:
     bad = detection_sample([("cat", SQUARE)], [("cat", 0.9, SQUARE), ("cat", 0.8, FAR)], "bad.jpg")
     worse = detection_sample([("cat", SQUARE), ("dog", FAR)], [("yak", 0.9, (300, 300, 350, 350))], "worse.jpg")
     first, second = measured(good, bad, worse).mistakes
-    assert (first.answered.item.id, first.missed, first.wrong, first.right) == ("worse.jpg", (0, 1), (0,), ())
-    assert (second.answered.item.id, second.missed, second.wrong, second.right) == ("bad.jpg", (), (1,), (0,))
+    assert (first.result.item.id, first.missed, first.wrong, first.right) == ("worse.jpg", (0, 1), (0,), ())
+    assert (second.result.item.id, second.missed, second.wrong, second.right) == ("bad.jpg", (), (1,), (0,))
 
 
 def test_slice_metrics_equal_evaluation_of_slice_alone() -> None:
