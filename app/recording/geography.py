@@ -58,12 +58,12 @@ class Circle(msgspec.Struct, frozen=True, kw_only=True):
         north = self.latitude + math.degrees(angle) + _SLACK
         if south <= -90 or north >= 90:
             return [Bounds(max(south, -90.0), -_HALF_TURN, min(north, 90.0), _HALF_TURN)]
-        reach = math.degrees(math.asin(min(1.0, math.sin(angle) / math.cos(math.radians(self.latitude))))) + _SLACK
-        return _ranges(south, self.longitude - reach, north, self.longitude + reach)
+        half_width = math.degrees(math.asin(min(1.0, math.sin(angle) / math.cos(math.radians(self.latitude))))) + _SLACK
+        return _ranges(south, self.longitude - half_width, north, self.longitude + half_width)
 
     @property
     def haversine(self) -> float:
-        """Return the haversine of the circle's angle: sin² of its half. Half the circumference covers every place."""
+        """Return the haversine of the circle's angle: sin² of its half. The angle is at most 180 degrees."""
         return math.sin(min(self.kilometres / EARTH_KILOMETRES, math.pi) / 2) ** 2
 
 
@@ -199,12 +199,12 @@ def _ring(points: Sequence[tuple[float, float]], name: str) -> tuple[tuple[float
                 f"got latitude {latitude:g} and longitude {longitude:g}",
                 name,
             )
-    for (_, longitude), (_, following) in zip(corners, (*corners[1:], corners[0]), strict=True):
-        if abs(following - longitude) > _HALF_TURN:
-            alternative = following + math.copysign(360, longitude - following)
+    for (_, longitude), (_, next_longitude) in zip(corners, (*corners[1:], corners[0]), strict=True):
+        if abs(next_longitude - longitude) > _HALF_TURN:
+            alternative = next_longitude + math.copysign(360, longitude - next_longitude)
             raise invalid(
-                f"The edge from longitude {longitude:g} to {following:g} goes more than half way round: write "
-                f"{alternative:g} for {following:g} to cross the antimeridian, or put a point between them",
+                f"The edge from longitude {longitude:g} to {next_longitude:g} goes more than half way round: write "
+                f"{alternative:g} for {next_longitude:g} to cross the antimeridian, or put a point between them",
                 name,
             )
     return tuple(corners)

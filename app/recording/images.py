@@ -89,7 +89,7 @@ class ImageFolder:
         return list(filter(DIGEST.fullmatch, old))
 
     def remove(self, digests: Sequence[str], cutoff: float) -> Sequence[str]:
-        """Delete the files that were not received after `cutoff`, and return their digests."""
+        """Delete the files that were not received after `cutoff`. Return the digests of all missing files."""
         removed: list[str] = []
         for digest in digests:
             path = image_path(self._folder, digest)
@@ -102,7 +102,7 @@ class ImageFolder:
         return removed
 
     def _write(self, path: Path, data: bytes) -> None:
-        # The process id separates two processes that write the same image. `unused` removes files of killed processes.
+        # The process id separates processes that write the same image. `find_unused` removes files of killed ones.
         temporary = path.with_name(f"{path.name}.{os.getpid()}.{time.monotonic_ns()}")
         if not path.parent.is_dir():
             # Another program has removed the subfolder.

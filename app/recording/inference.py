@@ -29,14 +29,14 @@ class RecordedImage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RecordedInference(msgspec.Struct, frozen=True, kw_only=True):
-    """One datum of one request with its answer, or a rejected request.
+    """One sample of one request with its answer, or a rejected request.
 
     Attributes:
-        id: the event id with the indexes of the input and the datum: ``<hex>-<input>-<datum>``.
+        id: the event id with the indexes of the input and the sample: ``<hex>-<input>-<datum>``.
         base_id: Chariot's base id, if the platform sent one.
-        request_id: the client's id or a generated one; all data of one request share it.
+        request_id: the client's id or a generated one; all samples of one request share it.
         input: index of the input in the request.
-        datum: index of the datum in that input.
+        datum: index of the sample in that input.
         protocol: the wire protocol's name.
         model: the requested model.
         version: the version that answered, empty when none did.

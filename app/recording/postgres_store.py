@@ -187,7 +187,7 @@ class PostgresStore:
             return self._loop.run_until_complete(with_timeout())
         except SettingsError:
             raise
-        except Exception as error:  # noqa: BLE001  a store fails in one way only
+        except Exception as error:  # noqa: BLE001  every failure becomes a StoreError
             fault, cause = _classify(error)
             if fault is not StoreFault.REJECTED:
                 self._disconnect()

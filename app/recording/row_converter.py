@@ -35,7 +35,7 @@ _NO_PARAMETERS: Mapping[str, object] = {}
 
 
 class RequestRows(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """The rows of one request: one for each answered datum, or a single row when none was answered.
+    """The rows of one request: one for each sample with a result, or a single row if there is none.
 
     Attributes:
         rows: at least one.
@@ -65,14 +65,14 @@ class RowConverter:
 
     def __call__(self, event: InferenceEvent) -> RequestRows:
         """Return the rows and images of `event`."""
-        data = event.result.samples if event.result else ()
+        samples = event.result.samples if event.result else ()
         images: dict[str, ImageFile] = {}
-        if not data:
+        if not samples:
             return RequestRows(rows=[self._convert_request(event)], images=())
         metadata_by_input: Mapping[int, Metadata] = (
             metadata_of_inputs(event.request, event.metadata) if event.request else {}
         )
-        rows = [self._convert_sample(event, datum, metadata_by_input, images) for datum in data]
+        rows = [self._convert_sample(event, sample, metadata_by_input, images) for sample in samples]
         return RequestRows(rows=rows, images=list(images.values()))
 
     def _convert_request(self, event: InferenceEvent) -> Rows:
@@ -90,7 +90,7 @@ class RowConverter:
         images: dict[str, ImageFile],
     ) -> Rows:
         request = cast("InferenceRequest", event.request)
-        # For a tensor model, one datum consists of all inputs.
+        # For a tensor model, one sample consists of all inputs.
         inputs = range(len(request.inputs)) if isinstance(sample.item, TensorsInput) else (sample.input,)
         parameters: dict[str, object] = {**request.parameters}
         for index in inputs:
@@ -124,15 +124,15 @@ class RowConverter:
         if self._redaction:
             parameters = cast("Mapping[str, object]", self._redaction.value(parameters))
             entries, message = self._redaction.entries(entries), self._redaction.message(message)
-        caller = event.info
+        info = event.info
         latitude, longitude = position(entries) if entries else (None, None)
         row = InferenceRow(
             id=f"{event.id}-{input_index}-{sample_index}",
-            base_id=None if caller.base_id is None else to_indexed_text(caller.base_id),
-            request_id=to_indexed_text(caller.request_id),
+            base_id=None if info.base_id is None else to_indexed_text(info.base_id),
+            request_id=to_indexed_text(info.request_id),
             input=input_index,
             datum=sample_index,
-            protocol=caller.protocol,
+            protocol=info.protocol,
             model=to_indexed_text(event.model_name),
             version=to_indexed_text(event.model_version),
             task_type=event.task_type,

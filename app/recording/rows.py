@@ -1,4 +1,4 @@
-"""The rows of one datum: its inference, and the rows that filters search."""
+"""The rows of one sample: its inference, and the rows that filters search."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -68,7 +68,7 @@ class MetadataRow(NamedTuple):
 
 
 class LabelRow(NamedTuple):
-    """The columns of `tables.labels` in order, without the number."""
+    """The columns of `tables.labels` in order, without the number; `times` is the column `count`."""
 
     label: str
     score: float | None
@@ -76,7 +76,7 @@ class LabelRow(NamedTuple):
 
 
 class Rows(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """The rows of one datum, or of one rejected request, in the three tables."""
+    """The rows of one sample, or of one rejected request, in the three tables."""
 
     inference: InferenceRow
     metadata: Sequence[MetadataRow]

@@ -32,8 +32,8 @@ _logger = logging.getLogger(__name__)
 class Writer:
     """Write requests in batches, and delete expired recordings in between.
 
-    If clients wait for writes, a failed store rejects new requests at once, and is tried again after a pause with later
-    ones. If no client waits, the writer retries with the queued requests.
+    If clients wait for writes, a failure rejects all requests, and the writer tries the store again after a pause.
+    Otherwise the writer retries with the queued requests.
 
     Args:
         store: the store; only the thread of this writer uses it.
@@ -192,6 +192,7 @@ class Writer:
                 batch.append(request)
             self._batch, self._batch_started = batch, time.monotonic()
             self._busy_since = self._batch_started
+            # After a failure, reject further requests until this attempt ends.
             self._retry_at = float("inf")
         return batch
 
@@ -229,11 +230,11 @@ class Writer:
             return False
         with self._changed:
             rejected, self._batch = self._batch, ()
-        self._fail_requests([entry for entry in rejected if not entry.done], STOPPING)
+        self._fail_requests([request for request in rejected if not request.done], STOPPING)
         return True
 
     def _write(self, requests: Sequence[PendingRequest]) -> None:
-        """Write `requests`. Bisect a rejected batch, so that only the invalid entries fail.
+        """Write `requests`. Bisect a rejected batch, so that only the invalid requests fail.
 
         Raises:
             StoreError: when the store fails.
@@ -244,7 +245,7 @@ class Writer:
             ):
                 folder = self._folder
                 _convert_os_errors(lambda: folder.write(images))
-            self._store.write([rows for entry in requests for rows in entry.request_rows.rows])
+            self._store.write([rows for request in requests for rows in request.request_rows.rows])
         except SettingsError as error:
             # Another program has replaced the store.
             raise StoreError(StoreFault.FAILED, str(error)) from None
@@ -263,9 +264,9 @@ class Writer:
             self._write(requests[:middle])
             self._write(requests[middle:])
             return
-        self._metrics.recorded(sum(len(entry.request_rows.rows) for entry in requests))
-        for entry in requests:
-            entry.complete(None)
+        self._metrics.recorded(sum(len(request.request_rows.rows) for request in requests))
+        for request in requests:
+            request.complete(None)
 
     def _fail_requests(self, requests: Sequence[PendingRequest], reason: str) -> None:
         if not requests:

@@ -150,10 +150,10 @@ def _outline_annotation(label: str, score: float, outlines: Sequence[_Corners], 
 
 def _have_holes(outlines: Sequence[NDArray[np.float32]], mask: NDArray[np.uint8]) -> bool:
     """Return whether the even-odd rule removes pixels from the union of the outlines."""
-    even_odd_mask = np.zeros_like(mask)
+    union = np.zeros_like(mask)
     for outline in outlines:
-        even_odd_mask |= mask_of_contours([outline], mask.shape[1], mask.shape[0])
-    return not np.array_equal(even_odd_mask, mask)
+        union |= mask_of_contours([outline], mask.shape[1], mask.shape[0])
+    return not np.array_equal(union, mask)
 
 
 def _runs(pixel_indexes: NDArray[np.int64], size: int) -> list[int]:

@@ -170,12 +170,12 @@ class _Parser:
             names.append(self._path_name("the name of a member behind the point"))
         if len(names) > MAX_MEMBERS:
             raise invalid(f"Expected a path of at most {MAX_MEMBERS} names, got {len(names)}", self._name)
-        kind = self._type(nested=len(names) > 1) if self._accept(":") else None
+        entry_type = self._type(nested=len(names) > 1) if self._accept(":") else None
         operator = self._operator()
         values = self._values(operator)
         for value in values:
-            self._check(operator, value, kind, nested=len(names) > 1)
-        return Condition(key=names[0], members=tuple(names[1:]), type=kind, operator=operator, values=values)
+            self._check(operator, value, entry_type, nested=len(names) > 1)
+        return Condition(key=names[0], members=tuple(names[1:]), type=entry_type, operator=operator, values=values)
 
     def _path_name(self, expected: str) -> str:
         token = self._token
@@ -252,14 +252,14 @@ class _Parser:
         joined = text.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
         return check_text(joined, self._name)
 
-    def _check(self, operator: Operator, value: Scalar, kind: EntryType | None, *, nested: bool) -> None:
+    def _check(self, operator: Operator, value: Scalar, entry_type: EntryType | None, *, nested: bool) -> None:
         if isinstance(value, bool) and (operator in _ORDERED or not nested):
             raise invalid(
                 "true and false are members of objects, and are compared by =, != and in: pose.valid = true", self._name
             )
         if operator is Operator.CONTAINS and not nested and not isinstance(value, str):
             raise invalid(f"Expected a text in quotes behind contains, got {quote_value(value)}", self._name)
-        if kind is None:
+        if entry_type is None:
             return
         allowed_types: dict[EntryType, tuple[type, ...]] = {
             "str": (str,),
@@ -269,8 +269,8 @@ class _Parser:
         }
         if operator is Operator.CONTAINS:
             allowed_types |= {"int": (), "float": (), "dict": (str,)}
-        if not isinstance(value, allowed_types[kind]):
-            raise invalid(f"An entry of type {kind} is never {operator} {quote_value(value)}", self._name)
+        if not isinstance(value, allowed_types[entry_type]):
+            raise invalid(f"An entry of type {entry_type} is never {operator} {quote_value(value)}", self._name)
 
     def _fail(self, expected: str) -> NoReturn:
         token = self._token

@@ -1,4 +1,4 @@
-"""Split a query into parts: the test of each on one inference, and the indexes that find its matches."""
+"""Split a query into filters: each has a test of one inference, and the indexes that find its matches."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -79,7 +79,7 @@ class QueryFilter(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def query_filters(query: InferenceQuery, dialect: Dialect) -> list[QueryFilter]:
-    """Return the parts of a query. An inference must meet every part.
+    """Return the filters of a query. An inference must meet every filter.
 
     Raises:
         InferenceError: for a condition that SQL cannot express.

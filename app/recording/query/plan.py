@@ -43,7 +43,7 @@ _NUMBER_RANGE = select(
 
 
 class _Estimate(msgspec.Struct, frozen=True, kw_only=True):
-    """The selectivity of a part, from its indexes.
+    """The selectivity of a filter, from its indexes.
 
     Attributes:
         entries: number of its index entries, at most `_MAX_COUNTED`; None without an index.
@@ -57,11 +57,11 @@ class _Estimate(msgspec.Struct, frozen=True, kw_only=True):
 def newest_numbers(
     run: RunStatement, filters: Sequence[QueryFilter], before_number: int | None, limit: int
 ) -> list[int]:
-    """Return the numbers of the newest inferences that meet every part, newest first.
+    """Return the numbers of the newest inferences that meet every filter, newest first.
 
     Args:
         run: runs a statement in the store.
-        filters: the parts of the query.
+        filters: the filters of the query.
         before_number: return only numbers below this one.
         limit: maximum number of results.
     """
@@ -75,9 +75,9 @@ def newest_numbers(
     if high < low or any(estimate.entries == 0 for estimate in estimates):
         return []
     driver = _cheapest(filters, estimates, high - low + 1, limit)
-    for part in filters:
-        if part.is_time_range and part is not driver:
-            time_range = _min_and_max(run(_number_range(part)))
+    for query_filter in filters:
+        if query_filter.is_time_range and query_filter is not driver:
+            time_range = _min_and_max(run(_number_range(query_filter)))
             if time_range is None:
                 return []
             low, high = max(low, time_range[0]), min(high, time_range[1])
@@ -102,7 +102,7 @@ def _estimate(run: RunStatement, query_filter: QueryFilter) -> _Estimate:
 
 
 def _count(run: RunStatement, source: IndexSource, limit: int, test: Predicate | None = None) -> int:
-    """Count how many of the first `most` rows of a source pass a test."""
+    """Count how many of the first `limit` rows of a source pass a test."""
     row = source.table.alias()
     passes = literal(1) if test is None else case((test(row), 1), else_=0)
     sample = select(passes.label("passes")).select_from(row).where(source.where(row)).limit(limit).subquery()
@@ -113,7 +113,7 @@ def _count(run: RunStatement, source: IndexSource, limit: int, test: Predicate |
 def _cheapest(
     filters: Sequence[QueryFilter], estimates: Sequence[_Estimate], total: int, limit: int
 ) -> QueryFilter | None:
-    """Return the part whose sources should drive the search, or None to scan all inferences.
+    """Return the filter whose sources should drive the search, or None to scan all inferences.
 
     The cost of a scan is unknown because filters may correlate. It lies between the cost for independent filters and
     the cost of a full scan. The estimate is their geometric mean.
@@ -121,7 +121,7 @@ def _cheapest(
     shares = [1.0 if estimate.entries is None else min(1.0, estimate.entries / total) for estimate in estimates]
     matching = math.prod(share * estimate.share for share, estimate in zip(shares, estimates, strict=True))
     needed = limit / max(matching, 1e-12)
-    best, least_cost = None, _geometric_mean(needed, total)
+    best, lowest_cost = None, _geometric_mean(needed, total)
     for query_filter, estimate, share in zip(filters, estimates, shares, strict=True):
         entries = estimate.entries
         if entries is None:
@@ -134,8 +134,8 @@ def _cheapest(
             cost = total * _INDEX_TEST_COST
         else:
             continue
-        if cost < least_cost:
-            best, least_cost = query_filter, cost
+        if cost < lowest_cost:
+            best, lowest_cost = query_filter, cost
     return best
 
 
@@ -172,7 +172,7 @@ def _source_select(source: IndexSource, filters: Sequence[QueryFilter], low: int
     number: ColumnElement[int] = row.c.number
     bounded = number if source.ordered else unindexed(number)
     probes = [query_filter.probe(number) for query_filter in filters if query_filter.probe is not None]
-    row_conditions = [part.row for part in filters if part.row is not None]
+    row_conditions = [query_filter.row for query_filter in filters if query_filter.row is not None]
     if row_conditions:
         probes.append(
             _row_matches(number, lambda inference: and_(*(predicate(inference) for predicate in row_conditions)))
