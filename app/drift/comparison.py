@@ -217,7 +217,7 @@ def _sample_tests(
     max_permutations: float,
     notes: list[str] | None,
 ) -> list[_TestRow]:
-    """Run the tests of all numbers together, with up to `most` permutations."""
+    """Run the tests of all numbers together, with up to `max_permutations` permutations."""
     count, permutations = len(baseline), min(_MAX_PERMUTATIONS, math.ceil(max_permutations))
     results = [_outlier_test(baseline, production, space, rng, permutations)]
     spaces = [("numbers", space.numbers(baseline.numbers), space.numbers(production.numbers))]
@@ -265,12 +265,12 @@ def _test_slices(
 ) -> list[SliceDrift]:
     """Test the slices of all keys, and correct their p-values together."""
     slices = [slice_drift for key in keys for slice_drift in _list_slices(key, baseline, production, notes)]
-    testable = [part for part in slices if min(part.baseline, part.production) >= MIN_IMAGES]
+    testable = [drift for drift in slices if min(drift.baseline, drift.production) >= MIN_IMAGES]
     max_permutations = _TESTS * _SLICE_TESTS * len(testable) / alpha
-    values = [_slice_p(part, baseline, production, rng, max_permutations) for part in testable]
+    values = [_slice_p(drift, baseline, production, rng, max_permutations) for drift in testable]
     corrected = dict(zip(map(id, testable), zip(values, benjamini_hochberg(values), strict=True), strict=True))
     return [
-        part if id(part) not in corrected else _with_result(part, *corrected[id(part)], alpha) for part in slices
+        drift if id(drift) not in corrected else _with_result(drift, *corrected[id(drift)], alpha) for drift in slices
     ]  # fmt: skip
 
 

@@ -33,7 +33,7 @@ def population_stability(baseline: NDArray[np.float64], production: NDArray[np.f
 
 
 def _shares(bins: NDArray[np.int64], count: int) -> NDArray[np.float64]:
-    """Return the share of each part. Half a count is added, so that an empty part has no infinite weight."""
+    """Return the share of each bin. Half a count is added, so that an empty bin has no infinite weight."""
     counts = np.bincount(bins, minlength=count) + 0.5
     return counts / counts.sum()
 

@@ -31,7 +31,7 @@ IMAGE_FEATURES = (
 """Names of the values of `image_features`, in order."""
 
 PREDICTION_FEATURES = ("findings", "best score", "mean score")
-"""Names of the values of `finding_features`, in order."""
+"""Names of the values of `prediction_features`, in order."""
 
 _THUMBNAIL = 128
 _WINDOW = 512

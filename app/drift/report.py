@@ -60,7 +60,7 @@ def html_report(
     thumbnails = {outlier.id: _thumbnail(load_image(outlier.id)) for outlier in comparison.outliers}
     labels = sorted(comparison.labels, key=lambda label: -abs(label.production - label.baseline))
     return template.render(
-        found=comparison, charts=charts, thumbnails=thumbnails, labels=labels[:40],
+        comparison=comparison, charts=charts, thumbnails=thumbnails, labels=labels[:40],
         more_labels=max(0, len(labels) - 40),
         baseline_name=names[0], production_name=names[1],
     ).encode()  # fmt: skip
@@ -74,7 +74,7 @@ def histogram(baseline: NDArray[np.float64], production: NDArray[np.float64]) ->
     shares = [np.histogram(values, edges)[0] / len(values) for values in (baseline, production)]
     top = max(float(share.max()) for share in shares)
     area, line = (_path(share / top) for share in shares)
-    return Markup(  # noqa: S704 - nothing but numbers
+    return Markup(  # noqa: S704 - only numbers
         f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT + 16}" width="{_WIDTH}" height="{_HEIGHT + 16}" role="img">'
         f'<path class="baseline" d="{area} V{_HEIGHT} H0 Z"/><path class="production" d="{line}"/>'
         f'<text x="0" y="{_HEIGHT + 13}">{edges[0]:.3g}</text>'

@@ -143,10 +143,10 @@ def build_sample(observations: Iterable[Observation], task_type: str = "", sampl
 
 
 def check_finite(sample: Sample, sample_name: str) -> None:
-    """Refuse numbers that mean nothing.
+    """Reject measurements that are not finite.
 
     Raises:
-        DriftError: naming the first image that has some.
+        DriftError: naming the first such image.
     """
     for rows, name in ((sample.numbers, "numbers"), (sample.embeddings, "embedding")):
         invalid_rows = np.flatnonzero(~np.isfinite(rows).all(axis=1))

@@ -27,11 +27,11 @@ def kolmogorov_smirnov(first: NDArray[np.float64], second: NDArray[np.float64]) 
     n, m = len(first), len(second)
     distance = float(np.abs(_gaps(first, second, "right")).max())
     root = np.sqrt(n * m / (n + m))
-    reach = (root + 0.12 + 0.11 / root) * distance
-    if reach < 0.2:
+    statistic = (root + 0.12 + 0.11 / root) * distance
+    if statistic < 0.2:
         return distance, 1.0
     k = np.arange(1, _SERIES_TERMS + 1)
-    return distance, float(np.clip(2 * np.sum((-1.0) ** (k - 1) * np.exp(-2 * np.square(k * reach))), 0, 1))
+    return distance, float(np.clip(2 * np.sum((-1.0) ** (k - 1) * np.exp(-2 * np.square(k * statistic))), 0, 1))
 
 
 def cramer_von_mises(first: NDArray[np.float64], second: NDArray[np.float64]) -> tuple[float, float]:
@@ -60,7 +60,7 @@ def _gaps(first: NDArray[np.float64], second: NDArray[np.float64], side: Literal
 
 
 def _limit(x: float) -> float:
-    """The limiting distribution function of the Cramér-von Mises statistic (Csörgő and Faraway, 1996, 1.2)."""
+    """Return the limiting distribution function of the Cramér-von Mises statistic (Csörgő and Faraway, 1996, 1.2)."""
     k = np.arange(_TERMS)
     # gamma(k + 1/2) / (gamma(1/2) k!), term by term
     coefficients = np.cumprod(np.concatenate([[1.0], (k[:-1] + 0.5) / (k[:-1] + 1)]))
@@ -71,7 +71,7 @@ def _limit(x: float) -> float:
 
 
 def _bessel_k(order: float, x: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The modified Bessel function of the second kind: the integral over t > 0 of exp(-x cosh t) cosh(order t)."""
+    """Return the modified Bessel function K: the integral of exp(-x cosh t) cosh(order t) over t > 0."""
     with np.errstate(under="ignore"):
         values = np.exp(-x[:, None] * np.cosh(_STEPS)) * np.cosh(order * _STEPS)
     return np.trapezoid(values, _STEPS, axis=1)
