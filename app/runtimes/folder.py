@@ -55,7 +55,7 @@ class ModelFile(msgspec.Struct, frozen=True, order=True):
     """A regular file of a model, with links resolved.
 
     Attributes:
-        place: path relative to the model's folder.
+        relative_path: path relative to the model's folder.
         path: path to open.
         identity: device, inode, size in bytes, and mtime and ctime in nanoseconds; it changes with the content.
     """

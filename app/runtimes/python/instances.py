@@ -83,8 +83,8 @@ class Instance:
             done: called when the job has ended, even after the timeout.
 
         Raises:
-            LateError: if the job times out.
-            Gone: if the job raises an exception such as `SystemExit`.
+            JobTimeoutError: if the job times out.
+            ModelExited: if the job raises an exception such as `SystemExit`.
             Exception: any other exception of the job.
         """
         future: Future[Any] = Future()

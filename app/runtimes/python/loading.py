@@ -25,7 +25,7 @@ T = TypeVar("T")
 _SECONDS_AT_EXIT = 5.0
 _ADVICE = "allow it with --allow-code, or CHARIOTEER_ALLOW_CODE=true, if you trust its author"
 
-_open: "weakref.WeakSet[InstancePool]" = weakref.WeakSet()
+_open_pools: "weakref.WeakSet[InstancePool]" = weakref.WeakSet()
 
 
 def describe_class(source: ModelSource) -> ModelMetadata:
@@ -35,15 +35,15 @@ def describe_class(source: ModelSource) -> ModelMetadata:
         ModelError: if its code is not allowed or cannot be imported, or its task is unknown.
     """
     implementation = _check_allowed(source)
-    code, thread = ModelCode(source.folder), Instance(f"model {source.name}")
+    code, instance = ModelCode(source.folder), Instance(f"model {source.name}")
     try:
-        model_class = _run(source, thread, "importing it", lambda: code.find(implementation))
+        model_class = _run(source, instance, "importing it", lambda: code.find(implementation))
         adapter = _adapter(source, model_class)
         predict = getattr(model_class, "predict", None)
         form = None if predict is None else _form(source, predict, adapter)
         return _description(source, model_class, adapter, form)
     finally:
-        thread.stop(_ignore)
+        instance.stop(_ignore)
         code.unload()
 
 
@@ -57,18 +57,18 @@ def load_class(source: ModelSource) -> Servable:
     """
     implementation = _check_allowed(source)
     code = ModelCode(source.folder)
-    threads = [Instance(f"model {source.name} {number}") for number in range(source.settings.instances)]
-    instances = InstancePool(threads, source.settings.timeout_seconds, _close)
+    instances = [Instance(f"model {source.name} {number}") for number in range(source.settings.instances)]
+    pool = InstancePool(instances, source.settings.timeout_seconds, _close)
     try:
-        model_class = _run(source, threads[0], "importing it", lambda: code.find(implementation))
-        for thread in threads:
-            _construct(source, thread, model_class)
-        servable = _bind(source, threads[0].target, instances, code)
+        model_class = _run(source, instances[0], "importing it", lambda: code.find(implementation))
+        for instance in instances:
+            _construct(source, instance, model_class)
+        servable = _bind(source, instances[0].target, pool, code)
     except BaseException:
-        instances.close()
+        pool.close()
         code.unload()
         raise
-    _open.add(instances)
+    _open_pools.add(pool)
     return servable
 
 
@@ -80,29 +80,29 @@ def _check_allowed(source: ModelSource) -> str:
     return source.settings.implementation
 
 
-def _construct(source: ModelSource, thread: Instance, factory: object) -> None:
+def _construct(source: ModelSource, instance: Instance, factory: object) -> None:
     if not callable(factory):
         raise _error(source, f"{source.settings.implementation} is neither a class nor a function that returns a model")
     arguments = source.settings.arguments
-    target = _run(source, thread, "constructing it", lambda: factory(**arguments))
+    target = _run(source, instance, "constructing it", lambda: factory(**arguments))
     if is_maite_model(target):
         target = MaiteModel(target)
     if not callable(getattr(target, "predict", None)):
         raise _error(source, f"{type(target).__name__} has no predict()")
-    thread.target = target
+    instance.target = target
     hook = getattr(target, "load", None)
     if callable(hook):
-        _run(source, thread, "load()", hook)
+        _run(source, instance, "load()", hook)
 
 
-def _bind(source: ModelSource, target: Any, instances: InstancePool, code: ModelCode) -> Servable:
+def _bind(source: ModelSource, target: Any, pool: InstancePool, code: ModelCode) -> Servable:
     adapter = _adapter(source, target)
     form = _form(source, target.predict, adapter)
     labels = ClassNames(_labels(source, target))
     model_class = cast("type[PythonModel[Any, Any]]", StreamingPythonModel if form.streams else PythonModel)
-    model = model_class(instances, form, adapter, labels)
+    model = model_class(pool, form, adapter, labels)
     # The registration and the requests in flight keep the model alive.
-    weakref.finalize(model, _unload, instances, code).atexit = False
+    weakref.finalize(model, _unload, pool, code).atexit = False
     return BoundServable(adapter.task, model, _description(source, target, adapter, form), source.settings.parameters)
 
 
@@ -167,11 +167,11 @@ def _description(
     )
 
 
-def _run(source: ModelSource, thread: Instance, step: str, job: Callable[[], T]) -> T:
+def _run(source: ModelSource, instance: Instance, step: str, job: Callable[[], T]) -> T:
     """Run one step of loading. Its error names the line of model code that failed."""
     seconds = source.settings.load_timeout_seconds
     try:
-        return thread.run(job, seconds)
+        return instance.run(job, seconds)
     except ModelError as error:
         raise _error(source, str(error)) from None
     except JobTimeoutError:
@@ -202,14 +202,14 @@ def _close(target: Any) -> object:
     return hook() if callable(hook) else None
 
 
-def _unload(instances: InstancePool, code: ModelCode) -> None:
-    instances.close()
+def _unload(pool: InstancePool, code: ModelCode) -> None:
+    pool.close()
     code.unload()
 
 
 @atexit.register
 def _close_all() -> None:
     """Close all models at exit, because the interpreter would stop their daemon threads during `close`."""
-    for instances in list(_open):
-        instances.close()
-        instances.join(_SECONDS_AT_EXIT)
+    for pool in list(_open_pools):
+        pool.close()
+        pool.join(_SECONDS_AT_EXIT)

@@ -81,7 +81,7 @@ class CallServer:
     def _outcome(self, call: Call) -> Any:
         try:
             with cancellation_scope(self._cancellation):
-                return self._answer(call)
+                return self._run_call(call)
         except InferenceError as error:
             if error.kind is ErrorKind.MODEL_FAILED:
                 _logger.exception("isolated model failed")
@@ -92,7 +92,7 @@ class CallServer:
             self._close()
             return Failure(ErrorKind.MODEL_FAILED, f"The model failed: {error_text(error)}")
 
-    def _answer(self, call: Call) -> Any:
+    def _run_call(self, call: Call) -> Any:
         if call.niceness != self._niceness:
             # The system may forbid a change of priority.
             with suppress(OSError):
@@ -110,7 +110,7 @@ class CallServer:
             case "close":
                 self._close()
                 return StreamEnd()
-            case "detail":
+            case "downscale":
                 downscale = self._servable.downscale
                 return 1.0 if downscale is None else downscale(*self._read_inputs(call))
 

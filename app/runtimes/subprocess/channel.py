@@ -53,7 +53,7 @@ class Channel:
         """Return a descriptor that becomes readable when a reply arrives or the process ends."""
         return self._socket.fileno()
 
-    def call(self, kind: Literal["predict", "stream", "next", "close", "detail"], inputs: Any = None) -> Reply:
+    def call(self, kind: Literal["predict", "stream", "next", "close", "downscale"], inputs: Any = None) -> Reply:
         """Send a call and return its reply.
 
         Raises:
@@ -80,7 +80,7 @@ class Channel:
         self._memory = None
         self._socket.close()
 
-    def _send(self, kind: Literal["predict", "stream", "next", "close", "detail"], inputs: Any) -> None:
+    def _send(self, kind: Literal["predict", "stream", "next", "close", "downscale"], inputs: Any) -> None:
         message, allocated = Call(kind, niceness=self.niceness), None
         if inputs is not None:
             body, buffers, spans, size = pickle_out_of_band(inputs)

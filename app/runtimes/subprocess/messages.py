@@ -84,13 +84,13 @@ class Call(msgspec.Struct, frozen=True):
 
     Attributes:
         kind: `predict`; `stream`, `next` and `close` for the first chunk, the next chunk and an early end of a
-            stream; or `detail` for the downscale factor of an image.
+            stream; or `downscale` for the downscale factor of an image.
         inputs: pickled inputs, or the (width, height) of an image; large buffers are in shared memory.
         spans: offset and length of each large buffer in shared memory, in bytes.
         niceness: niceness of the calling thread, which the serving thread adopts. Explanations have a higher one.
     """
 
-    kind: Literal["predict", "stream", "next", "close", "detail"]
+    kind: Literal["predict", "stream", "next", "close", "downscale"]
     inputs: bytes = b""
     spans: Sequence[tuple[int, int]] = ()
     niceness: int = 0
@@ -165,8 +165,8 @@ def receive(channel: socket.socket) -> tuple[Any, mmap.mmap | None]:
     Raises:
         EOFError: if the other end is closed.
         OSError: if the rest of the message does not arrive in time.
-        NoMessageError: if the message cannot be unpickled.
-        LostMemoryError: if the memory cannot be mapped. The next message can still be received.
+        InvalidMessageError: if the message cannot be unpickled.
+        MissingMemoryError: if the memory cannot be mapped. The next message can still be received.
     """
     received, control, _, _ = channel.recvmsg(_HEAD.size, socket.CMSG_SPACE(array("i").itemsize))
     if not received:

@@ -66,12 +66,12 @@ def downscale_of(supervisor: Supervisor) -> Callable[[int, int], float]:
     """Return the `Limits.downscale` function of the model, cached by image size."""
 
     def downscale(width: int, height: int) -> float:
-        return _call(supervisor, "detail", (width, height))
+        return _call(supervisor, "downscale", (width, height))
 
     return lru_cache(_MAX_CACHED_SIZES)(downscale)
 
 
-def _call(supervisor: Supervisor, kind: Literal["predict", "detail"], inputs: Any) -> Any:
+def _call(supervisor: Supervisor, kind: Literal["predict", "downscale"], inputs: Any) -> Any:
     channels = supervisor.channels()
     channel = None
     try:
@@ -89,7 +89,7 @@ def _outcome(
     supervisor: Supervisor,
     channels: ChannelPool,
     channel: Channel,
-    kind: Literal["predict", "stream", "next", "close", "detail"],
+    kind: Literal["predict", "stream", "next", "close", "downscale"],
     inputs: Any = None,
 ) -> Any:
     """Make one call and return the outcome of its reply.

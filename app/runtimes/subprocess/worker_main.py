@@ -66,7 +66,7 @@ def run_worker(control: socket.socket, name: str) -> None:
         return
     try:
         while _wait_for_channel(control, send_lock, servable.model) and (channel := _next_channel(control)) is not None:
-            threading.Thread(target=CallServer(channel, servable).serve, name="line", daemon=True).start()
+            threading.Thread(target=CallServer(channel, servable).serve, name="channel", daemon=True).start()
     except (OSError, RuntimeError) as error:
         # A new process starts with fresh threads and descriptors.
         with send_lock:

@@ -31,7 +31,7 @@ _OPTIONS = {
     "semantic": ("return_segmentation_scores",),
 }
 
-FoundObject = tuple[int, float, NDArray[np.uint8]]
+ScoredMask = tuple[int, float, NDArray[np.uint8]]
 """A class number, a score, and a (height, width) mask of 0 and 1."""
 
 
@@ -120,27 +120,27 @@ def _decoder(processor: Any, layout: str) -> Any:
     return getattr(processor, name)
 
 
-def _objects(decoded: Mapping[str, Any]) -> list[FoundObject]:
+def _objects(decoded: Mapping[str, Any]) -> list[ScoredMask]:
     """Return the objects of one image, from a map of object numbers or from separate masks."""
     segments = decoded["segments_info"]
     if not segments or decoded["segmentation"] is None:
         return []
     masks = np.asarray(decoded["segmentation"].cpu())
     separate = masks.ndim == 3
-    objects: list[FoundObject] = []
+    objects: list[ScoredMask] = []
     for index, segment in enumerate(segments):
         mask = masks[index] > 0 if separate else masks == segment["id"]
         objects.append((int(segment["label_id"]), float(segment["score"]), mask.astype(np.uint8)))
     return objects
 
 
-def _classes(decoded: Any) -> list[FoundObject]:
+def _classes(decoded: Any) -> list[ScoredMask]:
     """Return the classes of one image. The score of a class is the mean over its pixels, or 1 without pixel scores."""
     torch = framework().torch
     has_scores = not torch.is_tensor(decoded)
     scores = decoded["segmentation_scores"].amax(dim=0).clamp(0, 1).cpu().numpy() if has_scores else None
     classes = (decoded["segmentation"] if has_scores else decoded).cpu().numpy()
-    objects: list[FoundObject] = []
+    objects: list[ScoredMask] = []
     for number in np.unique(classes).tolist():
         mask: NDArray[np.bool_] = classes == number
         score = 1.0 if scores is None else float(scores[mask].mean(dtype=np.float64))

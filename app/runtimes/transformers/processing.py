@@ -57,13 +57,13 @@ class Conversation:
             self._uses_parts = False
             if not self._accepts(_PROBE):
                 raise ModelError("The chat template does not accept one image and one question")
-        self._expected = self._controls(self.render(_PROBE))
+        self._expected = self._control_tokens(self.render(_PROBE))
 
     def render(self, prompt: str) -> str:
         """Return the conversation as one text that marks the position of the image."""
         if not getattr(self._processor, "chat_template", None):
-            gap = "" if self._model_type in _JOINED or not self._image_token else "\n"
-            return f"{self._image_token}{gap}{prompt}"
+            separator = "" if self._model_type in _JOINED or not self._image_token else "\n"
+            return f"{self._image_token}{separator}{prompt}"
         content: Sequence[Mapping[str, str]] | str = [{"type": "image"}, {"type": "text", "text": prompt}]
         if not self._uses_parts:
             content = f"{self._image_token}\n{prompt}"
@@ -85,17 +85,17 @@ class Conversation:
             text = self.render(prompt)
         except Exception as error:  # noqa: BLE001 - a template may raise any type
             raise invalid(f"The model's chat template rejects the text: {error}", path) from None
-        if self._controls(text) != self._expected:
+        if self._control_tokens(text) != self._expected:
             raise invalid("Expected a text without the model's control tokens", path)
         return text
 
     def inputs(self, image: Image, text: str) -> dict[str, Any]:
         """Return the model's inputs, as a batch of one."""
         has_first_token = bool(self._first_token) and text.startswith(str(self._first_token))
-        more: dict[str, Any] = {"add_special_tokens": False} if has_first_token else {}
+        options: dict[str, Any] = {"add_special_tokens": False} if has_first_token else {}
         with self._lock:
             processed: Any = self._processor(
-                images=[PIL.Image.fromarray(image.pixels)], text=[text], return_tensors="pt", **more
+                images=[PIL.Image.fromarray(image.pixels)], text=[text], return_tensors="pt", **options
             )
         inputs = {name: value for name, value in processed.items() if framework().torch.is_tensor(value)}
         if self._model_type == "git":
@@ -112,7 +112,7 @@ class Conversation:
         marks = [self._image_token, str(getattr(self._processor, "boi_token", None) or "")]
         return prompt in text and (not self._image_token or any(text.count(mark) == 1 for mark in marks if mark))
 
-    def _controls(self, text: str) -> list[int]:
+    def _control_tokens(self, text: str) -> list[int]:
         ids = self._tokenizer.encode(text, with_special_tokens=False)
         return [id_ for id_ in ids if id_ in self._control_ids]
 
@@ -157,8 +157,8 @@ def _assemble(source: ModelSource, model_type: str) -> Any:
         processor_class.__name__, (processor_class,), {"check_argument_for_proper_class": check_argument}
     )
     options, _ = processor_class.get_processor_dict(source.folder, local_files_only=True)
-    parts = {"image_processor": load_image_processor(source), "tokenizer": load_tokenizer(source)}
-    arguments = [parts.get(name) for name in processor_class.get_attributes()]
+    components = {"image_processor": load_image_processor(source), "tokenizer": load_tokenizer(source)}
+    arguments = [components.get(name) for name in processor_class.get_attributes()]
     return without_video.from_args_and_dict(arguments, options)
 
 

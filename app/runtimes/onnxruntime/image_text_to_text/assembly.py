@@ -172,11 +172,11 @@ def _read_text_components(folder: Path, config: ModelConfiguration) -> _TextComp
     template, template_fact = _template(folder, token_config, image_token)
     end_tokens, ends_origin = _end_tokens(folder, config, tokenizer, special)
     prompts = _prompts(tokenizer, template, image_id, image_token, end_tokens, special.get("bos_token"))
-    features = f"{image_token} ({image_id})"
+    image_text = f"{image_token} ({image_id})"
     end_spellings = ", ".join(tokenizer.text_of(id_) or str(id_) for id_ in sorted(end_tokens))
     facts = [
         template_fact,
-        Fact("image token", features, image_origin),
+        Fact("image token", image_text, image_origin),
         Fact("end of answer", end_spellings or "none: answers end at max_new_tokens", ends_origin),
     ]
     return _TextComponents(tokenizer, prompts, image_id, end_tokens, facts)

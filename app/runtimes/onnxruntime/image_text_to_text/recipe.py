@@ -23,7 +23,7 @@ _HALF: Triple = (0.5, 0.5, 0.5)
 
 
 class ProcessorConfiguration(msgspec.Struct, frozen=True, kw_only=True):
-    """preprocessor_config.json, or the ``image_processor`` of processor_config.json; its class has defaults."""
+    """preprocessor_config.json, or the ``image_processor`` of processor_config.json; its class defines the defaults."""
 
     image_processor_type: str | None = None
     feature_extractor_type: str | None = None
@@ -56,7 +56,7 @@ class _Nested(msgspec.Struct, frozen=True):
 
 
 class PixelRecipe(msgspec.Struct, frozen=True, kw_only=True):
-    """Pixels in, the vision encoder's input out.
+    """The conversion of an image to the vision encoder's input.
 
     Attributes:
         size: (height, width) of the result.
@@ -65,9 +65,9 @@ class PixelRecipe(msgspec.Struct, frozen=True, kw_only=True):
         letterbox: whether to fit the whole image into `size` with its aspect ratio instead.
         fill: R, G, B in 0..255 of the padding around a letterboxed image.
         resample: Pillow's number of the filter.
-        scale: pixels (0..255) are multiplied by this first.
-        mean: then this is subtracted, for R, G, B.
-        std: then divided by this, for R, G, B.
+        scale: factor for pixels in 0..255, applied first.
+        mean: subtracted next, for R, G, B.
+        std: divisor applied last, for R, G, B.
         channel_order: of the result.
     """
 

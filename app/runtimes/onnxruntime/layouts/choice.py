@@ -89,9 +89,9 @@ def declared_task(model_files: ModelFiles) -> tuple[TaskType, Origin] | None:
     Raises:
         ModelError: for an unknown task.
     """
-    declared_layout, task = model_files.settings.task_type, model_files.metadata.task
-    if declared_layout is not None:
-        return declared_layout, Origin.DECLARED
+    declared, task = model_files.settings.task_type, model_files.metadata.task
+    if declared is not None:
+        return declared, Origin.DECLARED
     if model_files.ultralytics_task is not None:
         return model_files.ultralytics_task, Origin.MODEL_FILE
     if task is not None:

@@ -21,7 +21,7 @@ __all__ = ("CTC",)
 
 _NAME = "ctc"
 _HALVES = (0.5, 0.5, 0.5)
-_CONVENTIONS = PreprocessingDefaults(
+_DEFAULTS = PreprocessingDefaults(
     size=(48, 320),
     resize="pad",
     dynamic_size=TextLine(height=48, min_width=320, max_width=3200),
@@ -59,7 +59,7 @@ def _recognise(view: GraphView) -> Match | None:
         certainty=Certainty.NAMES,
         origin=Origin.DECLARED if declared_labels else Origin.MODEL_FILE,
         task_origin=Origin.MODEL_FILE,
-        preprocessing_defaults=_CONVENTIONS,
+        preprocessing_defaults=_DEFAULTS,
         facts=(fact,),
     )
 

@@ -34,7 +34,7 @@ _MIN_WIDTH = 3
 """Cells, from centre to centre. Narrower regions are noise."""
 _MAX_REGIONS = 1000
 
-_CONVENTIONS = PreprocessingDefaults(
+_DEFAULTS = PreprocessingDefaults(
     size=(736, 736),
     resize="stretch",
     dynamic_size=EdgeLimits(shortest=736, longest=2000, multiple=32),
@@ -67,7 +67,7 @@ def _recognise(view: GraphView) -> Match | None:
         task_origin=Origin.MODEL_FILE,
         classes=1,
         names=("text",),
-        preprocessing_defaults=_CONVENTIONS,
+        preprocessing_defaults=_DEFAULTS,
     )
 
 

@@ -75,7 +75,7 @@ def _recognise(view: GraphView) -> Match | None:
     channels = columns if name == _TRANSPOSED else rows
     classes = None if name in _SUPPRESSED else channels - BOX - extra
     row_format = RowFormat(suppressed=name in _SUPPRESSED, transposed=name == _TRANSPOSED, classes=classes)
-    left_out = Fact("keypoints", f"{keypoints} numbers for each box, left out", Origin.MODEL_FILE)
+    keypoints_fact = Fact("keypoints", f"{keypoints} numbers for each box, left out", Origin.MODEL_FILE)
     return Match(
         layout=name,
         task_type=task_type,
@@ -83,7 +83,7 @@ def _recognise(view: GraphView) -> Match | None:
         outputs=view.outputs,
         task_origin=origin,
         classes=classes,
-        facts=(left_out,) if keypoints and task_type is TaskType.OBJECT_DETECTION else (),
+        facts=(keypoints_fact,) if keypoints and task_type is TaskType.OBJECT_DETECTION else (),
     )
 
 

@@ -48,7 +48,7 @@ def _check_lost_memory_is_rejected(lines: ChannelPool) -> None:
     os.write(line.fileno(), struct.pack("<QQ", len(question), 4096) + question)
     with lines.for_call() as other:
         assert len(other.call("predict", [detection_input()]).outcome) == 1
-    reply = line.call("detail", (640, 480))
+    reply = line.call("downscale", (640, 480))
     assert isinstance(reply.outcome, Failure)
     assert (reply.outcome.kind, reply.memory_in_use) == (ErrorKind.OVERLOADED, True)
     lines.release(line)
