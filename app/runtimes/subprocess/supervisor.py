@@ -106,7 +106,7 @@ class Supervisor:
         try:
             self._keep_running()
         except Exception:
-            _logger.exception("model process is not looked after any more", extra=self._fields())
+            _logger.exception("model process is no longer supervised", extra=self._fields())
             self._publish(None, f"The process of model {self._source.name!r} was lost; reload the model")
         finally:
             self._channels = None

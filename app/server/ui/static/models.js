@@ -296,7 +296,7 @@ function typeText(schema) {
     : [ownType].flat().join(", ");
   const { minimum, maximum } = schema;
   if (minimum !== undefined && maximum !== undefined) return strings.between(content, minimum, maximum);
-  return minimum === undefined ? content : strings.atLeast(content, minimum);
+  return minimum === undefined ? content : strings.minimum(content, minimum);
 }
 
 function valueText(value) {

@@ -137,7 +137,7 @@ export const text = {
     parameters: "Parameters",
     parameterColumns: ["Name", "Type", "Default"],
     between: (type, low, high) => `${type}, ${low} to ${high}`,
-    atLeast: (type, low) => `${type}, ${low} or more`,
+    minimum: (type, low) => `${type}, ${low} or more`,
     facts: "Detected properties",
     factColumns: ["Property", "Value", "Source"],
     labels: (number) => `Labels (${number})`,

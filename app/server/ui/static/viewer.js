@@ -219,13 +219,13 @@ export function viewer({ label }) {
     move({ ...transform, x: transform.x + x, y: transform.y + y });
   }
 
-  function positionOf(event) {
+  function pointAt(event) {
     const box = stage.getBoundingClientRect();
     return [event.clientX - box.left, event.clientY - box.top];
   }
 
   function point(event) {
-    const [x, y] = positionOf(event);
+    const [x, y] = pointAt(event);
     const { scale } = transform;
     const found = hit(shapes, (x - transform.x) / scale, (y - transform.y) / scale, HIT_DISTANCE / scale);
     hover(found?.index ?? null);
@@ -242,7 +242,7 @@ export function viewer({ label }) {
     (event) => {
       if (image === null) return;
       event.preventDefault();
-      zoomBy(Math.exp(-event.deltaY * (event.ctrlKey ? 0.01 : 0.0015)), ...positionOf(event));
+      zoomBy(Math.exp(-event.deltaY * (event.ctrlKey ? 0.01 : 0.0015)), ...pointAt(event));
     },
     { passive: false },
   );
@@ -264,7 +264,7 @@ export function viewer({ label }) {
     const [[ax, ay], [bx, by]] = pointers.values();
     const distance = Math.hypot(ax - bx, ay - by);
     const middle = { clientX: (ax + bx) / 2, clientY: (ay + by) / 2 };
-    if (pinchDistance > 0) zoomBy(distance / pinchDistance, ...positionOf(middle));
+    if (pinchDistance > 0) zoomBy(distance / pinchDistance, ...pointAt(middle));
     pinchDistance = distance;
   });
   for (const end of ["pointerup", "pointercancel"]) {
