@@ -18,10 +18,10 @@ from tasks.inference.request import InferenceRequest
 from tasks.inference.tensor import Datatype, Tensor
 from tasks.vision.image import Image
 
-__all__ = ("Comparison", "ExportResult", "export_model")
+__all__ = ("ExportComparison", "ExportResult", "export_model")
 
 
-class Comparison(msgspec.Struct, frozen=True, kw_only=True):
+class ExportComparison(msgspec.Struct, frozen=True, kw_only=True):
     """The comparison for one image.
 
     Attributes:
@@ -47,7 +47,7 @@ class ExportResult(msgspec.Struct, frozen=True, kw_only=True):
 
     file: Path
     any_size: bool
-    comparisons: Sequence[Comparison]
+    comparisons: Sequence[ExportComparison]
     scores: float | None
 
     @property
@@ -84,10 +84,10 @@ def export_model(folder: Path, output: Path, opset: int, tolerance: float) -> Ex
     return ExportResult(file=file, any_size=any_size, comparisons=comparisons, scores=scores)
 
 
-def _compare(exporter: Exporter, file: Path, *, any_size: bool) -> list[Comparison] | None:
+def _compare(exporter: Exporter, file: Path, *, any_size: bool) -> list[ExportComparison] | None:
     """Compare the raw outputs; return None when the graph does not run."""
     session = Session(file)
-    comparisons: list[Comparison] = []
+    comparisons: list[ExportComparison] = []
     for image in _test_images(square=not any_size):
         pixels = exporter.pixels(image)
         try:
@@ -99,7 +99,7 @@ def _compare(exporter: Exporter, file: Path, *, any_size: bool) -> list[Comparis
         if len(exporter.outputs) > 1:
             actual = _reorder_queries(expected, actual)
         differences = {name: _difference(expected[name], actual[name]) for name in exporter.outputs}
-        comparisons.append(Comparison(size=(int(pixels.shape[2]), int(pixels.shape[3])), differences=differences))
+        comparisons.append(ExportComparison(size=(int(pixels.shape[2]), int(pixels.shape[3])), differences=differences))
     return comparisons
 
 
@@ -164,5 +164,5 @@ def _difference(expected: NDArray[np.float32], actual: NDArray[np.float32]) -> f
     return float(np.abs(expected - actual).max(initial=0) / np.abs(expected).max(initial=1))
 
 
-def _max_difference(comparisons: Sequence[Comparison]) -> float:
+def _max_difference(comparisons: Sequence[ExportComparison]) -> float:
     return max(value for comparison in comparisons for value in comparison.differences.values())

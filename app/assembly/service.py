@@ -44,7 +44,7 @@ from app.server.process_setup import releasing_memory
 from app.server.query_pool import QueryPool
 from app.server.shutdown import ShutdownHooks
 from app.server.transport import Transport, open_transport
-from app.server.ui.page import Page
+from app.server.ui.page import WebPage
 from app.server.ui.protocol_proxy import ProtocolProxy
 from app.settings.extras import missing_extra
 from app.settings.model import ModelSource
@@ -52,7 +52,7 @@ from app.settings.server import ServerSettings, SettingsError
 from tasks.inference.limits import Limits
 
 if TYPE_CHECKING:
-    from app.assembly.drift import Drift
+    from app.assembly.drift_monitoring import Drift
     from app.drift.window_history import WindowHistory
     from app.observers.tracing import Tracing
     from app.recording.recorder import Recorder
@@ -247,12 +247,12 @@ def _page(
     show_recordings: bool,
     drift: "WindowHistory | None",
     access: HttpAccess,
-) -> Page:
+) -> WebPage:
     """Build the page: all views on a loopback address or if enabled, otherwise only the metrics of GRPS."""
     listener = secondary_listeners[0] if secondary_listeners else None
     proxy = ProtocolProxy(grpc, listener and listener.app, listener.port if listener else 0)
     is_local = is_loopback_host(settings.host)
-    return Page(
+    return WebPage(
         engine,
         # On other addresses, a client that is not a browser can forge any Host and Origin header.
         admin=False if settings.page_admin is None and not is_local else settings.page_admin,
@@ -279,7 +279,7 @@ def _drift(settings: ServerSettings, registry: Registry, metrics: CollectorRegis
             if value:
                 raise SettingsError(f"--drift-{name} needs --drift")
         return None
-    from app.assembly.drift import Drift
+    from app.assembly.drift_monitoring import Drift
 
     return Drift(
         settings,

@@ -19,7 +19,7 @@ from app.conformance.output.junit import junit_report
 from app.conformance.output.plain import json_report
 from app.conformance.output.table import print_report
 from app.conformance.protocols import PROTOCOLS
-from app.conformance.runner import Report, UnreachableError
+from app.conformance.runner import ConformanceReport, UnreachableError
 
 __all__ = ("conform",)
 
@@ -121,7 +121,7 @@ def _list(protocol: str | None) -> None:
     print_checks(console(), protocol)
 
 
-def _run_checks(options: ConformanceOptions) -> Report:
+def _run_checks(options: ConformanceOptions) -> ConformanceReport:
     with open_runner(options) as runner, Console(stderr=True).status("Checking ...") as status:
 
         def show_progress(check: Check) -> None:

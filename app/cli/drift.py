@@ -21,7 +21,7 @@ from tasks.inference.error import InferenceError
 if TYPE_CHECKING:
     from app.cli.drift_source import MeasuredImages, RecordingFilter
     from app.drift.embedding import Embedder
-    from app.drift.result import Comparison
+    from app.drift.result import DriftComparison
 
 __all__ = ("drift",)
 
@@ -63,7 +63,7 @@ def baseline(
         images: Folder of recorded images (--record-images).
         options: Which model to run on a folder of images; none by default. Recordings already hold predictions.
     """
-    from app.assembly.drift import load_embedder
+    from app.assembly.drift_monitoring import load_embedder
     from app.cli.drift_source import RecordingFilter
     from app.drift.baseline import Baseline, write_baseline
     from app.drift.embedding import BUNDLED
@@ -134,7 +134,7 @@ def check(
         images: Folder of recorded images (--record-images).
         options: Which model to run on a folder of images; none by default. Recordings already hold predictions.
     """
-    from app.assembly.drift import embedder_for
+    from app.assembly.drift_monitoring import embedder_for
     from app.cli.drift_source import RecordingFilter
     from app.drift.baseline import read_baseline
     from app.drift.comparison import compare
@@ -189,7 +189,7 @@ def _measure(
         )
 
 
-def _print(comparison: "Comparison") -> None:
+def _print(comparison: "DriftComparison") -> None:
     terminal = console()
     table = Table("test", "of", "most", "p", "corrected p", "")
     for test in comparison.tests:

@@ -29,7 +29,7 @@ from app.evaluation.label_map import read_label_map
 from app.evaluation.output.html import html_report
 from app.evaluation.output.plain import json_report
 from app.evaluation.output.table import print_report
-from app.evaluation.report import Report
+from app.evaluation.report import EvaluationReport
 from app.evaluation.runner import CollectedAnswers, collect_answers
 from app.settings.model import ModelError
 from app.settings.server import ModelOptions, SettingsError
@@ -258,7 +258,7 @@ def _progress(title: str, total: int) -> Generator[Callable[[int], None]]:
         yield lambda done: bar.update(task, completed=done)
 
 
-def _write(report: Report, out: Path | None, json: Path | None, html: Path | None, worst: int) -> None:
+def _write(report: EvaluationReport, out: Path | None, json: Path | None, html: Path | None, worst: int) -> None:
     if out:
         out.mkdir(parents=True, exist_ok=True)
     for path in [json, out / "report.json" if out else None]:
@@ -270,7 +270,7 @@ def _write(report: Report, out: Path | None, json: Path | None, html: Path | Non
         path.write_bytes(page)
 
 
-def _check_minima(report: Report, minima: Mapping[str, float]) -> None:
+def _check_minima(report: EvaluationReport, minima: Mapping[str, float]) -> None:
     failures: list[str] = []
     values = {figure.name: figure.value for figure in report.measures.figures}
     values[ANSWERED] = report.measured / report.images

@@ -17,7 +17,7 @@ from app.conformance.messages import answer_class, is_streamed
 from app.conformance.probe import Exchange, Probe, ResponseTimeoutError
 from app.conformance.quoting import quote
 
-__all__ = ("SCHEMES", "Call", "Channel", "call", "expect_refusal", "first_response", "open_channel")
+__all__ = ("SCHEMES", "GrpcCall", "GrpcChannel", "call", "expect_refusal", "first_response", "open_channel")
 
 SCHEMES = ("grpc://", "grpcs://")
 """URL schemes of engines: plain text and TLS."""
@@ -28,7 +28,7 @@ _UNAUTHORIZED = ("UNAUTHENTICATED", "PERMISSION_DENIED")
 
 
 @dataclass(frozen=True, slots=True)
-class Call(Exchange):
+class GrpcCall(Exchange):
     """An exchange over gRPC, with its response messages; a refused call has none."""
 
     answers: Sequence[Any]
@@ -52,7 +52,7 @@ class Call(Exchange):
 
 
 @dataclass(frozen=True, slots=True)
-class Channel:
+class GrpcChannel:
     """A channel to an engine.
 
     Args:
@@ -92,7 +92,7 @@ def open_channel(
     headers: Mapping[str, str],
     timeout: float,
     tls: TlsOptions = TlsOptions(),  # noqa: B008  frozen
-) -> Generator[Channel]:
+) -> Generator[GrpcChannel]:
     """Open a channel to the engine at `url`, which starts with one of `SCHEMES`; it connects on first use."""
     url_parts = urlsplit(url)
     options = [("grpc.max_receive_message_length", _MAX_MESSAGE_BYTES), ("grpc.enable_http_proxy", 0)]
@@ -101,12 +101,12 @@ def open_channel(
     else:
         channel = grpc.insecure_channel(url_parts.netloc, options)
     try:
-        yield Channel(channel, [(name.lower(), value) for name, value in headers.items()], timeout)
+        yield GrpcChannel(channel, [(name.lower(), value) for name, value in headers.items()], timeout)
     finally:
         channel.close()
 
 
-def call(probe: Probe, service: ServiceDescriptor, method: str, request: Any, *, fresh: bool = False) -> Call:
+def call(probe: Probe, service: ServiceDescriptor, method: str, request: Any, *, fresh: bool = False) -> GrpcCall:
     """Call `method` of `service`. Reuse the response to an equal earlier call, unless `fresh`.
 
     Raises:
@@ -120,17 +120,19 @@ def call(probe: Probe, service: ServiceDescriptor, method: str, request: Any, *,
         raise TypeError("expected a probe with a gRPC channel")
     transport = probe.transport
 
-    def send() -> Call:
+    def send() -> GrpcCall:
         status, text, answers = transport.call(path, request_body, streamed=streamed)
         decoded, unreadable = _decode(answer_class(service, method), answers)
         body = "\n".join(map(_as_json, decoded)) if status == 0 and not unreadable else text or unreadable
         headers = {"grpc-status": _status_name(status), **({"grpc-message": text} if text else {})}
-        return Call("gRPC", path, {}, _as_json(request).encode(), status, headers, body.encode(), decoded, unreadable)
+        return GrpcCall(
+            "gRPC", path, {}, _as_json(request).encode(), status, headers, body.encode(), decoded, unreadable
+        )
 
-    return cast("Call", probe.exchange(("gRPC", path, request_body), send, fresh=fresh))
+    return cast("GrpcCall", probe.exchange(("gRPC", path, request_body), send, fresh=fresh))
 
 
-def first_response(exchange: Call) -> Any:
+def first_response(exchange: GrpcCall) -> Any:
     """Return the first response message of a call.
 
     Raises:
@@ -143,7 +145,7 @@ def first_response(exchange: Call) -> Any:
     return exchange.answers[0]
 
 
-def expect_refusal(exchange: Call, *codes: str) -> None:
+def expect_refusal(exchange: GrpcCall, *codes: str) -> None:
     """Raise a `ViolationError` unless the call was refused, with one of `codes` if given."""
     if exchange.ok or (codes and exchange.code not in codes):
         expected = " or ".join(codes) or "a status other than OK"

@@ -4,7 +4,7 @@ from typing import Any
 
 from google.protobuf.json_format import ParseDict, ParseError
 
-from app.conformance.calls import Call, call, first_response
+from app.conformance.calls import GrpcCall, call, first_response
 from app.conformance.check import InconclusiveError
 from app.conformance.messages import OPEN_INFERENCE, message
 from app.conformance.probe import Probe
@@ -27,7 +27,7 @@ CLIENT_ERRORS = ("INVALID_ARGUMENT", "FAILED_PRECONDITION", "OUT_OF_RANGE")
 """Statuses for errors that the client made."""
 
 
-def call_method(probe: Probe, method: str, **fields: Any) -> Call:
+def call_method(probe: Probe, method: str, **fields: Any) -> GrpcCall:
     """Call a method of the service with a request of `fields`."""
     return call(probe, OPEN_INFERENCE, method, message(f"inference.{method}Request", **fields))
 
@@ -81,7 +81,7 @@ def with_raw_contents(request: Any) -> Any:
     return raw_request
 
 
-def infer(probe: Probe, request: Any, *, fresh: bool = False) -> Call:
+def infer(probe: Probe, request: Any, *, fresh: bool = False) -> GrpcCall:
     """Call `ModelInfer`."""
     return call(probe, OPEN_INFERENCE, "ModelInfer", request, fresh=fresh)
 

@@ -41,11 +41,11 @@ class Conformance:
     def pytest_collection_modifyitems(self, session: pytest.Session, items: list[pytest.Item]) -> None:
         """Append the checks to the collected items, so that ``-k`` and ``-m`` select among them."""
         name = self._runner.protocol.name
-        engine = _node(Engine, session, name=name, nodeid=f"charioteer::{name}", runner=self._runner)
+        engine = _node(EngineCollector, session, name=name, nodeid=f"charioteer::{name}", runner=self._runner)
         items.extend(engine.collect())
 
 
-class Engine(pytest.Collector):
+class EngineCollector(pytest.Collector):
     """The collector for an engine's checks."""
 
     def __init__(self, *, runner: CheckRunner, **kwargs: Any) -> None:

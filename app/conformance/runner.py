@@ -18,7 +18,7 @@ from app.conformance.check import (
 from app.conformance.probe import InvalidJsonError, Probe, RequestLimitError, ResponseTimeoutError, Target
 from app.conformance.protocols import Protocol
 
-__all__ = ("CheckRunner", "Report", "UnreachableError", "run_checks")
+__all__ = ("CheckRunner", "ConformanceReport", "UnreachableError", "run_checks")
 
 _MAX_EXCHANGES = 3
 """The number of exchanges to keep for a finding; the last ones decided it."""
@@ -31,7 +31,7 @@ class UnreachableError(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
+class ConformanceReport:
     """The findings for one engine."""
 
     protocol: str
@@ -129,7 +129,7 @@ class CheckRunner:
             self._findings[check.id] = self._run_unless_blocked(check)
         return self._findings[check.id]
 
-    def report(self, on_check: Callable[[Check], None] | None = None) -> Report:
+    def report(self, on_check: Callable[[Check], None] | None = None) -> ConformanceReport:
         """Run every check and return the report; call `on_check` before each check.
 
         Raises:
@@ -141,7 +141,7 @@ class CheckRunner:
             self.finding(check)
         if self.probe.unauthorized:
             raise UnreachableError(f"{self.probe.target.url}: {_NO_CREDENTIALS}")
-        return Report(
+        return ConformanceReport(
             protocol=self.protocol.name,
             target=self.probe.target,
             task_type=_task_type(self.protocol, self.probe),
@@ -160,7 +160,7 @@ class CheckRunner:
         return finding
 
 
-def run_checks(protocol: Protocol, probe: Probe, on_check: Callable[[Check], None] | None = None) -> Report:
+def run_checks(protocol: Protocol, probe: Probe, on_check: Callable[[Check], None] | None = None) -> ConformanceReport:
     """Run every check of `protocol`.
 
     Args:

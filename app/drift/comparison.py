@@ -12,7 +12,7 @@ from app.drift.clusters import cluster_images, standardize_within_clusters
 from app.drift.correction import benjamini_hochberg, holm, population_stability
 from app.drift.feature_space import FeatureSpace
 from app.drift.permutation import chi_square, maximum_mean_discrepancy, tail_excess
-from app.drift.result import Comparison, DriftTestResult, LabelShare, NumberDrift, Outlier, SliceDrift
+from app.drift.result import DriftComparison, DriftTestResult, LabelShare, NumberDrift, Outlier, SliceDrift
 from app.drift.sample import MIN_IMAGES, DriftError, Sample
 from app.drift.similarity import Neighbourhood, comparable_distances, tail_test
 from app.drift.two_sample import cramer_von_mises, kolmogorov_smirnov
@@ -41,7 +41,7 @@ def compare(
     alpha: float = ALPHA,
     slices: Sequence[str] = (),
     neighbourhood: Neighbourhood | None = None,
-) -> Comparison:
+) -> DriftComparison:
     """Compare production with a baseline.
 
     Every test has a valid p-value: a test of several numbers is corrected for their count. Holm's correction of these
@@ -85,7 +85,7 @@ def compare(
     ]
     similarity = baseline_neighbourhood.similarity(distances)
     least_similar: list[int] = np.argsort(similarity, kind="stable")[:_OUTLIERS].tolist()
-    return Comparison(
+    return DriftComparison(
         drifted=any(test.drifted for test in tests),
         alpha=alpha,
         baseline=len(baseline),

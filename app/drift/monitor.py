@@ -10,11 +10,11 @@ from app.drift.baseline import Baseline
 from app.drift.comparison import ALPHA, compare
 from app.drift.embedding import Embedder
 from app.drift.measurement import DriftInput, measure_images
-from app.drift.result import Comparison
+from app.drift.result import DriftComparison
 from app.drift.sample import MIN_IMAGES, Observation, Sample, build_sample
 from app.drift.similarity import Neighbourhood
 
-__all__ = ("Monitor", "MonitoredModel", "Window")
+__all__ = ("DriftWindow", "Monitor", "MonitoredModel")
 
 
 class MonitoredModel:
@@ -57,7 +57,7 @@ class MonitoredModel:
         return similarities
 
 
-class Window(msgspec.Struct, frozen=True, kw_only=True):
+class DriftWindow(msgspec.Struct, frozen=True, kw_only=True):
     """A complete window.
 
     Attributes:
@@ -71,7 +71,7 @@ class Window(msgspec.Struct, frozen=True, kw_only=True):
     model: str
     started: float
     ended: float
-    comparison: Comparison
+    comparison: DriftComparison
     changed: bool
 
 
@@ -103,7 +103,7 @@ class Monitor:
         self._started = self._started_monotonic = 0.0
         self._drifted = False
 
-    def add(self, observations: Sequence[Observation], task_type: str) -> Window | None:
+    def add(self, observations: Sequence[Observation], task_type: str) -> DriftWindow | None:
         """Add images, and return the window if they complete it.
 
         Raises:
@@ -121,7 +121,7 @@ class Monitor:
         neighbourhood = self.monitored.neighbourhood if shared else None
         comparison = compare(self.monitored.sample, sample, alpha=ALPHA, neighbourhood=neighbourhood)
         changed, self._drifted = comparison.drifted is not self._drifted, comparison.drifted
-        return Window(
+        return DriftWindow(
             model=self.monitored.model, started=self._started, ended=now, comparison=comparison, changed=changed
         )  # fmt: skip
 

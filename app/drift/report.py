@@ -11,7 +11,7 @@ from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 from numpy.typing import NDArray
 
-from app.drift.result import Comparison
+from app.drift.result import DriftComparison
 from app.drift.sample import Sample
 from tasks.inference.error import InferenceError
 from tasks.vision.header import image_size
@@ -26,13 +26,13 @@ _MAX_PIXELS = 64_000_000
 _QUALITY = 80
 
 
-def json_report(comparison: Comparison) -> bytes:
+def json_report(comparison: DriftComparison) -> bytes:
     """Return the complete comparison as JSON."""
     return msgspec.json.format(msgspec.json.encode(comparison), indent=2)
 
 
 def html_report(
-    comparison: Comparison,
+    comparison: DriftComparison,
     baseline: Sample,
     production: Sample,
     names: tuple[str, str],

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-__all__ = ("Comparison", "DriftTestResult", "LabelShare", "NumberDrift", "Outlier", "SliceDrift")
+__all__ = ("DriftComparison", "DriftTestResult", "LabelShare", "NumberDrift", "Outlier", "SliceDrift")
 
 
 class DriftTestResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,7 +81,7 @@ class Outlier(msgspec.Struct, frozen=True, kw_only=True):
     similarity: float
 
 
-class Comparison(msgspec.Struct, frozen=True, kw_only=True):
+class DriftComparison(msgspec.Struct, frozen=True, kw_only=True):
     """The result of a comparison.
 
     Attributes:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import httpx
 import msgspec
 
-from app.drift.monitor import Window
+from app.drift.monitor import DriftWindow
 from app.drift.result import DriftTestResult
 
 __all__ = ("Alert", "Webhook", "build_alert")
@@ -46,7 +46,7 @@ class Alert(msgspec.Struct, frozen=True, kw_only=True):
     tests: Sequence[DriftTestResult]
 
 
-def build_alert(window: Window) -> Alert:
+def build_alert(window: DriftWindow) -> Alert:
     """Return the notification for a window."""
     comparison = window.comparison
     return Alert(

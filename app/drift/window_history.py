@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 if TYPE_CHECKING:
-    from app.drift.monitor import Window
+    from app.drift.monitor import DriftWindow
 
 __all__ = ("MAX_WINDOWS", "WindowHistory", "WindowResult")
 
@@ -49,7 +49,7 @@ class WindowHistory:
         self._lock = threading.Lock()
         self._windows: dict[str, deque[WindowResult]] = {}
 
-    def add(self, window: "Window") -> None:
+    def add(self, window: "DriftWindow") -> None:
         """Add a complete window."""
         comparison = window.comparison
         result = WindowResult(

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from app.engine.histogram import BUCKETS, bucket_of
 
-__all__ = ("BATCH_SIZES", "Gauges", "Readings", "RequestHistory", "Resolution", "Window")
+__all__ = ("BATCH_SIZES", "Gauges", "HistoryWindow", "Readings", "RequestHistory", "Resolution")
 
 BATCH_SIZES = ("1", "2", "3-4", "5-8", "9-16", "17-32", "33-64", "65-128", "129-256", "257+")
 """The buckets of batch sizes: each ends at a power of two."""
@@ -35,7 +35,7 @@ class Resolution(Enum):
         return self.value[1]
 
 
-class Window(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+class HistoryWindow(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """The last intervals of one resolution, the oldest first; the last one may be incomplete.
 
     Attributes:
@@ -133,7 +133,7 @@ class RequestHistory:
         self._pending.append(bucket_of(nanoseconds))
         self._pending.append(BUCKETS + min(max(items - 1, 0).bit_length(), len(BATCH_SIZES) - 1))
 
-    def window(self, resolution: Resolution, second: int) -> Window:
+    def window(self, resolution: Resolution, second: int) -> HistoryWindow:
         """Return the statistics of the seconds before `second`."""
         if second != self._second:
             self._close(second)
@@ -141,7 +141,7 @@ class RequestHistory:
         sums = self._sums[resolution].recent(last).astype(np.int64)
         tallies = self._tallies[resolution].recent(last).astype(np.uint64)
         requests, failures, latency, items, slowest = sums.T
-        return Window(
+        return HistoryWindow(
             covered=_covered(resolution, last),
             requests=requests,
             failures=failures,

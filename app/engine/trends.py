@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from app.engine.events import InferenceEvent
-from app.engine.request_history import Gauges, Readings, RequestHistory, Resolution, Window
+from app.engine.request_history import Gauges, HistoryWindow, Readings, RequestHistory, Resolution
 
 __all__ = ("MAX_MODELS", "Trends")
 
@@ -72,12 +72,12 @@ class Trends:
             self._readings = readings
             self._gauges.add(int(self.age), readings)
 
-    def total(self, resolution: Resolution) -> Window:
+    def total(self, resolution: Resolution) -> HistoryWindow:
         """Return the window of all requests, including those without a model."""
         with self._lock:
             return self._total.window(resolution, int(self.age))
 
-    def for_model(self, name: str, resolution: Resolution) -> Window:
+    def for_model(self, name: str, resolution: Resolution) -> HistoryWindow:
         """Return the window of one model, all versions together."""
         with self._lock:
             return self._models.get(name, self._no_requests).window(resolution, int(self.age))

@@ -12,7 +12,7 @@ from app.evaluation.extras import EvaluationError
 from app.evaluation.label_map import LabelMap, map_labels, unknown_labels
 from app.evaluation.objects import measure_objects
 from app.evaluation.pixels import measure_pixels
-from app.evaluation.report import Measures, Report
+from app.evaluation.report import EvaluationReport, Measures
 from app.evaluation.runner import InferenceClient
 from app.evaluation.texts import measure_texts
 from tasks.task import TaskType
@@ -63,7 +63,7 @@ def evaluate_records(
     label_map: LabelMap | None = None,
     notes: Sequence[str] = (),
     progress: Callable[[int], None] = lambda _: None,
-) -> Report:
+) -> EvaluationReport:
     """Measure `records` against `dataset`.
 
     Args:
@@ -96,7 +96,7 @@ def evaluate_records(
         best = [_best_only(result) for result in results] if task is TaskType.IMAGE_CLASSIFICATION else results
         remarks += _label_remarks(best, dataset.labels)
     measures = _measure(results, dataset, task, confidence, slices, progress)
-    return Report(
+    return EvaluationReport(
         task=task,
         dataset=str(dataset.path),
         format=dataset.format,

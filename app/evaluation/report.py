@@ -7,7 +7,7 @@ import msgspec
 from app.evaluation.answers import EvaluatedItem
 from tasks.task import TaskType
 
-__all__ = ("Chart", "Confusion", "Figure", "Line", "Measures", "Mistake", "Report", "Table")
+__all__ = ("Chart", "Confusion", "EvaluationReport", "Figure", "Line", "Measures", "Mistake", "Table")
 
 
 class Figure(msgspec.Struct, frozen=True, kw_only=True):
@@ -98,7 +98,7 @@ class Measures(msgspec.Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
 
 
-class Report(msgspec.Struct, frozen=True, kw_only=True):
+class EvaluationReport(msgspec.Struct, frozen=True, kw_only=True):
     """The report of an evaluation.
 
     Attributes:

@@ -2,7 +2,7 @@
 
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
-from app.drift.monitor import Window
+from app.drift.monitor import DriftWindow
 
 __all__ = ("DriftMetrics",)
 
@@ -56,7 +56,7 @@ class DriftMetrics:
             gauge.remove_by_labels({"model": model})
         self.p_value.remove_by_labels({"model": model})
 
-    def update(self, window: Window) -> None:
+    def update(self, window: DriftWindow) -> None:
         """Update the metrics after a window has been tested."""
         comparison = window.comparison
         self.detected.labels(window.model).set(comparison.drifted)

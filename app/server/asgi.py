@@ -25,7 +25,7 @@ from app.server.inferences import Inferences
 from app.server.openapi import OWN_OPERATIONS, describe_service
 from app.server.reference import HEADERS as REFERENCE_HEADERS
 from app.server.reference import reference_page
-from app.server.ui.page import EVENTS_PATH, Page
+from app.server.ui.page import EVENTS_PATH, WebPage
 
 __all__ = ("create_app", "create_listener_app")
 
@@ -88,7 +88,7 @@ def create_app(
     max_request_bytes: int,
     lifespan: Lifespan | None = None,
     listeners: Sequence[HttpListener] = (),
-    page: Page | None = None,
+    page: WebPage | None = None,
     inferences: Inferences | None = None,
     access: HttpAccess | None = None,
     origins: Sequence[str] = (),

@@ -16,7 +16,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from app.assembly.drift import load_embedder
+from app.assembly.drift_monitoring import load_embedder
 from app.drift.comparison import ALPHA, compare
 from app.drift.embedding import BUNDLED, Embedder
 from app.drift.measurement import DriftInput, measure_images

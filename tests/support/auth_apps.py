@@ -21,7 +21,7 @@ from app.server.auth.rejection_log import RejectionLog
 from app.server.auth.watched_file import WatchedFile
 from app.server.grpc import GrpcServer
 from app.server.inferences import Inferences
-from app.server.ui.page import Page
+from app.server.ui.page import WebPage
 from app.server.ui.protocol_proxy import ProtocolProxy
 from app.settings.server import ServerSettings
 from tests.support.chariot import image_input
@@ -80,7 +80,7 @@ def authenticated_app(
     grpc_server = GrpcServer(
         engine, GRPC_PROTOCOLS, host="127.0.0.1", port=0, max_request_bytes=MAX_REQUEST_BYTES, drain_timeout=1
     )
-    page = Page(engine, True, proxy=ProtocolProxy(grpc_server, listener_app), access=http_access)
+    page = WebPage(engine, True, proxy=ProtocolProxy(grpc_server, listener_app), access=http_access)
     inferences = Inferences(None, "Nothing is recorded here")
     protocols = main_port_protocols(protocol or ServerSettings().chariot_protocol)
     metrics = metrics or CollectorRegistry()

@@ -11,10 +11,10 @@ from app.engine.servable import BoundServable, Servable
 from app.settings.model import ModelError, ModelSource
 from tasks.inference.error import ErrorKind, InferenceError
 
-__all__ = ("Binding", "Failure", "NotLoaded", "Outcome", "binding_of", "model_id", "model_of")
+__all__ = ("NotLoaded", "Outcome", "ReplicaBinding", "ReplicaFailure", "binding_of", "model_id", "model_of")
 
 
-class Binding(msgspec.Struct, frozen=True, kw_only=True):
+class ReplicaBinding(msgspec.Struct, frozen=True, kw_only=True):
     """The parts of a servable without its model: what the ingress needs to decode requests and encode responses.
 
     The ingress decodes images at full size, because only the model's graph knows a smaller usable size.
@@ -36,7 +36,7 @@ class NotLoaded(msgspec.Struct, frozen=True):
     reason: str
 
 
-class Failure(msgspec.Struct, frozen=True):
+class ReplicaFailure(msgspec.Struct, frozen=True):
     """An `InferenceError` as plain fields, because a model's own exceptions may not survive pickling."""
 
     kind: ErrorKind
@@ -44,7 +44,7 @@ class Failure(msgspec.Struct, frozen=True):
     path: str
 
     @classmethod
-    def from_error(cls, error: InferenceError) -> "Failure":
+    def from_error(cls, error: InferenceError) -> "ReplicaFailure":
         """Return the fields of `error`."""
         return cls(error.kind, error.message, error.path)
 
@@ -53,7 +53,7 @@ class Failure(msgspec.Struct, frozen=True):
         return InferenceError(self.kind, self.message, self.path)
 
 
-Outcome = Sequence[Any] | Failure | NotLoaded
+Outcome = Sequence[Any] | ReplicaFailure | NotLoaded
 """A prediction for each input, or the error."""
 
 
@@ -66,14 +66,14 @@ def model_id(source: ModelSource) -> str:
     return f"{source.name}/{source.version}@{hashlib.sha256(repr(source).encode()).hexdigest()[:16]}"
 
 
-def binding_of(servable: Servable) -> Binding:
+def binding_of(servable: Servable) -> ReplicaBinding:
     """Return what the ingress needs of `servable`.
 
     Raises:
         ModelError: for a servable that is not a `BoundServable`.
     """
     bound = _as_bound(servable)
-    return Binding(task=bound.task, description=bound.description, defaults=bound.defaults)
+    return ReplicaBinding(task=bound.task, description=bound.description, defaults=bound.defaults)
 
 
 def model_of(servable: Servable) -> Any:

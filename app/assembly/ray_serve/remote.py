@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from app.assembly.ray_serve.messages import Binding, Failure, NotLoaded, Outcome, model_id
+from app.assembly.ray_serve.messages import NotLoaded, Outcome, ReplicaBinding, ReplicaFailure, model_id
 from app.engine.cancellation import raise_if_cancelled
 from app.engine.servable import BoundServable, Servable
 from app.engine.thread_pool import release_worker
@@ -49,20 +49,20 @@ class RemoteModel:
 
     def __call__(self, inputs: Sequence[Any], /) -> Sequence[Any]:
         outcome: Outcome = self._request("predict", self._source, list(inputs))
-        if isinstance(outcome, Failure):
+        if isinstance(outcome, ReplicaFailure):
             raise outcome.error()
         if isinstance(outcome, NotLoaded):
             raise InferenceError(ErrorKind.MODEL_NOT_READY, outcome.reason)
         return outcome
 
-    def binding(self) -> Binding:
+    def binding(self) -> ReplicaBinding:
         """Load the model in a replica, and return its binding.
 
         Raises:
             ModelError: when the model cannot be served.
         """
         try:
-            answer: Binding | NotLoaded = self._request("bind", self._source)
+            answer: ReplicaBinding | NotLoaded = self._request("bind", self._source)
         except InferenceError as error:
             raise ModelError(error.message) from error
         if isinstance(answer, NotLoaded):

@@ -7,7 +7,7 @@ from typing import Any
 
 from app.assembly.models import load
 from app.assembly.ray_serve.batching import run_batch
-from app.assembly.ray_serve.messages import Binding, NotLoaded, Outcome, binding_of, model_id, model_of
+from app.assembly.ray_serve.messages import NotLoaded, Outcome, ReplicaBinding, binding_of, model_id, model_of
 from app.engine.servable import Servable
 from app.server.process_setup import configure_process
 from app.settings.model import ModelError, ModelSource
@@ -34,7 +34,7 @@ def model_replica(models: int, batch_size: int, batch_wait_seconds: float) -> ty
             configure_process()
             self._sources: dict[str, ModelSource] = {}
 
-        async def bind(self, source: ModelSource) -> Binding | NotLoaded:
+        async def bind(self, source: ModelSource) -> ReplicaBinding | NotLoaded:
             """Load a model, and return what the ingress needs."""
             try:
                 return binding_of(await self._servable(source))

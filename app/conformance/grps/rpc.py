@@ -5,7 +5,7 @@ from typing import Any
 
 from google.protobuf.json_format import MessageToDict, ParseDict, ParseError
 
-from app.conformance.calls import Call, call, first_response
+from app.conformance.calls import GrpcCall, call, first_response
 from app.conformance.check import Check, InconclusiveError, Level, ViolationError
 from app.conformance.grps.messages import (
     REFUSED,
@@ -26,7 +26,7 @@ from app.conformance.quoting import quote
 __all__ = ("CHECKS",)
 
 
-def _call(probe: Probe, method: str, body: Mapping[str, Any] | None = None, *, fresh: bool = False) -> Call:
+def _call(probe: Probe, method: str, body: Mapping[str, Any] | None = None, *, fresh: bool = False) -> GrpcCall:
     try:
         request = ParseDict(dict(body or {}), message("grps.protos.v1.GrpsMessage"))
     except ParseError as error:
@@ -38,12 +38,12 @@ def _to_dict(answer: Any) -> dict[str, Any]:
     return MessageToDict(answer, preserving_proto_field_name=True)
 
 
-def _message(exchange: Call) -> dict[str, Any]:
+def _message(exchange: GrpcCall) -> dict[str, Any]:
     """Return the message of a response. The status of a GRPS call is OK even if the message reports a failure."""
     return _to_dict(first_response(exchange))
 
 
-def _succeeds(exchange: Call) -> bool:
+def _succeeds(exchange: GrpcCall) -> bool:
     try:
         expect_success(_message(exchange))
     except ViolationError:
@@ -51,13 +51,13 @@ def _succeeds(exchange: Call) -> bool:
     return True
 
 
-def _success(exchange: Call) -> dict[str, Any]:
+def _success(exchange: GrpcCall) -> dict[str, Any]:
     answer = _message(exchange)
     expect_success(answer)
     return answer
 
 
-def _health(probe: Probe, method: str) -> Call:
+def _health(probe: Probe, method: str) -> GrpcCall:
     return _call(probe, method, fresh=True)
 
 

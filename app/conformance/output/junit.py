@@ -9,14 +9,14 @@ import xml.etree.ElementTree as ET
 from app.conformance.check import Finding, Level, Verdict
 from app.conformance.output.descriptions import describe_readers, evidence
 from app.conformance.output.plain import to_plain
-from app.conformance.runner import Report
+from app.conformance.runner import ConformanceReport
 
 __all__ = ("junit_report",)
 
 _NO_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-def junit_report(report: Report) -> bytes:
+def junit_report(report: ConformanceReport) -> bytes:
     """Return one test suite with one test case for each check."""
     failed = report.count(Verdict.FAILED, Level.MUST)
     skipped = len(report.findings) - failed - report.count(Verdict.PASSED)
@@ -29,7 +29,7 @@ def junit_report(report: Report) -> bytes:
     return ET.tostring(suites, encoding="utf-8", xml_declaration=True)
 
 
-def _properties(suite: ET.Element, report: Report) -> None:
+def _properties(suite: ET.Element, report: ConformanceReport) -> None:
     values = to_plain(report)
     properties = ET.SubElement(suite, "properties")
     for name in ("schema", "charioteer", "url", "model", "task_type", "requests"):
@@ -39,7 +39,7 @@ def _properties(suite: ET.Element, report: Report) -> None:
         ET.SubElement(properties, "property", {"name": need, "value": "works" if result["works"] else "would not work"})
 
 
-def _case(suite: ET.Element, report: Report, finding: Finding) -> None:
+def _case(suite: ET.Element, report: ConformanceReport, finding: Finding) -> None:
     check = finding.check
     name = f"{check.id} {check.sentence}"
     case = ET.SubElement(suite, "testcase", {"classname": report.protocol, "name": name, "time": "0"})

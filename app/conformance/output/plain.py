@@ -8,7 +8,7 @@ from app import __version__
 from app.conformance.check import Finding, Level, Need, Verdict
 from app.conformance.output.descriptions import describe_readers, readable_by, truncate_body
 from app.conformance.probe import Exchange
-from app.conformance.runner import Report
+from app.conformance.runner import ConformanceReport
 
 __all__ = ("SCHEMA", "feature", "json_report", "to_plain")
 
@@ -16,7 +16,7 @@ SCHEMA = "charioteer.conformance/1"
 """The schema of the JSON report: its version changes if a field is removed or changes meaning, not if one is added."""
 
 
-def to_plain(report: Report) -> dict[str, Any]:
+def to_plain(report: ConformanceReport) -> dict[str, Any]:
     """Return the report as plain values. Long bodies are truncated; headers from options are left out."""
     return {
         "schema": SCHEMA,
@@ -36,18 +36,18 @@ def to_plain(report: Report) -> dict[str, Any]:
     }
 
 
-def json_report(report: Report) -> bytes:
+def json_report(report: ConformanceReport) -> bytes:
     """Return `to_plain` as indented JSON."""
     return msgspec.json.format(msgspec.json.encode(to_plain(report)))
 
 
-def feature(report: Report, need: Need) -> dict[str, Any]:
+def feature(report: ConformanceReport, need: Need) -> dict[str, Any]:
     """Return whether a feature works, with the failed and the untested MUST checks that it depends on."""
     failing, untested = report.failing(need), report.untested(need)
     return {"works": not failing, "failed": list(failing), "not_tested": list(untested)}
 
 
-def _finding(report: Report, finding: Finding) -> dict[str, Any]:
+def _finding(report: ConformanceReport, finding: Finding) -> dict[str, Any]:
     check = finding.check
     return {
         "id": check.id,

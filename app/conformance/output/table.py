@@ -7,14 +7,14 @@ from rich.table import Table
 from app.conformance.check import Level, Need, Verdict
 from app.conformance.output.descriptions import describe_readers
 from app.conformance.output.plain import feature
-from app.conformance.runner import Report
+from app.conformance.runner import ConformanceReport
 
 __all__ = ("print_report",)
 
 _COLOURS = {Verdict.FAILED: "red", Verdict.NOT_TESTED: "yellow", Verdict.PASSED: "green", Verdict.NOT_APPLICABLE: "dim"}
 
 
-def print_report(report: Report, console: Console, *, everything: bool = False) -> None:
+def print_report(report: ConformanceReport, console: Console, *, everything: bool = False) -> None:
     """Print the report.
 
     Args:
@@ -50,14 +50,14 @@ def print_report(report: Report, console: Console, *, everything: bool = False) 
     console.print(f"The engine {_verdict(report)}, by {report.requests} requests.")
 
 
-def _verdict(report: Report) -> str:
+def _verdict(report: ConformanceReport) -> str:
     if not report.conforms:
         return "[red]does not conform[/red]"
     untested = report.count(Verdict.NOT_TESTED, Level.MUST)
     return f"[yellow]conforms but for {untested} MUST not tested[/yellow]" if untested else "[green]conforms[/green]"
 
 
-def _in_words(report: Report, need: Need) -> str:
+def _in_words(report: ConformanceReport, need: Need) -> str:
     result = feature(report, need)
     if result["failed"]:
         return f"[red]would not work[/red]: {', '.join(result['failed'])} failed"

@@ -9,7 +9,7 @@ from app import __version__
 from app.evaluation.output.charts import svg_chart
 from app.evaluation.output.mistake_images import svg_image
 from app.evaluation.output.table import format_cell
-from app.evaluation.report import Confusion, Report
+from app.evaluation.report import Confusion, EvaluationReport
 
 __all__ = ("html_report",)
 
@@ -19,7 +19,7 @@ _MAX_CELLS = 30
 _MAX_FAILURES = 50
 
 
-def html_report(report: Report, worst: int = 24) -> bytes:
+def html_report(report: EvaluationReport, worst: int = 24) -> bytes:
     """Render the page. Labels, names and answers are escaped.
 
     Args:

@@ -5,14 +5,14 @@ from typing import Any
 import msgspec
 
 from app import __version__
-from app.evaluation.report import Mistake, Report
+from app.evaluation.report import EvaluationReport, Mistake
 
 __all__ = ("json_report", "to_plain")
 
 _MAX_MISTAKES = 100
 
 
-def to_plain(report: Report) -> dict[str, Any]:
+def to_plain(report: EvaluationReport) -> dict[str, Any]:
     """Return the complete report without images. It lists the worst hundred images with mistakes."""
     measures = report.measures
     return {
@@ -36,7 +36,7 @@ def to_plain(report: Report) -> dict[str, Any]:
     }
 
 
-def json_report(report: Report) -> bytes:
+def json_report(report: EvaluationReport) -> bytes:
     """Return the result of `to_plain` as JSON."""
     return msgspec.json.format(msgspec.json.encode(to_plain(report)))
 

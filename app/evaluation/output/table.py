@@ -4,7 +4,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table as RichTable
 
-from app.evaluation.report import Report, Table
+from app.evaluation.report import EvaluationReport, Table
 
 __all__ = ("format_cell", "print_report")
 
@@ -12,7 +12,7 @@ _MAX_ROWS = 40
 _MAX_FAILURES = 5
 
 
-def print_report(report: Report, console: Console) -> None:
+def print_report(report: EvaluationReport, console: Console) -> None:
     """Print the report. Long tables are truncated."""
     items = "questions" if report.measures.figures[0].name == "exact_match" else "images"
     console.print(f"{escape(report.source)} on {escape(report.dataset)} ({report.format}): {report.task}")

@@ -8,7 +8,7 @@ from app.protocols.tensorflow_serving.document import format_error, read_object
 from app.protocols.tensorflow_serving.examples import encode_results, example_tensors, read_examples
 from app.protocols.tensorflow_serving.inputs import model_inputs
 from app.protocols.tensorflow_serving.lookup import find_ready_version
-from app.protocols.tensorflow_serving.paths import Target
+from app.protocols.tensorflow_serving.paths import ModelTarget
 from app.protocols.tensorflow_serving.predict_tensors import TensorFormat, encode, read_tensors
 from app.protocols.tensorflow_serving.signatures import Method, Signature, example_signature, predict_signature
 from tasks.inference.error import ErrorKind
@@ -17,12 +17,12 @@ from tasks.inference.request import InferenceRequest
 from tasks.inference.response import InferenceResponse
 from tasks.inference.tensor import InputTensor
 
-__all__ = ("RequestCodec",)
+__all__ = ("TensorFlowRequestCodec",)
 
 _METHODS = {"classify": Method.CLASSIFY, "regress": Method.REGRESS}
 
 
-class RequestCodec:
+class TensorFlowRequestCodec:
     """Decodes a request, and encodes its response in the same form.
 
     Checks run in the order of the real server: JSON, examples, model, signature, tensors.
@@ -43,7 +43,7 @@ class RequestCodec:
     def __init__(
         self,
         registry: Registry,
-        target: Target,
+        target: ModelTarget,
         body: bytes,
         limits: Limits | None = None,
         loading_error: ErrorKind = ErrorKind.MODEL_NOT_FOUND,

@@ -3,14 +3,14 @@
 from collections.abc import Sequence
 
 from app.engine.registry import ModelState, Registration, Registry
-from app.protocols.tensorflow_serving.paths import Target
+from app.protocols.tensorflow_serving.paths import ModelTarget
 from tasks.inference.error import ErrorKind, InferenceError, invalid
 
 __all__ = ("find_ready_version", "find_versions")
 
 
 def find_ready_version(
-    registry: Registry, target: Target, loading_error: ErrorKind = ErrorKind.MODEL_NOT_FOUND
+    registry: Registry, target: ModelTarget, loading_error: ErrorKind = ErrorKind.MODEL_NOT_FOUND
 ) -> Registration:
     """Return the registration that serves the request: the requested version, or the latest version that is ready.
 
@@ -40,7 +40,7 @@ def find_ready_version(
     raise InferenceError(error_kind, f"Servable not found for request: {request_text}")
 
 
-def find_versions(registry: Registry, target: Target) -> Sequence[Registration]:
+def find_versions(registry: Registry, target: ModelTarget) -> Sequence[Registration]:
     """Return the versions of a status request: one version, or all, the latest first. A label is ignored.
 
     Raises:

@@ -9,7 +9,7 @@ import msgspec
 
 from tasks.inference.error import InferenceError, invalid
 
-__all__ = ("METRICS_PATH", "Target", "Verb", "is_api_path", "parse_target", "served_methods")
+__all__ = ("METRICS_PATH", "ModelTarget", "Verb", "is_api_path", "parse_target", "served_methods")
 
 METRICS_PATH = "/monitoring/prometheus/metrics"
 
@@ -28,7 +28,7 @@ _MAX_VERSION = 2**63 - 1
 _MAX_DIGITS = 19
 
 
-class Target(msgspec.Struct, frozen=True, kw_only=True):
+class ModelTarget(msgspec.Struct, frozen=True, kw_only=True):
     """The target of a path.
 
     Attributes:
@@ -49,7 +49,7 @@ def is_api_path(path: str) -> bool:
     return _API.fullmatch(path) is not None
 
 
-def parse_target(method: str, path: str) -> Target:
+def parse_target(method: str, path: str) -> ModelTarget:
     """Parse the target of `method` on `path`.
 
     Args:
@@ -70,7 +70,7 @@ def parse_target(method: str, path: str) -> Target:
         raise malformed
     if match["model"] is None:
         raise invalid("Missing model name in request.")
-    return Target(
+    return ModelTarget(
         model=_percent_decoded(match["model"]),
         version=version,
         label=None if match["label"] is None else _percent_decoded(match["label"]),

@@ -13,12 +13,12 @@ from app.protocols.permission import Permission
 from app.protocols.protocol import INFER_FAILURES, Endpoint, HttpRequest, json_response
 from app.protocols.request_body import read_inference_body
 from app.protocols.request_info import read_request_info
-from app.protocols.tensorflow_serving.codec import RequestCodec
+from app.protocols.tensorflow_serving.codec import TensorFlowRequestCodec
 from app.protocols.tensorflow_serving.inputs import map_error_path
 from app.protocols.tensorflow_serving.json_text import document_text, string_text
 from app.protocols.tensorflow_serving.lookup import find_ready_version, find_versions
 from app.protocols.tensorflow_serving.metrics import RequestMetrics
-from app.protocols.tensorflow_serving.paths import METRICS_PATH, Target, is_api_path, parse_target, served_methods
+from app.protocols.tensorflow_serving.paths import METRICS_PATH, ModelTarget, is_api_path, parse_target, served_methods
 from app.protocols.tensorflow_serving.signatures import signatures
 from app.protocols.tensorflow_serving.status import OK, code_name, http_status, indented_json, model_status
 from app.protocols.tensorflow_serving.wire import (
@@ -155,7 +155,7 @@ class TensorFlowServing:
         return response
 
     async def _response_body(
-        self, engine: Engine, metrics: RequestMetrics, request: HttpRequest, target: Target
+        self, engine: Engine, metrics: RequestMetrics, request: HttpRequest, target: ModelTarget
     ) -> bytes:
         if target.verb == "status":
             return model_status(find_versions(engine.registry, target), engine.server_not_ready_reason)
@@ -163,7 +163,7 @@ class TensorFlowServing:
             return _metadata(engine, target, self._loading_error)
         info = read_request_info(request, self.name)
         body = await _read_body(request, engine, info, target.model)
-        codec = RequestCodec(engine.registry, target, body, engine.limits, self._loading_error)
+        codec = TensorFlowRequestCodec(engine.registry, target, body, engine.limits, self._loading_error)
         try:
             answer = await engine.handle(info, target.model, codec.decode, codec.encode)
         except InferenceError as error:
@@ -196,7 +196,7 @@ async def _read_body(request: HttpRequest, engine: Engine, info: RequestInfo, mo
         raise
 
 
-def _metadata(engine: Engine, target: Target, loading_error: ErrorKind) -> bytes:
+def _metadata(engine: Engine, target: ModelTarget, loading_error: ErrorKind) -> bytes:
     registration = find_ready_version(engine.registry, target, loading_error)
     definitions = {name: signature.definition for name, signature in signatures(registration.ready_servable()).items()}
     source = registration.source

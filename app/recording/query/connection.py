@@ -21,7 +21,7 @@ from app.settings.extras import missing_extra
 from app.settings.server import SettingsError
 from tasks.inference.error import ErrorKind, InferenceError, truncate
 
-__all__ = ("Connection", "connect")
+__all__ = ("QueryConnection", "connect")
 
 ResultT = TypeVar("ResultT")
 
@@ -36,7 +36,7 @@ _CANCELED = "57014"
 """PostgreSQL's error code for a statement that exceeded its timeout."""
 
 
-class Connection(Protocol):
+class QueryConnection(Protocol):
     """A read-only connection to a store. All methods may be called from any thread."""
 
     def rows(self, statement: Executable, /) -> Sequence[Row[Any]]:
@@ -50,7 +50,7 @@ class Connection(Protocol):
     def close(self) -> None: ...
 
 
-def connect(dsn: StoreDsn, seconds: float | None) -> Connection:
+def connect(dsn: StoreDsn, seconds: float | None) -> QueryConnection:
     """Open a store for reading.
 
     Args:

@@ -21,7 +21,7 @@ from app.recording.tables import INDEXED_CHARACTERS, inferences, schema_version
 from metadata.entry import MetadataEntry
 from tasks.inference.error import ErrorKind, InferenceError
 
-__all__ = ("Page", "RecordingReader")
+__all__ = ("RecordingReader", "ResultPage")
 
 _FETCH_ROWS = 500
 """Number of rows in one fetch."""
@@ -30,7 +30,7 @@ _QUERY_NUMBERS = 20_000
 """Number of matches in one query when all matches are read."""
 
 
-class Page(msgspec.Struct, frozen=True, kw_only=True):
+class ResultPage(msgspec.Struct, frozen=True, kw_only=True):
     """A page of matches, newest first.
 
     Attributes:
@@ -64,7 +64,7 @@ class RecordingReader:
         self._images = images
         self._checked = False
 
-    def page(self, query: InferenceQuery, limit: int, after: int | None = None) -> Page:
+    def page(self, query: InferenceQuery, limit: int, after: int | None = None) -> ResultPage:
         """Return the newest matches, or those that follow the cursor `after`.
 
         Raises:
@@ -72,7 +72,7 @@ class RecordingReader:
         """
         numbers = newest_numbers(self._run, query_filters(query, self._dialect), after, limit + 1)
         matches = self._fetch(numbers[:limit])
-        return Page(inferences=matches, next=numbers[limit - 1] if len(numbers) > limit else None)
+        return ResultPage(inferences=matches, next=numbers[limit - 1] if len(numbers) > limit else None)
 
     def batches(self, query: InferenceQuery, limit: int | None = None) -> Iterator[Sequence[RecordedInference]]:
         """Yield all matches, or the newest `limit`, newest first, with one batch in memory.

@@ -19,7 +19,7 @@ from app.engine.cancellation import raise_if_cancelled
 from app.engine.thread_pool import release_worker
 from tasks.inference.error import ErrorKind, InferenceError
 
-__all__ = ("Instance", "InstanceLease", "InstancePool", "JobTimeoutError", "ModelExited", "describe_exception")
+__all__ = ("InstanceLease", "InstancePool", "JobTimeoutError", "ModelExited", "ModelInstance", "describe_exception")
 
 T = TypeVar("T")
 
@@ -54,7 +54,7 @@ class ModelExited(Exception):  # noqa: N818  it wraps exceptions that are not er
     """Wraps an exception such as `SystemExit`, which must not stop the thread or the server."""
 
 
-class Instance:
+class ModelInstance:
     """One object of the model's class, and its thread, which runs one job at a time.
 
     Args:
@@ -161,7 +161,7 @@ class InstanceLease:
         timed_out: whether a job timed out, so that another job would wait for it.
     """
 
-    def __init__(self, instance: Instance, seconds: float) -> None:
+    def __init__(self, instance: ModelInstance, seconds: float) -> None:
         self._instance = instance
         self.timed_out = False
         self._seconds = seconds
@@ -216,7 +216,7 @@ class InstancePool:
         close: called with each object in its thread before the thread ends.
     """
 
-    def __init__(self, instances: Sequence[Instance], seconds: float, close: Callable[[Any], object]) -> None:
+    def __init__(self, instances: Sequence[ModelInstance], seconds: float, close: Callable[[Any], object]) -> None:
         self._instances = tuple(instances)
         self._close = close
         self._free = list(instances)
@@ -264,7 +264,7 @@ class InstancePool:
         for instance in self._instances:
             instance.thread.join(max(0.0, deadline - time.monotonic()))
 
-    def _acquire(self) -> Instance:
+    def _acquire(self) -> ModelInstance:
         deadline = time.monotonic() + self._seconds
         with self._changed:
             while True:
@@ -305,7 +305,7 @@ class InstancePool:
         finally:
             self._waiting -= 1
 
-    def _release(self, instance: Instance) -> None:
+    def _release(self, instance: ModelInstance) -> None:
         with self._changed:
             self._free.append(instance)
             self._changed.notify()

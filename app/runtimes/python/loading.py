@@ -10,10 +10,10 @@ from app.engine.model_metadata import Fact, ModelMetadata, Origin
 from app.engine.servable import BoundServable, Servable
 from app.runtimes.python.answers.value_parsing import ClassNames
 from app.runtimes.python.call_form import CallForm, call_form
-from app.runtimes.python.instances import Instance, InstancePool, JobTimeoutError, ModelExited, describe_exception
+from app.runtimes.python.instances import InstancePool, JobTimeoutError, ModelExited, ModelInstance, describe_exception
 from app.runtimes.python.maite_models import MaiteModel, is_maite_model
-from app.runtimes.python.model import PythonModel, StreamingPythonModel
 from app.runtimes.python.model_code import ModelCode
+from app.runtimes.python.python_model import PythonModel, StreamingPythonModel
 from app.runtimes.python.task_adapters import TASK_ADAPTERS, TaskAdapter
 from app.settings.model import SETTINGS_FILE, ModelError, ModelSettings, ModelSource
 from tasks.task import TaskType
@@ -35,7 +35,7 @@ def describe_class(source: ModelSource) -> ModelMetadata:
         ModelError: if its code is not allowed or cannot be imported, or its task is unknown.
     """
     implementation = _check_allowed(source)
-    code, instance = ModelCode(source.folder), Instance(f"model {source.name}")
+    code, instance = ModelCode(source.folder), ModelInstance(f"model {source.name}")
     try:
         model_class = _run(source, instance, "importing it", lambda: code.find(implementation))
         adapter = _adapter(source, model_class)
@@ -57,7 +57,7 @@ def load_class(source: ModelSource) -> Servable:
     """
     implementation = _check_allowed(source)
     code = ModelCode(source.folder)
-    instances = [Instance(f"model {source.name} {number}") for number in range(source.settings.instances)]
+    instances = [ModelInstance(f"model {source.name} {number}") for number in range(source.settings.instances)]
     pool = InstancePool(instances, source.settings.timeout_seconds, _close)
     try:
         model_class = _run(source, instances[0], "importing it", lambda: code.find(implementation))
@@ -80,7 +80,7 @@ def _check_allowed(source: ModelSource) -> str:
     return source.settings.implementation
 
 
-def _construct(source: ModelSource, instance: Instance, factory: object) -> None:
+def _construct(source: ModelSource, instance: ModelInstance, factory: object) -> None:
     if not callable(factory):
         raise _error(source, f"{source.settings.implementation} is neither a class nor a function that returns a model")
     arguments = source.settings.arguments
@@ -167,7 +167,7 @@ def _description(
     )
 
 
-def _run(source: ModelSource, instance: Instance, step: str, job: Callable[[], T]) -> T:
+def _run(source: ModelSource, instance: ModelInstance, step: str, job: Callable[[], T]) -> T:
     """Run one step of loading. Its error names the line of model code that failed."""
     seconds = source.settings.load_timeout_seconds
     try:

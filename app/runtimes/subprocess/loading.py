@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from app.engine.servable import BoundServable, Servable
 from app.runtimes.subprocess import OnProcessLost
-from app.runtimes.subprocess.model import StreamingSubprocessModel, SubprocessModel, downscale_of
+from app.runtimes.subprocess.remote_model import StreamingSubprocessModel, SubprocessModel, downscale_of
 from app.runtimes.subprocess.supervisor import Supervisor
 from app.settings.model import SETTINGS_FILE, ModelError, ModelSource
 

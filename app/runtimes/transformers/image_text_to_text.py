@@ -15,10 +15,10 @@ from app.settings.model import ModelError
 from tasks.image_text_to_text import Answers, PromptedImage, strip_chunks
 from tasks.task import TextChunk
 
-__all__ = ("VisionLanguage", "load_vision_language_model")
+__all__ = ("TransformersVisionLanguageModel", "load_vision_language_model")
 
 
-class VisionLanguage:
+class TransformersVisionLanguageModel:
     """A `StreamingModel`.
 
     Args:
@@ -87,7 +87,7 @@ class VisionLanguage:
         )
 
 
-def load_vision_language_model(spec: ModelSpec, network: Network) -> VisionLanguage:
+def load_vision_language_model(spec: ModelSpec, network: Network) -> TransformersVisionLanguageModel:
     """Return the vision-language model of `network`.
 
     Raises:
@@ -102,4 +102,4 @@ def load_vision_language_model(spec: ModelSpec, network: Network) -> VisionLangu
         conversation = Conversation(processor, tokenizer, str(network.config.model_type), end_tokens(network))
     except ModelError as error:
         raise ModelError(f"{source.folder}: {error}") from None
-    return VisionLanguage(network, conversation, tokenizer)
+    return TransformersVisionLanguageModel(network, conversation, tokenizer)

@@ -8,7 +8,7 @@ import msgspec
 from app import __version__
 from app.engine.model_metadata import Fact
 from app.engine.registry import Registration, Registry
-from app.server.ui.samples import Sample, samples
+from app.server.ui.samples import PageSample, samples
 from tasks.task import TaskType
 
 __all__ = ("Catalogue", "ModelEntry", "TensorShape", "describe_models", "make_catalogue")
@@ -90,7 +90,7 @@ class Catalogue(msgspec.Struct, frozen=True, kw_only=True):
     asks: bool
     chariot_protocol: str
     ports: Mapping[str, int | None]
-    samples: Sequence[Sample]
+    samples: Sequence[PageSample]
     models: Sequence[ModelEntry]
 
 

@@ -26,12 +26,12 @@ from app.server.ui.series import read_series
 if TYPE_CHECKING:
     from app.drift.window_history import WindowHistory
 
-__all__ = ("EVENTS_PATH", "Page", "seconds_until_sample")
+__all__ = ("EVENTS_PATH", "WebPage", "seconds_until_sample")
 
 EVENTS_PATH = "/page/events"
 
 
-class Page:
+class WebPage:
     """Provide the routes of the page, including the metrics under the paths of GRPS.
 
     Args:

@@ -8,7 +8,7 @@ import msgspec
 from app.server.ui.page_files import PageFile, image_file
 from tasks.task import TaskType
 
-__all__ = ("SAMPLES", "Sample", "read_sample", "samples")
+__all__ = ("SAMPLES", "PageSample", "read_sample", "samples")
 
 SAMPLES = Path(__file__).parents[3] / "fixtures" / "images"
 
@@ -20,7 +20,7 @@ _SAMPLE_TASKS: Mapping[str, Sequence[TaskType]] = {
 }
 
 
-class Sample(msgspec.Struct, frozen=True, kw_only=True):
+class PageSample(msgspec.Struct, frozen=True, kw_only=True):
     """A sample image.
 
     Attributes:
@@ -32,9 +32,11 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True):
     task_types: Sequence[TaskType]
 
 
-def samples(folder: Path = SAMPLES) -> Sequence[Sample]:
+def samples(folder: Path = SAMPLES) -> Sequence[PageSample]:
     """Return the available samples."""
-    return [Sample(name=name, task_types=tasks) for name, tasks in _SAMPLE_TASKS.items() if (folder / name).is_file()]
+    return [
+        PageSample(name=name, task_types=tasks) for name, tasks in _SAMPLE_TASKS.items() if (folder / name).is_file()
+    ]
 
 
 def read_sample(name: str, folder: Path = SAMPLES) -> PageFile | None:

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from app.engine.histogram import quantiles
 from app.engine.process_usage import machine_memory
-from app.engine.request_history import Resolution, Window
+from app.engine.request_history import HistoryWindow, Resolution
 from app.engine.trends import Trends
 
 __all__ = ("SERIES", "Series", "read_series")
@@ -37,7 +37,7 @@ def _ratio(numerator: npt.NDArray[np.int64], denominator: npt.NDArray[np.int64])
     return numerator / np.maximum(denominator, 1)
 
 
-_REQUEST_METRICS: Mapping[str, Callable[[Window], Values]] = {
+_REQUEST_METRICS: Mapping[str, Callable[[HistoryWindow], Values]] = {
     "*qps": lambda window: _ratio(window.requests, window.covered),
     "*fail_rate(%)": lambda window: _ratio(100 * window.failures, window.requests),
     "*latency_avg(ms)": lambda window: _ratio(window.latency, window.requests - window.failures) / 1e6,

@@ -11,7 +11,7 @@ from app.engine.engine import Engine
 from app.engine.histogram import cumulative, quantiles
 from app.engine.process_usage import machine_memory
 from app.engine.registry import ModelState, Registration
-from app.engine.request_history import BATCH_SIZES, Readings, Resolution, Window
+from app.engine.request_history import BATCH_SIZES, HistoryWindow, Readings, Resolution
 
 __all__ = ("PERCENTILES", "WINDOWS", "Detail", "Snapshot", "Summary", "take_snapshot", "with_model_detail")
 
@@ -165,7 +165,7 @@ def with_model_detail(engine: Engine, snapshot: Snapshot, model: str) -> Snapsho
     return msgspec.structs.replace(snapshot, detail=_detail(model, window))
 
 
-def _summary(name: str, versions: Sequence[Registration], window: Window) -> Summary:
+def _summary(name: str, versions: Sequence[Registration], window: HistoryWindow) -> Summary:
     requests, failures = int(window.requests.sum()), int(window.failures.sum())
     successes = requests - failures
     slowest = float(window.slowest.max())
@@ -186,7 +186,7 @@ def _summary(name: str, versions: Sequence[Registration], window: Window) -> Sum
     )
 
 
-def _detail(name: str, window: Window) -> Detail:
+def _detail(name: str, window: HistoryWindow) -> Detail:
     successes = window.requests - window.failures
     latency_quantiles = np.minimum(quantiles(window.latencies, _CHART_QUANTILES), window.slowest[:, None]) / 1e6
     slowest = float(window.slowest.max()) / 1e6

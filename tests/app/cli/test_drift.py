@@ -9,7 +9,7 @@ from typing import Any
 import cv2
 import pytest
 
-from app.assembly.drift import load_embedder
+from app.assembly.drift_monitoring import load_embedder
 from app.cli.drift import drift
 from app.drift.baseline import Baseline, write_baseline
 from app.drift.embedding import BUNDLED

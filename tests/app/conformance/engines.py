@@ -13,12 +13,12 @@ from litestar.testing import TestClient
 
 from app.assembly.models import FIXTURE_MODELS
 from app.assembly.models import load as load_fixture
-from app.conformance.calls import Channel
+from app.conformance.calls import GrpcChannel
 from app.conformance.check import Verdict
 from app.conformance.messages import GRPS, OPEN_INFERENCE, answer_class, request_class
 from app.conformance.probe import GrpcTransport, Probe, Target
 from app.conformance.protocols import PROTOCOLS
-from app.conformance.runner import Report, run_checks
+from app.conformance.runner import ConformanceReport, run_checks
 from app.conformance.sample_images import SampleImage, load_image
 from app.engine.model_metadata import ModelMetadata
 from app.engine.servable import BoundServable, Servable
@@ -145,10 +145,10 @@ def engine(model: str, protocol: str = "chariot-v2-kserve") -> Generator[TestCli
 
 
 @contextmanager
-def grpc_engine(model: str) -> Generator[Channel]:
+def grpc_engine(model: str) -> Generator[GrpcChannel]:
     """Serve one model with our engine, and yield a gRPC channel to it."""
     with run_grpc_server(build_engine_from_sources(sources(model), load)) as peer:
-        yield Channel(peer.channel, (), 30)
+        yield GrpcChannel(peer.channel, (), 30)
 
 
 @dataclass(slots=True)
@@ -164,7 +164,7 @@ class Engines:
             self._running[model, protocol] = self.stack.enter_context(engine(model, protocol))
         return self._running[model, protocol]
 
-    def grpc(self, model: str) -> Channel:
+    def grpc(self, model: str) -> GrpcChannel:
         if (model, "grpc") not in self._running:
             self._running[model, "grpc"] = self.stack.enter_context(grpc_engine(model))
         return self._running[model, "grpc"]
@@ -248,14 +248,14 @@ class FaultyCaller:
 
 def check_engine(
     client: httpx.Client, protocol: str = "chariot-v2-kserve", *, caller: GrpcTransport | None = None, **target: Any
-) -> Report:
+) -> ConformanceReport:
     """Check the engine that `client` or `caller` reaches."""
     target = {"images": scenes() if protocol in CHARIOT_PROTOCOLS else (), **target}
     probe = Probe(client, Target(url="http://testserver.local", **target), transport=caller)
     return run_checks(PROTOCOLS_BY_NAME[protocol], probe)
 
 
-def check_with_fault(engines: Engines, fault: Fault) -> Report:
+def check_with_fault(engines: Engines, fault: Fault) -> ConformanceReport:
     """Check our engine with a deliberate fault."""
     model = None if fault.protocol in CHARIOT_PROTOCOLS else fault.model
     caller = FaultyCaller(engines, fault) if PROTOCOLS_BY_NAME[fault.protocol].rpc else None
@@ -263,6 +263,6 @@ def check_with_fault(engines: Engines, fault: Fault) -> Report:
         return check_engine(client, fault.protocol, caller=caller, model=model)
 
 
-def failed_checks(report: Report) -> dict[str, str]:
+def failed_checks(report: ConformanceReport) -> dict[str, str]:
     """Return the ids of the failed checks, with the reasons."""
     return {finding.check.id: finding.reason for finding in report.findings if finding.verdict is Verdict.FAILED}

@@ -9,7 +9,7 @@ import pytest
 
 from app.conformance.check import Level, Verdict
 from app.conformance.probe import Probe, Target
-from app.conformance.runner import CheckRunner, Report, UnreachableError
+from app.conformance.runner import CheckRunner, ConformanceReport, UnreachableError
 from tests.app.conformance.engines import PROTOCOLS_BY_NAME
 
 Answer = Callable[[httpx.Request], httpx.Response]
@@ -24,7 +24,7 @@ def runner_against(protocol: str, answer: Answer, model: str | None = "m") -> Ge
         )
 
 
-def report_on(protocol: str, answer: Answer) -> Report:
+def report_on(protocol: str, answer: Answer) -> ConformanceReport:
     """Check an engine that answers with `answer`."""
     with runner_against(protocol, answer) as runner:
         return runner.report()

@@ -18,7 +18,7 @@ from app.conformance.output.plain import json_report
 from app.conformance.output.table import print_report
 from app.conformance.probe import Probe, Target
 from app.conformance.protocols import PROTOCOLS, Protocol
-from app.conformance.runner import Report, UnreachableError, run_checks
+from app.conformance.runner import ConformanceReport, UnreachableError, run_checks
 from tests.support.server_process import ROOT
 
 HUGE = b'{"outputs":[{"name":"a","shape":[1],"datatype":"BYTES","data":[[{"label":"a","score":%s,"xmin":%s}]]}]}' % (
@@ -67,7 +67,7 @@ CHECKS = (
 )
 
 
-def report(*checks: Check, status: int = 200) -> Report:
+def report(*checks: Check, status: int = 200) -> ConformanceReport:
     transport = httpx.MockTransport(lambda _: httpx.Response(status, content=HOSTILE.encode()))
     with httpx.Client(transport=transport, headers={"authorization": "Bearer secret"}) as client:
         target = Target(url="http://engine.local/<b>")

@@ -7,7 +7,7 @@ import cv2
 import numpy as np
 import pytest
 
-from app.assembly.drift import load_embedder
+from app.assembly.drift_monitoring import load_embedder
 from app.drift.embedding import BUNDLED, Embedder
 from app.drift.features import IMAGE_FEATURES, image_features, prediction_features
 from app.drift.measurement import DriftInput, measure_images

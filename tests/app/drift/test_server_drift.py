@@ -11,7 +11,7 @@ import cv2
 import httpx
 import pytest
 
-from app.assembly.drift import load_embedder
+from app.assembly.drift_monitoring import load_embedder
 from app.assembly.manifest import write_manifest
 from app.assembly.service import Service
 from app.drift.baseline import Baseline, write_baseline

@@ -3,13 +3,13 @@
 import math
 
 from app.drift import result
-from app.drift.monitor import Window
+from app.drift.monitor import DriftWindow
 from app.drift.window_history import WindowHistory
 
 
-def window(model: str, ended: float, *, p: float = 0.5, similarity: float = 0.4) -> Window:
+def window(model: str, ended: float, *, p: float = 0.5, similarity: float = 0.4) -> DriftWindow:
     tests = [result.DriftTestResult(name="tails", about="", p=p / 2, adjusted=p, drifted=p <= 0.01)]
-    comparison = result.Comparison(
+    comparison = result.DriftComparison(
         drifted=p <= 0.01,
         alpha=0.01,
         baseline=100,
@@ -23,7 +23,7 @@ def window(model: str, ended: float, *, p: float = 0.5, similarity: float = 0.4)
         outliers=(),
         notes=(),
     )
-    return Window(model=model, started=0.0, ended=ended, comparison=comparison, changed=False)
+    return DriftWindow(model=model, started=0.0, ended=ended, comparison=comparison, changed=False)
 
 
 def test_window_is_stored_with_its_verdict() -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from app.engine.events import InferenceEvent, RequestInfo
 from app.engine.histogram import bucket_of
 from app.engine.inference_result import Timings
-from app.engine.request_history import BATCH_SIZES, Readings, Resolution, Window
+from app.engine.request_history import BATCH_SIZES, HistoryWindow, Readings, Resolution
 from app.engine.trends import MAX_MODELS, Trends
 from tasks.inference.error import ErrorKind
 
@@ -52,7 +52,7 @@ def trends(clock: Clock) -> Trends:
     return Trends({"m", "other"}.__contains__, clock)
 
 
-def sums(window: Window) -> tuple[int, int, int, int]:
+def sums(window: HistoryWindow) -> tuple[int, int, int, int]:
     return (int(window.requests.sum()), int(window.failures.sum()), int(window.latency.sum()), int(window.items.sum()))
 
 

@@ -2,42 +2,42 @@
 
 import pytest
 
-from app.protocols.tensorflow_serving.paths import Target, is_api_path, parse_target
+from app.protocols.tensorflow_serving.paths import ModelTarget, is_api_path, parse_target
 from tasks.inference.error import InferenceError
 
 
 @pytest.mark.parametrize(
     ("method", "path", "expected"),
     [
-        ("GET", "/v1/models/m", Target(model="m", verb="status")),
-        ("GET", "/v1/models/m/versions/7", Target(model="m", version=7, verb="status")),
-        ("GET", "/v1/models/m/versions/007", Target(model="m", version=7, verb="status")),
-        ("GET", "/v1/models/m/labels/stable", Target(model="m", label="stable", verb="status")),
-        ("GET", "/v1/models/m/metadata", Target(model="m", verb="metadata")),
-        ("GET", "/v1/models/m/versions/7/metadata", Target(model="m", version=7, verb="metadata")),
-        ("GET", "/v1/models/metadata", Target(model="metadata", verb="status")),
-        ("GET", "/v1/models/versions", Target(model="versions", verb="status")),
+        ("GET", "/v1/models/m", ModelTarget(model="m", verb="status")),
+        ("GET", "/v1/models/m/versions/7", ModelTarget(model="m", version=7, verb="status")),
+        ("GET", "/v1/models/m/versions/007", ModelTarget(model="m", version=7, verb="status")),
+        ("GET", "/v1/models/m/labels/stable", ModelTarget(model="m", label="stable", verb="status")),
+        ("GET", "/v1/models/m/metadata", ModelTarget(model="m", verb="metadata")),
+        ("GET", "/v1/models/m/versions/7/metadata", ModelTarget(model="m", version=7, verb="metadata")),
+        ("GET", "/v1/models/metadata", ModelTarget(model="metadata", verb="status")),
+        ("GET", "/v1/models/versions", ModelTarget(model="versions", verb="status")),
         # The path pattern ignores case, but the comparison with `metadata` does not.
-        ("GET", "/V1/MODELS/m/METADATA", Target(model="m", verb="status")),
-        ("GET", "/v1/models/m?x=1", Target(model="m?x=1", verb="status")),
-        ("POST", "/v1/models/m:predict", Target(model="m", verb="predict")),
-        ("POST", "/v1/models/m:classify", Target(model="m", verb="classify")),
-        ("POST", "/v1/models/m:regress", Target(model="m", verb="regress")),
-        ("POST", "/V1/models/M/VERSIONS/3:predict", Target(model="M", version=3, verb="predict")),
-        ("POST", "/v1/models/m/labels/a%20b:predict", Target(model="m", label="a b", verb="predict")),
-        ("POST", "/v1/models/a%2Fb%3Ac:predict", Target(model="a/b:c", verb="predict")),
-        ("POST", "/v1/models/Zo%C3%AB:predict", Target(model="Zoë", verb="predict")),
-        ("POST", "/v1/models/100%:predict", Target(model="100%", verb="predict")),
-        ("POST", "/v1/models/a+b:predict", Target(model="a+b", verb="predict")),
-        ("POST", "/v1/models/%FF:predict", Target(model="\ufffd", verb="predict")),
+        ("GET", "/V1/MODELS/m/METADATA", ModelTarget(model="m", verb="status")),
+        ("GET", "/v1/models/m?x=1", ModelTarget(model="m?x=1", verb="status")),
+        ("POST", "/v1/models/m:predict", ModelTarget(model="m", verb="predict")),
+        ("POST", "/v1/models/m:classify", ModelTarget(model="m", verb="classify")),
+        ("POST", "/v1/models/m:regress", ModelTarget(model="m", verb="regress")),
+        ("POST", "/V1/models/M/VERSIONS/3:predict", ModelTarget(model="M", version=3, verb="predict")),
+        ("POST", "/v1/models/m/labels/a%20b:predict", ModelTarget(model="m", label="a b", verb="predict")),
+        ("POST", "/v1/models/a%2Fb%3Ac:predict", ModelTarget(model="a/b:c", verb="predict")),
+        ("POST", "/v1/models/Zo%C3%AB:predict", ModelTarget(model="Zoë", verb="predict")),
+        ("POST", "/v1/models/100%:predict", ModelTarget(model="100%", verb="predict")),
+        ("POST", "/v1/models/a+b:predict", ModelTarget(model="a+b", verb="predict")),
+        ("POST", "/v1/models/%FF:predict", ModelTarget(model="\ufffd", verb="predict")),
         (
             "POST",
             "/v1/models/m/versions/9223372036854775807:predict",
-            Target(model="m", version=2**63 - 1, verb="predict"),
+            ModelTarget(model="m", version=2**63 - 1, verb="predict"),
         ),
     ],
 )
-def test_valid_path_is_parsed(method: str, path: str, expected: Target) -> None:
+def test_valid_path_is_parsed(method: str, path: str, expected: ModelTarget) -> None:
     assert parse_target(method, path) == expected
 
 

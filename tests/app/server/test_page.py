@@ -29,7 +29,7 @@ from app.engine.request_history import Readings
 from app.protocols import main_port_protocols
 from app.server.asgi import create_app
 from app.server.ui.event_stream import EventStream
-from app.server.ui.page import Page, seconds_until_sample
+from app.server.ui.page import WebPage, seconds_until_sample
 from app.server.ui.series import SERIES
 from app.server.ui.snapshot import PERCENTILES, take_snapshot, with_model_detail
 from app.settings.model import ModelSettings, ModelSource
@@ -79,7 +79,7 @@ def engine_of(clock: Callable[[], float]) -> Engine:
     return Engine(Repository(registry, lambda: sources, load_fake_model), [], Limits(), workers=2, clock=clock)
 
 
-def app_of(engine: Engine, page: Page | None) -> Litestar:
+def app_of(engine: Engine, page: WebPage | None) -> Litestar:
     return create_app(engine, main_port_protocols("chariot-v2-kserve"), CollectorRegistry(), 2_000_000, page=page)
 
 
@@ -95,7 +95,7 @@ def engine(clock: Clock) -> Engine:
 
 @pytest.fixture
 def client(engine: Engine) -> Iterator[TestClient[Litestar]]:
-    with TestClient(app_of(engine, Page(engine))) as client:
+    with TestClient(app_of(engine, WebPage(engine))) as client:
         yield client
 
 
@@ -448,7 +448,7 @@ def series(client: TestClient[Litestar], name: str) -> dict[str, Any]:
 
 def test_grps_series_are_trends_of_174_points(clock: Clock, engine: Engine) -> None:
     # Without its lifespan, the application does not measure the process, which would replace the readings below.
-    client = TestClient(app_of(engine, Page(engine)))
+    client = TestClient(app_of(engine, WebPage(engine)))
     for _ in range(3):
         engine.trends.observe(EVENT)
     engine.trends.observe(FAILURE)
@@ -531,7 +531,7 @@ def test_open_event_streams_do_not_delay_the_stop_of_the_server() -> None:
 
 @pytest.mark.parametrize("path", ["/page/models.json", "/page/samples/scene.jpg", "/page/repository"])
 def test_metrics_only_page_serves_no_other_view(engine: Engine, path: str) -> None:
-    with TestClient(app_of(engine, Page(engine, full=False))) as client:
+    with TestClient(app_of(engine, WebPage(engine, full=False))) as client:
         assert client.get("/", headers={"accept": CHROME}).json()["status"] == "alive"
         assert client.get(path).status_code == 404
         html = client.get("/grps/v1/monitor/metrics").text

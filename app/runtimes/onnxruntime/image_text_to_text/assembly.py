@@ -24,7 +24,6 @@ from app.runtimes.onnxruntime.image_text_to_text.configuration import (
 )
 from app.runtimes.onnxruntime.image_text_to_text.decoder import Decoder
 from app.runtimes.onnxruntime.image_text_to_text.graph_files import Graphs, find_component_graphs
-from app.runtimes.onnxruntime.image_text_to_text.model import VisionLanguage
 from app.runtimes.onnxruntime.image_text_to_text.pixels import SingleImageProcessor, Tiles
 from app.runtimes.onnxruntime.image_text_to_text.prompting import ImageMarkup, PromptEncoder
 from app.runtimes.onnxruntime.image_text_to_text.recipe import (
@@ -34,6 +33,7 @@ from app.runtimes.onnxruntime.image_text_to_text.recipe import (
 )
 from app.runtimes.onnxruntime.image_text_to_text.tiles import TiledImageProcessor
 from app.runtimes.onnxruntime.image_text_to_text.vision import VisionEncoder
+from app.runtimes.onnxruntime.image_text_to_text.vision_language_model import OnnxVisionLanguageModel
 from app.runtimes.onnxruntime.session import Session
 from app.runtimes.tokenizer import Tokenizer, load_tokenizer
 from app.settings.model import ModelError, ModelSource, PreprocessingSettings
@@ -62,7 +62,7 @@ class _TextComponents(msgspec.Struct, frozen=True):
     facts: list[Fact]
 
 
-def assemble(source: ModelSource) -> tuple[VisionLanguage, ModelMetadata]:
+def assemble(source: ModelSource) -> tuple[OnnxVisionLanguageModel, ModelMetadata]:
     """Load the graphs and read the configuration files.
 
     Raises:
@@ -84,7 +84,7 @@ def assemble(source: ModelSource) -> tuple[VisionLanguage, ModelMetadata]:
     _check_width(vision, decoder, graphs)
     prepare, pixel_facts = _image_preparation(folder, processor, source.settings.preprocessing, vision, tiled=tiled)
     positions = config.text.max_position_embeddings
-    model = VisionLanguage(
+    model = OnnxVisionLanguageModel(
         prepare=prepare,
         vision=vision,
         markup=markup,

@@ -16,14 +16,14 @@ from app.evaluation.extras import EvaluationError, import_optional
 from app.evaluation.output.html import html_report
 from app.evaluation.output.plain import json_report
 from app.evaluation.output.table import print_report
-from app.evaluation.report import Report
+from app.evaluation.report import EvaluationReport
 from tasks.task import TaskType
 from tests.support.evaluation_samples import write_image
 
 HOSTILE = "<script>alert(1)</script> [bold]&\"'"
 
 
-def report(folder: Path, label: str = HOSTILE, **options: Any) -> Report:
+def report(folder: Path, label: str = HOSTILE, **options: Any) -> EvaluationReport:
     """Report on three images with one object each: a miss with a wrong finding, a hit, and a failed request."""
     truth = LabelledObject(label=label, box=(5, 5, 30, 30))
     items = [

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from app.runtimes.python.instances import Instance, InstancePool, JobTimeoutError, ModelExited
+from app.runtimes.python.instances import InstancePool, JobTimeoutError, ModelExited, ModelInstance
 from tasks.inference.error import ErrorKind, InferenceError, invalid
 
 SHORT, LONG = 0.05, 30.0
@@ -39,8 +39,10 @@ def identity(target: Any) -> Any:
     return target
 
 
-def make_instances(count: int = 1, seconds: float = LONG, close: Job = identity) -> tuple[InstancePool, list[Instance]]:
-    threads = [Instance(f"model {number}") for number in range(count)]
+def make_instances(
+    count: int = 1, seconds: float = LONG, close: Job = identity
+) -> tuple[InstancePool, list[ModelInstance]]:
+    threads = [ModelInstance(f"model {number}") for number in range(count)]
     for number, thread in enumerate(threads):
         thread.target = number
     return InstancePool(threads, seconds, close), threads
@@ -286,6 +288,6 @@ def test_waiting_call_is_rejected_when_model_is_unloaded() -> None:
 
 
 def test_run_raises_late_error_after_timeout(gate: Gate) -> None:
-    instance = Instance("model")
+    instance = ModelInstance("model")
     with pytest.raises(JobTimeoutError):
         instance.run(gate.wait, SHORT)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from app.runtimes.python.instances import Instance, InstancePool
+from app.runtimes.python.instances import InstancePool, ModelInstance
 from tasks.inference.error import ErrorKind, InferenceError
 
 HUNG_MESSAGE = "The model has not returned from a call of more than 0.05 s"
@@ -35,7 +35,7 @@ def wait_for_trouble(instances: InstancePool, expected: str) -> None:
 
 
 def test_hung_call_is_reported_until_it_returns(gate: threading.Event) -> None:
-    instances = InstancePool([Instance("only")], 0.05, lambda _: None)
+    instances = InstancePool([ModelInstance("only")], 0.05, lambda _: None)
     assert instances.unavailable_reason == ""
     hang(instances, gate)
     wait_for_trouble(instances, HUNG_MESSAGE)
@@ -49,7 +49,7 @@ def test_hung_call_is_reported_until_it_returns(gate: threading.Event) -> None:
 
 
 def test_model_is_ready_while_one_instance_is_free_or_not_overdue() -> None:
-    threads = [Instance("one"), Instance("other")]
+    threads = [ModelInstance("one"), ModelInstance("other")]
     instances = InstancePool(threads, 0.05, lambda _: None)
     with instances.lease():
         for thread in threads:

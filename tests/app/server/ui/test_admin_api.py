@@ -17,7 +17,7 @@ from app.protocols import main_port_protocols
 from app.server.asgi import create_app
 from app.server.loopback import is_loopback_host
 from app.server.ui.admin_api import AdminApi
-from app.server.ui.page import Page
+from app.server.ui.page import WebPage
 from app.settings.model import ModelSettings, ModelSource
 from tasks.inference.limits import Limits
 from tests.support.fake_models import FAKE_MODELS, load_fake_model
@@ -45,7 +45,7 @@ def repository_of(*names: str) -> Repository:
 
 def page_client(admin: bool | None) -> TestClient[Litestar]:
     engine = Engine(repository_of("detector", "classifier"), [], Limits(), workers=2)
-    page = Page(engine, admin=admin)
+    page = WebPage(engine, admin=admin)
     app = create_app(engine, main_port_protocols("chariot-v2-kserve"), CollectorRegistry(), 2_000_000, page=page)
     return TestClient(app)
 

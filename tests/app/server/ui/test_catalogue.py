@@ -13,7 +13,7 @@ from app.engine.repository import Repository
 from app.protocols import main_port_protocols
 from app.server.asgi import create_app
 from app.server.ui.catalogue import describe_models
-from app.server.ui.page import Page
+from app.server.ui.page import WebPage
 from app.server.ui.samples import SAMPLES, read_sample, samples
 from app.settings.model import ModelError, ModelSettings, ModelSource
 from tasks.inference.limits import Limits
@@ -87,7 +87,7 @@ def client() -> Any:
     sources = [source("detector")]
     registry = registry_of(*sources)
     engine = Engine(Repository(registry, lambda: sources, load_fake_model), [], Limits(), workers=2)
-    page = Page(engine, chariot_protocol="chariot-v2")
+    page = WebPage(engine, chariot_protocol="chariot-v2")
     with TestClient(
         create_app(engine, main_port_protocols("chariot-v2"), CollectorRegistry(), 2_000_000, page=page)
     ) as opened:

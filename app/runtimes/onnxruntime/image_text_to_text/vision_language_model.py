@@ -18,7 +18,7 @@ from tasks.inference.error import ErrorKind, InferenceError, invalid
 from tasks.task import TextChunk
 from tasks.vision.image import Image
 
-__all__ = ("EncodedImage", "VisionLanguage")
+__all__ = ("EncodedImage", "OnnxVisionLanguageModel")
 
 
 class EncodedImage(msgspec.Struct, frozen=True, eq=False):
@@ -33,7 +33,7 @@ class EncodedImage(msgspec.Struct, frozen=True, eq=False):
     features: NDArray[Any]
 
 
-class VisionLanguage(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+class OnnxVisionLanguageModel(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """Answers prompts about images. It is immutable, so several threads may call it.
 
     Attributes:

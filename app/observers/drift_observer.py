@@ -11,7 +11,7 @@ from contextlib import suppress
 import msgspec
 
 from app.drift.measurement import DriftInput
-from app.drift.monitor import Monitor, MonitoredModel, Window
+from app.drift.monitor import DriftWindow, Monitor, MonitoredModel
 from app.drift.sample import DriftError, Observation
 from app.drift.window_history import WindowHistory
 from app.engine.events import InferenceEvent, RequestInfo
@@ -72,7 +72,7 @@ class DriftObserver:
         monitors: Mapping[str, Monitor],
         metrics: DriftMetrics,
         per_second: float,
-        on_change: Callable[[Window], None] | None = None,
+        on_change: Callable[[DriftWindow], None] | None = None,
         poll_monitors: Callable[[], Mapping[str, Monitor | None]] | None = None,
         poll_seconds: float = _POLL_SECONDS,
     ) -> None:

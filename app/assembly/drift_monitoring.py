@@ -13,13 +13,13 @@ from prometheus_client import CollectorRegistry
 from app.assembly.manifest import MANIFEST_FILE, check_manifest
 from app.drift.baseline import FILE_NAME, Baseline, read_baseline
 from app.drift.embedding import BUNDLED, Embedder
-from app.drift.monitor import Monitor, MonitoredModel, Window
+from app.drift.monitor import DriftWindow, Monitor, MonitoredModel
 from app.drift.sample import DriftError
 from app.drift.webhook import Webhook, build_alert
 from app.engine.events import OutputAnnotator
 from app.engine.registry import version_sort_key
-from app.observers.drift import DriftObserver, SimilarityAnnotator
 from app.observers.drift_metrics import DriftMetrics
+from app.observers.drift_observer import DriftObserver, SimilarityAnnotator
 from app.runtimes.folder import check_folder
 from app.settings.model import ModelError, ModelSource
 from app.settings.server import ServerSettings, SettingsError
@@ -122,7 +122,7 @@ class Drift:
             _logger.info("%s %s", model, "is monitored with a new baseline" if monitored else "is no longer monitored")
         return {model: None if monitored is None else self._monitor(monitored) for model, monitored in changed.items()}
 
-    def _send_alert(self, window: Window) -> None:
+    def _send_alert(self, window: DriftWindow) -> None:
         if self._webhook is not None:
             self._webhook.send(build_alert(window))
 

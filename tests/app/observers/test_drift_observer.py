@@ -10,12 +10,12 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from app.drift.baseline import Baseline
 from app.drift.measurement import DriftInput, measure_images
-from app.drift.monitor import Monitor, MonitoredModel, Window
+from app.drift.monitor import DriftWindow, Monitor, MonitoredModel
 from app.drift.sample import build_sample
 from app.engine.events import InferenceEvent, RequestInfo
 from app.engine.inference_result import InferenceResult, SampleResult, Timings
-from app.observers.drift import SIMILARITY_HEADER, DriftObserver, SimilarityAnnotator
 from app.observers.drift_metrics import DriftMetrics
+from app.observers.drift_observer import SIMILARITY_HEADER, DriftObserver, SimilarityAnnotator
 from tasks.image_classification import Classification, ClassificationInput
 from tasks.inference.response import InferenceOutput
 from tasks.vision.filtering import SelectionParameters
@@ -59,7 +59,7 @@ class RunningWatch:
     """A drift watch whose windows tests can wait for."""
 
     def __init__(self, per_second: float = 1e6, size: int = 40) -> None:
-        self.windows: queue.Queue[Window] = queue.Queue()
+        self.windows: queue.Queue[DriftWindow] = queue.Queue()
         self.registry = CollectorRegistry()
         self.model = monitored_model()
         self.watch = DriftObserver(
@@ -171,7 +171,7 @@ def test_unmeasurable_image_does_not_lose_the_window() -> None:
 
 
 def test_changed_baseline_is_used_and_removed_baseline_is_dropped() -> None:
-    windows: queue.Queue[Window] = queue.Queue()
+    windows: queue.Queue[DriftWindow] = queue.Queue()
     changes: queue.Queue[dict[str, Monitor | None]] = queue.Queue()
     registry = CollectorRegistry()
 
