@@ -69,8 +69,14 @@ def test_every_image_of_a_folder_is_sent_and_listed(
         expect(page.get_by_role("row", name="photo.jpg").locator(".col-label")).to_have_text("no results")
         expect(page.get_by_role("row", name="torn.jpg").locator(".col-label")).to_contain_text("truncated or damaged")
         # The centre of a thumbnail has the colours of its image.
-        middle = "(canvas) => canvas.getContext('2d').getImageData(32, 32, 1, 1).data[3]"
-        page.wait_for_function(f"({middle})(document.querySelectorAll('.thumbnail')[3]) === 255")
+        page.wait_for_function(
+            """() => {
+              // Chromium warns about repeated reads of a canvas, so this reads a copy.
+              const copy = new OffscreenCanvas(1, 1).getContext("2d", { willReadFrequently: true });
+              copy.drawImage(document.querySelectorAll(".thumbnail")[3], -32, -32);
+              return copy.getImageData(0, 0, 1, 1).data[3] === 255;
+            }"""
+        )
         page.screenshot(path=tmp_path / "batch.png", full_page=True)
 
 
