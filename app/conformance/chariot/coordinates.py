@@ -98,16 +98,21 @@ def _expect_numbers(items: Sequence[tuple[SampleImage, Item]], names: Sequence[s
             raise ViolationError(f"{image.name}: Expected {name} to be a number, got {quote(value)}")
 
 
+def _complete(
+    items: Sequence[tuple[SampleImage, Item]], names: Sequence[str], shape: str
+) -> Sequence[tuple[SampleImage, Sequence[float]]]:
+    """Return the values of `names` of each item that has all of them."""
+    complete = [
+        (image, [float(item[name]) for name in names]) for image, item in items if all(name in item for name in names)
+    ]
+    if not complete:
+        raise InconclusiveError(f"No item has a complete {shape}")
+    return complete
+
+
 def _boxes(image_probe: ImageProbe, probe: Probe) -> Sequence[tuple[SampleImage, Sequence[float]]]:
     """Return complete boxes: left, top, right, bottom."""
-    boxes = [
-        (image, [float(item[name]) for name in _BOX])
-        for image, item in image_probe.items(probe, _DETECTION)
-        if all(name in item for name in _BOX)
-    ]
-    if not boxes:
-        raise InconclusiveError("No item has a complete box")
-    return boxes
+    return _complete(image_probe.items(probe, _DETECTION), _BOX, "box")
 
 
 def _box_pixels(image_probe: ImageProbe, probe: Probe) -> None:
@@ -185,14 +190,7 @@ def _expect_inside(image: SampleImage, points: Sequence[tuple[float, float]]) ->
 
 def _oriented_boxes(image_probe: ImageProbe, probe: Probe) -> Sequence[tuple[SampleImage, Sequence[float]]]:
     """Return complete oriented boxes: cx, cy, w, h, r."""
-    boxes = [
-        (image, [float(item[name]) for name in _ORIENTED_BOX])
-        for image, item in image_probe.items(probe, _ORIENTED)
-        if all(name in item for name in _ORIENTED_BOX)
-    ]
-    if not boxes:
-        raise InconclusiveError("No item has a complete oriented box")
-    return boxes
+    return _complete(image_probe.items(probe, _ORIENTED), _ORIENTED_BOX, "oriented box")
 
 
 def _oriented_fractions(image_probe: ImageProbe, probe: Probe) -> None:
