@@ -142,9 +142,9 @@ def check_streams(client: Client) -> None:
 
 
 def check_errors(client: Client) -> None:
-    rejected = client.post("infer/predict", json={"model": "nobody-1", "str_data": "x"})
+    rejected = client.post("infer/predict", json={"model": "missing-1", "str_data": "x"})
     assert rejected.status_code == rejected.json()["status"]["code"] == 404
-    response = client.stub.Predict(client.pb.GrpsMessage(model="nobody-1", str_data="x"))
+    response = client.stub.Predict(client.pb.GrpsMessage(model="missing-1", str_data="x"))
     assert (response.status.code, response.status.status) == (404, client.pb.Status.FAILURE)
     rejected = client.post("infer/predict", data="x")
     assert rejected.status_code == rejected.json()["status"]["code"] == 400

@@ -83,7 +83,7 @@ def check_repository(url: str) -> None:
 
 
 def check_errors(url: str) -> None:
-    response = httpx.get(f"{url}/v2/models/nobody", timeout=60)
+    response = httpx.get(f"{url}/v2/models/missing", timeout=60)
     assert response.status_code == 404
     assert types.InferenceErrorResponse.model_validate_json(response.content).error
 

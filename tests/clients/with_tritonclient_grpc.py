@@ -45,7 +45,7 @@ def check_metadata(client: Any) -> None:
     assert metadata.name == "charioteer"
     model = client.get_model_metadata("half_plus_two", as_json=True)
     assert model["inputs"] == [{"name": "x", "datatype": "FP32", "shape": ["-1"]}]
-    error: Any = raised_error(InferenceError, client.get_model_metadata, "nobody")
+    error: Any = raised_error(InferenceError, client.get_model_metadata, "missing")
     assert "NOT_FOUND" in error.status()
 
 
@@ -82,7 +82,7 @@ def check_classification(client: Any) -> None:
 
 def check_errors(client: Any) -> None:
     for status, name, infer_input in (
-        ("NOT_FOUND", "nobody", number_input(1)),
+        ("NOT_FOUND", "missing", number_input(1)),
         ("INVALID_ARGUMENT", "half_plus_two", bytes_input("x", b"a")),
         ("INVALID_ARGUMENT", "detector", bytes_input("image", b"no image")),
     ):
@@ -99,11 +99,11 @@ def check_stream(client: Any) -> None:
     client.start_stream(on_response)
     for value in range(5):
         client.async_stream_infer("half_plus_two", [number_input(value)], request_id=str(value))
-    client.async_stream_infer("nobody", [number_input(1)])
+    client.async_stream_infer("missing", [number_input(1)])
     received = [responses.get(timeout=30) for _ in range(6)]
     client.stop_stream()
     assert [result.as_numpy("y").tolist() for result, _ in received[:5]] == [[value / 2 + 2] for value in range(5)]
-    assert "nobody" in str(received[5][1])
+    assert "missing" in str(received[5][1])
 
 
 def check_statistics(client: Any) -> None:

@@ -38,7 +38,7 @@ def check_health(client: Any) -> None:
         assert client.is_model_ready(name)
         assert client.is_model_ready(name, "1")
         assert not client.is_model_ready(name, "2")
-    assert not client.is_model_ready("nobody")
+    assert not client.is_model_ready("missing")
 
 
 def check_metadata(client: Any) -> None:
@@ -49,7 +49,7 @@ def check_metadata(client: Any) -> None:
     assert model["inputs"] == [{"name": "x", "datatype": "FP32", "shape": [-1]}]
     for name in IMAGE_OF_MODEL:
         assert client.get_model_metadata(name)["inputs"][0]["datatype"] == "BYTES"
-    assert "404" in str(raised_error(InferenceError, client.get_model_metadata, "nobody"))
+    assert "404" in str(raised_error(InferenceError, client.get_model_metadata, "missing"))
 
 
 def check_tensors(client: Any) -> None:
@@ -118,7 +118,7 @@ def check_compression(client: Any) -> None:
 
 def check_errors(client: Any) -> None:
     for status, name, infer_input in (
-        ("404", "nobody", number_input(1)),
+        ("404", "missing", number_input(1)),
         ("400", "half_plus_two", bytes_input("x", b"a")),
         ("400", "half_plus_two", bytes_input("y", b"a")),
         ("400", "detector", bytes_input("image", b"no image")),
@@ -171,7 +171,7 @@ def check_repository(client: Any, repository: Path) -> None:
     client.load_model("half_plus_two")
     assert client.infer("half_plus_two", [number_input(1)]).as_numpy("y").tolist() == [3.5]
     for call in (client.load_model, client.unload_model):
-        assert "404" in str(raised_error(InferenceError, call, "nobody"))
+        assert "404" in str(raised_error(InferenceError, call, "missing"))
 
 
 if __name__ == "__main__":

@@ -31,7 +31,7 @@ CHECKS = [
 ]
 
 # A generator would not guess these names, and every response would be 404.
-TARGETS = cycle(["m-classifier", "m-detector", "m-nobody", "classifier", "teller", "nobody"])
+TARGETS = cycle(["m-classifier", "m-detector", "m-missing", "classifier", "teller", "missing"])
 
 
 @SCHEMA.parametrize()

@@ -17,7 +17,7 @@ from tests.support.fake_app import build_app
 LIBRARY: Any = schemathesis.checks
 CHECKS = [LIBRARY.content_type_conformance, LIBRARY.not_a_server_error, LIBRARY.status_code_conformance]
 # A generator would not guess these names, and every response would be 404.
-TARGETS = cycle(["m-classifier", "m-detector", "classifier", "teller", "continuer", "nobody"])
+TARGETS = cycle(["m-classifier", "m-detector", "classifier", "teller", "continuer", "missing"])
 
 
 def negative_schema(protocol: str) -> Any:

@@ -55,7 +55,7 @@ def test_predict_prints_json() -> None:
     ("arguments", "message"),
     [
         ((IMAGES / "scene.jpg",), "--name"),
-        ((IMAGES / "scene.jpg", "--name", "nobody"), "nobody"),
+        ((IMAGES / "scene.jpg", "--name", "missing"), "missing"),
         ((ROOT / "README.md", "--name", "detector"), "Expected an encoded image"),
         ((IMAGES / "scene.jpg", "--name", "detector", "--draw", "/tmp/x.nothing"), ".nothing"),
     ],

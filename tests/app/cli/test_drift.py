@@ -101,7 +101,7 @@ def test_drift_commands_report_errors(tmp_path: Path, capsys: pytest.CaptureFixt
         (("check", baseline, too_few, "--embedder", MODELS / "classifier" / "model.onnx"), "is not the embedder"),
         (("baseline", too_few, "--out", tmp_path / "no" / "b.npz"), "Expected 30 images"),
         (("baseline", too_few, "--embedder", MODELS / "half_plus_two" / "model.onnx"), "to make embeddings with"),
-        (("baseline", too_few, "--model", MODELS / "nobody"), "nobody"),
+        (("baseline", too_few, "--model", MODELS / "missing"), "missing"),
         (("baseline", store), "charioteer: "),
     ]
     for arguments, message in cases:

@@ -163,7 +163,7 @@ def test_failed_model_is_observed_with_its_version_and_logged(caplog: pytest.Log
 
 
 @pytest.mark.parametrize(
-    ("model", "kind"), [("nobody", ErrorKind.MODEL_NOT_FOUND), ("oriented", ErrorKind.MODEL_NOT_READY)]
+    ("model", "kind"), [("missing", ErrorKind.MODEL_NOT_FOUND), ("oriented", ErrorKind.MODEL_NOT_READY)]
 )
 def test_unknown_and_unready_models_are_refused(model: str, kind: ErrorKind) -> None:
     error, event = failed_exchange(lambda: request(model))
@@ -246,7 +246,7 @@ def test_infer_runs_in_the_calling_thread_without_observers() -> None:
     with running(observer) as engine:
         response = engine.infer(request(metadata="x"))
         with pytest.raises(InferenceError, match="not known"):
-            engine.infer(request("nobody"))
+            engine.infer(request("missing"))
     assert dict(response.outputs[0].parameters) == {"metadata": "x"}
     assert observer.events == []
 
@@ -421,7 +421,7 @@ def test_refusal_is_recorded_without_delay() -> None:
 
     async def run(engine: Engine) -> None:
         with pytest.raises(InferenceError, match="not known"):
-            await engine.handle(INFO, "nobody", lambda: request("nobody"), name_of)
+            await engine.handle(INFO, "missing", lambda: request("missing"), name_of)
 
     with running(keeper=sink) as engine:
         asyncio.run(run(engine))

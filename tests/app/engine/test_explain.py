@@ -161,7 +161,7 @@ def unreadable() -> InferenceRequest:
     [
         (unreadable, ErrorKind.INVALID_REQUEST, "inputs: Expected more"),
         (lambda: 1 / 0, ErrorKind.INTERNAL, "abc"),
-        (lambda: request("nobody"), ErrorKind.MODEL_NOT_FOUND, "not known"),
+        (lambda: request("missing"), ErrorKind.MODEL_NOT_FOUND, "not known"),
         (lambda: request("teller"), ErrorKind.UNSUPPORTED, "IMAGE_TEXT_TO_TEXT"),
         (lambda: request("failing"), ErrorKind.MODEL_FAILED, "The model failed"),
         (lambda: request("classifier", label="dog"), ErrorKind.INVALID_REQUEST, "parameters.label: .*'dog'"),

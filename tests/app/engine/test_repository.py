@@ -83,9 +83,9 @@ def test_failed_load_changes_nothing() -> None:
 
 @pytest.mark.parametrize("action", ["load", "unload"])
 def test_load_and_unload_of_an_unknown_name_are_not_found(action: str) -> None:
-    error = refusal(repository_of(ONE), action, "nobody")
+    error = refusal(repository_of(ONE), action, "missing")
     assert error.kind is ErrorKind.MODEL_NOT_FOUND
-    assert "'nobody'" in str(error)
+    assert "'missing'" in str(error)
 
 
 def test_unload_keeps_the_name_and_the_readiness() -> None:

@@ -182,7 +182,7 @@ def unreadable() -> InferenceRequest:
     ("decode", "kind"),
     [
         (unreadable, ErrorKind.INVALID_REQUEST),
-        (lambda: request(1, model="nobody"), ErrorKind.MODEL_NOT_FOUND),
+        (lambda: request(1, model="missing"), ErrorKind.MODEL_NOT_FOUND),
         (lambda: request(0), ErrorKind.INVALID_REQUEST),
         (lambda: 1 / 0, ErrorKind.INTERNAL),
     ],

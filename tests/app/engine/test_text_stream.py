@@ -72,7 +72,7 @@ def unreadable() -> InferenceRequest:
     ("decode", "kind", "message"),
     [
         (unreadable, ErrorKind.INVALID_REQUEST, "inputs: Expected more"),
-        (lambda: request("nobody"), ErrorKind.MODEL_NOT_FOUND, "not known"),
+        (lambda: request("missing"), ErrorKind.MODEL_NOT_FOUND, "not known"),
         (lambda: request("detector"), ErrorKind.UNSUPPORTED, "'detector'"),
         (lambda: request(max_new_tokens=0), ErrorKind.INVALID_REQUEST, "max_new_tokens"),
         (lambda: 1 / 0, ErrorKind.INTERNAL, "abc"),

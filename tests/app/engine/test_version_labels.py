@@ -21,7 +21,7 @@ def test_label_maps_to_its_version() -> None:
     assert registry.version_with_label("m", "stable") == "1"
     assert registry.version_with_label("m", "canary") == "2"
     assert registry.version_with_label("m", "nightly") is None
-    assert registry.version_with_label("nobody", "stable") is None
+    assert registry.version_with_label("missing", "stable") is None
 
 
 def test_label_of_a_missing_version_is_refused() -> None:

@@ -88,7 +88,7 @@ def test_drifted_window_is_reported_in_metrics() -> None:
 @pytest.mark.parametrize(
     "other",
     [
-        {"model_name": "nobody"},
+        {"model_name": "missing"},
         {"explanation": True},
         {"result": None},
         {"info": RequestInfo(protocol="p", request_id="r", response_headers={SIMILARITY_HEADER: "0.5"})},
@@ -131,7 +131,7 @@ def test_similarity_is_output_parameter_and_response_header() -> None:
     assert near["similarity"] > 0.1 > far["similarity"]
     assert info.response_headers[SIMILARITY_HEADER] == f"{near['similarity']:g},{far['similarity']:g}"
     running.watch.observe(event_of(result, 1, info=info))
-    assert annotator(info, result, "nobody") == ()
+    assert annotator(info, result, "missing") == ()
     assert annotator(info, result_of(), "m") == ()
     running.watch.observe(event_of(result_of(*[image(seed) for seed in range(38)]), 2))
     running.watch.close()

@@ -29,9 +29,9 @@ def test_requests_to_unknown_models_add_no_series(client: Client) -> None:
         return len(client.get("/metrics").text.splitlines())
 
     for path in ("/v1/models/{}:predict", "/v2/models/{}/infer", "/v2/models/m-{}/infer", "/v1/models/{}:explain"):
-        assert client.post(path.format("nobody-0"), content=b"{}").status_code == 404
+        assert client.post(path.format("missing-0"), content=b"{}").status_code == 404
     before = series()
     for index in range(1, 20):
         for path in ("/v1/models/{}:predict", "/v2/models/{}/infer", "/v2/models/m-{}/infer", "/v1/models/{}:explain"):
-            client.post(path.format(f"nobody-{index}"), content=b"{")
+            client.post(path.format(f"missing-{index}"), content=b"{")
     assert series() == before

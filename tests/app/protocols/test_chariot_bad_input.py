@@ -153,7 +153,7 @@ def test_body_over_the_limit_is_rejected(client: Client) -> None:
 
 def test_unknown_model_version_path_or_method_is_rejected(client: Client) -> None:
     body = {"inputs": [image_input()]}
-    for path in ("/v2/models/m-nobody/infer", "/v2/models/m-detector/versions/9/infer", "/v2/models/nobody/infer"):
+    for path in ("/v2/models/m-missing/infer", "/v2/models/m-detector/versions/9/infer", "/v2/models/missing/infer"):
         assert client.post(path, json=body).status_code == 404
         assert list(client.post(path, json=body).json()) == ["error"]
     bare = client.post("/infer", json=body)
@@ -178,7 +178,7 @@ def test_huge_epsilon_for_contour_simplification_is_rejected(client: Client) -> 
 
 
 def test_error_before_the_body_is_read_has_an_id_and_is_counted(client: Client) -> None:
-    response = client.post("/v2/models/m-nobody/infer", content=b"")
+    response = client.post("/v2/models/m-missing/infer", content=b"")
     assert response.status_code == 404
     assert response.headers["x-request-id"]
     assert 'outcome="model_not_found"' in client.get("/metrics").text

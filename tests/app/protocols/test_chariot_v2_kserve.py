@@ -250,8 +250,8 @@ def test_metadata_and_statistics_accept_chariot_ids(client: Client) -> None:
         assert client.get(path).json() == client.get("/v2/models/detector").json()
     for path in ("/v2/models/m-detector/stats", "/v2/models/m-detector/versions/1/stats"):
         assert [stats["name"] for stats in client.get(path).json()["model_stats"]] == ["detector"]
-    assert client.get("/v2/models/m-nobody").status_code == 404
-    assert client.get("/v2/models/m-nobody/stats").status_code == 404
+    assert client.get("/v2/models/m-missing").status_code == 404
+    assert client.get("/v2/models/m-missing/stats").status_code == 404
 
 
 def test_loading_model_is_not_ready() -> None:

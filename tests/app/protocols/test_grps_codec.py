@@ -157,7 +157,7 @@ def test_empty_model_name_means_the_only_or_default_model() -> None:
     assert resolve_model(registry(*MODELS, default="oriented"), "") == ("oriented", None)
 
 
-@pytest.mark.parametrize("model", ["", "nobody", "nobody-1", "-1", "-", "detecto-r-1", "x" * 10_000])
+@pytest.mark.parametrize("model", ["", "missing", "missing-1", "-1", "-", "detecto-r-1", "x" * 10_000])
 def test_unknown_model_name_is_rejected_with_the_known_names(model: str) -> None:
     with pytest.raises(InferenceError, match=r"This server has: detector-2\.0-rc1, detector-1, oriented") as caught:
         resolve_model(registry(*MODELS), model)

@@ -117,9 +117,9 @@ def test_metadata_is_built_outside_the_event_loop() -> None:
     with TestClient(build_app(engine)) as client, run_grpc_server(engine) as peer:
         registry.observed = True
         assert client.get("/grps/v1/metadata/server").status_code == 200
-        assert client.post("/grps/v1/metadata/model", json={"str_data": "nobody"}).status_code == 404
+        assert client.post("/grps/v1/metadata/model", json={"str_data": "missing"}).status_code == 404
         for method in ("ServerMetadata", "ModelMetadata"):
-            data = GrpsMessage(str_data="nobody").SerializeToString()
+            data = GrpsMessage(str_data="missing").SerializeToString()
             reply = GrpsMessage.FromString(peer.call_bytes(f"/grps.protos.v1.GrpsService/{method}", data))
             assert reply.status.code == (200 if method == "ServerMetadata" else 404)
         registry.observed = False

@@ -179,14 +179,14 @@ def test_every_request_is_observed_once() -> None:
             {"b64": IMAGE, "parameters": {"metadata": '[{"key":"a","type":"str","value":"b"}]'}},
         )
         predict(client, "detector")
-        predict(client, "nobody", IMAGE)
+        predict(client, "missing", IMAGE)
         predict(client, "failing", IMAGE)
-        client.get("/v1/models/nobody")
+        client.get("/v1/models/missing")
     outcomes = [(event.info.protocol, event.model_name, event.outcome, event.batch_size) for event in recorder.events]
     assert outcomes == [
         ("kserve-v1", "detector", None, 2),
         ("kserve-v1", "detector", "invalid_request", 0),
-        ("kserve-v1", "nobody", "model_not_found", 0),
+        ("kserve-v1", "missing", "model_not_found", 0),
         ("kserve-v1", "failing", "model_failed", 0),
     ]
     assert [entry.key for entry in recorder.events[0].metadata[0].entries] == ["a"]

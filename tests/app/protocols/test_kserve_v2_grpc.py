@@ -120,7 +120,7 @@ def test_unloaded_model_is_not_ready(unready_peer: GrpcTestClient) -> None:
 
 
 @pytest.mark.parametrize("method", ["ModelReady", "ModelMetadata", "ModelStatistics"])
-@pytest.mark.parametrize("fields", [{"name": "nobody"}, {"name": "detector", "version": "9"}])
+@pytest.mark.parametrize("fields", [{"name": "missing"}, {"name": "detector", "version": "9"}])
 def test_unknown_model_or_version_is_not_found(peer: GrpcTestClient, method: str, fields: dict[str, str]) -> None:
     code, details = peer.call_error(method, message(f"{method}Request", **fields))
     assert code is Code.NOT_FOUND
@@ -128,7 +128,7 @@ def test_unknown_model_or_version_is_not_found(peer: GrpcTestClient, method: str
 
 
 def test_inference_of_unknown_model_or_version_is_not_found(peer: GrpcTestClient) -> None:
-    assert peer.call_error("ModelInfer", image_request("nobody"))[0] is Code.NOT_FOUND
+    assert peer.call_error("ModelInfer", image_request("missing"))[0] is Code.NOT_FOUND
     assert peer.call_error("ModelInfer", image_request(""))[0] is Code.NOT_FOUND
     assert peer.call_error("ModelInfer", image_request("detector", model_version="9"))[0] is Code.NOT_FOUND
 
@@ -174,7 +174,7 @@ def test_trace_context_is_passed_to_observers(peer: GrpcTestClient, recorder: Re
 def test_generated_request_id_is_only_in_trailing_metadata(peer: GrpcTestClient) -> None:
     assert not peer.call("ModelInfer", number_request([1.0])).id
     assert peer.trailing_metadata["x-request-id"]
-    peer.call_error("ModelInfer", image_request("nobody"), metadata=[("x-request-id", "r-2")])
+    peer.call_error("ModelInfer", image_request("missing"), metadata=[("x-request-id", "r-2")])
     assert peer.trailing_metadata["x-request-id"] == "r-2"
 
 
@@ -284,7 +284,7 @@ def test_repository_lists_unloads_and_loads_models() -> None:
         peer.call("RepositoryModelLoad", message("RepositoryModelLoadRequest", model_name="detector"))
         assert peer.call("ModelInfer", image_request("detector")).outputs
         for method in ("RepositoryModelLoad", "RepositoryModelUnload"):
-            assert peer.call_error(method, message(f"{method}Request", model_name="nobody"))[0] is Code.NOT_FOUND
+            assert peer.call_error(method, message(f"{method}Request", model_name="missing"))[0] is Code.NOT_FOUND
             other_repository = message(f"{method}Request", model_name="detector", repository_name="other")
             assert peer.call_error(method, other_repository)[0] is Code.UNIMPLEMENTED
         configured = {"config": {"string_param": "{}"}}

@@ -47,22 +47,22 @@ def test_empty_stream_ends_without_error(peer: GrpcTestClient) -> None:
 
 def test_errors_are_in_band_and_the_stream_continues(peer: GrpcTestClient) -> None:
     items = list(
-        peer.stream([number_request("a", 1, model="nobody"), image_request("failing", "b"), number_request("c", 1)])
+        peer.stream([number_request("a", 1, model="missing"), image_request("failing", "b"), number_request("c", 1)])
     )
     assert [bool(item.error_message) for item in items] == [True, True, False]
-    assert "nobody" in items[0].error_message
+    assert "missing" in items[0].error_message
     assert [item.infer_response.id for item in items] == ["a", "b", "c"]
     assert not items[1].infer_response.outputs
 
 
 def test_error_ends_the_stream_if_triton_grpc_error_is_set(peer: GrpcTestClient) -> None:
-    requests = [number_request("a", 1), number_request("b", 1, model="nobody"), number_request("c", 1)]
+    requests = [number_request("a", 1), number_request("b", 1, model="missing"), number_request("c", 1)]
     items: list[Any] = []
     with pytest.raises(grpc.RpcError) as caught:
         items.extend(peer.stream(requests, metadata=[("triton_grpc_error", "true")]))
     error: Any = caught.value
     assert error.code() is grpc.StatusCode.NOT_FOUND
-    assert "nobody" in error.details()
+    assert "missing" in error.details()
 
 
 def test_text_is_streamed_in_chunks(peer: GrpcTestClient) -> None:

@@ -98,7 +98,7 @@ def test_metadata_matches_real_inputs_and_outputs(client: Client, model: str) ->
 
 
 @pytest.mark.parametrize("method", ["GET /v2/models/{}", "GET /v2/models/{}/ready", "POST /v2/models/{}/infer"])
-@pytest.mark.parametrize("target", ["nobody", "detector/versions/2", "detector/versions/x", "%20", "..%2fetc"])
+@pytest.mark.parametrize("target", ["missing", "detector/versions/2", "detector/versions/x", "%20", "..%2fetc"])
 def test_unknown_model_or_version_returns_404(client: Client, method: str, target: str) -> None:
     verb, path = method.split(" ")
     response = client.request(verb, path.format(target), json={"inputs": [image_input()]})

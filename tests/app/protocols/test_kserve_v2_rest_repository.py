@@ -142,7 +142,7 @@ def test_load_body_limits_are_enforced(client: Client) -> None:
         assert message in response.json()["error"]
 
 
-@pytest.mark.parametrize("name", ["nobody", "..", "%2e%2e", "..%2f..%2fetc", "%00"])
+@pytest.mark.parametrize("name", ["missing", "..", "%2e%2e", "..%2f..%2fetc", "%00"])
 @pytest.mark.parametrize("path", [LOAD, UNLOAD])
 def test_load_and_unload_of_unknown_model_are_rejected(client: Client, path: str, name: str) -> None:
     response = client.post(path.format(name))
@@ -275,5 +275,5 @@ def test_statistics_are_counted_per_model_version(client: Client) -> None:
     assert stats(client, "/half/versions/1")["inference_count"] == 1
     assert stats(client, "/half/versions/2")["inference_count"] == 0
     assert len(client.get("/v2/models/half/stats").json()["model_stats"]) == 2
-    for path in ("nobody", "half/versions/3"):
+    for path in ("missing", "half/versions/3"):
         assert client.get(f"/v2/models/{path}/stats").status_code == 404

@@ -166,7 +166,7 @@ def test_label_of_a_version_that_is_not_ready_is_not_found(client: Client) -> No
 
 
 def test_label_of_an_unknown_model_is_rejected(client: Client) -> None:
-    message = error_message(client, "/v1/models/nobody/labels/stable:predict", {"instances": [1]}, 400)
+    message = error_message(client, "/v1/models/missing/labels/stable:predict", {"instances": [1]}, 400)
     assert message == "Unrecognized servable version label: stable"
 
 
@@ -284,7 +284,7 @@ def test_metrics_count_the_requests_of_this_listener(client: Client) -> None:
         client.post("/v1/models/half_plus_two:predict", json={"instances": [1.0]})
     client.post("/v1/models/half_plus_two:regress", json={"examples": [{"x": 1.0}]})
     client.post("/v1/models/half_plus_two:predict", content=b"{")
-    client.post("/v1/models/nobody:predict", json={"instances": [1.0]})
+    client.post("/v1/models/missing:predict", json={"instances": [1.0]})
     client.post("/v1/models/failing:predict", json={"instances": [{"b64": encode_base64(encode_image(rectangle()))}]})
     client.get("/v1/models/half_plus_two")
     client.get("/v1/foo")
@@ -325,11 +325,11 @@ def test_metrics_path_with_a_query_is_rejected(client: Client) -> None:
 
 def test_observers_receive_successful_and_failed_requests(client: Client, recorder: EventRecorder) -> None:
     client.post("/v1/models/half_plus_two:predict", json={"instances": [1.0]}, headers={"X-Request-ID": "seven"})
-    client.post("/v1/models/nobody:predict", json={"instances": [1.0]})
+    client.post("/v1/models/missing:predict", json={"instances": [1.0]})
     client.post("/v1/models/half_plus_two:predict", content=b"")
     assert [(event.model_name, event.outcome) for event in recorder.events] == [
         ("half_plus_two", None),
-        ("nobody", ErrorKind.MODEL_NOT_FOUND),
+        ("missing", ErrorKind.MODEL_NOT_FOUND),
         ("half_plus_two", ErrorKind.INVALID_REQUEST),
     ]
     assert recorder.events[0].info.request_id == "seven"

@@ -84,7 +84,7 @@ def test_inference_is_read_back_completely(reader: RecordingReader, store: Store
         records=records,
         image=RecordedImage(digest=DIGEST, width=4, height=3, size=9),
     )
-    assert reader.get("nobody") is None
+    assert reader.get("missing") is None
     assert reader.get("whole\0") is None
 
 

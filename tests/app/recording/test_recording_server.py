@@ -113,7 +113,7 @@ def send_requests(client: Client) -> None:
     assert client.post("grps", "/grps/v1/infer/predict?model=detector", PHOTOGRAPH, **grps) == 200
     question = {"text_input": "What is this?", "image": encode_base64(PHOTOGRAPH), "parameters": {"max_new_tokens": 4}}
     assert client.post("streamed", "/v2/models/vlm/generate_stream", question) == 200
-    assert client.post("missing", "/v2/models/nobody/infer", {"inputs": [TENSOR]}) == 404
+    assert client.post("missing", "/v2/models/missing/infer", {"inputs": [TENSOR]}) == 404
     assert client.post("broken", detector, b"{") == 400
     tensor = {"name": "image", "datatype": "BYTES", "shape": [1], "contents": {"bytes_contents": [PHOTOGRAPH]}}
     request = message_class("inference.ModelInferRequest")(model_name="detector", inputs=[tensor])
@@ -131,7 +131,7 @@ EXPECTED = {
     "tfs": ("tensorflow-serving", "half_plus_two", "TENSOR", None),
     "grps": ("grps", "detector", "OBJECT_DETECTION", None),
     "streamed": ("kserve-v2", "vlm", "IMAGE_TEXT_TO_TEXT", None),
-    "missing": ("kserve-v2", "nobody", "", "model_not_found"),
+    "missing": ("kserve-v2", "missing", "", "model_not_found"),
     "broken": ("kserve-v2", "detector", "", "invalid_request"),
     "grpc": ("kserve-v2", "detector", "OBJECT_DETECTION", None),
     "grps-grpc": ("grps", "detector", "OBJECT_DETECTION", None),
@@ -169,7 +169,7 @@ def test_ids_metadata_and_request_kind_are_recorded(recorded: dict[str, list[Row
     (answer,) = json.loads(recorded["streamed"][0]["records"])
     assert answer["prompt"] == "What is this?"
     assert answer["answer"]
-    assert "nobody" in recorded["missing"][0]["message"]
+    assert "missing" in recorded["missing"][0]["message"]
 
 
 def test_image_is_stored_under_its_digest(recorded: dict[str, list[Row]], folder: Path) -> None:

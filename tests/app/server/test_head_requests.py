@@ -41,7 +41,7 @@ def client() -> Iterator[TestClient[Litestar]]:
         f"/v1/models/{MODEL}",
         "/grps/v1/health/live",
         "/grps/v1/health/ready",
-        "/v2/models/nobody/ready",
+        "/v2/models/missing/ready",
         "/nowhere",
     ],
 )

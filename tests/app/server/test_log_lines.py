@@ -72,8 +72,8 @@ def test_shutdown_of_logging_writes_pending_lines() -> None:
 def test_broken_pipe_raises_nothing() -> None:
     file = BrokenPipeFile()
     lines = LogLines(file, delay=60)
-    lines.info(b"to nobody")
-    lines.warning(b"to nobody either")
+    lines.info(b"to missing")
+    lines.warning(b"to missing either")
     lines.flush()
     assert file.attempts > 0
 

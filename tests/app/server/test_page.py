@@ -499,7 +499,7 @@ def test_unknown_grps_series_is_key_not_found(client: TestClient[Litestar], name
 def test_snapshot_counts_inferences_over_http(client: TestClient[Litestar], clock: Clock, engine: Engine) -> None:
     assert infer(client, "detector", image_input(), image_input(name="b")).status_code == 200
     assert infer(client, "detector").status_code == 400
-    assert infer(client, "nobody", image_input()).status_code == 404
+    assert infer(client, "missing", image_input()).status_code == 404
     clock.now += 1
     snapshot = take_snapshot(engine, "60s")
     assert (snapshot.total.requests, snapshot.total.failures) == (3, 2)

@@ -18,7 +18,7 @@ __all__ = ("HTTP",)
 
 _METHODS = (b"GET", b"POST", b"PUT", b"DELETE", b"HEAD", b"OPTIONS", b"PATCH", b"TRACE", b"PROPFIND", b"QUERY")
 _SEGMENTS = (
-    b"", b".", b"..", b"%2e%2e", b"%2F", b"%00", b"%ff%fe", b"%C3%A9", b"%zz", b"%", b"+", b"a" * 3000, b"nobody",
+    b"", b".", b"..", b"%2e%2e", b"%2F", b"%00", b"%ff%fe", b"%C3%A9", b"%zz", b"%", b"+", b"a" * 3000, b"missing",
     b"detector", b"m-detector",
     b"m-", b"half_plus_two", b"echo-int8", b"versions", b"0", b"-1", b"1", b"01", b"99999999999999999999", b"1e3",
     b"%F0%9F%98%80", b"%0d%0aX:%201",
@@ -26,7 +26,7 @@ _SEGMENTS = (
     b"detector:", b":predict", b"a:b:c",
 )  # fmt: skip
 _QUERIES = (
-    b"", b"&&&", b"=", b"a=1&a=2", b"streaming=true", b"streaming=maybe", b"return-ndarray=true", b"model=nobody",
+    b"", b"&&&", b"=", b"a=1&a=2", b"streaming=true", b"streaming=maybe", b"return-ndarray=true", b"model=missing",
     b"model=detector", b"model=",
     b"top_k=-1", b"top_k=1e9", b"score_threshold=nan", b"labels=%00", b"prompts=%ff", b"x=" + b"a" * 5000,
     b"&".join(b"k%d=v" % n for n in range(400)),
@@ -100,7 +100,7 @@ def _path(request: Http, random: Random) -> Http:
     path, mark, query = request.target.partition(b"?")
     parts = path.split(b"/")[1:]
     if b"repository" in parts:  # Only the spare model may be loaded and unloaded.
-        parts = [b"v2", b"repository", b"models", random.choice((b"nobody", b"..", b"%00", b"spare/x"))]
+        parts = [b"v2", b"repository", b"models", random.choice((b"missing", b"..", b"%00", b"spare/x"))]
     index = random.randrange(len(parts))
     match random.randrange(5):
         case 0:

@@ -24,7 +24,7 @@ _TEXTS = (
     '"file:///etc/passwd"', '"http://127.0.0.1:1/"', '"BYTES"', '"FP32"', '"INT64"', '"BF16"', '"STRING"', '"nan"',
     '"null"', '"1"',
     '"true"', '"{}"', '"[]"', '"[{\\"key\\": 1}]"', '"' + "a" * 5000 + '"', '"' + "\\u00e9" * 900 + '"', '"detector"',
-    '"nobody"',
+    '"missing"',
     '"data:image/png;base64,AAAA"', '"data:;base64"', '"DT_FLOAT32"', '"%s%n"', '"{0.__class__}"', '"{{7*7}}"',
 )  # fmt: skip
 _OTHERS = (

@@ -23,7 +23,7 @@ _TEXTS = (
     b"BF16",
     b"detector",
     b"half_plus_two",
-    b"nobody",
+    b"missing",
     b"a" * 9000,
     b"\xed\xa0\x80",
 )

@@ -129,7 +129,7 @@ def isolated(folder: Path, code: str = CODE, **settings: Any) -> Generator[Isola
 def test_crash_is_reported_and_process_is_restarted(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("CHARIOTEER_RECORD_TO", "postgresql://somebody:secret@host")
+    monkeypatch.setenv("CHARIOTEER_RECORD_TO", "postgresql://user:secret@host")
     with isolated(tmp_path / "m") as model:
         first_pid = model.ask()
         assert first_pid != os.getpid()

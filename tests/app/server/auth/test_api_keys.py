@@ -74,7 +74,7 @@ def test_key_expires_after_not_after() -> None:
         (json.dumps([entry("a", requests_per_second=0)]).encode(), "requests_per_second"),
         (json.dumps([entry("a", not_after="2026-06-01T12:00:00")]).encode(), "not_after"),
         (json.dumps([entry("a", "two words")]).encode(), "name"),
-        (json.dumps([entry("a", "jwt:somebody")]).encode(), "name"),
+        (json.dumps([entry("a", "jwt:user")]).encode(), "name"),
         (json.dumps([entry("a", permission="admin")]).encode(), "unknown field `permission`"),
         (json.dumps([{**entry("a"), "sha256": "my-plain-key"}]).encode(), "sha256"),
     ],
