@@ -6,6 +6,8 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from typing import Protocol
 
+import msgspec
+
 from tasks.inference.error import ErrorKind, InferenceError
 
 __all__ = (
@@ -14,6 +16,7 @@ __all__ = (
     "cancellation_scope",
     "current_token",
     "deadline_error",
+    "exchange_token",
     "raise_if_cancelled",
     "stopping_error",
 )
@@ -25,29 +28,24 @@ class AnyToken(Protocol):
     """A token or a combination of tokens."""
 
     @property
-    def error(self) -> InferenceError | None:
+    def cancellation(self) -> InferenceError | None:
         """Return the error of a cancelled request; None while it is active."""
         ...
 
 
-class CancellationToken:
+class CancellationToken(msgspec.Struct, eq=False):
     """The cancellation state of one request: client disconnected, deadline passed, or server stopping.
 
-    Args:
-        deadline: on the clock of `time.monotonic`; None for no deadline.
-
     Attributes:
+        deadline: on the clock of `time.monotonic`; None for no deadline.
         on_shortened: called by the thread that shortens the deadline; None while no coroutine waits.
     """
 
-    __slots__ = ("_aborted", "_cancelled", "_expired", "deadline", "on_shortened")
-
-    def __init__(self, deadline: float | None = None) -> None:
-        self.deadline = deadline
-        self.on_shortened: Callable[[], None] | None = None
-        self._cancelled = False
-        self._expired = False
-        self._aborted = False
+    deadline: float | None = None
+    on_shortened: Callable[[], None] | None = None
+    _cancelled: bool = False
+    _expired: bool = False
+    _aborted: bool = False
 
     @property
     def remaining(self) -> float | None:
@@ -65,7 +63,7 @@ class CancellationToken:
     def cancel(self) -> None:
         """Cancel because the client has disconnected. Thread-safe."""
         # gRPC reports a call that reaches its deadline as a disconnect.
-        if self.error is None:
+        if self.cancellation is None:
             self._cancelled = True
 
     def expire(self) -> None:
@@ -77,7 +75,7 @@ class CancellationToken:
         self._aborted = True
 
     @property
-    def error(self) -> InferenceError | None:
+    def cancellation(self) -> InferenceError | None:
         """Return the error of a cancelled request: CANCELLED, DEADLINE_EXCEEDED or MODEL_NOT_READY; None if active."""
         if self._aborted:
             return stopping_error()
@@ -101,21 +99,27 @@ class CombinedToken:
         self._tokens = tokens
 
     @property
-    def error(self) -> InferenceError | None:
+    def cancellation(self) -> InferenceError | None:
         """Return the error of the first token if all are cancelled, else None."""
-        errors = [token.error if token is not None else None for token in self._tokens]
+        errors = [token.cancellation if token is not None else None for token in self._tokens]
         return errors[0] if errors and all(errors) else None
 
 
 @contextmanager
 def cancellation_scope(token: AnyToken) -> Generator[None]:
     """Make `token` the current token of this thread."""
-    previous = current_token()
-    _thread.token = token
+    previous = exchange_token(token)
     try:
         yield
     finally:
-        _thread.token = previous
+        exchange_token(previous)
+
+
+def exchange_token(token: AnyToken | None) -> AnyToken | None:
+    """Make `token` the current token of this thread. Return the previous one."""
+    previous = getattr(_thread, "token", None)
+    _thread.token = token
+    return previous
 
 
 def raise_if_cancelled() -> None:
@@ -124,8 +128,8 @@ def raise_if_cancelled() -> None:
     Raises:
         InferenceError: CANCELLED, DEADLINE_EXCEEDED or MODEL_NOT_READY.
     """
-    token = current_token()
-    if token is not None and (error := token.error) is not None:
+    token = getattr(_thread, "token", None)
+    if token is not None and (error := token.cancellation) is not None:
         raise error
 
 

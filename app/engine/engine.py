@@ -7,20 +7,21 @@ from contextlib import AbstractContextManager, aclosing
 from functools import partial
 from typing import TypeVar
 
-from app.engine.admission import Admission, Overload, QueueLimits
+from app.engine.batched_observers import BatchedObservers
 from app.engine.cancellation import stopping_error
-from app.engine.events import InferenceObserver, OutputAnnotator, RecordSink, RequestInfo
+from app.engine.events import InferenceObserver, OutputAnnotator, RecordSink
 from app.engine.executor import Executor, Explanations
 from app.engine.explain import ExplanationWorkers
-from app.engine.readiness import Readiness
-from app.engine.repository import Repository
+from app.engine.models.readiness import Readiness
+from app.engine.models.repository import Repository
 from app.engine.request_context import RequestContext
+from app.engine.request_job import RequestJob
+from app.engine.scheduling.admission import Admission, Overload, QueueLimits
+from app.engine.scheduling.thread_pool import ThreadPool
 from app.engine.statistics import Statistics
-from app.engine.stream_bridge import bridge_stream
-from app.engine.text_stream import Chunk
-from app.engine.thread_pool import ThreadPool
-from app.engine.trends import Trends
-from app.engine.waiting import wait_for_result, wait_recorded
+from app.engine.streams.bridge import bridge_stream
+from app.engine.streams.text_stream import Chunk
+from app.engine.waiting import wait_recorded, watch_disconnect
 from tasks.inference.error import InferenceError
 from tasks.inference.limits import Limits
 from tasks.inference.request import InferenceRequest
@@ -41,15 +42,19 @@ class Engine(Readiness):
 
     Args:
         repository: the models on disk, and the registry that they are loaded into.
-        observers: receive the event of every inference.
+        observers: receive every inference at once.
+        batched_observers: receive every inference within a fraction of a second, without its inputs and predictions.
         limits: limits on one request.
         workers: threads that decode, run and encode. Models and OpenCV use one thread each, so that one worker per core
             is the right number.
         queue_limits: limits on waiting requests; requests beyond them are refused at once.
         explain_workers: additional threads, with a lower priority, for explanations.
-        clock: monotonic time in seconds, for the trends.
         annotators: add output parameters to responses.
         record_sink: records every inference before its answer is sent.
+
+    Attributes:
+        track_arrival: count a request whose body is arriving, for `overload`; call the result when it is complete.
+        has_idle_worker: return whether a worker is left for a request after all that run, wait or arrive.
     """
 
     def __init__(
@@ -60,18 +65,17 @@ class Engine(Readiness):
         workers: int,
         queue_limits: QueueLimits = _DEFAULT_QUEUE_LIMITS,
         explain_workers: int = 1,
-        clock: Callable[[], float] = time.monotonic,
         annotators: Sequence[OutputAnnotator] = (),
         record_sink: RecordSink | None = None,
+        batched_observers: Sequence[InferenceObserver] = (),
     ) -> None:
         super().__init__(repository.registry, record_sink)
         self.repository = repository
         self.limits = limits
-        self.statistics = Statistics()
-        self.trends = Trends(self.registry.has_model, clock)
+        self._statistics = Statistics()
         self._draining = False
-        prediction_observers = (self.statistics, self.trends)
-        self._executor = Executor(self.registry, limits, observers, prediction_observers, annotators, record_sink)
+        self.batched_observers = BatchedObservers(observers, (self._statistics, *batched_observers))
+        self._executor = Executor(self.registry, limits, self.batched_observers, annotators, record_sink)
         self._thread_pool = ThreadPool(workers, "inference")
         self._explanation_workers = ExplanationWorkers(explain_workers)
         self._admission = Admission(
@@ -81,6 +85,14 @@ class Engine(Readiness):
             multi_model=lambda: self.registry.multi_model,
             expected_wait=self._thread_pool.expected_wait,
         )
+        self.track_arrival = self._admission.track_arrival
+        self.has_idle_worker = self._admission.has_idle_worker
+
+    @property
+    def statistics(self) -> Statistics:
+        """Return the statistics of each model, up to the last finished request."""
+        self.batched_observers.flush()
+        return self._statistics
 
     @property
     def busy(self) -> bool:
@@ -104,7 +116,7 @@ class Engine(Readiness):
 
     async def handle(
         self,
-        info: RequestInfo,
+        context: RequestContext,
         model_name: str,
         decode: Callable[[], InferenceRequest],
         encode: Callable[[InferenceResponse], WireT],
@@ -112,7 +124,7 @@ class Engine(Readiness):
         """Answer one request. A single job in a worker thread does all the work, from `decode` to `encode`.
 
         Args:
-            info: the origin of the request.
+            context: the origin of the request.
             model_name: the requested model; empty if only the body has its name.
             decode: decode the body.
             encode: encode the response.
@@ -120,23 +132,48 @@ class Engine(Readiness):
         Raises:
             InferenceError: for every failure. No other exception except cancellation is raised.
         """
-        context, queue = self._admit(info, model_name)
+        done = asyncio.get_running_loop().create_future()
+
+        def on_done(_: object) -> None:
+            if not done.cancelled():
+                done.set_result(None)
+
+        job = self.submit(context, model_name, decode, encode, on_done)
         try:
-            work = self._thread_pool.submit_for(queue, partial(self._executor.handle, context, decode, encode))
-        except RuntimeError:
-            self._admission.release(queue, info)
-            context.error = stopping_error()
-            self._executor.report(context)
-            raise context.error from None
-        # Count the request until its worker is free, even after the client has disconnected.
-        work.add_done_callback(lambda _: self._admission.release(queue, info))
-        answer = await wait_for_result(work, context, self._executor.report, self._is_aborted)
-        await wait_recorded(context)
-        return answer
+            with watch_disconnect(context, job.cancel):
+                await done
+        except asyncio.CancelledError:
+            # gRPC cancels the handler when a client disconnects, and uvicorn when it must stop.
+            aborted = self._is_aborted(context)
+            if aborted:
+                context.abort()
+            job.cancel()
+            if aborted:
+                raise stopping_error() from None
+            raise
+        return job.result()
+
+    def submit(
+        self,
+        context: RequestContext,
+        model_name: str,
+        decode: Callable[[], InferenceRequest],
+        encode: Callable[[InferenceResponse], WireT],
+        on_done: Callable[[RequestJob[WireT]], None],
+    ) -> RequestJob[WireT]:
+        """Start to answer one request as `handle` does, and call `on_done` with the job in the event loop at its end.
+
+        Call `RequestJob.cancel` if the client disconnects.
+
+        Raises:
+            InferenceError: if the request is refused.
+        """
+        queue = self._admit(context, model_name)
+        return RequestJob(context, queue, decode, encode, on_done, self._executor, self._thread_pool, self._admission)
 
     async def stream_text(
         self,
-        info: RequestInfo,
+        context: RequestContext,
         model_name: str,
         decode: Callable[[], InferenceRequest],
         *,
@@ -149,7 +186,7 @@ class Engine(Readiness):
         Observers receive one event, at the end. A client that disconnects after the first chunk is no failure.
 
         Args:
-            info: the origin of the request.
+            context: the origin of the request.
             model_name: the requested model; empty if only the body has its name.
             decode: decode the body, in the worker.
             all_or_nothing: whether the client gets nothing before the last chunk, so that disconnecting earlier is a
@@ -162,7 +199,7 @@ class Engine(Readiness):
             InferenceError: for every failure: instead of the first chunk if the request is invalid, later if the model
                 fails while it generates.
         """
-        context, queue = self._admit(info, model_name)
+        queue = self._admit(context, model_name)
         async with aclosing(
             self._stream(context, queue, self._executor.stream_text(context, decode), all_or_nothing=all_or_nothing)
         ) as chunks:
@@ -171,7 +208,7 @@ class Engine(Readiness):
 
     async def stream_outputs(
         self,
-        info: RequestInfo,
+        context: RequestContext,
         model_name: str,
         decode: Callable[[], InferenceRequest],
         encode: Callable[[InferenceResponse], WireT],
@@ -183,7 +220,7 @@ class Engine(Readiness):
         `stream_text`.
 
         Args:
-            info: the origin of the request.
+            context: the origin of the request.
             model_name: the requested model; empty if only the body has its name.
             decode: decode the body, in the worker.
             encode: encode a response with one output of one sample, in the worker.
@@ -195,7 +232,7 @@ class Engine(Readiness):
         Raises:
             InferenceError: as `stream_text`.
         """
-        context, queue = self._admit(info, model_name)
+        queue = self._admit(context, model_name)
         source = self._executor.stream_outputs(context, decode, encode, encode_chunk)
         async with aclosing(self._stream(context, queue, source)) as outputs:
             async for output in outputs:
@@ -203,7 +240,7 @@ class Engine(Readiness):
 
     async def explain(
         self,
-        info: RequestInfo,
+        context: RequestContext,
         model_name: str,
         decode: Callable[[], InferenceRequest],
         encode: Callable[[InferenceResponse, Explanations], WireT],
@@ -214,7 +251,7 @@ class Engine(Readiness):
         server stops or the client disconnects: cancel the coroutine then.
 
         Args:
-            info: the origin of the request.
+            context: the origin of the request.
             model_name: the requested model; empty if only the body has its name.
             decode: decode the body; the parameters of the request are `ExplanationParameters`.
             encode: encode the response and its explanations, highest score first.
@@ -223,27 +260,30 @@ class Engine(Readiness):
             InferenceError: for every failure; UNSUPPORTED for a task that cannot be explained, OVERLOADED if too many
                 explanations wait.
         """
+        self._start(context, model_name)
+        context.explanation = True
         try:
-            deadline = self._admission.deadline(info)
-            self._admission.acquire_client(info)
+            deadline = self._admission.deadline(context)
+            self._admission.acquire_client(context)
         except InferenceError as error:
-            raise self._executor.report_refused(info, error, model_name, explanation=True) from None
-        context = self._executor.new_context(info, model_name, deadline, explanation=True)
+            raise self._executor.report_refused(context, error) from None
+        context.deadline = deadline
+        self._executor.start(context)
         job = partial(self._executor.explain, context, decode, encode)
         try:
             answer = await self._explanation_workers.run_request(context, job, self._executor.report)
         finally:
-            self._admission.release_client(info)
+            self._admission.release_client(context)
         await wait_recorded(context)
         return answer
 
-    def count_stream(self, info: RequestInfo) -> AbstractContextManager[None]:
+    def count_stream(self, context: RequestContext) -> AbstractContextManager[None]:
         """Count a client's stream while it is open. Each request on the stream counts in addition.
 
         Raises:
             InferenceError: OVERLOADED, on entry, if the client has reached its limit.
         """
-        return self._admission.client_slot(info)
+        return self._admission.client_slot(context)
 
     def overload(self, model_name: str | None) -> Overload | None:
         """Return why one more request would be refused now, before its body is read; None if it would be admitted.
@@ -254,28 +294,25 @@ class Engine(Readiness):
         queue = self.registry.only_model if model_name is None else self._queue_of(model_name)
         return self._admission.overload(queue)
 
-    def track_arrival(self) -> Callable[[], object]:
-        """Count a request whose body is arriving, for `overload`. Call the result when the body is complete."""
-        return self._admission.track_arrival()
-
-    def check_capacity(self, info: RequestInfo, model_name: str) -> None:
+    def check_capacity(self, context: RequestContext, model_name: str) -> None:
         """Refuse a request now if it would be refused after its body is read.
 
         Raises:
-            InferenceError: OVERLOADED; sets the header retry-after of the response.
+            InferenceError: OVERLOADED.
         """
         try:
-            self._admission.check(info, self._queue_of(model_name))
+            self._admission.check(self._queue_of(model_name))
         except InferenceError as error:
-            raise self.report_refused(info, error, model_name) from None
+            raise self.report_refused(context, error, model_name) from None
 
-    def report_refused_unread(self, info: RequestInfo, error: InferenceError, model_name: str, count: int) -> None:
-        """Report `count` requests that were refused before they were read, without recording them."""
-        self._executor.report_refused_unread(info, error, model_name, count)
+    def report_refused_unread(self, context: RequestContext, error: InferenceError) -> None:
+        """Report requests that were refused before they were read, without recording them."""
+        self._executor.report_refused_unread(context, error)
 
-    def report_refused(self, info: RequestInfo, error: InferenceError, model_name: str = "") -> InferenceError:
+    def report_refused(self, context: RequestContext, error: InferenceError, model_name: str = "") -> InferenceError:
         """Record and report a request that was refused before it was read. Return `error` for the caller to raise."""
-        return self._executor.report_refused(info, error, model_name)
+        self._start(context, model_name)
+        return self._executor.report_refused(context, error)
 
     def infer(self, request: InferenceRequest) -> InferenceResponse:
         """Answer one decoded request in the calling thread, without reporting it. For use inside a process.
@@ -306,21 +343,28 @@ class Engine(Readiness):
             await asyncio.sleep(_POLL_SECONDS)
         self._executor.fail_unfinished(stopping_error())
 
-    def _admit(self, info: RequestInfo, model_name: str) -> tuple[RequestContext, str]:
-        """Admit a request; return its context and the model in whose queue it waits.
+    def _start(self, context: RequestContext, model_name: str) -> None:
+        """Set the arrival of a request and the model that it names."""
+        context.model_name = model_name
+        context.arrived = time.perf_counter_ns()
+        context.timestamp = time.time_ns()
+
+    def _admit(self, context: RequestContext, model_name: str) -> str:
+        """Admit a request; return the model in whose queue it waits.
 
         Raises:
             InferenceError: if a limit is reached or its deadline has passed.
         """
-        queue = self._queue_of(model_name)
+        context.model_name = model_name
+        context.arrived, context.timestamp = time.perf_counter_ns(), time.time_ns()
+        queue = model_name if self.registry.has_model(model_name) else ""
         try:
-            deadline = self._admission.deadline(info)
-            max_queue_seconds = self._admission.acquire(info, queue, deadline)
+            context.deadline = self._admission.deadline(context)
+            context.max_queue_seconds = self._admission.acquire(context, queue, context.deadline)
         except InferenceError as error:
-            raise self.report_refused(info, error, model_name) from None
-        context = self._executor.new_context(info, model_name, deadline)
-        context.max_queue_seconds = max_queue_seconds
-        return context, queue
+            raise self._executor.report_refused(context, error) from None
+        self._executor.start(context)
+        return queue
 
     def _queue_of(self, model_name: str) -> str:
         """Return the queue in which a request waits: its model's, or "" for unknown names, which clients may invent."""
@@ -330,11 +374,11 @@ class Engine(Readiness):
         self, context: RequestContext, queue: str, source: Generator[OutputT], *, all_or_nothing: bool = False
     ) -> AsyncGenerator[OutputT]:
         def on_end(error: InferenceError | None) -> None:
-            context.error = context.error or error
+            context.failure = context.failure or error
             try:
                 self._executor.report(context)
             finally:
-                self._admission.release(queue, context.info)
+                self._admission.release(queue, context)
 
         return bridge_stream(
             source,
@@ -347,4 +391,4 @@ class Engine(Readiness):
 
     def _is_aborted(self, context: RequestContext) -> bool:
         """Return whether shutdown cancelled the call: over HTTP (`disconnected` is set), nothing else cancels it."""
-        return self._draining and context.info.disconnected is not None
+        return self._draining and context.disconnected is not None

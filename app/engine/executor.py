@@ -10,27 +10,29 @@ from typing import TypeVar
 
 import msgspec
 
-from app.engine.cancellation import cancellation_scope, raise_if_cancelled
-from app.engine.events import InferenceEvent, InferenceObserver, OutputAnnotator, RecordSink, RequestInfo
+from app.engine.batched_observers import BatchedObservers
+from app.engine.cancellation import exchange_token
+from app.engine.events import OutputAnnotator, RecordSink
 from app.engine.explain import explain_request
+from app.engine.explain_rows import explain_rows_of_request
 from app.engine.inference_result import InferenceResult
-from app.engine.registry import Registration, Registry
+from app.engine.models.registry import Registration, Registry
 from app.engine.request_context import RequestContext
-from app.engine.stream_sources import sample_results, text_chunks
-from app.engine.text_stream import Chunk
-from metadata.rule import annotate
+from app.engine.streams.sources import sample_results, text_chunks
+from app.engine.streams.text_stream import Chunk
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.inference.limits import Limits, check_request
 from tasks.inference.request import InferenceRequest
 from tasks.inference.response import InferenceResponse
+from tasks.row_importance import RowImportance
 from tasks.saliency.explanation import Explanation
 
 __all__ = ("Executor", "Explanations")
 
 WireT = TypeVar("WireT")
 
-Explanations = Sequence[Sequence[Sequence[Explanation]]]
-"""For each output of a response, for each of its images, one explanation for each explained prediction."""
+Explanations = Sequence[Sequence[Sequence[Explanation]]] | Sequence[Sequence[Sequence[RowImportance]]]
+"""For each output of a response, for each of its samples, one explanation for each explained prediction or row."""
 
 _logger = logging.getLogger(__name__)
 
@@ -41,9 +43,7 @@ class Executor:
     Args:
         registry: the models.
         limits: limits on one request.
-        observers: receive the event of every request.
-        prediction_observers: receive the event of every request except explanations, which take hundreds of times as
-            long.
+        observers: receive every request.
         annotators: add parameters to every response that is not streamed.
         record_sink: records every request.
     """
@@ -52,46 +52,38 @@ class Executor:
         self,
         registry: Registry,
         limits: Limits,
-        observers: Sequence[InferenceObserver],
-        prediction_observers: Sequence[InferenceObserver],
+        observers: BatchedObservers,
         annotators: Sequence[OutputAnnotator] = (),
         record_sink: RecordSink | None = None,
     ) -> None:
         self._registry = registry
         self._limits = limits
         self._observers = observers
-        self._prediction_observers = prediction_observers
         self._annotators = annotators
         self._record_sink = record_sink
         self._unfinished: set[RequestContext] = set()
 
-    def new_context(
-        self, info: RequestInfo, model_name: str, deadline: float | None = None, *, explanation: bool = False
-    ) -> RequestContext:
-        """Return the context of a new request; `report` reports it once."""
-        context = RequestContext(info, model_name, deadline, explanation=explanation)
+    def start(self, context: RequestContext) -> None:
+        """Expect the report of a request."""
         self._unfinished.add(context)
-        return context
 
-    def report_refused(
-        self, info: RequestInfo, error: InferenceError, model_name: str, *, explanation: bool = False
-    ) -> InferenceError:
+    def report_refused(self, context: RequestContext, error: InferenceError) -> InferenceError:
         """Record and report a request that was refused before it was read. Return `error` for the caller to raise."""
-        context = self.new_context(info, model_name, explanation=explanation)
-        context.error = error
+        context.failure = error
+        self.start(context)
         self.report(context)
         return error
 
-    def report_refused_unread(self, info: RequestInfo, error: InferenceError, model_name: str, count: int) -> None:
-        """Report `count` requests that were refused before they were read. They are not recorded."""
-        context = RequestContext(info, model_name)
-        context.error = error
-        self._observe(msgspec.structs.replace(context.event, count=count))
+    def report_refused_unread(self, context: RequestContext, error: InferenceError) -> None:
+        """Report requests that were refused before they were read. They are not recorded."""
+        context.failure = error
+        context.finish()
+        self._observers.add(context)
 
     def fail_unfinished(self, error: InferenceError) -> None:
         """Report all requests that are not finished as failed with `error`, even if their workers still run."""
         for context in tuple(self._unfinished):
-            context.error = context.error or error
+            context.failure = context.failure or error
             self.report(context)
 
     def predict(self, request: InferenceRequest) -> InferenceResponse:
@@ -114,18 +106,25 @@ class Executor:
         Raises:
             InferenceError: for every failure.
         """
-        context.start()
+        previous = exchange_token(context)
         try:
-            with self._capture_errors(context), cancellation_scope(context.token):
-                raise_if_cancelled()
-                request, registration = self._decode(context, decode)
-                context.result = result = registration.ready_servable().predict(request, self._limits)
-                response = _response(request, registration, result)
-                encoded = encode(self._annotated(context, result, response))
-                # An answer after cancellation counts as cancelled, for the client and for the metrics.
-                raise_if_cancelled()
-                return encoded
+            context.start_work()
+            if (error := context.cancellation) is not None:
+                raise error
+            request, registration = self._decode(context, decode)
+            context.result = result = registration.ready_servable().predict(request, self._limits)
+            response = _response(request, registration, result)
+            if self._annotators:
+                response = self._annotated(context, result, response)
+            encoded = encode(response)
+            # An answer after cancellation counts as cancelled, for the client and for the metrics.
+            if (error := context.cancellation) is not None:
+                raise error
+            return encoded
+        except Exception as error:  # noqa: BLE001  models raise any type
+            raise self._failure(context, error)  # noqa: B904  its cause is set
         finally:
+            exchange_token(previous)
             self.report(context)
 
     def explain(
@@ -140,12 +139,14 @@ class Executor:
         Raises:
             InferenceError: for every failure.
         """
-        context.start()
         try:
             with self._capture_errors(context):
+                context.start_work()
                 request, registration = self._decode(context, decode)
-                explained = explain_request(
-                    registration.ready_servable(), request, self._limits, should_continue, context.token.remaining
+                servable = registration.ready_servable()
+                rows = servable.description.takes == "tensor"
+                explained = (explain_rows_of_request if rows else explain_request)(
+                    servable, request, self._limits, should_continue, context.remaining
                 )
                 context.result, context.explanation_samples = explained.result, explained.samples
                 response = _response(request, registration, explained.result)
@@ -159,8 +160,8 @@ class Executor:
         Raises:
             InferenceError: for every failure.
         """
-        context.start()
         with self._capture_errors(context):
+            context.start_work()
             yield from text_chunks(context, *self._decode(context, decode), self._limits)
 
     def stream_outputs(
@@ -175,8 +176,8 @@ class Executor:
         Raises:
             InferenceError: for every failure.
         """
-        context.start()
         with self._capture_errors(context):
+            context.start_work()
             request, registration = self._decode(context, decode)
             if registration.ready_servable().streams:
                 with closing(text_chunks(context, request, registration, self._limits)) as chunks:
@@ -189,30 +190,26 @@ class Executor:
 
     def report(self, context: RequestContext) -> None:
         """Record a finished request, then report it to the observers. Does nothing if it was reported before."""
-        if not context.finish():
+        try:
+            # One thread removes it: this is atomic.
+            self._unfinished.remove(context)
+        except KeyError:
             return
-        self._unfinished.discard(context)
-        event = context.event
-        recorded = self._record_sink.record(event) if self._record_sink is not None else None
+        context.finish()
+        recorded = self._record_sink.record(context) if self._record_sink is not None else None
         if recorded is None:
-            self._observe(event)
+            self._observers.add(context)
             return
         context.recorded = recorded
         # If recording fails, the client gets that error. Observers therefore wait for the outcome.
-        recorded.add_done_callback(partial(self._on_recorded, event))
+        recorded.add_done_callback(partial(self._on_recorded, context))
 
-    def _on_recorded(self, event: InferenceEvent, recorded: Future[None]) -> None:
+    def _on_recorded(self, context: RequestContext, recorded: Future[None]) -> None:
         error = None if recorded.cancelled() else recorded.exception()
-        if event.outcome is None and isinstance(error, InferenceError):
-            event = msgspec.structs.replace(event, outcome=error.kind, error=str(error))
-        self._observe(msgspec.structs.replace(event, total=time.perf_counter_ns() - event.arrived))
-
-    def _observe(self, event: InferenceEvent) -> None:
-        for observer in (*(() if event.explanation else self._prediction_observers), *self._observers):
-            try:
-                observer.observe(event)
-            except Exception:
-                _logger.exception("observer failed")
+        if context.outcome is None and isinstance(error, InferenceError):
+            context.outcome, context.error = error.kind, str(error)
+        context.total = time.perf_counter_ns() - context.arrived
+        self._observers.add(context)
 
     def _annotated(
         self, context: RequestContext, result: InferenceResult, response: InferenceResponse
@@ -220,7 +217,7 @@ class Executor:
         """Return `response` with the parameters that the annotators return."""
         outputs = response.outputs
         for annotator in self._annotators:
-            if additions := annotator(context.info, result, response.model_name):
+            if additions := annotator(context, result, response.model_name):
                 outputs = [
                     msgspec.structs.replace(output, parameters={**output.parameters, **parameters})
                     for output, parameters in zip(outputs, additions, strict=True)
@@ -230,7 +227,6 @@ class Executor:
     def _decode(
         self, context: RequestContext, decode: Callable[[], InferenceRequest]
     ) -> tuple[InferenceRequest, Registration]:
-        context.check_queue_time()
         context.request = request = decode()
         if request.timeout is not None:
             context.set_timeout(request.timeout)
@@ -243,26 +239,27 @@ class Executor:
         """Set every exception as the error of `context`, and raise it as an `InferenceError`."""
         try:
             yield
-        except InferenceError as error:
-            if error.kind in (ErrorKind.MODEL_FAILED, ErrorKind.INTERNAL):
-                _logger.exception("inference failed", extra={"request_id": context.info.request_id})
-            located = context.request.locate(error) if context.request else error
-            context.error = located
-            if located is error:
-                raise
-            raise located from None
-        except Exception as error:
-            _logger.exception("inference failed", extra={"request_id": context.info.request_id})
-            message = f"Something went wrong in the server; see its log for request {context.info.request_id}"
-            context.error = InferenceError(ErrorKind.INTERNAL, message)
-            raise context.error from error
+        except Exception as error:  # noqa: BLE001  models raise any type
+            raise self._failure(context, error)  # noqa: B904  its cause is set
+
+    def _failure(self, context: RequestContext, error: Exception) -> InferenceError:
+        """Set the error of `context`, as the client gets it, and return it. Log failures of the server and models."""
+        if not isinstance(error, InferenceError) or error.kind in (ErrorKind.MODEL_FAILED, ErrorKind.INTERNAL):
+            _logger.error("inference failed", exc_info=error, extra={"request_id": context.request_id})
+        if not isinstance(error, InferenceError):
+            message = f"Something went wrong in the server; see its log for request {context.request_id}"
+            cause, error = error, InferenceError(ErrorKind.INTERNAL, message)
+            error.__cause__ = cause
+        elif context.request is not None:
+            error = context.request.locate(error)
+        context.failure = error
+        return error
 
 
 def _response(request: InferenceRequest, registration: Registration, result: InferenceResult) -> InferenceResponse:
-    outputs = [msgspec.structs.replace(output, parameters=annotate(output.parameters)) for output in result.outputs]
     return InferenceResponse(
         id=request.id,
         model_name=registration.source.name,
         model_version=registration.source.version,
-        outputs=outputs,
+        outputs=result.outputs,
     )

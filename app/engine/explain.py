@@ -8,15 +8,14 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from app.engine.admission import RETRY_AFTER
 from app.engine.cancellation import deadline_error, stopping_error
-from app.engine.inference_result import InferenceResult, Timings
+from app.engine.inference_result import InferenceResult
+from app.engine.models.servable import Servable
 from app.engine.request_context import RequestContext
-from app.engine.servable import Servable
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.inference.limits import Limits
 from tasks.inference.parameters import read_parameters
@@ -24,9 +23,17 @@ from tasks.inference.request import InferenceRequest
 from tasks.saliency.explanation import DEFAULT_SAMPLES, Explanation, ExplanationMethod, ExplanationParameters
 from tasks.saliency.sampling import ExplanationTarget, explain_target, sample_count
 
-__all__ = ("ExplainedResult", "ExplanationWorkers", "explain_request", "lower_priority")
+__all__ = (
+    "ExplainedResult",
+    "ExplanationWorkers",
+    "TimedModel",
+    "explain_request",
+    "explanation_deadline",
+    "lower_priority",
+)
 
 T = TypeVar("T")
+ExplanationT = TypeVar("ExplanationT")
 
 _NICENESS = 10
 _LOWEST_PRIORITY = 19
@@ -34,17 +41,17 @@ _MAX_WAITING_PER_WORKER = 2
 _SHARE_OF_SAMPLES = 0.9
 
 
-class ExplainedResult(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+class ExplainedResult(msgspec.Struct, Generic[ExplanationT], frozen=True, kw_only=True, eq=False):
     """A result with its explanations.
 
     Attributes:
         result: the result; its timings include those of the explanations.
-        explanations: for each output, for each of its images, one for each explained prediction.
-        samples: masked copies of images that the model processed.
+        explanations: for each output, for each of its samples, one for each explained image object or row.
+        samples: masked copies of images, or copies of rows, that the model processed.
     """
 
     result: InferenceResult
-    explanations: Sequence[Sequence[Sequence[Explanation]]]
+    explanations: Sequence[Sequence[Sequence[ExplanationT]]]
     samples: int
 
 
@@ -54,7 +61,8 @@ def explain_request(
     limits: Limits,
     should_continue: Callable[[], bool],
     remaining_seconds: float | None = None,
-) -> ExplainedResult:
+    on_samples: Callable[[int, int], None] = lambda _, __: None,
+) -> ExplainedResult[Explanation]:
     """Answer every input of `request`, and explain the answers with saliency maps.
 
     The remaining time is divided evenly among the remaining images.
@@ -65,6 +73,7 @@ def explain_request(
         limits: limits on one request.
         should_continue: called every few samples; when it returns False, the explanations use the samples taken so far.
         remaining_seconds: seconds until the deadline of the request; the samples get most of them.
+        on_samples: called with the number of masked copies that the model has just processed, and that of all.
 
     Raises:
         InferenceError: as `Servable.explanation_targets`; INVALID_REQUEST for invalid explanation parameters; TOO_LARGE
@@ -80,19 +89,13 @@ def explain_request(
         raise error.with_prefix("parameters") from None
     targets = [target for output in explanation_targets.targets for target in output]
     counts = _sample_counts(targets, parameters, limits)
-    max_seconds = limits.max_explanation_seconds
-    budgets = (
-        parameters.max_seconds,
-        max_seconds,
-        None if remaining_seconds is None else remaining_seconds * _SHARE_OF_SAMPLES,
-    )
-    deadline = started + min(seconds for seconds in budgets if seconds is not None)
+    deadline = explanation_deadline(started, parameters.max_seconds, limits, remaining_seconds)
     explanations_of_targets: list[list[Explanation]] = []
-    models: list[_TimedModel] = []
+    models: list[TimedModel] = []
     for remaining, target, count in zip(range(len(targets), 0, -1), targets, counts, strict=True):
         now = time.monotonic()
         until = now + (deadline - now) / remaining
-        model = _TimedModel(target.model)
+        model = TimedModel(target.model, lambda samples: on_samples(samples, sum(counts)))
         timed_target = msgspec.structs.replace(target, model=model)
         explanations_of_targets.append(
             explain_target(
@@ -100,22 +103,39 @@ def explain_request(
             )
         )
         models.append(model)
-    timings = Timings(model=sum(model.nanoseconds for model in models))
+    model_ns = explanation_targets.result.model_ns + sum(model.nanoseconds for model in models)
     explanations = iter(explanations_of_targets)
     return ExplainedResult(
-        result=msgspec.structs.replace(
-            explanation_targets.result, timings=explanation_targets.result.timings.combined_with(timings)
-        ),
+        result=msgspec.structs.replace(explanation_targets.result, model_ns=model_ns),
         explanations=[[next(explanations) for _ in output] for output in explanation_targets.targets],
         samples=sum(model.inputs for model in models),
     )
 
 
-class _TimedModel:
-    """Call a model, and count its inputs and the time of its calls."""
+def explanation_deadline(
+    started: float, max_seconds: float | None, limits: Limits, remaining_seconds: float | None
+) -> float:
+    """Return when the samples of an explanation that started at `started` must end.
 
-    def __init__(self, model: Callable[[Sequence[Any]], Sequence[Any]]) -> None:
+    Args:
+        started: by `time.monotonic`.
+        max_seconds: the request's own limit.
+        limits: the server's.
+        remaining_seconds: seconds until the deadline of the request.
+    """
+    share = None if remaining_seconds is None else remaining_seconds * _SHARE_OF_SAMPLES
+    budgets = (max_seconds, limits.max_explanation_seconds, share)
+    return started + min(seconds for seconds in budgets if seconds is not None)
+
+
+class TimedModel:
+    """Call a model, count its inputs and the time of its calls, and report the inputs."""
+
+    def __init__(
+        self, model: Callable[[Sequence[Any]], Sequence[Any]], on_inputs: Callable[[int], None] = lambda _: None
+    ) -> None:
         self._model = model
+        self._on_inputs = on_inputs
         self.inputs = 0
         self.nanoseconds = 0
 
@@ -124,6 +144,7 @@ class _TimedModel:
         predictions = self._model(inputs)
         self.nanoseconds += time.perf_counter_ns() - started
         self.inputs += len(inputs)
+        self._on_inputs(len(inputs))
         return predictions
 
 
@@ -180,18 +201,18 @@ class ExplanationWorkers:
             report: report, once, a request whose job did not finish.
 
         Raises:
-            InferenceError: the exception of `job`; OVERLOADED, with the header retry-after, DEADLINE_EXCEEDED, or
+            InferenceError: the exception of `job`; OVERLOADED, DEADLINE_EXCEEDED, or
                 MODEL_NOT_READY if the server stops.
         """
-        deadline = asyncio.timeout(context.token.remaining)
+        deadline = asyncio.timeout(context.remaining)
 
         def on_dropped() -> None:
             # The timer of the loop may fire shortly before the deadline on our clock.
             if deadline.expired():
-                context.token.expire()
+                context.expire()
             else:
-                context.token.cancel()
-            context.error = context.token.error
+                context.cancel()
+            context.failure = context.cancellation
             report(context)
 
         try:
@@ -199,11 +220,9 @@ class ExplanationWorkers:
                 return await self.run(job, on_dropped)
         except (InferenceError, TimeoutError) as exception:
             if isinstance(exception, TimeoutError):
-                context.token.expire()
-            error = exception if isinstance(exception, InferenceError) else context.token.error or deadline_error()
-            if error.kind is ErrorKind.OVERLOADED:
-                context.info.response_headers[RETRY_AFTER] = str(self.expected_wait)
-            context.error = context.error or error
+                context.expire()
+            error = exception if isinstance(exception, InferenceError) else context.cancellation or deadline_error()
+            context.failure = context.failure or error
             report(context)
             raise error from None
 
@@ -219,7 +238,7 @@ class ExplanationWorkers:
         """
         if self._in_flight >= self._max_jobs:
             message = f"The server has {self._in_flight} explanations in flight and takes no more; try again later"
-            raise InferenceError(ErrorKind.OVERLOADED, message)
+            raise InferenceError(ErrorKind.OVERLOADED, message, retry_after=self.expected_wait)
         cancelled = threading.Event()
         try:
             work = self._workers.submit(

@@ -3,7 +3,6 @@
 import os
 import random
 import time
-import uuid
 
 __all__ = ("event_id", "request_id")
 
@@ -19,4 +18,6 @@ def event_id() -> str:
 
 def request_id() -> str:
     """Return a random UUID (RFC 9562, version 4)."""
-    return str(uuid.UUID(int=_RANDOM.getrandbits(128), version=4))
+    digits = f"{_RANDOM.getrandbits(128):032x}"
+    variant = "89ab"[int(digits[16], 16) % 4]
+    return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-{variant}{digits[17:20]}-{digits[20:]}"

@@ -8,29 +8,7 @@ import msgspec
 from tasks.inference.response import InferenceOutput, Prediction
 from tasks.saliency.sampling import ExplanationTarget
 
-__all__ = ("ExplanationTargets", "InferenceResult", "SampleResult", "Timings")
-
-
-class Timings(msgspec.Struct, frozen=True, kw_only=True):
-    """The time that each step of one inference took, in nanoseconds.
-
-    Attributes:
-        decode: reading images and parameters.
-        model: the call of the model, including its own pre- and postprocessing.
-        postprocess: thresholds, filters and order.
-    """
-
-    decode: int = 0
-    model: int = 0
-    postprocess: int = 0
-
-    def combined_with(self, later: "Timings") -> "Timings":
-        """Return the sums of both."""
-        return Timings(
-            decode=self.decode + later.decode,
-            model=self.model + later.model,
-            postprocess=self.postprocess + later.postprocess,
-        )
+__all__ = ("ExplanationTargets", "InferenceResult", "SampleResult")
 
 
 class SampleResult(msgspec.Struct, frozen=True, kw_only=True, eq=False):
@@ -55,13 +33,17 @@ class InferenceResult(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     Attributes:
         outputs: the outputs of the response.
         batch_size: number of samples that the model processed.
-        timings: time of each step.
+        decode_ns: nanoseconds for reading images and parameters.
+        model_ns: nanoseconds of the calls of the model, including its own pre- and postprocessing.
+        postprocess_ns: nanoseconds for thresholds, filters and order.
         samples: the samples that have an answer, in the order of the inputs.
     """
 
     outputs: Sequence[InferenceOutput]
     batch_size: int
-    timings: Timings
+    decode_ns: int = 0
+    model_ns: int = 0
+    postprocess_ns: int = 0
     samples: Sequence[SampleResult] = ()
 
     def combined_with(self, later: "InferenceResult") -> "InferenceResult":
@@ -69,7 +51,9 @@ class InferenceResult(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         return InferenceResult(
             outputs=later.outputs,
             batch_size=self.batch_size + later.batch_size,
-            timings=self.timings.combined_with(later.timings),
+            decode_ns=self.decode_ns + later.decode_ns,
+            model_ns=self.model_ns + later.model_ns,
+            postprocess_ns=self.postprocess_ns + later.postprocess_ns,
             samples=[*self.samples, *later.samples],
         )
 

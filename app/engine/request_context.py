@@ -1,65 +1,98 @@
-"""The context of one request: everything that is known about it until it is reported."""
+"""The context of one request: everything that is known about it, from its arrival to its report."""
 
 import math
-import threading
 import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import Future
-from functools import cached_property
 
-from app.engine.admission import RETRY_AFTER
+from msgspec import field
+
 from app.engine.cancellation import CancellationToken
-from app.engine.events import InferenceEvent, RequestInfo
 from app.engine.ids import event_id
-from app.engine.inference_result import InferenceResult, Timings
-from app.engine.registry import Registration
-from metadata.entry import metadata_values, read_metadata
+from app.engine.inference_result import InferenceResult
+from app.engine.models.registry import Registration
+from metadata.entry import Metadata, metadata_values, read_metadata
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.inference.request import InferenceRequest
 
 __all__ = ("RequestContext",)
 
 
-class RequestContext:
-    """The state of one request, from its arrival to its event.
-
-    Args:
-        info: the origin of the request.
-        model_name: the requested model, empty if it is not known yet.
-        deadline: on the clock of `time.monotonic`; None for no deadline.
-        explanation: whether the client requests explanations.
+class RequestContext(CancellationToken, kw_only=True, eq=False):
+    """One request and its cancellation token. It is filled on the way, and complete when observers receive it.
 
     Attributes:
-        explanation_samples: masked copies that the model processed for explanations.
-        request: the decoded request.
-        registration: the model that answers.
-        result: the result so far.
-        error: why the request failed.
-        token: its cancellation token.
-        recorded: completes when the request is recorded; None without recording.
+        protocol: the name of the wire protocol.
+        request_id: the value of X-Request-ID, received or generated.
+        base_id: the value of Chariot-Inference-Base-ID, if the platform sent it.
+        trace: the client's trace context: the W3C headers `traceparent` and `tracestate` that were received.
+        timeout: the client's timeout in seconds, None if it sent none, NaN if it sent an invalid one.
+        disconnected: completes when the client has disconnected; None if a disconnect is reported in another way.
+        client: the name of the client's API key, or ``jwt:`` and the subject of its token; empty without
+            authentication.
+        address: the address of the peer, which may be a shared proxy; empty if it is unknown.
+        response_headers: headers that annotators add to the response (gRPC: trailing metadata), by name.
+        model_name: the requested model, empty if the request did not name one.
+        explanation: whether the client requested explanations, which take hundreds of times as long.
         max_queue_seconds: seconds that it may wait for a worker; None for no limit.
+        arrived: arrival of the complete body on the clock of `time.perf_counter_ns`, in nanoseconds.
+        timestamp: arrival in nanoseconds since 1970 (UTC).
+        work_started: start of the work on it, on the same clock as `arrived`; 0 before that.
+        request: the decoded request, None if it could not be decoded.
+        registration: the model that answers, None if none was found.
+        result: the result so far, None without an answer; partial if a stream was interrupted.
+        explanation_samples: masked copies of the images that the model processed for explanations.
+        failure: why the request failed.
+        recorded: completes when the request is recorded; None without recording.
+        id: unique id of the finished request.
+        model_version: the version that answered, empty if none did.
+        task_type: of the model that answered, empty if none did.
+        outcome: None for success, otherwise the kind of error.
+        error: the error message that the client got, empty for success.
+        batch_size: images, or texts, that the model processed.
+        decode_ns: nanoseconds for reading images and parameters.
+        model_ns: nanoseconds of the calls of the model.
+        postprocess_ns: nanoseconds for thresholds, filters and order.
+        queue: nanoseconds that the request waited for a worker.
+        total: nanoseconds from arrival to the end, including the wait. For observers it includes the time of recording.
+        metadata: metadata of the inputs. A value that several inputs share appears once.
+        count: number of requests in this context: refusals before a body is read are reported together.
     """
 
-    def __init__(
-        self, info: RequestInfo, model_name: str, deadline: float | None = None, *, explanation: bool = False
-    ) -> None:
-        self.info = info
-        self.explanation = explanation
-        self.explanation_samples = 0
-        self.request: InferenceRequest | None = None
-        self.registration: Registration | None = None
-        self.result: InferenceResult | None = None
-        self.error: InferenceError | None = None
-        self.token = CancellationToken(deadline)
-        self.recorded: Future[None] | None = None
-        self.max_queue_seconds: float | None = None
-        self._model_name = model_name
-        self._arrived = self._work_started = time.perf_counter_ns()
-        self._timestamp = time.time_ns()
-        self._finish_lock = threading.Lock()
-
-    def start(self) -> None:
-        """Set the time at which a worker starts the request."""
-        self._work_started = time.perf_counter_ns()
+    protocol: str
+    request_id: str
+    base_id: str | None = None
+    trace: Mapping[str, str] = field(default_factory=dict[str, str])
+    timeout: float | None = None
+    disconnected: Callable[[], Awaitable[None]] | None = None
+    client: str = ""
+    address: str = ""
+    response_headers: dict[str, str] = field(default_factory=dict[str, str])
+    model_name: str = ""
+    explanation: bool = False
+    max_queue_seconds: float | None = None
+    arrived: int = field(default_factory=time.perf_counter_ns)
+    timestamp: int = field(default_factory=time.time_ns)
+    work_started: int = 0
+    request: InferenceRequest | None = None
+    registration: Registration | None = None
+    result: InferenceResult | None = None
+    explanation_samples: int = 0
+    failure: InferenceError | None = None
+    recorded: "Future[None] | None" = None
+    id: str = ""
+    model_version: str = ""
+    task_type: str = ""
+    outcome: ErrorKind | None = None
+    error: str = ""
+    batch_size: int = 0
+    decode_ns: int = 0
+    model_ns: int = 0
+    postprocess_ns: int = 0
+    queue: int = 0
+    total: int = 0
+    metadata: Sequence[Metadata] = ()
+    count: int = 1
 
     def set_timeout(self, timeout: float) -> None:
         """Set the deadline to `timeout` seconds after arrival, unless it is earlier already.
@@ -67,52 +100,44 @@ class RequestContext:
         Raises:
             InferenceError: DEADLINE_EXCEEDED if the deadline has passed.
         """
-        remaining = timeout - (time.perf_counter_ns() - self._arrived) / 1e9
-        self.token.shorten(time.monotonic() + remaining)
-        if (error := self.token.error) is not None:
+        remaining = timeout - (time.perf_counter_ns() - self.arrived) / 1e9
+        self.shorten(time.monotonic() + remaining)
+        if (error := self.cancellation) is not None:
             raise error
 
-    def check_queue_time(self) -> None:
-        """Refuse a request that has waited in the queue for too long, before any work is done for it.
+    def start_work(self) -> None:
+        """Set the time at which a worker starts. Refuse a request that has waited too long, before any work.
 
         Raises:
-            InferenceError: OVERLOADED; sets the header retry-after of the response.
+            InferenceError: OVERLOADED.
         """
-        waited = (self._work_started - self._arrived) / 1e9
-        if self.max_queue_seconds is not None and waited > self.max_queue_seconds:
-            self.info.response_headers[RETRY_AFTER] = str(max(1, math.ceil(waited)))
+        self.work_started = time.perf_counter_ns()
+        if self.max_queue_seconds is None:
+            return
+        waited = (self.work_started - self.arrived) / 1e9
+        if waited > self.max_queue_seconds:
             message = f"The request waited for {waited:.3g} s, longer than the server allows; try again later"
-            raise InferenceError(ErrorKind.OVERLOADED, message)
+            raise InferenceError(ErrorKind.OVERLOADED, message, retry_after=max(1, math.ceil(waited)))
 
-    def finish(self) -> bool:
-        """Mark the request as finished. Return False if it was finished before, by any thread."""
-        return self._finish_lock.acquire(blocking=False)
-
-    @cached_property
-    def event(self) -> InferenceEvent:
-        """Return the event of the finished request."""
-        result = self.result
-        return InferenceEvent(
-            info=self.info,
-            model_name=self.request.model_name if self.request else self._model_name,
-            model_version=self.registration.source.version if self.registration else "",
-            outcome=self.error.kind if self.error else None,
-            error=str(self.error) if self.error else "",
-            batch_size=result.batch_size if result else 0,
-            explanation=self.explanation,
-            explanation_samples=self.explanation_samples,
-            queue=self._work_started - self._arrived,
-            total=time.perf_counter_ns() - self._arrived,
-            timings=result.timings if result else Timings(),
-            metadata=[read_metadata(value) for value in metadata_values(self.request)] if self.request else (),
-            id=event_id(),
-            arrived=self._arrived,
-            timestamp=self._timestamp,
-            task_type=self._task_type(),
-            request=self.request,
-            result=result,
-        )
-
-    def _task_type(self) -> str:
-        servable = self.registration.servable if self.registration else None
-        return servable.description.task_type if servable else ""
+    def finish(self) -> None:
+        """Set the fields that follow from the others when the request has ended."""
+        self.id = event_id()
+        self.total = time.perf_counter_ns() - self.arrived
+        self.queue = (self.work_started or self.arrived) - self.arrived
+        if (failure := self.failure) is not None:
+            self.outcome, self.error = failure.kind, str(failure)
+        if (result := self.result) is not None:
+            self.batch_size = result.batch_size
+            self.decode_ns, self.model_ns, self.postprocess_ns = (
+                result.decode_ns,
+                result.model_ns,
+                result.postprocess_ns,
+            )
+        if (registration := self.registration) is not None:
+            self.model_version = registration.source.version
+            if registration.servable is not None:
+                self.task_type = registration.servable.description.task_type
+        if (request := self.request) is not None:
+            self.model_name = request.model_name
+            if values := metadata_values(request):
+                self.metadata = [read_metadata(value) for value in values]

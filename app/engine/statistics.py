@@ -5,7 +5,7 @@ import time
 
 import msgspec
 
-from app.engine.events import InferenceEvent
+from app.engine.request_context import RequestContext
 
 __all__ = ("Duration", "ModelStatistics", "Statistics")
 
@@ -65,24 +65,25 @@ class Statistics:
         self._lock = threading.Lock()
         self._models: dict[tuple[str, str], ModelStatistics] = {}
 
-    def observe(self, event: InferenceEvent, /) -> None:
-        if not event.model_version:
+    def observe(self, context: RequestContext, /) -> None:
+        # Explanations take hundreds of times as long.
+        if context.explanation or not context.model_version:
             return
         with self._lock:
-            model_statistics = self._models.setdefault((event.model_name, event.model_version), ModelStatistics())
-            if event.outcome is not None:
-                model_statistics.fail.add(event.total)
+            model_statistics = self._models.setdefault((context.model_name, context.model_version), ModelStatistics())
+            if context.outcome is not None:
+                model_statistics.fail.add(context.total)
                 return
             model_statistics.last_inference = time.time_ns() // 1_000_000
-            model_statistics.inference_count += event.batch_size
+            model_statistics.inference_count += context.batch_size
             model_statistics.execution_count += 1
-            model_statistics.success.add(event.total)
-            model_statistics.queue.add(event.queue)
-            batch = model_statistics.batches.setdefault(event.batch_size, BatchStatistics())
+            model_statistics.success.add(context.total)
+            model_statistics.queue.add(context.queue)
+            batch = model_statistics.batches.setdefault(context.batch_size, BatchStatistics())
             for statistics in (model_statistics, batch):
-                statistics.compute_input.add(event.timings.decode)
-                statistics.compute_infer.add(event.timings.model)
-                statistics.compute_output.add(event.timings.postprocess)
+                statistics.compute_input.add(context.decode_ns)
+                statistics.compute_infer.add(context.model_ns)
+                statistics.compute_output.add(context.postprocess_ns)
 
     def for_model(self, name: str, version: str) -> ModelStatistics:
         """Return a copy of the statistics of a model version."""

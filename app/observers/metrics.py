@@ -1,12 +1,15 @@
 """Prometheus metrics of inferences."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
+from prometheus_client.core import Metric
+from prometheus_client.registry import Collector
 
-from app.engine.events import InferenceEvent
+from app.engine.batched_observers import BatchedObservers
+from app.engine.request_context import RequestContext
 
-__all__ = ("Metrics",)
+__all__ = ("FlushBeforeMetrics", "Metrics")
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 _EXPLANATION_SECONDS = (0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0)
@@ -55,17 +58,33 @@ class Metrics:
             registry=registry,
         )
 
-    def observe(self, event: InferenceEvent, /) -> None:
-        protocol, version = event.info.protocol, event.model_version
-        model = event.model_name if self._has_model(event.model_name) else ""
-        outcome = event.outcome.value if event.outcome else "ok"
-        if event.explanation:
+    def observe(self, context: RequestContext, /) -> None:
+        protocol, version = context.protocol, context.model_version
+        model = context.model_name if self._has_model(context.model_name) else ""
+        outcome = context.outcome.value if context.outcome else "ok"
+        if context.explanation:
             self._explanations.labels(protocol, model, version, outcome).inc()
-            self._explanation_seconds.labels(protocol, model, version, outcome).observe(event.total / 1e9)
+            self._explanation_seconds.labels(protocol, model, version, outcome).observe(context.total / 1e9)
         else:
-            self._inferences.labels(protocol, model, version, outcome).inc(event.count)
-            self._seconds.labels(protocol, model, version, outcome).observe(event.total / 1e9)
-            self._queue.labels(protocol).observe(event.queue / 1e9)
-        faults = sum(len(metadata.faults) for metadata in event.metadata)
+            self._inferences.labels(protocol, model, version, outcome).inc(context.count)
+            self._seconds.labels(protocol, model, version, outcome).observe(context.total / 1e9)
+            self._queue.labels(protocol).observe(context.queue / 1e9)
+        faults = sum(len(metadata.faults) for metadata in context.metadata)
         if faults:
             self._faults.labels(protocol, model).inc(faults)
+
+
+class FlushBeforeMetrics(Collector):
+    """Make metrics that are registered after this one complete when they are collected.
+
+    Attributes:
+        observers: the observers behind them; None before the engine exists.
+    """
+
+    def __init__(self) -> None:
+        self.observers: BatchedObservers | None = None
+
+    def collect(self) -> Iterator[Metric]:
+        if self.observers is not None:
+            self.observers.flush()
+        return iter(())

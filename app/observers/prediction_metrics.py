@@ -2,7 +2,7 @@
 
 import threading
 from bisect import bisect_left
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Collection, Iterator, Sequence
 from itertools import accumulate
 from typing import Protocol
@@ -13,9 +13,9 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from app.engine.events import InferenceEvent
 from app.engine.inference_result import SampleResult
-from tasks.task import TaskType
+from app.engine.request_context import RequestContext
+from tasks.task import BEST_ONLY
 from tasks.vision.image import Image
 
 __all__ = ("OTHER_LABEL", "PredictionMetrics")
@@ -24,12 +24,12 @@ OTHER_LABEL = "other"
 """The label for labels that a model does not declare: clients choose those of an open vocabulary."""
 
 _MAX_LABELS = 2000
+_MAX_PENDING = 64
 _MAX_SIZE_FOR_PYTHON = 16
 """For lists of up to this size, Python is faster than NumPy."""
 _SCORES = tuple(round(0.1 * step, 1) for step in range(1, 11))
 _PIXELS = tuple(float(4**step * 1000) for step in range(9))
 _SIZES = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0)
-_BEST_ONLY = frozenset({TaskType.IMAGE_CLASSIFICATION, TaskType.TEXT_CLASSIFICATION})
 
 
 class DeclaredLabels(Protocol):
@@ -56,26 +56,39 @@ class PredictionMetrics(Collector):
         self._scores = _Histograms(_SCORES)
         self._pixels = _Histograms(_PIXELS)
         self._sizes = _Histograms(_SIZES)
+        self._pending: deque[tuple[str, list[str], list[float], list[float], float]] = deque()
         registry.register(self)
 
-    def observe(self, event: InferenceEvent, /) -> None:
-        result = event.result
-        if event.outcome is not None or event.explanation or result is None:
+    def observe(self, context: RequestContext, /) -> None:
+        result = context.result
+        if context.outcome is not None or context.explanation or result is None:
             return
-        best_only = event.task_type in _BEST_ONLY
+        # Counting many requests at once is cheaper; keep only what is counted, not the images.
+        best_only = context.task_type in BEST_ONLY
         labels, scores = _labels_and_scores(result.samples, best_only=best_only)
-        images = [getattr(sample.item, "image", None) for sample in result.samples]
-        pixels = [float(image.width * image.height) for image in images if isinstance(image, Image)]
-        model = event.model_name
+        pixels: list[float] = []
+        for sample in result.samples:
+            image = getattr(sample.item, "image", None)
+            if isinstance(image, Image):
+                height, width = image.full_size or image.pixels.shape[:2]
+                pixels.append(float(width * height))
+        self._pending.append((context.model_name, labels, scores, pixels, float(context.batch_size)))
+        if len(self._pending) >= _MAX_PENDING:
+            self._count_pending()
+
+    def _count_pending(self) -> None:
         with self._lock:
-            if labels:
-                self._count(model, labels)
-                self._scores.add(model, scores)
-            if pixels:
-                self._pixels.add(model, pixels)
-            self._sizes.add(model, (float(event.batch_size),))
+            while self._pending:
+                model, labels, scores, pixels, batch_size = self._pending.popleft()
+                if labels:
+                    self._count(model, labels)
+                    self._scores.add(model, scores)
+                if pixels:
+                    self._pixels.add(model, pixels)
+                self._sizes.add(model, (batch_size,))
 
     def collect(self) -> Iterator[Metric]:
+        self._count_pending()
         with self._lock:
             predictions = CounterMetricFamily(
                 "charioteer_predictions", "Predictions by label.", labels=("model", "label")

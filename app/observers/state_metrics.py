@@ -7,7 +7,7 @@ from prometheus_client.metrics_core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from app.engine.engine import Engine
-from app.engine.registry import ModelState
+from app.engine.models.registry import ModelState
 
 __all__ = ("StateMetrics",)
 

@@ -11,7 +11,7 @@ from opentelemetry.trace import SpanKind, Status, StatusCode, set_span_in_contex
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from app import __version__
-from app.engine.events import InferenceEvent
+from app.engine.request_context import RequestContext
 
 __all__ = ("Tracing", "otlp_exporter")
 
@@ -31,7 +31,7 @@ def otlp_exporter(endpoint: str) -> SpanExporter:
 class Tracing:
     """Write one span for each inference, as a child of the client's span, and one for each step within it.
 
-    Observers are called after an inference has ended, so that spans get their times from the event.
+    Observers are called after an inference has ended, so that spans get their times from the context.
 
     Args:
         exporter: receives the spans in batches, in its own thread.
@@ -43,38 +43,38 @@ class Tracing:
         self._provider.add_span_processor(BatchSpanProcessor(exporter))
         self._tracer = self._provider.get_tracer("charioteer", __version__)
 
-    def observe(self, event: InferenceEvent, /) -> None:
+    def observe(self, context: RequestContext, /) -> None:
         ended = time.time_ns()
-        started = ended - event.total
+        started = ended - context.total
         attributes = {
-            "request.id": event.info.request_id,
-            "protocol": event.info.protocol,
-            "model.name": event.model_name,
-            "model.version": event.model_version,
-            "batch.size": event.batch_size,
-            "outcome": event.outcome.value if event.outcome else "ok",
+            "request.id": context.request_id,
+            "protocol": context.protocol,
+            "model.name": context.model_name,
+            "model.version": context.model_version,
+            "batch.size": context.batch_size,
+            "outcome": context.outcome.value if context.outcome else "ok",
         }
-        if event.explanation:
-            attributes["explanation.samples"] = event.explanation_samples
+        if context.explanation:
+            attributes["explanation.samples"] = context.explanation_samples
         span = self._tracer.start_span(
-            "explanation" if event.explanation else "inference",
-            _PROPAGATOR.extract(event.info.trace),
+            "explanation" if context.explanation else "inference",
+            _PROPAGATOR.extract(context.trace),
             SpanKind.SERVER,
             attributes,
             start_time=started,
         )
-        if event.outcome is not None:
-            span.set_status(Status(StatusCode.ERROR, event.error))
-        context, step_started = set_span_in_context(span), started
+        if context.outcome is not None:
+            span.set_status(Status(StatusCode.ERROR, context.error))
+        parent, step_started = set_span_in_context(span), started
         steps = (
-            ("queue", event.queue),
-            ("decode", event.timings.decode),
-            ("model", event.timings.model),
-            ("refine", event.timings.postprocess),
+            ("queue", context.queue),
+            ("decode", context.decode_ns),
+            ("model", context.model_ns),
+            ("refine", context.postprocess_ns),
         )
         for name, nanoseconds in steps:
             if nanoseconds:
-                step = self._tracer.start_span(name, context, start_time=step_started)
+                step = self._tracer.start_span(name, parent, start_time=step_started)
                 step_started += nanoseconds
                 step.end(step_started)
         span.end(ended)

@@ -10,7 +10,7 @@ import pytest
 
 from app.engine.cancellation import CancellationToken, cancellation_scope, raise_if_cancelled
 from app.engine.engine import Engine
-from app.engine.events import RequestInfo
+from app.engine.request_context import RequestContext
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.inference.request import InferenceRequest
 from tests.app.engine.test_engine import RecordingObserver, name_of, request, running
@@ -18,8 +18,8 @@ from tests.support.polling import wait_until_async
 
 
 def test_token_ends_when_cancelled_expired_or_past_its_deadline() -> None:
-    assert CancellationToken().error is None
-    assert CancellationToken(time.monotonic() + 60).error is None
+    assert CancellationToken().cancellation is None
+    assert CancellationToken(time.monotonic() + 60).cancellation is None
     past_deadline, cancelled, expired = (
         CancellationToken(time.monotonic() - 1),
         CancellationToken(),
@@ -27,7 +27,7 @@ def test_token_ends_when_cancelled_expired_or_past_its_deadline() -> None:
     )
     cancelled.cancel()
     expired.expire()
-    kinds = [token.error.kind for token in (past_deadline, cancelled, expired) if token.error]
+    kinds = [token.cancellation.kind for token in (past_deadline, cancelled, expired) if token.cancellation]
     assert kinds == [ErrorKind.DEADLINE_EXCEEDED, ErrorKind.CANCELLED, ErrorKind.DEADLINE_EXCEEDED]
 
 
@@ -57,8 +57,8 @@ class BlockedDecoder:
         return request()
 
 
-def request_info(timeout: float | None = None, gone: Callable[[], Awaitable[None]] | None = None) -> RequestInfo:
-    return RequestInfo(protocol="test", request_id="1", response_headers={}, timeout=timeout, disconnected=gone)
+def request_info(timeout: float | None = None, gone: Callable[[], Awaitable[None]] | None = None) -> RequestContext:
+    return RequestContext(protocol="test", request_id="1", response_headers={}, timeout=timeout, disconnected=gone)
 
 
 def outcomes(observer: RecordingObserver) -> list[ErrorKind | None]:
@@ -80,7 +80,7 @@ def test_request_past_its_timeout_is_answered_and_skips_the_model() -> None:
         asyncio.run(run(engine))
     (event,) = observer.events
     assert event.outcome is ErrorKind.DEADLINE_EXCEEDED
-    assert event.timings.model == 0
+    assert event.model_ns == 0
 
 
 def test_shorten_never_extends_the_deadline() -> None:
@@ -90,7 +90,7 @@ def test_shorten_never_extends_the_deadline() -> None:
     for deadline in (now + 60, now + 70, now - 1):
         token.shorten(deadline)
     assert calls == [now + 60, now - 1]
-    assert token.error is not None
+    assert token.cancellation is not None
 
 
 @pytest.mark.parametrize("header_timeout", [None, 3600.0])
@@ -175,7 +175,7 @@ def test_disconnect_during_decoding_skips_the_model() -> None:
     with running(observer, workers=1) as engine:
         asyncio.run(run(engine))
     assert [event.outcome for event in observer.events] == [ErrorKind.CANCELLED]
-    assert observer.events[0].timings.model == 0
+    assert observer.events[0].model_ns == 0
 
 
 def test_request_in_time_is_answered_and_leaves_no_tasks() -> None:
@@ -272,8 +272,8 @@ def test_late_response_is_deadline_exceeded_for_client_and_observers() -> None:
 def test_cancel_after_the_deadline_is_deadline_exceeded() -> None:
     token = CancellationToken(time.monotonic() - 0.001)
     token.cancel()
-    assert token.error is not None
-    assert token.error.kind is ErrorKind.DEADLINE_EXCEEDED
+    assert token.cancellation is not None
+    assert token.cancellation.kind is ErrorKind.DEADLINE_EXCEEDED
 
 
 def test_request_cancelled_during_the_drain_is_not_ready() -> None:

@@ -13,12 +13,13 @@ from typing import Any
 
 import pytest
 
-from app.engine.admission import QueueLimits
 from app.engine.engine import Engine
-from app.engine.events import InferenceEvent, InferenceObserver, OutputAnnotator, RecordSink, RequestInfo
+from app.engine.events import InferenceObserver, OutputAnnotator, RecordSink
 from app.engine.inference_result import InferenceResult
-from app.engine.registry import Registry
-from app.engine.repository import Repository
+from app.engine.models.registry import Registry
+from app.engine.models.repository import Repository
+from app.engine.request_context import RequestContext
+from app.engine.scheduling.admission import QueueLimits
 from app.protocols.bytes_elements import BinaryElement
 from app.settings.model import ModelSettings, ModelSource
 from tasks.inference.error import ErrorKind, InferenceError, invalid
@@ -30,23 +31,25 @@ from tests.support.fake_models import FAKE_MODELS, load_fake_model
 from tests.support.images import encode_image, rectangle
 from tests.support.polling import wait_until_async
 
-INFO = RequestInfo(protocol="test", request_id="abc", base_id="base")
+
+def new_context() -> RequestContext:
+    return RequestContext(protocol="test", request_id="abc", base_id="base")
 
 
 class RecordingObserver:
     """Record every event."""
 
     def __init__(self) -> None:
-        self.events: list[InferenceEvent] = []
+        self.events: list[RequestContext] = []
 
-    def observe(self, event: InferenceEvent, /) -> None:
+    def observe(self, event: RequestContext, /) -> None:
         self.events.append(event)
 
 
 class FailingObserver:
     """Raise an error, which observers must not do."""
 
-    def observe(self, event: InferenceEvent, /) -> None:
+    def observe(self, event: RequestContext, /) -> None:
         raise RuntimeError(event.model_name)
 
 
@@ -93,12 +96,12 @@ def name_of(response: InferenceResponse) -> str:
 def run_exchange(
     engine: Engine, decode: Callable[[], InferenceRequest], encode: Callable[[InferenceResponse], Any] = name_of
 ) -> Any:
-    return asyncio.run(engine.handle(INFO, "detector", decode, encode))
+    return asyncio.run(engine.handle(new_context(), "detector", decode, encode))
 
 
 def failed_exchange(
     decode: Callable[[], InferenceRequest], encode: Callable[[InferenceResponse], Any] = name_of
-) -> tuple[InferenceError, InferenceEvent]:
+) -> tuple[InferenceError, RequestContext]:
     """Run a request that fails, and return its error and its event."""
     observer = RecordingObserver()
     with running(observer) as engine, pytest.raises(InferenceError) as caught:
@@ -106,7 +109,7 @@ def failed_exchange(
     (event,) = observer.events
     assert event.outcome is caught.value.kind
     assert event.error == str(caught.value)
-    assert event.info == INFO
+    assert (event.protocol, event.request_id) == (new_context().protocol, new_context().request_id)
     return caught.value, event
 
 
@@ -118,12 +121,12 @@ def test_successful_inference_is_observed_once_with_all_fields() -> None:
             == "detector"
         )
     (event,) = observer.events
-    assert (event.outcome, event.error, event.info) == (None, "", INFO)
+    assert (event.outcome, event.error, event.request_id) == (None, "", new_context().request_id)
     assert (event.model_name, event.model_version, event.batch_size) == ("detector", "7", 3)
     assert [[(entry.key, entry.value) for entry in sample_metadata.entries] for sample_metadata in event.metadata] == [
         [("k", 5)]
     ]
-    assert 0 < event.timings.decode + event.timings.model + event.timings.postprocess <= event.total
+    assert 0 < event.decode_ns + event.model_ns + event.postprocess_ns <= event.total
     assert 0 < event.queue < event.total
 
 
@@ -210,7 +213,9 @@ def test_concurrent_requests_get_their_own_responses() -> None:
         return decode
 
     async def run(engine: Engine) -> list[Any]:
-        calls = [engine.handle(INFO, model, decode_together(model), name_of) for model in ("detector", "failing")]
+        calls = [
+            engine.handle(new_context(), model, decode_together(model), name_of) for model in ("detector", "failing")
+        ]
         return list(await asyncio.gather(*calls, return_exceptions=True))
 
     with running(observer) as engine:
@@ -226,7 +231,9 @@ def test_more_requests_than_workers_are_all_answered() -> None:
     async def run(engine: Engine) -> list[str]:
         requests = [request(count=1 + index % 3) for index in range(30)]
         calls = [
-            engine.handle(INFO, "detector", lambda inference_request=inference_request: inference_request, _predictions)
+            engine.handle(
+                new_context(), "detector", lambda inference_request=inference_request: inference_request, _predictions
+            )
             for inference_request in requests
         ]
         return list(await asyncio.gather(*calls))
@@ -282,10 +289,10 @@ class FakeRecordSink:
     """Record events, and let the test complete their futures."""
 
     def __init__(self) -> None:
-        self.recorded: list[tuple[InferenceEvent, _WatchedFuture]] = []
+        self.recorded: list[tuple[RequestContext, _WatchedFuture]] = []
         self.unavailable_reason = ""
 
-    def record(self, event: InferenceEvent, /) -> Future[None]:
+    def record(self, event: RequestContext, /) -> Future[None]:
         future = _WatchedFuture()
         self.recorded.append((event, future))
         return future
@@ -295,9 +302,10 @@ def test_response_waits_until_it_is_recorded() -> None:
     sink, observer = FakeRecordSink(), RecordingObserver()
 
     async def run(engine: Engine) -> None:
-        call = asyncio.create_task(engine.handle(INFO, "detector", request, name_of))
+        call = asyncio.create_task(engine.handle(new_context(), "detector", request, name_of))
         await wait_until_async(lambda: bool(sink.recorded))
         event, future = sink.recorded[0]
+        total = event.total
         assert event.outcome is None
         assert not call.done()
         assert not observer.events, "observers get no event before the response is recorded"
@@ -305,7 +313,7 @@ def test_response_waits_until_it_is_recorded() -> None:
         assert await call == "detector"
         (observed,) = observer.events
         assert (observed.id, observed.outcome) == (event.id, None)
-        assert observed.total > event.total, "the total includes the recording"
+        assert observed.total > total, "the total includes the recording"
 
     with running(observer, keeper=sink) as engine:
         asyncio.run(run(engine))
@@ -315,7 +323,7 @@ def test_response_that_cannot_be_recorded_is_an_error() -> None:
     sink, observer = FakeRecordSink(), RecordingObserver()
 
     async def run(engine: Engine) -> None:
-        call = asyncio.create_task(engine.handle(INFO, "detector", request, name_of))
+        call = asyncio.create_task(engine.handle(new_context(), "detector", request, name_of))
         await wait_until_async(lambda: bool(sink.recorded))
         sink.recorded[0][1].set_exception(InferenceError(ErrorKind.MODEL_NOT_READY, "The disk is full"))
         with pytest.raises(InferenceError, match="disk is full"):
@@ -333,7 +341,7 @@ def test_disconnect_does_not_cancel_the_recording() -> None:
     sink, observer = FakeRecordSink(), RecordingObserver()
 
     async def run(engine: Engine) -> None:
-        call = asyncio.create_task(engine.handle(INFO, "detector", request, name_of))
+        call = asyncio.create_task(engine.handle(new_context(), "detector", request, name_of))
         await wait_until_async(lambda: bool(sink.recorded) and sink.recorded[0][1].awaited)
         call.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -377,7 +385,7 @@ def test_request_that_outlasts_the_drain_is_observed_as_not_ready() -> None:
         return request()
 
     async def run(engine: Engine) -> None:
-        call = asyncio.create_task(engine.handle(INFO, "detector", wait, name_of))
+        call = asyncio.create_task(engine.handle(new_context(), "detector", wait, name_of))
         await asyncio.to_thread(started.wait, 60)
         engine.close()
         await engine.wait_drained(0.01)
@@ -400,7 +408,7 @@ def test_drain_waits_until_requests_are_observed() -> None:
         return request()
 
     async def run(engine: Engine) -> None:
-        call = asyncio.create_task(engine.handle(INFO, "detector", wait, name_of))
+        call = asyncio.create_task(engine.handle(new_context(), "detector", wait, name_of))
         await asyncio.to_thread(started.wait, 60)
         engine.close()
         drained = asyncio.create_task(engine.wait_drained(60))
@@ -421,7 +429,7 @@ def test_refusal_is_recorded_without_delay() -> None:
 
     async def run(engine: Engine) -> None:
         with pytest.raises(InferenceError, match="not known"):
-            await engine.handle(INFO, "missing", lambda: request("missing"), name_of)
+            await engine.handle(new_context(), "missing", lambda: request("missing"), name_of)
 
     with running(keeper=sink) as engine:
         asyncio.run(run(engine))
@@ -429,11 +437,11 @@ def test_refusal_is_recorded_without_delay() -> None:
 
 
 def test_annotator_adds_parameters_and_headers_to_the_response() -> None:
-    def annotate(info: RequestInfo, result: InferenceResult, model_name: str, /) -> Sequence[Mapping[str, object]]:
+    def annotate(info: RequestContext, result: InferenceResult, model_name: str, /) -> Sequence[Mapping[str, object]]:
         info.response_headers["x-model"] = model_name
         return [{"seen": len(result.samples)} for _ in result.outputs]
 
-    info = RequestInfo(protocol="test", request_id="1", response_headers={})
+    info = RequestContext(protocol="test", request_id="1", response_headers={})
 
     async def run(engine: Engine) -> None:
         parameters = await engine.handle(
@@ -454,7 +462,7 @@ def test_request_over_the_queue_limit_is_refused_at_once() -> None:
         return request()
 
     async def run(engine: Engine) -> None:
-        calls = [asyncio.create_task(engine.handle(INFO, "detector", wait, name_of)) for _ in range(3)]
+        calls = [asyncio.create_task(engine.handle(new_context(), "detector", wait, name_of)) for _ in range(3)]
         (first_done,), _ = await asyncio.wait(calls, return_when=asyncio.FIRST_COMPLETED)
         error = first_done.exception()
         assert isinstance(error, InferenceError)
@@ -498,7 +506,7 @@ def test_request_is_released_after_its_response() -> None:
 
     async def run(engine: Engine) -> None:
         for _ in range(5):
-            await engine.handle(INFO, "detector", decode, name_of)
+            await engine.handle(new_context(), "detector", decode, name_of)
         await wait_until_async(
             lambda: not engine.in_flight and all(reference() is None for reference in references[:-1])
         )

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from app.engine.engine import Engine
-from app.engine.events import RequestInfo
-from app.engine.model_metadata import ModelMetadata
-from app.engine.registry import Registry
-from app.engine.repository import Repository
-from app.engine.servable import BoundServable, Servable
+from app.engine.models.model_metadata import ModelMetadata
+from app.engine.models.registry import Registry
+from app.engine.models.repository import Repository
+from app.engine.models.servable import BoundServable, Servable
+from app.engine.request_context import RequestContext
 from app.protocols.bytes_elements import BinaryElement
 from app.settings.model import ModelSettings, ModelSource
 from tasks.inference.error import ErrorKind, InferenceError, invalid
@@ -31,7 +31,11 @@ from tests.support.fake_models import FAKE_MODELS, LABELS, detect, load_fake_mod
 from tests.support.images import encode_image, rectangle
 from tests.support.scripted_model import EventRecorder, Gate
 
-INFO = RequestInfo(protocol="test", request_id="abc")
+
+def new_context() -> RequestContext:
+    return RequestContext(protocol="test", request_id="abc")
+
+
 NAMES = ("classifier", "detector", "segmenter", "teller", "failing")
 
 Explanations = Sequence[Sequence[Sequence[Explanation]]]
@@ -96,14 +100,12 @@ def request(model: str = "detector", count: int = 1, **parameters: object) -> In
     return InferenceRequest(id="body-id", model_name=model, inputs=(tensor,), parameters=parameters)
 
 
-def response_and_explanations(
-    response: InferenceResponse, explanations: Explanations
-) -> tuple[InferenceResponse, Explanations]:
+def response_and_explanations(response: InferenceResponse, explanations: Any) -> tuple[InferenceResponse, Explanations]:
     return response, explanations
 
 
 def explain(engine: Engine, decode: Callable[[], InferenceRequest]) -> tuple[InferenceResponse, Explanations]:
-    return asyncio.run(engine.explain(INFO, "detector", decode, response_and_explanations))
+    return asyncio.run(engine.explain(new_context(), "detector", decode, response_and_explanations))
 
 
 def test_explanation_has_predictions_and_is_observed_once_but_not_as_inference() -> None:
@@ -126,9 +128,9 @@ def test_explanation_has_predictions_and_is_observed_once_but_not_as_inference()
             (48, 64),
         )
     (event,) = observer.events
-    assert (event.outcome, event.error, event.info) == (None, "", INFO)
+    assert (event.outcome, event.error, event.request_id) == (None, "", new_context().request_id)
     assert (event.explanation, event.batch_size, event.explanation_samples) == (True, 2, 96)
-    assert 0 < event.timings.decode + event.timings.model + event.timings.postprocess <= event.total
+    assert 0 < event.decode_ns + event.model_ns + event.postprocess_ns <= event.total
 
 
 @pytest.mark.parametrize(
@@ -221,7 +223,9 @@ def test_blocked_explanations_do_not_block_predictions_and_excess_is_refused() -
 
     async def run(engine: Engine) -> None:
         calls = [
-            asyncio.create_task(engine.explain(INFO, "slow", lambda: request("slow"), response_and_explanations))
+            asyncio.create_task(
+                engine.explain(new_context(), "slow", lambda: request("slow"), response_and_explanations)
+            )
             for _ in range(4)
         ]
         (first_done,), waiting = await asyncio.wait(calls, return_when=asyncio.FIRST_COMPLETED)
@@ -231,7 +235,7 @@ def test_blocked_explanations_do_not_block_predictions_and_excess_is_refused() -
         await asyncio.to_thread(model.gate.wait_for_arrival)
         assert engine.busy
         for _ in range(10):
-            answer = await engine.handle(INFO, "slow", lambda: request("slow"), lambda response: response)
+            answer = await engine.handle(new_context(), "slow", lambda: request("slow"), lambda response: response)
             assert len(answer.outputs[0].predictions) == 1
         for _ in range(9):
             model.gate.open()
@@ -256,10 +260,11 @@ def test_explanation_threads_have_a_lower_priority() -> None:
 @pytest.mark.parametrize("end", ["disconnect", "close", "drain"])
 def test_abandoned_explanation_ends_after_the_current_batch(end: str) -> None:
     model, observer = GatedDetector(Gate()), EventRecorder()
+    earlier_threads = set(threading.enumerate())
 
     async def run(engine: Engine) -> None:
         call = asyncio.create_task(
-            engine.explain(INFO, "slow", lambda: request("slow", samples=480), response_and_explanations)
+            engine.explain(new_context(), "slow", lambda: request("slow", samples=480), response_and_explanations)
         )
         await asyncio.to_thread(model.gate.wait_for_arrival)
         if end == "disconnect":
@@ -274,9 +279,9 @@ def test_abandoned_explanation_ends_after_the_current_batch(end: str) -> None:
 
     with running(model, observer) as engine:
         asyncio.run(run(engine))
-    explanation_threads = [thread for thread in threading.enumerate() if thread.name.startswith("explanation")]
-    for thread in explanation_threads:
-        thread.join(60)
+    for thread in set(threading.enumerate()) - earlier_threads:
+        if thread.name.startswith("explanation"):
+            thread.join(60)
     assert model.batches == [1, 16]
     assert [(event.outcome, event.explanation_samples) for event in observer.events] == [(None, 16)]
     assert not engine.busy
@@ -298,10 +303,12 @@ def test_queued_explanation_that_is_dropped_is_observed(end: str) -> None:
 
     async def run(engine: Engine) -> None:
         first = asyncio.create_task(
-            engine.explain(INFO, "slow", lambda: request("slow", samples=480), response_and_explanations)
+            engine.explain(new_context(), "slow", lambda: request("slow", samples=480), response_and_explanations)
         )
         await asyncio.to_thread(model.gate.wait_for_arrival)
-        second = asyncio.create_task(engine.explain(INFO, "slow", lambda: request("slow"), response_and_explanations))
+        second = asyncio.create_task(
+            engine.explain(new_context(), "slow", lambda: request("slow"), response_and_explanations)
+        )
         await asyncio.sleep(0)
         if end == "disconnect":
             second.cancel()

@@ -5,22 +5,21 @@ import threading
 import msgspec
 import pytest
 
-from app.engine.events import InferenceEvent, RequestInfo
-from app.engine.inference_result import Timings
+from app.engine.request_context import RequestContext
 from app.engine.statistics import ModelStatistics, Statistics
 from tasks.inference.error import ErrorKind
 
-EVENT = InferenceEvent(
-    info=RequestInfo(protocol="kserve-v2", request_id="1"),
+EVENT = RequestContext(
+    protocol="kserve-v2",
+    request_id="1",
     model_name="m",
     model_version="1",
-    outcome=None,
-    error="",
     batch_size=4,
     queue=10,
     total=100,
-    timings=Timings(decode=20, model=30, postprocess=5),
-    metadata=(),
+    decode_ns=20,
+    model_ns=30,
+    postprocess_ns=5,
 )
 
 

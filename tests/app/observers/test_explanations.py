@@ -8,7 +8,7 @@ import structlog.testing
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from prometheus_client import CollectorRegistry
 
-from app.engine.events import InferenceEvent
+from app.engine.request_context import RequestContext
 from app.observers.metrics import Metrics
 from app.observers.request_log import RequestLog
 from app.observers.tracing import Tracing
@@ -16,7 +16,7 @@ from tasks.inference.error import ErrorKind
 from tests.app.observers.test_tracing import event
 
 
-def explanation(outcome: ErrorKind | None = None) -> InferenceEvent:
+def explanation(outcome: ErrorKind | None = None) -> RequestContext:
     """Return an explanation of 400 samples."""
     return msgspec.structs.replace(event(outcome), explanation=True, explanation_samples=400)
 

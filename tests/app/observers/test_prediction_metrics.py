@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
-from app.engine.events import InferenceEvent
-from app.engine.inference_result import InferenceResult, SampleResult, Timings
-from app.observers.drift_metrics import DriftMetrics
+from app.drift.monitor import DriftMetrics
+from app.engine.inference_result import InferenceResult, SampleResult
+from app.engine.request_context import RequestContext
 from app.observers.metrics import Metrics
 from app.observers.prediction_metrics import PredictionMetrics
 from app.recording.recording_metrics import RecordingMetrics
@@ -26,11 +26,11 @@ DASHBOARD = ROOT / "deploy" / "grafana" / "charioteer.json"
 _METRIC = re.compile(r"charioteer_\w+")
 
 
-def event_of(prediction: Any, task_type: str = "OBJECT_DETECTION", **changes: Any) -> InferenceEvent:
+def event_of(prediction: Any, task_type: str = "OBJECT_DETECTION", **changes: Any) -> RequestContext:
     """Return the event of an inference on one image of 40 x 30."""
     item = DetectionInput(Image(np.zeros((30, 40, 3), np.uint8)), DetectionParameters())
     data = [SampleResult(input=0, index=0, item=item, prediction=prediction)]
-    result = InferenceResult(outputs=(), batch_size=1, timings=Timings(), samples=data)
+    result = InferenceResult(outputs=(), batch_size=1, samples=data)
     return msgspec.structs.replace(event(), result=result, task_type=task_type, **changes)
 
 
@@ -40,7 +40,7 @@ def detections(*labels: str, score: float = 0.5) -> Detections:
     return Detections(labels=labels, scores=scores, boxes=np.zeros((len(labels), 4), np.float32))
 
 
-def metrics_after(*events: InferenceEvent) -> dict[str, float]:
+def metrics_after(*events: RequestContext) -> dict[str, float]:
     """Return the exported metrics after `events`."""
     registry = CollectorRegistry()
     metrics = PredictionMetrics(registry, lambda model: ("cat", "dog") if model == "m" else ())

@@ -5,8 +5,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import StatusCode
 
-from app.engine.events import InferenceEvent, RequestInfo
-from app.engine.inference_result import Timings
+from app.engine.request_context import RequestContext
 from app.observers.tracing import Tracing, otlp_exporter
 from tasks.inference.error import ErrorKind
 from tests.support.collector import run_otlp_collector
@@ -15,10 +14,12 @@ TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 PARENT = "00f067aa0ba902b7"
 
 
-def event(outcome: ErrorKind | None = None, trace: dict[str, str] | None = None) -> InferenceEvent:
+def event(outcome: ErrorKind | None = None, trace: dict[str, str] | None = None) -> RequestContext:
     """Return an inference of 10 ms."""
-    return InferenceEvent(
-        info=RequestInfo(protocol="kserve-v2", request_id="r", trace=trace or {}),
+    return RequestContext(
+        protocol="kserve-v2",
+        request_id="r",
+        trace=trace or {},
         model_name="m",
         model_version="1",
         outcome=outcome,
@@ -26,12 +27,13 @@ def event(outcome: ErrorKind | None = None, trace: dict[str, str] | None = None)
         batch_size=1,
         queue=1_000_000,
         total=10_000_000,
-        timings=Timings(decode=2_000_000, model=5_000_000, postprocess=1_000_000),
-        metadata=(),
+        decode_ns=2_000_000,
+        model_ns=5_000_000,
+        postprocess_ns=1_000_000,
     )
 
 
-def spans(*events: InferenceEvent) -> dict[str, ReadableSpan]:
+def spans(*events: RequestContext) -> dict[str, ReadableSpan]:
     """Return the exported spans of `events`, by name."""
     exporter = InMemorySpanExporter()
     tracing = Tracing(exporter)

@@ -1,0 +1,327 @@
+"""Servables: a model together with its task, ready to answer requests."""
+
+import time
+from collections.abc import Callable, Generator, Mapping, Sequence
+from copy import copy
+from functools import partial
+from typing import Generic, Protocol, Self, TypeVar, cast, runtime_checkable
+
+import msgspec
+
+from app.engine.cancellation import raise_if_cancelled
+from app.engine.error_text import error_text
+from app.engine.inference_result import ExplanationTargets, InferenceResult, SampleResult
+from app.engine.models.model_metadata import ModelMetadata
+from app.engine.scheduling.batching import BatchingModel
+from app.engine.streams.text_stream import InputPosition, TextStream
+from app.settings.model import ModelError
+from metadata.rule import output_parameters
+from tasks.inference.error import ErrorKind, InferenceError
+from tasks.inference.limits import Limits
+from tasks.inference.parameters import read_parameters
+from tasks.inference.request import InferenceRequest
+from tasks.inference.response import InferenceOutput, Prediction
+from tasks.inference.tensor import TensorSpec
+from tasks.row_importance import RowTarget, check_explains_rows
+from tasks.saliency.sampling import ExplanationTarget
+from tasks.task import ExplainableTask, InputGroup, Model, StreamingTask, Task
+from tasks.tensor_inference import TensorInference, TensorModel, Tensors, TensorsInput
+
+__all__ = ("BoundServable", "HealthReporting", "Servable")
+
+InputT = TypeVar("InputT")
+PredictionT = TypeVar("PredictionT", bound=Prediction)
+
+
+@runtime_checkable
+class HealthReporting(Protocol):
+    """A model that reports when it cannot answer."""
+
+    @property
+    def unavailable_reason(self) -> str:
+        """Return why it cannot answer now, empty if it can. Read for every request."""
+        ...
+
+
+class Servable(Protocol):
+    """A model ready to answer requests. Called from several threads at once."""
+
+    @property
+    def description(self) -> ModelMetadata: ...
+
+    @property
+    def inputs(self) -> Sequence[TensorSpec]:
+        """Return the input tensors that tensor protocols report for the model."""
+        ...
+
+    @property
+    def outputs(self) -> Sequence[TensorSpec]:
+        """Return the tensors into which predictions are stacked."""
+        ...
+
+    @property
+    def parameters_type(self) -> type[msgspec.Struct]:
+        """Return the type of the parameters of its inputs."""
+        ...
+
+    @property
+    def unavailable_reason(self) -> str:
+        """Return why it cannot answer now, empty if it can."""
+        ...
+
+    def batched(self, max_size: int, max_delay: float, /) -> Self:
+        """Return a copy with dynamic batching: several requests share one call of the model.
+
+        Args:
+            max_size: maximum number of inputs in one call.
+            max_delay: seconds that the first request waits for others.
+        """
+        ...
+
+    def predict(self, request: InferenceRequest, limits: Limits, /) -> InferenceResult:
+        """Answer every input of `request`.
+
+        Raises:
+            InferenceError: for an invalid request, or a model that failed.
+        """
+        ...
+
+    def predict_each(self, request: InferenceRequest, limits: Limits, /) -> Generator[InferenceResult]:
+        """Answer `request` sample by sample. Each sample runs alone, when its result is requested.
+
+        Raises:
+            InferenceError: for an invalid request, instead of the first result, or a model that failed.
+        """
+        ...
+
+    @property
+    def streams(self) -> bool:
+        """Return whether its answers are texts that `stream` can generate in chunks."""
+        ...
+
+    def stream(self, request: InferenceRequest, limits: Limits, /) -> TextStream:
+        """Start to answer every input of `request` in chunks of text.
+
+        Raises:
+            InferenceError: for an invalid request; UNSUPPORTED if `streams` is False.
+        """
+        ...
+
+    @property
+    def explains(self) -> bool:
+        """Return whether its answers can be explained."""
+        ...
+
+    def explanation_targets(
+        self, request: InferenceRequest, limits: Limits, label: str | None, max_objects: int, /
+    ) -> ExplanationTargets:
+        """Answer every input of `request`, and return the targets to explain.
+
+        Args:
+            request: as for `predict`.
+            limits: limits on one request.
+            label: explain only this class.
+            max_objects: maximum number of explained objects in each image.
+
+        Raises:
+            InferenceError: as `predict`; UNSUPPORTED for a task that cannot be explained.
+        """
+        ...
+
+    def row_target(self, request: InferenceRequest, limits: Limits, /) -> tuple[InferenceResult, RowTarget]:
+        """Answer a request to a TENSOR model, and return the rows to explain.
+
+        Raises:
+            InferenceError: as `predict`; UNSUPPORTED for a model that does not map rows of numbers to numbers.
+        """
+        ...
+
+
+class BoundServable(Generic[InputT, PredictionT]):
+    """The servable of any task.
+
+    Args:
+        task: decodes requests and postprocesses predictions.
+        model: a model of that task.
+        description: metadata of the model.
+        defaults: default request parameters from the model's settings.
+        downscale: `Limits.downscale` of the model, if its settings enable it. Explanations use the full resolution.
+
+    Raises:
+        ModelError: if the defaults are not valid parameters of the task.
+    """
+
+    def __init__(
+        self,
+        task: Task[InputT, PredictionT],
+        model: Model[InputT, PredictionT],
+        description: ModelMetadata,
+        defaults: Mapping[str, object],
+        downscale: Callable[[int, int], float] | None = None,
+    ) -> None:
+        try:
+            read_parameters(task.parameters_type, defaults)
+        except InferenceError as error:
+            raise ModelError(f"model-settings.json: {error}") from None
+        self.task = task
+        self.model = self._batched = model
+        self._health = cast("HealthReporting", model) if isinstance(model, HealthReporting) else None
+        self.defaults = defaults
+        self.downscale = downscale
+        self._streaming = cast("StreamingTask[InputT, PredictionT]", task) if isinstance(task, StreamingTask) else None
+        self.streams = self._streaming is not None
+        self.explains = isinstance(task, ExplainableTask)
+        self.description = description
+        self.inputs = task.inputs
+        self.parameters_type = task.parameters_type
+        self.outputs = task.outputs
+
+    @property
+    def unavailable_reason(self) -> str:
+        return self._health.unavailable_reason if self._health is not None else ""
+
+    def batched(self, max_size: int, max_delay: float) -> Self:
+        """Return a copy with dynamic batching (`BatchingModel`), which streams and explanations do not use."""
+        servable = copy(self)
+        servable._batched = BatchingModel(self.model, max_size, max_delay)
+        return servable
+
+    def predict(self, request: InferenceRequest, limits: Limits, /) -> InferenceResult:
+        if self.downscale is not None:
+            limits = self._with_downscale(limits)
+        return self._predict(request, limits, self._batched)[0]
+
+    def explanation_targets(
+        self, request: InferenceRequest, limits: Limits, label: str | None, max_objects: int, /
+    ) -> ExplanationTargets:
+        if not isinstance(self.task, ExplainableTask):
+            raise self._unexplained(request)
+        task = cast("ExplainableTask[InputT, PredictionT]", self.task)
+        result, groups, predictions = self._predict(request, limits, self.model)
+        raw_predictions = iter(predictions)
+        targets = [
+            [
+                ExplanationTarget(
+                    task=self.task,
+                    model=partial(_predict, self.model),
+                    item=item,
+                    predictions=task.targets(next(raw_predictions), cast("PredictionT", filtered), label, max_objects),
+                )
+                for item, filtered in zip(group.items, output.predictions, strict=True)
+            ]
+            for group, output in zip(groups, result.outputs, strict=True)
+        ]
+        return ExplanationTargets(result=result, targets=targets)
+
+    def row_target(self, request: InferenceRequest, limits: Limits, /) -> tuple[InferenceResult, RowTarget]:
+        if not isinstance(self.task, TensorInference):
+            raise self._unexplained(request)
+        check_explains_rows(self.inputs, self.outputs, request.model_name)
+        result, groups, predictions = self._predict(request, limits, self.model)
+        target = RowTarget(
+            model=partial(_predict, cast("TensorModel", self.model)),
+            item=cast("TensorsInput", groups[0].items[0]),
+            prediction=cast("Tensors", predictions[0]),
+            labels=self.description.labels,
+        )
+        return result, target
+
+    def _unexplained(self, request: InferenceRequest) -> InferenceError:
+        task_type = self.task.task_type
+        message = f"Model {request.model_name!r} ({task_type}) does not support explanations"
+        return InferenceError(ErrorKind.UNSUPPORTED, message)
+
+    def predict_each(self, request: InferenceRequest, limits: Limits, /) -> Generator[InferenceResult]:
+        started = time.perf_counter_ns()
+        groups = self.task.decode(request, self.defaults, self._with_downscale(limits))
+        decode_ns = time.perf_counter_ns() - started
+        for group in groups:
+            for index, item in enumerate(group.items):
+                model_started = time.perf_counter_ns()
+                (prediction,) = _predict(self.model, [item])
+                model_ended = time.perf_counter_ns()
+                filtered = self.task.postprocess(item, prediction)
+                output = InferenceOutput(
+                    name=group.name,
+                    index=group.index,
+                    predictions=[filtered],
+                    parameters=output_parameters(group.parameters),
+                )
+                postprocess_ns = time.perf_counter_ns() - model_ended
+                sample = SampleResult(input=group.index, index=index, item=item, prediction=filtered)
+                yield InferenceResult(
+                    outputs=[output],
+                    batch_size=1,
+                    decode_ns=decode_ns,
+                    model_ns=model_ended - model_started,
+                    postprocess_ns=postprocess_ns,
+                    samples=[sample],
+                )
+                decode_ns = 0
+
+    def stream(self, request: InferenceRequest, limits: Limits, /) -> TextStream:
+        if self._streaming is None:
+            message = f"Model {request.model_name!r} ({self.task.task_type}) does not generate text; use infer instead"
+            raise InferenceError(ErrorKind.UNSUPPORTED, message)
+        started = time.perf_counter_ns()
+        groups = self.task.decode(request, self.defaults, limits)
+        positions = [
+            InputPosition(group.name, group.index, index, item, output_parameters(group.parameters))
+            for group in groups
+            for index, item in enumerate(group.items)
+        ]
+        items = [item for group in groups for item in group.items]
+        decoded_at = time.perf_counter_ns()
+        stream = self._streaming.stream(items, self.model)
+        return TextStream(stream, positions, decoded_at - started, self._streaming.gather)
+
+    def _with_downscale(self, limits: Limits) -> Limits:
+        return msgspec.structs.replace(limits, downscale=self.downscale) if self.downscale else limits
+
+    def _predict(
+        self, request: InferenceRequest, limits: Limits, model: Model[InputT, PredictionT]
+    ) -> tuple[InferenceResult, Sequence[InputGroup[InputT]], Sequence[PredictionT]]:
+        """Return the result, the decoded inputs and the raw predictions."""
+        started = time.perf_counter_ns()
+        groups = self.task.decode(request, self.defaults, limits)
+        items = groups[0].items if len(groups) == 1 else [item for group in groups for item in group.items]
+        decoded_at = time.perf_counter_ns()
+        predictions = _predict(model, items)
+        model_ended = time.perf_counter_ns()
+        remaining = iter(predictions)
+        outputs: list[InferenceOutput] = []
+        samples: list[SampleResult] = []
+        for group in groups:
+            filtered: list[PredictionT] = []
+            for index, item in enumerate(group.items):
+                prediction = self.task.postprocess(item, next(remaining))
+                filtered.append(prediction)
+                samples.append(SampleResult(input=group.index, index=index, item=item, prediction=prediction))
+            parameters = output_parameters(group.parameters) if group.parameters else group.parameters
+            outputs.append(
+                InferenceOutput(name=group.name, index=group.index, predictions=filtered, parameters=parameters)
+            )
+        result = InferenceResult(
+            outputs=outputs,
+            batch_size=len(items),
+            decode_ns=decoded_at - started,
+            model_ns=model_ended - decoded_at,
+            postprocess_ns=time.perf_counter_ns() - model_ended,
+            samples=samples,
+        )
+        return result, groups, predictions
+
+
+def _predict(model: Model[InputT, PredictionT], items: Sequence[InputT]) -> Sequence[PredictionT]:
+    raise_if_cancelled()
+    try:
+        predictions = model(items)
+    except InferenceError:
+        raise
+    except BaseException as error:
+        # `SystemExit` and `KeyboardInterrupt` from model code must not stop the worker.
+        raise InferenceError(ErrorKind.MODEL_FAILED, f"The model failed: {error_text(error)}") from error
+    if len(predictions) != len(items):
+        message = f"The model answered {len(predictions)} of {len(items)} inputs"
+        raise InferenceError(ErrorKind.MODEL_FAILED, message)
+    return predictions

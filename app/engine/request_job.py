@@ -1,0 +1,201 @@
+"""One admitted request on its way through a worker. Its end is a callback in the event loop."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Generic, TypeVar
+
+from app.engine.cancellation import stopping_error
+from app.engine.executor import Executor
+from app.engine.request_context import RequestContext
+from app.engine.scheduling.admission import Admission
+from app.engine.scheduling.thread_pool import ThreadPool
+from tasks.inference.error import InferenceError
+from tasks.inference.request import InferenceRequest
+from tasks.inference.response import InferenceResponse
+
+__all__ = ("DeadlineTimer", "RequestJob")
+
+WireT = TypeVar("WireT")
+
+
+class DeadlineTimer:
+    """Call a function in the event loop when the deadline of a request passes, also if it gets shorter meanwhile.
+
+    Args:
+        context: the request.
+        on_expired: the function.
+    """
+
+    __slots__ = ("_context", "_handle", "_loop", "_on_expired")
+
+    def __init__(self, context: RequestContext, on_expired: Callable[[], None]) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._context = context
+        self._on_expired = on_expired
+        self._handle: asyncio.TimerHandle | None = None
+        context.on_shortened = self._on_shortened
+        if context.deadline is not None:
+            remaining = max(0.0, context.deadline - time.monotonic())
+            self._handle = self._loop.call_later(remaining, on_expired)
+
+    def close(self) -> None:
+        """Stop the timer."""
+        self._context.on_shortened = None
+        # This object and its owner refer to each other: images would stay in memory until the next garbage collection.
+        del self._on_expired
+        if self._handle is not None:
+            self._handle.cancel()
+
+    def _on_shortened(self) -> None:
+        # The loop is closed if the server has stopped meanwhile.
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._schedule)
+
+    def _schedule(self) -> None:
+        if self._handle is not None:
+            self._handle.cancel()
+        deadline = self._context.deadline
+        if self._context.on_shortened is not None and deadline is not None:
+            self._handle = self._loop.call_later(max(0.0, deadline - time.monotonic()), self._on_expired)
+
+
+class RequestJob(Generic[WireT]):
+    """A request that waits for a worker or runs in one. Create it in an event loop.
+
+    Args:
+        context: the request, which is admitted.
+        queue: the model in whose queue it waits.
+        decode: decode the body.
+        encode: encode the response.
+        on_done: called once, in the event loop, when `result` has the answer or the error.
+        executor: does the work and reports the request.
+        pool: the workers.
+        admission: counts the request until its worker is free, even after the client has disconnected.
+    """
+
+    __slots__ = (
+        "_admission",
+        "_answer",
+        "_decode",
+        "_encode",
+        "_error",
+        "_executor",
+        "_id",
+        "_is_done",
+        "_is_settled",
+        "_loop",
+        "_on_done",
+        "_pool",
+        "_queue",
+        "_timer",
+        "context",
+    )
+
+    def __init__(
+        self,
+        context: RequestContext,
+        queue: str,
+        decode: Callable[[], InferenceRequest],
+        encode: Callable[[InferenceResponse], WireT],
+        on_done: "Callable[[RequestJob[WireT]], None]",
+        executor: Executor,
+        pool: ThreadPool,
+        admission: Admission,
+    ) -> None:
+        self.context = context
+        self._queue = queue
+        self._decode = decode
+        self._encode = encode
+        self._on_done = on_done
+        self._executor = executor
+        self._pool = pool
+        self._admission = admission
+        self._loop = asyncio.get_running_loop()
+        self._answer: WireT | None = None
+        self._error: BaseException | None = None
+        # Whether the worker has finished, or the job has left the queue; then cancellation comes too late.
+        self._is_settled = False
+        self._is_done = False
+        self._timer = DeadlineTimer(context, self._expire)
+        try:
+            self._id = pool.add(queue, self)
+        except RuntimeError:
+            self._timer.close()
+            raise self._dropped(stopping_error()) from None
+
+    def result(self) -> WireT:
+        """Return the answer.
+
+        Raises:
+            InferenceError: for every failure.
+        """
+        if self._error is not None:
+            raise self._error
+        return self._answer  # type: ignore[return-value]
+
+    def cancel(self) -> None:
+        """Cancel because the client has disconnected. A job that waits is dropped; one that runs stops soon."""
+        if not self._is_settled:
+            self.context.cancel()
+            self._end_early()
+
+    def run(self) -> bool:
+        """Answer the request, in a worker."""
+        try:
+            self._answer = self._executor.handle(self.context, self._decode, self._encode)
+        except BaseException as error:  # noqa: BLE001  `result` raises it
+            self._error = error
+        self._is_settled = True
+        self._admission.release(self._queue, self.context)
+        recorded = self.context.recorded
+        if recorded is None or self._error is not None:
+            self._notify()
+        else:
+            recorded.add_done_callback(self._on_recorded)
+        return True
+
+    def drop(self) -> None:
+        """End the request because the workers are closed. Called in any thread."""
+        self._error = self._dropped(stopping_error())
+        self._notify()
+
+    def _expire(self) -> None:
+        if not self._is_settled:
+            self.context.expire()
+            self._end_early()
+
+    def _end_early(self) -> None:
+        """Answer with the error of cancellation now, without the worker."""
+        error = self.context.cancellation
+        if error is None:
+            return
+        if self._pool.remove(self._queue, self._id):
+            error = self._dropped(error)
+        if not self._is_done:
+            self._error = error
+            self._finish()
+
+    def _dropped(self, error: InferenceError) -> InferenceError:
+        """Report a request that no worker has started. Return its error."""
+        self._is_settled = True
+        self._admission.release(self._queue, self.context)
+        self.context.failure = error
+        self._executor.report(self.context)
+        return error
+
+    def _on_recorded(self, recorded: Future[None]) -> None:
+        self._error = recorded.exception()
+        self._notify()
+
+    def _notify(self) -> None:
+        # The loop is closed if the server has stopped meanwhile.
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._finish)
+
+    def _finish(self) -> None:
+        if not self._is_done:
+            self._is_done = True
+            self._timer.close()
+            self._on_done(self)

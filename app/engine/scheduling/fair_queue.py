@@ -1,0 +1,158 @@
+"""A fair queue: choose the next job when jobs for several models wait."""
+
+import math
+from collections import OrderedDict, deque
+from typing import Generic, TypeVar
+
+__all__ = ("FairQueue",)
+
+T = TypeVar("T")
+
+_NEWEST_WEIGHT = 0.2
+"""Weight of the newest job in the moving average of job durations."""
+
+_MARGIN = 2.5
+"""Standard deviations that an estimate adds to the mean, so that about 99 of 100 jobs wait less."""
+
+_DEVIATION_RATIO = 1.25
+"""The standard deviation of a normal distribution divided by its mean absolute deviation."""
+
+
+class FairQueue(Generic[T]):
+    """Waiting jobs by model. Not thread-safe.
+
+    The next job belongs to the model with the least virtual time (start-time fair queueing: Goyal, Vin and Cheng,
+    1996). Models without a running job come first. A model that returns after a pause continues at the current virtual
+    time, so that idle models do not save up time.
+    """
+
+    def __init__(self) -> None:
+        self._models: dict[str, _ModelQueue[T]] = {}
+        self._virtual_now = 0.0
+        self._last_job_id = 0
+        self.waiting = 0
+        """Number of jobs that wait."""
+
+    @property
+    def backlog(self) -> float:
+        """Return the estimated seconds that the waiting jobs will take."""
+        return sum(queue.backlog for queue in self._models.values())
+
+    def estimated_wait(self, model: str) -> float:
+        """Return the estimated seconds of work before one more job of `model`.
+
+        Another model gets at most as much time meanwhile as `model` itself, because the queue is fair.
+        """
+        queue = self._models.get(model)
+        own_backlog = queue.backlog if queue else 0.0
+        share = own_backlog + (queue.mean if queue else 0.0)
+        return own_backlog + sum(min(other.backlog, share) for name, other in self._models.items() if name != model)
+
+    def mean_duration(self, model: str) -> float:
+        """Return the mean duration of a job of `model`, in seconds."""
+        queue = self._models.get(model)
+        return queue.mean if queue else 0.0
+
+    def wait_margin(self, model: str) -> float:
+        """Return the seconds by which the jobs before one more job of `model` may exceed their estimate.
+
+        The deviation of n jobs grows with the square root of n, because single deviations partly cancel out.
+        """
+        queue = self._models.get(model)
+        if queue is None:
+            return 0.0
+        return _MARGIN * _DEVIATION_RATIO * queue.deviation * math.sqrt(len(queue.jobs) + queue.running)
+
+    def is_idle(self, model: str) -> bool:
+        """Return whether no job of `model` waits or runs."""
+        return model not in self._models or not (self._models[model].running or self._models[model].jobs)
+
+    @property
+    def has_idle_model_waiting(self) -> bool:
+        """Return whether a model has waiting jobs but no running one."""
+        return any(queue.jobs and not queue.running for queue in self._models.values())
+
+    def add(self, model: str, job: T) -> int:
+        """Add a job of `model`. Return its id for `drop`."""
+        queue = self._models.get(model)
+        if queue is None:
+            queue = self._models[model] = _ModelQueue()
+        if not queue.jobs and not queue.running:
+            queue.virtual_time = max(queue.virtual_time, self._virtual_now)
+        self._last_job_id += 1
+        queue.jobs[self._last_job_id] = (job, queue.mean)
+        queue.backlog += queue.mean
+        self.waiting += 1
+        return self._last_job_id
+
+    def drop(self, model: str, job_id: int) -> bool:
+        """Remove a cancelled job. Return False if the job does not wait."""
+        queue = self._models[model]
+        dropped = queue.jobs.pop(job_id, None)
+        if dropped is None:
+            return False
+        self._subtract(queue, dropped[1])
+        return True
+
+    def next(self) -> tuple[str, T] | None:
+        """Remove and return the next job and its model; None if no job waits."""
+        first: tuple[bool, float, str] | None = None
+        for name, queue in self._models.items():
+            if queue.jobs:
+                candidate = (queue.running > 0, queue.virtual_time, name)
+                first = candidate if first is None else min(first, candidate)
+        if first is None:
+            return None
+        _, self._virtual_now, name = first
+        queue = self._models[name]
+        _, (job, estimate) = queue.jobs.popitem(last=False)
+        self._subtract(queue, estimate)
+        queue.running += 1
+        # Charge in advance, so that not all jobs of one model start before the first of them ends.
+        queue.virtual_time += estimate
+        queue.reserved.append(estimate)
+        return name, job
+
+    def finish(self, model: str, seconds: float | None) -> None:
+        """Charge `model` for a job that ran for `seconds`; None for a job that never started."""
+        queue = self._models[model]
+        queue.running -= 1
+        queue.virtual_time -= queue.reserved.popleft()
+        if seconds is None:
+            return
+        queue.virtual_time += seconds
+        if queue.mean == 0:
+            queue.mean = seconds
+            return
+        queue.deviation += _NEWEST_WEIGHT * (abs(seconds - queue.mean) - queue.deviation)
+        queue.mean += _NEWEST_WEIGHT * (seconds - queue.mean)
+
+    def _subtract(self, queue: "_ModelQueue[T]", estimate: float) -> None:
+        self.waiting -= 1
+        # Reset an empty queue to zero, so that rounding errors do not accumulate.
+        queue.backlog = queue.backlog - estimate if queue.jobs else 0.0
+
+
+class _ModelQueue(Generic[T]):
+    """The queue of one model.
+
+    Attributes:
+        jobs: waiting jobs by id, each with its estimated duration in seconds.
+        backlog: sum of these durations.
+        virtual_time: seconds that its jobs took, on the scale that all models share.
+        mean: moving average of the duration of a job, in seconds.
+        deviation: moving average of the absolute deviation from `mean`.
+        running: number of running jobs.
+        reserved: the seconds that `virtual_time` was charged in advance for running jobs.
+    """
+
+    __slots__ = ("backlog", "deviation", "jobs", "mean", "reserved", "running", "virtual_time")
+
+    def __init__(self) -> None:
+        self.jobs: OrderedDict[int, tuple[T, float]] = OrderedDict()
+        self.backlog = 0.0
+        self.reserved: deque[float] = deque()
+        self.virtual_time = 0.0
+        self.mean = 0.0
+        self.deviation = 0.0
+        self.running = 0

@@ -1,0 +1,233 @@
+"""Stream the output of a generator in worker threads to a coroutine, with backpressure."""
+
+import asyncio
+import logging
+import threading
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Generator
+from concurrent.futures import Future
+from contextlib import closing, suppress
+from functools import partial
+from typing import Any, Generic, TypeVar
+
+from app.engine.cancellation import CancellationToken, cancellation_scope, raise_if_cancelled, stopping_error
+from app.engine.request_context import RequestContext
+from app.engine.request_job import DeadlineTimer
+from app.engine.scheduling.daemon_thread import run_in_daemon_thread
+from app.engine.waiting import wait_recorded, watch_disconnect
+from tasks.inference.error import ErrorKind, InferenceError
+
+__all__ = ("bridge_stream",)
+
+ItemT = TypeVar("ItemT")
+
+_logger = logging.getLogger(__name__)
+
+
+async def bridge_stream(
+    source: Generator[ItemT, Any, Any],
+    submit: Callable[[Callable[[], None]], Future[None]],
+    on_end: Callable[[InferenceError | None], None],
+    context: RequestContext,
+    is_aborted: Callable[[RequestContext], bool],
+    *,
+    all_or_nothing: bool,
+) -> AsyncGenerator[ItemT]:
+    """Yield the items of `source`, which runs in workers. Always close this generator.
+
+    Args:
+        source: answers a request.
+        submit: submit a job to the workers.
+        on_end: as for `StreamBridge`; reports the request.
+        context: context of that request.
+        is_aborted: return whether the server cancels this coroutine, not the client.
+        all_or_nothing: whether a client that leaves before the last item counts as disconnected.
+
+    Raises:
+        InferenceError: the exception of `source`; CANCELLED or DEADLINE_EXCEEDED if the request was cancelled;
+            MODEL_NOT_READY if the server stops; the error of recording if it fails.
+    """
+    bridge = StreamBridge(source, submit, on_end, context, all_or_nothing=all_or_nothing)
+    bridge.start()
+    try:
+        with (
+            closing(DeadlineTimer(context, lambda: bridge.cancel(disconnected=False))),
+            watch_disconnect(context, lambda: bridge.cancel(disconnected=True)),
+        ):
+            while (item := await bridge.next_item()) is not None:
+                yield item
+            await wait_recorded(context)
+    except asyncio.CancelledError:
+        if not is_aborted(context):
+            raise
+        context.abort()
+        raise stopping_error() from None
+    finally:
+        await bridge.close()
+
+
+class StreamBridge(Generic[ItemT]):
+    """Run a generator in worker threads for one coroutine, at most `buffer_size` items ahead of it.
+
+    A slow reader does not block a worker: when the buffer is full, the bridge releases its worker, and requests one
+    again when half of the buffer is free. When the reader leaves, the generator stops at its next item, or at once if
+    no worker runs it.
+
+    Args:
+        source: raises only `InferenceError`; runs in one thread at a time, and is closed at the end.
+        submit: submit a job to the workers; raises RuntimeError after they are closed.
+        on_end: called once at the end of the generator, before the reader learns of it. Its argument is the error, or
+            None for success, which includes a reader that left after the first item.
+        token: the cancellation token of the request.
+        buffer_size: size of the buffer.
+        all_or_nothing: whether a reader that leaves before the last item counts as disconnected.
+    """
+
+    def __init__(
+        self,
+        source: Generator[ItemT, Any, Any],
+        submit: Callable[[Callable[[], None]], Future[None]],
+        on_end: Callable[[InferenceError | None], None],
+        token: CancellationToken | None = None,
+        buffer_size: int = 32,
+        *,
+        all_or_nothing: bool = False,
+    ) -> None:
+        self._source = source
+        self._submit = submit
+        self._on_end = on_end
+        self._token = token or CancellationToken()
+        self._buffer_size = buffer_size
+        self._all_or_nothing = all_or_nothing
+        self._loop = asyncio.get_running_loop()
+        self._changed = asyncio.Event()
+        self._lock = threading.Lock()
+        self._buffer: deque[ItemT] = deque()
+        self._job: Future[None] | None = None
+        self._has_output = False
+        self._cancel_error: InferenceError | None = None
+        # The thread that clears `_parked` owns the generator: the reader does so to resume or to leave.
+        self._parked = False
+        self._reader_left = False
+        self._finished = False
+        self._error: InferenceError | None = None
+
+    def start(self) -> None:
+        """Submit the first job. Call this once, first."""
+        self._submit_job()
+
+    async def next_item(self) -> ItemT | None:
+        """Return the next item, None after the last one.
+
+        Raises:
+            InferenceError: the error of the generator after its last item, or the error of `cancel`.
+        """
+        while True:
+            self._changed.clear()
+            with self._lock:
+                item = self._buffer.popleft() if self._buffer else None
+                finished = self._finished and item is None
+                error = self._cancel_error if item is None and not finished else None
+                resume = self._parked and len(self._buffer) <= self._buffer_size // 2
+                if resume:
+                    self._parked = False
+            if resume:
+                self._submit_job()
+            if item is not None:
+                return item
+            if finished:
+                if self._error is not None:
+                    raise self._error
+                return None
+            if error is not None:
+                raise error
+            await self._changed.wait()
+
+    def cancel(self, *, disconnected: bool) -> None:
+        """Cancel because the client has disconnected (`disconnected`) or the deadline has passed.
+
+        The reader gets the error when it next calls `next_item`. A reader that is blocked holds no worker.
+        """
+        with self._lock:
+            if not disconnected:
+                self._token.expire()
+            elif self._all_or_nothing or not self._has_output:
+                self._token.cancel()
+            self._cancel_error = self._token.cancellation or InferenceError(
+                ErrorKind.CANCELLED, "The client disconnected"
+            )
+            owns_source, self._parked = self._parked, False
+        self._changed.set()
+        if owns_source:
+            job = partial(self._finish, self._token.cancellation, self._cancel_error)
+            threading.Thread(target=job, name="stream closing", daemon=True).start()
+
+    async def close(self) -> None:
+        """Stop reading. Always call this at the end."""
+        with self._lock:
+            self._reader_left = True
+            if self._all_or_nothing or not self._has_output:
+                self._token.cancel()
+            self._buffer.clear()
+            owns_source, self._parked = self._parked, False
+        if owns_source:
+            # Closing the model's generator may take long, and must not block the event loop.
+            await run_in_daemon_thread(lambda: self._finish(self._token.cancellation), "stream closing")
+        elif self._job is not None:
+            self._job.cancel()
+
+    def _submit_job(self) -> None:
+        try:
+            self._job = self._submit(self._run_job)
+        except RuntimeError:
+            self._finish(stopping_error())
+        else:
+            self._job.add_done_callback(self._job_done)
+
+    def _run_job(self) -> None:
+        while True:
+            with self._lock:
+                reader_left = self._reader_left
+            if reader_left:
+                return self._finish(self._token.cancellation)
+            try:
+                with cancellation_scope(self._token):
+                    raise_if_cancelled()
+                    item = next(self._source)
+            except StopIteration:
+                return self._finish(None)
+            except InferenceError as error:
+                return self._finish(error)
+            with self._lock:
+                if not self._reader_left:
+                    self._has_output = True
+                    self._buffer.append(item)
+                parked = not self._reader_left and len(self._buffer) >= self._buffer_size
+                self._parked = parked
+            self._notify()
+            if parked:
+                return None
+
+    def _job_done(self, job: Future[None]) -> None:
+        """Finish if the job never started, because the reader left or the workers were closed."""
+        if job.cancelled():
+            with self._lock:
+                reader_left = self._reader_left
+            self._finish(self._token.cancellation if reader_left else stopping_error())
+
+    def _finish(self, error: InferenceError | None, reader_error: InferenceError | None = None) -> None:
+        try:
+            self._source.close()
+        except BaseException:  # `SystemExit` and `KeyboardInterrupt` from model code must not stop the worker
+            _logger.exception("a stream could not be closed")
+        try:
+            self._on_end(error)
+        finally:
+            with self._lock:
+                self._finished, self._error = True, error or reader_error
+            self._notify()
+
+    def _notify(self) -> None:
+        # The loop is closed if the server has stopped meanwhile; then there is no reader either.
+        with suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._changed.set)

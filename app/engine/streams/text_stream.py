@@ -1,0 +1,139 @@
+"""The data of streamed text answers."""
+
+import logging
+import time
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from typing import Any, Literal
+
+import msgspec
+
+from app.engine.error_text import error_text
+from tasks.inference.error import ErrorKind, InferenceError
+from tasks.inference.response import Prediction
+from tasks.task import TextChunk, TokenUsage
+
+__all__ = ("Chunk", "InputPosition", "TextStream")
+
+_logger = logging.getLogger(__name__)
+
+
+class InputPosition(msgspec.Struct, frozen=True, eq=False):
+    """The position of an image, or a text, in a request.
+
+    Attributes:
+        input: the name of the input.
+        input_index: index of the input in the request.
+        image: index of the image in the input.
+        item: the decoded input of the model.
+        parameters: the input's own parameters, unchanged.
+    """
+
+    input: str
+    input_index: int
+    image: int
+    item: Any
+    parameters: Mapping[str, object]
+
+
+class Chunk(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """A chunk of the answer to one prompt about one image. The joined chunks equal the answer of `infer`.
+
+    Answers come one after the other, in the order of the inputs, their images, and the prompts of each image.
+
+    Attributes:
+        id: the id of the request.
+        model_name: the model that answers.
+        model_version: its version.
+        input: the name of the input.
+        image: index of the image in that input.
+        prompt: index of the prompt of that image.
+        text: may be empty.
+        final: whether this is the last chunk of the answer. Every answer has one.
+        parameters: parameters of the output, the same on every chunk: the input's metadata.
+        usage: the tokens up to this chunk; None if the model does not count them.
+        finish: why the answer ends, on its last chunk.
+    """
+
+    id: str
+    model_name: str
+    model_version: str
+    input: str
+    image: int
+    prompt: int
+    text: str
+    final: bool
+    parameters: Mapping[str, object]
+    usage: TokenUsage | None = None
+    finish: Literal["stop", "length"] = "stop"
+
+
+class TextStream:
+    """The text that a model generates for one request, with timings.
+
+    Args:
+        chunks: the chunks of all answers; closed at the end.
+        positions: the positions of the images, by `TextChunk.item`.
+        decode: nanoseconds that decoding the request took.
+        gather: make a prediction from the complete answers of an item, one for each prompt.
+    """
+
+    def __init__(
+        self,
+        chunks: Generator[TextChunk],
+        positions: Sequence[InputPosition],
+        decode: int,
+        gather: Callable[[Any, Sequence[str]], Prediction],
+    ) -> None:
+        self.positions = positions
+        self.decode = decode
+        self.model = 0
+        self._chunks = chunks
+        self._gather = gather
+        self._texts: dict[int, list[list[str]]] = {}
+
+    def predictions(self) -> Sequence[tuple[InputPosition, Prediction]]:
+        """Return the text so far as predictions, with their positions."""
+        return [
+            (self.positions[item], self._gather(self.positions[item].item, ["".join(texts) for texts in prompts]))
+            for item, prompts in self._texts.items()
+        ]
+
+    def __iter__(self) -> Iterator[TextChunk]:
+        """Yield the chunks.
+
+        Raises:
+            InferenceError: MODEL_FAILED for any exception of the model, except its own `InferenceError`.
+        """
+        try:
+            while True:
+                chunk = self._next()
+                if chunk is None:
+                    return
+                self._collect(chunk)
+                yield chunk
+        finally:
+            self._close()
+
+    def _close(self) -> None:
+        try:
+            self._chunks.close()
+        except BaseException:  # `SystemExit` and `KeyboardInterrupt` from model code must not stop the worker
+            _logger.exception("a stream could not be closed")
+
+    def _next(self) -> TextChunk | None:
+        started = time.perf_counter_ns()
+        try:
+            return next(self._chunks, None)
+        except InferenceError:
+            raise
+        except BaseException as error:
+            # `SystemExit` and `KeyboardInterrupt` from model code must not stop the worker.
+            raise InferenceError(ErrorKind.MODEL_FAILED, f"The model failed: {error_text(error)}") from error
+        finally:
+            self.model += time.perf_counter_ns() - started
+
+    def _collect(self, chunk: TextChunk) -> None:
+        prompts = self._texts.setdefault(chunk.item, [])
+        while len(prompts) <= chunk.prompt:
+            prompts.append([])
+        prompts[chunk.prompt].append(chunk.text)
