@@ -2,8 +2,8 @@
 
 from typing import Protocol
 
-from app.engine.model_metadata import ModelMetadata
-from app.engine.servable import Servable
+from app.engine.models.model_metadata import ModelMetadata
+from app.engine.models.servable import Servable
 from app.settings.model import ModelSource
 
 __all__ = ("Runtime",)

@@ -1,18 +1,19 @@
 """Run a graph on images."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from app.runtimes.onnxruntime.image_batch import ImageBatcher
-from app.runtimes.onnxruntime.inputs import ImageInputs
-from app.runtimes.onnxruntime.placement import Placement
-from app.runtimes.onnxruntime.preprocessing import Preprocessing
-from app.runtimes.onnxruntime.session import Session
+from app.runtimes.onnxruntime.graph_session import GraphSession
+from app.runtimes.onnxruntime.images.image_batch import ImageBatcher
+from app.runtimes.onnxruntime.images.inputs import ImageInputs
+from app.runtimes.onnxruntime.images.placement import Placement
+from app.runtimes.onnxruntime.images.preprocessing import Preprocessing
 from tasks.inference.error import ErrorKind, InferenceError
+from tasks.inference.tensor import TensorSpec
 from tasks.vision.image import Image
 
 __all__ = ("ImageGraph", "RawOutputs")
@@ -25,7 +26,8 @@ class RawOutputs(msgspec.Struct, frozen=True, eq=False):
     """The outputs of the graph for one image.
 
     Attributes:
-        outputs: the selected outputs without their batch dimension; floating-point outputs as float32.
+        outputs: the selected outputs without their batch dimension; floating-point outputs as float32, unless the
+            graph keeps their datatypes.
         placement: position of the image in the input.
         height: height of the input, pixels.
         width: width of the input, pixels.
@@ -45,54 +47,89 @@ class ImageGraph:
         inputs: its inputs.
         preprocessing: converts images to the image input.
         outputs: names of the outputs to return, in order.
+        unbatched: whether the outputs have no batch dimension.
+        keep_datatypes: whether floating-point outputs are not converted to float32.
+
+    Attributes:
+        batcher: makes the input tensor.
+        preprocessing: as above.
+        height: height of the input, pixels.
+        width: width of the input, pixels.
     """
 
     def __init__(
-        self, session: Session, inputs: ImageInputs, preprocessing: Preprocessing, outputs: Sequence[str]
+        self,
+        session: GraphSession,
+        inputs: ImageInputs,
+        preprocessing: Preprocessing,
+        outputs: Sequence[str],
+        *,
+        unbatched: bool = False,
+        keep_datatypes: bool = False,
     ) -> None:
         self._session = session
         self._inputs = inputs
-        self._batcher = ImageBatcher(preprocessing, inputs.image.datatype, channels_last=inputs.channels_last)
+        self.batcher = ImageBatcher(preprocessing, inputs.image.datatype, channels_last=inputs.channels_last)
+        self.preprocessing = preprocessing
         self._dynamic_size = preprocessing.dynamic_size
         self._outputs = tuple(outputs)
+        self._unbatched = unbatched
+        self._converted_kind = "" if keep_datatypes else "f"
+        self._batch = 1 if unbatched else inputs.batch
         self.height = preprocessing.height
         self.width = preprocessing.width
 
     def downscale(self, width: int, height: int) -> float:
         """Return the factor by which an image of this size is downscaled; 1 if the input size follows the image."""
-        return self._batcher.downscale(width, height) if self._dynamic_size is None else 1.0
+        return self.batcher.downscale(width, height) if self._dynamic_size is None else 1.0
 
-    def run(self, images: Sequence[Image]) -> Iterator[RawOutputs]:
-        """Yield the outputs of each image in order, and compute them lazily batch by batch.
+    def output_specs(self) -> Sequence[TensorSpec]:
+        """Return the selected outputs for any number of images, which are the first dimension."""
+        specs = {spec.name: spec for spec in self._session.outputs}
+        return [
+            msgspec.structs.replace(spec, shape=(-1, *(spec.shape if self._unbatched else spec.shape[1:])))
+            for spec in (specs[name] for name in self._outputs)
+        ]
+
+    def run(self, images: Sequence[Image]) -> Iterable[RawOutputs]:
+        """Return the outputs of each image in order; several batches are computed lazily, one after the other.
 
         Raises:
             InferenceError: MODEL_FAILED if the graph cannot run, or its batch size is wrong.
         """
-        fixed = self._inputs.batch
+        fixed = self._batch
+        step = _MAX_BATCH if fixed == -1 else fixed
+        if len(images) <= step and self._dynamic_size is None:
+            return self._run_batch(images, len(images) if fixed == -1 else fixed, (self.height, self.width))
+        return self._run_batches(images, fixed, step)
+
+    def _run_batches(self, images: Sequence[Image], fixed: int, step: int) -> Iterator[RawOutputs]:
         if self._dynamic_size is not None:
             # Images of several sizes do not fit into one tensor.
             for image in images:
-                yield from self._run_batch(
-                    [image], max(fixed, 1), self._dynamic_size.input_size(image.height, image.width)
-                )
+                size = self._dynamic_size.input_size(image.height, image.width)
+                yield from self._run_batch([image], max(fixed, 1), size)
             return
-        step = _MAX_BATCH if fixed == -1 else fixed
         for start in range(0, len(images), step):
             chunk = images[start : start + step]
             yield from self._run_batch(chunk, len(chunk) if fixed == -1 else fixed, (self.height, self.width))
 
-    def _run_batch(self, images: Sequence[Image], count: int, frame: tuple[int, int]) -> Iterator[RawOutputs]:
-        batch, placements = self._batcher.prepare(images, count, frame if self._dynamic_size else None)
+    def _run_batch(self, images: Sequence[Image], count: int, frame: tuple[int, int]) -> list[RawOutputs]:
+        batch, placements = self.batcher.prepare(images, count, frame if self._dynamic_size else None)
         height, width = frame
         outputs = self._session.run(self._inputs.feeds(batch, height, width), self._outputs)
-        if any(output.shape[:1] != (count,) for output in outputs):
-            shapes = [list(output.shape) for output in outputs]
-            message = f"The model received {count} images and returned outputs of the shapes {shapes}"
-            raise InferenceError(ErrorKind.MODEL_FAILED, message)
-        floats = [_as_float32(output) for output in outputs]
-        for index, placement in enumerate(placements):
-            yield RawOutputs([output[index] for output in floats], placement, height, width)
-
-
-def _as_float32(output: NDArray[Any]) -> NDArray[Any]:
-    return output.astype(np.float32, copy=False) if output.dtype.kind == "f" else output
+        floats: list[NDArray[Any]] = []
+        for output in outputs:
+            if not self._unbatched and output.shape[:1] != (count,):
+                shapes = [list(output.shape) for output in outputs]
+                message = f"The model received {count} images and returned outputs of the shapes {shapes}"
+                raise InferenceError(ErrorKind.MODEL_FAILED, message)
+            floats.append(
+                output.astype(np.float32, copy=False) if output.dtype.kind == self._converted_kind else output
+            )
+        if self._unbatched:
+            return [RawOutputs(floats, placements[0], height, width)]
+        return [
+            RawOutputs([output[index] for output in floats], placement, height, width)
+            for index, placement in enumerate(placements)
+        ]

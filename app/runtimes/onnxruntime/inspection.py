@@ -11,15 +11,21 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from app.engine.model_metadata import ModelMetadata, Origin
+from app.engine.models.model_metadata import ModelMetadata, Origin
+from app.runtimes.onnxruntime.files.model_files import Facts, ModelFiles, read_model_files
 from app.runtimes.onnxruntime.graph import ImageGraph
-from app.runtimes.onnxruntime.inputs import ImageInputs, read_inputs
+from app.runtimes.onnxruntime.graph_session import GraphSession
+from app.runtimes.onnxruntime.images.inputs import ImageInputs, read_inputs
+from app.runtimes.onnxruntime.images.preprocessing import decide_preprocessing, decide_size
 from app.runtimes.onnxruntime.labels import Labels, decide_labels, declared_labels
 from app.runtimes.onnxruntime.layouts.choice import choose_layout, declared_task
-from app.runtimes.onnxruntime.layouts.layout import GraphView, Match, Output, OutputDecoder, TextDecoder
-from app.runtimes.onnxruntime.model_files import Facts, ModelFiles, read_model_files
-from app.runtimes.onnxruntime.preprocessing import decide_preprocessing, decide_size
-from app.runtimes.onnxruntime.session import Session
+from app.runtimes.onnxruntime.layouts.layout import (
+    GraphView,
+    Match,
+    Output,
+    OutputDecoder,
+    TextDecoder,
+)
 from app.settings.model import ModelError, ModelSource
 from tasks.inference.error import InferenceError
 from tasks.inference.tensor import Datatype
@@ -50,7 +56,7 @@ class Inspection(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     decoder: OutputDecoder
 
 
-def read_declared_task(source: ModelSource, session: Session) -> TaskType | None:
+def read_declared_task(source: ModelSource, session: GraphSession) -> TaskType | None:
     """Return the task that the model's files declare, or None.
 
     Raises:
@@ -60,7 +66,7 @@ def read_declared_task(source: ModelSource, session: Session) -> TaskType | None
     return declared[0] if declared else None
 
 
-def inspect_model(source: ModelSource, session: Session) -> Inspection:
+def inspect_model(source: ModelSource, session: GraphSession) -> Inspection:
     """Inspect the vision model whose graph is `session`.
 
     Raises:
@@ -85,6 +91,8 @@ def inspect_model(source: ModelSource, session: Session) -> Inspection:
         inputs, size, match.task_type, model_files, facts, match.preprocessing_defaults
     )
     _note_input(inputs, facts)
+    if model_files.metadata.description:
+        facts.note("description", model_files.metadata.description, Origin.MODEL_FILE)
     description = ModelMetadata(
         task_type=match.task_type,
         platform=_PLATFORM,
@@ -92,19 +100,32 @@ def inspect_model(source: ModelSource, session: Session) -> Inspection:
         labels=labels.names,
         inputs=session.inputs,
         outputs=session.outputs,
-        facts=facts.recorded,
+        facts=(*facts.recorded, *session.facts),
+        properties=session.metadata,
+        takes_images=match.task_type is TaskType.TENSOR,
     )
-    graph = ImageGraph(session, inputs, preprocessing, [output.name for output in match.outputs])
+    graph = ImageGraph(
+        session,
+        inputs,
+        preprocessing,
+        [output.name for output in match.outputs],
+        unbatched=match.unbatched,
+        keep_datatypes=match.task_type is TaskType.TENSOR,
+    )
     return Inspection(description=description, graph=graph, labels=labels, decoder=match.decoder)
 
 
 def _decide_labels(
     match: Match, declared_names: tuple[tuple[str, ...], Origin] | None, model_files: ModelFiles, facts: Facts
 ) -> Labels:
-    if isinstance(match.decoder, TextDecoder):
+    if isinstance(match.decoder, TextDecoder) or (declared_names is None and match.task_type is TaskType.TENSOR):
         return Labels(())
+    # PaddleOCR's exporters also list the classes of a classifier as characters.
+    characters = tuple((model_files.metadata.characters or "").splitlines())
     if declared_names is None and match.names:
         declared_names = match.names, Origin.CONVENTION
+    elif declared_names is None and characters and len(characters) == match.classes:
+        declared_names = characters, Origin.MODEL_FILE
     return decide_labels(declared_names, match.classes, model_files, facts)
 
 
@@ -120,7 +141,7 @@ def _note_input(inputs: ImageInputs, facts: Facts) -> None:
 
 
 def _run_blank(
-    session: Session, inputs: ImageInputs, task_type: TaskType | None, model_files: ModelFiles
+    session: GraphSession, inputs: ImageInputs, task_type: TaskType | None, model_files: ModelFiles
 ) -> Sequence[Output]:
     """Return the outputs for a black image, whose shapes apply to every image."""
     size = decide_size(inputs, model_files, Facts(), task_type)
@@ -144,7 +165,22 @@ def _run_blank(
         raise ModelError(
             f"{model_files.file} cannot run on a {size[0]}x{size[1]} image: {error.message}{hint}"
         ) from None
-    return [Output(name=spec.name, blank=blank) for spec, blank in zip(session.outputs, blanks, strict=True)]
+    outputs = [Output(name=spec.name, blank=blank) for spec, blank in zip(session.outputs, blanks, strict=True)]
+    return _selected(outputs, model_files)
+
+
+def _selected(outputs: Sequence[Output], model_files: ModelFiles) -> Sequence[Output]:
+    """Return the outputs that the settings name, in that order; by default all."""
+    names = model_files.settings.outputs
+    if names is None:
+        return outputs
+    by_name = {output.name: output for output in outputs}
+    if not names or not by_name.keys() >= set(names):
+        raise model_files.error(
+            f"model-settings.json declares the outputs {', '.join(names) or 'none'}; "
+            f"those of the graph are {', '.join(by_name)}"
+        )
+    return [by_name[name] for name in names]
 
 
 def _reads_text_lines(inputs: ImageInputs, task_type: TaskType | None, model_files: ModelFiles) -> bool:

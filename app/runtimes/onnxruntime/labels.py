@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from app.engine.model_metadata import Origin
-from app.runtimes.onnxruntime.model_files import Facts, ModelFiles
+from app.engine.models.model_metadata import Origin
+from app.runtimes.onnxruntime.files.model_files import Facts, ModelFiles
 from tasks.inference.error import ErrorKind, InferenceError
 
 __all__ = ("Labels", "decide_labels", "declared_labels")
@@ -37,10 +37,15 @@ class Labels:
 def declared_labels(model_files: ModelFiles) -> tuple[tuple[str, ...], Origin] | None:
     """Return the labels that the settings or the model's files list, with their origin; None if none do."""
     config = model_files.hugging_face.config
+    config_labels = config.labels if config else None
+    # The labels that transformers writes if it knows none.
+    is_named = config_labels != tuple(f"LABEL_{number}" for number in range(len(config_labels or ())))
     candidates = (
-        (model_files.settings.labels, Origin.DECLARED),
+        (model_files.declared_labels, Origin.DECLARED),
         (model_files.metadata.names, Origin.MODEL_FILE),
-        (config.labels if config else None, Origin.CONFIG),
+        (config_labels if is_named else None, Origin.CONFIG),
+        (model_files.file_labels, Origin.LABEL_FILE),
+        (config_labels, Origin.CONFIG),
     )
     return next(((labels, origin) for labels, origin in candidates if labels), None)
 
@@ -64,13 +69,14 @@ def decide_labels(
         facts.note("labels", f"none found, class numbers are used{_range(classes)}", Origin.GUESSED)
         return Labels(names)
     names, origin = declared
+    file_name = model_files.label_file if origin in (Origin.DECLARED, Origin.LABEL_FILE) else ""
     if classes is not None and len(names) != classes:
         raise model_files.error(
-            f"its output has {classes} classes, but {origin} lists {len(names)} labels; declare "
+            f"its output has {classes} classes, but {file_name or origin} lists {len(names)} labels; declare "
             f'"labels" in model-settings.json, one for each class'
         )
     shown = ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")
-    facts.note("labels", f"{len(names)}: {shown}", origin)
+    facts.note("labels", f"{len(names)}: {shown}{f' ({file_name})' if file_name else ''}", origin)
     return Labels(names)
 
 

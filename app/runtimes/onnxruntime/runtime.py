@@ -3,9 +3,9 @@
 Its methods import the loading code, so that importing the runtime is cheap.
 """
 
-from app.engine.model_metadata import ModelMetadata
-from app.engine.servable import Servable
-from app.runtimes.onnxruntime.location import find_graphs
+from app.engine.models.model_metadata import ModelMetadata
+from app.engine.models.servable import Servable
+from app.runtimes.onnxruntime.files.location import find_graphs
 from app.settings.model import ModelSource
 
 __all__ = ("OnnxRuntime",)

@@ -15,10 +15,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from app.engine.models.model_metadata import Fact
 from app.runtimes.folder import resolve_within
 from app.runtimes.onnxruntime.binding import run_bound
 from app.runtimes.onnxruntime.devices import CPU, Device, parse_devices
-from app.runtimes.onnxruntime.external_data import check_external_data
+from app.runtimes.onnxruntime.files.external_data import check_external_data
 from app.settings.model import ModelError, OnnxRuntimeSettings
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.inference.tensor import Datatype, TensorSpec
@@ -76,6 +77,7 @@ class Session:
         inputs: inputs of the graph; -1 is a dimension of any size.
         outputs: outputs of the graph; -1 is a dimension of any size.
         metadata: the file's ``metadata_props``.
+        facts: facts about how the graph runs.
 
     Raises:
         ModelError: if the file is missing, empty, truncated or not an ONNX file, needs features that this ONNX Runtime
@@ -104,6 +106,7 @@ class Session:
         self.inputs = tuple(_tensor_spec(file, "input", argument) for argument in first_session.get_inputs())
         self.outputs = tuple(_tensor_spec(file, "output", argument) for argument in first_session.get_outputs())
         self.metadata: Mapping[str, str] = dict(first_session.get_modelmeta().custom_metadata_map)
+        self.facts: Sequence[Fact] = ()
         self._framework = framework
         self._has_bfloat = any(spec.datatype is Datatype.BF16 for spec in (*self.inputs, *self.outputs))
         self._names = [spec.name for spec in self.outputs]
@@ -254,7 +257,7 @@ def _check_file(file: Path) -> None:
     if start.startswith(_PICKLES):
         raise ModelError(
             f"{file} is a PyTorch pickle, not an ONNX file; it is not loaded, because a pickle can run code; "
-            f"export the model to ONNX"
+            f"export the model to ONNX, or see docs/python_models.md#torchscript"
         )
     if start == _LFS_POINTER:
         raise ModelError(f"{file} is a Git LFS pointer, not the model itself; fetch it with `git lfs pull`")

@@ -1,4 +1,4 @@
-"""Serve a graph without task: tensors in, tensors out."""
+"""Serve a graph without task or preprocessing: tensors in, tensors out."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from app.engine.model_metadata import Fact, ModelMetadata, Origin
-from app.engine.servable import BoundServable, Servable
+from app.engine.models.model_metadata import Fact, ModelMetadata, Origin
+from app.engine.models.servable import BoundServable, Servable
+from app.runtimes.onnxruntime.files.model_files import read_model_files
+from app.runtimes.onnxruntime.graph_session import GraphSession
 from app.runtimes.onnxruntime.labels import declared_labels
-from app.runtimes.onnxruntime.model_files import read_model_files
-from app.runtimes.onnxruntime.session import Session
 from app.settings.model import ModelError, ModelSource
 from tasks.inference.tensor import Tensor
 from tasks.task import TaskType
@@ -26,7 +26,7 @@ class OnnxTensorModel:
         session: the graph.
     """
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: GraphSession) -> None:
         self._session = session
 
     def __call__(self, inputs: Sequence[TensorsInput], /) -> Sequence[Tensors]:
@@ -39,7 +39,7 @@ class OnnxTensorModel:
         ]
 
 
-def describe_tensor_model(source: ModelSource, session: Session) -> ModelMetadata:
+def describe_tensor_model(source: ModelSource, session: GraphSession) -> ModelMetadata:
     """Describe a tensor model."""
     declared = source.settings.task_type is TaskType.TENSOR
     labels, facts = _labels(source, session)
@@ -51,23 +51,26 @@ def describe_tensor_model(source: ModelSource, session: Session) -> ModelMetadat
         labels=labels,
         inputs=session.inputs,
         outputs=session.outputs,
-        facts=(task_type, *facts),
+        facts=(task_type, *facts, *session.facts),
+        properties=session.metadata,
     )
 
 
-def bind_tensor_model(source: ModelSource, session: Session) -> Servable:
+def bind_tensor_model(source: ModelSource, session: GraphSession) -> Servable:
     """Bind a graph to the task TENSOR."""
     task = TensorInference(session.inputs, session.outputs)
     description = describe_tensor_model(source, session)
     return BoundServable(task, OnnxTensorModel(session), description, source.settings.parameters)
 
 
-def _labels(source: ModelSource, session: Session) -> tuple[Sequence[str], Sequence[Fact]]:
+def _labels(source: ModelSource, session: GraphSession) -> tuple[Sequence[str], Sequence[Fact]]:
     """Return the class names, and a fact with their origin."""
     declared = source.settings.labels
     try:
         names_and_origin = (
-            (declared, Origin.DECLARED) if declared else declared_labels(read_model_files(source, session))
+            (declared, Origin.DECLARED)
+            if isinstance(declared, tuple) and declared
+            else declared_labels(read_model_files(source, session))
         )
     except ModelError as error:
         # Labels are optional here, so unreadable metadata must not prevent serving.

@@ -4,11 +4,12 @@ from typing import TypeVar
 
 import numpy as np
 
-from app.engine.servable import BoundServable, Servable
+from app.engine.models.servable import BoundServable, Servable
 from app.runtimes.onnxruntime.heads.classification import OnnxImageClassifier
 from app.runtimes.onnxruntime.heads.detection import OnnxObjectDetector
 from app.runtimes.onnxruntime.heads.oriented_detection import OnnxOrientedObjectDetector
 from app.runtimes.onnxruntime.heads.segmentation import OnnxImageSegmenter
+from app.runtimes.onnxruntime.heads.tensors import OnnxImageTensorModel
 from app.runtimes.onnxruntime.heads.text_reading import OnnxTextReader
 from app.runtimes.onnxruntime.inspection import Inspection
 from app.runtimes.onnxruntime.layouts.layout import (
@@ -16,6 +17,7 @@ from app.runtimes.onnxruntime.layouts.layout import (
     ClassDecoder,
     MaskDecoder,
     OrientedBoxDecoder,
+    TensorDecoder,
     TextDecoder,
 )
 from app.settings.model import ModelError, ModelSource
@@ -27,6 +29,7 @@ from tasks.inference.response import Prediction
 from tasks.object_detection import DetectionInput, DetectionParameters, ObjectDetection
 from tasks.oriented_object_detection import OrientedObjectDetection
 from tasks.task import Model, Task
+from tasks.tensor_inference import ImageTensorInference, ImageTensorInput
 from tasks.vision.filtering import SelectionParameters
 from tasks.vision.image import Image
 
@@ -51,7 +54,9 @@ def bind_vision_model(source: ModelSource, inspection: Inspection) -> Servable:
             classified = ClassificationInput(blank, SelectionParameters())
             return _bind(ImageClassification(), classifier, classified, source, inspection)
         case BoxDecoder() as decoder:
-            return _bind(ObjectDetection(), OnnxObjectDetector(graph, labels, decoder), detection, source, inspection)
+            detector = OnnxObjectDetector(graph, labels, decoder)
+            detecting = ObjectDetection(keypoints=decoder.keypoints)
+            return _bind(detecting, detector, detection, source, inspection)
         case OrientedBoxDecoder() as decoder:
             oriented = OnnxOrientedObjectDetector(graph, labels, decoder)
             return _bind(OrientedObjectDetection(), oriented, detection, source, inspection)
@@ -62,6 +67,10 @@ def bind_vision_model(source: ModelSource, inspection: Inspection) -> Servable:
         case TextDecoder() as decoder:
             prompted = PromptedImage(blank, (DEFAULT_PROMPT,), GenerationParameters())
             return _bind(ImageTextToText(), OnnxTextReader(graph, decoder), prompted, source, inspection)
+        case TensorDecoder():
+            outputs = graph.output_specs()
+            tensors = OnnxImageTensorModel(graph, outputs)
+            return _bind(ImageTensorInference(outputs), tensors, ImageTensorInput(blank), source, inspection)
 
 
 def _bind(

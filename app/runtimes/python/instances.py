@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from app.engine.cancellation import raise_if_cancelled
-from app.engine.thread_pool import release_worker
+from app.engine.scheduling.thread_pool import release_worker
 from tasks.inference.error import ErrorKind, InferenceError
 
 __all__ = ("InstanceLease", "InstancePool", "JobTimeoutError", "ModelExited", "ModelInstance", "describe_exception")

@@ -6,8 +6,9 @@ import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar, cast
 
-from app.engine.model_metadata import Fact, ModelMetadata, Origin
-from app.engine.servable import BoundServable, Servable
+from app.engine.models.model_metadata import Fact, ModelMetadata, Origin
+from app.engine.models.servable import BoundServable, Servable
+from app.runtimes.label_files import declared_labels
 from app.runtimes.python.answers.value_parsing import ClassNames
 from app.runtimes.python.call_form import CallForm, call_form
 from app.runtimes.python.instances import InstancePool, JobTimeoutError, ModelExited, ModelInstance, describe_exception
@@ -128,7 +129,7 @@ def _form(source: ModelSource, predict: object, adapter: TaskAdapter[Any, Any]) 
 
 def _labels(source: ModelSource, target: object) -> Sequence[str]:
     """Return the class names from the settings, or else from the object: a list, or a dict by class number."""
-    declared: object = source.settings.labels or getattr(target, "labels", None) or ()
+    declared: object = declared_labels(source) or getattr(target, "labels", None) or ()
     if isinstance(declared, Mapping):
         by_number = cast("Mapping[int, str]", declared)
         declared = [by_number.get(number, str(number)) for number in range(max(by_number) + 1)]

@@ -1,7 +1,7 @@
 """The Python runtime: recognise, describe and load its models."""
 
-from app.engine.model_metadata import ModelMetadata
-from app.engine.servable import Servable
+from app.engine.models.model_metadata import ModelMetadata
+from app.engine.models.servable import Servable
 from app.settings.model import ModelSource
 
 __all__ = ("PythonRuntime",)

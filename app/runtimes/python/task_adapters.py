@@ -23,6 +23,7 @@ from tasks.object_detection import DetectionInput, ObjectDetection
 from tasks.oriented_object_detection import OrientedObjectDetection
 from tasks.task import Task, TaskType
 from tasks.tensor_inference import TensorInference, Tensors, TensorsInput
+from tasks.text.conversation import reject_conversation
 from tasks.text_classification import ClassifiedText, TextClassification
 from tasks.text_generation import ContinuedText, TextGeneration
 from tasks.token_classification import TaggedText, TokenClassification
@@ -64,10 +65,13 @@ def _image_arguments(item: ClassificationInput | DetectionInput | SegmentationIn
 
 
 def _prompt_arguments(item: PromptedImage) -> Mapping[str, object]:
+    reject_conversation(item.parameters.messages, item.path)
     return {"image": item.image.pixels, PROMPTS: list(item.prompts), "parameters": item.parameters}
 
 
 def _text_arguments(item: ClassifiedText | TaggedText | ContinuedText) -> Mapping[str, object]:
+    if isinstance(item, ContinuedText):
+        reject_conversation(item.parameters.messages, "messages")
     return {"text": item.item.text, "parameters": item.parameters}
 
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 from app.settings.model import ModelSource
 
 if TYPE_CHECKING:
-    from app.engine.model_metadata import ModelMetadata
-    from app.engine.servable import Servable
+    from app.engine.models.model_metadata import ModelMetadata
+    from app.engine.models.servable import Servable
 
 __all__ = ("OnProcessLost", "describe_in_subprocess", "load_in_subprocess")
 

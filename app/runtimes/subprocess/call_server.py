@@ -12,7 +12,7 @@ from typing import Any
 
 from app.engine.cancellation import cancellation_scope
 from app.engine.error_text import error_text
-from app.engine.servable import BoundServable
+from app.engine.models.servable import BoundServable
 from app.runtimes.subprocess.memory import MAX_REUSED_BYTES, ReceivedBuffers
 from app.runtimes.subprocess.messages import Call, Failure, MissingMemoryError, Reply, StreamEnd, receive, send
 from tasks.inference.error import ErrorKind, InferenceError
@@ -144,7 +144,7 @@ class _ChannelCancellation:
         self._poll.register(channel, select.POLLIN)
 
     @property
-    def error(self) -> InferenceError | None:
+    def cancellation(self) -> InferenceError | None:
         """Return an error once the server has disconnected."""
         if self._poll.poll(0):
             return InferenceError(ErrorKind.CANCELLED, "The request was cancelled")

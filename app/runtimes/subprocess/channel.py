@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import Any, Literal
 
 from app.engine.cancellation import current_token, raise_if_cancelled
-from app.engine.thread_pool import release_worker
+from app.engine.scheduling.thread_pool import release_worker
 from app.runtimes.subprocess.memory import SharedMemory, pickle_out_of_band
 from app.runtimes.subprocess.messages import Call, Reply, receive, send
 from tasks.inference.error import ErrorKind, InferenceError

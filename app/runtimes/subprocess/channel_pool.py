@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from itertools import chain
 
 from app.engine.cancellation import raise_if_cancelled
-from app.engine.thread_pool import release_worker
+from app.engine.scheduling.thread_pool import release_worker
 from app.runtimes.subprocess.channel import Channel
 from app.runtimes.subprocess.process import ModelProcess
 from tasks.inference.error import ErrorKind, InferenceError

@@ -6,7 +6,7 @@ import time
 import weakref
 from collections.abc import Callable
 
-from app.engine.servable import BoundServable, Servable
+from app.engine.models.servable import BoundServable, Servable
 from app.runtimes.subprocess import OnProcessLost
 from app.runtimes.subprocess.remote_model import StreamingSubprocessModel, SubprocessModel, downscale_of
 from app.runtimes.subprocess.supervisor import Supervisor

@@ -15,7 +15,7 @@ from typing import Any, Literal, Self
 
 import msgspec
 
-from app.engine.model_metadata import ModelMetadata
+from app.engine.models.model_metadata import ModelMetadata
 from app.settings.model import ModelSource
 from tasks.inference.error import ErrorKind, InferenceError
 

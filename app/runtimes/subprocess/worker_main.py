@@ -21,7 +21,7 @@ from typing import Any, cast
 import msgspec
 
 from app.engine.error_text import error_text
-from app.engine.servable import BoundServable, HealthReporting
+from app.engine.models.servable import BoundServable, HealthReporting
 from app.runtimes.subprocess.call_server import CallServer
 from app.runtimes.subprocess.messages import Binding, Job, LoadFailure, ModelUnavailable, receive, send
 from app.settings.model import ModelError

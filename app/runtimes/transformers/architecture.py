@@ -6,7 +6,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from app.engine.model_metadata import Fact, ModelMetadata, Origin
+from app.engine.models.model_metadata import Fact, ModelMetadata, Origin
+from app.runtimes.label_files import declared_labels
 from app.runtimes.transformers.files import check_files
 from app.runtimes.transformers.framework import first_line, framework
 from app.settings.model import ModelError, ModelSource, PreprocessingSettings
@@ -135,6 +136,7 @@ def read_model_spec(source: ModelSource) -> ModelSpec:
         inputs=(),
         outputs=(),
         facts=facts,
+        open_vocabulary=family.kind.startswith("zero-shot"),
     )
     return ModelSpec(
         source=source,
@@ -190,7 +192,7 @@ def _labels(source: ModelSource, config: Any, facts: list[Fact]) -> tuple[str, .
     count = len(id_to_label)
     if sorted(id_to_label) != list(range(count)):
         raise ModelError(f"{source.folder / 'config.json'}: id2label: Expected the numbers 0 to {count - 1}, each once")
-    declared = source.settings.labels
+    declared = declared_labels(source)
     if declared is not None and len(declared) != count:
         raise ModelError(
             f"{source.folder}: the model has {count} classes, but model-settings.json declares {len(declared)} labels"

@@ -5,18 +5,18 @@ from typing import TypeVar
 import msgspec
 import numpy as np
 
-from app.engine.servable import BoundServable, Servable
+from app.engine.models.servable import BoundServable, Servable
 from app.runtimes.transformers.architecture import ModelSpec, read_model_spec
-from app.runtimes.transformers.detection import load_detector
 from app.runtimes.transformers.generation import load_text_generator
-from app.runtimes.transformers.image_classification import load_image_classifier
-from app.runtimes.transformers.image_text_to_text import load_vision_language_model
-from app.runtimes.transformers.mask_segmentation import load_mask_segmenter
+from app.runtimes.transformers.heads.detection import load_detector
+from app.runtimes.transformers.heads.image_classification import load_image_classifier
+from app.runtimes.transformers.heads.image_text_to_text import load_vision_language_model
+from app.runtimes.transformers.heads.mask_segmentation import load_mask_segmenter
+from app.runtimes.transformers.heads.semantic_segmentation import load_semantic_segmenter
+from app.runtimes.transformers.heads.text_classification import load_text_classifier
+from app.runtimes.transformers.heads.token_classification import load_token_classifier
+from app.runtimes.transformers.heads.zero_shot import load_zero_shot_classifier, load_zero_shot_detector
 from app.runtimes.transformers.network import Network, load_network
-from app.runtimes.transformers.semantic_segmentation import load_semantic_segmenter
-from app.runtimes.transformers.text_classification import load_text_classifier
-from app.runtimes.transformers.token_classification import load_token_classifier
-from app.runtimes.transformers.zero_shot import load_zero_shot_classifier, load_zero_shot_detector
 from app.settings.model import ModelError, ModelSource
 from tasks.image_classification import ClassificationInput, ImageClassification
 from tasks.image_segmentation import ImageSegmentation, SegmentationInput, SegmentationParameters

@@ -3,8 +3,10 @@
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from app.runtimes.answer_tokens import AnswerTokens, answer_chunks
 from app.runtimes.tokenizer import Tokenizer
 from app.runtimes.transformers.architecture import ModelSpec
+from app.runtimes.transformers.chat import TextConversation
 from app.runtimes.transformers.network import Network
 from app.runtimes.transformers.token_stream import generate, stream
 from app.runtimes.transformers.tokenizing import copy_tokenizer, load_tokenizer, text_inputs
@@ -33,12 +35,14 @@ class TextGenerator:
         self._tokenizer = tokenizer
         self._hf_tokenizer = hf_tokenizer
         self._end_tokens = end_tokens(network)
+        self._conversation = TextConversation(hf_tokenizer, tokenizer, self._end_tokens)
 
     def __call__(self, inputs: Sequence[ContinuedText], /) -> Sequence[Generation]:
-        return [
-            Generation("".join(self._text(generate(self._network, encoded, item.parameters, max_tokens), encoded)))
-            for item, (encoded, max_tokens) in zip(inputs, self._encode_all(inputs), strict=True)
-        ]
+        answers: list[Generation] = []
+        for item, (encoded, max_tokens) in zip(inputs, self._encode_all(inputs), strict=True):
+            tokens = generate(self._network, encoded, item.parameters, max_tokens)
+            answers.append(Generation("".join(self._text(self._tokens(tokens, encoded), encoded))))
+        return answers
 
     def stream(self, inputs: Sequence[ContinuedText], /) -> Generator[TextChunk]:
         """Stream the texts token by token. Each text ends with an empty final chunk: no token is known to be last.
@@ -54,17 +58,20 @@ class TextGenerator:
         for index, (item, (encoded, max_tokens)) in enumerate(zip(inputs, encodings, strict=True)):
             tokens = stream(self._network, encoded, item.parameters, max_tokens)
             try:
-                for text in self._text(tokens, encoded):
-                    yield TextChunk(item=index, text=text)
+                answer = self._tokens(tokens, encoded)
+                yield from answer_chunks(answer, self._text(answer, encoded), index)
             finally:
                 tokens.close()
-            yield TextChunk(item=index, text="", final=True)
 
     def _encode_all(self, inputs: Sequence[ContinuedText]) -> list[tuple[Mapping[str, Any], int]]:
         return [self._encode(item) for item in inputs]
 
     def _encode(self, item: ContinuedText) -> tuple[Mapping[str, Any], int]:
-        ids = self._tokenizer.encode(item.item.text, with_special_tokens=True)
+        messages = item.parameters.messages
+        if messages is None:
+            ids = self._tokenizer.encode(item.item.text, with_special_tokens=True)
+        else:
+            ids = self._conversation.encode(messages, "messages")
         if not ids:
             raise invalid("Expected a text to continue, got an empty one", item.item.path)
         max_tokens = max_answer_tokens(self._network, len(ids), item.parameters, item.item.path)
@@ -73,7 +80,10 @@ class TextGenerator:
 
     def _text(self, tokens: Iterable[int], inputs: Mapping[str, Any]) -> Iterator[str]:
         prefix = () if self._network.config.is_encoder_decoder else last_tokens(inputs)
-        return self._tokenizer.decode_stream((token for token in tokens if token not in self._end_tokens), prefix)
+        return self._tokenizer.decode_stream(tokens, prefix)
+
+    def _tokens(self, tokens: Iterable[int], inputs: Mapping[str, Any]) -> AnswerTokens:
+        return AnswerTokens(tokens, inputs["input_ids"].shape[1], self._end_tokens)
 
 
 def load_text_generator(spec: ModelSpec, network: Network) -> TextGenerator:

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from app.engine.model_metadata import Fact, Origin
+from app.engine.models.model_metadata import Fact, Origin
 from app.runtimes.transformers.architecture import ModelSpec
 from app.runtimes.transformers.framework import first_line, framework
 from app.settings.model import ModelError, TransformersSettings

@@ -2,7 +2,7 @@
 
 import importlib
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -14,6 +14,7 @@ from app.runtimes.transformers.images import load_image_processor
 from app.runtimes.transformers.tokenizing import load_tokenizer
 from app.settings.model import ModelError, ModelSource, read_bounded
 from tasks.inference.error import invalid
+from tasks.text.conversation import Message, question, reject_conversation, template_message, with_texts
 from tasks.text.unicode import check_unicode
 from tasks.vision.image import Image
 
@@ -57,19 +58,23 @@ class Conversation:
             self._uses_parts = False
             if not self._accepts(_PROBE):
                 raise ModelError("The chat template does not accept one image and one question")
-        self._expected = self._control_tokens(self.render(_PROBE))
+        self._expected = self._control_tokens(self.render([question(_PROBE)]))
 
-    def render(self, prompt: str) -> str:
-        """Return the conversation as one text that marks the position of the image."""
+    def render(self, messages: Sequence[Message]) -> str:
+        """Return the conversation as one text that marks the positions of the images."""
         if not getattr(self._processor, "chat_template", None):
             separator = "" if self._model_type in _JOINED or not self._image_token else "\n"
-            return f"{self._image_token}{separator}{prompt}"
-        content: Sequence[Mapping[str, str]] | str = [{"type": "image"}, {"type": "text", "text": prompt}]
-        if not self._uses_parts:
-            content = f"{self._image_token}\n{prompt}"
-        return self._processor.apply_chat_template(
-            [{"role": "user", "content": content}], add_generation_prompt=True, tokenize=False
-        )
+            return f"{self._image_token}{separator}{messages[0].text}"
+        image_token = None if self._uses_parts else self._image_token
+        rendered = [template_message(message, image_token) for message in messages]
+        return self._processor.apply_chat_template(rendered, add_generation_prompt=True, tokenize=False)
+
+    def render_messages(self, messages: Sequence[Message], path: str) -> str:
+        """Validate the messages of a client, and return the conversation as one text; errors as `render_checked`."""
+        if not getattr(self._processor, "chat_template", None):
+            reject_conversation(messages, path)
+        harmless = [with_texts(message, _PROBE) for message in messages]
+        return self._render(messages, self._control_tokens(self._try_render(harmless, path)), path)
 
     def render_checked(self, prompt: str, path: str) -> str:
         """Validate the prompt of a client, and return the conversation as one text.
@@ -80,22 +85,32 @@ class Conversation:
         """
         if not prompt.strip():
             raise invalid("Expected a question, got an empty text", path)
-        check_unicode(prompt, path)
-        try:
-            text = self.render(prompt)
-        except Exception as error:  # noqa: BLE001 - a template may raise any type
-            raise invalid(f"The model's chat template rejects the text: {error}", path) from None
-        if self._control_tokens(text) != self._expected:
+        return self._render([question(prompt)], self._expected, path)
+
+    def _render(self, messages: Sequence[Message], expected: Sequence[int], path: str) -> str:
+        for message in messages:
+            check_unicode(message.text, path)
+        text = self._try_render(messages, path)
+        if self._control_tokens(text) != expected:
             raise invalid("Expected a text without the model's control tokens", path)
         return text
 
-    def inputs(self, image: Image, text: str) -> dict[str, Any]:
+    def _try_render(self, messages: Sequence[Message], path: str) -> str:
+        try:
+            return self.render(messages)
+        except Exception as error:  # noqa: BLE001 - a template may raise any type
+            raise invalid(f"The model's chat template rejects the text: {error}", path) from None
+
+    def inputs(self, images: Sequence[Image], text: str) -> dict[str, Any]:
         """Return the model's inputs, as a batch of one."""
         has_first_token = bool(self._first_token) and text.startswith(str(self._first_token))
         options: dict[str, Any] = {"add_special_tokens": False} if has_first_token else {}
         with self._lock:
             processed: Any = self._processor(
-                images=[PIL.Image.fromarray(image.pixels)], text=[text], return_tensors="pt", **options
+                images=[PIL.Image.fromarray(image.pixels) for image in images],
+                text=[text],
+                return_tensors="pt",
+                **options,
             )
         inputs = {name: value for name, value in processed.items() if framework().torch.is_tensor(value)}
         if self._model_type == "git":
@@ -105,7 +120,7 @@ class Conversation:
 
     def _accepts(self, prompt: str) -> bool:
         try:
-            text = self.render(prompt)
+            text = self.render([question(prompt)])
         except Exception:  # noqa: BLE001 - any error means that the template does not accept this form
             return False
         # Gemma's templates mark the start of an image, and the processor inserts the image tokens there.

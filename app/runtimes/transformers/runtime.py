@@ -3,8 +3,8 @@
 Its methods import the loading code, so that importing the runtime is cheap.
 """
 
-from app.engine.model_metadata import ModelMetadata
-from app.engine.servable import Servable
+from app.engine.models.model_metadata import ModelMetadata
+from app.engine.models.servable import Servable
 from app.runtimes.transformers.files import is_model_folder
 from app.settings.model import ModelSource
 

@@ -39,7 +39,7 @@ class Candidates(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         """Return the candidates whose values are all finite."""
         valid = np.isfinite(self.boxes).all(axis=1) & np.isfinite(self.scores)
         valid &= np.isfinite(self.extras).all(axis=1)
-        return self if valid.all() else self.select(np.flatnonzero(valid))
+        return self if valid.all() else self.select(valid.nonzero()[0])
 
 
 def best_indices(scores: NDArray[Any], score_threshold: float, max_count: int) -> NDArray[np.intp]:
@@ -50,7 +50,7 @@ def best_indices(scores: NDArray[Any], score_threshold: float, max_count: int) -
     """
     if scores.size and np.isnan(scores).all():
         raise InferenceError(ErrorKind.MODEL_FAILED, "The model returned scores that are all NaN")
-    chosen = np.flatnonzero((scores >= score_threshold) & (scores > 0))
+    chosen = ((scores >= score_threshold) & (scores > 0)).nonzero()[0]
     if len(chosen) > max_count:
         chosen = chosen[np.argpartition(-scores[chosen], max_count)[:max_count]]
     return chosen
@@ -73,7 +73,7 @@ def class_pairs(
     # A query with an invalid box must not displace a valid one.
     flat = np.where(np.isfinite(boxes).all(axis=1, keepdims=True), scores, np.float32(0)).ravel()
     chosen = best_indices(flat, score_threshold, max_pairs)
-    chosen = chosen[np.argsort(-flat[chosen], kind="stable")]
+    chosen = chosen[(-flat[chosen]).argsort(kind="stable")]
     queries, class_ids = np.divmod(chosen, max(scores.shape[1], 1))
     return Candidates(
         boxes=boxes[queries],

@@ -30,8 +30,13 @@ class OnnxObjectDetector:
 
     def _detections(self, item: DetectionInput, answer: RawOutputs) -> Detections:
         candidates = self._decoder.decode(answer, item.parameters)
+        keypoints = None
+        if self._decoder.keypoints is not None:
+            points = candidates.extras.reshape(-1, *self._decoder.keypoints)
+            keypoints = answer.placement.keypoints_to_image(points)
         return Detections(
             labels=self._labels.of(candidates.class_ids.tolist()),
             scores=candidates.scores,
             boxes=answer.placement.boxes_to_image(candidates.boxes),
+            keypoints=keypoints,
         )

@@ -7,7 +7,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from app.runtimes.onnxruntime.placement import Placement
+from app.runtimes.onnxruntime.images.placement import Placement
 from tasks.vision.contours import Contour, contours_of_mask
 
 __all__ = ("MaskGrid",)

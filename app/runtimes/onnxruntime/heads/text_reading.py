@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from app.runtimes.onnxruntime.graph import ImageGraph
 from app.runtimes.onnxruntime.layouts.layout import TextDecoder
 from tasks.image_text_to_text import Answers, PromptedImage
+from tasks.text.conversation import reject_conversation
 
 __all__ = ("OnnxTextReader",)
 
@@ -22,6 +23,8 @@ class OnnxTextReader:
         self._decoder = decoder
 
     def __call__(self, inputs: Sequence[PromptedImage], /) -> Sequence[Answers]:
+        for item in inputs:
+            reject_conversation(item.parameters.messages, item.path)
         texts = [self._decoder.decode(answer) for answer in self._graph.run([item.image for item in inputs])]
         return [
             Answers(prompts=item.prompts, answers=[text] * len(item.prompts))

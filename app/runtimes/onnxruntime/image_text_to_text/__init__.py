@@ -6,8 +6,8 @@ models are rejected with an explanation.
 
 import numpy as np
 
-from app.engine.model_metadata import ModelMetadata
-from app.engine.servable import BoundServable, Servable
+from app.engine.models.model_metadata import ModelMetadata
+from app.engine.models.servable import BoundServable, Servable
 from app.runtimes.onnxruntime.image_text_to_text.assembly import assemble
 from app.runtimes.onnxruntime.image_text_to_text.graph_files import find_component_graphs, is_component_graph
 from app.settings.model import ModelError, ModelSource

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from app.engine.model_metadata import Fact, ModelMetadata, Origin
+from app.engine.models.model_metadata import Fact, ModelMetadata, Origin
 from app.runtimes.folder import resolve_confined
 from app.runtimes.onnxruntime.image_text_to_text.chat_template import (
     PlainTemplate,
@@ -31,7 +31,7 @@ from app.runtimes.onnxruntime.image_text_to_text.recipe import (
     decide_recipe,
     read_processor_configuration,
 )
-from app.runtimes.onnxruntime.image_text_to_text.tiles import TiledImageProcessor
+from app.runtimes.onnxruntime.image_text_to_text.tiles import TILED_FAMILIES, TiledImageProcessor
 from app.runtimes.onnxruntime.image_text_to_text.vision import VisionEncoder
 from app.runtimes.onnxruntime.image_text_to_text.vision_language_model import OnnxVisionLanguageModel
 from app.runtimes.onnxruntime.session import Session
@@ -42,7 +42,6 @@ from tasks.vision.image import Image
 
 __all__ = ("assemble",)
 
-_TILED_FAMILIES = frozenset({"Idefics3", "SmolVLM"})
 _TILED_TYPES = frozenset({"idefics3", "smolvlm"})
 _UNSUPPORTED = frozenset({"paligemma"})
 """Model types with LLaVA's files and processors, but other positions or another order of image and text."""
@@ -73,7 +72,7 @@ def assemble(source: ModelSource) -> tuple[OnnxVisionLanguageModel, ModelMetadat
     config = read_json(folder / "config.json", ModelConfiguration)
     _check_supported(config, folder)
     processor = read_processor_configuration(folder)
-    tiled = config.model_type in _TILED_TYPES or (processor is not None and processor[0].family in _TILED_FAMILIES)
+    tiled = config.model_type in _TILED_TYPES or (processor is not None and processor[0].family in TILED_FAMILIES)
     text = _read_text_components(folder, config)
     markup = ImageMarkup(text.tokenizer, text.image_id, tiled=tiled)
     files = (graphs.vision_encoder, graphs.embed_tokens, graphs.decoder)
@@ -146,7 +145,7 @@ def _image_preparation(
             raise ModelError(
                 f"{folder}: preprocessing is declared, but a model that cuts images into tiles does not support it"
             )
-        return TiledImageProcessor(folder), [Fact("preprocessing", "cut into tiles", Origin.PREPROCESSOR)]
+        return TiledImageProcessor(processor, folder), [Fact("preprocessing", "cut into tiles", Origin.PREPROCESSOR)]
     recipe, origin = decide_recipe(processor, settings, folder)
     vision.check_size(*recipe.size)
     height, width = recipe.size

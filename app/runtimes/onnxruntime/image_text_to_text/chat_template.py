@@ -14,6 +14,7 @@ import msgspec
 
 from app.runtimes.onnxruntime.image_text_to_text.configuration import TokenizerConfiguration, read_optional_json
 from app.settings.model import ModelError, read_bounded
+from tasks.text.conversation import Message, image_count, template_message
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -34,9 +35,15 @@ class PlainTemplate(msgspec.Struct, frozen=True):
 
     image_token: str
 
-    def render(self, prompt: str) -> str:
-        """Return the conversation as one text."""
-        return f"{self.image_token}\n{prompt}"
+    def render(self, messages: Sequence[Message]) -> str:
+        """Return the conversation as one text.
+
+        Raises:
+            ChatTemplateError: for anything but one question about one image.
+        """
+        if len(messages) > 1 or image_count(messages) != 1:
+            raise ChatTemplateError("the model has none, so it takes one question about one image")
+        return f"{self.image_token}\n{messages[0].text}"
 
 
 class ChatTemplate(msgspec.Struct, frozen=True):
@@ -53,21 +60,21 @@ class ChatTemplate(msgspec.Struct, frozen=True):
     special_tokens: Mapping[str, str]
     image_token: str | None = None
 
-    def render(self, prompt: str) -> str:
+    def render(self, messages: Sequence[Message]) -> str:
         """Return the conversation as one text.
 
         Raises:
             ChatTemplateError: if the template raises, or its output is too long.
         """
-        content: Sequence[Mapping[str, str]] | str = [{"type": "image"}, {"type": "text", "text": prompt}]
-        if self.image_token is not None:
-            content = f"{self.image_token}\n{prompt}"
-        messages = [{"role": "user", "content": content}]
         chunks: list[str] = []
-        remaining = _MAX_RENDERED + len(prompt)
+        remaining = _MAX_RENDERED + sum(len(message.text) for message in messages)
         try:
             for chunk in self.template.generate(
-                **self.special_tokens, messages=messages, tools=None, documents=None, add_generation_prompt=True
+                **self.special_tokens,
+                messages=[template_message(message, self.image_token) for message in messages],
+                tools=None,
+                documents=None,
+                add_generation_prompt=True,
             ):
                 remaining -= len(chunk)
                 if remaining < 0:

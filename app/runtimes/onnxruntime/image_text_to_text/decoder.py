@@ -94,7 +94,7 @@ class Decoder:
             max_tokens: maximum number of tokens.
 
         Yields:
-            Token ids, none of them in `end_tokens`.
+            Token ids, with the end token.
 
         Raises:
             InferenceError: MODEL_FAILED.
@@ -105,9 +105,9 @@ class Decoder:
             length += embeddings.shape[1]
             outputs = self._decoder.run(self._feeds(embeddings, cache, length))
             token = sampler.pick(self._last_logits(outputs[self._logits]))
+            yield token
             if token in end_tokens:
                 return
-            yield token
             if count < max_tokens:
                 cache = {name: outputs[index] for name, index in self._cache_outputs.items()}
                 embeddings = self.embed([token])

@@ -1,6 +1,6 @@
 """Convert an image to the vision encoder's input, with the same result as Hugging Face's PIL image processors."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
@@ -23,13 +23,11 @@ class Tiles(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     Attributes:
         pixel_values: float32, (1, 3, height, width), or (1, tiles, 3, height, width) for encoders with tiles.
-        pixel_attention_mask: (1, tiles, height, width), true for image pixels; None if all pixels belong to the image.
         rows: rows of tiles; 0 for an image without tiles.
         columns: columns of tiles; 0 for an image without tiles.
     """
 
     pixel_values: NDArray[np.float32]
-    pixel_attention_mask: NDArray[Any] | None = None
     rows: int = 0
     columns: int = 0
 

@@ -1,11 +1,11 @@
-"""Encode a prompt to token ids with one position for the image.
+"""Encode conversations to token ids with a position for each image.
 
 A prompt is plain text. Control tokens spelled out in it (``<image>``, ``<|im_end|>``, ...) could end the prompt, speak
 for the model or add a second image. They are detected by their ids after normalisation and templating, and rejected.
 """
 
 from collections import Counter
-from collections.abc import Set
+from collections.abc import Sequence, Set
 
 import msgspec
 
@@ -13,6 +13,7 @@ from app.runtimes.onnxruntime.image_text_to_text.chat_template import ChatTempla
 from app.runtimes.tokenizer import Tokenizer
 from app.settings.model import ModelError
 from tasks.inference.error import invalid
+from tasks.text.conversation import Message, image_count, question, with_texts
 from tasks.text.unicode import check_unicode
 
 __all__ = ("ImageMarkup", "PromptEncoder", "PromptIds")
@@ -21,10 +22,13 @@ _PROBE = "What is in the image?"
 
 
 class PromptIds(msgspec.Struct, frozen=True):
-    """The token ids of a conversation before and after its image."""
+    """The token ids of a conversation.
 
-    before: list[int]
-    after: list[int]
+    Attributes:
+        parts: the ids before the first image, between the images, and after the last one.
+    """
+
+    parts: Sequence[list[int]]
 
 
 class ImageMarkup:
@@ -92,7 +96,7 @@ class PromptEncoder:
         # The unknown token is special, but it is not a control token.
         self._control_ids = ((tokenizer.special_ids - {tokenizer.unknown}) | control_ids) | {image_id}
         try:
-            text = template.render(_PROBE)
+            text = template.render([question(_PROBE)])
         except ChatTemplateError as error:
             raise ModelError(f"The chat template cannot be rendered: {error}") from None
         if _PROBE not in text:
@@ -105,30 +109,50 @@ class PromptEncoder:
         self._expected = self._controls(ids)
 
     def encode(self, prompt: str, path: str) -> PromptIds:
-        """Encode one prompt.
+        """Encode one prompt about one image; arguments and errors as `encode_messages`."""
+        if not prompt.strip():
+            raise invalid("Expected a question, got an empty text", path)
+        return self._encode([question(prompt)], self._expected, path)
+
+    def encode_messages(self, messages: Sequence[Message], path: str) -> PromptIds:
+        """Encode a conversation.
 
         Args:
-            prompt: the prompt of the client.
-            path: path of the prompt in the request, for errors.
+            messages: the messages of the client.
+            path: their path in the request, for errors.
 
         Raises:
             InferenceError: INVALID_REQUEST for an empty or invalid Unicode text, one that the template rejects, or one
                 that contains a control token.
         """
-        if not prompt.strip():
-            raise invalid("Expected a question, got an empty text", path)
-        check_unicode(prompt, path)
+        harmless = [with_texts(message, _PROBE) for message in messages]
+        expected = self._controls(self._render(harmless, path))
+        if expected.count(self._image_id) != image_count(messages):
+            raise invalid("The model's chat template does not accept this order of images and messages", path)
+        return self._encode(messages, expected, path)
+
+    def _encode(self, messages: Sequence[Message], expected: Sequence[int], path: str) -> PromptIds:
+        for message in messages:
+            check_unicode(message.text, path)
+        ids = self._render(messages, path)
+        controls = self._controls(ids)
+        if controls != expected:
+            additional = Counter(controls) - Counter(expected)
+            token = self._tokenizer.text_of(next(iter(additional or expected)))
+            raise invalid(f"Expected a text without the model's control tokens, got {token}", path)
+        parts: list[list[int]] = [[]]
+        for id_ in ids:
+            if id_ == self._image_id:
+                parts.append([])
+            else:
+                parts[-1].append(id_)
+        return PromptIds(parts)
+
+    def _render(self, messages: Sequence[Message], path: str) -> list[int]:
         try:
-            ids = self._ids(self._template.render(prompt))
+            return self._ids(self._template.render(messages))
         except ChatTemplateError as error:
             raise invalid(f"The model's chat template rejects the text: {error}", path) from None
-        controls = self._controls(ids)
-        if controls != self._expected:
-            additional = Counter(controls) - Counter(self._expected)
-            token = self._tokenizer.text_of(next(iter(additional or self._expected)))
-            raise invalid(f"Expected a text without the model's control tokens, got {token}", path)
-        image_index = ids.index(self._image_id)
-        return PromptIds(ids[:image_index], ids[image_index + 1 :])
 
     def _ids(self, text: str) -> list[int]:
         has_first_token = self._first_token is not None and text.startswith(self._first_token)

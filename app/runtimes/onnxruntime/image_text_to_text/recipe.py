@@ -6,11 +6,11 @@ from typing import Literal
 
 import msgspec
 
-from app.engine.model_metadata import Origin
+from app.engine.models.model_metadata import Origin
 from app.runtimes.onnxruntime.image_text_to_text.configuration import read_json, read_optional_json
 from app.settings.model import ModelError, PreprocessingSettings
 
-__all__ = ("PixelRecipe", "ProcessorConfiguration", "decide_recipe", "read_processor_configuration")
+__all__ = ("PixelRecipe", "ProcessorConfiguration", "Sides", "decide_recipe", "read_processor_configuration")
 
 _BILINEAR, _BICUBIC = 2, 3
 
@@ -38,6 +38,8 @@ class ProcessorConfiguration(msgspec.Struct, frozen=True, kw_only=True):
     image_mean: Triple | float | None = None
     image_std: Triple | float | None = None
     do_pad: bool | None = None
+    do_image_splitting: bool | None = None
+    max_image_size: Sides = None
 
     @property
     def family(self) -> str:

@@ -71,9 +71,8 @@ class VisionEncoder:
         """
         feeds: dict[str, NDArray[Any]] = {_PIXELS: tiles.pixel_values}
         if _MASK in self._inputs:
-            mask = tiles.pixel_attention_mask
-            mask_shape = tiles.pixel_values.shape[:2] + tiles.pixel_values.shape[3:]
-            feeds[_MASK] = np.ones(mask_shape, np.bool_) if mask is None else mask
+            # Every pixel of a tile belongs to the image.
+            feeds[_MASK] = np.ones(tiles.pixel_values.shape[:2] + tiles.pixel_values.shape[3:], np.bool_)
         cast = {name: value.astype(self._inputs[name].datatype.dtype, copy=False) for name, value in feeds.items()}
         features = self._graph.run(cast)[self._output]
         if features.ndim < 2 or features.size == 0:

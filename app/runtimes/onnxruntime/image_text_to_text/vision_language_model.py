@@ -7,6 +7,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from app.runtimes.answer_tokens import AnswerTokens, answer_chunks
 from app.runtimes.onnxruntime.image_text_to_text.decoder import Decoder
 from app.runtimes.onnxruntime.image_text_to_text.pixels import Tiles
 from app.runtimes.onnxruntime.image_text_to_text.prompting import ImageMarkup, PromptEncoder, PromptIds
@@ -86,70 +87,75 @@ class OnnxVisionLanguageModel(msgspec.Struct, frozen=True, kw_only=True, eq=Fals
         return EncodedImage(ids, features)
 
     def generate(
-        self, image: EncodedImage, prompt: PromptIds, parameters: GenerationParameters, path: str
-    ) -> Iterator[str]:
-        """Generate the answer to one prompt, chunk by chunk.
+        self, images: Sequence[EncodedImage], prompt: PromptIds, parameters: GenerationParameters, path: str
+    ) -> AnswerTokens:
+        """Return the answer to one prompt, whose tokens are generated when they are read.
 
         Args:
-            image: the encoded image.
-            prompt: the encoded prompt.
+            images: the encoded images.
+            prompt: the encoded prompt, with a place for each image.
             parameters: generation parameters.
             path: path of the prompt in the request, for errors.
-
-        Yields:
-            Text in complete characters.
 
         Raises:
             InferenceError: INVALID_REQUEST if the prompt fills the model's context; MODEL_FAILED.
         """
-        ids = prompt.before + image.ids + prompt.after
+        ids = [*prompt.parts[0]]
+        for image, part in zip(images, prompt.parts[1:], strict=True):
+            ids += image.ids + part
         max_tokens = parameters.max_new_tokens
         if self.max_positions is not None:
             if len(ids) >= self.max_positions:
+                image_ids = sum(len(image.ids) for image in images)
                 message = (
                     f"Expected a text that leaves room for an answer among the model's {self.max_positions} tokens, "
-                    f"got {len(ids)} tokens, {len(image.ids)} of them the image"
+                    f"got {len(ids)} tokens, {image_ids} of them the {'image' if len(images) == 1 else 'images'}"
                 )
                 raise invalid(message, path)
             max_tokens = min(max_tokens, self.max_positions - len(ids))
-        return self.tokenizer.decode_stream(self._tokens(ids, image, Sampler(parameters), max_tokens))
+        tokens = self._tokens(ids, images, Sampler(parameters), max_tokens)
+        return AnswerTokens(tokens, len(ids), self.end_tokens)
 
     def _encode_all(self, inputs: Sequence[PromptedImage]) -> list[list[PromptIds]]:
         # Validate all prompts before the first image is encoded, which takes about a thousand times longer.
-        return [
-            [self.prompts.encode(text, _path(item, index)) for index, text in enumerate(item.prompts)]
-            for item in inputs
-        ]
+        return [self._encode(item) for item in inputs]
+
+    def _encode(self, item: PromptedImage) -> list[PromptIds]:
+        if item.parameters.messages is not None:
+            return [self.prompts.encode_messages(item.parameters.messages, item.path)]
+        return [self.prompts.encode(text, _path(item, index)) for index, text in enumerate(item.prompts)]
 
     def _answer(self, item: PromptedImage, prompts: Sequence[PromptIds]) -> Answers:
-        answers = ["".join(chunks).strip() for chunks in self._begin(item, prompts)]
+        answers = ["".join(self.tokenizer.decode_stream(answer)).strip() for answer in self._begin(item, prompts)]
         return Answers(prompts=item.prompts, answers=answers)
 
     def _stream(self, inputs: Sequence[PromptedImage], prompts: Sequence[Sequence[PromptIds]]) -> Generator[TextChunk]:
         for index, (item, encoded) in enumerate(zip(inputs, prompts, strict=True)):
-            for prompt, chunks in enumerate(self._begin(item, encoded)):
-                for text in strip_chunks(chunks):
-                    yield TextChunk(item=index, prompt=prompt, text=text)
-                yield TextChunk(item=index, prompt=prompt, text="", final=True)
+            for prompt, answer in enumerate(self._begin(item, encoded)):
+                texts = strip_chunks(self.tokenizer.decode_stream(answer))
+                yield from answer_chunks(answer, texts, index, prompt)
 
-    def _begin(self, item: PromptedImage, prompts: Sequence[PromptIds]) -> list[Iterator[str]]:
-        image = self.encode_image(item.image)
+    def _begin(self, item: PromptedImage, prompts: Sequence[PromptIds]) -> list[AnswerTokens]:
+        images = [self.encode_image(image) for image in (item.image, *item.more_images)]
         return [
-            self.generate(image, prompt, item.parameters, _path(item, index)) for index, prompt in enumerate(prompts)
+            self.generate(images, prompt, item.parameters, _path(item, index)) for index, prompt in enumerate(prompts)
         ]
 
-    def _tokens(self, ids: list[int], image: EncodedImage, sampler: Sampler, max_tokens: int) -> Iterator[int]:
-        yield from self.decoder.generate(self._embed(ids, image), sampler, self.end_tokens, max_tokens)
+    def _tokens(
+        self, ids: list[int], images: Sequence[EncodedImage], sampler: Sampler, max_tokens: int
+    ) -> Iterator[int]:
+        yield from self.decoder.generate(self._embed(ids, images), sampler, self.end_tokens, max_tokens)
 
-    def _embed(self, ids: list[int], image: EncodedImage) -> NDArray[Any]:
+    def _embed(self, ids: list[int], images: Sequence[EncodedImage]) -> NDArray[Any]:
         image_positions = np.asarray(ids) == self.image_id
         # The image token may be outside the embedding's vocabulary; its embedding is replaced anyway.
         embeddings = self.decoder.embed([0 if id_ == self.image_id else id_ for id_ in ids])
-        if image.features.shape[1] != embeddings.shape[-1]:
-            description = f"{image.features.shape[1]} values wide, embeddings {embeddings.shape[-1]}"
+        features = np.concatenate([image.features for image in images])
+        if features.shape[1] != embeddings.shape[-1]:
+            description = f"{features.shape[1]} values wide, embeddings {embeddings.shape[-1]}"
             raise InferenceError(ErrorKind.MODEL_FAILED, f"The model failed: its image features are {description}")
         merged = embeddings.copy()
-        merged[0, image_positions] = image.features.astype(merged.dtype, copy=False)
+        merged[0, image_positions] = features.astype(merged.dtype, copy=False)
         return merged
 
 

@@ -1,18 +1,22 @@
 """Choose the layout of a graph: the match with the highest certainty."""
 
-from app.engine.model_metadata import Origin
+from app.engine.models.model_metadata import Origin
+from app.runtimes.onnxruntime.files.model_files import Facts, ModelFiles
 from app.runtimes.onnxruntime.layouts.class_map import CLASS_MAP
 from app.runtimes.onnxruntime.layouts.classes import CLASSES
 from app.runtimes.onnxruntime.layouts.ctc import CTC
 from app.runtimes.onnxruntime.layouts.detr import DETR, DETR_SIGMOID
+from app.runtimes.onnxruntime.layouts.faces import SCRFD, YUNET
 from app.runtimes.onnxruntime.layouts.layout import GraphView, Match, format_outputs
+from app.runtimes.onnxruntime.layouts.mask import MASK
 from app.runtimes.onnxruntime.layouts.objectness import YOLOV5, YOLOX
 from app.runtimes.onnxruntime.layouts.rf_detr import RF_DETR
 from app.runtimes.onnxruntime.layouts.rt_detr import RT_DETR
 from app.runtimes.onnxruntime.layouts.semantic import SEMANTIC
+from app.runtimes.onnxruntime.layouts.tensors import TENSORS
 from app.runtimes.onnxruntime.layouts.text_map import TEXT_MAP
+from app.runtimes.onnxruntime.layouts.torchvision_boxes import TORCHVISION_BOXES
 from app.runtimes.onnxruntime.layouts.yolo import YOLO
-from app.runtimes.onnxruntime.model_files import Facts, ModelFiles
 from app.settings.model import ModelError
 from tasks.task import TaskType
 
@@ -27,10 +31,15 @@ LAYOUTS = (
     RT_DETR,
     DETR,
     DETR_SIGMOID,
+    TORCHVISION_BOXES,
+    YUNET,
+    SCRFD,
     SEMANTIC,
+    MASK,
     CLASS_MAP,
     TEXT_MAP,
     CTC,
+    TENSORS,
 )
 """All families of layouts, in any order."""
 
@@ -40,6 +49,12 @@ _ARCHITECTURES = {
     "ForSemanticSegmentation": TaskType.IMAGE_SEGMENTATION,
 }
 """Suffixes of the names of transformers' classes."""
+
+
+_WAYS_ON = (
+    "docs/model_formats.md#onnx lists the layouts; a Python class can decode any other outputs: "
+    "docs/python_models.md#other-outputs"
+)
 
 
 def choose_layout(view: GraphView, facts: Facts) -> Match:
@@ -133,7 +148,9 @@ def _no_layout(
     if task_and_origin is None:
         return view.model_files.error(
             f"its task cannot be determined from its outputs {outputs}; declare it in model-settings.json, for example "
-            f'{{"task_type": "OBJECT_DETECTION"}}, or {{"task_type": "TENSOR"}} to serve the outputs unchanged'
+            f'{{"task_type": "OBJECT_DETECTION"}}, or {{"task_type": "TENSOR"}} to serve the outputs unchanged, with '
+            f'"preprocessing" if clients send images; '
+            f"{_WAYS_ON}"
         )
     if task_and_origin[0] is TaskType.IMAGE_TEXT_TO_TEXT:
         return view.model_files.error(
@@ -149,5 +166,5 @@ def _no_layout(
     )
     return view.model_files.error(
         f"its outputs {outputs} are of no known layout of {task_and_origin[0]}{labels}; known are {expected}; "
-        f'if it has one of them, declare it as "layout" in model-settings.json, and the "labels"'
+        f'if it has one of them, declare it as "layout" in model-settings.json, and the "labels"; {_WAYS_ON}'
     )

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from app.engine.model_metadata import Fact, Origin
+from app.engine.models.model_metadata import Fact, Origin
 from app.runtimes.onnxruntime.graph import RawOutputs
 from app.runtimes.onnxruntime.layouts.layout import GraphView, Layout, MaskDecoder, Match, Outline
 from app.runtimes.onnxruntime.layouts.semantic import class_contours

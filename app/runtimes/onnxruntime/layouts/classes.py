@@ -8,12 +8,13 @@
 The shape [b, nc, 1, 1] is decoded in the same way.
 """
 
+import re
 from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
-from app.engine.model_metadata import Origin
+from app.engine.models.model_metadata import Origin
 from app.runtimes.onnxruntime.graph import RawOutputs
 from app.runtimes.onnxruntime.heads.candidates import sigmoid
 from app.runtimes.onnxruntime.layouts.layout import ClassDecoder, GraphView, Layout, Match, Output
@@ -25,6 +26,8 @@ __all__ = ("CLASSES",)
 _PROBABILITIES, _LOGITS, _MULTI_LABEL = _NAMES = ("probabilities", "logits", "multi-label")
 _MULTI_LABEL_PROBLEM = "multi_label_classification"
 _SUM_TOLERANCE = 1e-3
+_FEATURES = re.compile(r"(^|[._/])(embed(ding)?s?|features?|feats?|pooler_output)([._/:]|$)")
+"""Names of outputs that are vectors for comparisons, not scores of classes."""
 
 
 def _recognise(view: GraphView) -> Match | None:
@@ -32,6 +35,8 @@ def _recognise(view: GraphView) -> Match | None:
     if len(outputs) != 1:
         return None
     (output,) = outputs
+    if _FEATURES.search(output.name.lower()) and view.declared_task is None and view.declared_layout is None:
+        return None
     if (
         not output.is_float
         or output.blank.ndim not in (2, 4)
@@ -75,7 +80,7 @@ def _score_form(output: Output, view: GraphView) -> tuple[str, Origin]:
 
 def _scores(answer: RawOutputs, *, layout: str) -> NDArray[np.float32]:
     values: NDArray[np.float32] = answer.outputs[0].reshape(-1)
-    if not np.isfinite(values).all():
+    if not np.logical_and.reduce(np.isfinite(values)):
         raise InferenceError(ErrorKind.MODEL_FAILED, "The model returned scores that are not finite numbers")
     if layout == _PROBABILITIES:
         return values

@@ -10,11 +10,11 @@ The task is IMAGE_TEXT_TO_TEXT. The answer to every prompt is the recognised tex
 from collections.abc import Sequence
 from functools import partial
 
-from app.engine.model_metadata import Fact, Origin
-from app.runtimes.onnxruntime.dynamic_input import TextLine
+from app.engine.models.model_metadata import Fact, Origin
 from app.runtimes.onnxruntime.graph import RawOutputs
+from app.runtimes.onnxruntime.images.dynamic_input import TextLine
+from app.runtimes.onnxruntime.images.preprocessing_defaults import PreprocessingDefaults
 from app.runtimes.onnxruntime.layouts.layout import Certainty, GraphView, Layout, Match, TextDecoder
-from app.runtimes.onnxruntime.preprocessing_defaults import PreprocessingDefaults
 from tasks.task import TaskType
 
 __all__ = ("CTC",)
@@ -23,10 +23,10 @@ _NAME = "ctc"
 _HALVES = (0.5, 0.5, 0.5)
 _DEFAULTS = PreprocessingDefaults(
     size=(48, 320),
-    resize="pad",
+    resize="line",
+    interpolation="bilinear",
+    antialias=False,
     dynamic_size=TextLine(height=48, min_width=320, max_width=3200),
-    # Padding is 0 after normalisation.
-    fill=127,
     scale=1 / 255,
     mean=_HALVES,
     std=_HALVES,
@@ -37,7 +37,7 @@ _DEFAULTS = PreprocessingDefaults(
 def _recognise(view: GraphView) -> Match | None:
     if len(view.outputs) != 1 or not view.outputs[0].is_float or view.outputs[0].blank.ndim != 3:
         return None
-    declared_labels, metadata_characters = view.model_files.settings.labels, view.model_files.metadata.characters
+    declared_labels, metadata_characters = view.model_files.declared_labels, view.model_files.metadata.characters
     is_requested = view.declared_task is TaskType.IMAGE_TEXT_TO_TEXT or view.declared_layout == _NAME
     if metadata_characters is None and not (is_requested and declared_labels):
         return None

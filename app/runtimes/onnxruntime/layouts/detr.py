@@ -13,11 +13,11 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from app.engine.model_metadata import Origin
+from app.engine.models.model_metadata import Origin
 from app.runtimes.onnxruntime.graph import RawOutputs
 from app.runtimes.onnxruntime.heads.candidates import Candidates, best_indices, class_pairs, fractions_to_xyxy, sigmoid
+from app.runtimes.onnxruntime.images.preprocessing_defaults import IMAGENET_MEAN, IMAGENET_STD, PreprocessingDefaults
 from app.runtimes.onnxruntime.layouts.layout import BoxDecoder, Certainty, GraphView, Layout, Match
-from app.runtimes.onnxruntime.preprocessing_defaults import IMAGENET_MEAN, IMAGENET_STD, PreprocessingDefaults
 from tasks.object_detection import DetectionParameters
 from tasks.task import TaskType
 
@@ -69,7 +69,12 @@ def _recognise(view: GraphView, *, name: str) -> Match | None:
         origin=Origin.SHAPES if known_layout is None else Origin.CONFIG,
         classes=classes,
         preprocessing_defaults=PreprocessingDefaults(
-            resize="stretch", mean=IMAGENET_MEAN if softmax else None, std=IMAGENET_STD if softmax else None, bgr=False
+            resize="stretch",
+            interpolation="bilinear",
+            antialias=True,
+            mean=IMAGENET_MEAN if softmax else None,
+            std=IMAGENET_STD if softmax else None,
+            bgr=False,
         ),
     )
 

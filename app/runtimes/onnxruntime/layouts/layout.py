@@ -12,12 +12,12 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from app.engine.model_metadata import Fact, Origin
+from app.engine.models.model_metadata import Fact, Origin
+from app.runtimes.onnxruntime.files.model_files import ModelFiles
 from app.runtimes.onnxruntime.graph import RawOutputs
 from app.runtimes.onnxruntime.heads.candidates import Candidates
-from app.runtimes.onnxruntime.inputs import ImageInputs
-from app.runtimes.onnxruntime.model_files import ModelFiles
-from app.runtimes.onnxruntime.preprocessing_defaults import NO_DEFAULTS, PreprocessingDefaults
+from app.runtimes.onnxruntime.images.inputs import ImageInputs
+from app.runtimes.onnxruntime.images.preprocessing_defaults import NO_DEFAULTS, PreprocessingDefaults
 from tasks.image_segmentation import SegmentationInput
 from tasks.object_detection import DetectionParameters
 from tasks.task import TaskType
@@ -35,8 +35,10 @@ __all__ = (
     "Outline",
     "Output",
     "OutputDecoder",
+    "TensorDecoder",
     "TextDecoder",
     "format_outputs",
+    "planes_first",
 )
 
 
@@ -111,9 +113,16 @@ class ClassDecoder(msgspec.Struct, frozen=True):
 
 
 class BoxDecoder(msgspec.Struct, frozen=True):
-    """For OBJECT_DETECTION: returns the objects of one image after suppression; boxes (n, 4) xyxy in input pixels."""
+    """For OBJECT_DETECTION: returns the objects of one image after suppression; boxes (n, 4) xyxy in input pixels.
+
+    Attributes:
+        decode: the function.
+        keypoints: number of keypoints of each object in `extras`, and of numbers for each: x and y in input pixels,
+            and the visibility; None without.
+    """
 
     decode: Callable[[RawOutputs, DetectionParameters], Candidates]
+    keypoints: tuple[int, int] | None = None
 
 
 class OrientedBoxDecoder(msgspec.Struct, frozen=True):
@@ -137,7 +146,11 @@ class TextDecoder(msgspec.Struct, frozen=True):
     decode: Callable[[RawOutputs], str]
 
 
-OutputDecoder = ClassDecoder | BoxDecoder | OrientedBoxDecoder | MaskDecoder | TextDecoder
+class TensorDecoder(msgspec.Struct, frozen=True):
+    """For TENSOR: the outputs are returned unchanged."""
+
+
+OutputDecoder = ClassDecoder | BoxDecoder | OrientedBoxDecoder | MaskDecoder | TextDecoder | TensorDecoder
 
 
 class Certainty(IntEnum):
@@ -158,6 +171,7 @@ class Match(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         task_type: the model's task.
         decoder: decodes the outputs.
         outputs: the decoded outputs, in the order that the decoder expects.
+        unbatched: whether the outputs have no batch dimension, so that the graph takes one image at a time.
         certainty: certainty of the match.
         origin: origin of the layout.
         task_origin: origin of the task, unless the files declare it.
@@ -171,6 +185,7 @@ class Match(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     task_type: TaskType
     decoder: OutputDecoder
     outputs: Sequence[Output]
+    unbatched: bool = False
     certainty: Certainty = Certainty.SHAPES
     origin: Origin = Origin.SHAPES
     task_origin: Origin = Origin.SHAPES
@@ -194,6 +209,13 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
     task_types: tuple[TaskType, ...]
     expected_outputs: str
     recognise: Callable[[GraphView], Match | None]
+
+
+def planes_first(output: Output, inputs: ImageInputs) -> Output:
+    """Return an output [b, h, w, k] of a graph with channels last as [b, k, h, w]; others unchanged."""
+    if not inputs.channels_last or output.blank.ndim != 4 or output.shape[3] > min(output.shape[1:3]):
+        return output
+    return Output(name=output.name, blank=output.blank.transpose(0, 3, 1, 2))
 
 
 def format_outputs(outputs: Sequence[Output]) -> str:

@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 
 from app.runtimes.onnxruntime.graph import RawOutputs
 from app.runtimes.onnxruntime.heads.candidates import Candidates
+from app.runtimes.onnxruntime.images.preprocessing_defaults import NO_DEFAULTS, PreprocessingDefaults
 from app.runtimes.onnxruntime.layouts.layout import BoxDecoder, Certainty, GraphView, Layout, Match
 from app.runtimes.onnxruntime.layouts.yolo_rows import BOX, MAX_DETECTION_ROWS, RowFormat, detect
-from app.runtimes.onnxruntime.preprocessing_defaults import NO_DEFAULTS, PreprocessingDefaults
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.object_detection import DetectionParameters
 from tasks.task import TaskType
@@ -53,7 +53,9 @@ def _recognise(view: GraphView, *, name: str) -> Match | None:
         outputs=(output,),
         certainty=Certainty.NAMES if is_yolov5_file else Certainty.SHAPES,
         classes=classes,
-        preprocessing_defaults=PreprocessingDefaults(resize="pad", scale=1.0, bgr=True)
+        preprocessing_defaults=PreprocessingDefaults(
+            resize="pad", interpolation="bilinear", antialias=False, scale=1.0, bgr=True
+        )
         if name == _YOLOX
         else NO_DEFAULTS,
     )

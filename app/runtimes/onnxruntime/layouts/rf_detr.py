@@ -12,10 +12,11 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from app.engine.model_metadata import Fact, Origin
+from app.engine.models.model_metadata import Fact, Origin
 from app.runtimes.onnxruntime.graph import RawOutputs
 from app.runtimes.onnxruntime.heads.candidates import Candidates, class_pairs, fractions_to_xyxy, sigmoid
 from app.runtimes.onnxruntime.heads.mask_grid import MaskGrid
+from app.runtimes.onnxruntime.images.preprocessing_defaults import IMAGENET_MEAN, IMAGENET_STD, PreprocessingDefaults
 from app.runtimes.onnxruntime.layouts.layout import (
     BoxDecoder,
     Certainty,
@@ -25,7 +26,6 @@ from app.runtimes.onnxruntime.layouts.layout import (
     Match,
     Outline,
 )
-from app.runtimes.onnxruntime.preprocessing_defaults import IMAGENET_MEAN, IMAGENET_STD, PreprocessingDefaults
 from tasks.image_segmentation import SegmentationInput
 from tasks.object_detection import DetectionParameters
 from tasks.task import TaskType
@@ -68,6 +68,9 @@ def _recognise(view: GraphView) -> Match | None:
         classes=len(class_numbers),
         preprocessing_defaults=PreprocessingDefaults(
             resize="stretch",
+            interpolation="bilinear",
+            # `predict` antialiased until version 1.11; since then it resizes as in training.
+            antialias=False,
             scale=1 / 255,
             mean=(metadata.means if metadata else None) or IMAGENET_MEAN,
             std=(metadata.stds if metadata else None) or IMAGENET_STD,

@@ -7,15 +7,15 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from app.engine.model_metadata import Origin
+from app.engine.models.model_metadata import Origin
 from app.runtimes.onnxruntime.graph import RawOutputs
 from app.runtimes.onnxruntime.heads.candidates import Candidates, best_indices
+from app.runtimes.onnxruntime.images.preprocessing_defaults import PreprocessingDefaults
 from app.runtimes.onnxruntime.layouts.layout import BoxDecoder, Certainty, GraphView, Layout, Match
-from app.runtimes.onnxruntime.preprocessing_defaults import PreprocessingDefaults
 from tasks.object_detection import DetectionParameters
 from tasks.task import TaskType
 
-__all__ = ("RT_DETR",)
+__all__ = ("RT_DETR", "find_ranked")
 
 _NAME = "rt-detr"
 _ZEROS, _ONES = (0.0, 0.0, 0.0), (1.0, 1.0, 1.0)
@@ -31,18 +31,19 @@ def _recognise(view: GraphView) -> Match | None:
     return Match(
         layout=_NAME,
         task_type=TaskType.OBJECT_DETECTION,
-        decoder=BoxDecoder(_find),
+        decoder=BoxDecoder(find_ranked),
         outputs=outputs,
         certainty=Certainty.NAMES,
         origin=Origin.MODEL_FILE,
         task_origin=Origin.MODEL_FILE,
         preprocessing_defaults=PreprocessingDefaults(
-            resize="stretch", scale=1 / 255, mean=_ZEROS, std=_ONES, bgr=False
+            resize="stretch", interpolation="bilinear", antialias=True, scale=1 / 255, mean=_ZEROS, std=_ONES, bgr=False
         ),
     )
 
 
-def _find(answer: RawOutputs, parameters: DetectionParameters) -> Candidates:
+def find_ranked(answer: RawOutputs, parameters: DetectionParameters) -> Candidates:
+    """Return the objects of one image from class numbers, xyxy boxes in input pixels, and scores."""
     labels, boxes, scores = answer.outputs
     chosen = best_indices(scores, parameters.score_threshold, len(scores))
     extras: NDArray[np.float32] = np.zeros((len(chosen), 0), np.float32)

@@ -11,11 +11,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from app.engine.model_metadata import Fact, Origin
+from app.engine.models.model_metadata import Fact, Origin
 from app.runtimes.onnxruntime.graph import RawOutputs
 from app.runtimes.onnxruntime.heads.mask_grid import MaskGrid
-from app.runtimes.onnxruntime.layouts.layout import GraphView, Layout, MaskDecoder, Match, Outline
-from app.runtimes.onnxruntime.preprocessing_defaults import IMAGENET_MEAN, IMAGENET_STD, PreprocessingDefaults
+from app.runtimes.onnxruntime.images.preprocessing_defaults import IMAGENET_MEAN, IMAGENET_STD, PreprocessingDefaults
+from app.runtimes.onnxruntime.layouts.layout import (
+    Certainty,
+    GraphView,
+    Layout,
+    MaskDecoder,
+    Match,
+    Outline,
+    planes_first,
+)
 from tasks.image_segmentation import SegmentationInput
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.task import TaskType
@@ -28,11 +36,13 @@ _SUM_TOLERANCE = 1e-3
 
 
 def _recognise(view: GraphView) -> Match | None:
-    outputs = view.outputs_named("logits") or view.outputs
+    # torchvision's segmenters also return the result of an auxiliary head, which only training uses.
+    is_torchvision = {output.name for output in view.outputs} == {"out", "aux"}
+    outputs = view.outputs_named("out" if is_torchvision else "logits") or view.outputs
     is_requested = view.declared_task is TaskType.IMAGE_SEGMENTATION or view.declared_layout == _NAME
-    if not is_requested or len(outputs) != 1:
+    if not (is_requested or is_torchvision) or len(outputs) != 1:
         return None
-    (output,) = outputs
+    output = planes_first(outputs[0], view.inputs)
     if not output.is_float or output.blank.ndim != 4 or output.shape[1] < 2 or not output.blank.size:
         return None
     named_logits = "logit" in output.name.lower()
@@ -41,20 +51,33 @@ def _recognise(view: GraphView) -> Match | None:
     return Match(
         layout=_NAME,
         task_type=TaskType.IMAGE_SEGMENTATION,
-        decoder=MaskDecoder(partial(_outline, logits=logits)),
+        decoder=MaskDecoder(partial(_outline, logits=logits, channels_last=output is not outputs[0])),
         outputs=outputs,
+        certainty=Certainty.NAMES if is_torchvision else Certainty.SHAPES,
         classes=output.shape[1],
         preprocessing_defaults=PreprocessingDefaults(
-            resize="stretch", mean=IMAGENET_MEAN, std=IMAGENET_STD, bgr=False, origin=Origin.GUESSED
+            resize="stretch",
+            interpolation="bilinear",
+            antialias=True,
+            mean=IMAGENET_MEAN,
+            std=IMAGENET_STD,
+            bgr=False,
+            origin=Origin.GUESSED,
         ),
-        facts=(Fact("scores", form, Origin.MODEL_FILE if named_logits else Origin.SHAPES),),
+        facts=(
+            Fact("scores", form, Origin.MODEL_FILE if named_logits else Origin.SHAPES),
+            *([Fact("further output", "aux, left out", Origin.CONVENTION)] if is_torchvision else []),
+        ),
     )
 
 
-def _outline(answer: RawOutputs, item: SegmentationInput, *, logits: bool) -> Outline:
+def _outline(answer: RawOutputs, item: SegmentationInput, *, logits: bool, channels_last: bool) -> Outline:
     if np.isnan(answer.outputs[0]).all():
         raise InferenceError(ErrorKind.MODEL_FAILED, "The model returned scores that are all NaN")
-    grid = MaskGrid(np.nan_to_num(answer.outputs[0]), answer.placement, answer.height, answer.width)
+    planes: NDArray[np.float32] = np.nan_to_num(answer.outputs[0])
+    grid = MaskGrid(
+        planes.transpose(2, 0, 1) if channels_last else planes, answer.placement, answer.height, answer.width
+    )
     best = grid.planes.argmax(axis=0)
     class_ids, scores = _scores(_softmax(grid.planes) if logits else grid.planes, best)
     selected = scores >= item.parameters.score_threshold

@@ -12,12 +12,12 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from app.engine.model_metadata import Origin
-from app.runtimes.onnxruntime.dynamic_input import EdgeLimits
+from app.engine.models.model_metadata import Origin
 from app.runtimes.onnxruntime.graph import RawOutputs
 from app.runtimes.onnxruntime.heads.candidates import Candidates
+from app.runtimes.onnxruntime.images.dynamic_input import EdgeLimits
+from app.runtimes.onnxruntime.images.preprocessing_defaults import PreprocessingDefaults
 from app.runtimes.onnxruntime.layouts.layout import Certainty, GraphView, Layout, Match, OrientedBoxDecoder
-from app.runtimes.onnxruntime.preprocessing_defaults import PreprocessingDefaults
 from tasks.object_detection import DetectionParameters
 from tasks.task import TaskType
 
@@ -33,10 +33,14 @@ _GROWTH = 1.5
 _MIN_WIDTH = 3
 """Cells, from centre to centre. Narrower regions are noise."""
 _MAX_REGIONS = 1000
+_MAX_NOISE = 3
+"""Pixels of the image. PaddleOCR drops boxes with a side of this length or less (``filter_tag_det_res``)."""
 
 _DEFAULTS = PreprocessingDefaults(
     size=(736, 736),
     resize="stretch",
+    interpolation="bilinear",
+    antialias=False,
     dynamic_size=EdgeLimits(shortest=736, longest=2000, multiple=32),
     scale=1 / 255,
     # PaddleOCR normalises BGR pixels with ImageNet's RGB statistics, so they are listed in reverse here.
@@ -75,6 +79,7 @@ def _find(answer: RawOutputs, parameters: DetectionParameters) -> Candidates:
     cells: NDArray[np.float32] = np.nan_to_num(answer.outputs[0][0])
     across, down = answer.width / cells.shape[1], answer.height / cells.shape[0]
     regions, _ = cv2.findContours((cells > _THRESHOLD).astype(np.uint8), cv2.RETR_LIST, cv2.CHAIN_APPROX_SIMPLE)
+    least_side = (_MAX_NOISE + 1) * math.sqrt(answer.placement.scale_x * answer.placement.scale_y)
     boxes: list[tuple[float, ...]] = []
     scores: list[float] = []
     for region in regions[:_MAX_REGIONS]:
@@ -85,7 +90,10 @@ def _find(answer: RawOutputs, parameters: DetectionParameters) -> Candidates:
         if score < parameters.score_threshold:
             continue
         # Contours pass through the centres of cells, half a cell inside the covered area.
-        boxes.append(_expand(cx + 0.5, cy + 0.5, width + 1, height + 1, degrees, across, down))
+        box = _expand(cx + 0.5, cy + 0.5, width + 1, height + 1, degrees, across, down)
+        if min(box[2:4]) < least_side:
+            continue
+        boxes.append(box)
         scores.append(min(score, 1.0))
     extras: NDArray[np.float32] = np.zeros((len(boxes), 0), np.float32)
     return Candidates(

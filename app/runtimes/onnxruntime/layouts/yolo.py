@@ -8,12 +8,13 @@
 - ``end2end``: the rows of ``nms``, from a network that needs no suppression.
 """
 
+import math
 from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
-from app.engine.model_metadata import Fact, Origin
+from app.engine.models.model_metadata import Fact, Origin
 from app.runtimes.onnxruntime.graph import RawOutputs
 from app.runtimes.onnxruntime.heads.candidates import Candidates
 from app.runtimes.onnxruntime.heads.mask_grid import MaskGrid
@@ -68,31 +69,33 @@ def _recognise(view: GraphView) -> Match | None:
         task_type = view.declared_task or task_type
     keypoints = view.model_files.metadata.keypoints
     oriented = task_type is TaskType.ORIENTED_OBJECT_DETECTION
-    extra = view.outputs[1].shape[1] if masks else 1 if oriented else keypoints
+    extra = view.outputs[1].shape[1] if masks else 1 if oriented else math.prod(keypoints or (0,))
     name = _layout(rows, columns, extra, view)
     if name is None:
         return None
     channels = columns if name == _TRANSPOSED else rows
     classes = None if name in _SUPPRESSED else channels - BOX - extra
     row_format = RowFormat(suppressed=name in _SUPPRESSED, transposed=name == _TRANSPOSED, classes=classes)
-    keypoints_fact = Fact("keypoints", f"{keypoints} numbers for each box, left out", Origin.MODEL_FILE)
+    facts = ()
+    if keypoints is not None and task_type is TaskType.OBJECT_DETECTION:
+        facts = (Fact("keypoints", f"{keypoints[0]} of {keypoints[1]} numbers for each box", Origin.MODEL_FILE),)
     return Match(
         layout=name,
         task_type=task_type,
-        decoder=_decoder(task_type, row_format),
+        decoder=_decoder(task_type, row_format, keypoints),
         outputs=view.outputs,
         task_origin=origin,
         classes=classes,
-        facts=(keypoints_fact,) if keypoints and task_type is TaskType.OBJECT_DETECTION else (),
+        facts=facts,
     )
 
 
-def _decoder(task_type: TaskType, rows: RowFormat) -> OutputDecoder:
+def _decoder(task_type: TaskType, rows: RowFormat, keypoints: tuple[int, int] | None) -> OutputDecoder:
     if task_type is TaskType.IMAGE_SEGMENTATION:
         return MaskDecoder(partial(_outline, rows=rows))
     if task_type is TaskType.ORIENTED_OBJECT_DETECTION:
         return OrientedBoxDecoder(partial(_find_oriented, rows=rows))
-    return BoxDecoder(partial(_find, rows=rows))
+    return BoxDecoder(partial(_find, rows=rows), keypoints)
 
 
 def _has_angle(rows: int, columns: int, view: GraphView) -> tuple[bool, bool]:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from app.runtimes.onnxruntime.files.location import locate_graph
 from app.runtimes.onnxruntime.heads.classification import OnnxImageClassifier
 from app.runtimes.onnxruntime.heads.detection import OnnxObjectDetector
 from app.runtimes.onnxruntime.heads.oriented_detection import OnnxOrientedObjectDetector
@@ -19,7 +20,6 @@ from app.runtimes.onnxruntime.layouts.layout import (
     OrientedBoxDecoder,
     TextDecoder,
 )
-from app.runtimes.onnxruntime.location import locate_graph
 from app.runtimes.onnxruntime.session import Session
 from app.settings.model import ModelSource
 from tasks.image_classification import ClassificationInput

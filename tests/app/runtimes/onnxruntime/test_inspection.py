@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
-from app.engine.model_metadata import Fact, Origin
+from app.engine.models.model_metadata import Fact, Origin
 from app.settings.model import ModelError
 from tasks.inference.tensor import Datatype, TensorSpec
 from tasks.task import TaskType
@@ -32,6 +32,8 @@ def test_ultralytics_metadata_describes_model_completely(tmp_path: Path) -> None
         Fact("labels", "3: cat, dog, fox", Origin.MODEL_FILE),
         Fact("input size", "8x8", Origin.MODEL_FILE),
         Fact("resize", "crop", Origin.MODEL_FILE),
+        Fact("interpolation", "bilinear", Origin.MODEL_FILE),
+        Fact("antialiasing", "yes, as Pillow", Origin.MODEL_FILE),
         Fact("scale", "1/255", Origin.MODEL_FILE),
         Fact("mean", "0, 0, 0", Origin.MODEL_FILE),
         Fact("std", "1, 1, 1", Origin.MODEL_FILE),
@@ -39,6 +41,15 @@ def test_ultralytics_metadata_describes_model_completely(tmp_path: Path) -> None
         Fact("batch", "any number of images", Origin.MODEL_FILE),
         Fact("input datatype", "FP32", Origin.MODEL_FILE),
     ]
+
+
+def test_description_of_the_exporter_is_a_fact_on_one_line(tmp_path: Path) -> None:
+    properties = graphs.properties("classify", NAMES, (8, 8), description="Trained on\n  pets. " + "x" * 400)
+    file = graphs.channel_means(tmp_path / "model.onnx", properties=properties)
+    fact = inspected(graphs.source(file)).description.facts[-1]
+    assert (fact.topic, fact.origin) == ("description", Origin.MODEL_FILE)
+    assert fact.value.startswith("Trained on pets. xxx")
+    assert len(fact.value) <= 300
 
 
 def origins(file: Path, **settings: Any) -> dict[str, Origin]:

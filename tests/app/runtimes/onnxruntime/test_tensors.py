@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from onnx import TensorProto, helper
 
 from app.assembly.models import describe, load
-from app.engine.servable import Servable
+from app.engine.models.servable import Servable
 from app.protocols.bytes_elements import StringElement
 from app.settings.model import ModelSettings, ModelSource
 from tasks.inference.error import ErrorKind, InferenceError

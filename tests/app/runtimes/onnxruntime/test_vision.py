@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from app.engine.model_metadata import Fact, Origin
+from app.engine.models.model_metadata import Fact, Origin
 from app.runtimes.onnxruntime.single_graph import load_single_graph
 from app.settings.model import ModelError
 from tasks.image_classification import LabelledScore
@@ -18,7 +18,7 @@ from tasks.inference.limits import Limits
 from tasks.inference.request import InferenceRequest
 from tasks.inference.response import Record
 from tasks.inference.tensor import Datatype, Tensor
-from tasks.object_detection import DetectedObject
+from tasks.object_detection import DetectedObject, PosedObject
 from tasks.oriented_object_detection import OrientedObject
 from tasks.task import TaskType
 from tests.app.runtimes.onnxruntime import graphs
@@ -131,22 +131,30 @@ def test_detector_with_nan_outputs_does_not_load(tmp_path: Path, outputs: Any) -
 
 
 @pytest.mark.parametrize("suppressed", [False, True])
-def test_a_pose_model_is_served_as_a_detector(tmp_path: Path, suppressed: bool) -> None:
-    keypoints = [float(number) for number in range(6)]
+@pytest.mark.parametrize("numbers", [2, 3])
+def test_pose_model_returns_keypoints_in_image_pixels(tmp_path: Path, suppressed: bool, numbers: int) -> None:
+    # The letterbox halves the image of 128x64 and puts it 16 pixels below the top.
+    kept, other = [[30, 26, 0.9], [40, 20, 0.1]], [[1, 1, 1], [2, 2, 1]]
+    flat = [[value for point in pose for value in point[:numbers]] for pose in (other, kept)]
     output = (
-        graphs.rows([[24, 20, 40, 40, 0.75, 0, *keypoints]])
+        graphs.rows([[0, 20, 9, 40, 0.25, 0, *flat[0]], [24, 20, 40, 40, 0.75, 0, *flat[1]]])
         if suppressed
-        else graphs.raw([[32, 30, 16, 20, 0.75, *keypoints]])
+        else graphs.raw([[5, 30, 9, 20, 0.25, *flat[0]], [32, 30, 16, 20, 0.75, *flat[1]]])
     )
     file = graphs.constant(
         tmp_path / "model.onnx",
         {"output0": output},
         shape=("b", 3, 64, 64),
-        properties=graphs.properties("pose", ("person",), (64, 64), kpt_shape="[2, 3]"),
+        properties=graphs.properties("pose", ("person",), (64, 64), kpt_shape=f"[2, {numbers}]"),
     )
-    assert records(file, TaskType.OBJECT_DETECTION) == [DetectedObject("person", 0.75, 48, 8, 80, 48)]
-    facts = load_single_graph(graphs.source(file)).description.facts
-    assert Fact("keypoints", "6 numbers for each box, left out", Origin.MODEL_FILE) in facts
+    points = [[60, 20, 0.9][:numbers], [80, 8, 0.1][:numbers]]
+    assert records(file, TaskType.OBJECT_DETECTION) == [PosedObject("person", 0.75, 48, 8, 80, 48, points)]
+    servable = load_single_graph(graphs.source(file))
+    assert Fact("keypoints", f"2 of {numbers} numbers for each box", Origin.MODEL_FILE) in servable.description.facts
+    (prediction,) = servable.predict(request(score_threshold=0.9), Limits()).outputs[0].predictions
+    tensors = prediction.stack([prediction])
+    assert [(spec.name, len(spec.shape)) for spec in servable.outputs] == [(one.name, one.data.ndim) for one in tensors]
+    assert tensors[-1].shape == (1, 0, 2, numbers)
 
 
 def test_boxes_outside_image_are_clipped_or_dropped(tmp_path: Path) -> None:

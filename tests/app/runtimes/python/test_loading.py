@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from app.assembly.models import describe, load
-from app.engine.model_metadata import Origin
-from app.engine.servable import Servable
+from app.engine.models.model_metadata import Origin
+from app.engine.models.servable import Servable
 from app.runtimes.python import PythonRuntime
 from app.runtimes.runtime import Runtime
 from app.settings.model import ModelError, ModelSource

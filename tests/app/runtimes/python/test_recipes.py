@@ -1,5 +1,6 @@
 """Run the recipes of the documentation unchanged, on tiny models with known answers."""
 
+import importlib
 import json
 import re
 import subprocess
@@ -11,6 +12,7 @@ import msgspec
 import numpy as np
 import pytest
 
+from tests.app.runtimes.onnxruntime import graphs
 from tests.support.client_environments import python_with
 from tests.support.model_folders import write_and_load
 from tests.support.server_process import ROOT
@@ -123,6 +125,21 @@ def test_tflite_recipe_works(tmp_path: Path) -> None:
     assert {record["label"]: record["score"] for record in found} == pytest.approx(
         {"red": 1, "green": 0, "blue": 0.2}, abs=1e-5
     )
+
+
+def test_scikit_learn_recipe_works(tmp_path: Path) -> None:
+    dummy: Any = importlib.import_module("sklearn.dummy")
+    prior = dummy.DummyClassifier(strategy="prior").fit(np.zeros((4, 8 * 8 * 3)), ["blue", "red", "red", "red"])
+    joblib: Any = importlib.import_module("joblib")
+    joblib.dump(prior, tmp_path / "net.joblib")
+    arguments = {"weights": "net.joblib", "size": 8}
+    model = write_and_load(tmp_path, recipe("scikit-learn"), task_type=None, arguments=arguments)
+    assert msgspec.to_builtins(model.ask(RED)) == [{"label": "red", "score": 0.75}, {"label": "blue", "score": 0.25}]
+
+
+def test_other_outputs_recipe_works(tmp_path: Path) -> None:
+    graphs.channel_means(tmp_path / "net.onnx", shape=("batch", 3, 8, 8))
+    check_scores(served(tmp_path, "Other outputs", "net.onnx"))
 
 
 def test_first_class_of_documentation_works(tmp_path: Path) -> None:

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from app.assembly.models import load
-from app.engine.servable import Servable
-from app.engine.text_stream import TextStream
+from app.engine.models.servable import Servable
+from app.engine.streams.text_stream import TextStream
 from app.protocols.bytes_elements import StringElement
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.inference.limits import Limits

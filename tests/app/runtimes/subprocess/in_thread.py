@@ -4,7 +4,7 @@ import socket
 import threading
 from typing import Any
 
-from app.engine.servable import BoundServable
+from app.engine.models.servable import BoundServable
 from app.runtimes.subprocess.call_server import CallServer
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from app.engine.cancellation import CancellationToken, cancellation_scope, raise_if_cancelled
-from app.engine.servable import BoundServable
+from app.engine.models.servable import BoundServable
 from app.runtimes.subprocess.channel_pool import ChannelPool
 from app.runtimes.subprocess.messages import Failure, StreamEnd
 from app.settings.model import ModelSource

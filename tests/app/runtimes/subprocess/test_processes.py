@@ -13,8 +13,8 @@ import pytest
 
 from app.assembly.models import describe, load
 from app.engine.cancellation import CancellationToken, cancellation_scope
-from app.engine.registry import ModelState, Registry
-from app.engine.servable import Servable
+from app.engine.models.registry import ModelState, Registry
+from app.engine.models.servable import Servable
 from app.settings.model import ModelError, ModelSource
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.inference.limits import Limits

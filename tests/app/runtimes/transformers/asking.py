@@ -9,7 +9,7 @@ import numpy as np
 import PIL.Image
 from numpy.typing import NDArray
 
-from app.engine.servable import Servable
+from app.engine.models.servable import Servable
 from app.protocols.bytes_elements import BinaryElement, StringElement
 from tasks.inference.limits import Limits
 from tasks.inference.request import InferenceRequest

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from app.engine.servable import Servable
+from app.engine.models.servable import Servable
 from app.runtimes.transformers import TransformersRuntime
 from app.settings.model import ModelSettings, ModelSource
 from tests.support import tiny_language, tiny_vision

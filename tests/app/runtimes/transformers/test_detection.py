@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from app.engine.servable import Servable
+from app.engine.models.servable import Servable
 from tests.app.runtimes.transformers.asking import answers, forward, image_input, model_and_processor, pil_image, scene
 
 pytestmark = pytest.mark.slow

@@ -14,7 +14,7 @@ import pytest
 
 from app.assembly.discovery import discover
 from app.assembly.models import describe, load
-from app.engine.model_metadata import Origin
+from app.engine.models.model_metadata import Origin
 from app.runtimes.runtime import Runtime
 from app.runtimes.transformers import TransformersRuntime
 from app.runtimes.transformers.files import check_files

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from app.engine.servable import Servable
+from app.engine.models.servable import Servable
 from app.runtimes.transformers import TransformersRuntime
 from app.runtimes.transformers.architecture import read_model_spec
-from app.runtimes.transformers.image_text_to_text import load_vision_language_model
+from app.runtimes.transformers.heads.image_text_to_text import load_vision_language_model
 from app.runtimes.transformers.network import load_network
 from app.runtimes.transformers.processing import load_processor
 from app.settings.model import ModelError, ModelSource
@@ -65,6 +65,38 @@ def test_chat_model_answer_equals_generate(
     (found,) = answers(served(name), image_input(pixels, prompts=[PROMPT, "who?"], max_new_tokens=12))
     assert [record.prompt for record in found] == [PROMPT, "who?"]
     assert found[0].answer == expected.strip() != ""
+
+
+@pytest.mark.parametrize("name", TEMPLATED)
+def test_conversation_with_two_images_equals_generate(
+    folder_of: Callable[[str], Path], served: Callable[..., Servable], name: str
+) -> None:
+    images = [scene(80, 48), scene(64, 64, seed=1)]
+    place, text = {"type": "image"}, {"type": "text", "text": PROMPT}
+    messages = [
+        {"role": "user", "content": [place, text]},
+        {"role": "assistant", "content": [{"type": "text", "text": "a dog"}]},
+        {"role": "user", "content": [place, text]},
+    ]
+    processor = processor_of(folder_of(name), name)
+    rendered = processor.apply_chat_template(messages, add_generation_prompt=True, tokenize=False)
+    files = [pil_image(pixels) for pixels in images]
+    inputs = processor(text=[rendered], images=files, return_tensors="pt")
+    expected = generated_text(folder_of(name), inputs, 12)
+    tensor = image_input(*images, messages=messages, max_new_tokens=12)
+    ((found,),) = answers(served(name), tensor)
+    assert (found.prompt, found.answer) == (PROMPT, expected.strip())
+    *_, last = served(name).stream(request(tensor), Limits())
+    assert last.usage is not None
+    assert last.usage.prompt == inputs["input_ids"].shape[1]
+
+
+@pytest.mark.parametrize("name", ["blip", "git", "paligemma"])
+def test_model_without_template_rejects_a_conversation(served: Callable[..., Servable], name: str) -> None:
+    messages = [{"role": "user", "content": [{"type": "image"}, {"type": "text", "text": PROMPT}]}] * 2
+    with pytest.raises(InferenceError, match="no chat template for a conversation") as caught:
+        answers(served(name), image_input(scene(), scene(), messages=messages))
+    assert caught.value.path == "inputs[0].parameters.messages"
 
 
 @pytest.mark.parametrize("name", ["blip", "git", "paligemma"])

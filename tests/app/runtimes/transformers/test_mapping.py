@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from app.engine.servable import Servable
+from app.engine.models.servable import Servable
 from tests.app.runtimes.transformers.asking import answers, image_input, scene
 
 pytestmark = pytest.mark.slow

@@ -1,5 +1,6 @@
 """Compare text models with the pipelines of transformers."""
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -7,8 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from app.engine.servable import Servable
-from app.runtimes.transformers.token_classification import Token, entities_of
+from app.engine.models.servable import Servable
+from app.runtimes.transformers import TransformersRuntime
+from app.runtimes.transformers.heads.token_classification import Token, entities_of
+from app.settings.model import ModelSource
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.inference.limits import Limits
 from tasks.inference.tensor import Datatype, Tensor
@@ -89,6 +92,42 @@ def test_generated_text_equals_that_of_pipeline(
             [GeneratedText(text + expected)]
         ]
         assert len(expected) > 4
+
+
+def chat(*turns: str) -> list[dict[str, object]]:
+    roles = ["user", "assistant"] * len(turns)
+    return [{"role": role, "content": [{"type": "text", "text": text}]} for role, text in zip(roles, turns)]  # noqa: B905
+
+
+def test_conversation_is_formatted_with_the_chat_template(
+    folder_of: Callable[[str], Path], served: Callable[..., Servable], tmp_path: Path
+) -> None:
+    folder = shutil.copytree(folder_of("causal_lm"), tmp_path / "chat")
+    template = "{% for m in messages %}{{ m['role'] }} says {{ m['content'] }}. {% endfor %}assistant says"
+    (folder / "chat_template.jinja").write_text(template)
+    model = TransformersRuntime().load(ModelSource(name="chat", version="1", folder=folder))
+    messages = chat("hello", "the quick", "brown")
+    text = "user says hello. assistant says the quick. user says brown. assistant says"
+    expected = answers(served("causal_lm"), text_input(text, max_new_tokens=9))
+    tensor = text_input("brown", messages=messages, max_new_tokens=9)
+    assert answers(model, tensor) == expected
+    *_, last = model.stream(request(tensor), Limits())
+    assert last.usage is not None
+    assert (last.usage.completion, last.finish) == (9, "length")
+    stopped = answers(
+        model, text_input("a", messages=messages, max_new_tokens=9, stop=[expected[0][0].generated_text[2:5]])
+    )
+    assert stopped[0][0].generated_text == expected[0][0].generated_text[:2]
+    control = tiny_models.transformers().AutoTokenizer.from_pretrained(folder).eos_token
+    with pytest.raises(InferenceError, match="control tokens"):
+        answers(model, text_input("a", messages=chat(f"hello {control}")))
+
+
+def test_model_without_template_continues_one_message(served: Callable[..., Servable]) -> None:
+    expected = answers(served("causal_lm"), text_input("hello", max_new_tokens=4))
+    assert answers(served("causal_lm"), text_input("hello", messages=chat("hello"), max_new_tokens=4)) == expected
+    with pytest.raises(InferenceError, match="no chat template"):
+        answers(served("causal_lm"), text_input("hello", messages=chat("a", "b", "hello")))
 
 
 def test_seq2seq_answer_equals_generate(folder_of: Callable[[str], Path], served: Callable[..., Servable]) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from app.engine.servable import Servable
+from app.engine.models.servable import Servable
 from app.runtimes.transformers import TransformersRuntime
 from app.settings.model import ModelSettings, ModelSource, TransformersSettings
 from tests.app.runtimes.transformers.asking import answers, image_input, scene, text_input

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from app.engine.servable import Servable
+from app.engine.models.servable import Servable
 from tasks.inference.error import ErrorKind, InferenceError
 from tests.app.runtimes.transformers.asking import answers, forward, image_input, model_and_processor, pil_image, scene
 from tests.support import tiny_models

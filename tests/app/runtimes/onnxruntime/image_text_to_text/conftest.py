@@ -152,9 +152,14 @@ def write_model(folder: Path, *, subfolder: str = "", suffix: str = "", half: bo
 
 def reference(words: str, features: Sequence[float], max_tokens: int, ends: Sequence[int] = (END,)) -> str:
     """Return the answer to `words` about an image of four `features`, computed without a cache."""
-    ids = [VOCABULARY.index(word) if word in VOCABULARY else 1 for word in f"user: <image> {words} assistant:".split()]
-    image_index = ids.index(IMAGE)
-    values = [*ids[:image_index], *features, *ids[image_index + 1 :]]
+    return continued(f"user: <image> {words} assistant:", [features], max_tokens, ends)
+
+
+def continued(text: str, images: Sequence[Sequence[float]], max_tokens: int, ends: Sequence[int] = (END,)) -> str:
+    """Return the continuation of `text`, in which each ``<image>`` stands for four features of `images`."""
+    ids = [VOCABULARY.index(word) if word in VOCABULARY else 1 for word in text.split()]
+    features = iter(images)
+    values = [value for id_ in ids for value in (next(features) if id_ == IMAGE else (id_,))]
     answer: list[int] = []
     for _ in range(max_tokens):
         total = sum(value + value * (position + 1) for position, value in enumerate(values)) + len(values)
@@ -183,6 +188,7 @@ class TinyModel:
     template = TEMPLATE
     end = END
     write = staticmethod(write_model)
+    continued = staticmethod(continued)
     reference = staticmethod(reference)
     image_with_features = staticmethod(image_with_features)
     prompted_image = staticmethod(prompted_image)

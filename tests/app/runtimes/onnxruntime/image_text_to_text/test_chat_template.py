@@ -9,6 +9,7 @@ from app.runtimes.onnxruntime.image_text_to_text import load
 from app.runtimes.onnxruntime.image_text_to_text.assembly import assemble
 from app.runtimes.onnxruntime.image_text_to_text.chat_template import load_chat_template
 from app.runtimes.onnxruntime.image_text_to_text.configuration import read_tokenizer_configuration
+from tasks.text.conversation import question
 
 TEMPLATES = [
     "{% for message in messages %}{{ message.role | capitalize }}:{% for part in message.content %}"
@@ -42,7 +43,7 @@ def test_templates_render_as_hugging_face_renders_them(tiny: Any, folder: Path, 
         eos_token="<end>",
         unk_token="<unk>",
     )
-    assert loaded[0].render(prompt) == expected
+    assert loaded[0].render([question(prompt)]) == expected
 
 
 @pytest.mark.parametrize("name", ["chat_template.json", "processor_config.json", "tokenizer_config.json"])
@@ -67,7 +68,7 @@ def test_without_a_template_the_image_comes_before_the_prompt(tiny: Any, folder:
     model, description = assemble(tiny.source(folder))
     assert "none: <image>, line break, prompt" in [fact.value for fact in description.facts]
     encoded = model.prompts.encode("what is", "prompts[0]")
-    assert (encoded.before, encoded.after) == ([], [tiny.vocabulary.index(word) for word in ("what", "is")])
+    assert encoded.parts == [[], [tiny.vocabulary.index(word) for word in ("what", "is")]]
 
 
 def test_text_model_template_receives_content_as_string(tiny: Any, folder: Path) -> None:

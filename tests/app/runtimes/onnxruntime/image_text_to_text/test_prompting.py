@@ -11,7 +11,8 @@ from tasks.inference.error import ErrorKind, InferenceError
 
 def tokens(model: Any, prompt: str) -> list[str]:
     encoded = model.prompts.encode(prompt, "prompts[0]")
-    return [model.tokenizer.text_of(token_id) for token_id in (*encoded.before, model.image_id, *encoded.after)]
+    before, after = encoded.parts
+    return [model.tokenizer.text_of(token_id) for token_id in (*before, model.image_id, *after)]
 
 
 def read_tokenizer(folder: Path) -> Any:

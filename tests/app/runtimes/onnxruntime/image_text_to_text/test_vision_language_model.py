@@ -11,8 +11,10 @@ import pytest
 from app.runtimes.onnxruntime.image_text_to_text import inspect, load, supports
 from app.runtimes.onnxruntime.image_text_to_text.assembly import assemble
 from app.settings.model import ModelSource
+from tasks.image_text_to_text import GenerationParameters, PromptedImage
 from tasks.inference.error import ErrorKind, InferenceError
-from tasks.task import TaskType
+from tasks.task import TaskType, TokenUsage
+from tasks.text.conversation import Message, MessagePart
 
 
 @pytest.fixture
@@ -163,15 +165,17 @@ def test_half_precision_graphs_are_fed_half_precision(tiny: Any, tmp_path: Path)
 
 def test_generate_streams_answer_in_chunks(tiny: Any, model: Any) -> None:
     item = tiny.prompted_image(tiny.image_with_features(1, 2, 3, 4), "what is this", max_new_tokens=9)
-    stream = model.generate(
-        model.encode_image(item.image),
+    answer = model.generate(
+        [model.encode_image(item.image)],
         model.prompts.encode("what is this", "prompts[0]"),
         item.parameters,
         "prompts[0]",
     )
-    chunks = list(stream)
+    chunks = list(model.tokenizer.decode_stream(answer))
     assert len(chunks) > 1
     assert "".join(chunks).strip() == tiny.reference("what is this", (1, 2, 3, 4), 9)
+    assert answer.usage == TokenUsage(prompt=9, completion=9)
+    assert not answer.ended
 
 
 def test_a_model_is_recognised_by_its_file_names(tiny: Any, tmp_path: Path) -> None:
@@ -228,3 +232,35 @@ def test_loading_does_not_import_transformers(folder: Path, tiny: Any) -> None:
         "print('transformers' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"
+
+
+def conversation(tiny: Any, *features: tuple[int, ...], **parameters: Any) -> PromptedImage:
+    image, *more = (tiny.image_with_features(*values) for values in features)
+    place, text = MessagePart(type="image"), MessagePart(type="text", text="what is")
+    messages = (
+        Message("user", (place, text)),
+        Message("assistant", (MessagePart(type="text", text="a red square"),)),
+        Message("user", (*[place] * len(more), text)),
+    )
+    settings = GenerationParameters(messages=messages, **parameters)
+    return PromptedImage(image, ("what is",), settings, "messages", tuple(more))
+
+
+def test_conversation_with_several_images_is_one_prompt(tiny: Any, model: Any) -> None:
+    features = ((1, 2, 3, 4), (5, 6, 7, 8), (9, 8, 7, 6))
+    item = conversation(tiny, *features, max_new_tokens=6)
+    # The template adds no space after a message.
+    text = "user: <image> what isassistant: a red squareuser: <image> <image> what is assistant:"
+    chunks = list(model.stream([item]))
+    expected = tiny.continued(text, features, 6)
+    assert "".join(chunk.text for chunk in chunks) == expected == answers(model, item)[0][0]
+    assert chunks[-1].usage.prompt == len(text.split()) - 3 + 12
+
+
+def test_text_of_a_conversation_must_not_contain_control_tokens(tiny: Any, model: Any) -> None:
+    item = conversation(tiny, (1, 2, 3, 4))
+    bad = Message("user", (MessagePart(type="text", text="what <image>"),))
+    parameters = GenerationParameters(messages=(*(item.parameters.messages or ()), bad))
+    with pytest.raises(InferenceError, match="control tokens, got <image>") as caught:
+        model([msgspec.structs.replace(item, parameters=parameters)])
+    assert caught.value.path == "messages"

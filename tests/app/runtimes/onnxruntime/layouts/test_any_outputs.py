@@ -9,9 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from app.runtimes.onnxruntime.files.hugging_face_files import Config, HuggingFaceFiles
+from app.runtimes.onnxruntime.files.metadata import ExportMetadata
+from app.runtimes.onnxruntime.files.model_files import Facts, ModelFiles
 from app.runtimes.onnxruntime.graph import RawOutputs
-from app.runtimes.onnxruntime.hugging_face_files import Config, HuggingFaceFiles
-from app.runtimes.onnxruntime.inputs import ImageInputs
+from app.runtimes.onnxruntime.images.inputs import ImageInputs
+from app.runtimes.onnxruntime.images.placement import fit
 from app.runtimes.onnxruntime.layouts import LAYOUTS, GraphView, Output, choose_layout
 from app.runtimes.onnxruntime.layouts.layout import (
     BoxDecoder,
@@ -19,11 +22,9 @@ from app.runtimes.onnxruntime.layouts.layout import (
     MaskDecoder,
     Match,
     OrientedBoxDecoder,
+    TensorDecoder,
     TextDecoder,
 )
-from app.runtimes.onnxruntime.metadata import ExportMetadata
-from app.runtimes.onnxruntime.model_files import Facts, ModelFiles
-from app.runtimes.onnxruntime.placement import fit
 from app.settings.model import ModelError, ModelSettings
 from tasks.image_segmentation import SegmentationInput, SegmentationParameters
 from tasks.inference.error import InferenceError
@@ -68,6 +69,7 @@ KNOWN_SHAPES: tuple[Shapes, ...] = (
     {"logits": (4, 9, 9)},
     {"probs": (3,)},
     {"output0": (1, 9, 9)},
+    {"out": (2, 9, 9), "aux": (2, 9, 9)},
     {"output0": (9, 9)},
 )
 """Shapes of known layouts, without the batch dimension."""
@@ -93,7 +95,7 @@ def outputs(draw: st.DrawFn) -> list[Output]:
     return generated
 
 
-TASKS = st.sampled_from((None, *(task for task in TaskType if task is not TaskType.TENSOR)))
+TASKS = st.sampled_from((None, *TaskType))
 DECLARED = st.sampled_from((None, None, *(name for layout in LAYOUTS for name in layout.names)))
 MODEL_TYPES = st.sampled_from((None, "detr", "rt_detr", "unknown"))
 
@@ -153,3 +155,5 @@ def check_finite(found: Match) -> None:
             assert np.isfinite(segments.scores).all()
         case TextDecoder(text):
             assert isinstance(text(answer), str)
+        case TensorDecoder():
+            assert not found.unbatched

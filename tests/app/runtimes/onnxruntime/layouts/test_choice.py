@@ -6,12 +6,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from app.engine.model_metadata import Origin
-from app.runtimes.onnxruntime.hugging_face_files import Config, HuggingFaceFiles
-from app.runtimes.onnxruntime.inputs import ImageInputs
+from app.engine.models.model_metadata import Origin
+from app.runtimes.onnxruntime.files.hugging_face_files import Config, HuggingFaceFiles
+from app.runtimes.onnxruntime.files.metadata import ExportMetadata
+from app.runtimes.onnxruntime.files.model_files import Facts, ModelFiles
+from app.runtimes.onnxruntime.images.inputs import ImageInputs
 from app.runtimes.onnxruntime.layouts import LAYOUTS, GraphView, Match, Output, choose_layout, declared_task
-from app.runtimes.onnxruntime.metadata import ExportMetadata
-from app.runtimes.onnxruntime.model_files import Facts, ModelFiles
 from app.settings.model import ModelError, ModelSettings
 from tasks.inference.tensor import Datatype, TensorSpec
 from tasks.task import TaskType
@@ -88,8 +88,8 @@ def test_every_layout_is_documented(name: str) -> None:
         (DETECT, [(1, 8400, 84)], 80, {}, "raw-transposed", 80),
         (DETECT, [(1, 8400, 6)], 2, {}, "raw-transposed", 2),
         (DETECT, [(1, 8400, 6)], 2, {"suppressed": True}, "nms", None),
-        (DETECT, [(1, 300, 57)], 1, {"task": "pose", "keypoints": 51}, "nms", None),
-        (DETECT, [(1, 56, 8400)], 1, {"task": "pose", "keypoints": 51}, "raw", 1),
+        (DETECT, [(1, 300, 57)], 1, {"task": "pose", "keypoints": (17, 3)}, "nms", None),
+        (DETECT, [(1, 56, 8400)], 1, {"task": "pose", "keypoints": (17, 3)}, "raw", 1),
         (OBB, [(1, 20, 8400)], 15, {}, "raw", 15),
         (OBB, [(1, 300, 7)], 15, {}, "nms", None),
         (OBB, [(1, 8400, 20)], 15, {}, "raw-transposed", 15),
@@ -218,6 +218,25 @@ def test_declared_layout_overrides_shapes(declared: str, shape: tuple[int, ...],
         ),
         (evidence(task="semantic"), {"o_ids": (1, 64, 64)}, 3, SEGMENT, "class-map", Origin.MODEL_FILE, Origin.SHAPES),
         (evidence(), {"o_ids": (1, 1, 64, 64)}, None, SEGMENT, "class-map", Origin.SHAPES, Origin.SHAPES),
+        (declaring(task_type=SEGMENT), [(1, 1, 64, 64)], None, SEGMENT, "mask", Origin.DECLARED, Origin.GUESSED),
+        (
+            declaring(task_type=CLASSIFY),
+            {"features": (1, 9)},
+            None,
+            CLASSIFY,
+            "logits",
+            Origin.DECLARED,
+            Origin.GUESSED,
+        ),
+        (
+            evidence(),
+            {"out": (1, 21, 64, 64), "aux": (1, 21, 64, 64)},
+            None,
+            SEGMENT,
+            "semantic",
+            Origin.SHAPES,
+            Origin.SHAPES,
+        ),
         (declaring(task_type=OBB), [(1, 1, 64, 64)], None, OBB, "text-map", Origin.DECLARED, Origin.SHAPES),
         (evidence(characters="a\nb"), [(1, 40, 4)], None, READ, "ctc", Origin.MODEL_FILE, Origin.MODEL_FILE),
         (declaring(labels=("a",), layout="ctc"), [(1, 40, 2)], 1, READ, "ctc", Origin.MODEL_FILE, Origin.DECLARED),
@@ -279,7 +298,9 @@ BOXES: Shapes = {"logits": (1, 100, 92), "pred_boxes": (1, 100, 4)}
         (BOXES, 50, evidence(), "its task cannot be determined"),
         ([(1, 21, 128, 128)], None, evidence(), r'\{"task_type": "OBJECT_DETECTION"\}'),
         ([(1, 1, 128, 128)], None, evidence(), "cannot be determined"),
-        ([(1, 1, 128, 128)], None, declaring(task_type=SEGMENT), "no known layout of IMAGE_SEGMENTATION"),
+        ({"embedding": (1, 512)}, None, evidence(), r'cannot be determined .*\{"task_type": "TENSOR"\}'),
+        ({"image_features": (1, 512)}, None, evidence(), "cannot be determined"),
+        ({"boxes": (4, 4), "labels_ids": (1, 4), "scores": (1, 4)}, None, evidence(), "cannot be determined"),
         ([(1, 80), (1, 4)], None, evidence(), "cannot be determined"),
         # Empty outputs, and wrong numbers of characters.
         ([(1, 0)], None, evidence(), "cannot be determined"),

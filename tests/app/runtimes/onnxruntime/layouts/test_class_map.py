@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto
 
-from app.engine.model_metadata import Fact, Origin
+from app.engine.models.model_metadata import Fact, Origin
 from tasks.inference.error import InferenceError
 from tasks.vision.contours import mask_of_contours
 from tests.app.runtimes.onnxruntime import graphs

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
-from app.engine.model_metadata import Fact, Origin
+from app.engine.models.model_metadata import Fact, Origin
 from tests.app.runtimes.onnxruntime import graphs
 from tests.app.runtimes.onnxruntime.answers import all_close, detection_input, detector, inspected, uniform_image
 

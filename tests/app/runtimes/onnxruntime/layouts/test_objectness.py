@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from app.engine.model_metadata import Fact, Origin
+from app.engine.models.model_metadata import Fact, Origin
 from app.settings.model import ModelError
 from tests.app.runtimes.onnxruntime import graphs
 from tests.app.runtimes.onnxruntime.answers import all_close, detection_input, detector, inspected, uniform_image

@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 from onnx import TensorProto
 
-from app.engine.model_metadata import Origin
+from app.engine.models.model_metadata import Origin
 from tasks.image_segmentation import Segments
 from tasks.inference.error import InferenceError
 from tasks.vision.contours import mask_of_contours

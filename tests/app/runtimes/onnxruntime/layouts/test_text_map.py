@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from app.engine.model_metadata import Fact, Origin
+from app.engine.models.model_metadata import Fact, Origin
 from tests.app.runtimes.onnxruntime import graphs
 from tests.app.runtimes.onnxruntime.answers import (
     all_close,
@@ -98,6 +98,16 @@ def test_faint_narrow_or_nan_regions_are_dropped(tmp_path: Path) -> None:
     model = oriented_detector(write(tmp_path, cells), **OBB)
     image = uniform_image(SIZE, SIZE, 0)
     assert [len(found.labels) for found in model([detection_input(image), detection_input(image, 0.3)])] == [0, 1]
+
+
+@pytest.mark.parametrize(("scale", "count"), [(1, 1), (0.5, 0), (0.8, 1)])
+def test_boxes_of_three_image_pixels_are_dropped_like_in_paddleocr(tmp_path: Path, scale: float, count: int) -> None:
+    cells = dark_map()
+    # Expanded, the smaller side of this region is longer than 5 cells.
+    cells[20:24, 20:24] = 1
+    image = uniform_image(int(SIZE * scale), int(SIZE * scale), 0)
+    (found,) = oriented_detector(write(tmp_path, cells), **OBB)([detection_input(image)])
+    assert len(found.labels) == count
 
 
 def test_images_keep_aspect_ratio_if_graph_allows_any_size(tmp_path: Path) -> None:

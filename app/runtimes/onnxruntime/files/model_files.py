@@ -1,0 +1,99 @@
+"""Collect the information in a model's files, and record the decisions based on it."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from app.engine.models.model_metadata import Fact, Origin
+from app.runtimes.label_files import declared_labels, find_label_file, read_label_file
+from app.runtimes.onnxruntime.files.hugging_face_files import HuggingFaceFiles, read_hugging_face_files
+from app.runtimes.onnxruntime.files.metadata import ULTRALYTICS_TASKS, ExportMetadata, read_metadata
+from app.runtimes.onnxruntime.graph_session import GraphSession
+from app.settings.model import ModelError, ModelSettings, ModelSource
+from tasks.task import TaskType
+
+__all__ = ("Facts", "ModelFiles", "read_model_files")
+
+T = TypeVar("T")
+
+
+class ModelFiles(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything known about a model before its graph runs.
+
+    Attributes:
+        file: the graph.
+        settings: the model's settings.
+        metadata: metadata in the graph's file.
+        hugging_face: Hugging Face files in the folder.
+        label_file: name of the label file in the settings, or else beside the model; "" without one.
+        file_labels: the labels in a label file beside the model.
+    """
+
+    file: Path
+    settings: ModelSettings
+    metadata: ExportMetadata
+    hugging_face: HuggingFaceFiles
+    label_file: str = ""
+    file_labels: tuple[str, ...] | None = None
+
+    @property
+    def declared_labels(self) -> tuple[str, ...] | None:
+        """Return the labels in the settings, in which `read_model_files` has replaced the name of a file."""
+        labels = self.settings.labels
+        return None if isinstance(labels, str) else labels
+
+    @property
+    def ultralytics_task(self) -> TaskType | None:
+        """Return the task in Ultralytics' metadata; None for files of other exporters."""
+        return ULTRALYTICS_TASKS.get(self.metadata.task or "")
+
+    def error(self, reason: str) -> ModelError:
+        """Return a `ModelError` whose message starts with the file."""
+        return ModelError(f"{self.file}: {reason}")
+
+
+class Facts:
+    """Recorded decisions, in order."""
+
+    def __init__(self) -> None:
+        self.recorded: list[Fact] = []
+
+    def note(self, topic: str, value: str, origin: Origin) -> None:
+        """Record one decision."""
+        self.recorded.append(Fact(topic, value, origin))
+
+    def choose(
+        self,
+        topic: str,
+        *candidates: tuple[T | None, Origin],
+        fallback: tuple[T, Origin],
+        to_text: Callable[[T], str] = str,
+    ) -> T:
+        """Return and record the first candidate that is not None, or else `fallback`."""
+        value, origin = next(((value, origin) for value, origin in candidates if value is not None), fallback)
+        self.note(topic, to_text(value), origin)
+        return value
+
+
+def read_model_files(source: ModelSource, session: GraphSession) -> ModelFiles:
+    """Read the settings, the metadata of the graph, the Hugging Face files and a label file.
+
+    Raises:
+        ModelError: if one of them cannot be read.
+    """
+    labels, file_labels = source.settings.labels, None
+    metadata = read_metadata(session.file, session.metadata)
+    label_file = Path(labels) if isinstance(labels, str) else None
+    if labels is None and metadata.names is None:
+        label_file = find_label_file(source, session.file.parent)
+        file_labels = None if label_file is None else read_label_file(label_file, source)
+    return ModelFiles(
+        file=session.file,
+        settings=msgspec.structs.replace(source.settings, labels=declared_labels(source)),
+        metadata=metadata,
+        hugging_face=read_hugging_face_files(source, session.file),
+        label_file=label_file.name if label_file else "",
+        file_labels=file_labels,
+    )

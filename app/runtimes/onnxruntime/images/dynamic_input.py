@@ -1,0 +1,94 @@
+"""Compute the input size from each image, for graphs that accept any size."""
+
+import msgspec
+
+__all__ = ("DynamicSize", "EdgeLimits", "OwnSize", "TextLine")
+
+
+_MIN_SIDE = 32
+"""Pixels. Networks downsample by this factor, so a thinner input would have no features."""
+
+
+class EdgeLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """Resize the shorter side to a length, with a limit for the longer side. No side is shorter than 32.
+
+    The image processors of DETR do this, and, with `multiple`, PaddleOCR's text detection.
+
+    Attributes:
+        shortest: length of the shorter side, pixels.
+        longest: maximum length of the longer side, pixels.
+        multiple: both sides are rounded to a multiple of this, which changes the aspect ratio slightly.
+        floor: both sides are truncated to a multiple of this, as YOLOS does.
+    """
+
+    shortest: int
+    longest: int
+    multiple: int = 1
+    floor: int = 1
+
+    @property
+    def summary(self) -> str:
+        """Return the rule in words."""
+        unit = max(self.multiple, self.floor)
+        rounded = f", to multiples of {unit}" if unit > 1 else ""
+        return f"shorter side to {self.shortest}, longer to at most {self.longest}{rounded}"
+
+    def input_size(self, height: int, width: int) -> tuple[int, int]:
+        """Return the (height, width) of the input for an image of this size, pixels."""
+        shorter, longer = min(height, width), max(height, width)
+        if self.multiple == 1:
+            short, long = self._detr_sides(shorter, longer)
+            return (short, long) if height <= width else (long, short)
+        scale = min(self.shortest / shorter, self.longest / longer)
+        return self._rounded(height * scale), self._rounded(width * scale)
+
+    def _detr_sides(self, shorter: int, longer: int) -> tuple[int, int]:
+        """Return the resized sides, rounded as in ``get_size_with_aspect_ratio`` of transformers."""
+        scaled = float(self.shortest)
+        if longer / shorter * scaled > self.longest:
+            scaled = self.longest * shorter / longer
+        sides = (round(scaled), int(scaled * longer / shorter))
+        short, long = (max(_MIN_SIDE, side - side % self.floor) for side in sides)
+        return short, long
+
+    def _rounded(self, side: float) -> int:
+        return max(_MIN_SIDE, round(side / self.multiple) * self.multiple)
+
+
+class TextLine(msgspec.Struct, frozen=True, kw_only=True):
+    """Fix the height, and derive the width from the image, as PaddleOCR's text recognition does.
+
+    Attributes:
+        height: pixels.
+        min_width: minimum width, pixels; a narrower image is padded.
+        max_width: maximum width, pixels; a wider image is squeezed.
+    """
+
+    height: int
+    min_width: int
+    max_width: int
+
+    @property
+    def summary(self) -> str:
+        """Return the rule in words."""
+        return f"height {self.height}, width that of the image, {self.min_width} to {self.max_width}"
+
+    def input_size(self, height: int, width: int) -> tuple[int, int]:
+        """Return the (height, width) of the input for an image of this size, pixels."""
+        return self.height, min(max(int(self.height * (width / height)), self.min_width), self.max_width)
+
+
+class OwnSize(msgspec.Struct, frozen=True, kw_only=True):
+    """Keep the size of the image, for graphs that resize it by themselves, as torchvision's detectors do."""
+
+    @property
+    def summary(self) -> str:
+        """Return the rule in words."""
+        return "that of the image"
+
+    def input_size(self, height: int, width: int) -> tuple[int, int]:
+        """Return the (height, width) of the input for an image of this size, pixels."""
+        return height, width
+
+
+DynamicSize = EdgeLimits | TextLine | OwnSize

@@ -1,0 +1,158 @@
+"""Decode face detectors that return one group of outputs for each stride. Landmarks are left out.
+
+- ``yunet``: ``cls_8``, ``obj_8``, ``bbox_8`` and ``kps_8``, and the same for 16 and 32, as in OpenCV's zoo. A score is
+  the root of class times objectness; a box is an offset in cells and the logarithms of its sides
+  (``FaceDetectorYN`` of OpenCV). Images are BGR in 0..255.
+- ``scrfd``: scores [N, 1] of all strides, then boxes [N, 4], then optionally landmarks [N, 10], as InsightFace exports
+  them, with or without a batch dimension. A box is the distances from a cell's corner to its sides, in cells.
+"""
+
+from functools import partial
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.engine.models.model_metadata import Fact, Origin
+from app.runtimes.onnxruntime.graph import RawOutputs
+from app.runtimes.onnxruntime.heads.candidates import Candidates, best_indices
+from app.runtimes.onnxruntime.images.preprocessing_defaults import PreprocessingDefaults
+from app.runtimes.onnxruntime.layouts.layout import BoxDecoder, Certainty, GraphView, Layout, Match, Output
+from tasks.inference.error import ErrorKind, InferenceError
+from tasks.object_detection import DetectionParameters
+from tasks.task import TaskType
+from tasks.vision.boxes import suppress_boxes, xywh_to_xyxy
+
+__all__ = ("SCRFD", "YUNET")
+
+_YUNET, _SCRFD = "yunet", "scrfd"
+_YUNET_STRIDES = (8, 16, 32)
+_SCRFD_STRIDES = {6: (8, 16, 32), 9: (8, 16, 32), 10: (8, 16, 32, 64, 128), 15: (8, 16, 32, 64, 128)}
+"""Strides by number of outputs."""
+_MAX_CANDIDATES = 5000
+_MAX_EXPONENT = 20.0
+_LANDMARKS = Fact("landmarks", "left out", Origin.MODEL_FILE)
+_YUNET_DEFAULTS = PreprocessingDefaults(
+    size=(640, 640), resize="pad", interpolation="bilinear", antialias=False, fill=0, scale=1.0, bgr=True
+)
+_MIDDLE = (127.5 / 255,) * 3
+_SCRFD_DEFAULTS = PreprocessingDefaults(
+    size=(640, 640),
+    resize="pad",
+    interpolation="bilinear",
+    antialias=False,
+    fill=0,
+    scale=1 / 255,
+    mean=(_MIDDLE[0], _MIDDLE[1], _MIDDLE[2]),
+    std=(128 / 255, 128 / 255, 128 / 255),
+    bgr=False,
+)
+
+
+def _match(
+    layout: str, outputs: list[Output], decoder: BoxDecoder, defaults: PreprocessingDefaults, *, unbatched: bool = False
+) -> Match:
+    return Match(
+        layout=layout,
+        task_type=TaskType.OBJECT_DETECTION,
+        decoder=decoder,
+        outputs=outputs,
+        unbatched=unbatched,
+        certainty=Certainty.NAMES,
+        origin=Origin.MODEL_FILE,
+        task_origin=Origin.MODEL_FILE,
+        classes=1,
+        names=("face",),
+        preprocessing_defaults=defaults,
+        facts=(_LANDMARKS,),
+    )
+
+
+def _recognise_yunet(view: GraphView) -> Match | None:
+    names = [f"{kind}_{stride}" for kind in ("cls", "obj", "bbox") for stride in _YUNET_STRIDES]
+    outputs = view.outputs_named(*names)
+    if outputs is None or not all(output.is_float and output.blank.ndim == 3 for output in outputs):
+        return None
+    scores, objectness, boxes = outputs[:3], outputs[3:6], outputs[6:]
+    for score, presence, box in zip(scores, objectness, boxes, strict=True):
+        if not score.shape == presence.shape == (*box.shape[:2], 1) or box.shape[2] != 4:
+            return None
+    return _match(_YUNET, outputs, BoxDecoder(_find_yunet), _YUNET_DEFAULTS)
+
+
+def _recognise_scrfd(view: GraphView) -> Match | None:
+    strides = _SCRFD_STRIDES.get(len(view.outputs))
+    ranks = {output.blank.ndim for output in view.outputs}
+    if strides is None or ranks not in ({2}, {3}) or not all(output.is_float for output in view.outputs):
+        return None
+    levels = len(strides)
+    shapes = [output.shape[-2:] for output in view.outputs]
+    counts = [count for count, _ in shapes[:levels]]
+    widths = (1, 4, 10)[: len(shapes) // levels]
+    if shapes != [(count, width) for width in widths for count in counts]:
+        return None
+    if not all(count == 4 * following > 0 for count, following in pairwise(counts)):
+        return None
+    decoder = BoxDecoder(partial(_find_scrfd, strides=strides))
+    return _match(_SCRFD, list(view.outputs[: 2 * levels]), decoder, _SCRFD_DEFAULTS, unbatched=ranks == {2})
+
+
+def _find_yunet(answer: RawOutputs, parameters: DetectionParameters) -> Candidates:
+    parts: list[tuple[NDArray[Any], NDArray[Any]]] = []
+    for level, stride in enumerate(_YUNET_STRIDES):
+        scores, presence, boxes = (answer.outputs[level + offset] for offset in (0, 3, 6))
+        corners = _corners(len(boxes), stride, answer)
+        centres = corners + boxes[:, :2] * stride
+        sides = np.exp(np.minimum(boxes[:, 2:], _MAX_EXPONENT)) * stride
+        score = np.sqrt(np.clip(scores[:, 0], 0, 1) * np.clip(presence[:, 0], 0, 1))
+        parts.append((xywh_to_xyxy(np.concatenate([centres, sides], axis=1, dtype=np.float32)), score))
+    return _suppressed(parts, parameters)
+
+
+def _find_scrfd(answer: RawOutputs, parameters: DetectionParameters, *, strides: tuple[int, ...]) -> Candidates:
+    parts: list[tuple[NDArray[Any], NDArray[Any]]] = []
+    for level, stride in enumerate(strides):
+        scores, distances = answer.outputs[level], answer.outputs[level + len(strides)] * np.float32(stride)
+        corners = _corners(len(distances), stride, answer)
+        parts.append((np.concatenate([corners - distances[:, :2], corners + distances[:, 2:]], axis=1), scores[:, 0]))
+    return _suppressed(parts, parameters)
+
+
+def _corners(count: int, stride: int, answer: RawOutputs) -> NDArray[np.float32]:
+    """Return the (count, 2) left top corners of the cells, pixels; consecutive candidates share a cell.
+
+    Raises:
+        InferenceError: MODEL_FAILED if the candidates do not fit the grid.
+    """
+    rows, columns = answer.height // stride, answer.width // stride
+    if not rows * columns or count % (rows * columns):
+        message = f"The model returned {count} candidates for stride {stride} and {answer.height}x{answer.width} pixels"
+        raise InferenceError(ErrorKind.MODEL_FAILED, message)
+    grid = np.stack(np.meshgrid(np.arange(columns), np.arange(rows)), axis=2).reshape(-1, 2) * stride
+    return np.repeat(grid, count // len(grid), axis=0).astype(np.float32)
+
+
+def _suppressed(parts: list[tuple[NDArray[Any], NDArray[Any]]], parameters: DetectionParameters) -> Candidates:
+    boxes, scores = (np.concatenate(arrays).astype(np.float32) for arrays in zip(*parts, strict=True))
+    chosen = best_indices(scores, parameters.score_threshold, _MAX_CANDIDATES)
+    extras: NDArray[np.float32] = np.zeros((len(chosen), 0), np.float32)
+    candidates = Candidates(
+        boxes=boxes[chosen], scores=scores[chosen], class_ids=np.zeros(len(chosen), np.intp), extras=extras
+    ).finite()
+    kept = suppress_boxes(candidates.boxes, candidates.scores, candidates.class_ids, parameters.iou_threshold)
+    return candidates.select(kept)
+
+
+YUNET = Layout(
+    names=(_YUNET,),
+    task_types=(TaskType.OBJECT_DETECTION,),
+    expected_outputs="cls, obj and bbox for the strides 8, 16 and 32",
+    recognise=_recognise_yunet,
+)
+SCRFD = Layout(
+    names=(_SCRFD,),
+    task_types=(TaskType.OBJECT_DETECTION,),
+    expected_outputs="scores [N, 1] and boxes [N, 4] for three or five strides",
+    recognise=_recognise_scrfd,
+)

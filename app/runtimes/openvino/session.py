@@ -1,0 +1,184 @@
+"""Run an ONNX graph with OpenVINO. No other module imports this framework."""
+
+import importlib
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from numpy.typing import NDArray
+
+from app.engine.models.model_metadata import Fact, Origin
+from app.runtimes.onnxruntime.precision import describe_precision, is_accelerated
+from app.runtimes.onnxruntime.single_graph import open_session
+from app.settings.extras import missing_extra
+from app.settings.model import ModelError, ModelSource
+from app.settings.server import ServerSettings
+from tasks.inference.error import ErrorKind, InferenceError
+from tasks.inference.tensor import Datatype, TensorSpec
+
+__all__ = ("OpenVinoSession",)
+
+_HINTS = {"fp32": "f32", "bf16": "bf16", "int8": "f32"}
+"""Precision of all operators that are not quantised."""
+_CPU = "CPU"
+_MAX_REASON_LENGTH = 400
+
+_Shapes = tuple[tuple[int, ...], ...]
+
+
+class OpenVinoSession:
+    """A `GraphSession` of OpenVINO. Each thread has its own inference request.
+
+    ONNX Runtime reads the names, shapes and metadata, so that both runtimes accept the same files and answer with the
+    same tensors. A graph with dynamic dimensions is compiled twice: for any shape, and, at the first call, for the
+    shapes of that call. The first call is the layout's blank image, which has the usual shape. Static shapes are
+    faster.
+
+    Args:
+        source: the model.
+
+    Raises:
+        ModelError: if OpenVINO is not installed, lacks the device or cannot run the graph.
+    """
+
+    def __init__(self, source: ModelSource) -> None:
+        core = _core(source.compile_cache)
+        plain = open_session(source)
+        self.file, self.inputs, self.outputs, self.metadata = plain.file, plain.inputs, plain.outputs, plain.metadata
+        for spec in (*self.inputs, *self.outputs):
+            if spec.datatype in (Datatype.BF16, Datatype.BYTES):
+                raise ModelError(
+                    f"{self.file}: the runtime openvino does not support {spec.datatype}, as in {spec.name!r}"
+                )
+        self._device = _device(core, source)
+        self._config, self.facts = _configuration(core, self._device, source, self.file)
+        self._compile = core.compile_model
+        try:
+            model = core.read_model(str(self.file))
+            self._any_shape = _CompiledGraph(self._compile(model, self._device, self._config))
+        except Exception as error:  # noqa: BLE001  the framework raises RuntimeError and its own subclasses
+            raise ModelError(f"{self.file} cannot be loaded by OpenVINO: {_reason(error)}") from None
+        self._numbers = {spec.name: number for number, spec in enumerate(self.outputs)}
+        self._lock = threading.Lock()
+        self._model = model if any(-1 in spec.shape for spec in self.inputs) else None
+        self._usual: tuple[_Shapes, _CompiledGraph] | None = None
+
+    def run(self, feeds: Mapping[str, NDArray[Any]], names: Sequence[str] | None = None) -> list[NDArray[Any]]:
+        """Run the graph, and return the outputs `names`, or all outputs in order.
+
+        Raises:
+            InferenceError: MODEL_FAILED with the framework's reason.
+        """
+        if self._model is not None:
+            self._compile_usual(feeds)
+        graph, usual = self._any_shape, self._usual
+        if usual is not None and usual[0] == _shapes(feeds):
+            graph = usual[1]
+        try:
+            return graph.infer(feeds, [self._numbers[name] for name in names or self._numbers])
+        except Exception as error:
+            raise InferenceError(ErrorKind.MODEL_FAILED, f"The model failed: {_reason(error)}") from error
+
+    def _compile_usual(self, feeds: Mapping[str, NDArray[Any]]) -> None:
+        with self._lock:
+            # Reshaping would replace fixed dimensions too.
+            if self._model is None or not all(_fits(spec, feeds[spec.name].shape) for spec in self.inputs):
+                return
+            model, self._model = self._model, None
+            try:
+                model.reshape({name: list(array.shape) for name, array in feeds.items()})
+                compiled = self._compile(model, self._device, self._config)
+            except Exception:  # noqa: BLE001  the graph needs dynamic shapes
+                return
+            self._usual = _shapes(feeds), _CompiledGraph(compiled)
+
+
+class _CompiledGraph:
+    """A compiled graph with one inference request for each thread that calls it."""
+
+    def __init__(self, compiled: Any) -> None:
+        self._compiled = compiled
+        self._of_thread = threading.local()
+
+    def infer(self, feeds: Mapping[str, NDArray[Any]], numbers: Sequence[int]) -> list[NDArray[Any]]:
+        request = getattr(self._of_thread, "request", None)
+        if request is None:
+            request = self._of_thread.request = self._compiled.create_infer_request()
+        request.infer(feeds, share_inputs=True, share_outputs=True)
+        # The next call of this thread overwrites the request's memory, while another thread may decode these outputs.
+        return [request.get_output_tensor(number).data.copy() for number in numbers]
+
+
+def _fits(spec: TensorSpec, shape: tuple[int, ...]) -> bool:
+    return len(spec.shape) == len(shape) and all(
+        expected in (-1, side) for expected, side in zip(spec.shape, shape, strict=True)
+    )
+
+
+def _shapes(feeds: Mapping[str, NDArray[Any]]) -> _Shapes:
+    return tuple(array.shape for array in feeds.values())
+
+
+def _device(core: Any, source: ModelSource) -> str:
+    kind, _, index = source.settings.openvino.device.partition(":")
+    device = kind.upper() + (f".{index}" if index else "")
+    available = [name.lower().replace(".", ":") for name in core.available_devices]
+    if device not in core.available_devices and f"{device}.0" not in core.available_devices:
+        raise ModelError(
+            f"{source.folder}: openvino.device: OpenVINO finds no {source.settings.openvino.device} on this machine, "
+            f"only {', '.join(available)}"
+        )
+    return device
+
+
+def _configuration(
+    core: Any, device: str, source: ModelSource, file: Path
+) -> tuple[Mapping[str, object], Sequence[Fact]]:
+    """Return OpenVINO's properties for a device, and facts about them."""
+    settings, precision = source.settings.openvino, source.settings.precision
+    streams = settings.streams or ServerSettings().worker_count
+    # Without this hint OpenVINO chooses bf16 or fp16 where they are faster.
+    config: dict[str, object] = {"INFERENCE_PRECISION_HINT": _HINTS[precision], "PERFORMANCE_HINT": "LATENCY"}
+    capabilities: Sequence[str] = core.get_property(device, "OPTIMIZATION_CAPABILITIES")
+    accelerated = precision.upper() in capabilities and (device != _CPU or is_accelerated(precision))
+    facts = [
+        Fact("runtime", f"OpenVINO {_framework().__version__.partition('-')[0]} on {device}", Origin.DECLARED),
+        describe_precision(source, file, accelerated=accelerated),
+    ]
+    if device == _CPU:
+        threads = streams * settings.threads
+        config |= {"NUM_STREAMS": streams, "INFERENCE_NUM_THREADS": threads, "ENABLE_CPU_PINNING": False}
+        origin = Origin.MACHINE if settings.streams is None else Origin.DECLARED
+        facts.append(Fact("streams", f"{streams}, threads of a call: {settings.threads}", origin))
+    return config, facts
+
+
+@cache
+def _core(compile_cache: Path | None) -> Any:
+    core = _framework().Core()
+    # A mapped file that is truncated while the model serves ends the process with SIGBUS.
+    core.set_property({"ENABLE_MMAP": False})
+    if compile_cache is not None:
+        core.set_property({"CACHE_DIR": str(compile_cache)})
+    return core
+
+
+@cache
+def _framework() -> Any:
+    # OpenVINO sends telemetry when it is imported, unless this package is missing.
+    modules: dict[str, Any] = sys.modules
+    modules.setdefault("openvino_telemetry", None)
+    try:
+        return importlib.import_module("openvino")
+    except ImportError as error:
+        raise ModelError(missing_extra("The runtime openvino", "openvino", error)) from None
+
+
+def _reason(error: Exception) -> str:
+    """Return the reason in an exception, without its locations in the framework's source."""
+    lines = [line.strip() for line in str(error).splitlines()]
+    reasons = [line for line in lines if line and not line.startswith(("Exception from ", "Check '"))]
+    return (reasons or [type(error).__name__])[0][:_MAX_REASON_LENGTH]
