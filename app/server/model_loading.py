@@ -5,9 +5,9 @@ import logging
 from collections.abc import Callable
 from functools import partial
 
-from app.engine.daemon_thread import run_in_daemon_thread
-from app.engine.registry import ModelState, Registry, chariot_name_warning
-from app.engine.servable import Servable
+from app.engine.models.registry import ModelState, Registry, chariot_name_warning
+from app.engine.models.servable import Servable
+from app.engine.scheduling.daemon_thread import run_in_daemon_thread
 from app.server.process_setup import freeze_garbage
 from app.settings.model import ModelSource
 

@@ -5,7 +5,7 @@ import logging
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
-from app.engine.repository import Repository
+from app.engine.models.repository import Repository
 
 __all__ = ("polling",)
 

@@ -5,12 +5,12 @@ from contextlib import ExitStack
 
 from litestar.types import ASGIApp
 
-from app.server.grpc import GrpcServer
-from app.server.listen_socket import ListenError, connectable_host, open_listen_socket
+from app.server.grpc.server import GrpcServer
 from app.server.model_loading import ModelLoading
-from app.server.port_routing import SecondaryListener, route_by_port
 from app.server.shutdown import ShutdownHooks
-from app.server.transport import Transport, http_server
+from app.server.transport.listen_socket import ListenError, connectable_host, open_listen_socket
+from app.server.transport.port_routing import SecondaryListener, route_by_port
+from app.server.transport.server import Transport, http_server
 from app.settings.server import ServerSettings
 
 __all__ = ("run",)
@@ -57,7 +57,11 @@ def run(
         host = connectable_host(settings.host)
         address, *urls = (f"{transport.scheme}://{host}:{port}" for port in ports)
         addresses_by_name = {secondary.name: url for secondary, url in zip(secondary_listeners, urls, strict=True)}
-        announce(address, addresses_by_name if grpc is None else {"gRPC": f"{host}:{grpc.port}", **addresses_by_name})
+        if grpc is not None:
+            addresses_by_name = {"gRPC": f"{host}:{grpc.port}", **addresses_by_name}
+            if grpc.second_port is not None:
+                addresses_by_name["TensorFlow Serving gRPC"] = f"{host}:{grpc.second_port}"
+        announce(address, addresses_by_name)
 
     loading.when_finished = on_models_loaded
     with ExitStack() as stack:
@@ -65,9 +69,13 @@ def run(
         listen_sockets = [stack.enter_context(open_listen_socket(settings.host, port)) for port in requested_ports]
         ports += [listen_socket.getsockname()[1] for listen_socket in listen_sockets]
         if grpc is not None:
-            if grpc.port in ports:
-                raise ListenError(f"Cannot listen on port {grpc.port} for both HTTP and gRPC; give --grpc-port another")
-            grpc.check_address()
+            shared_ports = set(ports) & set(grpc.ports)
+            if shared_ports:
+                port = min(shared_ports)
+                raise ListenError(
+                    f"Cannot listen on port {port} for both HTTP and gRPC; choose another for one of them"
+                )
+            grpc.check_addresses()
         apps = {port: secondary.guarded_app for port, secondary in zip(ports[1:], secondary_listeners, strict=True)}
         server = http_server(route_by_port(app, apps), transport, shutdown_hooks)
         server.run(sockets=listen_sockets)

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager, suppress
 
 import cv2
 
-from app.engine.daemon_thread import run_in_daemon_thread
+from app.engine.scheduling.daemon_thread import run_in_daemon_thread
 
 __all__ = ("configure_process", "freeze_garbage", "release_free_memory", "releasing_memory")
 

@@ -2,7 +2,7 @@
 
 import logging
 
-from app.server.loopback import is_loopback_host
+from app.server.http.loopback import is_loopback_host
 from app.settings.server import ServerSettings, SettingsError
 
 __all__ = ("check_bind_policy", "cors_origins", "warn_about_clear_text")

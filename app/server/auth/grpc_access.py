@@ -5,7 +5,6 @@ from contextlib import aclosing
 from typing import Any, cast
 
 import grpc
-from grpc_reflection.v1alpha import reflection
 
 from app.protocols.grpc_protocol import PUSHBACK, Call, GrpcProtocol, Handler, address_of_call, metadata_of
 from app.protocols.permission import Permission
@@ -14,7 +13,8 @@ from app.protocols.status import grpc_status
 from app.server.auth.access_control import AccessControl
 from app.server.auth.audit import audit
 from app.server.auth.identity import AccessError
-from app.server.health import HEALTH
+from app.server.grpc.health import HEALTH
+from app.server.grpc.reflection import REFLECTION_METHODS
 
 __all__ = ("GrpcAccess", "required_permissions", "with_audit")
 
@@ -28,7 +28,7 @@ def required_permissions(protocols: Sequence[GrpcProtocol]) -> Mapping[str, Perm
     permissions: dict[str, Permission] = {
         f"/{HEALTH}/Check": "open",
         f"/{HEALTH}/Watch": "open",
-        f"/{reflection.SERVICE_NAME}/ServerReflectionInfo": "read",
+        **dict.fromkeys(REFLECTION_METHODS, "read"),
     }
     for protocol in protocols:
         for name in protocol.service.methods_by_name:
@@ -94,12 +94,12 @@ class GrpcAccess(grpc.aio.ServerInterceptor):
                 is_first = False
                 yield message
 
-        async def answer(requests: AsyncIterable[Any], context: Call) -> AsyncGenerator[Any]:
+        async def answer(requests: AsyncIterable[Any], call: Call) -> AsyncGenerator[Any]:
             try:
-                address = address_of_call(context)
+                address = address_of_call(call)
                 async with (
                     aclosing(authorized_messages(requests, address)) as messages,
-                    aclosing(inner(messages, context)) as responses,
+                    aclosing(inner(messages, call)) as responses,
                 ):
                     async for message in responses:
                         yield message
@@ -107,7 +107,7 @@ class GrpcAccess(grpc.aio.ServerInterceptor):
                 failure = error
             else:
                 return
-            await _abort(context, failure)
+            await _abort(call, failure)
 
         limited_handler: Any = grpc.stream_stream_rpc_method_handler(
             cast("Any", answer), handler.request_deserializer, handler.response_serializer
@@ -119,19 +119,17 @@ class GrpcAccess(grpc.aio.ServerInterceptor):
     ) -> Handler:
         """Return a handler that rejects any call with `error`; it reads a message only for the audit log."""
 
-        async def refuse(requests: AsyncIterable[bytes], context: Call) -> AsyncGenerator[bytes]:
+        async def refuse(requests: AsyncIterable[bytes], call: Call) -> AsyncGenerator[bytes]:
             # The address of the client is not known earlier.
-            self._access.record_rejection(error, metadata, operation=method, address=address_of_call(context))
+            self._access.record_rejection(error, metadata, operation=method, address=address_of_call(call))
             if permission == "admin" and (error.client or error.logged):
-                await self._audit_refusal(method, requests, context, error)
-            await _abort(context, error)
+                await self._audit_refusal(method, requests, call, error)
+            await _abort(call, error)
             yield b""
 
         return cast("Handler", grpc.stream_stream_rpc_method_handler(cast("Any", refuse)))
 
-    async def _audit_refusal(
-        self, method: str, requests: AsyncIterable[bytes], context: Call, error: AccessError
-    ) -> None:
+    async def _audit_refusal(self, method: str, requests: AsyncIterable[bytes], call: Call, error: AccessError) -> None:
         service, _, name = method.removeprefix("/").partition("/")
         protocol, model = self._protocols.get(service), ""
         if protocol is not None and error.client:
@@ -144,50 +142,50 @@ class GrpcAccess(grpc.aio.ServerInterceptor):
             outcome="refused",
             status=grpc_status(error.kind).name,
             client=error.client,
-            address=address_of_call(context),
-            request_id=metadata_of(context).get(REQUEST_ID_HEADER, ""),
+            address=address_of_call(call),
+            request_id=metadata_of(call).get(REQUEST_ID_HEADER, ""),
         )
 
 
-async def _abort(context: Call, error: AccessError) -> None:
+async def _abort(call: Call, error: AccessError) -> None:
     if error.retry_after is not None:
-        context.set_trailing_metadata(((PUSHBACK, str(error.retry_after * 1000)),))
-    await context.abort(grpc_status(error.kind), error.message)
+        call.set_trailing_metadata(((PUSHBACK, str(error.retry_after * 1000)),))
+    await call.abort(grpc_status(error.kind), error.message)
 
 
 def _audited_handler(protocol: GrpcProtocol, name: str, handler: Any) -> Handler:
     inner = handler.unary_unary
 
-    async def answer(data: bytes, context: Call) -> bytes:
+    async def answer(data: bytes, call: Call) -> bytes:
         succeeded = False
         try:
-            response = await inner(data, context)
+            response = await inner(data, call)
             succeeded = True
             return response
         finally:
-            status = "OK" if succeeded else _status_name(context)
+            status = "OK" if succeeded else _status_name(call)
             audit(
                 _action(name),
                 model=protocol.target_model(data),
                 outcome="ok" if succeeded else "failed",
                 status=status,
                 client=CLIENT.get(),
-                address=address_of_call(context),
-                request_id=_request_id(context),
+                address=address_of_call(call),
+                request_id=_request_id(call),
             )
 
     return cast("Handler", grpc.unary_unary_rpc_method_handler(cast("Any", answer)))
 
 
-def _status_name(context: Any) -> str:
-    code = context.code()
+def _status_name(call: Any) -> str:
+    code = call.code()
     return grpc.StatusCode(code).name if isinstance(code, grpc.StatusCode) else "CANCELLED"
 
 
-def _request_id(context: Any) -> str:
+def _request_id(call: Any) -> str:
     """Return the request id from the response metadata, or from the client."""
-    trailing_metadata: dict[str, str] = dict(context.trailing_metadata() or ())
-    return trailing_metadata.get(REQUEST_ID_HEADER) or metadata_of(context).get(REQUEST_ID_HEADER, "")
+    trailing_metadata: dict[str, str] = dict(call.trailing_metadata() or ())
+    return trailing_metadata.get(REQUEST_ID_HEADER) or metadata_of(call).get(REQUEST_ID_HEADER, "")
 
 
 def _action(name: str) -> str:

@@ -7,14 +7,13 @@ from litestar.connection import ASGIConnection
 from litestar.handlers import BaseRouteHandler, HTTPRouteHandler
 from litestar.types import Scope
 
-from app.engine.admission import RETRY_AFTER
 from app.protocols.permission import Permission
-from app.protocols.request_info import CLIENT, REQUEST_ID_HEADER, address_of, set_response_header
+from app.protocols.request_info import CLIENT, REQUEST_ID_HEADER, RETRY_AFTER, address_of, set_response_header
 from app.server.auth.access_control import AccessControl
 from app.server.auth.audit import mark_for_audit, unmark_for_audit
 from app.server.auth.credentials import AUTHORIZATION, KEY_HEADER
 from app.server.auth.identity import AccessError, Identity
-from app.server.cross_site import has_basic_credentials, is_reported_cross_site
+from app.server.http.cross_site import has_basic_credentials, is_reported_cross_site
 from tasks.inference.error import ErrorKind
 
 __all__ = ("BY_ENDPOINT", "CHALLENGE", "HttpAccess", "requires")

@@ -8,7 +8,7 @@ import structlog
 from prometheus_client import CollectorRegistry, Counter
 
 from app.server.auth.identity import AccessError
-from app.server.log_sampling import LogSampler
+from app.server.logs.sampling import LogSampler
 from tasks.inference.error import truncate
 
 __all__ = ("RejectionLog",)

@@ -12,12 +12,12 @@ import msgspec
 from litestar import Response, get, post
 from litestar.handlers import HTTPRouteHandler
 
-from app.engine.registry import Registration
-from app.engine.repository import Repository
+from app.engine.models.registry import Registration
+from app.engine.models.repository import Repository
 from app.protocols.protocol import HttpRequest, json_response
 from app.protocols.status import http_status
 from app.server.auth.http_access import HttpAccess, requires
-from app.server.loopback import hostname_of, is_loopback_host
+from app.server.http.loopback import hostname_of, is_loopback_host
 from tasks.inference.error import InferenceError
 
 __all__ = ("PAGE_HEADER", "REPOSITORY_PATH", "AdminApi", "ModelVersion")

@@ -6,22 +6,13 @@ from typing import Any
 import msgspec
 
 from app import __version__
-from app.engine.model_metadata import Fact
-from app.engine.registry import Registration, Registry
+from app.engine.models.model_metadata import Fact
+from app.engine.models.registry import Registration, Registry
+from app.observers.trends import Trends
 from app.server.ui.samples import PageSample, samples
-from tasks.task import TaskType
+from app.server.ui.usage import ModelUsage, model_usage
 
 __all__ = ("Catalogue", "ModelEntry", "TensorShape", "describe_models", "make_catalogue")
-
-# Task types with explanations: see docs/explanations.md.
-_EXPLAINABLE_TASKS = frozenset(
-    {
-        TaskType.IMAGE_CLASSIFICATION,
-        TaskType.OBJECT_DETECTION,
-        TaskType.ORIENTED_OBJECT_DETECTION,
-        TaskType.IMAGE_SEGMENTATION,
-    }
-)
 
 
 class TensorShape(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,6 +73,8 @@ class Catalogue(msgspec.Struct, frozen=True, kw_only=True):
         chariot_protocol: the Chariot protocol that is served on Chariot's paths.
         ports: other ports by the name of their protocol; None if it is disabled.
         samples: sample images.
+        memory: resident memory of the server in bytes.
+        usage: the use of each model, by name.
         models: every version of every model, by name, latest version first.
         asks: whether clients must authenticate.
     """
@@ -91,11 +84,18 @@ class Catalogue(msgspec.Struct, frozen=True, kw_only=True):
     chariot_protocol: str
     ports: Mapping[str, int | None]
     samples: Sequence[PageSample]
+    memory: float
+    usage: Mapping[str, ModelUsage]
     models: Sequence[ModelEntry]
 
 
 def make_catalogue(
-    registry: Registry, chariot_protocol: str, ports: Mapping[str, int | None], *, requires_credentials: bool = False
+    registry: Registry,
+    trends: Trends,
+    chariot_protocol: str,
+    ports: Mapping[str, int | None],
+    *,
+    requires_credentials: bool = False,
 ) -> Catalogue:
     """Return the current catalogue."""
     return Catalogue(
@@ -104,6 +104,8 @@ def make_catalogue(
         chariot_protocol=chariot_protocol,
         ports=ports,
         samples=samples(),
+        memory=trends.readings.memory,
+        usage={name: model_usage(trends, name) for name in {model.source.name for model in registry.registrations}},
         models=describe_models(registry),
     )
 
@@ -142,11 +144,13 @@ def _entry(registration: Registration, *, latest: bool) -> ModelEntry:
         layout=description.layout,
         labels=description.labels,
         streams=servable.streams,
-        explains=description.task_type in _EXPLAINABLE_TASKS,
+        explains=servable.explains,
         inputs=_shapes(servable.inputs),
         outputs=_shapes(servable.outputs),
         facts=description.facts,
-        parameters=_parameters(servable.parameters_type, source.settings.parameters),
+        parameters=_parameters(
+            servable.parameters_type, source.settings.parameters, open_vocabulary=description.open_vocabulary
+        ),
     )
 
 
@@ -154,11 +158,14 @@ def _shapes(specs: Sequence[Any]) -> Sequence[TensorShape]:
     return [TensorShape(name=spec.name, datatype=spec.datatype, shape=spec.shape) for spec in specs]
 
 
-def _parameters(parameters_type: type[msgspec.Struct], defaults: Mapping[str, object]) -> Mapping[str, Any]:
-    """Return the JSON Schema of every field of `parameters_type`, with `defaults` instead of its own."""
+def _parameters(
+    parameters_type: type[msgspec.Struct], defaults: Mapping[str, object], *, open_vocabulary: bool
+) -> Mapping[str, Any]:
+    """Return the JSON Schema of every field that the model accepts, with `defaults` instead of those of the type."""
     (_,), components = msgspec.json.schema_components([parameters_type])
     schema = components[parameters_type.__name__]
     return {
         name: {**field, "default": defaults[name]} if name in defaults else field
         for name, field in schema["properties"].items()
+        if name != "candidate_labels" or open_vocabulary
     }

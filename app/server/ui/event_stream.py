@@ -10,6 +10,7 @@ import msgspec
 from litestar.types import Receive, Scope, Send
 
 from app.engine.engine import Engine
+from app.observers.trends import Trends
 from app.server.ui.page_files import HEADERS
 from app.server.ui.snapshot import WINDOWS, Snapshot, take_snapshot, with_model_detail
 
@@ -28,14 +29,18 @@ class EventStream:
     """Serve the event stream as an ASGI application. Query: `window`, a key of `WINDOWS`, and `model`, for details.
 
     Args:
-        engine: source of the snapshots.
+        engine: source of the current state.
+        trends: source of the metrics.
         max_streams: maximum number of streams; further ones are rejected with 503.
         send_timeout: seconds after which a client that does not read is disconnected.
     """
 
-    def __init__(self, engine: Engine, max_streams: int = MAX_STREAMS, send_timeout: float = 10.0) -> None:
+    def __init__(
+        self, engine: Engine, trends: Trends, max_streams: int = MAX_STREAMS, send_timeout: float = 10.0
+    ) -> None:
         self.open_streams = 0
         self._engine = engine
+        self._trends = trends
         self._max_streams = max_streams
         self._send_timeout = send_timeout
         self._stopping = asyncio.Event()
@@ -89,17 +94,17 @@ class EventStream:
         while True:
             event = await loop.run_in_executor(self._thread, self._event, window, model)
             await asyncio.wait_for(_body(send, event), self._send_timeout)
-            await asyncio.sleep(1 + _OFFSET_SECONDS - self._engine.trends.age % 1)
+            await asyncio.sleep(1 + _OFFSET_SECONDS - self._trends.age % 1)
 
     def _event(self, window: str, model: str) -> bytes:
         """Return the event of this second. The part that all clients share is made once."""
-        second = int(self._engine.trends.age)
+        second = int(self._trends.age)
         if second != self._snapshot_second:
             self._snapshots, self._snapshot_second = {}, second
         if window not in self._snapshots:
-            self._snapshots[window] = take_snapshot(self._engine, window)
+            self._snapshots[window] = take_snapshot(self._engine, self._trends, window)
         return (
-            b"data: " + msgspec.json.encode(with_model_detail(self._engine, self._snapshots[window], model)) + b"\n\n"
+            b"data: " + msgspec.json.encode(with_model_detail(self._trends, self._snapshots[window], model)) + b"\n\n"
         )
 
 

@@ -1,9 +1,9 @@
 """Serve the page: its routes, and the collection of its metrics."""
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 from litestar import Litestar, Response, asgi, get
@@ -11,20 +11,19 @@ from litestar.exceptions import NotFoundException
 from litestar.handlers import ASGIRouteHandler, HTTPRouteHandler
 
 from app.engine.engine import Engine
-from app.engine.process_usage import CpuMeter, resident_bytes
-from app.engine.request_history import Readings
+from app.observers.request_history import Readings
+from app.observers.trends import Trends
 from app.protocols.protocol import HttpRequest
 from app.server.auth.http_access import HttpAccess, requires
 from app.server.ui.admin_api import AdminApi
 from app.server.ui.catalogue import make_catalogue
 from app.server.ui.event_stream import EventStream
 from app.server.ui.page_files import HEADERS, file_response, read_files, render_shell, wants_html
+from app.server.ui.preview import preview_handler
+from app.server.ui.process_usage import CpuMeter, resident_bytes
 from app.server.ui.protocol_proxy import ProtocolProxy
 from app.server.ui.samples import read_sample
 from app.server.ui.series import read_series
-
-if TYPE_CHECKING:
-    from app.drift.window_history import WindowHistory
 
 __all__ = ("EVENTS_PATH", "WebPage", "seconds_until_sample")
 
@@ -35,38 +34,41 @@ class WebPage:
     """Provide the routes of the page, including the metrics under the paths of GRPS.
 
     Args:
-        engine: source of the metrics.
+        engine: runs the inferences.
+        trends: source of the metrics; one of the engine's observers.
         admin: whether the page can load and unload models; None for browsers on this machine only (`AdminApi`).
         proxy: proxies to protocols on other ports.
         chariot_protocol: the Chariot protocol that is served on Chariot's paths.
         full: False for only the metrics, under the paths of GRPS.
         show_recordings: whether recordings can be shown.
-        drift: evaluated windows; None if no model is monitored for drift.
+        data: the content of ``/page/<name>.json`` for each optional view.
         access: authorization; None allows everything.
     """
 
     def __init__(
         self,
         engine: Engine,
+        trends: Trends,
         admin: bool | None = None,
         *,
         proxy: ProtocolProxy | None = None,
         chariot_protocol: str = "chariot-v2-kserve",
         full: bool = True,
         show_recordings: bool = False,
-        drift: "WindowHistory | None" = None,
+        data: Mapping[str, Callable[[], object]] | None = None,
         access: HttpAccess | None = None,
     ) -> None:
-        self.event_stream = EventStream(engine)
+        self.event_stream = EventStream(engine, trends)
         self.proxy = proxy or ProtocolProxy()
         self._engine = engine
+        self._trends = trends
         self._chariot_protocol = chariot_protocol
         self._full = full
         self._access = access or HttpAccess(None)
         self._admin_api = AdminApi(engine.repository, admin, access)
         self._files = read_files()
-        self._drift = drift
-        optional = [name for name, enabled in (("recorded", show_recordings), ("drift", drift is not None)) if enabled]
+        self._data = {f"{name}.json": read for name, read in (data or {}).items() if full}
+        optional = [*(["recorded"] if show_recordings else []), *(data or {})]
         views = ["all", *optional] if full else ["metrics"]
         self._shell = render_shell("", views)
         self._grps_shell = render_shell("../../../", views, initial_view="metrics")
@@ -90,7 +92,10 @@ class WebPage:
 
         @get("/page/{name:str}", sync_to_thread=False, opt=requires("read"))
         def show_file(request: HttpRequest) -> Response[bytes]:
-            file = files.get(request.path_params["name"])
+            name = request.path_params["name"]
+            if read := self._data.get(name):
+                return Response(msgspec.json.encode(read()), media_type="application/json", headers=HEADERS)
+            file = files.get(name)
             if file is None:
                 raise NotFoundException
             return file_response(file, request)
@@ -101,7 +106,8 @@ class WebPage:
 
         @get("/grps/v1/monitor/series", sync_to_thread=True, opt=requires("read"))
         def show_series(request: HttpRequest) -> Response[Any]:
-            series = read_series(engine.trends, request.query_params.get("name", ""))
+            engine.batched_observers.flush()
+            series = read_series(self._trends, request.query_params.get("name", ""))
             if series is None:
                 return Response("key not found", media_type="text/html")
             return Response(msgspec.json.encode(series), media_type="application/json;charset=utf-8")
@@ -118,8 +124,10 @@ class WebPage:
 
         @get("/page/models.json", sync_to_thread=True, opt=requires("read"))
         def show_catalogue() -> Response[bytes]:
+            self._engine.batched_observers.flush()
             catalogue = make_catalogue(
                 self._engine.registry,
+                self._trends,
                 self._chariot_protocol,
                 self.proxy.ports,
                 requires_credentials=self._access.requires_credentials,
@@ -133,12 +141,7 @@ class WebPage:
                 raise NotFoundException
             return file_response(file, request)
 
-        @get("/page/drift.json", sync_to_thread=True, opt=requires("read"))
-        def show_drift() -> Response[bytes]:
-            windows = None if self._drift is None else self._drift.windows()
-            return Response(msgspec.json.encode(windows or {}), media_type="application/json", headers=HEADERS)
-
-        return [show_catalogue, show_sample, show_drift]
+        return [show_catalogue, show_sample, preview_handler(self._engine)]
 
     @asynccontextmanager
     async def lifespan(self, _: Litestar) -> AsyncGenerator[None]:
@@ -154,8 +157,8 @@ class WebPage:
     async def _sample_process(self) -> None:
         engine, meter = self._engine, CpuMeter()
         while True:
-            await asyncio.sleep(seconds_until_sample(engine.trends.age))
-            engine.trends.add_readings(
+            await asyncio.sleep(seconds_until_sample(self._trends.age))
+            self._trends.add_readings(
                 Readings(in_flight=engine.in_flight, waiting=engine.waiting, cpu=meter.read(), memory=resident_bytes())
             )
 

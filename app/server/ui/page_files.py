@@ -2,12 +2,14 @@
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from html import escape
 from pathlib import Path
 
 import msgspec
 from litestar import Response
 
 from app.protocols.protocol import HttpRequest
+from tasks.task import TaskType
 
 __all__ = ("HEADERS", "PageFile", "file_response", "image_file", "read_files", "render_shell", "wants_html")
 
@@ -32,6 +34,7 @@ _SHELL = "index.html"
 _ROOT = b"{root}"
 _VIEWS = b"{views}"
 _INITIAL_VIEW = b"{opens}"
+_TASKS = b"{tasks}"
 _TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
 _IMAGE_TYPES = {".jpg": "image/jpeg", ".png": "image/png"}
 
@@ -71,6 +74,11 @@ def render_shell(root: str, views: Sequence[str] = ("all",), *, initial_view: st
     """
     html = (_FOLDER / _SHELL).read_bytes().replace(_ROOT, root.encode())
     html = html.replace(_VIEWS, " ".join(views).encode()).replace(_INITIAL_VIEW, initial_view.encode())
+    tasks = {
+        task_type: {"takes": task_type.takes, "returns": task_type.returns, "geometry": task_type.geometry}
+        for task_type in TaskType
+    }
+    html = html.replace(_TASKS, escape(msgspec.json.encode(tasks).decode()).encode())
     return _page_file(html, ".html")
 
 

@@ -21,7 +21,7 @@ from app.server.auth.credentials import AUTHORIZATION, KEY_HEADER
 from app.server.auth.http_access import requires
 
 if TYPE_CHECKING:
-    from app.server.grpc import GrpcServer
+    from app.server.grpc.server import GrpcServer
 
 __all__ = ("ProtocolProxy",)
 

@@ -11,10 +11,10 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from app.engine.histogram import quantiles
-from app.engine.process_usage import machine_memory
-from app.engine.request_history import HistoryWindow, Resolution
-from app.engine.trends import Trends
+from app.observers.histogram import quantiles
+from app.observers.request_history import HistoryWindow, Resolution
+from app.observers.trends import Trends
+from app.server.ui.process_usage import machine_memory
 
 __all__ = ("SERIES", "Series", "read_series")
 

@@ -8,10 +8,11 @@ import numpy.typing as npt
 
 from app import __version__
 from app.engine.engine import Engine
-from app.engine.histogram import cumulative, quantiles
-from app.engine.process_usage import machine_memory
-from app.engine.registry import ModelState, Registration
-from app.engine.request_history import BATCH_SIZES, HistoryWindow, Readings, Resolution
+from app.engine.models.registry import ModelState, Registration
+from app.observers.histogram import cumulative, quantiles
+from app.observers.request_history import BATCH_SIZES, HistoryWindow, Readings, Resolution
+from app.observers.trends import Trends
+from app.server.ui.process_usage import machine_memory
 
 __all__ = ("PERCENTILES", "WINDOWS", "Detail", "Snapshot", "Summary", "take_snapshot", "with_model_detail")
 
@@ -123,14 +124,16 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     detail: Detail
 
 
-def take_snapshot(engine: Engine, window: str) -> Snapshot:
+def take_snapshot(engine: Engine, trends: Trends, window: str) -> Snapshot:
     """Return the current metrics, with the charts of all requests.
 
     Args:
-        engine: source of the metrics.
+        engine: source of the current state.
+        trends: source of the metrics.
         window: a key of `WINDOWS`.
     """
-    trends, resolution = engine.trends, WINDOWS[window]
+    engine.batched_observers.flush()
+    resolution = WINDOWS[window]
     total = trends.total(resolution)
     versions: dict[str, list[Registration]] = {}
     for registration in engine.registry.registrations:
@@ -157,11 +160,11 @@ def take_snapshot(engine: Engine, window: str) -> Snapshot:
     )
 
 
-def with_model_detail(engine: Engine, snapshot: Snapshot, model: str) -> Snapshot:
+def with_model_detail(trends: Trends, snapshot: Snapshot, model: str) -> Snapshot:
     """Return `snapshot` with the charts of one model; unchanged if the model does not exist."""
     if not any(summary.name == model for summary in snapshot.models):
         return snapshot
-    window = engine.trends.for_model(model, WINDOWS[snapshot.window])
+    window = trends.for_model(model, WINDOWS[snapshot.window])
     return msgspec.structs.replace(snapshot, detail=_detail(model, window))
 
 

@@ -2,14 +2,15 @@
 
 import { showDialog } from "./batch_dialog.js";
 import { createRow } from "./batch_row.js";
-import { readyModels, inputKind } from "./catalogue.js";
+import { readyModels, inputKind, waitForModels } from "./catalogue.js";
 import { button, choice, field, save, slider } from "./controls.js";
-import { csvOf } from "./csv.js";
 import { modelView } from "./model_view.js";
 import { make, setText } from "./dom.js";
 import { droppedFiles, isImage } from "./dropped_files.js";
+import { csvOf } from "./export.js";
 import { infer } from "./inference.js";
 import { session } from "./session.js";
+import { taskOf } from "./tasks.js";
 import { text } from "./text.js";
 
 const strings = text.batch;
@@ -138,11 +139,12 @@ function createBatchView({ main, content, tools, catalogue, models, message, sta
     run(rows);
   }
 
-  async function run(all) {
+  async function run(all, remaining = all) {
     const thisRun = (pending = new AbortController());
     const started = performance.now();
-    const queue = [...all];
-    setText(status, strings.working(all.length));
+    const queue = [...remaining];
+    progress.hidden = false;
+    setText(status, strings.working(remaining.length));
     updateTable();
     await Promise.all(Array.from({ length: MAX_CONCURRENT }, () => worker(queue, thisRun.signal)));
     if (thisRun !== pending) return;
@@ -243,7 +245,7 @@ function createBatchView({ main, content, tools, catalogue, models, message, sta
   }
 
   function saveAddress() {
-    history.replaceState(null, "", `#${ID}?${new URLSearchParams({ model: model.value, score: score.value() })}`);
+    tools.save({ model: model.value, score: score.value() });
   }
 
   function saveJson() {
@@ -274,6 +276,15 @@ function createBatchView({ main, content, tools, catalogue, models, message, sta
     save(new Blob([csvOf([strings.csvColumns, ...lines])], { type: "text/csv" }), "batch.csv");
   }
 
+  // Run the images again that failed while the server could not be reached.
+  async function recover() {
+    const isReady = (latest) => readyModels(latest).some(({ name }) => name === model.value);
+    await waitForModels(tools.root, (latest) => !isReady(latest)).catch(message.showError);
+    const failed = rows.filter((row) => row.error);
+    for (const row of failed) row.reset();
+    if (failed.length) run(rows, failed);
+  }
+
   async function drop(event) {
     event.preventDefault();
     if (event.type === "drop") start(await droppedFiles(event.dataTransfer));
@@ -286,11 +297,12 @@ function createBatchView({ main, content, tools, catalogue, models, message, sta
       const name = parameters.get("model") ?? session.model;
       const requested = models.find((model) => model.name === name);
       if (parameters.has("model") && !requested) message.showError(strings.unknown(name));
-      model.value = (requested ?? models.find((model) => model.task_type !== "IMAGE_CLASSIFICATION") ?? models[0]).name;
+      model.value = (requested ?? models.find((model) => taskOf(model.task_type).geometry !== null) ?? models[0]).name;
       const threshold = Number.parseFloat(parameters.get("score"));
       if (threshold >= MIN_SCORE && threshold <= 1) score.set(threshold);
       if (rows.length) start(rows.map((row) => row.file));
     },
+    recover,
     close() {
       pending?.abort();
       clearTimeout(timer);

@@ -32,9 +32,10 @@ export async function showDialog(main, row, task, score) {
   close.focus();
   const summary = row.records === null ? "" : summaryOf(task, row.records, score).shown || strings.nothing;
   setText(note, row.error ?? (summary || strings.waiting));
-  const image = await readImage(row.file, row.name);
+  const image = await readImage(row.file, row.name).catch(() => null);
   if (!dialog.isConnected) return;
-  view.element.hidden = image.bitmap === null;
+  view.element.hidden = image === null;
+  if (image === null) return;
   view.show(image);
   view.shapes(filterShapes(shapesOf(task, row.records ?? [], image.width, image.height), { score }));
 }

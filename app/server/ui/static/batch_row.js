@@ -1,8 +1,9 @@
 // One image of a folder: its table row, its thumbnail and its sort keys.
 
 import { make, setText } from "./dom.js";
-import { colourOf } from "./drawing.js";
 import { isolated, milliseconds, percent } from "./format.js";
+import { colourOf } from "./palette.js";
+import { taskOf } from "./tasks.js";
 import { text } from "./text.js";
 
 const strings = text.batch;
@@ -11,7 +12,7 @@ const THUMBNAIL_SIZE = 64;
 // Summarise the results at a threshold: the best class, or the number of each label.
 export function summaryOf(task, records, threshold) {
   const selected = records.filter((record) => record.score >= threshold).sort((one, other) => other.score - one.score);
-  if (task === "IMAGE_CLASSIFICATION") {
+  if (taskOf(task).returns === "classes") {
     const best = selected[0];
     return {
       text: best?.label ?? "",
@@ -53,6 +54,11 @@ export function createRow(file, oninspect) {
     score: null,
     found: null,
     key: (key) => ({ name, label: row.label || null, score: row.score, found: row.found, time: row.milliseconds })[key],
+    reset() {
+      row.error = null;
+      element.classList.remove("failed");
+      setText(labels, strings.waiting);
+    },
     searchText: () => `${name} ${row.label} ${row.error ?? ""}`.toLowerCase(),
     show(model, threshold) {
       if (row.error !== null) {

@@ -1,33 +1,48 @@
 // The models of the server and their inputs.
 
-import { text } from "./text.js";
+import { requestJson } from "./connection.js";
+import { assignColours } from "./palette.js";
+import { taskOf } from "./tasks.js";
 
-const INPUT_KINDS = { IMAGE_TEXT_TO_TEXT: "question", TENSOR: "tensor" };
+const POLL_MS = 1000;
+// Models that show most in an image come first, and bare graphs last.
+const KINDS = ["image", "question", "text", "tensor"];
+const GEOMETRIES = ["box", "oriented", "contour", null];
+
+function rank(model) {
+  const { takes, geometry } = taskOf(model.task_type);
+  return model.default ? -1 : 10 * KINDS.indexOf(takes) + GEOMETRIES.indexOf(geometry);
+}
 
 // The kind of input a task takes: an image, a question about an image, a text, or tensors.
 export function inputKind(task) {
-  return INPUT_KINDS[task] ?? (/^(TEXT|TOKEN)_/.test(task) ? "text" : "image");
+  return taskOf(task).takes;
 }
 
 // Fetch page/models.json (app/server/ui/catalogue.py).
 export async function fetchCatalogue(root) {
-  let response;
-  try {
-    response = await fetch(new URL("page/models.json", root));
-  } catch {
-    throw new Error(text.try.unreachable);
-  }
-  if (!response.ok) throw new Error(text.try.refused(response.status));
-  return response.json();
+  const catalogue = await requestJson(new URL("page/models.json", root));
+  assignColours(catalogue.models);
+  return catalogue;
 }
 
-// The ready models, one entry each: the version that answers when a request names none.
+// Fetch the catalogue again every second while `isWaiting(catalogue)` and a model is loading.
+export async function waitForModels(root, isWaiting) {
+  for (;;) {
+    const catalogue = await fetchCatalogue(root);
+    const isLoading = catalogue.models.some((model) => model.state === "LOADING");
+    if (!isLoading || !isWaiting(catalogue)) return catalogue;
+    await new Promise((resolve) => setTimeout(resolve, POLL_MS));
+  }
+}
+
+// The ready models, one entry each: the version that answers when a request names none. The default model comes first.
 export function readyModels(catalogue) {
-  return catalogue.models.filter((model) => model.latest && model.state === "READY");
+  const ready = catalogue.models.filter((model) => model.latest && model.state === "READY");
+  return ready.sort((one, other) => rank(one) - rank(other));
 }
 
 export function chooseModel(catalogue, name) {
   const models = readyModels(catalogue);
-  const imageModel = models.find((model) => inputKind(model.task_type) === "image");
-  return models.find((model) => model.name === name) ?? imageModel ?? models[0];
+  return models.find((model) => model.name === name) ?? models[0];
 }

@@ -4,12 +4,14 @@ import { inputKind, readyModels } from "./catalogue.js";
 import { choice, field, slider } from "./controls.js";
 import { modelView } from "./model_view.js";
 import { make, setText } from "./dom.js";
-import { colourOf, filterShapes, overlap, shapesOf } from "./drawing.js";
+import { filterShapes, overlap, shapesOf } from "./drawing.js";
 import { milliseconds, percent } from "./format.js";
 import { infer } from "./inference.js";
 import { imageInput } from "./image_input.js";
-import { sampleFor } from "./images.js";
+import { colourOf } from "./palette.js";
+import { sampleFor } from "./samples.js";
 import { session } from "./session.js";
+import { taskOf } from "./tasks.js";
 import { text } from "./text.js";
 import { viewer } from "./viewer.js";
 
@@ -29,7 +31,7 @@ export const compare = modelView({
 });
 
 function hasShapes(model) {
-  return model.task_type !== "IMAGE_CLASSIFICATION";
+  return taskOf(model.task_type).geometry !== null;
 }
 
 // The results of a model above a threshold: shapes, or records for a classifier.
@@ -68,7 +70,7 @@ export function matchResults(ones, others, byOverlap) {
 function createCompareView({ main, content, tools, catalogue, models, message, status }) {
   const source = imageInput(main, {
     root: tools.root,
-    samples: catalogue.samples,
+    catalogue,
     onimage: useImage,
     onerror: message.showError,
   });
@@ -127,6 +129,7 @@ function createCompareView({ main, content, tools, catalogue, models, message, s
 
   function reset(id) {
     const side = sides[id];
+    if (id === "a") source.showSamples(side.current().task_type);
     const own = side.current().parameters.score_threshold?.default;
     side.score.set(Math.max(MIN_SCORE, own || 0.5));
     side.records = null;
@@ -175,18 +178,20 @@ function createCompareView({ main, content, tools, catalogue, models, message, s
     } catch (error) {
       if (thisRequest !== pending || error.name === "AbortError") return;
       setText(status, "");
-      message.showError(error.message);
+      // Do not leave the old answer beside the error.
+      for (const id of SIDES) sides[id].view.shapes([]);
+      table.hidden = true;
+      message.showError(error);
     }
   }
 
-  // Replace the history entry, so that Back does not go through every slider position.
   function saveAddress() {
     const query = { ...(sample ? { image: sample } : {}) };
     for (const id of SIDES) {
       query[id] = sides[id].model.value;
       query[`score_${id}`] = sides[id].score.value();
     }
-    history.replaceState(null, "", `#${ID}?${new URLSearchParams(query)}`);
+    tools.save(query);
   }
 
   function show() {

@@ -1,6 +1,7 @@
 // Form controls with labels.
 
 import { make, setText } from "./dom.js";
+import { text } from "./text.js";
 
 let controlCount = 0;
 
@@ -74,15 +75,29 @@ export function switcher(label, options, onchoose) {
   };
 }
 
-// A message or an error: { element, showError(sentence), show(sentence), clear() }.
+// A message or an error: { element, showError(error), show(sentence), clear() }. An error is a sentence, or an Error whose
+// `details` are what the server answered.
 export function notice() {
-  const element = make("p", { class: "message", role: "alert", hidden: "" });
-  const show = (kind) => (sentence) => {
+  const element = make("div", { class: "message", role: "alert", hidden: "" });
+  let shown = "";
+  function show(kind, sentence, wire = "") {
+    if (shown === kind + sentence + wire) return;
+    shown = kind + sentence + wire;
     element.hidden = !sentence;
     element.dataset.kind = kind;
-    setText(element, sentence);
+    element.replaceChildren(make("p", {}, sentence));
+    if (wire) element.append(make("details", {}, make("summary", {}, text.details), make("pre", { tabindex: "0" }, wire)));
+  }
+  return {
+    element,
+    showError(error) {
+      // The user stopped it, or the banner reports it.
+      if (error.name === "AbortError" || error.name === "ConnectionLost") return;
+      show("error", error.message ?? error, error.details);
+    },
+    show: (sentence) => show("info", sentence),
+    clear: () => show("info", ""),
   };
-  return { element, showError: show("error"), show: show("info"), clear: () => show("info")("") };
 }
 
 export async function copy(element, strings, value) {

@@ -1,5 +1,6 @@
 // A command that sends a first request, for a server without traffic.
 
+import { inputKind } from "./catalogue.js";
 import { make, setText } from "./dom.js";
 import { text } from "./text.js";
 
@@ -7,16 +8,15 @@ const strings = text.metrics;
 const IMAGE_DATA = `$(base64 -w0 ${strings.imageFile})`;
 
 function inputData(task) {
-  if (task === "IMAGE_TEXT_TO_TEXT") return [IMAGE_DATA, `, "parameters": {"prompts": ["${strings.sampleQuestion}"]}`];
-  if (task.startsWith("TEXT_") || task.startsWith("TOKEN_")) return [strings.sampleText, ""];
+  if (inputKind(task) === "question") return [IMAGE_DATA, `, "parameters": {"prompts": ["${strings.sampleQuestion}"]}`];
+  if (inputKind(task) === "text") return [strings.sampleText, ""];
   return [IMAGE_DATA, ""];
 }
 
 // The first image model, or else a text model. Tensor models are skipped: their shapes differ.
 function chooseModel(models) {
-  const ready = models.filter((model) => model.state === "READY" && model.task !== "" && model.task !== "TENSOR");
-  const imageModels = ready.filter((model) => !/^(TEXT|TOKEN)_|_TO_TEXT$/.test(model.task));
-  return imageModels[0] ?? ready[0];
+  const ready = models.filter((model) => model.state === "READY" && inputKind(model.task) !== "tensor");
+  return ready.find((model) => inputKind(model.task) === "image") ?? ready[0];
 }
 
 function command(root, { name, task }) {

@@ -3,44 +3,15 @@
 // Coordinates are pixels of the upright image; pixel i covers i to i + 1.
 
 import { isolated } from "./format.js";
+import { colourOf, inkOn } from "./palette.js";
+import { taskOf } from "./tasks.js";
 
-const GOLDEN_ANGLE = 137.508;
 const LABEL_SIZE = 12;
 const LINE_WIDTH = 2;
 const MAX_LABEL_CHARACTERS = 40;
 
-// The colour of a label, derived from its text alone. The golden angle separates neighbouring hashes.
-export function colourOf(label) {
-  const [hue, lightness] = hueAndLightness(label);
-  return `rgb(${channels(hue, 0.85, lightness).join(" ")})`;
-}
-
-// Black or white, whichever is readable on the label's colour.
-export function inkOn(label) {
-  const [hue, lightness] = hueAndLightness(label);
-  const [red, green, blue] = channels(hue, 0.85, lightness).map((channel) => {
-    const share = channel / 255;
-    return share <= 0.04045 ? share / 12.92 : ((share + 0.055) / 1.055) ** 2.4;
-  });
-  return 0.2126 * red + 0.7152 * green + 0.0722 * blue > 0.179 ? "#000" : "#fff";
-}
-
-function hueAndLightness(label) {
-  let hash = 2166136261;
-  for (const character of String(label)) hash = Math.imul(hash ^ character.codePointAt(0), 16777619) >>> 0;
-  return [((hash % 3600) * GOLDEN_ANGLE) % 360, 0.46 + 0.06 * ((hash >>> 16) % 3)];
-}
-
-function channels(hue, saturation, lightness) {
-  const chroma = saturation * Math.min(lightness, 1 - lightness);
-  return [0, 8, 4].map((offset) => {
-    const position = (offset + hue / 30) % 12;
-    return Math.round(255 * (lightness - chroma * Math.max(-1, Math.min(position - 3, 9 - position, 1))));
-  });
-}
-
-const RINGS_BY_TASK = {
-  OBJECT_DETECTION: ({ xmin, ymin, xmax, ymax }) => [
+const RINGS = {
+  box: ({ xmin, ymin, xmax, ymax }) => [
     [
       [xmin, ymin],
       [xmax, ymin],
@@ -49,23 +20,22 @@ const RINGS_BY_TASK = {
     ],
   ],
   // Sizes are fractions of the image regardless of rotation, so scale first and rotate then.
-  ORIENTED_OBJECT_DETECTION({ cx, cy, w, h, r }, width, height) {
+  oriented({ cx, cy, w, h, r }, width, height) {
     const [along, across] = [(w * width) / 2, (h * height) / 2];
     const [cos, sin] = [Math.cos(r), Math.sin(r)];
     const corner = (x, y) => [cx * width + x * cos - y * sin, cy * height + x * sin + y * cos];
     return [[corner(-along, -across), corner(along, -across), corner(along, across), corner(-along, across)]];
   },
   // Contours run through the centres of pixels.
-  IMAGE_SEGMENTATION: ({ contour }) => contour.map((ring) => ring.map(({ x, y }) => [x + 0.5, y + 0.5])),
+  contour: ({ contour }) => contour.map((ring) => ring.map(({ x, y }) => [x + 0.5, y + 0.5])),
 };
 
 // The shapes of `records` in an image of this size: { index, label, score, kind, rings, bounds }.
 export function shapesOf(task, records, width, height) {
-  const rings = RINGS_BY_TASK[task];
-  if (rings === undefined) return [];
-  const kind = { OBJECT_DETECTION: "box", ORIENTED_OBJECT_DETECTION: "oriented" }[task] ?? "contour";
+  const { geometry: kind } = taskOf(task);
+  if (kind === null) return [];
   return records.map((record, index) => {
-    const ringsOfRecord = rings(record, width, height);
+    const ringsOfRecord = RINGS[kind](record, width, height);
     const bounds = boundsOf(ringsOfRecord);
     return { index, label: record.label, score: record.score, kind, rings: ringsOfRecord, bounds };
   });
@@ -181,6 +151,9 @@ function pathOf({ rings }) {
 
 const paths = new WeakMap();
 
+// What is drawn of shapes, in every viewer: `opacity` is that of masks.
+export const style = { outlines: true, names: true, scores: true, opacity: 0.4 };
+
 // Paint `shapes`, best first, in pixels of the image. `scale`: canvas pixels per image pixel. `strong`: highlight.
 // `width`: image width, which labels must not exceed. `unit`: line width factor.
 export function paint(context, shapes, { scale = 1, strong = false, unit = 1, width = Infinity } = {}) {
@@ -191,11 +164,11 @@ export function paint(context, shapes, { scale = 1, strong = false, unit = 1, wi
     const path = paths.get(shape);
     context.fillStyle = context.strokeStyle = colourOf(shape.label);
     if (shape.kind === "contour" || strong) {
-      context.globalAlpha = shape.kind !== "contour" ? 0.18 : strong ? 0.6 : 0.4;
+      context.globalAlpha = shape.kind !== "contour" ? 0.18 : Math.min(1, style.opacity + (strong ? 0.2 : 0));
       context.fill(path, "evenodd");
       context.globalAlpha = 1;
     }
-    context.stroke(path);
+    if (style.outlines || strong) context.stroke(path);
   }
   const occupied = [];
   for (const shape of shapes) drawLabel(context, shape, occupied, { scale, unit, width });
@@ -205,6 +178,7 @@ export function paint(context, shapes, { scale = 1, strong = false, unit = 1, wi
 // where a better result has its label already.
 function drawLabel(context, shape, occupied, { scale, unit, width: max }) {
   const [text, relativeWidth] = labelOf(context, shape);
+  if (!text) return;
   const size = (LABEL_SIZE * unit) / scale;
   const [width, height] = [size * (relativeWidth + 0.7), size * 1.45];
   const left = Math.max(0, Math.min(shape.bounds[0] - (LINE_WIDTH * unit) / scale / 2, max - width));
@@ -226,7 +200,13 @@ function fontOf(size) {
   return `600 ${size}px system-ui, "DejaVu Sans", sans-serif`;
 }
 
-const labelTexts = new WeakMap();
+let labelTexts = new WeakMap();
+
+// Change `style`, and forget the texts of the style before.
+export function setStyle(changes) {
+  Object.assign(style, changes);
+  labelTexts = new WeakMap();
+}
 
 // The label text of a shape, and its width at font size 1.
 function labelOf(context, shape) {
@@ -234,7 +214,8 @@ function labelOf(context, shape) {
     const characters = [...String(shape.label)];
     const isLong = characters.length > MAX_LABEL_CHARACTERS;
     const label = isLong ? `${characters.slice(0, MAX_LABEL_CHARACTERS).join("")}…` : characters.join("");
-    const text = `${isolated(label)} ${(100 * shape.score).toFixed(0)} %`.trim();
+    const score = `${(100 * shape.score).toFixed(0)} %`;
+    const text = [style.names && isolated(label), style.scores && score].filter(Boolean).join(" ");
     context.font = fontOf(LABEL_SIZE);
     labelTexts.set(shape, [text, context.measureText(text).width / LABEL_SIZE]);
   }
@@ -245,7 +226,7 @@ function labelOf(context, shape) {
 export async function toPng({ bitmap, width, height }, shapes) {
   const canvas = new OffscreenCanvas(width, height);
   const context = canvas.getContext("2d");
-  context.drawImage(bitmap, 0, 0);
+  context.drawImage(bitmap, 0, 0, width, height);
   paint(context, shapes, { width, unit: Math.max(1, Math.max(width, height) / 1000) });
   return canvas.convertToBlob({ type: "image/png" });
 }

@@ -1,6 +1,7 @@
 // The Drift view: how similar each model's images are to its baseline, by window.
 
 import { trendChart } from "./charts.js";
+import { requestJson } from "./connection.js";
 import { make, setText } from "./dom.js";
 import { count } from "./format.js";
 import { text } from "./text.js";
@@ -21,11 +22,14 @@ function open(main, tools) {
 
   async function poll() {
     clearTimeout(timer);
-    const response = await fetch(new URL("page/drift.json", tools.root)).catch(() => null);
-    const history = response?.ok ? await response.json().catch(() => null) : null;
+    try {
+      const history = await requestJson(new URL("page/drift.json", tools.root));
+      if (closed) return;
+      show(Object.entries(history));
+    } catch (error) {
+      setText(status, error.message);
+    }
     if (closed) return;
-    if (history === null) setText(status, strings.unreachable);
-    else show(Object.entries(history));
     timer = setTimeout(pollIfVisible, POLL_MS);
   }
 
@@ -84,7 +88,11 @@ function createPanel(name) {
       make("div", { class: "charts" }, similarity.element, pValues.element),
       make("div", { class: "scrollable", tabindex: "0", role: "group", "aria-label": strings.windows(name) }, table),
     ),
-    show(windows) {
+    show(summaries) {
+      const windows = summaries.map((window) => ({
+        ...window,
+        tests: Object.fromEntries(window.tests.map((test) => [test.name, test.adjusted])),
+      }));
       const last = windows.at(-1);
       setText(state, strings.verdict(last.drifted));
       state.dataset.state = last.drifted ? "UNAVAILABLE" : "READY";

@@ -1,15 +1,19 @@
 // The Explain view: which parts of an image cause each result.
 
 import { readyModels } from "./catalogue.js";
+import { requestJson } from "./connection.js";
 import { button, choice, field, save, slider } from "./controls.js";
 import { modelView } from "./model_view.js";
 import { make, setText } from "./dom.js";
-import { colourOf, shapesOf } from "./drawing.js";
+import { shapesOf } from "./drawing.js";
 import { percent } from "./format.js";
 import { imageInput } from "./image_input.js";
-import { base64Of, sampleFor } from "./images.js";
+import { base64Of } from "./images.js";
+import { colourOf } from "./palette.js";
 import { GRADIENT, colourMap, toExplanationPng } from "./saliency.js";
+import { sampleFor } from "./samples.js";
 import { session } from "./session.js";
+import { taskOf } from "./tasks.js";
 import { text } from "./text.js";
 import { viewer } from "./viewer.js";
 
@@ -29,7 +33,7 @@ function createExplainView({ main, content, tools, catalogue, models, message, s
   const view = viewer({ label: strings.image });
   const source = imageInput(main, {
     root: tools.root,
-    samples: catalogue.samples,
+    catalogue,
     onimage: useImage,
     onerror: message.showError,
   });
@@ -109,9 +113,10 @@ function createExplainView({ main, content, tools, catalogue, models, message, s
     view.overlay(null, 0);
     view.shapes([]);
     if (!replaceLabels) return;
+    source.showSamples(current().task_type);
     const { labels, task_type: task } = current();
     label.fill([
-      ["", task === "IMAGE_CLASSIFICATION" ? strings.highestScore : strings.allObjects],
+      ["", taskOf(task).returns === "classes" ? strings.highestScore : strings.allObjects],
       ...labels.map((name) => [name, name]),
     ]);
   }
@@ -166,7 +171,7 @@ function createExplainView({ main, content, tools, catalogue, models, message, s
     } catch (error) {
       if (thisRequest !== pending) return;
       setText(status, error.name === "AbortError" ? strings.stopped : "");
-      if (error.name !== "AbortError") message.showError(error.message);
+      message.showError(error);
     } finally {
       clearInterval(timer);
       if (thisRequest === pending) setRunning(false);
@@ -189,15 +194,7 @@ function createExplainView({ main, content, tools, catalogue, models, message, s
     const body = JSON.stringify({ instances: [{ b64: await base64Of(image.blob) }], parameters });
     const url = new URL(`v1/models/${encodeURIComponent(model.value)}:explain`, tools.root);
     const headers = { "Content-Type": "application/json" };
-    const response = await fetch(url, { method: "POST", headers, body, signal }).catch((error) => {
-      throw error.name === "AbortError" ? error : new Error(strings.unreachable);
-    });
-    const answer = await response.json().catch((error) => {
-      if (error.name === "AbortError") throw error;
-      return {};
-    });
-    if (!response.ok) throw new Error(answer.error ?? strings.refused(response.status));
-    return answer;
+    return requestJson(url, { method: "POST", headers, body, signal });
   }
 
   function show(answer, colouredMaps, seconds) {

@@ -1,6 +1,7 @@
-// Results as files: JSON and COCO.
+// Results as files: JSON, COCO and CSV.
 
-import { colourOf } from "./drawing.js";
+import { colourOf } from "./palette.js";
+
 
 function file(value) {
   return new Blob([`${JSON.stringify(value, null, 1)}\n`], { type: "application/json" });
@@ -114,4 +115,15 @@ function line(mask, height, width, [ax, ay], [bx, by]) {
     const row = Math.floor(ay + ((by - ay) * step) / steps);
     if (column >= 0 && column < width && row >= 0 && row < height) mask[column * height + row] = 1;
   }
+}
+
+// RFC 4180, for spreadsheets.
+export function csvOf(rows) {
+  return rows.map((row) => `${row.map(cell).join(",")}\r\n`).join("");
+}
+
+// Prefix an apostrophe where a spreadsheet would run the value as a formula.
+function cell(value) {
+  const safe = typeof value === "string" && /^[=+\-@\t\r]/.test(value) ? `'${value}` : String(value);
+  return /[",\r\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
 }

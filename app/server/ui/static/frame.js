@@ -3,6 +3,8 @@
 // A view is { id, title, open(element, tools) }; open() returns { change(parameters), close() }.
 // Its address is #id?parameters. To add a view, write its module and add a line to ALL_VIEWS; it loads on first use.
 
+import { checkConnection, watchConnection } from "./connection.js";
+import { button } from "./controls.js";
 import { make, setText } from "./dom.js";
 import { text } from "./text.js";
 
@@ -27,7 +29,12 @@ const ENABLED_VIEWS = ALL_VIEWS.filter(
 const main = make("main", { id: "view", tabindex: "-1" });
 const state = make("p", { class: "state", role: "status" });
 const about = make("p", { class: "about" });
+const banner = make("div", { class: "banner", role: "alert", hidden: "" }, make("p", {}, text.lost));
+banner.append(button(text.retry, checkConnection));
+// On a phone the views are behind a button with the name of the current one.
+const menu = button("", () => openMenu(list.dataset.open !== "true"), "menu");
 const links = new Map(ENABLED_VIEWS.map((view) => [view.id, make("a", { href: `#${view.id}` }, view.title)]));
+const list = make("div", { id: "views" }, ...links.values());
 const skip = make("a", { class: "skip", href: "#view" }, text.skip);
 
 document.body.replaceChildren(
@@ -35,14 +42,23 @@ document.body.replaceChildren(
   make(
     "header",
     {},
-    make("a", { class: "brand", href: `#${ENABLED_VIEWS[0].id}` }, make("span", { class: "mark" }), text.product),
-    make("nav", { "aria-label": text.views }, ...links.values()),
+    make("a", { class: "brand", href: `#${ENABLED_VIEWS[0].id}`, "aria-label": text.product }, make("span", { class: "mark" }), make("span", { class: "brand-name" }, text.product)),
+    make("nav", { "aria-label": text.views }, menu, list),
     about,
     state,
+    make("a", { class: "docs", href: new URL("../docs", import.meta.url) }, text.docs),
   ),
+  banner,
   main,
 );
 
+function openMenu(open) {
+  menu.setAttribute("aria-expanded", open);
+  list.dataset.open = open;
+}
+
+menu.setAttribute("aria-controls", list.id);
+list.addEventListener("click", () => openMenu(false));
 // The fragment is the address of the view, so the link must move the focus itself.
 skip.addEventListener("click", (event) => {
   event.preventDefault();
@@ -50,6 +66,8 @@ skip.addEventListener("click", (event) => {
 });
 
 const tools = {
+  // Whether the server stores or monitors requests, so that the page must send none of its own.
+  observed: ["recorded", "drift"].some((id) => enabledIds.includes(id)),
   // The root of the server; a proxy may put it under any path.
   root: new URL("../", import.meta.url),
   state(name) {
@@ -59,16 +77,26 @@ const tools = {
   about(sentence) {
     setText(about, sentence);
   },
+  // Keep the state of the view in its address, without a history entry.
+  save(parameters) {
+    const id = current.id;
+    clearTimeout(saving);
+    // Browsers limit how often an address may change, and a slider changes it often.
+    saving = setTimeout(() => history.replaceState(null, "", `#${id}?${new URLSearchParams(parameters)}`), SAVE_MS);
+  },
   go(view, parameters) {
     location.hash = `${view}?${new URLSearchParams(parameters)}`;
   },
 };
 
+const SAVE_MS = 150;
+let saving = 0;
 let current = null;
 let opened = null;
 let parameters = null;
 
 async function route() {
+  clearTimeout(saving);
   const [id, query = ""] = location.hash.slice(1).split("?", 2);
   const findView = (name) => ENABLED_VIEWS.find((candidate) => candidate.id === name);
   const view = findView(id) ?? findView(opens) ?? ENABLED_VIEWS[0];
@@ -83,6 +111,8 @@ async function route() {
     if (viewId === view.id) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
   }
+  setText(menu, view.title);
+  openMenu(false);
   document.title = `${view.title} · ${text.product}`;
   main.replaceChildren();
   main.dataset.view = view.id;
@@ -94,11 +124,24 @@ async function route() {
   if (module === null) {
     main.append(make("p", { class: "message", role: "alert" }, text.notLoaded));
     current = null;
+    checkConnection();
     return;
   }
   opened = module.open(main, tools);
   opened.change(parameters);
 }
+
+// When the server is back, open the view again, unless it recovers without losing what the user did.
+watchConnection((lost) => {
+  banner.hidden = !lost;
+  if (lost) return;
+  if (opened?.recover) {
+    opened.recover();
+    return;
+  }
+  current = null;
+  route();
+});
 
 // A file dropped beside its target would replace the page.
 for (const type of ["dragover", "drop"]) {

@@ -2,23 +2,24 @@
 
 import { button } from "./controls.js";
 import { make, setText } from "./dom.js";
-import { filesOf, loadSample, readImage, wake } from "./images.js";
+import { filesOf, readImage, wake } from "./images.js";
+import { loadSample, sampleThumbnails } from "./samples.js";
 import { text } from "./text.js";
 
 const strings = text.imageInput;
 
-// `onimage(image, sample)` receives each image, `onerror(sentence)` each failure. Return { element, sample(name),
-// take(image), close() }.
-export function imageInput(main, { root, samples, onimage, onerror }) {
+// `onimage(image, sample)` receives each image, `onerror(error)` each failure. Return { element, sample(name),
+// showSamples(task), take(image), close() }.
+export function imageInput(main, { root, catalogue, onimage, onerror }) {
   const input = make("input", { type: "file", accept: "image/*", hidden: "", "aria-label": strings.choose });
   const name = make("span", { class: "hint image-name" });
-  const sampleButtons = samples.map((entry) => button(entry.name, () => sample(entry.name)));
+  const samples = sampleThumbnails({ root, catalogue, onchoose: (chosen) => sample(chosen) });
   const element = make(
     "div",
     { class: "image-input" },
     button(strings.choose, () => input.click()),
     input,
-    ...(sampleButtons.length ? [make("span", { class: "hint" }, strings.samples), ...sampleButtons] : []),
+    samples.element,
     name,
   );
   let latest = 0;
@@ -29,11 +30,10 @@ export function imageInput(main, { root, samples, onimage, onerror }) {
     try {
       const image = await loading;
       if (thisRequest !== latest) return;
-      if (image.bitmap === null) throw new Error(strings.unreadable(image.name));
       setText(name, strings.size(image.name, image.width, image.height));
       onimage(image, sampleName);
     } catch (error) {
-      if (thisRequest === latest) onerror(error.message);
+      if (thisRequest === latest) onerror(error);
     }
   }
 
@@ -54,6 +54,7 @@ export function imageInput(main, { root, samples, onimage, onerror }) {
   return {
     element,
     sample,
+    showSamples: samples.show,
     take: (image) => take(wake(image), ""),
     close() {
       latest = -1;

@@ -2,7 +2,8 @@
 
 import { button } from "./controls.js";
 import { make, setText } from "./dom.js";
-import { filesOf, loadSample, openCamera, readImage, sleep, wake } from "./images.js";
+import { filesOf, openCamera, readImage, sleep, wake } from "./images.js";
+import { loadSample, sampleThumbnails } from "./samples.js";
 import { session } from "./session.js";
 import { text } from "./text.js";
 
@@ -14,7 +15,7 @@ const MIN_FILES_FOR_PROGRESS = 8;
 const thumbnailCanvases = new WeakMap();
 
 // `area` accepts drops; `onshow(image)` shows an image, `onnew(images)` receives added images.
-export function imageList({ root, area, samples, onshow, onnew, onsample, message }) {
+export function imageList({ root, area, catalogue, task, onshow, onnew, onsample, message }) {
   const input = make("input", {
     type: "file",
     accept: "image/*",
@@ -26,16 +27,17 @@ export function imageList({ root, area, samples, onshow, onnew, onsample, messag
   const strip = make("div", { class: "strip", role: "group", "aria-label": strings.images, hidden: "" });
   const dialog = make("dialog", { "aria-label": strings.camera });
   const remove = button(strings.remove, () => replace([]));
-  const sampleButtons = samples.map(({ name }) => {
-    const sampleButton = button(name, () => {
+  const samples = sampleThumbnails({
+    root,
+    catalogue,
+    onchoose(name) {
       const previous = location.hash;
       onsample(name);
       // An unchanged address triggers no event, so load the sample here.
       if (location.hash === previous) api.sample(name);
-    });
-    sampleButton.setAttribute("aria-label", strings.sample(name));
-    return sampleButton;
+    },
   });
+  samples.show(task);
   const sources = make(
     "div",
     { class: "sources" },
@@ -45,8 +47,7 @@ export function imageList({ root, area, samples, onshow, onnew, onsample, messag
   );
   // Browsers allow the camera only over HTTPS or on a loopback address.
   if (navigator.mediaDevices?.getUserMedia) sources.append(button(strings.camera, takePhoto));
-  if (sampleButtons.length) sources.append(make("span", { class: "hint" }, strings.samples), ...sampleButtons);
-  sources.append(make("p", { class: "hint intro" }, strings.intro));
+  sources.append(samples.element, make("p", { class: "hint intro" }, strings.intro));
   const element = make("div", { class: "image-list empty" }, sources, strip, dialog);
   const thumbnails = new WeakMap();
   let shown = null;
@@ -57,13 +58,16 @@ export function imageList({ root, area, samples, onshow, onnew, onsample, messag
     if (!files.length) return;
     const thisRequest = (latestRequest += 1);
     message.clear();
-    const loaded = [];
+    const [loaded, errors] = [[], []];
     let next = 0;
     const worker = async () => {
       for (let index = next++; index < files.length && thisRequest === latestRequest; index = next++) {
-        const image = await readImage(files[index], files[index].name || "image.png");
-        await drawThumbnail(image);
-        if (index > 0) sleep(image);
+        const image = await readImage(files[index], files[index].name || "image.png").catch((error) => error);
+        if (image instanceof Error) errors.push(image);
+        else {
+          await drawThumbnail(image);
+          if (index > 0) sleep(image);
+        }
         loaded[index] = image;
         if (files.length > MIN_FILES_FOR_PROGRESS && thisRequest === latestRequest) {
           message.show(strings.reading(loaded.filter(Boolean).length, files.length));
@@ -71,12 +75,17 @@ export function imageList({ root, area, samples, onshow, onnew, onsample, messag
       }
     };
     await Promise.all(Array.from({ length: MAX_CONCURRENT }, worker));
+    const images = loaded.filter((image) => image && !(image instanceof Error));
     if (thisRequest !== latestRequest) {
-      for (const image of loaded) if (image) sleep(image);
+      for (const image of images) sleep(image);
       return;
     }
     message.clear();
-    replace(loaded);
+    replace(images);
+    if (errors.length) {
+      errors[0].message = text.imageInput.andOthers(errors[0].message, errors.length - 1);
+      message.showError(errors[0]);
+    }
   }
 
   async function drawThumbnail(image) {
@@ -180,11 +189,15 @@ export function imageList({ root, area, samples, onshow, onnew, onsample, messag
     choose,
     shown: () => shown,
     async sample(name) {
+      const thisRequest = (latestRequest += 1);
       message.clear();
       try {
-        replace([{ ...(await loadSample(root, name)), sample: name }]);
+        const image = await loadSample(root, name);
+        // The user may have added images meanwhile.
+        if (thisRequest === latestRequest) replace([image]);
+        else sleep(image);
       } catch (error) {
-        message.showError(error.message);
+        message.showError(error);
       }
     },
     // Write the result on the thumbnail.
@@ -202,4 +215,23 @@ export function imageList({ root, area, samples, onshow, onnew, onsample, messag
     },
   };
   return api;
+}
+
+// The layout of Try for models with image inputs: the images, the viewer and the sidebar.
+export function imageTryLayout({ images, stage, sidebar, viewer, stop, setScore }) {
+  return {
+    setScore,
+    elements: [
+      make("div", { class: "try-layout" }, make("div", { class: "image-column" }, images.element, stage), sidebar),
+    ],
+    restore() {
+      if (session.images.length && images.shown() === null) images.replace(session.images);
+    },
+    sample: (name) => images.sample(name),
+    close() {
+      stop();
+      images.close();
+      viewer.close();
+    },
+  };
 }

@@ -1,11 +1,32 @@
 // Images from files, the clipboard, the camera and samples, upright as the server decodes them.
 
+import { request } from "./connection.js";
 import { text } from "./text.js";
 
-// `bitmap` is null for formats that the browser cannot show, such as TIFF; the server may still read them.
+const strings = text.imageInput;
+
+// A file that is not an image; `details` is what the server says about it.
+class InputError extends Error {
+  constructor(name, reason) {
+    const formats = reason.match(/^Expected an encoded image \((.*?)\)/)?.[1];
+    super(formats ? strings.notAnImage(name, formats) : strings.unreadable(name, reason));
+    this.details = reason;
+  }
+}
+
+// Read an image, or throw InputError or ConnectionLost. The server converts formats that the browser cannot show.
 export async function readImage(blob, name) {
   const bitmap = await createImageBitmap(blob, { imageOrientation: "from-image" }).catch(() => null);
-  return { name, blob, bitmap, width: bitmap?.width ?? 0, height: bitmap?.height ?? 0 };
+  if (bitmap !== null) return { name, blob, bitmap, width: bitmap.width, height: bitmap.height };
+  const headers = { "Content-Type": "application/octet-stream" };
+  const response = await request(new URL("preview", import.meta.url), { method: "POST", headers, body: blob });
+  if (!response.ok) {
+    const answer = await response.json().catch(() => ({}));
+    throw new InputError(name, answer.error ?? text.refused(response.status));
+  }
+  // The preview may be smaller than the image.
+  const [width, height] = response.headers.get("image-size").split("x").map(Number);
+  return { name, blob, bitmap: await createImageBitmap(await response.blob()), width, height };
 }
 
 export function base64Of(blob) {
@@ -16,16 +37,6 @@ export function base64Of(blob) {
     // Use a fixed type: a file's own type may contain a comma, which marks where base64 begins.
     reader.readAsDataURL(new Blob([blob], { type: "image/x" }));
   });
-}
-
-export async function loadSample(root, name) {
-  const response = await fetch(new URL(`page/samples/${encodeURIComponent(name)}`, root)).catch(() => null);
-  if (!response?.ok) throw new Error(text.try.noSample(name));
-  return readImage(await response.blob(), name);
-}
-
-export function sampleFor(catalogue, task) {
-  return catalogue.samples.find((sample) => sample.task_types.includes(task))?.name ?? catalogue.samples[0]?.name;
 }
 
 // The dropped or pasted files. Browsers name every pasted image image.png.

@@ -1,16 +1,20 @@
 // Run inference: build the request of a protocol, send it, read the answer.
 
 import { inputKind } from "./catalogue.js";
+import { request } from "./connection.js";
 import { base64Of } from "./images.js";
 import { PROTOCOLS, bodyText } from "./protocols.js";
 import { text } from "./text.js";
 
-// An error response of the server, or a failed connection.
-export class InferenceFailure extends Error {
-  constructor(message, status, exchange) {
-    super(message);
+// The page sends one image, so its place in the request says nothing to the user.
+const PLACE = /^inputs\[0\](\.data\[0\])?: /;
+
+// An error response of the server; `details` is what it answered.
+class InferenceFailure extends Error {
+  constructor({ status, text: body }, message = parseJson(body)?.error ?? text.refused(status)) {
+    super(message.replace(PLACE, ""));
     this.status = status;
-    this.exchange = exchange;
+    this.details = message.search(PLACE) < 0 ? "" : message;
   }
 }
 
@@ -34,29 +38,21 @@ export async function bodyOf(written, data) {
   return written.body.lines ? written.body.lines.map((line) => `${write(line)}\n`).join("") : write(written.body);
 }
 
-// Send a request in the protocol `id`. Return { request, response, milliseconds } as text.
+// Send a request in the protocol `id`. Return { response: { status, headers, text }, milliseconds }.
 export async function sendRequest(id, { root, signal, ...exchange }) {
   const protocol = PROTOCOLS[id];
   const written = protocol.write(exchange);
   const body = await bodyOf(written, exchange.data);
   const url = new URL((protocol.proxy ?? "") + written.path, root);
   const started = performance.now();
-  let response;
-  try {
-    // Default to JSON, which other sites cannot send without a preflight.
-    const headers = { "Content-Type": "application/json", ...written.headers };
-    response = await fetch(url, { method: "POST", headers, body, signal });
-    const answer = await response.text();
-    const milliseconds = performance.now() - started;
-    return {
-      request: { method: "POST", url: url.href, headers: written.headers, body },
-      response: { status: response.status, headers: Object.fromEntries(response.headers), text: answer },
-      milliseconds,
-    };
-  } catch (error) {
-    if (error.name === "AbortError") throw error;
-    throw new InferenceFailure(text.try.unreachable, 0, null);
-  }
+  // Default to JSON, which other sites cannot send without a preflight.
+  const headers = { "Content-Type": "application/json", ...written.headers };
+  const response = await request(url, { method: "POST", headers, body, signal });
+  const answer = await response.text();
+  return {
+    response: { status: response.status, headers: Object.fromEntries(response.headers), text: answer },
+    milliseconds: performance.now() - started,
+  };
 }
 
 function parseJson(answer) {
@@ -65,10 +61,6 @@ function parseJson(answer) {
   } catch {
     return null;
   }
-}
-
-function errorText({ status, text: body }) {
-  return parseJson(body)?.error ?? text.try.refused(status);
 }
 
 const READERS = {
@@ -93,14 +85,14 @@ export async function infer(exchange) {
   const kind = inputKind(exchange.model.task_type);
   const reply = await sendRequest(kind === "tensor" ? "v2" : "chariot", exchange);
   const { response } = reply;
-  if (response.status !== 200) throw new InferenceFailure(errorText(response), response.status, reply);
+  if (response.status !== 200) throw new InferenceFailure(response);
   let outputs;
   try {
     outputs = readRecords(exchange.catalogue, kind, response.text);
   } catch {
-    throw new InferenceFailure(text.try.unreadableAnswer, response.status, reply);
+    throw new InferenceFailure(response, text.try.unreadableAnswer);
   }
-  return { outputs, milliseconds: reply.milliseconds, exchange: reply };
+  return { outputs, milliseconds: reply.milliseconds };
 }
 
 // The chunks of a generated text as they arrive (Triton's generate_stream).
@@ -108,19 +100,9 @@ export async function* streamAnswer({ root, model, image = null, text: prompt, p
   const url = new URL(`v2/models/${encodeURIComponent(model.name)}/generate_stream`, root);
   const body = { text_input: prompt, parameters };
   if (image !== null) body.image = await encode(image);
-  const request = {
-    method: "POST",
-    headers: { "Content-Type": "application/json" },
-    body: JSON.stringify(body),
-    signal,
-  };
-  const response = await fetch(url, request).catch((error) => {
-    throw error.name === "AbortError" ? error : new InferenceFailure(text.try.unreachable, 0, null);
-  });
-  if (!response.ok) {
-    const reply = { status: response.status, text: await response.text() };
-    throw new InferenceFailure(errorText(reply), response.status, { response: reply });
-  }
+  const headers = { "Content-Type": "application/json" };
+  const response = await request(url, { method: "POST", headers, body: JSON.stringify(body), signal });
+  if (!response.ok) throw new InferenceFailure({ status: response.status, text: await response.text() });
   let buffer = "";
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
   for (let chunk = await reader.read(); !chunk.done; chunk = await reader.read()) {
@@ -129,7 +111,7 @@ export async function* streamAnswer({ root, model, image = null, text: prompt, p
     buffer = events.pop();
     for (const event of events) {
       const message = parseJson(event.replace(/^data: ?/, ""));
-      if (message?.error) throw new InferenceFailure(message.error, response.status, null);
+      if (message?.error) throw new InferenceFailure({ status: response.status, text: JSON.stringify(message) });
       if (message?.text_output) yield message.text_output;
     }
   }

@@ -1,6 +1,6 @@
 // The frame of a view that works with models: it waits for the catalogue.
 
-import { fetchCatalogue } from "./catalogue.js";
+import { waitForModels } from "./catalogue.js";
 import { notice } from "./controls.js";
 import { make } from "./dom.js";
 
@@ -16,7 +16,7 @@ export function modelView({ id, title, none, select, create }) {
       const content = make("div", { class: "content" });
       main.append(make("div", { class: "heading" }, make("h1", {}, title), status), message.element, content);
       let [closed, view, latest] = [false, null, new URLSearchParams()];
-      fetchCatalogue(tools.root).then(
+      waitForModels(tools.root, (catalogue) => !closed && !select(catalogue).length).then(
         (catalogue) => {
           if (closed) return;
           const models = select(catalogue);
@@ -27,12 +27,15 @@ export function modelView({ id, title, none, select, create }) {
           view = create({ main, content, tools, catalogue, models, message, status });
           view.change(latest);
         },
-        (error) => message.showError(error.message),
+        (error) => message.showError(error),
       );
       return {
         change(parameters) {
           latest = parameters;
           view?.change(parameters);
+        },
+        get recover() {
+          return view?.recover;
         },
         close() {
           closed = true;

@@ -1,25 +1,30 @@
 // The Models view: every model with its state, inputs, outputs and settings; loading and unloading.
 
 import { fetchCatalogue } from "./catalogue.js";
+import { requestJson } from "./connection.js";
+import { notice } from "./controls.js";
 import { make, setText } from "./dom.js";
-import { count } from "./format.js";
+import { bytes, count, milliseconds } from "./format.js";
 import { text } from "./text.js";
 
 const strings = text.models;
 const ID = "models";
 const POLL_MS = 4000;
 const MAX_LABELS = 24;
-// Facts that the card already shows.
-const SHOWN_IN_CARD = new Set(["task type", "labels"]);
+// Facts that the row already shows.
+const SHOWN_IN_ROW = new Set(["task type", "labels"]);
 
 export const models = { id: ID, title: strings.title, open };
 
 function open(main, tools) {
   const status = make("p", { class: "hint", role: "status" });
-  const notice = make("p", { class: "notice panel", role: "alert", hidden: "" });
-  const list = make("div", { class: "cards" });
-  const cards = new Map();
-  main.append(make("div", { class: "heading" }, make("h1", {}, strings.title), status), notice, list);
+  const message = notice();
+  const columns = Object.entries(strings.columns).map(([key, label]) =>
+    make("th", { scope: "col", class: `col-${key}` }, label),
+  );
+  const table = make("table", { class: "text-table models-table" }, make("thead", {}, make("tr", {}, ...columns)));
+  const entries = new Map();
+  main.append(make("div", { class: "heading" }, make("h1", {}, strings.title), status), message.element, make("section", { class: "panel", "aria-label": strings.title }, table));
   let selected = "";
   let timer = 0;
   let closed = false;
@@ -30,9 +35,9 @@ function open(main, tools) {
     try {
       const [catalogue, repository] = await Promise.all([fetchCatalogue(tools.root), fetchRepository("")]);
       if (closed) return;
-      show(mergeModels(catalogue.models, repository.versions), repository.admin);
+      show(mergeModels(catalogue, repository.versions), repository.admin, catalogue.memory);
     } catch (error) {
-      if (!closed) showError(error.message);
+      if (!closed) message.showError(error);
     }
     if (!closed) timer = setTimeout(pollIfVisible, POLL_MS);
   }
@@ -43,52 +48,42 @@ function open(main, tools) {
     if (!document.hidden) poll();
   }
 
-  async function fetchRepository(path, method = "GET") {
-    const url = new URL(`page/repository${path}`, tools.root);
+  function fetchRepository(path, method = "GET") {
     const headers = { "Charioteer-Page": location.origin };
-    const response = await fetch(url, { method, headers }).catch(() => null);
-    if (response === null) throw new Error(strings.unreachable);
-    const answer = await response.json().catch(() => ({}));
-    if (!response.ok) throw new Error(answer.error ?? strings.refused(response.status));
-    return answer;
-  }
-
-  function showError(message) {
-    setText(notice, message);
-    notice.hidden = !message;
+    return requestJson(new URL(`page/repository${path}`, tools.root), { method, headers });
   }
 
   async function change(name, action) {
     busyModel = name;
-    showError("");
+    message.clear();
     setText(status, strings.inProgress[action](name));
-    cards.get(name).setBusy(true);
+    entries.get(name).setBusy(true);
     try {
       await fetchRepository(`/${encodeURIComponent(name)}/${action}`, "POST");
     } catch (error) {
-      showError(strings.actionFailed[action](name, error.message));
+      message.showError(strings.actionFailed[action](name, error.message));
     }
     busyModel = "";
     await poll();
-    cards.get(name)?.focus();
+    entries.get(name)?.focus();
   }
 
-  function show(models, admin) {
-    for (const [name, card] of cards) {
+  function show(models, admin, memory) {
+    for (const [name, entry] of entries) {
       if (models.some((model) => model.name === name)) continue;
-      card.element.remove();
-      cards.delete(name);
+      entry.element.remove();
+      entries.delete(name);
     }
     models.forEach((model, index) => {
-      if (!cards.has(model.name)) {
-        const card = createCard(model.name, { tools, change, select });
-        cards.set(model.name, card);
-        list.insertBefore(card.element, list.children[index] ?? null);
+      if (!entries.has(model.name)) {
+        const entry = createEntry(model.name, { tools, change, select });
+        entries.set(model.name, entry);
+        table.insertBefore(entry.element, table.tBodies[index] ?? null);
       }
-      cards.get(model.name).show(model, admin);
+      entries.get(model.name).show(model, admin);
     });
     const ready = models.filter((model) => model.state === "READY").length;
-    if (!busyModel) setText(status, models.length ? strings.summary(models.length, ready) : strings.noModels);
+    if (!busyModel) setText(status, models.length ? strings.summary(models.length, ready, bytes(memory)) : strings.noModels);
     updateSelection();
   }
 
@@ -97,7 +92,7 @@ function open(main, tools) {
   }
 
   function updateSelection() {
-    for (const [name, card] of cards) card.open(name === selected);
+    for (const [name, entry] of entries) entry.open(name === selected);
   }
 
   document.addEventListener("visibilitychange", pollIfVisible);
@@ -115,10 +110,11 @@ function open(main, tools) {
   };
 }
 
+const NO_USAGE = { requests: 0, latency: null, last_used: null };
 const STATES_BEST_FIRST = ["READY", "LOADING", "UNAVAILABLE"];
 
 // One entry per model: the repository also lists models that were never loaded, the catalogue describes loaded ones.
-function mergeModels(catalogue, versions) {
+function mergeModels({ models: catalogue, usage }, versions) {
   const models = new Map();
   for (const version of versions) {
     if (!models.has(version.name)) models.set(version.name, { name: version.name, versions: [], about: null });
@@ -129,12 +125,13 @@ function mergeModels(catalogue, versions) {
     if (model !== undefined && entry.task_type && (model.about === null || entry.latest)) model.about = entry;
   }
   for (const model of models.values()) {
+    model.usage = usage[model.name] ?? NO_USAGE;
     model.state = STATES_BEST_FIRST.find((state) => model.versions.some((version) => version.state === state));
   }
   return [...models.values()].sort((left, right) => left.name.localeCompare(right.name));
 }
 
-function createCard(name, { tools, change, select }) {
+function createEntry(name, { tools, change, select }) {
   const id = `model-${crypto.getRandomValues(new Uint32Array(1))[0]}`;
   const title = make("button", { type: "button", class: "link", "aria-controls": id }, name);
   const state = make("span", { class: "badge" });
@@ -144,24 +141,25 @@ function createCard(name, { tools, change, select }) {
   const unload = make("button", { type: "button", class: "plain" }, strings.unload);
   const reasons = make("div");
   const body = make("div", { id, class: "model-details" });
-  const element = make(
-    "section",
-    { class: "panel card", "aria-label": name },
-    make(
-      "div",
-      { class: "card-header" },
-      make("h2", {}, title),
-      state,
-      task,
-      make("span", { class: "actions" }, tryIt, load, unload),
-    ),
-    reasons,
-    body,
+  const figures = Object.fromEntries(
+    ["version", "latency", "requests", "used"].map((key) => [key, make("td", { class: `col-${key}` })]),
   );
+  const row = make(
+    "tr",
+    {},
+    make("th", { scope: "row", class: "col-model" }, make("h2", {}, title)),
+    make("td", { class: "col-state" }, state),
+    make("td", { class: "col-task" }, task),
+    ...Object.values(figures),
+    make("td", { class: "col-actions" }, make("div", { class: "actions" }, tryIt, load, unload)),
+  );
+  const wide = (...content) => make("tr", {}, make("td", { colspan: row.cells.length }, ...content));
+  const [reasonRow, detailRow] = [wide(reasons), wide(body)];
+  const element = make("tbody", { "aria-label": name }, row, reasonRow, detailRow);
   let previous = "";
   title.addEventListener("click", () => select(name));
   load.addEventListener("click", () => change(name, "load"));
-  unload.addEventListener("click", () => confirmUnload(name, element).then((yes) => yes && change(name, "unload")));
+  unload.addEventListener("click", () => confirmUnload(name, row.lastChild).then((yes) => yes && change(name, "unload")));
   return {
     element,
     focus: () => (unload.hidden ? (load.hidden ? title : load) : unload).focus(),
@@ -170,24 +168,30 @@ function createCard(name, { tools, change, select }) {
     },
     open(opened) {
       title.setAttribute("aria-expanded", opened);
-      body.hidden = !opened;
+      detailRow.hidden = !opened;
     },
     show(model, admin) {
-      const current = JSON.stringify([model, admin]);
+      const { usage, ...described } = model;
+      setText(figures.latency, milliseconds(usage.latency));
+      setText(figures.requests, count(usage.requests));
+      setText(figures.used, usage.last_used === null ? strings.unused : strings.used(usage.last_used));
+      const current = JSON.stringify([described, admin]);
       this.setBusy(false);
-      // Leave an unchanged card alone, so that it keeps focus and selection.
+      // Leave an unchanged entry alone, so that it keeps focus and selection.
       if (current === previous) return;
       previous = current;
       const ready = model.state === "READY";
       setText(state, strings.states[model.state]);
       state.dataset.state = model.state;
       setText(task, model.about === null ? "" : strings.task(model.about.task_type));
+      setText(figures.version, model.about?.version ?? model.versions[0].version);
       tryIt.hidden = !ready;
       load.hidden = !admin || model.state === "LOADING";
       unload.hidden = !admin || !ready;
       setText(load, ready ? strings.reload : strings.load);
       for (const button of [load, unload]) button.setAttribute("aria-label", `${button.textContent} ${name}`);
       tryIt.setAttribute("aria-label", `${strings.tryIt} ${name}`);
+      reasonRow.hidden = model.versions.every((version) => !version.reason);
       const failed = model.versions.filter((version) => version.reason);
       reasons.replaceChildren(
         ...failed.map(({ version, reason, wanted }) =>
@@ -236,7 +240,7 @@ function details({ name, versions, about }, root) {
       valueText(schema.default),
     ]);
     const facts = about.facts
-      .filter((fact) => !SHOWN_IN_CARD.has(fact.topic))
+      .filter((fact) => !SHOWN_IN_ROW.has(fact.topic))
       .map((fact) => [fact.topic, fact.value, fact.origin]);
     sections.push(
       table(strings.inputs, strings.tensorColumns, about.inputs.map(shape)),

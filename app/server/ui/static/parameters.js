@@ -2,6 +2,7 @@
 
 import { choice, field, slider } from "./controls.js";
 import { make } from "./dom.js";
+import { taskOf } from "./tasks.js";
 import { text } from "./text.js";
 
 const strings = text.try;
@@ -11,16 +12,10 @@ const NOT_IN_FORM = new Set(["action", "score_threshold", "iou_threshold", "labe
 // `onfilter`: filter the received answer. `onrequest`: send a new request. `onslide`: the IoU slider is moving.
 export function parameterForm(model, { onfilter, onrequest, onslide = onfilter }) {
   const schema = model.parameters;
-  const filters =
-    model.task_type === "TEXT_GENERATION" || model.task_type === "IMAGE_TEXT_TO_TEXT"
-      ? false
-      : "score_threshold" in schema;
+  const { returns, geometry } = taskOf(model.task_type);
+  const filters = returns !== "texts" && "score_threshold" in schema;
   const fields = [];
-  // Models without their own labels need candidate labels.
-  const needsLabels =
-    !model.labels.length &&
-    ["IMAGE_CLASSIFICATION", "OBJECT_DETECTION", "TEXT_CLASSIFICATION"].includes(model.task_type);
-  const maxLabel = /DETECTION|SEGMENTATION/.test(model.task_type) ? strings.maxDetections : strings.maxResults;
+  const maxLabel = geometry === null ? strings.maxResults : strings.maxDetections;
   const readers = new Map();
   let score = null;
   let iou = null;
@@ -43,7 +38,7 @@ export function parameterForm(model, { onfilter, onrequest, onslide = onfilter }
     fields.push(iou.element);
   }
   for (const [name, parameter] of Object.entries(schema)) {
-    if (NOT_IN_FORM.has(name) || (name === "candidate_labels" && !needsLabels)) continue;
+    if (NOT_IN_FORM.has(name)) continue;
     const limitsResults = name === "top_k" && filters;
     const [control, read] = createControl(parameter, limitsResults ? onfilter : onrequest);
     readers.set(name, read);
@@ -69,6 +64,13 @@ export function parameterForm(model, { onfilter, onrequest, onslide = onfilter }
       max: filters && ownParameters().top_k >= 1 ? Math.floor(ownParameters().top_k) : Infinity,
     }),
     isSliding: () => iouSliding,
+    // The confidence threshold; null for models without one.
+    score: () => score?.value() ?? null,
+    setScore(value) {
+      if (score === null || !(value >= 0 && value <= 1)) return;
+      score.set(value);
+      onfilter();
+    },
     ownParameters,
     iouParameter: () => (iouChanged ? { iou_threshold: iou.value() } : {}),
     // The parameters of a request for exactly what is shown.

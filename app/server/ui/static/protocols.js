@@ -1,4 +1,4 @@
-// One inference as each protocol writes it: { path, port, headers, body, raw, note }.
+// One inference as each protocol writes it: { path, port, headers, body, raw, note, refusal }.
 //
 // A body contains `new ImageReference(index)`, so that it can become a request, a shell command or Python.
 
@@ -10,13 +10,15 @@ const JSON_TYPE = "application/json";
 // A marker that no text contains.
 const MARKER = `image ${Math.random()} `;
 
+// The base64 of an image after `prefix`.
 export class ImageReference {
-  constructor(index) {
+  constructor(index, prefix = "") {
     this.index = index;
+    this.prefix = prefix;
   }
 
   toJSON() {
-    return `${MARKER}${this.index};`;
+    return `${this.prefix}${MARKER}${this.index};`;
   }
 }
 
@@ -160,6 +162,24 @@ function fitsQuery(value) {
   return typeof value === "number" || (Array.isArray(value) && value.length > 0);
 }
 
+// OpenAI's API has no vision or tensor models.
+function openai({ model, data: values, parameters: { prompts, max_new_tokens, ...parameters } }) {
+  const path = "openai/v1/chat/completions";
+  const isQuestion = inputKind(model.task_type) === "question";
+  if (!isQuestion && model.task_type !== "TEXT_GENERATION") return json(path, {}, { refusal: strings.onlyTexts });
+  const content = isQuestion
+    ? [
+        ...values.map((image, index) => {
+          const url = new ImageReference(index, `data:${image.blob.type || "image/jpeg"};base64,`);
+          return { type: "image_url", image_url: { url } };
+        }),
+        { type: "text", text: prompts?.[0] ?? "" },
+      ]
+    : values[0];
+  const limit = max_new_tokens === undefined ? {} : { max_completion_tokens: max_new_tokens };
+  return json(path, { model: model.name, messages: [{ role: "user", content }], ...limit, ...parameters });
+}
+
 const CONTENT_FIELDS = { FP32: "fp32", FP64: "fp64", BOOL: "bool", INT64: "int64", UINT64: "uint64", BYTES: "bytes" };
 
 // A ModelInferRequest as protobuf JSON, with bytes in base64.
@@ -203,6 +223,7 @@ export const PROTOCOLS = {
   v1: { write: kserveV1 },
   tfs: { write: tensorflowServing, proxy: "page/tensorflow-serving/" },
   grps: { write: grps },
+  openai: { write: openai },
   grpc: { write: grpc, proxy: "page/grpc/" },
 };
 

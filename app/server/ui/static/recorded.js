@@ -1,10 +1,12 @@
 // The Recorded view: search recorded inferences by time, model, label, metadata and location.
 
 import { summaryOf } from "./batch_row.js";
+import { requestJson } from "./connection.js";
+import { fetchCatalogue } from "./catalogue.js";
 import { button, choice, field, notice } from "./controls.js";
 import { make, setText } from "./dom.js";
-import { colourOf } from "./drawing.js";
 import { milliseconds, percent } from "./format.js";
+import { colourOf } from "./palette.js";
 import { showRecording } from "./recording_dialog.js";
 import { text } from "./text.js";
 
@@ -12,7 +14,7 @@ const strings = text.recorded;
 const ID = "recorded";
 const PAGE_SIZE = 50;
 const TEXT_FILTERS = ["model", "label", "min-score", "since", "until"];
-const AREAS = ["near", "box", "polygon"];
+const WIDE_FILTERS = ["where", "box"];
 
 export const recorded = { id: ID, title: strings.title, open };
 
@@ -20,24 +22,20 @@ function open(main, tools) {
   const message = notice();
   const status = make("p", { class: "hint", role: "status" });
   const inputs = Object.fromEntries(
-    TEXT_FILTERS.map((key) => [
+    [...TEXT_FILTERS, ...WIDE_FILTERS].map((key) => [
       key,
       make("input", { type: "text", autocomplete: "off", placeholder: strings.hints[key] ?? "" }),
     ]),
   );
   const error = choice(Object.entries(strings.errors), () => {});
-  const where = make("input", { type: "text", autocomplete: "off", placeholder: strings.hints.where });
-  const areaKind = choice(Object.entries(strings.areas), () => updateArea());
-  const area = make("input", { type: "text", autocomplete: "off" });
-  const areaField = field(strings.area, area);
   const form = make(
     "form",
     { class: "filters", role: "search" },
     ...TEXT_FILTERS.map((key) => field(strings.filters[key], inputs[key])),
     field(strings.filters.error, error),
-    make("div", { class: "wide" }, field(strings.filters.where, where, strings.whereHint)),
-    field(strings.filters.area, areaKind),
-    make("div", { class: "wide" }, areaField),
+    ...WIDE_FILTERS.map((key) =>
+      make("div", { class: "wide" }, field(strings.filters[key], inputs[key], strings.explanations[key])),
+    ),
     make(
       "div",
       { class: "actions" },
@@ -62,6 +60,7 @@ function open(main, tools) {
   );
   const heading = make("div", { class: "heading" }, make("h1", {}, strings.title), status);
   main.append(heading, message.element, filterPanel, results);
+  const catalogue = fetchCatalogue(tools.root).catch(() => null);
   let [query, inferences, next, pending, dialog] = ["", [], null, null, null];
 
   form.addEventListener("submit", (event) => {
@@ -69,16 +68,9 @@ function open(main, tools) {
     tools.go(ID, readFilters());
   });
 
-  function updateArea() {
-    areaField.parentElement.hidden = !areaKind.value;
-    area.placeholder = strings.hints[areaKind.value] ?? "";
-  }
-
   function readFilters() {
-    const values = Object.fromEntries(TEXT_FILTERS.map((key) => [key, inputs[key].value.trim()]));
-    if (areaKind.value) values[areaKind.value] = area.value.trim();
-    const all = { ...values, error: error.value, where: where.value.trim() };
-    return Object.fromEntries(Object.entries(all).filter(([, value]) => value));
+    const values = Object.entries(inputs).map(([key, input]) => [key, input.value.trim()]);
+    return Object.fromEntries([...values, ["error", error.value]].filter(([, value]) => value));
   }
 
   async function load(after) {
@@ -91,17 +83,13 @@ function open(main, tools) {
     setText(status, strings.searching);
     older.hidden = true;
     try {
-      const response = await fetch(url, { signal: thisRequest.signal }).catch((failure) => {
-        throw failure.name === "AbortError" ? failure : new Error(strings.unreachable);
-      });
-      const answer = await response.json().catch(() => ({}));
+      const answer = await requestJson(url, { signal: thisRequest.signal });
       if (thisRequest !== pending) return;
-      if (!response.ok) throw new Error(answer.error ?? strings.refused(response.status));
       show(answer, Boolean(after));
     } catch (failure) {
       if (thisRequest !== pending || failure.name === "AbortError") return;
       setText(status, "");
-      message.showError(failure.message);
+      message.showError(failure);
       if (after) return;
       show({ inferences: [], next: null }, false);
       setText(status, "");
@@ -170,15 +158,17 @@ function open(main, tools) {
   function saveAddress(id) {
     const parameters = new URLSearchParams(query);
     if (id) parameters.set("id", id);
-    history.replaceState(null, "", `#${ID}?${parameters}`);
+    tools.save(parameters);
   }
 
   async function openById(id) {
-    const response = await fetch(new URL(`inferences/${encodeURIComponent(id)}`, tools.root)).catch(() => null);
-    const answer = await response?.json().catch(() => null);
     const options = { newer: null, older: null, onclose: () => saveAddress("") };
-    if (response?.ok) dialog = showRecording(main, tools.root, answer, options);
-    else message.showError(answer?.error ?? strings.unreachable);
+    try {
+      const answer = await requestJson(new URL(`inferences/${encodeURIComponent(id)}`, tools.root));
+      dialog = showRecording(main, tools.root, answer, options);
+    } catch (failure) {
+      message.showError(failure);
+    }
   }
 
   return {
@@ -187,15 +177,12 @@ function open(main, tools) {
       const id = parameters.get("id");
       parameters.delete("id");
       query = parameters.toString();
-      for (const key of TEXT_FILTERS) inputs[key].value = parameters.get(key) ?? "";
-      where.value = parameters.getAll("where").join(" and ");
+      for (const [key, input] of Object.entries(inputs)) input.value = parameters.getAll(key).join(" and ");
       error.value = parameters.get("error") ?? "";
-      areaKind.value = AREAS.find((kind) => parameters.has(kind)) ?? "";
-      area.value = parameters.get(areaKind.value) ?? "";
-      updateArea();
       // On a phone the filters would fill the screen.
       filterPanel.open ||= query !== "" || window.innerWidth > 700;
-      load(null).then(() => id && openById(id));
+      // Labels have the colours that they have in the other views.
+      catalogue.then(() => load(null)).then(() => id && openById(id));
     },
     close() {
       pending?.abort();

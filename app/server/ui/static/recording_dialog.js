@@ -1,5 +1,6 @@
 // A dialog with one recorded inference: its image, its results and its details.
 
+import { request } from "./connection.js";
 import { button } from "./controls.js";
 import { make, setText } from "./dom.js";
 import { shapesOf } from "./drawing.js";
@@ -87,14 +88,14 @@ export function showRecording(main, root, inference, { newer, older, onclose }) 
       return;
     }
     const url = new URL(`inferences/${encodeURIComponent(inference.id)}/image`, root);
-    const response = await fetch(url).catch(() => null);
+    const response = await request(url).catch(() => null);
     if (!dialog.isConnected) return;
     if (!response?.ok) {
       view.element.hidden = true;
       setText(note, strings.imageGone);
       return;
     }
-    const decoded = await readImage(await response.blob(), inference.id);
+    const decoded = await readImage(await response.blob(), inference.id).catch(() => ({ bitmap: null }));
     const { width, height } = inference.image;
     // Formats that the browser cannot show still have a size, and therefore shapes.
     view.show({ ...decoded, width, height });

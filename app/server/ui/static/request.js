@@ -1,12 +1,13 @@
-// The Request view: the request and response of one inference in each protocol.
+// The view Use in code: one inference as Python and curl, and its request and response, in each protocol.
 
 import { chooseModel, fetchCatalogue, inputKind, readyModels } from "./catalogue.js";
 import { button, choice, copy, field, notice, switcher } from "./controls.js";
 import { make, setText } from "./dom.js";
 import { bytes, count } from "./format.js";
+import { highlighted } from "./highlight.js";
 import { bodyOf, sendRequest } from "./inference.js";
-import { loadSample, sampleFor } from "./images.js";
 import { PROTOCOLS, addressOf, bodyText } from "./protocols.js";
+import { loadSample, sampleFor } from "./samples.js";
 import { session } from "./session.js";
 import { curl, python } from "./snippets.js";
 import { text } from "./text.js";
@@ -35,18 +36,18 @@ function open(main, tools) {
   const request = codeBlock(strings.request);
   const response = codeBlock(strings.response);
   const decoded = codeBlock(strings.decoded);
-  const command = codeBlock(strings.curl);
-  const program = codeBlock(strings.python);
+  const command = codeBlock(strings.curl, "shell");
+  const program = codeBlock(strings.python, "python");
   const folderHint = make("p", { class: "hint" });
   const panel = (name, ...parts) =>
     make("section", { class: "panel", "aria-label": name }, make("h2", {}, name), ...parts);
   const body = make(
     "div",
     { class: "request-panels", hidden: "" },
+    panel(strings.python, program.element),
+    panel(strings.curl, command.element, folderHint),
     panel(strings.request, request.element, note, make("div", { class: "row" }, send)),
     panel(strings.response, status, response.element, decoded.element),
-    panel(strings.curl, command.element, folderHint),
-    panel(strings.python, program.element),
   );
   main.append(
     make(
@@ -72,7 +73,8 @@ function open(main, tools) {
   // The user may choose a protocol before the models are loaded.
   function currentModel() {
     const name = model?.name ?? address.get("model");
-    return name === null ? {} : { model: name };
+    const score = parameters.score_threshold ?? address.get("score");
+    return { ...(name === null ? {} : { model: name }), ...((score ?? null) === null ? {} : { score }) };
   }
 
   async function show() {
@@ -94,13 +96,17 @@ function open(main, tools) {
       model = selected;
       data = inputs;
       parameters = session.model === model.name ? session.parameters : defaults(model);
+      const score = Number.parseFloat(requested.get("score"));
+      if (score >= 0 && score <= 1 && score !== (model.parameters.score_threshold?.default ?? score)) {
+        parameters = { ...parameters, score_threshold: score };
+      }
       write();
       const name = requested.get("model");
       if (name !== null && name !== model.name) message.show(text.try.notReady(name));
     } catch (error) {
       if (requested !== address) return;
       body.hidden = true;
-      message.showError(error.message);
+      message.showError(error);
     }
   }
 
@@ -119,11 +125,13 @@ function open(main, tools) {
 
   function write() {
     if (closed) return;
+    tools.save({ ...currentModel(), protocol });
     const written = PROTOCOLS[protocol].write(exchange());
     const isDisabled = written.port !== undefined && catalogue.ports[written.port] === null;
-    body.hidden = isDisabled;
-    if (isDisabled) {
-      message.show(strings.disabled[written.port]);
+    const refusal = isDisabled ? strings.disabled[written.port] : written.refusal;
+    body.hidden = refusal !== undefined;
+    if (refusal !== undefined) {
+      message.show(refusal);
       return;
     }
     setText(about, strings.about(data.map((datum) => datum.name ?? shortText(datum)).join(", "), model.name));
@@ -175,7 +183,9 @@ function open(main, tools) {
     } catch (error) {
       if (error.name === "AbortError") return;
       setText(status, strings.unsent);
-      message.showError(error.message);
+      response.show("");
+      decoded.show("");
+      message.showError(error);
     }
   }
 
@@ -187,7 +197,7 @@ function open(main, tools) {
       select.fill(readyModels(catalogue).map(({ name }) => [name, name]));
       show();
     },
-    (error) => message.showError(error.message),
+    (error) => message.showError(error),
   );
   return {
     change(next) {
@@ -250,7 +260,7 @@ function decodeElements(answer) {
 
 // A text with a copy button: { element, show(value, hint, loadFull), allowCopy(allowed) }. `loadFull()` returns the
 // text to copy if it differs.
-function codeBlock(name) {
+function codeBlock(name, language = "json") {
   const code = make("code");
   const pre = make("pre", { tabindex: "0", role: "group", "aria-label": name }, code);
   const hint = make("p", { class: "hint", hidden: "" });
@@ -269,7 +279,7 @@ function codeBlock(name) {
     show(value, note = "", load = null) {
       element.hidden = !value;
       loadFull = load;
-      setText(code, value);
+      code.replaceChildren(...highlighted(value, language));
       hint.hidden = !note;
       setText(hint, note);
       copyButton.hidden = !canCopy;

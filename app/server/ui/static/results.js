@@ -1,7 +1,7 @@
 // Results as lists: records with scores, marked texts, dialogues and tensors.
 
-import { colourOf } from "./drawing.js";
 import { make, setText } from "./dom.js";
+import { colourOf } from "./palette.js";
 import { text } from "./text.js";
 
 const strings = text.try;

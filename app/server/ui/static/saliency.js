@@ -46,7 +46,7 @@ function mapColour(value) {
 export async function toExplanationPng({ bitmap, width, height }, map, opacity, shapes) {
   const canvas = new OffscreenCanvas(width, height);
   const context = canvas.getContext("2d");
-  context.drawImage(bitmap, 0, 0);
+  context.drawImage(bitmap, 0, 0, width, height);
   context.globalAlpha = opacity;
   context.drawImage(map, 0, 0, width, height);
   context.globalAlpha = 1;

@@ -1,15 +1,14 @@
 // The stream of metrics snapshots.
 
-const MAX_SILENCE_MS = 6000;
-const FIRST_RETRY_MS = 1000;
-const MAX_RETRY_MS = 8000;
+import { reportLost } from "./connection.js";
 
-// Call `onsnapshot` with every snapshot, and `onstate` with connecting, live, paused or lost. Return a function that
-// stops.
+const MAX_SILENCE_MS = 6000;
+
+// Call `onsnapshot` with every snapshot, and `onstate` with connecting, live or paused. Return a function that stops.
+// After a lost connection the view subscribes again.
 export function subscribe(url, onsnapshot, onstate) {
   let source = null;
   let timer = 0;
-  let retryDelay = FIRST_RETRY_MS;
 
   function close() {
     clearTimeout(timer);
@@ -17,35 +16,33 @@ export function subscribe(url, onsnapshot, onstate) {
     source = null;
   }
 
-  function reconnectLater() {
+  function fail() {
     close();
-    onstate("lost");
-    timer = setTimeout(open, retryDelay);
-    retryDelay = Math.min(retryDelay * 2, MAX_RETRY_MS);
+    onstate("connecting");
+    reportLost();
   }
 
   function open() {
     close();
+    onstate("connecting");
     source = new EventSource(url);
-    timer = setTimeout(reconnectLater, MAX_SILENCE_MS);
-    source.onerror = reconnectLater;
+    timer = setTimeout(fail, MAX_SILENCE_MS);
+    source.onerror = fail;
     source.onmessage = (event) => {
       clearTimeout(timer);
-      timer = setTimeout(reconnectLater, MAX_SILENCE_MS);
-      retryDelay = FIRST_RETRY_MS;
+      timer = setTimeout(fail, MAX_SILENCE_MS);
       onstate("live");
       onsnapshot(JSON.parse(event.data));
     };
   }
 
   function updateVisibility() {
-    if (document.hidden) {
-      close();
-      onstate("paused");
-    } else {
-      onstate("connecting");
+    if (!document.hidden) {
       open();
+      return;
     }
+    close();
+    onstate("paused");
   }
 
   document.addEventListener("visibilitychange", updateVisibility);

@@ -109,7 +109,10 @@ const PYTHON_LITERALS = new Map([
 const MAX_LINE = 88;
 
 function literal(value, data, depth) {
-  if (value instanceof ImageReference) return `image_base64(${pythonString(data[value.index].name)})`;
+  if (value instanceof ImageReference) {
+    const prefix = value.prefix && `${pythonString(value.prefix)} + `;
+    return `${prefix}image_base64(${pythonString(data[value.index].name)})`;
+  }
   if (PYTHON_LITERALS.has(value)) return PYTHON_LITERALS.get(value);
   if (typeof value !== "object") return pythonString(value);
   const isList = Array.isArray(value);

@@ -2,8 +2,6 @@
 
 import { count, duration, isolated } from "./format.js";
 
-const UNREACHABLE = "The server cannot be reached";
-const refused = (status) => `The server answered with status ${status}`;
 const noImageModel = (name) => `No image model called ${name} is ready`;
 const localTime = (milliseconds) => new Date(milliseconds).toLocaleString("sv");
 // The example model has learned this question, so its words must not change.
@@ -13,11 +11,16 @@ export const text = {
   product: "Charioteer",
   skip: "Skip to the content",
   views: "Views",
+  docs: "Docs",
+  unreachable: "The server cannot be reached",
+  refused: (status) => `The server answered with status ${status}`,
+  lost: "The server cannot be reached. This page tries again until it answers.",
+  retry: "Retry",
+  details: "Details",
   states: {
     connecting: "Connecting",
     live: "Live",
     paused: "Paused while hidden",
-    lost: "Disconnected, retrying",
   },
   notLoaded: "This view could not be loaded. Check that the server is running, then try again.",
   version: (version) => `Version ${version}`,
@@ -109,9 +112,20 @@ export const text = {
   },
   models: {
     title: "Models",
-    unreachable: UNREACHABLE,
-    refused,
-    summary: (all, ready) => `${count(all)} ${all === 1 ? "model" : "models"}, ${count(ready)} ready`,
+    summary: (all, ready, memory) =>
+      `${count(all)} ${all === 1 ? "model" : "models"}, ${count(ready)} ready. The server uses ${memory}.`,
+    columns: {
+      model: "Model",
+      state: "State",
+      task: "Task",
+      version: "Version",
+      latency: "Latency p50",
+      requests: "Requests",
+      used: "Last use",
+      actions: "Actions",
+    },
+    unused: "–",
+    used: (seconds) => (seconds < 5 ? "now" : `${duration(seconds)} ago`),
     noModels: "This server has no models",
     states: { READY: "ready", LOADING: "loading", UNAVAILABLE: "not ready" },
     task: (type) => type.toLowerCase().replaceAll("_", " "),
@@ -144,17 +158,24 @@ export const text = {
     allLabels: (number) => `Show all ${number}`,
     more: "More",
     links: {
-      request: "Requests in every protocol",
+      request: "Use in code",
       metadata: "Metadata (JSON)",
       statistics: "Statistics (JSON)",
       schema: "API reference (OpenAPI)",
     },
   },
+  samples: {
+    title: "Samples",
+    sample: (name) => `Sample ${name}`,
+    missing: (name) => `There is no sample called ${name}`,
+  },
   imageInput: {
     choose: "Choose an image",
-    samples: "or a sample:",
     size: (name, width, height) => `${name}, ${width} × ${height}`,
-    unreadable: (name) => `This browser cannot show ${name} as an image`,
+    notAnImage: (name, formats) => `${name} is not an image. Supported: ${formats}.`,
+    unreadable: (name, reason) => `${name} cannot be read: ${reason}`,
+    andOthers: (sentence, number) =>
+      number ? `${sentence} ${number === 1 ? "1 other file" : `${count(number)} other files`} cannot be read either.` : sentence,
   },
   explain: {
     title: "Explain",
@@ -178,8 +199,6 @@ export const text = {
     stopped: "Stopped",
     noImage: "Choose an image first",
     unknown: (name) => `No model called ${name} can be explained`,
-    unreachable: UNREACHABLE,
-    refused,
     done: (number, seconds) =>
       `${count(number)} ${number === 1 ? "result" : "results"} explained in ${seconds.toFixed(1)} s`,
     nothing: "The model returned no results for this image, so there is nothing to explain.",
@@ -193,8 +212,14 @@ export const text = {
     png: "Save as PNG",
   },
   viewer: {
-    keys: "Zoom with the wheel or + and −. Move by dragging or with the arrow keys. 0 fits the image, 1 shows it at 100 %.",
+    keys: "Wheel or + and − zoom, dragging or arrow keys move, 0 fits, 1 shows 100 %.",
     zoom: "Zoom",
+    drawn: "Drawn",
+    boxes: "Boxes",
+    outlines: "Outlines",
+    names: "Names",
+    scores: "Scores",
+    opacity: "Mask opacity",
     in: "Zoom in",
     out: "Zoom out",
     fit: "Fit the image",
@@ -203,16 +228,19 @@ export const text = {
   },
   try: {
     title: "Try",
-    unreachable: UNREACHABLE,
-    refused,
     unreadableAnswer: "The answer cannot be read. A proxy between this page and the server may have cut it",
     notReady: (name) => `No model called ${name} is ready. The Models view lists all models.`,
     unreadable: "The file cannot be read",
-    noSample: (name) => `There is no sample called ${name}`,
     noModels: "No model is ready. The Models view shows why.",
+    failed: (name, reason) => `${name}: ${reason}`,
     cameraFailed: (reason) => `The camera cannot be used: ${reason}`,
-    notShown: "This browser cannot show this image format. The model may still be able to read it.",
     model: "Model",
+    purpose: "See what a model finds in an image, then call it from your own code.",
+    about(task, description, labels) {
+      const more = labels.length > 4 ? ` and ${count(labels.length - 4)} more` : "";
+      const known = labels.length ? `Knows ${labels.slice(0, 4).map(isolated).join(", ")}${more}` : "";
+      return [task, description, known].filter(Boolean).join(". ");
+    },
     tasks: {
       IMAGE_CLASSIFICATION: "Image classification",
       OBJECT_DETECTION: "Object detection",
@@ -230,8 +258,6 @@ export const text = {
     camera: "Camera",
     takePhoto: "Take photo",
     cancel: "Cancel",
-    samples: "Samples",
-    sample: (name) => `Sample ${name}`,
     images: "Images",
     image: (name, place, all) => `${name}, ${place} of ${all}`,
     reading: (done, all) => `Reading images, ${count(done)} of ${count(all)} …`,
@@ -268,7 +294,9 @@ export const text = {
     summary: (shown, all, milliseconds) =>
       `${shown === all ? count(all) : `${count(shown)} of ${count(all)}`} ${all === 1 ? "result" : "results"}, ${milliseconds} ms`,
     answered: (milliseconds) => `Answered in ${milliseconds} ms`,
-    none: "No result reaches the confidence threshold.",
+    none: "Nothing scores that high.",
+    nothing: "The model found nothing in this image.",
+    showBest: (score) => `Show the best score, ${(100 * score).toFixed(1)} %`,
     truncated: (max) => `The page requested only the ${count(max)} results with the highest scores.`,
     more: (number) => `${count(number)} more`,
     ask: "Ask",
@@ -292,10 +320,10 @@ export const text = {
     json: "JSON",
     coco: "COCO",
     download: "Download",
-    showRequest: "Show the request",
+    showRequest: "Use in code",
   },
   request: {
-    title: "Request",
+    title: "Use in code",
     copied: "Copied",
     model: "Model",
     protocol: "Protocol",
@@ -305,10 +333,12 @@ export const text = {
       v1: "V1",
       tfs: "TensorFlow Serving",
       grps: "GRPS",
+      openai: "OpenAI",
       grpc: "gRPC",
     },
     about: (input, model) => `The request and response for ${input} with the model ${model}.`,
     noParameters: "TensorFlow Serving has no request parameters: the thresholds of the model's settings apply.",
+    onlyTexts: "OpenAI's API serves models that answer with text. Choose such a model, or another protocol.",
     chariotNames: "Names that begin with m- belong to Chariot in V2: this path answers in Chariot's format.",
     disabled: {
       tensorflow_serving: "TensorFlow Serving's REST API is disabled on this server.",
@@ -386,8 +416,6 @@ export const text = {
   },
   recorded: {
     title: "Recorded",
-    unreachable: UNREACHABLE,
-    refused,
     filters: {
       model: "Model",
       label: "Label",
@@ -396,20 +424,19 @@ export const text = {
       until: "Until",
       error: "Outcome",
       where: "Metadata",
-      area: "Location",
+      box: "Location",
     },
     hints: {
       "min-score": "0.5",
       since: "2h, 7d or 2026-11-05",
       until: "2026-11-06T12:00",
       where: 'camera = "north" and altitude > 100',
-      near: "latitude, longitude, kilometres: 52.5, 13.4, 20",
-      box: "south, west, north, east: 47, 5, 55, 15",
-      polygon: "latitude,longitude of each corner: 52,13 53,13 53,14",
+      box: "47, 5, 55, 15",
     },
-    whereHint: "Conditions on custom metadata, with =, !=, <, >, in and contains, joined by and",
-    area: "Circle, box or polygon",
-    areas: { "": "anywhere", near: "in a circle", box: "in a box", polygon: "in a polygon" },
+    explanations: {
+      where: "Conditions on custom metadata, with =, <, <=, > and >=, joined by and",
+      box: "A box: south, west, north, east in degrees",
+    },
     errors: { "": "all", none: "succeeded", any: "failed" },
     search: "Search",
     clear: "Clear",
@@ -457,7 +484,6 @@ export const text = {
   },
   drift: {
     title: "Drift",
-    unreachable: UNREACHABLE,
     none: "No window is complete yet. Each window is compared with the baseline when it has all its images.",
     summary: (all, drifted) => `${count(drifted)} of ${count(all)} ${all === 1 ? "model has" : "models have"} drifted`,
     verdict: (drifted) => (drifted ? "drifted" : "no drift"),

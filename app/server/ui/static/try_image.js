@@ -8,23 +8,23 @@ import { coco, jsonFile } from "./export.js";
 import { button, save } from "./controls.js";
 import { make, setText } from "./dom.js";
 import { filterShapes, shapesOf, toPng } from "./drawing.js";
-import { imageList } from "./image_list.js";
+import { imageList, imageTryLayout } from "./image_list.js";
 import { infer } from "./inference.js";
 import { parameterForm } from "./parameters.js";
 import { recordList } from "./results.js";
 import { session } from "./session.js";
+import { taskOf } from "./tasks.js";
 import { text } from "./text.js";
-import { imageTryLayout } from "./try_layout.js";
 import { viewer } from "./viewer.js";
 
 const strings = text.try;
 const MIN_SCORE = 0.05;
 const MAX_IOU = 0.95;
-const MAX_DETECTIONS = { IMAGE_SEGMENTATION: 100 };
+const MAX_DETECTIONS = { contour: 100 };
 const DEFAULT_MAX_DETECTIONS = 300;
 const MAX_CONCURRENT = 2;
 
-export function createImageTry({ root, go, catalogue, model, message, area }) {
+export function createImageTry({ tools, root, go, catalogue, model, message, area }) {
   const imageViewer = viewer({ label: strings.images });
   const list = recordList({ onhover: (index) => imageViewer.choose(index) });
   const onrequest = () => requestAll(session.images, true);
@@ -34,14 +34,16 @@ export function createImageTry({ root, go, catalogue, model, message, area }) {
   const imageInputs = imageList({
     root,
     area,
-    samples: catalogue.samples,
+    catalogue,
+    task: model.task_type,
     message,
     onshow: display,
     onnew: requestAll,
-    onsample: (sample) => go("try", { model: model.name, sample }),
+    onsample: (sample) => go("try", { ...address(), sample }),
   });
-  const hasShapes = model.task_type !== "IMAGE_CLASSIFICATION";
-  const maxDetections = MAX_DETECTIONS[model.task_type] ?? DEFAULT_MAX_DETECTIONS;
+  const { geometry } = taskOf(model.task_type);
+  const hasShapes = geometry !== null;
+  const maxDetections = MAX_DETECTIONS[geometry] ?? DEFAULT_MAX_DETECTIONS;
   // The answer of each image: { records, shapes, milliseconds }; null after an error.
   let answers = new Map();
   // Answers without NMS, of images that were shown while the IoU slider moved.
@@ -49,6 +51,9 @@ export function createImageTry({ root, go, catalogue, model, message, area }) {
   let unsuppressedParameters = "";
   let hidden = new Set();
   let pending = new AbortController();
+  let bestScore = 0;
+  const bestButton = button("", () => form.setScore(bestScore));
+  bestButton.hidden = true;
 
   imageViewer.onhover = (index) => list.choose(index);
 
@@ -95,10 +100,22 @@ export function createImageTry({ root, go, catalogue, model, message, area }) {
       answers.set(image, await requestAnswer(image, form.iouParameter(), signal));
     } catch (error) {
       if (error.name === "AbortError") return;
-      message.showError(session.images.length > 1 ? `${image.name}: ${error.message}` : error.message);
+      if (error.name !== "ConnectionLost") error.message = strings.failed(image.name, error.message);
+      message.showError(error);
       answers.set(image, null);
     }
     refresh();
+  }
+
+  // The address has no place for the user's own images.
+  function address() {
+    const [score, sample] = [form.score(), imageInputs.shown()?.sample];
+    return { model: model.name, ...(sample ? { sample } : {}), ...(score === null ? {} : { score }) };
+  }
+
+  function codeAddress() {
+    const { sample: _, ...parameters } = address();
+    return parameters;
   }
 
   const answerFor = (image) => (form.isSliding() && unsuppressed.get(image)) || answers.get(image);
@@ -115,6 +132,7 @@ export function createImageTry({ root, go, catalogue, model, message, area }) {
   function refresh() {
     session.parameters = form.requested();
     const image = imageInputs.shown();
+    if (image !== null) tools.save(address());
     const answer = answerFor(image);
     const shown = filtered(image);
     imageViewer.shapes(hasShapes && image?.width ? shown : []);
@@ -122,6 +140,11 @@ export function createImageTry({ root, go, catalogue, model, message, area }) {
     for (const other of answers.keys())
       imageInputs.setBadge(other, hasShapes ? String(filtered(other).length) : (filtered(other)[0]?.label ?? ""));
     downloads.hidden = !answer;
+    const best = shown.length ? 0 : Math.max(0, ...(answer?.records ?? []).map((record) => record.score));
+    // The slider has two decimals.
+    bestScore = Math.floor(100 * best) / 100;
+    bestButton.hidden = !bestScore;
+    setText(bestButton, strings.showBest(best));
     if (image === null) setText(status, "");
     else if (answer === undefined) setText(status, strings.running);
     else if (answer === null) setText(status, "");
@@ -131,7 +154,7 @@ export function createImageTry({ root, go, catalogue, model, message, area }) {
 
   function showStatus({ records, milliseconds }, number) {
     const parts = [strings.summary(number, records.length, Math.round(milliseconds))];
-    if (!number) parts.push(strings.none);
+    if (!number) parts.push(bestButton.hidden ? strings.nothing : strings.none);
     if (hasShapes && records.length >= maxDetections) parts.push(strings.truncated(maxDetections));
     if (parts.length > 1) parts[0] += ".";
     setText(status, parts.join(" "));
@@ -166,7 +189,6 @@ export function createImageTry({ root, go, catalogue, model, message, area }) {
       .querySelector(".stage")
       .setAttribute("aria-label", image ? strings.shown(image.name) : strings.images);
     stage.hidden = image === null;
-    if (image !== null && !image.width) message.show(strings.notShown);
     refresh();
   }
 
@@ -196,17 +218,18 @@ export function createImageTry({ root, go, catalogue, model, message, area }) {
       button(strings.coco, () => save(coco(model, exportedAnswers()), `${stem()}.coco.json`)),
     );
   }
-  downloads.append(button(strings.showRequest, () => go("request", { model: model.name })));
+  downloads.append(button(strings.showRequest, () => go("request", codeAddress())));
   const stage = make("div", { hidden: "" }, imageViewer.element);
   const sidebar = make(
     "section",
     { class: "panel sidebar", "aria-label": strings.results },
     form.element,
     status,
+    bestButton,
     legend,
     list.element,
     downloads,
   );
 
-  return imageTryLayout({ images: imageInputs, stage, sidebar, viewer: imageViewer, stop: () => pending.abort() });
+  return imageTryLayout({ images: imageInputs, stage, sidebar, viewer: imageViewer, stop: () => pending.abort(), setScore: form.setScore });
 }

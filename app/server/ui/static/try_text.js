@@ -2,19 +2,20 @@
 
 import { button, field } from "./controls.js";
 import { make, setText } from "./dom.js";
-import { imageList } from "./image_list.js";
+import { imageList, imageTryLayout } from "./image_list.js";
 import { infer, streamAnswer } from "./inference.js";
 import { parameterForm } from "./parameters.js";
 import { dialogue, markedText, recordList, tensorList } from "./results.js";
 import { session } from "./session.js";
+import { taskOf } from "./tasks.js";
 import { text } from "./text.js";
-import { imageTryLayout } from "./try_layout.js";
 import { viewer } from "./viewer.js";
 
 const strings = text.try;
 
-// A text area with a button, which becomes Stop while `run(value, signal)` runs.
-function promptForm({ label, value, hint, run, onrun, message, rows, isSubmit }) {
+// A text area with a button, which becomes Stop while `onrun(value, signal)` runs. After an error, `onclear` removes the
+// old answer. `onsave(value)` keeps what the user typed.
+function promptForm({ label, value, hint, run, onrun, onclear = () => {}, onsave, message, rows, isSubmit }) {
   const input = make("textarea", { rows, spellcheck: "false" });
   input.value = value;
   let running = null;
@@ -31,12 +32,14 @@ function promptForm({ label, value, hint, run, onrun, message, rows, isSubmit })
     try {
       await onrun(input.value, running.signal);
     } catch (error) {
-      if (error.name !== "AbortError") message.showError(error.message);
+      onclear();
+      message.showError(error);
     }
     running = null;
     setText(runButton, run);
   }
 
+  input.addEventListener("input", () => onsave(input.value));
   input.addEventListener("keydown", (event) => {
     if (event.key !== "Enter" || event.isComposing || !isSubmit(event)) return;
     event.preventDefault();
@@ -81,7 +84,8 @@ export function createQuestionTry({ root, go, catalogue, model, message, area })
   const imageInputs = imageList({
     root,
     area,
-    samples: catalogue.samples,
+    catalogue,
+    task: model.task_type,
     message,
     onnew() {},
     onshow(image) {
@@ -94,6 +98,7 @@ export function createQuestionTry({ root, go, catalogue, model, message, area })
     label: strings.question,
     value: session.question || strings.exampleQuestion,
     run: strings.ask,
+    onsave: (question) => (session.question = question),
     rows: 2,
     message,
     isSubmit: (event) => !event.shiftKey,
@@ -141,6 +146,13 @@ export function createTextTry({ root, go, catalogue, model, message }) {
     rows: 6,
     message,
     isSubmit: isControlEnter,
+    onsave: (value) => (session.text = value),
+    onclear() {
+      answer = null;
+      setText(status, "");
+      list.show([]);
+      marked.replaceChildren();
+    },
     async onrun(value, signal) {
       if (!value.trim()) throw new Error(strings.needsText);
       saveSession();
@@ -183,7 +195,7 @@ export function createTextTry({ root, go, catalogue, model, message }) {
         score: record.score,
       })),
     );
-    if (model.task_type === "TOKEN_CLASSIFICATION") marked.replaceChildren(markedText(answer.value, shown));
+    if (taskOf(model.task_type).returns === "entities") marked.replaceChildren(markedText(answer.value, shown));
   }
 
   output.append(form.element, status, marked, model.streams ? conversation.element : list.element);
@@ -194,7 +206,7 @@ export function createTextTry({ root, go, catalogue, model, message }) {
       make(
         "div",
         { class: "try-layout" },
-        make("section", { class: "panel", "aria-label": strings.tasks[model.task_type] }, prompt.element),
+        make("section", { class: "panel", "aria-label": strings.tasks[model.task_type] ?? model.task_type }, prompt.element),
         output,
       ),
     ],
@@ -213,6 +225,11 @@ export function createTensorTry({ root, go, catalogue, model, message }) {
     rows: 8,
     message,
     isSubmit: isControlEnter,
+    onsave() {},
+    onclear() {
+      setText(status, "");
+      results.replaceChildren();
+    },
     async onrun(value, signal) {
       const tensors = readTensors(value, model);
       session.tensors = value;

@@ -2,6 +2,7 @@
 
 import { make, setText } from "./dom.js";
 import { hit, paint } from "./drawing.js";
+import { drawingSwitches } from "./switches.js";
 import { text } from "./text.js";
 
 const strings = text.viewer;
@@ -16,11 +17,13 @@ const MAX_LIVE_POINTS = 3000;
 const REPAINT_DELAY_MS = 100;
 
 export function viewer({ label }) {
+  let image = null;
   // Three layers: the image, all shapes, and the highlighted shape.
   const layers = ["image", "shapes", "highlight"].map((name) => make("canvas", { class: name }));
   const [imageLayer, shapeLayer, highlightLayer] = layers;
+  const switches = drawingSwitches(() => image !== null && redraw("shapes", "highlight"));
   const zoom = make("output", { class: "zoom" });
-  const keys = make("span", { class: "hint" }, strings.keys);
+  const keys = make("span", { class: "hint", title: strings.keys }, strings.keys);
   const stage = make("div", { class: "stage", tabindex: "0", role: "group", "aria-label": label }, ...layers);
   const toolbar = make(
     "div",
@@ -30,11 +33,11 @@ export function viewer({ label }) {
     toolButton("+", strings.in, () => zoomBy(ZOOM_STEP)),
     toolButton(strings.fitShort, strings.fit, fit),
     toolButton("1:1", strings.actualSize, () => zoomTo(1)),
+    switches.element,
     keys,
   );
   const element = make("div", { class: "viewer" }, stage, toolbar);
 
-  let image = null;
   let levels = [];
   let shapes = [];
   let selected = null;
@@ -153,6 +156,7 @@ export function viewer({ label }) {
     image = next;
     levels = next?.bitmap ? [next.bitmap] : [];
     [shapes, selected, overlaid] = [[], null, { bitmap: null, opacity: 0 }];
+    switches.show(shapes);
     stage.style.setProperty("--ratio", next?.height ? next.width / next.height : "");
     fit();
     redraw("shapes", "highlight");
@@ -162,6 +166,7 @@ export function viewer({ label }) {
   function setShapes(next) {
     shapes = next;
     const points = shapes.map(({ rings }) => rings.reduce((sum, ring) => sum + ring.length, 10));
+    switches.show(shapes);
     isHeavy = points.reduce((sum, count) => sum + count, 0) > MAX_LIVE_POINTS;
     redraw("shapes", "highlight");
   }
@@ -309,6 +314,7 @@ export function viewer({ label }) {
     release();
     clearTimeout(repaintTimer);
     observer.disconnect();
+    switches.close();
   }
 
   return self;

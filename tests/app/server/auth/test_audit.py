@@ -9,7 +9,7 @@ from litestar import Litestar
 from litestar.testing import TestClient
 from prometheus_client import CollectorRegistry
 
-from app.engine.events import InferenceEvent
+from app.engine.request_context import RequestContext
 from app.observers.request_log import RequestLog
 from app.server.auth.access_control import open_access_control
 from app.server.ui.admin_api import PAGE_HEADER
@@ -58,9 +58,9 @@ def test_refusals_are_counted_and_logged_without_the_key(tmp_path: Path) -> None
 
 class LoggingObserver:
     def __init__(self) -> None:
-        self.events: list[InferenceEvent] = []
+        self.events: list[RequestContext] = []
 
-    def observe(self, event: InferenceEvent, /) -> None:
+    def observe(self, event: RequestContext, /) -> None:
         self.events.append(event)
         RequestLog().observe(event)
 
@@ -73,7 +73,7 @@ def test_inference_is_logged_with_its_client(tmp_path: Path) -> None:
     with structlog.testing.capture_logs() as logs:
         assert client.post(INFERENCE, json=inference_body(), headers=bearer_header(INFER_KEY)).status_code == 200
     assert [line["client"] for line in logs if line["event"] == "inference"] == ["camera"]
-    assert [(event.info.client, event.info.address) for event in observer.events] == [("camera", "testclient")]
+    assert [(event.client, event.address) for event in observer.events] == [("camera", "testclient")]
     assert INFER_KEY not in str(logs)
     client = http_client(authenticated_app(None, build_engine(("detector",), observers=[observer])))
     with structlog.testing.capture_logs() as logs:

@@ -7,7 +7,7 @@ from litestar import Litestar
 from litestar.testing import TestClient
 from litestar.types import ASGIApp
 
-from app.server.cross_site import reject_cross_site
+from app.server.http.cross_site import reject_cross_site
 from app.server.ui.admin_api import PAGE_HEADER
 from tests.support.auth_apps import (
     INFER_KEY,

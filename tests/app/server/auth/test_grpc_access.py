@@ -11,7 +11,7 @@ import pytest
 import structlog
 from prometheus_client import CollectorRegistry
 
-from app.engine.events import InferenceEvent
+from app.engine.request_context import RequestContext
 from app.protocols import GRPC_PROTOCOLS
 from app.server.auth.access_control import AccessControl, open_access_control
 from app.server.auth.api_keys import ApiKey, ApiKeys, read_keys
@@ -30,9 +30,9 @@ ECHO = "echo-fp32"
 
 class RecordingObserver:
     def __init__(self) -> None:
-        self.events: list[InferenceEvent] = []
+        self.events: list[RequestContext] = []
 
-    def observe(self, event: InferenceEvent, /) -> None:
+    def observe(self, event: RequestContext, /) -> None:
         self.events.append(event)
 
 
@@ -64,7 +64,7 @@ def bearer(key: str) -> Metadata:
 )
 def test_key_in_the_metadata_is_accepted(peer: GrpcTestClient, metadata: Metadata) -> None:
     assert peer.call("ModelInfer", infer(), metadata).model_name == ECHO
-    assert (OBSERVER.events[-1].info.client, OBSERVER.events[-1].info.address) == ("camera", "127.0.0.1")
+    assert (OBSERVER.events[-1].client, OBSERVER.events[-1].address) == ("camera", "127.0.0.1")
 
 
 @pytest.mark.parametrize(

@@ -11,11 +11,11 @@ from litestar.types import ASGIApp
 from prometheus_client import CollectorRegistry
 
 from app.protocols import LISTENERS
-from app.server.asgi import create_listener_app
 from app.server.auth.access_control import AccessControl, open_access_control
 from app.server.auth.api_keys import ApiKey
 from app.server.auth.http_access import HttpAccess
 from app.server.auth.key_file import add_key
+from app.server.http.asgi import create_listener_app
 from app.settings.access import AccessSettings
 from tests.app.server.auth.issuer import AUDIENCE, ISSUER, STRANGER, claims, key_set_file, token
 from tests.support.auth_apps import (
@@ -67,6 +67,10 @@ def test_key_in_a_query_or_a_cookie_is_ignored(client: TestClient[Litestar], que
         ("/v2/models/detector/infer", {"error": MISSING}),
         ("/v1/models/detector:predict", {"error": MISSING}),
         ("/grps/v1/infer/predict", {"status": {"code": 401, "msg": MISSING, "status": "FAILURE"}}),
+        (
+            "/openai/v1/chat/completions",
+            {"error": {"message": MISSING, "type": "authentication_error", "param": None, "code": "invalid_api_key"}},
+        ),
         ("/page/tensorflow-serving/v1/models/detector:predict", {"error": MISSING}),
     ],
 )

@@ -15,11 +15,12 @@ from prometheus_client import CollectorRegistry
 from app.engine.engine import Engine
 from app.protocols import GRPC_PROTOCOLS
 from app.protocols.grps.servicer import GrpsGrpc
+from app.protocols.kserve_v2.model_config import UNSUPPORTED_CALLS
 from app.protocols.permission import PERMISSIONS, Permission
 from app.protocols.protocol import Endpoint, HttpRequest, json_response
-from app.server.asgi import create_app
 from app.server.auth.grpc_access import GrpcAccess, required_permissions
 from app.server.auth.http_access import HttpAccess
+from app.server.http.asgi import create_app
 from app.server.ui.admin_api import PAGE_HEADER
 from tasks.inference.error import InferenceError
 from tests.support.auth_apps import ADMIN_KEY as ADMIN_KEY
@@ -27,17 +28,12 @@ from tests.support.auth_apps import INFER_KEY as INFER_KEY
 from tests.support.auth_apps import READ_KEY as READ_KEY
 from tests.support.auth_apps import access_with_keys, authenticated_app, bearer_header, http_client
 from tests.support.grpc_server import GrpcTestClient, build_engine, run_grpc_server
+from tests.support.protocol_cases import PROTOCOL_CASES
 
 OPEN = {
     "GET /health",
     "GET /healthz",
     "GET /ready",
-    "GET /v2/health/live",
-    "GET /v2/health/ready",
-    "GET /grps/v1/health/live",
-    "POST /grps/v1/health/live",
-    "GET /grps/v1/health/ready",
-    "POST /grps/v1/health/ready",
     # Without the infer permission it returns only {"status": "alive"}.
     "GET /",
 }
@@ -47,10 +43,6 @@ READ = {
     "GET /openapi.json",
     "GET /schema",
     "GET /schema/openapi.json",
-    "GET /v2/models/stats",
-    "GET /v2/models/{target:str}/stats",
-    "GET /v2/models/{target:str}/versions/{version:str}/stats",
-    "POST /v2/repository/index",
     "GET /grps/v1/monitor/metrics",
     "GET /grps/v1/monitor/series",
     "GET /inferences",
@@ -59,49 +51,25 @@ READ = {
     "GET /page/{name:str}",
     "GET /page/models.json",
     "GET /page/samples/{name:str}",
-    "GET /page/drift.json",
     "GET /page/repository",
     "ANY /page/events",
 }
 ADMIN = {
-    "POST /v2/repository/models/{target:str}/load",
-    "POST /v2/repository/models/{target:str}/unload",
-    "GET /grps/v1/health/online",
-    "POST /grps/v1/health/online",
-    "GET /grps/v1/health/offline",
-    "POST /grps/v1/health/offline",
     "POST /page/repository/{name:str}/load",
     "POST /page/repository/{name:str}/unload",
 }
 INFER = {
-    "POST /infer",
-    "GET /v2",
-    "GET /v2/models",
-    "GET /v2/models/{target:str}",
-    "GET /v2/models/{target:str}/ready",
-    "POST /v2/models/{target:str}/infer",
-    "POST /v2/models/{target:str}/generate",
-    "POST /v2/models/{target:str}/generate_stream",
-    "GET /v2/models/{target:str}/versions/{version:str}",
-    "GET /v2/models/{target:str}/versions/{version:str}/ready",
-    "POST /v2/models/{target:str}/versions/{version:str}/infer",
-    "POST /v2/models/{target:str}/versions/{version:str}/generate",
-    "POST /v2/models/{target:str}/versions/{version:str}/generate_stream",
-    "GET /v1/models",
-    "GET /v1/models/{target:str}",
-    "POST /v1/models/{target:str}",
-    "GET /grps/v1/metadata/server",
-    "POST /grps/v1/metadata/server",
-    "POST /grps/v1/metadata/model",
-    "POST /grps/v1/infer/predict",
+    "POST /page/preview",
     "POST /page/grpc/inference.GRPCInferenceService/ModelInfer",
     # The proxy to another port requires the same permissions as that port.
     "ANY /page/tensorflow-serving",
 }
+"""The routes of no protocol. Those of protocols are in `PROTOCOL_CASES`."""
 
 CALLS = {
     "/grpc.health.v1.Health/Check": "open",
     "/grpc.health.v1.Health/Watch": "open",
+    "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo": "read",
     "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo": "read",
     "/inference.GRPCInferenceService/ServerLive": "open",
     "/inference.GRPCInferenceService/ServerReady": "open",
@@ -112,6 +80,8 @@ CALLS = {
     "/inference.GRPCInferenceService/ServerMetadata": "infer",
     "/inference.GRPCInferenceService/ModelReady": "infer",
     "/inference.GRPCInferenceService/ModelMetadata": "infer",
+    "/inference.GRPCInferenceService/ModelConfig": "infer",
+    **{f"/inference.GRPCInferenceService/{name}": "infer" for name in UNSUPPORTED_CALLS},
     "/inference.GRPCInferenceService/ModelInfer": "infer",
     "/inference.GRPCInferenceService/ModelStreamInfer": "infer",
     "/grps.protos.v1.GrpsService/Predict": "infer",
@@ -122,12 +92,22 @@ CALLS = {
     "/grps.protos.v1.GrpsService/CheckReadiness": "open",
     "/grps.protos.v1.GrpsService/Online": "admin",
     "/grps.protos.v1.GrpsService/Offline": "admin",
+    "/tensorflow.serving.PredictionService/Predict": "infer",
+    "/tensorflow.serving.PredictionService/Classify": "infer",
+    "/tensorflow.serving.PredictionService/Regress": "infer",
+    "/tensorflow.serving.PredictionService/MultiInference": "infer",
+    "/tensorflow.serving.PredictionService/GetModelMetadata": "infer",
+    "/tensorflow.serving.ModelService/GetModelStatus": "infer",
+    "/tensorflow.serving.ModelService/HandleReloadConfigRequest": "admin",
 }
 
 REFLECTION = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"
 KEY_FOR = {"infer": INFER_KEY, "read": READ_KEY, "admin": ADMIN_KEY}
 TABLES = {"open": OPEN, "read": READ, "admin": ADMIN, "infer": INFER}
-CASES = [(route, permission) for permission, table in TABLES.items() for route in sorted(table)]
+PERMISSION_OF = {route: permission for permission, table in TABLES.items() for route in table} | {
+    route: permission for case in PROTOCOL_CASES.values() for route, permission in case.permissions.items()
+}
+CASES = sorted(PERMISSION_OF.items(), key=lambda case: (case[1], case[0]))
 PROTECTED = [case for case in CASES if case[1] != "open"]
 
 
@@ -178,7 +158,7 @@ def test_route_requires_its_permission(client: TestClient[Litestar], route: str,
         assert status_of_route(client, route, KEY_FOR[permission]) not in (401, 403)
 
 
-@pytest.mark.parametrize("route", sorted(OPEN))
+@pytest.mark.parametrize("route", [route for route, permission in CASES if permission == "open"])
 def test_open_routes_ignore_missing_and_wrong_keys(client: TestClient[Litestar], route: str) -> None:
     assert status_of_route(client, route, None) == status_of_route(client, route, "a-key-that-is-none")
     assert status_of_route(client, route, None) in (200, 503)
@@ -257,12 +237,12 @@ def peer(tmp_path_factory: pytest.TempPathFactory) -> Generator[GrpcTestClient]:
 def status_of(peer: GrpcTestClient, method: str, key: str | None) -> grpc.StatusCode:
     metadata = [("authorization", f"Bearer {key}")] if key else []
     call: Any = peer.channel.unary_unary(method)
-    if method == REFLECTION:
+    if "Reflection" in method:
         call = peer.channel.stream_unary(method)
     elif "Stream" in method:
         call = peer.channel.unary_stream(method)
     try:
-        result: Any = call(iter([b""]) if method == REFLECTION else b"", metadata=metadata, timeout=30)
+        result: Any = call(iter([b""]) if "Reflection" in method else b"", metadata=metadata, timeout=30)
         if "Stream" in method:
             list(result)
     except grpc.RpcError as error:

@@ -14,6 +14,7 @@ import pytest
 
 from app.server.auth.key_file import remove_key
 from tests.support.auth_apps import ADMIN_KEY, INFER_KEY, OWNER_KEY, READ_KEY, bearer_header, write_key_file
+from tests.support.polling import wait_until
 from tests.support.server_process import ROOT, ServerProcess, run_server
 
 WRONG = "key-of-a-thief"
@@ -141,6 +142,29 @@ def test_keys_appear_in_no_log_metric_or_command_line(client: httpx.Client, serv
     assert '"event":"access refused"' in log
     for key in (WRONG, INFER_KEY, READ_KEY, ADMIN_KEY, OWNER_KEY):
         assert key not in log + metrics + command
+
+
+@pytest.mark.parametrize("key", ["", WRONG, READ_KEY, INFER_KEY])
+def test_direct_response_to_a_client_equals_that_of_the_application(client: httpx.Client, key: str) -> None:
+    headers = {"x-request-id": "0123456789", **(bearer_header(key) if key else {})}
+    # A referring page is a reason to ask the application.
+    responses = [
+        client.post(f"/v2/models/{MODEL}/infer", json=TENSOR, headers={**headers, **further})
+        for further in ({}, {"referer": f"{client.base_url}/"})
+    ]
+    direct, by_application = (
+        (response.status_code, response.content, {**response.headers, "date": ""}) for response in responses
+    )
+    assert direct == by_application
+    assert direct[0] == (200 if key == INFER_KEY else 403 if key == READ_KEY else 401)
+
+
+def test_direct_request_is_logged_with_its_client(client: httpx.Client, server: ServerProcess) -> None:
+    headers = {"x-request-id": "of-the-client", **bearer_header(INFER_KEY)}
+    assert client.post(f"/v2/models/{MODEL}/infer", json=TENSOR, headers=headers).status_code == 200
+    wait_until(lambda: any("of-the-client" in line for line in server.log))
+    (line,) = (line for line in server.log if "of-the-client" in line)
+    assert '"client":"camera"' in line
 
 
 def test_removed_key_is_refused_without_a_restart(client: httpx.Client, keys: Path) -> None:

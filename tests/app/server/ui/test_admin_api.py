@@ -11,11 +11,12 @@ from litestar.testing import TestClient
 from prometheus_client import CollectorRegistry
 
 from app.engine.engine import Engine
-from app.engine.registry import Registry
-from app.engine.repository import Repository
+from app.engine.models.registry import Registry
+from app.engine.models.repository import Repository
+from app.observers.trends import Trends
 from app.protocols import main_port_protocols
-from app.server.asgi import create_app
-from app.server.loopback import is_loopback_host
+from app.server.http.asgi import create_app
+from app.server.http.loopback import is_loopback_host
 from app.server.ui.admin_api import AdminApi
 from app.server.ui.page import WebPage
 from app.settings.model import ModelSettings, ModelSource
@@ -45,7 +46,7 @@ def repository_of(*names: str) -> Repository:
 
 def page_client(admin: bool | None) -> TestClient[Litestar]:
     engine = Engine(repository_of("detector", "classifier"), [], Limits(), workers=2)
-    page = WebPage(engine, admin=admin)
+    page = WebPage(engine, Trends(engine.registry.has_model), admin=admin)
     app = create_app(engine, main_port_protocols("chariot-v2-kserve"), CollectorRegistry(), 2_000_000, page=page)
     return TestClient(app)
 

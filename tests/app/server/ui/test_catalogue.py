@@ -3,19 +3,24 @@
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from litestar.testing import TestClient
 from prometheus_client import CollectorRegistry
 
 from app.engine.engine import Engine
-from app.engine.registry import Registry
-from app.engine.repository import Repository
+from app.engine.models.registry import Registry
+from app.engine.models.repository import Repository
+from app.engine.request_context import RequestContext
+from app.observers.trends import Trends
 from app.protocols import main_port_protocols
-from app.server.asgi import create_app
+from app.server.http.asgi import create_app
 from app.server.ui.catalogue import describe_models
 from app.server.ui.page import WebPage
 from app.server.ui.samples import SAMPLES, read_sample, samples
+from app.server.ui.usage import ModelUsage, model_usage
 from app.settings.model import ModelError, ModelSettings, ModelSource
+from tasks.inference.error import ErrorKind
 from tasks.inference.limits import Limits
 from tasks.task import TaskType
 from tests.support.fake_models import FAKE_MODELS, load_fake_model
@@ -78,6 +83,19 @@ def test_every_task_lists_its_parameters_with_defaults(name: str) -> None:
     )
 
 
+@pytest.mark.parametrize("open_vocabulary", [False, True])
+def test_candidate_labels_are_listed_for_open_vocabularies_only(open_vocabulary: bool) -> None:
+    def load(candidate: ModelSource) -> Any:
+        servable: Any = load_fake_model(candidate)
+        servable.description = msgspec.structs.replace(servable.description, open_vocabulary=open_vocabulary)
+        return servable
+
+    registry = Registry([source("detector")])
+    registry.load(source("detector"), load)
+    (entry,) = describe_models(registry)
+    assert ("candidate_labels" in entry.parameters) == open_vocabulary
+
+
 def test_empty_registry_describes_no_models() -> None:
     assert describe_models(Registry([])) == []
 
@@ -87,7 +105,7 @@ def client() -> Any:
     sources = [source("detector")]
     registry = registry_of(*sources)
     engine = Engine(Repository(registry, lambda: sources, load_fake_model), [], Limits(), workers=2)
-    page = WebPage(engine, chariot_protocol="chariot-v2")
+    page = WebPage(engine, Trends(engine.registry.has_model), chariot_protocol="chariot-v2")
     with TestClient(
         create_app(engine, main_port_protocols("chariot-v2"), CollectorRegistry(), 2_000_000, page=page)
     ) as opened:
@@ -102,6 +120,10 @@ def test_models_json_has_protocol_ports_models_and_samples(client: Any) -> None:
     assert page_data["ports"] == {"grpc": None, "tensorflow_serving": None}
     assert [model["name"] for model in page_data["models"]] == ["detector"]
     assert page_data["samples"][0] == {"name": "scene.jpg", "task_types": ["OBJECT_DETECTION", "IMAGE_SEGMENTATION"]}
+    assert [sample["name"] for sample in page_data["samples"] if "IMAGE_CLASSIFICATION" in sample["task_types"]] == [
+        "shape.jpg",
+        "photo.jpg",
+    ]
 
 
 def test_samples_are_served_as_jpeg(client: Any) -> None:
@@ -127,5 +149,26 @@ def test_samples_are_those_of_the_folder(tmp_path: Path) -> None:
 
 
 def test_every_image_task_has_a_sample() -> None:
-    image_task_types = {task_type for task_type in TaskType if task_type.startswith(("IMAGE", "OBJECT", "ORIENTED"))}
+    image_task_types = {task_type for task_type in TaskType if task_type.takes in ("image", "question")}
     assert {task for sample in samples() for task in sample.task_types} == image_task_types
+
+
+def test_usage_counts_requests_and_says_when_the_last_ended() -> None:
+    now = 50.0
+    trends = Trends(lambda name: name == "detector", clock=lambda: now)
+    assert model_usage(trends, "detector") == ModelUsage()
+    event = RequestContext(
+        protocol="kserve-v2", request_id="1", model_name="detector", model_version="1", batch_size=1, total=20_000_000
+    )
+    trends.observe(event)
+    trends.observe(msgspec.structs.replace(event, outcome=ErrorKind.INVALID_REQUEST))
+    now = 60.0
+    usage = model_usage(trends, "detector")
+    assert (usage.requests, usage.last_used) == (2, 9)
+    assert usage.latency == pytest.approx(20, rel=0.05)
+    now = 50.0 + 3 * 3600
+    # The hour of a request is known, not its minute.
+    assert model_usage(trends, "detector").last_used == 2 * 3600
+    now = 50.0 + 3 * 86400
+    usage = model_usage(trends, "detector")
+    assert (usage.requests, usage.latency, usage.last_used) == (2, None, 2 * 86400)

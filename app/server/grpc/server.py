@@ -1,0 +1,185 @@
+"""Run the gRPC server: the services of all protocols, health, reflection and limits."""
+
+import asyncio
+import tempfile
+from collections.abc import Sequence
+from contextlib import ExitStack, suppress
+
+import grpc
+
+from app.engine.engine import Engine
+from app.protocols.grpc_protocol import GrpcProtocol
+from app.server.auth.grpc_access import with_audit
+from app.server.grpc.connections import connection_options
+from app.server.grpc.drain import DrainInterceptor
+from app.server.grpc.health import HEALTH, Health
+from app.server.grpc.parsing import MessageParsing
+from app.server.grpc.reflection import reflection_handlers
+from app.server.transport.listen_socket import ListenError, connectable_host, open_listen_socket
+from app.server.transport.tls import Certificates
+from app.settings.transport import TransportSettings
+
+__all__ = ("GrpcServer",)
+
+_MAX_SOCKET_BYTES = 103
+"""Maximum bytes of a socket path on every system: `sun_path` has 104 on BSD, 108 on Linux."""
+
+
+class GrpcServer:
+    """Serve gRPC until stopped. All methods except the constructor run in the event loop.
+
+    Args:
+        engine: runs the inferences.
+        protocols: whose services to serve.
+        host: address to listen on.
+        port: port to listen on; 0 for any free one.
+        second_port: a further port with the same services, for clients that expect them there; None for none.
+        max_request_bytes: larger messages get RESOURCE_EXHAUSTED; compressed ones count with their real size.
+        drain_timeout: seconds that calls in flight may take after the stop.
+        interceptors: run before each call.
+        transport: limits of connections.
+        certificates: certificates for TLS; None for no TLS.
+
+    Attributes:
+        port: the port it listens on; the actual one after the start.
+        second_port: the same for the second port; None without one.
+        failure: the reason why the start failed; None otherwise.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        protocols: Sequence[GrpcProtocol],
+        *,
+        host: str,
+        port: int,
+        max_request_bytes: int,
+        drain_timeout: float,
+        interceptors: Sequence[grpc.aio.ServerInterceptor] = (),
+        transport: TransportSettings = TransportSettings(),  # noqa: B008  frozen
+        certificates: Certificates | None = None,
+        second_port: int | None = None,
+    ) -> None:
+        self.port = port
+        self.second_port = second_port
+        self.failure: ListenError | None = None
+        self._engine = engine
+        self._protocols = protocols
+        self._host = host
+        self._max_request_bytes = max_request_bytes
+        self._drain_timeout = drain_timeout
+        self._interceptors = interceptors
+        self._drain_interceptor = DrainInterceptor()
+        self._transport = transport
+        self._certificates = certificates
+        self._private_folder: tempfile.TemporaryDirectory[str] | None = None
+        self._server: grpc.aio.Server | None = None
+        self._stopping: asyncio.Event | None = None
+        self._stopped: asyncio.Future[None] | None = None
+
+    @property
+    def internal_address(self) -> str:
+        """Return the address for calls from this process, which needs no certificate."""
+        return (
+            f"{connectable_host(self._host)}:{self.port}"
+            if self._private_folder is None
+            else f"unix:{self._private_folder.name}/grpc"
+        )
+
+    @property
+    def ports(self) -> Sequence[int]:
+        """Return all its ports."""
+        return [self.port] if self.second_port is None else [self.port, self.second_port]
+
+    def check_addresses(self) -> None:
+        """Check that its addresses are free, before anything starts.
+
+        Raises:
+            ListenError: if one is in use.
+        """
+        with ExitStack() as stack:
+            for port in self.ports:
+                stack.enter_context(open_listen_socket(self._host, port))
+
+    async def start(self) -> None:
+        """Start to listen and serve.
+
+        Raises:
+            ListenError: if the address cannot be bound.
+        """
+        self._stopping = stopping = asyncio.Event()
+        server = grpc.aio.server(
+            options=[
+                ("grpc.max_receive_message_length", self._max_request_bytes),
+                ("grpc.max_send_message_length", -1),
+                # Otherwise two servers on one port would silently share the calls.
+                ("grpc.so_reuseport", 0),
+                *connection_options(self._transport),
+            ],
+            interceptors=[self._drain_interceptor, *self._interceptors, MessageParsing()],
+        )
+        names = [protocol.service.full_name for protocol in self._protocols]
+        for protocol in self._protocols:
+            methods = with_audit(protocol, protocol.handlers(self._engine, stopping))
+            server.add_generic_rpc_handlers(
+                (grpc.method_handlers_generic_handler(protocol.service.full_name, dict(methods)),)
+            )
+        server.add_generic_rpc_handlers((Health(self._engine, names, stopping).handler,))
+        files = [protocol.service.file for protocol in self._protocols]
+        server.add_generic_rpc_handlers(tuple(reflection_handlers([*names, HEALTH], files)))
+        self._bind(server)
+        await server.start()
+        self._server = server
+
+    async def stop(self) -> None:
+        """Reject new calls, let calls in flight finish within the drain timeout, and cancel the rest."""
+        self.start_shutdown()
+        if self._stopped is not None:
+            await self._stopped
+        if self._private_folder is not None:
+            self._private_folder.cleanup()
+
+    def start_shutdown(self) -> None:
+        """Start the stop without waiting for it, so that other parts can stop in parallel."""
+        if self._server is None or self._stopping is None or self._stopped is not None:
+            return
+        self._stopping.set()
+        self._stopped = asyncio.ensure_future(self._shut_down(self._server))
+
+    async def _shut_down(self, server: grpc.aio.Server) -> None:
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self._drain_timeout
+        await self._drain_interceptor.drain(self._drain_timeout / 2)
+        await server.stop(max(0.0, deadline - loop.time()))
+
+    def _bind(self, server: grpc.aio.Server) -> None:
+        if self._certificates is not None:
+            with suppress(OSError):
+                self._private_folder = _bind_private_socket(server)
+        self.port = self._bind_port(server, self.port)
+        if self.second_port is not None:
+            self.second_port = self._bind_port(server, self.second_port)
+
+    def _bind_port(self, server: grpc.aio.Server, port: int) -> int:
+        host = f"[{self._host}]" if ":" in self._host else self._host
+        try:
+            if self._certificates is None:
+                return server.add_insecure_port(f"{host}:{port}")
+            return server.add_secure_port(f"{host}:{port}", self._certificates.grpc_credentials())
+        except RuntimeError:
+            self.failure = ListenError(f"Cannot listen on {self._host}:{port} for gRPC")
+            raise self.failure from None
+
+
+def _bind_private_socket(server: grpc.aio.Server) -> tempfile.TemporaryDirectory[str] | None:
+    """Bind a socket in a private folder; return None if its path is too long for a socket.
+
+    Raises:
+        OSError: if no folder can be written; the page then has no gRPC.
+    """
+    folder = tempfile.TemporaryDirectory(prefix="charioteer-", ignore_cleanup_errors=True)
+    if len(f"{folder.name}/grpc".encode()) > _MAX_SOCKET_BYTES:
+        folder.cleanup()
+        return None
+    server.add_insecure_port(f"unix:{folder.name}/grpc")
+    return folder

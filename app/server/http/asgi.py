@@ -1,0 +1,188 @@
+"""Create the HTTP applications of an engine."""
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Any
+
+from litestar import Litestar, Response, get, route
+from litestar.config.compression import CompressionConfig
+from litestar.config.cors import CORSConfig
+from litestar.handlers import ASGIRouteHandler, HTTPRouteHandler
+from prometheus_client import CollectorRegistry, generate_latest
+
+from app.engine.engine import Engine
+from app.protocols.media_type import PROMETHEUS
+from app.protocols.protocol import HttpListener, HttpProtocol, HttpRequest
+from app.protocols.request_info import add_id_headers
+from app.server.auth.audit import audit_response
+from app.server.auth.http_access import HttpAccess, requires
+from app.server.http.direct_request import MIN_COMPRESSED_BYTES, STREAMED_PATHS
+from app.server.http.dispatch import create_handlers
+from app.server.http.errors import ErrorHandlers, create_error_handlers
+from app.server.http.head_requests import HeadSupport
+from app.server.http.inferences import Inferences
+from app.server.http.openapi import OWN_OPERATIONS, describe_service
+from app.server.http.reference import HEADERS as REFERENCE_HEADERS
+from app.server.http.reference import reference_page
+from app.server.ui.page import EVENTS_PATH, WebPage
+
+__all__ = ("create_app", "create_listener_app")
+
+_ALL_METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS")
+_CLOUD_EVENT_ATTRIBUTES = ("datacontenttype", "dataschema", "id", "source", "specversion", "subject", "time", "type")
+_CLOUD_EVENT_HEADERS = [f"ce-{name}" for name in _CLOUD_EVENT_ATTRIBUTES]
+"""Attributes of a CloudEvent in binary mode. Extensions are missing because a preflight cannot list patterns."""
+
+_CORS: Any = {
+    "allow_methods": ["GET", "POST"],
+    # The header of the page is missing because other sites must not send it.
+    "allow_headers": [
+        "authorization",
+        "chariot-inference-base-id",
+        "chariot-inference-parameters",
+        *_CLOUD_EVENT_HEADERS,
+        "content-type",
+        "inference-header-content-length",
+        "traceparent",
+        "tracestate",
+        "x-api-key",
+        "x-request-id",
+        "x-request-timeout-ms",
+    ],
+    "expose_headers": [
+        "chariot-inference-base-id",
+        *_CLOUD_EVENT_HEADERS,
+        "inference-header-content-length",
+        "retry-after",
+        "x-request-id",
+    ],
+}
+
+Lifespan = Callable[[Litestar], AbstractAsyncContextManager[None]]
+
+
+def create_app(
+    engine: Engine,
+    protocols: Sequence[HttpProtocol],
+    metrics: CollectorRegistry,
+    max_request_bytes: int,
+    lifespan: Lifespan | None = None,
+    listeners: Sequence[HttpListener] = (),
+    page: WebPage | None = None,
+    inferences: Inferences | None = None,
+    access: HttpAccess | None = None,
+    origins: Sequence[str] = (),
+) -> Litestar:
+    """Create the application of the main port: routes of all protocols, and the server's own.
+
+    Its own routes are ``/`` with liveness and model names, ``/healthz``, ``/metrics``, ``/schema`` and ``/docs``.
+
+    Args:
+        engine: runs the inferences.
+        protocols: protocols to mount.
+        metrics: registry that ``/metrics`` exports.
+        max_request_bytes: limit of the body; larger ones get 413.
+        lifespan: context that is entered at the start and left at the end.
+        listeners: protocols on ports of their own, which ``/schema`` describes too.
+        page: the page that browsers get at ``/``.
+        inferences: routes of recorded inferences.
+        access: authorization; None allows everything.
+        origins: origins whose pages may read responses (CORS).
+    """
+    access = access or HttpAccess(None)
+
+    @get(
+        "/",
+        sync_to_thread=False,
+        opt=requires(lambda connection: "read" if page and page.wants_page(connection) else "open"),
+    )
+    def alive(request: HttpRequest) -> Response[Any]:
+        page_response = page.response(request) if page is not None else None
+        if page_response is not None:
+            return page_response
+        if not access.allows(request.scope, "infer"):
+            return Response({"status": "alive"}, media_type="application/json", headers={"Vary": "Accept"})
+        models = sorted({registration.source.name for registration in engine.registry.registrations})
+        state = {"status": "alive", "models": models, "protocols": [protocol.name for protocol in protocols]}
+        return Response(state, media_type="application/json", headers={"Vary": "Accept"})
+
+    @get("/metrics", sync_to_thread=False, opt=requires("read"))
+    def show_metrics() -> Response[bytes]:
+        return Response(generate_latest(metrics), media_type=PROMETHEUS)
+
+    def describe() -> dict[str, Any]:
+        endpoints = {protocol.name: protocol.endpoints(engine) for protocol in (*protocols, *listeners)}
+        own_operations = [*OWN_OPERATIONS, *(inferences.operations if inferences else ())]
+        return describe_service(
+            {**endpoints, "charioteer": own_operations}, listeners, secured=access.requires_credentials
+        )
+
+    @get(["/schema", "/schema/openapi.json"], sync_to_thread=True, opt=requires("read"))
+    def show_schema() -> dict[str, Any]:
+        return describe()
+
+    @get("/openapi.json", sync_to_thread=False, opt=requires("read"))
+    def redirect_to_schema() -> Response[None]:
+        # The location is relative, so that a proxy can serve the application under any path.
+        return Response(None, status_code=307, headers={"Location": "schema/openapi.json"})
+
+    @get("/docs", sync_to_thread=True, opt=requires("read"))
+    def show_reference() -> Response[bytes]:
+        return Response(reference_page(describe()), media_type="text/html", headers=REFERENCE_HEADERS)
+
+    @get("/healthz", sync_to_thread=False, opt=requires("open"))
+    def show_liveness() -> dict[str, str]:
+        return {"status": "alive"}
+
+    own_handlers = [alive, show_metrics, show_schema, redirect_to_schema, show_reference, show_liveness]
+    route_handlers = [*create_handlers(protocols, engine, access), *own_handlers, *(page.handlers if page else ())]
+    route_handlers += inferences.handlers if inferences else ()
+    lifespans = [context for context in (lifespan, page and page.lifespan) if context is not None]
+    errors = create_error_handlers(protocols)
+    return _application(
+        route_handlers, max_request_bytes, access, lifespans, errors, origins, application_class=HeadSupport
+    )
+
+
+def create_listener_app(
+    engine: Engine, protocol: HttpListener, max_request_bytes: int, access: HttpAccess | None = None
+) -> Litestar:
+    """Create the application of a protocol with a port of its own, which handles every path and method there."""
+    handler = protocol.handler(engine)
+
+    @route(["/", "/{path:path}"], http_method=_ALL_METHODS, status_code=200, opt=requires(protocol.permission))
+    async def handle_any(request: HttpRequest) -> Response[Any]:
+        return await handler(request)
+
+    return _application(
+        [handle_any], max_request_bytes, access or HttpAccess(None), [], create_error_handlers([protocol])
+    )
+
+
+def _application(
+    route_handlers: Sequence[HTTPRouteHandler | ASGIRouteHandler],
+    max_request_bytes: int,
+    access: HttpAccess,
+    lifespan: Sequence[Lifespan],
+    errors: ErrorHandlers,
+    origins: Sequence[str] = (),
+    *,
+    application_class: type[Litestar] = Litestar,
+) -> Litestar:
+    return application_class(
+        route_handlers=route_handlers,
+        guards=[access.guard],
+        exception_handlers=errors,
+        before_send=[audit_response, add_id_headers],
+        cors_config=CORSConfig(allow_origins=list(origins), **_CORS) if origins else None,
+        compression_config=CompressionConfig(
+            backend="gzip",
+            minimum_size=MIN_COMPRESSED_BYTES,
+            gzip_compress_level=1,
+            exclude=[*STREAMED_PATHS, EVENTS_PATH],
+        ),
+        request_max_body_size=max_request_bytes,
+        lifespan=list(lifespan),
+        openapi_config=None,
+        logging_config=None,
+    )

@@ -1,0 +1,264 @@
+"""Answer the usual inference request without the ASGI application: from its headers to its response in one object.
+
+Only requests take this way for which the application would do the same: a POST without a query to the inference path of
+a model, with headers that need no further rule, from a client with permission. The application answers all others,
+through the same endpoints, and reports clients without permission.
+"""
+
+import gzip
+import logging
+import re
+from collections.abc import Callable, Collection, Sequence
+from functools import lru_cache, partial
+from typing import Any
+
+import msgspec
+
+from app.engine.engine import Engine
+from app.engine.request_job import RequestJob
+from app.protocols.inference_call import HttpAnswer, InferenceCall, InferenceHead
+from app.protocols.permission import Permission
+from app.protocols.protocol import HttpProtocol, StartCall
+from app.protocols.request_info import BASE_ID_HEADER, REQUEST_ID_HEADER, RETRY_AFTER, new_context
+from app.protocols.status import http_status
+from app.server.auth.access_control import AccessControl
+from app.server.auth.credentials import AUTHORIZATION, KEY_HEADER
+from app.server.auth.identity import AccessError
+from app.server.http.cross_site import is_allowed_host
+from app.server.transport.raw_response import STATUS_LINES
+from app.server.transport.request import ConnectionRequest
+from tasks.inference.error import ErrorKind, InferenceError
+from tasks.inference.response import InferenceResponse
+
+__all__ = ("MIN_COMPRESSED_BYTES", "STREAMED_PATHS", "DirectRequest", "DirectRoute", "DirectRoutes")
+
+MIN_COMPRESSED_BYTES = 1000
+"""Shorter responses are not compressed."""
+
+STREAMED_PATHS = ("generate_stream", "infer/predict", "/completions")
+"""Parts of paths with streamed responses: compression would delay their chunks."""
+
+_COMPRESSION_LEVEL = 1
+_OTHER_RULES = frozenset(
+    {
+        b"content-encoding",
+        b"expect",
+        b"origin",
+        b"referer",
+        b"sec-fetch-site",
+        b"transfer-encoding",
+        b"upgrade",
+        b"x-forwarded-for",
+        b"x-forwarded-proto",
+    }
+)
+"""Headers with which a request needs a rule of the application."""
+
+_CREDENTIALS = [(name.encode(), name) for name in (AUTHORIZATION, KEY_HEADER)]
+_UNPRINTABLE = re.compile(rb"[^\t\x20-\x7e\x80-\xff]")
+_logger = logging.getLogger(__name__)
+
+
+class DirectRoute(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """An inference path.
+
+    Attributes:
+        protocol: shapes the errors.
+        start: creates the call of a request.
+        permission: what the client needs.
+        compressible: whether a long response is compressed for a client that accepts it.
+    """
+
+    protocol: HttpProtocol
+    start: StartCall
+    permission: Permission
+    compressible: bool
+
+
+class DirectRoutes:
+    """Decide which requests are answered directly.
+
+    Args:
+        engine: runs the inferences.
+        hosts: names that `Host` may have besides the loopback names; None for any name.
+        max_request_bytes: the application refuses longer bodies.
+        access: authorizes clients; None to allow every client.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        hosts: Collection[str] | None,
+        max_request_bytes: int,
+        access: AccessControl | None = None,
+    ) -> None:
+        self.engine = engine
+        self._access = access
+        self._max_request_bytes = max_request_bytes
+
+        @lru_cache(maxsize=64)
+        def is_allowed(host: bytes | None) -> bool:
+            return hosts is None or is_allowed_host(host, hosts)
+
+        self._is_allowed_host: Callable[[bytes | None], bool] = is_allowed
+
+    def client_of(
+        self, route: DirectRoute, url: bytes, headers: dict[bytes, bytes], body_length: int | None
+    ) -> str | None:
+        """Return the client of a request that is answered directly, empty without authentication; otherwise None.
+
+        Args:
+            route: the route of the request, which is a POST.
+            url: the path and the query as received.
+            headers: the headers, names in lower case.
+            body_length: bytes of the body; None if unknown.
+        """
+        if (
+            body_length is None
+            or body_length > self._max_request_bytes
+            or b"?" in url
+            or not _OTHER_RULES.isdisjoint(headers)
+            or not self._is_allowed_host(headers.get(b"host"))
+            or _UNPRINTABLE.search(headers.get(b"x-request-id", b""))
+            or _UNPRINTABLE.search(headers.get(b"chariot-inference-base-id", b""))
+        ):
+            return None
+        if self._access is None or route.permission == "open":
+            return ""
+        credentials = [(name, headers[key].decode("latin-1")) for key, name in _CREDENTIALS if key in headers]
+        try:
+            return self._access.authorize(credentials, route.permission).name
+        except AccessError:
+            # The application rejects, counts and logs it.
+            return None
+
+
+class DirectRequest(ConnectionRequest):
+    """One request on a connection.
+
+    Args:
+        routes: the direct routes.
+        route: its route.
+        target: the segment of the path with the model's name.
+        headers: the headers, names in lower case.
+        client_name: the name of the authenticated client; empty without authentication.
+        connection: writes the response and continues after it.
+        keep_alive: whether the connection stays open after the response.
+    """
+
+    __slots__ = (
+        "_accepts_gzip",
+        "_connection",
+        "_head",
+        "_job",
+        "_map_error_path",
+        "_route",
+        "_routes",
+        "context",
+    )
+
+    def __init__(
+        self,
+        routes: DirectRoutes,
+        route: DirectRoute,
+        target: str,
+        headers: Sequence[tuple[bytes, bytes]],
+        client_name: str,
+        connection: Any,
+        *,
+        keep_alive: bool,
+    ) -> None:
+        super().__init__(keep_alive=keep_alive)
+        self._routes = routes
+        self._route = route
+        self._connection = connection
+        self._map_error_path: Callable[[InferenceError], InferenceError] | None = None
+        self._job: RequestJob[HttpAnswer] | None = None
+        self._head = head = InferenceHead(
+            target=target,
+            headers={name.decode("latin-1"): value.decode("latin-1") for name, value in headers},
+        )
+        self.context = new_context(head.headers, route.protocol.name, connection.client[0] if connection.client else "")
+        self.context.client = client_name
+        self._accepts_gzip = route.compressible and "gzip" in head.headers.get("accept-encoding", "")
+
+    def notify(self) -> None:
+        """Cancel the work when the client has disconnected."""
+        if self.disconnected and self._job is not None:
+            self._job.cancel()
+
+    def cancel(self, msg: object = None) -> None:
+        """Cancel because the server stops."""
+        del msg
+        self.context.abort()
+        if self._job is not None:
+            # The server iterates over its requests, and a finished one leaves them.
+            self._connection.loop.call_soon(self._job.cancel)
+
+    def complete_body(self) -> None:
+        """Start the work."""
+        engine, context = self._routes.engine, self.context
+        self.more_body = False
+        body, self.body = bytes(self.body), bytearray()
+        self._connection.mark_body_arrived()
+        try:
+            call = self._route.start(self._head, body, context)
+        except InferenceError as error:
+            self._respond(self._error_answer(engine.report_refused(context, error, self._head.target)))
+            return
+        try:
+            self._map_error_path = call.map_error_path
+            encode = partial(self._encode, call)
+            self._job = engine.submit(context, call.model_name, call.decode, encode, self._finish)
+        except InferenceError as error:
+            self._respond(self._error_answer(call.map_error_path(error)))
+
+    def _encode(self, call: InferenceCall, response: InferenceResponse) -> HttpAnswer:
+        answer = call.encode(response)
+        if self._accepts_gzip and len(answer.content) >= MIN_COMPRESSED_BYTES:
+            return msgspec.structs.replace(
+                answer,
+                content=gzip.compress(answer.content, _COMPRESSION_LEVEL),
+                headers=(*answer.headers, ("content-encoding", "gzip"), ("vary", "Accept-Encoding")),
+            )
+        return answer
+
+    def _finish(self, job: RequestJob[HttpAnswer]) -> None:
+        try:
+            answer = job.result()
+        except InferenceError as error:
+            answer = self._error_answer(self._map_error_path(error) if self._map_error_path is not None else error)
+        except BaseException:  # `SystemExit` from a codec must not stop the server
+            _logger.exception("request failed", extra={"request_id": self.context.request_id})
+            message = "Something went wrong in the server; see its log"
+            answer = self._error_answer(InferenceError(ErrorKind.INTERNAL, message))
+        self._respond(answer)
+
+    def _error_answer(self, error: InferenceError) -> HttpAnswer:
+        headers = () if error.retry_after is None else ((RETRY_AFTER, str(error.retry_after)),)
+        content = self._route.protocol.error_body(error)
+        return HttpAnswer(content=content, status=http_status(error.kind), headers=headers)
+
+    def _respond(self, answer: HttpAnswer) -> None:
+        context, connection = self.context, self._connection
+        # The connection keeps this request until the next one, and needs neither its body nor its images.
+        self._job = self._map_error_path = None
+        if self.disconnected:
+            return
+        content = answer.content
+        lines = [STATUS_LINES[answer.status]]
+        for header in connection.server_state.default_headers:
+            lines.append(b"%s: %s\r\n" % header)  # noqa: PERF401
+        lines.append(
+            f"content-type: {answer.media_type}\r\ncontent-length: {len(content)}\r\n"
+            f"{REQUEST_ID_HEADER}: {context.request_id}\r\n".encode("latin-1")
+        )
+        headers = [*answer.headers, *context.response_headers.items()]
+        if context.base_id is not None:
+            headers.append((BASE_ID_HEADER, context.base_id))
+        if headers:
+            lines.append("".join(f"{name}: {value}\r\n" for name, value in headers).encode("latin-1"))
+        lines.append(b"\r\n" if self.keep_alive else b"connection: close\r\n\r\n")
+        lines.append(content)
+        self.response_started = self.response_complete = True
+        connection.finish_direct(self, b"".join(lines))

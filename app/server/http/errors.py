@@ -1,0 +1,98 @@
+"""Shape errors that occur before a protocol handles the request: unknown paths, wrong methods, large bodies."""
+
+import logging
+import re
+from collections.abc import Callable, MutableMapping, Sequence
+from typing import Any
+
+import msgspec
+from litestar import Request, Response
+from litestar.exceptions import HTTPException, MethodNotAllowedException, NotFoundException
+
+from app.engine.engine import Engine
+from app.protocols.protocol import HttpProtocol, PrefixOwner
+from app.protocols.status import http_status
+from tasks.inference.error import ErrorKind, InferenceError
+
+__all__ = ("ErrorHandlers", "create_error_handlers", "refusal_body_builder")
+
+AnyRequest = Request[Any, Any, Any]
+ErrorHandlers = MutableMapping[int | type[Exception], Callable[[AnyRequest, Any], Response[bytes]]]
+
+_logger = logging.getLogger(__name__)
+
+
+def create_error_handlers(protocols: Sequence[HttpProtocol] = ()) -> ErrorHandlers:
+    """Return the `exception_handlers` of the application.
+
+    An error has the shape of the protocol that owns a prefix of the path (`PrefixOwner`). Otherwise it is
+    ``{"error": "..."}``, which clients of the other protocols expect.
+    """
+    owners = [protocol for protocol in protocols if isinstance(protocol, PrefixOwner)]
+
+    def response(request: AnyRequest, message: str, status: int, headers: dict[str, str]) -> Response[bytes]:
+        path = f"{_path(request)}/"
+        bodies = (owner.routing_error(status, message) for owner in owners if _owns(owner, path))
+        body = next(bodies, None) or msgspec.json.encode({"error": message})
+        return Response(body, status_code=status, headers=headers, media_type="application/json")
+
+    def http_error(request: AnyRequest, error: HTTPException) -> Response[bytes]:
+        return response(request, _message(request, error), error.status_code, dict(error.headers or {}))
+
+    def unexpected(request: AnyRequest, error: Exception) -> Response[bytes]:
+        _logger.error("request failed", exc_info=error, extra={"path": _path(request)})
+        return response(request, "Something went wrong in the server; see its log", 500, {})
+
+    def inference_error(request: AnyRequest, error: InferenceError) -> Response[bytes]:
+        return response(request, str(error), http_status(error.kind), {})
+
+    return {HTTPException: http_error, InferenceError: inference_error, Exception: unexpected}
+
+
+def refusal_body_builder(protocols: Sequence[HttpProtocol], engine: Engine) -> Callable[[str, str], bytes]:
+    """Return a builder for bodies of 403 from a path and a message, in the shape of the path's protocol."""
+    owners = [protocol for protocol in protocols if isinstance(protocol, PrefixOwner)]
+    endpoints = [(protocol, endpoint) for protocol in protocols for endpoint in protocol.endpoints(engine)]
+    # Use the order of the dispatcher: endpoints that claim some targets come first.
+    endpoints.sort(key=lambda pair: pair[1].accepts_target is None)
+    patterns = [(protocol, endpoint.accepts_target, _pattern(endpoint.path)) for protocol, endpoint in endpoints]
+
+    def body(path: str, message: str) -> bytes:
+        path = "/" + "/".join(filter(None, path.split("/")))
+        for owner in owners:
+            if _owns(owner, f"{path}/"):
+                return owner.routing_error(403, message)
+        for protocol, accepts_target, pattern in patterns:
+            match = pattern.fullmatch(path)
+            if match is not None and (accepts_target is None or accepts_target(match.groupdict().get("target", ""))):
+                return protocol.error_body(InferenceError(ErrorKind.PERMISSION_DENIED, message))
+        return msgspec.json.encode({"error": message})
+
+    return body
+
+
+def _owns(owner: PrefixOwner, path: str) -> bool:
+    return any(path.startswith(f"{prefix}/") for prefix in owner.prefixes)
+
+
+def _pattern(path: str) -> re.Pattern[str]:
+    """Return a pattern that matches the paths of a path template of Litestar."""
+    return re.compile(re.sub(r"\{(\w+):\w+\}", r"(?P<\1>[^/]+)", path))
+
+
+def _path(request: AnyRequest) -> str:
+    """Return the path; `request.url` can be invalid because it depends on the Host header."""
+    return request.scope["path"]
+
+
+def _message(request: AnyRequest, error: HTTPException) -> str:
+    if isinstance(error, NotFoundException):
+        return f"Nothing is served at {_path(request)}"
+    if isinstance(error, MethodNotAllowedException):
+        return f"{request.method} is not served at {_path(request)}"
+    if error.status_code == _CONTENT_TOO_LARGE:
+        return "The body is larger than this server accepts"
+    return error.detail or type(error).__name__
+
+
+_CONTENT_TOO_LARGE = 413

@@ -1,0 +1,153 @@
+"""Track all HTTP connections: limit their number, and check their timeouts."""
+
+import ipaddress
+import resource
+from collections import Counter as Counts
+from itertools import cycle
+from typing import Protocol
+
+from prometheus_client import CollectorRegistry, Counter, Gauge
+
+from app.server.http.direct_request import DirectRoutes
+from app.server.transport.load_shedding import LoadShedder
+from app.settings.server import SettingsError
+from app.settings.transport import TransportSettings
+
+__all__ = ("TICK_SECONDS", "ConnectionTable", "TimedConnection", "raise_file_limit")
+
+TICK_SECONDS = 0.1
+_SLOT_COUNT = 10
+"""Each tick checks a tenth of the connections, so that ten thousand of them do not block the event loop."""
+
+_DEFAULT_MAX_CONNECTIONS = 10_000
+_RESERVED_FILES = 512
+"""File descriptors besides HTTP connections: models, recordings, logs, and gRPC connections, which are not counted."""
+_MAX_FILES = 65_536
+
+
+class TimedConnection(Protocol):
+    """A connection whose timeouts are checked periodically."""
+
+    def check_timeout(self, now: float) -> None:
+        """End the connection if it has exceeded a timeout."""
+        ...
+
+
+class ConnectionTable:
+    """Count connections and check their timeouts. All methods run in the event loop.
+
+    Args:
+        settings: the limits.
+        metrics: registry of the metrics.
+        max_open_files: how many files the process can have open.
+
+    Attributes:
+        settings: the limits.
+        max_connections: maximum number of connections.
+        buffered_bytes: bytes of bodies in memory, of all connections together.
+        direct_routes: answers the usual inferences without the application; None without direct routes.
+        shedder: rejects requests by their headers while the server is overloaded; None without load shedding.
+        reject_incomplete_at: during shutdown, the time of the event loop at which incomplete requests are rejected;
+            None before it.
+
+    Raises:
+        SettingsError: if the connection limit exceeds the limit of open files.
+    """
+
+    def __init__(self, settings: TransportSettings, metrics: CollectorRegistry, max_open_files: int) -> None:
+        available = max(max_open_files - _RESERVED_FILES, max_open_files // 2)
+        if settings.max_connections is not None and settings.max_connections > available:
+            message = f"--max-connections {settings.max_connections:,} needs a higher limit of open files (ulimit -n)"
+            raise SettingsError(f"{message}: {max_open_files:,} leave room for {available:,}")
+        self.settings = settings
+        self.max_connections = settings.max_connections or min(_DEFAULT_MAX_CONNECTIONS, available)
+        self.buffered_bytes = 0
+        self.reject_incomplete_at: float | None = None
+        self.shedder: LoadShedder | None = None
+        self.direct_routes: DirectRoutes | None = None
+        self._open_count = 0
+        self._open_by_network: Counts[str] = Counts()
+        self._slots: list[set[TimedConnection]] = [set() for _ in range(_SLOT_COUNT)]
+        self._next_slot = cycle(self._slots)
+        self._next_tick = cycle(self._slots)
+        Gauge("charioteer_connections", "Open HTTP connections.", registry=metrics).set_function(
+            lambda: self._open_count
+        )
+        received_gauge = Gauge("charioteer_received_bytes", "Bytes of HTTP bodies in memory.", registry=metrics)
+        received_gauge.set_function(lambda: self.buffered_bytes)
+        self._refused_counter = Counter(
+            "charioteer_connections_refused", "Connections refused at a limit.", ("reason",), registry=metrics
+        )
+        for reason in ("all", "address"):
+            # Start each series at zero: Prometheus sees no increase in a series that starts at one.
+            self._refused_counter.labels(reason)
+        self._ended_counter = Counter(
+            "charioteer_connections_ended",
+            "Connections that the server ended, by reason.",
+            ("reason",),
+            registry=metrics,
+        )
+
+    def try_acquire(self, address: str) -> bool:
+        """Count a connection from `address` and return True, or return False if a limit is reached."""
+        max_address_connections = self.settings.max_address_connections
+        if self._open_count >= self.max_connections:
+            self._refused_counter.labels("all").inc()
+            return False
+        if max_address_connections is not None:
+            network = _network(address)
+            if self._open_by_network[network] >= max_address_connections:
+                self._refused_counter.labels("address").inc()
+                return False
+            self._open_by_network[network] += 1
+        self._open_count += 1
+        return True
+
+    def release(self, address: str) -> None:
+        """Release an admitted connection that is closed."""
+        self._open_count -= 1
+        if self.settings.max_address_connections is not None:
+            network = _network(address)
+            self._open_by_network[network] -= 1
+            if not self._open_by_network[network]:
+                del self._open_by_network[network]
+
+    def schedule_checks(self, connection: TimedConnection) -> set[TimedConnection]:
+        """Check a connection once a second until it is removed from the returned set."""
+        slot = next(self._next_slot)
+        slot.add(connection)
+        return slot
+
+    def check_next(self, now: float) -> None:
+        """Check the next tenth of the connections; `now` is in seconds of a monotonic clock."""
+        for connection in list(next(self._next_tick)):
+            connection.check_timeout(now)
+
+    def count_ended(self, reason: str) -> None:
+        """Count a connection that the server ends for `reason`."""
+        self._ended_counter.labels(reason).inc()
+
+
+def raise_file_limit() -> int:
+    """Raise the limit of open files of the process within reason, and return the new limit."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY:
+        return _MAX_FILES
+    target = _MAX_FILES if hard == resource.RLIM_INFINITY else min(hard, _MAX_FILES)
+    if soft < target:
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (target, hard))
+        except (ValueError, OSError):
+            # macOS reports no limit but enforces one.
+            return soft
+    return max(soft, target)
+
+
+def _network(address: str) -> str:
+    """Return an IPv4 address itself, or the /64 network of an IPv6 address: one client can own a whole /64."""
+    parsed = ipaddress.ip_address(address.partition("%")[0])
+    if isinstance(parsed, ipaddress.IPv4Address):
+        return address
+    if parsed.ipv4_mapped is not None:
+        return str(parsed.ipv4_mapped)
+    return str(ipaddress.IPv6Address(int(parsed) >> 64 << 64))

@@ -1,0 +1,68 @@
+// The connection to the server, one state for all views: fetching, and noticing that the server is back.
+
+import { text } from "./text.js";
+
+const FIRST_RETRY_MS = 1000;
+const MAX_RETRY_MS = 8000;
+
+// The banner reports it, so views need not.
+export class ConnectionLost extends Error {
+  constructor() {
+    super(text.unreachable);
+    this.name = "ConnectionLost";
+  }
+}
+
+let lost = false;
+let [timer, delay] = [0, FIRST_RETRY_MS];
+let onchange = () => {};
+
+// Call `listener(lost)` when the connection is lost, and when it is back.
+export function watchConnection(listener) {
+  onchange = listener;
+}
+
+// Fetch, or throw ConnectionLost or AbortError.
+export async function request(url, options) {
+  try {
+    return await fetch(url, options);
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    reportLost();
+    throw new ConnectionLost();
+  }
+}
+
+// The answer as JSON. Throw an error with the server's sentence, ConnectionLost or AbortError.
+export async function requestJson(url, options) {
+  const response = await request(url, options);
+  const answer = await response.json().catch((error) => {
+    if (error.name === "AbortError") throw error;
+    return {};
+  });
+  if (!response.ok) throw new Error(answer.error ?? text.refused(response.status));
+  return answer;
+}
+
+export function reportLost() {
+  clearTimeout(timer);
+  timer = setTimeout(checkConnection, delay);
+  if (lost) return;
+  lost = true;
+  onchange(true);
+}
+
+// Ask the server for a small file: every answer shows that it is back.
+export async function checkConnection() {
+  clearTimeout(timer);
+  const isBack = await fetch(new URL("icon.svg", import.meta.url), { cache: "no-store" }).then(
+    () => true,
+    () => false,
+  );
+  delay = isBack ? FIRST_RETRY_MS : Math.min(2 * delay, MAX_RETRY_MS);
+  if (!isBack) reportLost();
+  else if (lost) {
+    lost = false;
+    onchange(false);
+  }
+}

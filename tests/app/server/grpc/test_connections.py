@@ -1,0 +1,54 @@
+"""Options and certificates of gRPC connections."""
+
+import asyncio
+import tempfile
+from math import inf
+from pathlib import Path
+
+import pytest
+
+from app.protocols import GRPC_PROTOCOLS
+from app.server.grpc.connections import connection_options
+from app.server.grpc.server import GrpcServer
+from app.server.transport.tls import Certificates
+from app.settings.transport import TransportSettings
+from tests.support.certificate_authority import CertificateAuthority
+from tests.support.grpc_server import MAX_REQUEST_BYTES, build_engine
+
+
+@pytest.mark.parametrize(("seconds", "milliseconds"), [(0.5, 500), (0.0001, 1), (1e9, 86_400_000), (inf, 86_400_000)])
+def test_handshake_timeout_is_clamped_to_what_grpc_accepts(seconds: float, milliseconds: int) -> None:
+    options = dict(connection_options(TransportSettings(handshake_timeout=seconds)))
+    assert options["grpc.server_handshake_timeout_ms"] == milliseconds
+
+
+@pytest.mark.parametrize("length", [1, 120])
+def test_tls_server_starts_with_a_temporary_folder_of_any_length(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, length: int
+) -> None:
+    # pytest's own folder may be too long already.
+    with tempfile.TemporaryDirectory(dir="/tmp") as short_folder:
+        folder = Path(short_folder) / ("x" * length)
+        folder.mkdir()
+        monkeypatch.setattr(tempfile, "tempdir", str(folder))
+
+        async def run() -> tuple[int, str]:
+            server = GrpcServer(
+                build_engine(()),
+                GRPC_PROTOCOLS,
+                host="127.0.0.1",
+                port=0,
+                max_request_bytes=MAX_REQUEST_BYTES,
+                drain_timeout=1,
+                certificates=Certificates(*CertificateAuthority(tmp_path).issue("server")),
+            )
+            await server.start()
+            addresses = server.port, server.internal_address
+            await server.stop()
+            return addresses
+
+        port, inside = asyncio.run(run())
+        assert port > 0
+        # The page connects to this Unix socket; if the path is too long there is none.
+        assert inside.startswith(f"unix:{folder}") == (length == 1)
+        assert not list(folder.iterdir())

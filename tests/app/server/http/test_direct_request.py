@@ -1,0 +1,137 @@
+"""Requests that are answered directly get the same response as from the application."""
+
+import base64
+import gzip
+import json
+import socket
+import threading
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.support.server_process import ROOT, ServerProcess, run_server
+
+IMAGE = (ROOT / "fixtures/images/scene.jpg").read_bytes()
+TEXT = base64.b64encode(IMAGE).decode()
+ID = "0123456789"
+JSON = "application/json"
+
+
+def json_body(**members: object) -> bytes:
+    return json.dumps(members).encode()
+
+
+CHARIOT_BODY = json_body(
+    inputs=[
+        {
+            "name": "image",
+            "datatype": "BYTES",
+            "shape": [1],
+            "data": [TEXT],
+            "parameters": {"action": "detect", "metadata": '{"a": 1}'},
+        }
+    ]
+)
+V2_BODY = json_body(inputs=[{"name": "image", "datatype": "BYTES", "shape": [1], "data": [TEXT]}])
+REQUESTS = {
+    "chariot": ("/v2/models/m-detector/infer", JSON, CHARIOT_BODY),
+    "kserve v2": ("/v2/models/detector/infer", JSON, V2_BODY),
+    "kserve v1": ("/v1/models/detector:predict", JSON, json_body(instances=[{"image": {"b64": TEXT}}])),
+    "kserve v1 image": ("/v1/models/detector:predict", "image/jpeg", IMAGE),
+    "grps": ("/grps/v1/infer/predict", "application/octet-stream", IMAGE),
+    "invalid JSON": ("/v2/models/m-detector/infer", JSON, b"{"),
+    "empty body": ("/v2/models/m-detector/infer", JSON, b""),
+    "no image": ("/v2/models/detector/infer", JSON, json_body(inputs=[])),
+    "truncated image": ("/v1/models/detector:predict", "image/jpeg", IMAGE[:999]),
+    "unknown model": ("/v2/models/missing/infer", JSON, V2_BODY),
+    "unknown Chariot id": ("/v2/models/m-missing/infer", JSON, CHARIOT_BODY),
+    "unknown model of v1": ("/v1/models/missing:predict", JSON, b"{}"),
+}
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[ServerProcess]:
+    with run_server("--model-repository", "fixtures/models") as process:
+        yield process
+
+
+@pytest.fixture(scope="module")
+def client(server: ServerProcess) -> Iterator[httpx.Client]:
+    with httpx.Client(base_url=server.address, timeout=60) as http_client:
+        yield http_client
+
+
+def essence(response: httpx.Response) -> tuple[int, Mapping[str, str], Any]:
+    headers = {name: value for name, value in response.headers.items() if name not in ("date", "content-length")}
+    return response.status_code, headers, response.content
+
+
+@pytest.mark.parametrize("accepted", ["identity", "gzip, deflate"])
+@pytest.mark.parametrize("name", REQUESTS)
+def test_direct_response_equals_that_of_the_application(
+    client: httpx.Client, server: ServerProcess, name: str, accepted: str
+) -> None:
+    path, content_type, body = REQUESTS[name]
+    headers = {
+        "content-type": content_type,
+        "accept-encoding": accepted,
+        "x-request-id": ID,
+        "chariot-inference-base-id": "base",
+    }
+    direct = client.post(path, content=body, headers=headers)
+    # A referring page is a reason to ask the application.
+    by_application = client.post(path, content=body, headers={**headers, "referer": f"{server.address}/"})
+    assert essence(direct) == essence(by_application)
+    assert direct.headers["x-request-id"] == ID
+
+
+def test_long_direct_response_is_compressed_for_clients_that_accept_it(client: httpx.Client) -> None:
+    tensor = {
+        "name": "image",
+        "datatype": "BYTES",
+        "shape": [1],
+        "data": [TEXT],
+        "parameters": {"metadata": "m" * 2000},
+    }
+    body = json_body(inputs=[tensor])
+    headers = {"content-type": JSON, "accept-encoding": "gzip"}
+    with client.stream("POST", "/v2/models/m-detector/infer", content=body, headers=headers) as response:
+        raw = b"".join(response.iter_raw())
+    assert (response.status_code, response.headers["content-encoding"]) == (200, "gzip")
+    assert response.headers["vary"] == "Accept-Encoding"
+    assert json.loads(gzip.decompress(raw))["outputs"][0]["parameters"] == tensor["parameters"]
+
+
+def test_foreign_host_is_refused(client: httpx.Client) -> None:
+    path, content_type, body = REQUESTS["chariot"]
+    response = client.post(path, content=body, headers={"content-type": content_type, "host": "example.com"})
+    assert response.status_code == 403
+
+
+def test_foreign_host_in_an_absolute_target_is_refused(server: ServerProcess) -> None:
+    path, content_type, body = REQUESTS["chariot"]
+    host, port = server.address.removeprefix("http://").split(":")
+    head = f"POST http://example.com{path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: {content_type}\r\n"
+    with socket.create_connection((host, int(port)), 60) as connection:
+        connection.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
+        assert connection.recv(100).startswith(b"HTTP/1.1 403 ")
+
+
+def test_concurrent_requests_get_their_own_answers(client: httpx.Client) -> None:
+    path, content_type, body = REQUESTS["chariot"]
+    ids: list[tuple[str, str]] = []
+
+    def send(number: int) -> None:
+        headers = {"content-type": content_type, "x-request-id": str(number)}
+        response = client.post(path, content=body, headers=headers)
+        ids.append((str(number), response.json()["id"]))
+
+    threads = [threading.Thread(target=send, args=(number,)) for number in range(16)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert len(ids) == 16
+    assert all(sent == received for sent, received in ids)

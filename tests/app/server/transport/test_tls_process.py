@@ -1,0 +1,180 @@
+"""A server process with mutual TLS on all ports, and renewal of its certificate."""
+
+import json
+import socket
+import ssl
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, cast
+
+import grpc
+import httpx
+import pytest
+
+from tests.support.certificate_authority import CertificateAuthority, peer_certificate_serial
+from tests.support.chariot import image_input
+from tests.support.server_process import ROOT, ServerProcess, run_server
+
+pytestmark = pytest.mark.slow
+
+READY = "/inference.GRPCInferenceService/ServerReady"
+CertificateAndKey = tuple[Path, Path]
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> CertificateAuthority:
+    return CertificateAuthority(tmp_path_factory.mktemp("authority"))
+
+
+@pytest.fixture(scope="module")
+def client(authority: CertificateAuthority) -> CertificateAndKey:
+    return authority.issue("client")
+
+
+@pytest.fixture(scope="module")
+def server(authority: CertificateAuthority) -> Iterator[ServerProcess]:
+    cert, key = authority.issue("server")
+    options = ("--tls-cert", str(cert), "--tls-key", str(key), "--tls-client-ca", str(authority.file))
+    with run_server(*options, "--handshake-timeout", "2", "--max-grpc-streams", "4") as running:
+        yield running
+        assert running.stop() == 0
+
+
+def http_client(server: ServerProcess, context: ssl.SSLContext) -> httpx.Client:
+    return httpx.Client(base_url=server.address, verify=context, trust_env=False, timeout=30)
+
+
+def channel(
+    server: ServerProcess,
+    authority: CertificateAuthority,
+    client_pair: CertificateAndKey | None,
+    address: str | None = None,
+) -> grpc.Channel:
+    """Return a channel to `address`, by default the gRPC port."""
+    server.address  # noqa: B018  the property waits for the start
+    cert, key = (None, None) if client_pair is None else (path.read_bytes() for path in client_pair)
+    credentials = grpc.ssl_channel_credentials(authority.file.read_bytes(), key, cert)
+    return grpc.secure_channel(address or server.grpc_address, credentials, options=[("grpc.enable_http_proxy", 0)])
+
+
+def ready(grpc_channel: grpc.Channel, **options: Any) -> bytes:
+    return cast("bytes", grpc_channel.unary_unary(READY)(b"", timeout=20, **options))
+
+
+def test_every_port_serves_clients_with_a_certificate(
+    server: ServerProcess, authority: CertificateAuthority, client: CertificateAndKey
+) -> None:
+    with http_client(server, authority.context(client)) as http:
+        assert server.address.startswith("https://")
+        assert http.post("/v2/models/detector/infer", json={"inputs": [image_input()]}).status_code == 200
+        assert http.get(f"{server.tensorflow_serving_address}/v1/models/half_plus_two").status_code == 200
+        assert "charioteer_certificate_expiry_timestamp_seconds" in http.get("/metrics").text
+    for address in (server.grpc_address, server.tensorflow_grpc_address):
+        with channel(server, authority, client, address) as grpc_channel:
+            assert ready(grpc_channel) == b"\x08\x01"
+
+
+def test_every_port_refuses_clients_without_a_certificate(
+    server: ServerProcess, authority: CertificateAuthority
+) -> None:
+    for address in (server.address, server.tensorflow_serving_address):
+        with http_client(server, authority.context()) as http, pytest.raises(httpx.TransportError):
+            http.get(f"{address}/health")
+    for address in (server.grpc_address, server.tensorflow_grpc_address):
+        with channel(server, authority, None, address) as grpc_channel, pytest.raises(grpc.RpcError) as caught:
+            ready(grpc_channel)
+        assert cast("grpc.Call", caught.value).code() is grpc.StatusCode.UNAVAILABLE
+
+
+def test_grpc_without_tls_is_refused(server: ServerProcess) -> None:
+    with grpc.insecure_channel(server.grpc_address) as grpc_channel, pytest.raises(grpc.RpcError) as caught:
+        ready(grpc_channel)
+    assert cast("grpc.Call", caught.value).code() is grpc.StatusCode.UNAVAILABLE
+
+
+def test_page_proxy_reaches_grpc_and_tensorflow_serving_over_tls(
+    server: ServerProcess, authority: CertificateAuthority, client: CertificateAndKey
+) -> None:
+    with http_client(server, authority.context(client)) as http:
+        path = "/page/grpc/inference.GRPCInferenceService/ModelInfer"
+        response = http.post(path, content=json.dumps({"model_name": "absent"}), headers={"Content-Type": "text/plain"})
+        assert "NOT_FOUND" in response.json()["error"]
+        assert http.get("/page/tensorflow-serving/v1/models/half_plus_two").status_code == 200
+
+
+def test_renewed_certificate_is_used_on_every_port(
+    server: ServerProcess, authority: CertificateAuthority, client: CertificateAndKey
+) -> None:
+    context = authority.context(client)
+    ports = [server.address, f"https://{server.grpc_address}", server.tensorflow_serving_address]
+    with http_client(server, context) as http, channel(server, authority, client) as grpc_channel:
+        assert http.get("/health").status_code == 200
+        assert ready(grpc_channel) == b"\x08\x01"
+        before = [serial_of_port(port, context) for port in ports]
+        authority.issue("server")
+        while any(serial_of_port(port, context) == old for port, old in zip(ports, before, strict=True)):
+            pass
+        assert len({serial_of_port(port, context) for port in ports}) == 1
+        assert http.get("/health").status_code == 200
+        assert ready(grpc_channel) == b"\x08\x01"
+
+
+def test_silent_grpc_connection_is_closed(
+    server: ServerProcess, authority: CertificateAuthority, client: CertificateAndKey
+) -> None:
+    host, _, port = server.grpc_address.rpartition(":")
+    with socket.create_connection((host, int(port)), timeout=60) as connection:
+        while connection.recv(65536):
+            pass
+
+
+def test_grpc_metadata_over_the_limit_is_resource_exhausted(
+    server: ServerProcess, authority: CertificateAuthority, client: CertificateAndKey
+) -> None:
+    with channel(server, authority, client) as grpc_channel:
+        assert ready(grpc_channel, metadata=[("x", "y" * 60_000)]) == b"\x08\x01"
+        with pytest.raises(grpc.RpcError) as caught:
+            ready(grpc_channel, metadata=[("x", "y" * 66_000)])
+        assert cast("grpc.Call", caught.value).code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert ready(grpc_channel) == b"\x08\x01"
+
+
+def test_grpc_calls_over_the_stream_limit_of_a_connection_wait(
+    server: ServerProcess, authority: CertificateAuthority, client: CertificateAndKey
+) -> None:
+    watch = "/grpc.health.v1.Health/Watch"
+    with channel(server, authority, client) as grpc_channel:
+        open_calls: list[Any] = [grpc_channel.unary_stream(watch)(b"") for _ in range(4)]
+        for call in open_calls:
+            assert next(iter(call))
+        with pytest.raises(grpc.RpcError) as caught:
+            grpc_channel.unary_unary(READY)(b"", timeout=1)
+        assert cast("grpc.Call", caught.value).code() is grpc.StatusCode.DEADLINE_EXCEEDED
+        with channel(server, authority, client) as other:
+            assert ready(other) == b"\x08\x01"
+        waiting = cast("Any", grpc_channel).unary_unary(READY).future(b"", timeout=20)
+        open_calls[0].cancel()
+        assert waiting.result() == b"\x08\x01"
+        for call in open_calls:
+            call.cancel()
+
+
+def serial_of_port(address: str, context: ssl.SSLContext) -> str:
+    """Return the serial number of the certificate that a port presents."""
+    host, _, port = address.removeprefix("https://").rpartition(":")
+    with (
+        socket.create_connection((host, int(port)), timeout=60) as connection,
+        context.wrap_socket(connection, server_hostname="localhost") as tls_connection,
+    ):
+        return peer_certificate_serial(tls_connection)
+
+
+def test_container_healthcheck_works_over_tls(server: ServerProcess) -> None:
+    port = server.address.rpartition(":")[2]
+    variables = {"CHARIOTEER_HTTP_PORT": port, "CHARIOTEER_TLS_CERT": "c", "CHARIOTEER_TLS_CLIENT_CA": "c"}
+    command = [sys.executable, ROOT / "deploy" / "healthcheck.py"]
+    assert subprocess.run(command, env=variables, check=False).returncode == 0
+    del variables["CHARIOTEER_TLS_CLIENT_CA"]
+    assert subprocess.run(command, env=variables, check=False, stderr=subprocess.DEVNULL).returncode == 1

@@ -1,0 +1,82 @@
+"""Previews of images that a browser cannot show."""
+
+import io
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import PIL.Image
+import pytest
+from litestar.testing import TestClient
+from prometheus_client import CollectorRegistry
+
+from app.engine.engine import Engine
+from app.engine.models.registry import Registry
+from app.engine.models.repository import Repository
+from app.observers.trends import Trends
+from app.protocols import main_port_protocols
+from app.server.http.asgi import create_app
+from app.server.ui.page import WebPage
+from app.server.ui.preview import MAX_SIDE, PREVIEW_PATH
+from tasks.inference.limits import Limits
+from tests.support.fake_models import load_fake_model
+
+
+@pytest.fixture
+def client() -> Iterator[Any]:
+    repository = Repository(Registry([]), list, load_fake_model)
+    engine = Engine(repository, [], Limits(max_pixels=5_000_000), workers=1)
+    app = create_app(
+        engine,
+        main_port_protocols("chariot-v2-kserve"),
+        CollectorRegistry(),
+        2_000_000,
+        page=WebPage(engine, Trends(engine.registry.has_model)),
+    )
+    with TestClient(app) as client:
+        yield client
+
+
+def tiff(width: int, height: int, orientation: int = 1) -> bytes:
+    """Return a TIFF of one colour."""
+    exif = PIL.Image.Exif()
+    exif[0x0112] = orientation
+    file = io.BytesIO()
+    PIL.Image.new("RGB", (width, height), (200, 100, 50)).save(file, "TIFF", compression="tiff_lzw", exif=exif)
+    return file.getvalue()
+
+
+def shown(response: Any) -> PIL.Image.Image:
+    assert response.status_code == 200, response.text
+    assert response.headers["content-type"] == "image/jpeg"
+    return PIL.Image.open(io.BytesIO(response.content))
+
+
+def test_preview_has_the_colours_and_the_upright_size_of_the_image(client: Any) -> None:
+    response = client.post(PREVIEW_PATH, content=tiff(40, 30, orientation=6))
+    assert response.headers["image-size"] == "30x40"
+    image = shown(response)
+    assert image.size == (30, 40)
+    assert np.abs(np.asarray(image, int).reshape(-1, 3) - (200, 100, 50)).max() < 6
+
+
+def test_preview_of_a_large_image_is_smaller(client: Any) -> None:
+    response = client.post(PREVIEW_PATH, content=tiff(2 * MAX_SIDE, 100))
+    assert response.headers["image-size"] == f"{2 * MAX_SIDE}x100"
+    assert shown(response).size == (MAX_SIDE, 50)
+
+
+@pytest.mark.parametrize(
+    ("content", "status", "message"),
+    [
+        (b"plain text", 400, "Expected an encoded image (JPEG, PNG,"),
+        (b"", 400, "got no bytes"),
+        (tiff(3000, 3000), 413, "at most 5,000,000 pixels"),
+        (tiff(40, 30)[:150], 400, ""),
+    ],
+    ids=["text", "empty", "large", "truncated"],
+)
+def test_file_that_is_no_acceptable_image_is_refused(client: Any, content: bytes, status: int, message: str) -> None:
+    response = client.post(PREVIEW_PATH, content=content)
+    assert response.status_code == status
+    assert message in response.json()["error"]

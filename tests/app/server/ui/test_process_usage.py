@@ -1,0 +1,30 @@
+"""CPU and memory of this process."""
+
+from pathlib import Path
+
+import pytest
+
+from app.server.ui.process_usage import CpuMeter, machine_memory, resident_bytes
+
+
+def test_cpu_meter_reads_cpu_time_per_second() -> None:
+    clock, used = iter([10.0, 12.0, 12.5]), iter([1.0, 4.0, 4.25])
+    meter = CpuMeter(lambda: next(clock), lambda: next(used))
+    assert meter.read() == 1.5
+    assert meter.read() == 0.5
+
+
+def test_resident_bytes_are_plausible() -> None:
+    assert 10 * 2**20 < resident_bytes() < machine_memory()
+
+
+@pytest.mark.parametrize("content", ["max\n", "", f"{2**62}\n"])
+def test_machine_memory_without_a_smaller_cgroup_limit_is_the_physical_memory(tmp_path: Path, content: str) -> None:
+    total = machine_memory(tmp_path / "none")
+    (tmp_path / "memory.max").write_text(content)
+    assert machine_memory(tmp_path / "memory.max") == total > 2**20
+
+
+def test_machine_memory_is_the_cgroup_limit(tmp_path: Path) -> None:
+    (tmp_path / "memory.max").write_text("1048576\n")
+    assert machine_memory(tmp_path / "memory.max") == 2**20
