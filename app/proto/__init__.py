@@ -1,4 +1,6 @@
-"""The protobuf messages of the gRPC protocols: `.proto` files, and the descriptors compiled from them by `make proto`.
+"""The protobuf messages of the gRPC protocols, and of Triton's model configurations.
+
+They are `.proto` files, and the descriptors compiled from them by `make proto`.
 
 The descriptors have their own pool. Clients in the same process, such as tests and user models, register their own
 ``inference`` package in protobuf's default pool, which accepts each name only once.
@@ -7,12 +9,15 @@ The descriptors have their own pool. Clients in the same process, such as tests 
 from pathlib import Path
 from typing import Any
 
+from google.protobuf import any_pb2, wrappers_pb2
 from google.protobuf.descriptor import ServiceDescriptor
 from google.protobuf.descriptor_pb2 import FileDescriptorSet
 from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message_factory import GetMessageClass
 
-__all__ = ("GRPS", "INFERENCE", "message_class")
+__all__ = ("GRPS", "INFERENCE", "MODEL_SERVICE", "PREDICTION_SERVICE", "message_class")
+
+_FILES = ("inference.binpb", "grps.binpb", "tensorflow.binpb", "tensorflow_serving.binpb", "triton.binpb")
 
 
 def message_class(name: str) -> Any:
@@ -22,7 +27,9 @@ def message_class(name: str) -> Any:
 
 def _filled_pool() -> DescriptorPool:
     pool = DescriptorPool()
-    for file in ("inference.binpb", "grps.binpb"):
+    for imported in (any_pb2, wrappers_pb2):
+        pool.AddSerializedFile(imported.DESCRIPTOR.serialized_pb)
+    for file in _FILES:
         for descriptor in FileDescriptorSet.FromString((Path(__file__).parent / file).read_bytes()).file:
             pool.AddSerializedFile(descriptor.SerializeToString())
     return pool
@@ -35,3 +42,9 @@ INFERENCE: ServiceDescriptor = _pool.FindServiceByName("inference.GRPCInferenceS
 
 GRPS: ServiceDescriptor = _pool.FindServiceByName("grps.protos.v1.GrpsService")
 """The service of GRPS."""
+
+PREDICTION_SERVICE: ServiceDescriptor = _pool.FindServiceByName("tensorflow.serving.PredictionService")
+"""The service of TensorFlow Serving for inference and metadata."""
+
+MODEL_SERVICE: ServiceDescriptor = _pool.FindServiceByName("tensorflow.serving.ModelService")
+"""The service of TensorFlow Serving for the state of models."""

@@ -10,18 +10,26 @@ from app.protocols.grps.servicer import GrpsGrpc
 from app.protocols.kserve_v1.routes import KServeV1
 from app.protocols.kserve_v2.routes import KServeV2
 from app.protocols.kserve_v2.servicer import KServeV2Grpc
+from app.protocols.openai.routes import OpenAI
 from app.protocols.protocol import HttpListener, HttpProtocol
 from app.protocols.tensorflow_serving.routes import TensorFlowServing
+from app.protocols.tensorflow_serving.servicer import TensorFlowModelService, TensorFlowPredictionService
 
 __all__ = ("GRPC_PROTOCOLS", "LISTENERS", "PROTOCOLS", "main_port_protocols")
 
-PROTOCOLS: tuple[HttpProtocol, ...] = (ChariotV2KServe(), ChariotV2(), KServeV2(), KServeV1(), Grps())
+PROTOCOLS: tuple[HttpProtocol, ...] = (ChariotV2KServe(), ChariotV2(), KServeV2(), KServeV1(), Grps(), OpenAI())
 """The protocols of the server's main port."""
 
 LISTENERS: tuple[HttpListener, ...] = (TensorFlowServing(),)
 """The protocols with a port of their own."""
 
-GRPC_PROTOCOLS: tuple[GrpcProtocol, ...] = (KServeV2Grpc(), GrpsGrpc())
+GRPC_PROTOCOLS: tuple[GrpcProtocol, ...] = (
+    KServeV2Grpc(),
+    GrpsGrpc(),
+    TensorFlowPredictionService(),
+    TensorFlowModelService(),
+)
+"""The gRPC services, which share all gRPC ports."""
 
 _CHARIOT_PROTOCOLS = frozenset({ChariotV2.name, ChariotV2KServe.name})
 

@@ -8,10 +8,19 @@ import msgspec
 import pybase64
 
 from app.protocols.json_body import read_json
-from tasks.inference.error import invalid
-from tasks.inference.tensor import Element
+from app.protocols.nested_rows import index_path
+from tasks.inference.error import InferenceError, invalid, quote_value
+from tasks.inference.tensor import BytesTensor, Element
 
-__all__ = ("BASE64_KEY", "BinaryElement", "StringElement", "is_base64_object", "string_elements")
+__all__ = (
+    "BASE64_KEY",
+    "BinaryElement",
+    "StringElement",
+    "base64_object",
+    "is_base64_object",
+    "nested_elements",
+    "string_elements",
+)
 
 BASE64_KEY = "b64"
 """Key of an object that holds base64: TensorFlow Serving's form for bytes, which KServe V1 also accepts."""
@@ -84,6 +93,32 @@ def is_base64_object(value: object) -> TypeGuard[dict[str, str]]:
     return len(members) == 1 and isinstance(members.get(BASE64_KEY), str)
 
 
+def base64_object(data: bytes) -> dict[str, str]:
+    """Return bytes as an object that holds base64."""
+    return {BASE64_KEY: pybase64.b64encode_as_string(data)}
+
+
+def nested_elements(name: str, shape: tuple[int, ...], values: Sequence[object], path: str) -> BytesTensor:
+    """Return the tensor of nested rows of texts and base64 objects.
+
+    Args:
+        name: name of the tensor.
+        shape: lengths of the rows.
+        values: values of the rows in row-major order.
+        path: path of the rows.
+
+    Raises:
+        InferenceError: INVALID_REQUEST naming the value under `path`.
+    """
+    elements: list[Element] = []
+    for index, value in enumerate(values):
+        try:
+            elements.append(_element(value))
+        except InferenceError as error:
+            raise error.with_prefix(path + index_path(index, shape)) from None
+    return BytesTensor(name=name, shape=shape, elements=elements)
+
+
 def string_elements(raw: msgspec.Raw, path: str) -> Sequence[Element]:
     """Return the elements of a JSON array of strings, or of one bare string.
 
@@ -101,6 +136,14 @@ def string_elements(raw: msgspec.Raw, path: str) -> Sequence[Element]:
     if bytes(view[:1]) == b'"':
         return [StringElement(read_json(raw, str, path))]
     return [StringElement(string) for string in read_json(raw, list[str], path)]
+
+
+def _element(value: object) -> Element:
+    if isinstance(value, str):
+        return StringElement(value)
+    if is_base64_object(value):
+        return BinaryElement(StringElement(value[BASE64_KEY]).binary())
+    raise invalid(f'Expected a text, or {{"b64": "<base64>"}}, got {quote_value(value)}')
 
 
 def _decode_leniently(encoded: str) -> bytes:

@@ -3,17 +3,15 @@
 The platform calls ``/v2/models/m-<id>/infer/``. Its own public engines serve ``/infer`` and ``/ready`` at the root.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
 from litestar import Response
 
 from app.engine.engine import Engine
-from app.engine.events import RequestInfo
-from app.engine.registry import CHARIOT_PREFIX
-from app.protocols.protocol import INFER_FAILURES, Endpoint, HttpRequest, json_response
-from tasks.inference.error import InferenceError
+from app.engine.models.registry import CHARIOT_PREFIX
+from app.protocols.protocol import INFER_FAILURES, Endpoint, HttpRequest, StartCall, json_response
 
 __all__ = ("InferenceRoute", "chariot_endpoints", "resolve_model")
 
@@ -21,24 +19,13 @@ _MODEL = "/v2/models/{target:str}"
 _VERSION = f"{_MODEL}/versions/{{version:str}}"
 
 
-def resolve_model(engine: Engine, request: HttpRequest, info: RequestInfo | None = None) -> tuple[str, str | None]:
+def resolve_model(engine: Engine, target: str, version: str | None = None) -> tuple[str, str | None]:
     """Return the name of the model that a path means, and its version if given; bare paths mean the default model.
-
-    Args:
-        engine: holds the models.
-        request: the request with the path.
-        info: information about an inference request, so that observers learn of its rejection.
 
     Raises:
         InferenceError: MODEL_NOT_FOUND.
     """
-    target = request.path_params.get("target")
-    try:
-        if target is None:
-            return engine.registry.default_name(), None
-        return engine.registry.name_for_path(target), request.path_params.get("version")
-    except InferenceError as error:
-        raise (engine.report_refused(info, error) if info else error) from None
+    return (engine.registry.name_for_path(target), version) if target else (engine.registry.default_name(), None)
 
 
 class _Status(msgspec.Struct, frozen=True):
@@ -53,7 +40,7 @@ class _ModelReady(msgspec.Struct, frozen=True):
 class InferenceRoute(msgspec.Struct, frozen=True, kw_only=True):
     """The parts of `Endpoint` that a protocol sets for its inferences."""
 
-    handle: Callable[[HttpRequest], Awaitable[Response[bytes]]]
+    start: StartCall
     body: Any
     answer: Any
     media_types: Sequence[str] = ()
@@ -71,7 +58,7 @@ def chariot_endpoints(engine: Engine, inference: InferenceRoute) -> Sequence[End
         return json_response(b'{"status":"alive"}')
 
     async def model_ready(request: HttpRequest) -> Response[bytes]:
-        name, version = resolve_model(engine, request)
+        name, version = resolve_model(engine, request.path_params.get("target", ""), request.path_params.get("version"))
         engine.ready_model(name, version)
         return json_response(msgspec.json.encode({"name": name, "ready": True}))
 
@@ -79,7 +66,7 @@ def chariot_endpoints(engine: Engine, inference: InferenceRoute) -> Sequence[End
         return Endpoint(
             method="POST",
             path=path,
-            handle=inference.handle,
+            start=inference.start,
             summary=summary,
             body=inference.body,
             answer=inference.answer,

@@ -9,12 +9,11 @@ from urllib.parse import unquote
 import grpc
 from google.protobuf.descriptor import ServiceDescriptor
 
-from app.engine.admission import MAX_TIMEOUT_SECONDS, RETRY_AFTER
 from app.engine.engine import Engine
-from app.engine.events import RequestInfo
-from app.engine.ids import request_id as new_request_id
+from app.engine.request_context import RequestContext
+from app.engine.scheduling.admission import MAX_TIMEOUT_SECONDS
 from app.protocols.permission import Permission
-from app.protocols.request_info import BASE_ID_HEADER, CLIENT, REQUEST_ID_HEADER, TRACE_HEADERS, timeout_of, valid_id
+from app.protocols.request_info import BASE_ID_HEADER, CLIENT, REQUEST_ID_HEADER, new_context
 from app.protocols.status import grpc_status
 from tasks.inference.error import ErrorKind, InferenceError
 
@@ -27,6 +26,8 @@ __all__ = (
     "address_of_call",
     "metadata_of",
     "read_call_info",
+    "set_trailing_metadata",
+    "status_of_error",
     "unary_handler",
 )
 
@@ -75,42 +76,28 @@ class GrpcProtocol(Protocol):
         ...
 
 
-def metadata_of(context: Call) -> Mapping[str, str]:
+def metadata_of(call: Call) -> Mapping[str, str]:
     """Return a call's metadata; if a key appears twice, the last value."""
-    pairs = cast("tuple[tuple[str, str | bytes], ...]", context.invocation_metadata() or ())
+    pairs = cast("tuple[tuple[str, str | bytes], ...]", call.invocation_metadata() or ())
     return {key: value for key, value in pairs if isinstance(value, str)}
 
 
-def read_call_info(context: Call, protocol: str) -> RequestInfo:
+def read_call_info(call: Call, protocol: str) -> RequestContext:
     """Return information about a call. Make a request id if none was sent; trailing metadata returns both ids."""
-    metadata = metadata_of(context)
-    request_id = valid_id(metadata.get(REQUEST_ID_HEADER)) or new_request_id()
-    base_id = valid_id(metadata.get(BASE_ID_HEADER))
-    response_headers = {REQUEST_ID_HEADER: request_id}
-    if base_id:
-        response_headers[BASE_ID_HEADER] = base_id
-    trace = {name: value for name in TRACE_HEADERS if (value := valid_id(metadata.get(name))) is not None}
-    info = RequestInfo(
-        protocol=protocol,
-        request_id=request_id,
-        base_id=base_id,
-        trace=trace,
-        response_headers=response_headers,
-        timeout=_timeout(metadata, cast("float | None", context.time_remaining())),
-        client=CLIENT.get(),
-        address=address_of_call(context),
-    )
-    _set_trailing_headers(context, info)
-    return info
+    metadata = metadata_of(call)
+    context = new_context(metadata, protocol, address_of_call(call))
+    context.timeout = _timeout(context.timeout, cast("float | None", call.time_remaining()))
+    context.client = CLIENT.get()
+    set_trailing_metadata(call, context)
+    return context
 
 
-def _timeout(metadata: Mapping[str, str], remaining: float | None) -> float | None:
-    """Return the shorter of a call's remaining time and the timeout in its metadata, in seconds; None without both.
+def _timeout(requested: float | None, remaining: float | None) -> float | None:
+    """Return the shorter of the timeout in a call's metadata and its remaining time, in seconds; None without both.
 
-    The metadata is checked as over HTTP. The remaining time is limited to the maximum, because
-    many libraries send a deadline of years for clients without one.
+    The metadata is checked as over HTTP. The remaining time is limited to the maximum, because many libraries send a
+    deadline of years for clients without one.
     """
-    requested = timeout_of(metadata)
     if remaining is None:
         return requested
     remaining = min(remaining, MAX_TIMEOUT_SECONDS)
@@ -120,51 +107,67 @@ def _timeout(metadata: Mapping[str, str], remaining: float | None) -> float | No
     return min(remaining, requested) if requested <= MAX_TIMEOUT_SECONDS else requested
 
 
-def address_of_call(context: Call) -> str:
+def address_of_call(call: Call) -> str:
     """Return the address that a call comes from, without its port; empty if unknown."""
     # A peer is written as ipv4:127.0.0.1:50051, or ipv6:[::1]:50051 with percent-encoded brackets.
-    peer = context.peer()
+    peer = call.peer()
     if not peer.startswith(("ipv4:", "ipv6:")):
         return ""
     return unquote(peer[5:]).rpartition(":")[0].strip("[]")
 
 
-def _set_trailing_headers(context: Call, info: RequestInfo) -> None:
-    """Write the response headers that are known so far into the trailing metadata."""
-    response_headers = dict(info.response_headers)
-    if RETRY_AFTER in response_headers:
-        response_headers[PUSHBACK] = str(int(response_headers.pop(RETRY_AFTER)) * 1000)
-    context.set_trailing_metadata(tuple(response_headers.items()))
+def set_trailing_metadata(call: Call, context: RequestContext, error: InferenceError | None = None) -> None:
+    """Set the ids of a request, its response headers so far, and when to retry after `error`."""
+    metadata = {REQUEST_ID_HEADER: context.request_id, **context.response_headers}
+    if context.base_id:
+        metadata[BASE_ID_HEADER] = context.base_id
+    if error is not None and error.retry_after is not None:
+        metadata[PUSHBACK] = str(error.retry_after * 1000)
+    call.set_trailing_metadata(tuple(metadata.items()))
 
 
-def unary_handler(protocol: str, method: Callable[[bytes, RequestInfo], Awaitable[bytes]]) -> Handler:
-    """Return a handler for `method`. Errors end the call with the status of their kind."""
+def status_of_error(error: InferenceError) -> grpc.StatusCode:
+    """Return the status of an error's kind."""
+    return grpc_status(error.kind)
 
-    async def handle(data: bytes, context: Call) -> bytes:
-        info = read_call_info(context, protocol)
+
+def unary_handler(
+    protocol: str,
+    method: Callable[[bytes, RequestContext], Awaitable[bytes]],
+    status_of: Callable[[InferenceError], grpc.StatusCode] = status_of_error,
+) -> Handler:
+    """Return a handler for `method`. Errors end the call with the status that `status_of` returns."""
+
+    async def handle(data: bytes, call: Call) -> bytes:
+        context = read_call_info(call, protocol)
         try:
-            response = await method(data, info)
-            _set_trailing_headers(context, info)
+            response = await method(data, context)
+            set_trailing_metadata(call, context)
             return response
         except Exception as error:  # noqa: BLE001  grpc would send any exception to the client
             failure = error
-        return await abort_call(context, info, failure)
+        return await abort_call(call, context, failure, status_of)
 
     return cast("Handler", grpc.unary_unary_rpc_method_handler(cast("Any", handle)))
 
 
-async def abort_call(context: Call, info: RequestInfo, failure: Exception) -> bytes:
+async def abort_call(
+    call: Call,
+    context: RequestContext,
+    failure: Exception,
+    status_of: Callable[[InferenceError], grpc.StatusCode] = status_of_error,
+) -> bytes:
     """End a call because of `failure`. Clients see only an `InferenceError`; other exceptions are logged."""
     if not isinstance(failure, InferenceError):
-        _logger.error("call failed", exc_info=failure, extra={"request_id": info.request_id})
-        message = f"Something went wrong in the server; see its log for request {info.request_id}"
+        _logger.error("call failed", exc_info=failure, extra={"request_id": context.request_id})
+        message = f"Something went wrong in the server; see its log for request {context.request_id}"
         failure = InferenceError(ErrorKind.INTERNAL, message)
-    _set_trailing_headers(context, info)
+    set_trailing_metadata(call, context, failure)
     details = str(failure).encode(errors="replace")
     if len(details) > _MAX_DETAILS_BYTES:
         details = details[:_MAX_DETAILS_BYTES] + b"..."
     try:
-        return await context.abort(grpc_status(failure.kind), details.decode(errors="ignore"))
+        return await call.abort(status_of(failure), details.decode(errors="ignore"))
     except grpc.aio.InternalError:
         # The client disconnected meanwhile. Otherwise gRPC would log this as an error of the method.
         raise asyncio.CancelledError from None

@@ -5,7 +5,8 @@ members and one image in a long text, is checked at the speed of a byte search.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import chain
 
 import msgspec
 import numpy as np
@@ -41,25 +42,12 @@ def check_json(body: bytes, limits: Limits, path: str = "") -> None:
     # Without escaped quotes, every quote starts or ends a text. Keep one byte of each escape for the length of names.
     unescaped = body.replace(b"\\\\", b"_").replace(b'\\"', b"_") if b"\\" in body else body
     if (
-        _exceeds(unescaped, b"[{", limits.max_json_depth)
-        or _exceeds(unescaped, b":", limits.max_entries)
+        unescaped.count(b"[") + unescaped.count(b"{") > limits.max_json_depth
+        or unescaped.count(b":") > limits.max_entries
         or (len(unescaped) > limits.max_values and unescaped.count(b",") + limits.max_json_depth >= limits.max_values)
     ):
         _check_structure(unescaped, limits, path)
     _check_names(unescaped, limits.max_name_length, path)
-
-
-def _exceeds(text: bytes, characters: bytes, max_count: int) -> bool:
-    """Return whether more than `max_count` of `characters` occur anywhere; stops at the first one over the limit."""
-    remaining = max_count
-    for character in characters:
-        position = text.find(character)
-        while position >= 0:
-            remaining -= 1
-            if remaining < 0:
-                return True
-            position = text.find(character, position + 1)
-    return False
 
 
 def _check_structure(text: bytes, limits: Limits, path: str) -> None:
@@ -97,17 +85,22 @@ def _check_names(text: bytes, max_length: int, path: str) -> None:
                 raise too_large(max_length, "bytes in the name of a member", length, path)
 
 
-def _name_ends(text: bytes) -> Iterator[int]:
-    """Yield the positions of quotes before a colon: search by colon if there are few, by quote if there are many."""
+def _name_ends(text: bytes) -> Iterable[int]:
+    """Return the positions of quotes before a colon: search by colon if there are few, by quote if there are many."""
+    ends: list[int] = []
     begin = 0
     for _ in range(_MAX_COLON_STEPS):
         colon = text.find(b":", begin)
         if colon < 0:
-            return
+            return ends
         quote = text.rfind(b'"', begin, colon)
         if quote >= 0 and not text[quote + 1 : colon].strip(_SPACE):
-            yield quote
+            ends.append(quote)
         begin = colon + 1
+    return chain(ends, _name_ends_by_quote(text, begin))
+
+
+def _name_ends_by_quote(text: bytes, begin: int) -> Iterator[int]:
     while begin < len(text):
         # Search in chunks, as above; a match contains only its own quote.
         chunk_end = text.find(b'"', begin + _CHUNK_BYTES)

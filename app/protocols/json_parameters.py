@@ -19,12 +19,12 @@ def read_parameters_object(raw: Mapping[str, msgspec.Raw] | None, path: str) -> 
     """
     if not raw:
         return {}
-    return {
-        name: _raw_utf8(value, f"{path}.{name}")
-        if name == METADATA_PARAMETER
-        else read_json(value, object, f"{path}.{name}")
-        for name, value in raw.items()
-    }
+    parameters: dict[str, object] = {}
+    for name, value in raw.items():
+        value_path = f"{path}.{name}"
+        is_metadata = name == METADATA_PARAMETER
+        parameters[name] = _raw_utf8(value, value_path) if is_metadata else read_json(value, object, value_path)
+    return parameters
 
 
 def _raw_utf8(raw: msgspec.Raw, path: str) -> msgspec.Raw:

@@ -18,6 +18,8 @@ __all__ = ("numeric_tensor", "read_datatype")
 _MAX_DIMENSIONS = 32
 _FLAT_TYPES: dict[str, Any] = {"b": list[bool | int], "i": list[int | bool], "u": list[int | bool], "f": list[float]}
 
+_DATATYPES = {datatype.value: datatype for datatype in Datatype}
+
 
 def read_datatype(name: str, path: str) -> Datatype:
     """Return the datatype called `name`.
@@ -25,10 +27,10 @@ def read_datatype(name: str, path: str) -> Datatype:
     Raises:
         InferenceError: INVALID_REQUEST listing the known datatypes.
     """
-    try:
-        return Datatype(name)
-    except ValueError:
-        raise invalid(f"Expected one of {', '.join(Datatype)}, got {quote_value(name)}", path) from None
+    datatype = _DATATYPES.get(name)
+    if datatype is None:
+        raise invalid(f"Expected one of {', '.join(Datatype)}, got {quote_value(name)}", path)
+    return datatype
 
 
 def numeric_tensor(

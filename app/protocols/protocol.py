@@ -7,6 +7,8 @@ import msgspec
 from litestar import Request, Response
 
 from app.engine.engine import Engine
+from app.engine.request_context import RequestContext
+from app.protocols.inference_call import InferenceCall, InferenceHead
 from app.protocols.permission import Permission
 from tasks.inference.error import InferenceError
 
@@ -20,6 +22,7 @@ __all__ = (
     "Operation",
     "PrefixOwner",
     "QueryParameter",
+    "StartCall",
     "json_response",
 )
 
@@ -76,17 +79,23 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     permission: Permission = "admin"
 
 
+StartCall = Callable[[InferenceHead, bytes, RequestContext], InferenceCall]
+
+
 class Endpoint(Operation, frozen=True, kw_only=True, eq=False):
     """An operation that a protocol serves.
 
     Attributes:
-        handle: returns the response, or raises an `InferenceError`, which the server formats for the protocol.
+        handle: returns the response, or raises an `InferenceError`, which the server formats for the protocol. None
+            for an inference that only `start` answers.
+        start: for an inference, creates its `InferenceCall` from the head and the body, or raises an `InferenceError`.
         accepts_target: whether a target belongs to this protocol, for paths that several protocols share.
         queue_model: for an inference, returns the model in whose queue a target waits; empty if only the body names it.
             While that queue is full, requests are rejected before their body is read. None for other operations.
     """
 
-    handle: Callable[[HttpRequest], Awaitable[Response[Any]]]
+    handle: Callable[[HttpRequest], Awaitable[Response[Any]]] | None = None
+    start: StartCall | None = None
     accepts_target: Callable[[str], bool] | None = None
     queue_model: Callable[[str], str] | None = None
 
@@ -110,11 +119,11 @@ class HttpProtocol(Protocol):
 
 @runtime_checkable
 class PrefixOwner(Protocol):
-    """A protocol that owns all paths under a prefix, so that routing errors also have its error body."""
+    """A protocol that owns all paths under some prefixes, so that routing errors also have its error body."""
 
     @property
-    def prefix(self) -> str:
-        """The prefix, such as ``/grps/v1``, without a slash at the end."""
+    def prefixes(self) -> Sequence[str]:
+        """The prefixes, such as ``/grps/v1``, without a slash at the end."""
         ...
 
     def routing_error(self, status: int, message: str, /) -> bytes:

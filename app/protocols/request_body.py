@@ -4,7 +4,7 @@ import asyncio
 import zlib
 
 from app.engine.engine import Engine
-from app.engine.events import RequestInfo
+from app.engine.request_context import RequestContext
 from app.protocols.protocol import HttpRequest
 from tasks.inference.error import ErrorKind, InferenceError, invalid, quote_value
 
@@ -28,14 +28,14 @@ async def read_body(request: HttpRequest, engine: Engine) -> bytes:
 
 
 async def read_inference_body(
-    request: HttpRequest, engine: Engine, info: RequestInfo, model_name: str, *, queued: bool = True
+    request: HttpRequest, engine: Engine, context: RequestContext, model_name: str, *, queued: bool = True
 ) -> bytes:
     """Return the decompressed body of an inference request, and notify observers of errors.
 
     Args:
         request: the inference request.
         engine: the engine that handles it.
-        info: information about the request.
+        context: information about the request.
         model_name: the model that the request names.
         queued: whether the request waits in the queue of inferences; only explanations do not.
 
@@ -43,11 +43,11 @@ async def read_inference_body(
         InferenceError: OVERLOADED, before the body is read, while the queue is full; as `decompress`.
     """
     if queued:
-        engine.check_capacity(info, model_name)
+        engine.check_capacity(context, model_name)
     try:
         return await read_body(request, engine)
     except InferenceError as error:
-        raise engine.report_refused(info, error, model_name) from None
+        raise engine.report_refused(context, error, model_name) from None
 
 
 def decompress(body: bytes, encoding: str, max_bytes: int) -> bytes:

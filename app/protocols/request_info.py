@@ -9,24 +9,29 @@ from typing import Any
 from litestar import Request
 from litestar.types import Message, Scope
 
-from app.engine.admission import TIMEOUT_HEADER
-from app.engine.events import RequestInfo
 from app.engine.ids import request_id as new_request_id
+from app.engine.request_context import RequestContext
+from app.engine.scheduling.admission import TIMEOUT_HEADER
 
 __all__ = (
     "BASE_ID_HEADER",
     "CLIENT",
     "REQUEST_ID_HEADER",
+    "RETRY_AFTER",
     "TRACE_HEADERS",
     "add_id_headers",
     "address_of",
     "client_request_id",
     "get_response_header",
+    "new_context",
     "read_request_info",
     "set_response_header",
     "timeout_of",
     "valid_id",
 )
+
+RETRY_AFTER = "retry-after"
+"""The header with the seconds after which a client should retry (RFC 9110, 10.2.3)."""
 
 REQUEST_ID_HEADER = "x-request-id"
 BASE_ID_HEADER = "chariot-inference-base-id"
@@ -49,24 +54,33 @@ def valid_id(value: str | None) -> str | None:
     return value if value and len(value) <= _MAX_ID_LENGTH else None
 
 
-def read_request_info(request: Request[Any, Any, Any], protocol: str) -> RequestInfo:
+def read_request_info(request: Request[Any, Any, Any], protocol: str) -> RequestContext:
     """Return information about `request`. If it has no id, make one, which the response also carries."""
-    headers = request.headers
-    request_id = valid_id(headers.get(REQUEST_ID_HEADER)) or new_request_id()
-    response_headers = {REQUEST_ID_HEADER: request_id}
-    request.scope["state"][_STATE_KEY] = response_headers
-    trace = {name: value for name in TRACE_HEADERS if (value := valid_id(headers.get(name))) is not None}
-    return RequestInfo(
-        protocol=protocol,
-        request_id=request_id,
-        base_id=valid_id(headers.get(BASE_ID_HEADER)),
-        trace=trace,
-        response_headers=response_headers,
-        timeout=timeout_of(headers),
-        disconnected=partial(_wait_for_disconnect, request),
-        client=CLIENT.get(),
-        address=address_of(request.scope),
-    )
+    context = new_context(request.headers, protocol, address_of(request.scope))
+    context.response_headers[REQUEST_ID_HEADER] = context.request_id
+    request.scope["state"][_STATE_KEY] = context.response_headers
+    context.disconnected = partial(_wait_for_disconnect, request)
+    context.client = CLIENT.get()
+    return context
+
+
+def new_context(headers: Mapping[str, str], protocol: str, address: str) -> RequestContext:
+    """Return the context of a request with `headers`; make an id if it has none.
+
+    Args:
+        headers: HTTP headers, or metadata of gRPC, names in lower case.
+        protocol: the name of the protocol.
+        address: the address of the client.
+    """
+    request_id = valid_id(headers[REQUEST_ID_HEADER]) if REQUEST_ID_HEADER in headers else None
+    context = RequestContext(protocol=protocol, request_id=request_id or new_request_id(), address=address)
+    if TIMEOUT_HEADER in headers or _MESH_TIMEOUT_HEADER in headers:
+        context.timeout = timeout_of(headers)
+    if BASE_ID_HEADER in headers:
+        context.base_id = valid_id(headers[BASE_ID_HEADER])
+    if TRACE_HEADERS[0] in headers or TRACE_HEADERS[1] in headers:
+        context.trace = {name: value for name in TRACE_HEADERS if (value := valid_id(headers.get(name))) is not None}
+    return context
 
 
 def address_of(scope: Scope) -> str:

@@ -26,12 +26,15 @@ def decode(
         InferenceError: INVALID_REQUEST naming the field.
     """
     wire = read_json(body, WireRequest, limits=limits)
+    inputs: list[InputTensor] = []
+    for index, wire_input in enumerate(wire.inputs):
+        inputs.append(_tensor(wire_input, f"inputs[{index}]"))
     return InferenceRequest(
         id=wire.id or request_id,
         model_name=model_name,
         model_version=model_version,
-        inputs=tuple(_tensor(wire_input, f"inputs[{index}]") for index, wire_input in enumerate(wire.inputs)),
-        parameters=read_parameters_object(wire.parameters, "parameters"),
+        inputs=tuple(inputs),
+        parameters=read_parameters_object(wire.parameters, "parameters") if wire.parameters else {},
     )
 
 
@@ -42,7 +45,7 @@ def encode(response: InferenceResponse) -> bytes:
             id=response.id,
             model_name=response.model_name,
             model_version=response.model_version,
-            outputs=[_output(output) for output in response.outputs],
+            outputs=list(map(_output, response.outputs)),
         )
     )
 

@@ -1,19 +1,18 @@
 """The routes of chariot-v2-kserve."""
 
 from collections.abc import Sequence
-
-from litestar import Response
+from functools import partial
 
 from app.engine.engine import Engine
+from app.engine.request_context import RequestContext
 from app.protocols.chariot_paths import InferenceRoute, chariot_endpoints, resolve_model
 from app.protocols.chariot_v2_kserve.codec import decode, encode
 from app.protocols.chariot_v2_kserve.wire import WireRequest, WireResponse
 from app.protocols.error_body import error_object
-from app.protocols.protocol import Endpoint, HttpRequest, json_response
-from app.protocols.request_body import read_inference_body
-from app.protocols.request_info import read_request_info
+from app.protocols.inference_call import CodecCall, HttpAnswer, InferenceHead
+from app.protocols.protocol import Endpoint
 from tasks.inference.error import InferenceError
-from tasks.inference.request import InferenceRequest
+from tasks.inference.response import InferenceResponse
 
 __all__ = ("ChariotV2KServe",)
 
@@ -24,23 +23,26 @@ class ChariotV2KServe:
     name = "chariot-v2-kserve"
 
     def endpoints(self, engine: Engine, /) -> Sequence[Endpoint]:
-        async def infer(request: HttpRequest) -> Response[bytes]:
-            info = read_request_info(request, self.name)
-            name, version = resolve_model(engine, request, info)
-            body = await read_inference_body(request, engine, info, name)
-
-            def decode_body() -> InferenceRequest:
-                return decode(
+        def start(head: InferenceHead, body: bytes, context: RequestContext) -> CodecCall:
+            name, version = resolve_model(engine, head.target, head.version)
+            return CodecCall(
+                model_name=name,
+                decode=partial(
+                    decode,
                     body,
                     model_name=name,
                     model_version=version,
-                    request_id=info.request_id,
+                    request_id=context.request_id,
                     limits=engine.limits,
-                )
+                ),
+                encode=_answer,
+            )
 
-            return json_response(await engine.handle(info, name, decode_body, encode))
-
-        return chariot_endpoints(engine, InferenceRoute(handle=infer, body=WireRequest, answer=WireResponse))
+        return chariot_endpoints(engine, InferenceRoute(start=start, body=WireRequest, answer=WireResponse))
 
     def error_body(self, error: InferenceError, /) -> bytes:
         return error_object(error)
+
+
+def _answer(response: InferenceResponse) -> HttpAnswer:
+    return HttpAnswer(content=encode(response))

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from app.engine.text_stream import Chunk
+from app.engine.streams.text_stream import Chunk
 from app.protocols.grps.gmap import echo_metadata
 from app.protocols.grps.messages import GrpsMessage
 from app.protocols.grps.tensors import FLAT_FIELDS

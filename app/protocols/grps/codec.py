@@ -6,9 +6,9 @@ from typing import Any
 
 import msgspec
 
-from app.engine.registry import Registry
-from app.engine.servable import Servable
-from app.engine.text_stream import Chunk
+from app.engine.models.registry import Registry
+from app.engine.models.servable import Servable
+from app.engine.streams.text_stream import Chunk
 from app.protocols.bytes_elements import BinaryElement, StringElement
 from app.protocols.grps.chunks import ChunkWriter
 from app.protocols.grps.gmap import echo_metadata, read_map
@@ -57,7 +57,7 @@ class PredictCodec:
         self._model = model
         self._parameters = parameters or {}
         self._data_kind = ""
-        self._is_tensor_model = False
+        self._takes_tensors = self._returns_tensors = False
         self._inputs: Sequence[InputTensor] = ()
         self._input_paths: list[_InputPath] = []
         self._parameter_paths = {name: f"query.{name}" for name in self._parameters}
@@ -74,7 +74,8 @@ class PredictCodec:
         message, is_ndarray = self._read_message()
         name, version = resolve_model(self._registry, message.model or self._model)
         servable = self._registry.find(name, version).ready_servable()
-        self._is_tensor_model = servable.description.task_type is TaskType.TENSOR
+        self._takes_tensors = servable.description.takes == "tensor"
+        self._returns_tensors = servable.description.task_type is TaskType.TENSOR
         self._data_kind = self._inputs_path = message.WhichOneof("data_oneof") or ""
         match self._data_kind:
             case "gtensors":
@@ -103,7 +104,7 @@ class PredictCodec:
         """
         message = GrpsMessage()
         predictions = [prediction for output in response.outputs for prediction in output.predictions]
-        if self._is_tensor_model or self._data_kind == "gtensors":
+        if self._returns_tensors or self._data_kind == "gtensors":
             self._write_tensors(message, predictions)
         elif self._data_kind == "gmap":
             for output in response.outputs:
@@ -155,7 +156,7 @@ class PredictCodec:
         self._inputs_path = "ndarray" if is_ndarray else "gtensors.tensors"
         if not len(messages):
             raise invalid("Expected at least one tensor, got none", self._inputs_path)
-        specs = {spec.name: spec for spec in servable.inputs} if self._is_tensor_model else {}
+        specs = {spec.name: spec for spec in servable.inputs} if self._takes_tensors else {}
         inputs: list[InputTensor] = []
         for index, tensor in enumerate(messages):
             path = f"gtensors.tensors[{index}]"
@@ -171,7 +172,7 @@ class PredictCodec:
         return inputs
 
     def _read_map_inputs(self, gmap: Any, servable: Servable) -> Sequence[InputTensor]:
-        if self._is_tensor_model:
+        if self._takes_tensors:
             raise invalid("Expected gtensors or ndarray: the model takes tensors, which a map cannot hold", "gmap")
         is_text_task = tuple(servable.inputs) == (TEXT_INPUT,)
         self._inputs_path = "gmap.s_s" if is_text_task else "gmap.s_b"
@@ -185,7 +186,7 @@ class PredictCodec:
     def _element(self, element: Element, servable: Servable) -> InputTensor:
         """Return the input for one image, or for the only BYTES input of a tensor model."""
         self._input_paths.append(_InputPath(self._data_kind, self._data_kind))
-        if not self._is_tensor_model:
+        if not self._takes_tensors:
             return BytesTensor(name="image", shape=(1,), elements=[element])
         spec = servable.inputs[0] if len(servable.inputs) == 1 else None
         if spec is None or spec.datatype is not Datatype.BYTES:

@@ -8,7 +8,7 @@ import yaml
 
 from app import __version__
 from app.engine.engine import Engine
-from app.engine.registry import Registration
+from app.engine.models.registry import Registration
 from app.protocols.grps.tensors import wire_type
 from tasks.inference.error import ErrorKind, InferenceError, quote_value
 from tasks.inference.tensor import TensorSpec

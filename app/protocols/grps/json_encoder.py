@@ -1,6 +1,6 @@
 """Encode `GrpsMessage` as JSON: proto3's JSON mapping with original field names, plus `ndarray`."""
 
-from collections.abc import Callable, Sequence
+import math
 from typing import Any
 
 import msgspec
@@ -37,14 +37,14 @@ def encode_streamed(message: Any) -> bytes:
 
 
 def _content(message: Any) -> dict[str, Any]:
-    """Return a message as plain values, with a fast path for long arrays."""
-    arrays: list[dict[str, Sequence[Any]]] = []
+    """Return a message as plain values. Long arrays do not pass `MessageToDict`, which converts number by number."""
+    arrays: list[dict[str, list[Any]]] = []
     for tensor in message.gtensors.tensors if message.HasField("gtensors") else ():
-        flat: dict[str, Sequence[Any]] = {}
+        flat: dict[str, list[Any]] = {}
         for field, wire in FLAT_FIELDS.items():
-            values: Sequence[Any] = getattr(tensor, field)
-            if len(values) > 0:
-                flat[field] = _JSON_ELEMENTS[wire.stored_dtype.kind, wire.stored_dtype.itemsize](values)
+            values = list(getattr(tensor, field))
+            if values and (wire.stored_dtype.kind != "f" or all(map(math.isfinite, values))):
+                flat[field] = list(map(str, values)) if field == "flat_int64" else values
                 tensor.ClearField(field)
         arrays.append(flat)
     content = MessageToDict(message, preserving_proto_field_name=True)
@@ -55,32 +55,6 @@ def _content(message: Any) -> dict[str, Any]:
         maps: dict[str, dict[str, Any]] = content["gmap"]
         content["gmap"] = {name: dict(sorted(values.items())) for name, values in maps.items()}
     return content
-
-
-def _plain_list(values: Sequence[Any]) -> Sequence[Any]:
-    return list(values)
-
-
-def _string_list(values: Sequence[int]) -> Sequence[str]:
-    return list(map(str, values))
-
-
-def _floats(values: Sequence[float]) -> Sequence[Any]:
-    numbers = np.fromiter(values, np.float64, len(values))
-    elements: list[Any] = numbers.tolist()
-    for index in np.flatnonzero(~np.isfinite(numbers)).tolist():
-        elements[index] = "NaN" if np.isnan(numbers[index]) else "Infinity" if numbers[index] > 0 else "-Infinity"
-    return elements
-
-
-_JSON_ELEMENTS: dict[tuple[str, int], Callable[[Sequence[Any]], Sequence[Any]]] = {
-    ("u", 4): _plain_list,
-    ("i", 4): _plain_list,
-    ("i", 8): _string_list,
-    ("f", 4): _floats,
-    ("f", 8): _floats,
-    ("O", 8): _plain_list,
-}
 
 
 def _first_as_ndarray(message: Any) -> object:

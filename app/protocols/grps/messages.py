@@ -9,10 +9,11 @@ from app.protocols.protobuf_limits import check_message
 from tasks.inference.error import invalid
 from tasks.inference.limits import Limits
 
-__all__ = ("GrpsMessage", "entry_path", "read_message", "with_success_status")
+__all__ = ("GenericTensor", "GrpsMessage", "entry_path", "read_message", "with_success_status")
 
 GrpsMessage: Any = message_class("grps.protos.v1.GrpsMessage")
-"""The class, which protobuf creates at run time."""
+GenericTensor: Any = message_class("grps.protos.v1.GenericTensor")
+"""The classes, which protobuf creates at run time."""
 
 _SUCCESS = 1
 _MAX_SHOWN_KEY = 80

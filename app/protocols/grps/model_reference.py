@@ -1,6 +1,6 @@
 """Resolve the model that a request names as ``name-version``."""
 
-from app.engine.registry import Registry
+from app.engine.models.registry import Registry
 from tasks.inference.error import ErrorKind, InferenceError, quote_value
 
 __all__ = ("resolve_model",)

@@ -6,11 +6,10 @@ from typing import Any
 
 import msgspec
 from litestar import Response
-from litestar.background_tasks import BackgroundTask
-from litestar.response import Stream
 
 from app.engine.engine import Engine
-from app.engine.text_stream import Chunk
+from app.engine.request_context import RequestContext
+from app.engine.streams.text_stream import Chunk
 from app.protocols.grps import calls
 from app.protocols.grps.codec import PredictCodec
 from app.protocols.grps.error_messages import error_message, failure_message
@@ -18,11 +17,22 @@ from app.protocols.grps.json_decoder import read_json_message
 from app.protocols.grps.json_encoder import encode_json, encode_streamed
 from app.protocols.grps.messages import GrpsMessage
 from app.protocols.grps.wire import WireMessage, WireRefusal
+from app.protocols.http_inference import read_head, start_call, to_response
+from app.protocols.inference_call import HttpAnswer, InferenceHead
 from app.protocols.media_type import media_type_of
 from app.protocols.permission import Permission
-from app.protocols.protocol import INFER_FAILURES, Endpoint, HttpRequest, Method, QueryParameter, json_response
-from app.protocols.request_body import read_body
+from app.protocols.protocol import (
+    INFER_FAILURES,
+    Endpoint,
+    HttpRequest,
+    Method,
+    QueryParameter,
+    StartCall,
+    json_response,
+)
+from app.protocols.request_body import read_body, read_inference_body
 from app.protocols.request_info import read_request_info
+from app.protocols.streamed_response import streamed_response
 from metadata.entry import METADATA_PARAMETER as METADATA
 from tasks.inference.error import InferenceError, invalid, quote_value
 from tasks.inference.limits import Limits
@@ -32,8 +42,6 @@ __all__ = ("Grps",)
 
 _JSON = "application/json"
 _BINARY = "application/octet-stream"
-# Proxies and caches must forward each message at once.
-_UNBUFFERED = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
 _QUERY = (
     QueryParameter(name="model", summary="The model; the only or default model if absent"),
     QueryParameter(name="streaming", summary="Whether to stream the response", schema={"type": "boolean"}),
@@ -48,7 +56,7 @@ class Grps:
     """GRPS with the conventions of its Python server: errors have the HTTP status that their message contains."""
 
     name = "grps"
-    prefix = "/grps/v1"
+    prefixes = ("/grps/v1",)
 
     def endpoints(self, engine: Engine, /) -> Sequence[Endpoint]:
         def json_handler(operation: Callable[[], Any]) -> Handle:
@@ -72,6 +80,9 @@ class Grps:
         async def predict(request: HttpRequest) -> Response[Any]:
             return await self._predict(engine, request)
 
+        def start(head: InferenceHead, body: bytes, _: RequestContext) -> _Call:
+            return _Call(engine, head, body)
+
         online, offline = (json_handler(lambda flag=flag: calls.set_online(engine, flag)) for flag in (True, False))
         ready = json_handler(lambda: calls.ready(engine))
         operations: Mapping[str, tuple[str, Handle, Permission, Sequence[int]]] = {
@@ -91,7 +102,7 @@ class Grps:
         endpoints.append(self._endpoint(*metadata, permission="infer"))
         inference = ("POST", "infer/predict", predict, "Infer with a model", INFER_FAILURES)
         endpoints.append(
-            self._endpoint(*inference, permission="infer", media_types=(_BINARY,), query=_QUERY, queue=str)
+            self._endpoint(*inference, permission="infer", media_types=(_BINARY,), query=_QUERY, queue=str, start=start)
         )
         return endpoints
 
@@ -112,11 +123,13 @@ class Grps:
         media_types: Sequence[str] = (),
         query: Sequence[QueryParameter] = (),
         queue: Callable[[str], str] | None = None,
+        start: StartCall | None = None,
     ) -> Endpoint:
         return Endpoint(
             method=method,
-            path=f"{self.prefix}/{path}",
+            path=f"{self.prefixes[0]}/{path}",
             handle=handle,
+            start=start,
             summary=summary,
             query=query,
             body=WireMessage if method == "POST" else None,
@@ -129,7 +142,7 @@ class Grps:
         )
 
     async def _predict(self, engine: Engine, request: HttpRequest) -> Response[Any]:
-        info = read_request_info(request, self.name)
+        context = read_request_info(request, self.name)
         model = request.query_params.get("model", "")
         streaming, as_ndarray = _flag(request, "streaming"), _flag(request, "return-ndarray")
         try:
@@ -137,31 +150,51 @@ class Grps:
                 raise invalid("Expected streaming or return-ndarray, got both", "query")
             parameters = _parameters(request)
         except InferenceError as error:
-            raise engine.report_refused(info, error, model) from None
-        engine.check_capacity(info, model)
-        try:
-            read_message = _message_reader(
-                request.headers.get("content-type", ""), await read_body(request, engine), engine.limits
-            )
-        except InferenceError as error:
-            raise engine.report_refused(info, error, model) from None
-        codec = PredictCodec(engine.registry, read_message, model, parameters)
+            raise engine.report_refused(context, error, model) from None
+        body = await read_inference_body(request, engine, context, model)
 
-        def encode_response(response: InferenceResponse) -> tuple[bytes, str]:
-            message = codec.encode(response)
-            if message.WhichOneof("data_oneof") == "bin_data" and not as_ndarray:
-                return message.bin_data, _BINARY
-            return encode_json(message, as_ndarray=as_ndarray), _JSON
+        def start(head: InferenceHead, body: bytes, _: RequestContext) -> _Call:
+            return _Call(engine, head, body, model, parameters, as_ndarray=as_ndarray)
 
+        call = start_call(engine, start, read_head(request), body, context, model)
         try:
             if streaming:
-                return await _stream_response(
-                    codec, engine.stream_outputs(info, model, codec.decode, *_encoders(codec))
-                )
-            content, media_type = await engine.handle(info, model, codec.decode, encode_response)
+                outputs = engine.stream_outputs(context, model, call.decode, *_encoders(call))
+                return await _stream_response(call, outputs)
+            return to_response(await engine.handle(context, model, call.decode, call.encode))
         except InferenceError as error:
-            raise codec.map_error_path(error) from None
-        return Response(content, media_type=media_type)
+            raise call.map_error_path(error) from None
+
+
+class _Call:
+    """One inference. Bytes without a type are the answer of a model that returns bytes."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        head: InferenceHead,
+        body: bytes,
+        model: str = "",
+        parameters: Mapping[str, object] | None = None,
+        *,
+        as_ndarray: bool = False,
+    ) -> None:
+        self.model_name = model
+        self._as_ndarray = as_ndarray
+        self.codec = PredictCodec(
+            engine.registry,
+            _message_reader(head.headers.get("content-type", ""), body, engine.limits),
+            model,
+            parameters,
+        )
+        self.decode = self.codec.decode
+        self.map_error_path = self.codec.map_error_path
+
+    def encode(self, response: InferenceResponse, /) -> HttpAnswer:
+        message = self.codec.encode(response)
+        if message.WhichOneof("data_oneof") == "bin_data" and not self._as_ndarray:
+            return HttpAnswer(content=message.bin_data, media_type=_BINARY)
+        return HttpAnswer(content=encode_json(message, as_ndarray=self._as_ndarray))
 
 
 def _flag(request: HttpRequest, name: str) -> bool:
@@ -206,15 +239,15 @@ def _message_reader(content_type: str, body: bytes, limits: Limits) -> Callable[
     return lambda: (GrpsMessage(bin_data=body), False)
 
 
-def _encoders(codec: PredictCodec) -> tuple[Callable[[InferenceResponse], bytes], Callable[[Chunk], bytes | None]]:
+def _encoders(call: _Call) -> tuple[Callable[[InferenceResponse], bytes], Callable[[Chunk], bytes | None]]:
     def encode_chunk(chunk: Chunk) -> bytes | None:
-        message = codec.encode_chunk(chunk)
+        message = call.codec.encode_chunk(chunk)
         return None if message is None else encode_streamed(message)
 
-    return lambda response: encode_streamed(codec.encode(response)), encode_chunk
+    return lambda response: encode_streamed(call.codec.encode(response)), encode_chunk
 
 
-async def _stream_response(codec: PredictCodec, outputs: AsyncGenerator[bytes]) -> Response[Any]:
+async def _stream_response(call: _Call, outputs: AsyncGenerator[bytes]) -> Response[Any]:
     """Return a streaming response. An error before the first message is raised; a later one becomes a message."""
     first_output = await anext(outputs)
 
@@ -224,8 +257,6 @@ async def _stream_response(codec: PredictCodec, outputs: AsyncGenerator[bytes]) 
             async for output in outputs:
                 yield output
         except InferenceError as error:
-            yield encode_streamed(error_message(codec.map_error_path(error)))
+            yield encode_streamed(error_message(call.map_error_path(error)))
 
-    # Litestar stops iterating when the client disconnects; close the generator at once, not at garbage collection.
-    close_task = BackgroundTask(outputs.aclose)
-    return Stream(stream(), media_type=_BINARY, headers=_UNBUFFERED, background=close_task)
+    return streamed_response(stream(), outputs, _BINARY)

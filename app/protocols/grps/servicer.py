@@ -11,8 +11,8 @@ from typing import Any, cast
 import grpc
 
 from app.engine.engine import Engine
-from app.engine.events import RequestInfo
-from app.engine.text_stream import Chunk
+from app.engine.request_context import RequestContext
+from app.engine.streams.text_stream import Chunk
 from app.proto import GRPS
 from app.protocols.grpc_protocol import Call, Handler, read_call_info, unary_handler
 from app.protocols.grps import calls
@@ -24,7 +24,7 @@ from tasks.inference.error import InferenceError
 
 __all__ = ("GrpsGrpc",)
 
-UnaryMethod = Callable[[bytes, RequestInfo], Awaitable[bytes]]
+UnaryMethod = Callable[[bytes, RequestContext], Awaitable[bytes]]
 
 
 class GrpsGrpc:
@@ -54,15 +54,17 @@ class GrpsGrpc:
     def handlers(self, engine: Engine, stopping: asyncio.Event, /) -> Mapping[str, Handler]:
         del stopping
 
-        async def predict(data: bytes, info: RequestInfo) -> bytes:
+        async def predict(data: bytes, context: RequestContext) -> bytes:
             codec = _create_codec(engine, data)
             try:
-                return await engine.handle(info, "", codec.decode, lambda response: _serialize(codec.encode(response)))
+                return await engine.handle(
+                    context, "", codec.decode, lambda response: _serialize(codec.encode(response))
+                )
             except InferenceError as error:
                 return _serialize(error_message(codec.map_error_path(error)))
 
-        async def predict_streaming(data: bytes, context: Call) -> AsyncGenerator[bytes]:
-            info = read_call_info(context, self.name)
+        async def predict_streaming(data: bytes, call: Call) -> AsyncGenerator[bytes]:
+            context = read_call_info(call, self.name)
             codec = _create_codec(engine, data)
 
             def encode_chunk(chunk: Chunk) -> bytes | None:
@@ -70,7 +72,7 @@ class GrpsGrpc:
                 return None if message is None else _serialize(message)
 
             outputs = engine.stream_outputs(
-                info, "", codec.decode, lambda response: _serialize(codec.encode(response)), encode_chunk
+                context, "", codec.decode, lambda response: _serialize(codec.encode(response)), encode_chunk
             )
             try:
                 async with aclosing(outputs):
@@ -102,8 +104,8 @@ def _create_codec(engine: Engine, data: bytes) -> PredictCodec:
 
 
 def _unary_method(operation: Callable[[bytes], Any]) -> UnaryMethod:
-    async def method(data: bytes, info: RequestInfo) -> bytes:
-        del info
+    async def method(data: bytes, context: RequestContext) -> bytes:
+        del context
         return _response_bytes(operation, data)
 
     return method
@@ -112,8 +114,8 @@ def _unary_method(operation: Callable[[bytes], Any]) -> UnaryMethod:
 def _threaded_method(operation: Callable[[bytes], Any]) -> UnaryMethod:
     """Like `_unary_method`, but in a thread: YAML of every label would block the event loop."""
 
-    async def method(data: bytes, info: RequestInfo) -> bytes:
-        del info
+    async def method(data: bytes, context: RequestContext) -> bytes:
+        del context
         return await asyncio.to_thread(_response_bytes, operation, data)
 
     return method

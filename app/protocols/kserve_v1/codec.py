@@ -2,12 +2,13 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
-from app.engine.servable import Servable
+from app.engine.models.servable import Servable
 from app.protocols.bytes_elements import BinaryElement
+from app.protocols.inference_call import HttpAnswer
 from app.protocols.input_names import takes_prompts
 from app.protocols.json_body import read_json
 from app.protocols.json_parameters import read_parameters_object
@@ -19,7 +20,12 @@ from app.protocols.kserve_v1.cloud_events import (
     looks_like_event,
     read_event,
 )
-from app.protocols.kserve_v1.explanations import SaliencyFormat, saliency_format, wire_explanations
+from app.protocols.kserve_v1.explanations import (
+    SaliencyFormat,
+    saliency_format,
+    wire_explanations,
+    wire_row_explanations,
+)
 from app.protocols.kserve_v1.instances import Instance, read_instance
 from app.protocols.kserve_v1.rows import Column, prediction_rows, read_rows
 from app.protocols.kserve_v1.wire import WireAnswer, WireEvent, WireExplainedAnswer, WireRequest
@@ -29,11 +35,12 @@ from tasks.inference.limits import Limits, too_large
 from tasks.inference.request import InferenceRequest
 from tasks.inference.response import InferenceResponse
 from tasks.inference.tensor import BytesTensor, InputTensor
+from tasks.row_importance import RowImportance
 from tasks.saliency.explanation import Explanation
 from tasks.task import TaskType
 from tasks.vision.request import IMAGE_INPUT
 
-__all__ = ("EncodedResponse", "RequestCodec")
+__all__ = ("RequestCodec",)
 
 _JSON = frozenset(
     {
@@ -50,14 +57,6 @@ _JSON = frozenset(
 _IMAGE = "image/"
 _NEUTRAL_INPUT = re.compile(r"^inputs\[(?P<index>\d+)\]\.?(?P<rest>.*)$", re.DOTALL)
 _encoder = msgspec.json.Encoder()
-
-
-class EncodedResponse(msgspec.Struct, frozen=True):
-    """An encoded response."""
-
-    content: bytes
-    headers: Mapping[str, str]
-    media_type: str
 
 
 class RequestCodec:
@@ -97,10 +96,6 @@ class RequestCodec:
         self._parameters: Mapping[str, object] = {}
         self._format = SaliencyFormat.PNG
 
-    @property
-    def _is_tensor_model(self) -> bool:
-        return self._servable.description.task_type is TaskType.TENSOR
-
     def decode(self) -> InferenceRequest:
         """Decode the body.
 
@@ -113,7 +108,7 @@ class RequestCodec:
         root, instances = _instances(wire, self._path_prefix)
         parameters = read_parameters_object(wire.parameters, f"{self._path_prefix}parameters")
         locations: Sequence[Instance | Column]
-        if self._is_tensor_model:
+        if self._servable.description.takes == "tensor":
             locations = read_rows(instances, root, self._servable.inputs)
         else:
             self._check_count(len(instances), root)
@@ -135,7 +130,7 @@ class RequestCodec:
         self._format = saliency_format(self._parameters)
         return request
 
-    def encode(self, response: InferenceResponse) -> EncodedResponse:
+    def encode(self, response: InferenceResponse) -> HttpAnswer:
         """Encode the response.
 
         Raises:
@@ -146,8 +141,10 @@ class RequestCodec:
         )
 
     def encode_explained(
-        self, response: InferenceResponse, explanations: Sequence[Sequence[Sequence[Explanation]]]
-    ) -> EncodedResponse:
+        self,
+        response: InferenceResponse,
+        explanations: Sequence[Sequence[Sequence[Explanation]]] | Sequence[Sequence[Sequence[RowImportance]]],
+    ) -> HttpAnswer:
         """Encode the response with explanations, which are parallel to the outputs and their images.
 
         Raises:
@@ -158,7 +155,9 @@ class RequestCodec:
             WireExplainedAnswer(
                 predictions=predictions,
                 parameters=self._response_parameters(response),
-                explanations=wire_explanations(predictions, explanations, self._format),
+                explanations=wire_row_explanations(cast("Any", explanations)[0][0])
+                if self._servable.description.takes == "tensor"
+                else wire_explanations(predictions, cast("Any", explanations), self._format),
             )
         )
 
@@ -184,7 +183,7 @@ class RequestCodec:
     def _predictions(self, response: InferenceResponse) -> Sequence[Any]:
         """Return a prediction for each instance: its records, or its row of the outputs."""
         predictions = [prediction for output in response.outputs for prediction in output.predictions]
-        if self._is_tensor_model:
+        if self._servable.description.task_type is TaskType.TENSOR:
             return prediction_rows(type(predictions[0]).stack(predictions))
         return [prediction.records() for prediction in predictions]
 
@@ -195,11 +194,12 @@ class RequestCodec:
         output_parameters = [output.parameters for output in response.outputs]
         if not any(output_parameters):
             return msgspec.UNSET
-        return output_parameters[0] if self._is_tensor_model else output_parameters
+        return output_parameters[0] if self._servable.description.takes == "tensor" else output_parameters
 
-    def _encode_response(self, wire: WireAnswer) -> EncodedResponse:
+    def _encode_response(self, wire: WireAnswer) -> HttpAnswer:
         """Encode `wire`, as an event if the request was one."""
-        return EncodedResponse(*encode_event(self._mode, self.model_name, _encoder.encode(wire)))
+        content, headers, media_type = encode_event(self._mode, self.model_name, _encoder.encode(wire))
+        return HttpAnswer(content=content, media_type=media_type, headers=tuple(headers.items()))
 
     def _decode_wire(self) -> WireRequest | BytesTensor:
         """Return the JSON request or the image, from the body or from its event."""

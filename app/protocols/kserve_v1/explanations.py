@@ -10,12 +10,13 @@ import msgspec
 import numpy as np
 import pybase64
 
-from app.protocols.kserve_v1.wire import WireExplanation, WireSaliency
+from app.protocols.kserve_v1.wire import WireExplanation, WireRowExplanation, WireSaliency
 from tasks.inference.error import ErrorKind, InferenceError, invalid, quote_value
 from tasks.inference.response import Record
+from tasks.row_importance import RowImportance
 from tasks.saliency.explanation import Explanation
 
-__all__ = ("SaliencyFormat", "saliency_format", "wire_explanations")
+__all__ = ("SaliencyFormat", "saliency_format", "wire_explanations", "wire_row_explanations")
 
 _FORMAT = "format"
 _DECIMALS = 4
@@ -69,6 +70,27 @@ def wire_explanations(
         [_wire_explanation(explanation, records, encoding) for explanation in group]
         for records, group in zip(predictions, image_explanations, strict=True)
     ]
+
+
+def wire_row_explanations(importances: Sequence[RowImportance]) -> list[WireRowExplanation]:
+    """Return the explanation of every row."""
+    return [
+        WireRowExplanation(
+            importance_scores=_importance_scores(importance),
+            label=importance.label,
+            score=importance.score,
+            baseline_score=importance.baseline_score,
+            method="shapley",
+            samples=importance.samples,
+            seed=importance.seed,
+        )
+        for importance in importances
+    ]
+
+
+def _importance_scores(importance: RowImportance) -> object:
+    by_name = {name: np.atleast_1d(scores).tolist() for name, scores in importance.importances.items()}
+    return next(iter(by_name.values())) if len(by_name) == 1 else by_name
 
 
 def _wire_explanation(explanation: Explanation, records: Sequence[Record], encoding: SaliencyFormat) -> WireExplanation:

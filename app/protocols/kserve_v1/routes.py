@@ -8,13 +8,15 @@ import msgspec
 from litestar import Response
 
 from app.engine.engine import Engine
-from app.engine.events import RequestInfo
-from app.engine.registry import Registration
+from app.engine.request_context import RequestContext
 from app.protocols.error_body import error_object
+from app.protocols.http_inference import read_head, start_call, to_response
+from app.protocols.inference_call import HttpAnswer, InferenceHead
 from app.protocols.kserve_v1.cloud_events import EVENT_MEDIA_TYPE, HEADER_PREFIX
-from app.protocols.kserve_v1.codec import EncodedResponse, RequestCodec
+from app.protocols.kserve_v1.codec import RequestCodec
 from app.protocols.kserve_v1.wire import WireAnswer, WireExplainedAnswer, WireModelReady, WireModels, WireRequest
 from app.protocols.media_type import media_type_of
+from app.protocols.openai_models import text_models
 from app.protocols.protocol import INFER_FAILURES, Endpoint, HttpRequest, json_response
 from app.protocols.request_body import read_inference_body
 from app.protocols.request_info import read_request_info
@@ -36,7 +38,7 @@ class KServeV1:
     def endpoints(self, engine: Engine, /) -> Sequence[Endpoint]:
         async def models(_: HttpRequest) -> Response[bytes]:
             names = sorted({registration.source.name for registration in engine.registry.registrations})
-            return json_response(msgspec.json.encode(WireModels(names)))
+            return json_response(msgspec.json.encode(WireModels(models=names, data=text_models(engine))))
 
         async def model_ready(request: HttpRequest) -> Response[bytes]:
             name = request.path_params["target"]
@@ -46,28 +48,25 @@ class KServeV1:
                 raise _kserve_error(engine, error, name) from None
             return json_response(msgspec.json.encode(WireModelReady(name, ready=True)))
 
-        async def predict(request: HttpRequest) -> Response[bytes]:
-            info = read_request_info(request, self.name)
-            codec = await _create_codec(engine, request, info)
-            try:
-                return _response(await engine.handle(info, codec.model_name, codec.decode, codec.encode))
-            except InferenceError as error:
-                raise codec.map_error_path(error) from None
+        def start(head: InferenceHead, body: bytes, context: RequestContext) -> RequestCodec:
+            return _create_codec(engine, head, body, context)
 
         async def explain(request: HttpRequest) -> Response[bytes]:
-            info = read_request_info(request, self.name)
-            codec = await _create_codec(engine, request, info, queued=False)
+            context = read_request_info(request, self.name)
+            head = read_head(request)
+            body = await read_inference_body(request, engine, context, head.target, queued=False)
+            codec = start_call(engine, start, head, body, context, head.target)
             try:
                 answer = await _until_disconnect(
                     request,
-                    engine.explain(info, codec.model_name, codec.decode_to_explain, codec.encode_explained),
+                    engine.explain(context, codec.model_name, codec.decode_to_explain, codec.encode_explained),
                 )
             except InferenceError as error:
                 client_error = codec.map_error_path(error)
                 if client_error.kind is ErrorKind.UNSUPPORTED:
                     return json_response(self.error_body(client_error), _NOT_IMPLEMENTED)
                 raise client_error from None
-            return _response(answer)
+            return to_response(answer)
 
         return [
             Endpoint(
@@ -91,7 +90,7 @@ class KServeV1:
                 method="POST",
                 path=_MODEL,
                 verb="predict",
-                handle=predict,
+                start=start,
                 queue_model=str,
                 summary="Predict with a model",
                 body=WireRequest,
@@ -105,7 +104,7 @@ class KServeV1:
                 path=_MODEL,
                 verb="explain",
                 handle=explain,
-                summary="Predict with a model, and explain which parts of the image led to each prediction",
+                summary="Predict with a model, and explain which parts of the image or row led to each prediction",
                 body=WireRequest,
                 answer=WireExplainedAnswer,
                 media_types=(EVENT_MEDIA_TYPE, "image/*"),
@@ -118,31 +117,25 @@ class KServeV1:
         return error_object(error)
 
 
-async def _create_codec(
-    engine: Engine, request: HttpRequest, info: RequestInfo, *, queued: bool = True
-) -> RequestCodec:
-    """Read a request, and return its codec.
+def _create_codec(engine: Engine, head: InferenceHead, body: bytes, context: RequestContext) -> RequestCodec:
+    """Return the codec of a request.
 
     Raises:
-        InferenceError: MODEL_NOT_FOUND or MODEL_NOT_READY, or as `decompress`. Observers are notified.
+        InferenceError: MODEL_NOT_FOUND or MODEL_NOT_READY.
     """
-    registration = _registration(engine, request.path_params["target"], info)
+    try:
+        registration = engine.registry.find(head.target)
+    except InferenceError as error:
+        raise _kserve_error(engine, error, head.target) from None
     return RequestCodec(
-        await read_inference_body(request, engine, info, registration.source.name, queued=queued),
-        media_type_of(request.headers.get("content-type", "")),
-        {name: value for name, value in request.headers.items() if name.startswith(HEADER_PREFIX)},
+        body,
+        media_type_of(head.headers.get("content-type", "")),
+        {name: value for name, value in head.headers.items() if name.startswith(HEADER_PREFIX)},
         registration.ready_servable(),
         registration.source.name,
-        info.request_id,
+        context.request_id,
         engine.limits,
     )
-
-
-def _registration(engine: Engine, name: str, info: RequestInfo) -> Registration:
-    try:
-        return engine.registry.find(name)
-    except InferenceError as error:
-        raise engine.report_refused(info, _kserve_error(engine, error, name), name) from None
 
 
 def _kserve_error(engine: Engine, error: InferenceError, name: str) -> InferenceError:
@@ -155,7 +148,7 @@ def _kserve_error(engine: Engine, error: InferenceError, name: str) -> Inference
     return InferenceError(error.kind, f"Model with name {name} is not ready. {reason}".strip())
 
 
-async def _until_disconnect(request: HttpRequest, work: Coroutine[Any, Any, EncodedResponse]) -> EncodedResponse:
+async def _until_disconnect(request: HttpRequest, work: Coroutine[Any, Any, HttpAnswer]) -> HttpAnswer:
     """Return the result of `work`. Cancel it when the client disconnects, because explanations take long.
 
     Raises:
@@ -175,7 +168,3 @@ async def _until_disconnect(request: HttpRequest, work: Coroutine[Any, Any, Enco
 async def _wait_for_disconnect(request: HttpRequest) -> None:
     while (await request.receive())["type"] != "http.disconnect":
         pass
-
-
-def _response(answer: EncodedResponse) -> Response[bytes]:
-    return Response(answer.content, headers=dict(answer.headers), media_type=answer.media_type)

@@ -5,15 +5,14 @@ from typing import Any
 
 import msgspec
 import numpy as np
-import pybase64
 
 from app.protocols.bfloat16 import from_bfloat16_bits
-from app.protocols.bytes_elements import BASE64_KEY, BinaryElement, StringElement, is_base64_object
+from app.protocols.bytes_elements import BASE64_KEY, base64_object, nested_elements
 from app.protocols.json_body import read_json
 from app.protocols.kserve_v1.nesting import nested_tensor
 from app.protocols.nested_rows import index_path, shape_and_values
 from tasks.inference.error import ErrorKind, InferenceError, invalid, quote_value
-from tasks.inference.tensor import BytesTensor, Datatype, Element, InputTensor, Tensor, TensorSpec
+from tasks.inference.tensor import BytesTensor, Datatype, InputTensor, Tensor, TensorSpec
 
 __all__ = ("Column", "prediction_rows", "read_rows")
 
@@ -106,21 +105,7 @@ def _column(spec: TensorSpec, values: Sequence[msgspec.Raw], root: str, name: st
 
 def _texts(name: str, raw: msgspec.Raw) -> BytesTensor:
     shape, values = shape_and_values(read_json(raw, list[Any], f"{_COLUMN}.data"), f"{_COLUMN}.data")
-    elements: list[Element] = []
-    for index, value in enumerate(values):
-        try:
-            elements.append(_element(value))
-        except InferenceError as error:
-            raise error.with_prefix(f"{_COLUMN}.data{index_path(index, shape)}") from None
-    return BytesTensor(name=name, shape=shape, elements=elements)
-
-
-def _element(value: object) -> Element:
-    if isinstance(value, str):
-        return StringElement(value)
-    if is_base64_object(value):
-        return BinaryElement(StringElement(value[BASE64_KEY]).binary())
-    raise invalid(f'Expected a text, or {{"b64": "<base64>"}}, got {quote_value(value)}')
+    return nested_elements(name, shape, values, f"{_COLUMN}.data")
 
 
 def _to_rows(tensor: Tensor) -> list[Any]:
@@ -139,7 +124,7 @@ def _text_or_b64(element: bytes) -> object:
     try:
         return element.decode()
     except UnicodeDecodeError:
-        return {BASE64_KEY: pybase64.b64encode_as_string(element)}
+        return base64_object(element)
 
 
 def _value_path(root: str, name: str, indices: str) -> str:

@@ -5,6 +5,8 @@ from typing import Any
 
 import msgspec
 
+from app.protocols.openai_models import WireModel
+
 __all__ = (
     "WireAnswer",
     "WireEvent",
@@ -14,6 +16,7 @@ __all__ = (
     "WireModelReady",
     "WireModels",
     "WireRequest",
+    "WireRowExplanation",
     "WireSaliency",
 )
 
@@ -104,16 +107,40 @@ class WireExplanation(msgspec.Struct, frozen=True, kw_only=True):
     seed: int
 
 
+class WireRowExplanation(msgspec.Struct, frozen=True, kw_only=True):
+    """The explanation of one row of numbers.
+
+    Attributes:
+        importance_scores: the importance of each number, in the shape of the row; an object by name for several inputs.
+        label: the label or the index of the explained output; empty for a model with one output.
+        score: the output for the row.
+        baseline_score: the output for the baseline; the importances add up to `score` - `baseline_score`.
+        method: the method of explanation.
+        samples: copies of the row that the model was run on.
+        seed: seed of the method; the same seed gives the same explanation.
+    """
+
+    importance_scores: Any
+    label: str
+    score: float
+    baseline_score: float
+    method: str
+    samples: int
+    seed: int
+
+
 class WireExplainedAnswer(WireAnswer, frozen=True, kw_only=True):
     """The body of an explanation's response: `explanations[i]` explains `predictions[i]`."""
 
-    explanations: Sequence[Sequence[WireExplanation]]
+    explanations: Sequence[Sequence[WireExplanation] | WireRowExplanation]
 
 
-class WireModels(msgspec.Struct, frozen=True):
-    """The names of the models."""
+class WireModels(msgspec.Struct, frozen=True, kw_only=True):
+    """The names of the models; for OpenAI's clients also the models that answer with text."""
 
     models: Sequence[str]
+    object: str = "list"
+    data: Sequence[WireModel] = ()
 
 
 class WireModelReady(msgspec.Struct, frozen=True):

@@ -13,12 +13,14 @@ import numpy as np
 import pybase64
 from numpy.typing import NDArray
 
+from app.protocols.bytes_elements import BinaryElement
 from tasks.inference.error import invalid, quote_value
 from tasks.inference.limits import too_large
-from tasks.inference.tensor import BytesTensor, Datatype, Element, Tensor
+from tasks.inference.tensor import BytesTensor, Datatype, Element, InputTensor, Tensor
 
 __all__ = (
     "SniffedElement",
+    "binary_tensor",
     "bytes_tensor",
     "check_shape",
     "pack",
@@ -33,34 +35,20 @@ _MAX_DIMENSIONS = 32
 _SHARED_MEMORY = ("shared_memory_region", "shared_memory_byte_size", "shared_memory_offset")
 
 
-class SniffedElement:
-    """A BYTES element received as bytes: an encoded image, base64 of one, or text.
-
-    Args:
-        data: the element without its length.
-    """
-
-    def __init__(self, data: bytes) -> None:
-        self._data = data
+class SniffedElement(BinaryElement, frozen=True):
+    """A BYTES element received as bytes: an encoded image, base64 of one, or text."""
 
     def binary(self) -> bytes:
         """Return the bytes; if all of them are base64, with or without a data URI prefix, return the decoded bytes."""
-        encoded = self._data
+        encoded = self.data
         if encoded.startswith(b"data:"):
             head, comma, encoded = encoded.partition(b",")
             if not comma or not head.endswith(b";base64"):
-                return self._data
+                return self.data
         try:
             return pybase64.b64decode(encoded, validate=True) if encoded else b""
         except ValueError:
-            return self._data
-
-    def text(self) -> str:
-        """Decode the bytes as UTF-8."""
-        try:
-            return self._data.decode()
-        except UnicodeDecodeError:
-            raise invalid("Expected text in UTF-8, got other bytes") from None
+            return self.data
 
 
 def split_body(body: bytes, header_length: str | None) -> tuple[bytes | None, memoryview]:
@@ -156,6 +144,27 @@ def unpack_bytes(data: memoryview | bytes, path: str, max_elements: int | None =
         elements.append(SniffedElement(bytes(view[start:end])))
         position = end
     return elements
+
+
+def binary_tensor(
+    name: str,
+    datatype: Datatype,
+    shape: Sequence[int],
+    data: memoryview | bytes,
+    parameters: Mapping[str, object],
+    path: str,
+    data_path: str,
+    max_elements: int | None = None,
+) -> InputTensor:
+    """Return the input of `shape` whose bytes are `data`. Call `check_shape` first.
+
+    Raises:
+        InferenceError: INVALID_REQUEST naming the shape under `path`, or `data_path`; TOO_LARGE as `unpack_bytes`.
+    """
+    if datatype is Datatype.BYTES:
+        return bytes_tensor(name, shape, unpack_bytes(data, data_path, max_elements), parameters, path)
+    numbers = unpack_numbers(data, datatype, shape, data_path)
+    return Tensor(name=name, datatype=datatype, data=numbers, parameters=parameters)
 
 
 def pack(tensor: Tensor) -> bytes:

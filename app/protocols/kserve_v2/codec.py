@@ -6,19 +6,19 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from app.engine.servable import Servable
+from app.engine.models.servable import Servable
 from app.protocols.bytes_elements import StringElement, string_elements
 from app.protocols.json_body import read_json
 from app.protocols.json_parameters import read_parameters_object
 from app.protocols.json_tensors import numeric_tensor, read_datatype
 from app.protocols.kserve_v2.binary import (
     SniffedElement,
+    binary_tensor,
     bytes_tensor,
     check_shape,
     pack,
     refuse_shared_memory,
     split_body,
-    unpack_bytes,
     unpack_numbers,
 )
 from app.protocols.kserve_v2.parameters import read_timeout
@@ -172,23 +172,10 @@ def _tensor(
             actual = f"{length}, with {len(binary) - position} bytes left after the JSON"
             raise invalid(f"Expected the size of a block of bytes, got {actual}", f"{path}.parameters.{_BINARY_SIZE}")
         block = binary[position : position + length]
-        return _decode_binary(wire, datatype, block, parameters, path, limits), position + length
+        max_elements = limits.max_entries if limits is not None else None
+        tensor = binary_tensor(wire.name, datatype, wire.shape, block, parameters, path, f"{path}.data", max_elements)
+        return tensor, position + length
     return _decode_json(wire, datatype, wire.data, parameters, path), position
-
-
-def _decode_binary(
-    wire: WireInput,
-    datatype: Datatype,
-    block: memoryview,
-    parameters: Mapping[str, object],
-    path: str,
-    limits: Limits | None,
-) -> InputTensor:
-    if datatype is Datatype.BYTES:
-        elements = unpack_bytes(block, f"{path}.data", limits.max_entries if limits is not None else None)
-        return bytes_tensor(wire.name, wire.shape, elements, parameters, path)
-    data = unpack_numbers(block, datatype, wire.shape, f"{path}.data")
-    return Tensor(name=wire.name, datatype=datatype, data=data, parameters=parameters)
 
 
 def _decode_json(

@@ -10,11 +10,9 @@ from typing import Any
 
 import msgspec
 from litestar import Response
-from litestar.background_tasks import BackgroundTask
-from litestar.response import Stream
 
 from app.engine.engine import Engine
-from app.engine.text_stream import Chunk
+from app.engine.streams.text_stream import Chunk
 from app.protocols.bytes_elements import StringElement
 from app.protocols.error_body import error_object
 from app.protocols.json_body import read_json
@@ -23,6 +21,7 @@ from app.protocols.kserve_v2.parameters import read_timeout
 from app.protocols.protocol import INFER_FAILURES, Endpoint, HttpRequest, json_response
 from app.protocols.request_body import read_inference_body
 from app.protocols.request_info import read_request_info
+from app.protocols.streamed_response import EVENT_STREAM, event, streamed_response
 from tasks.inference.error import InferenceError, invalid
 from tasks.inference.limits import Limits
 from tasks.inference.request import InferenceRequest
@@ -31,10 +30,7 @@ from tasks.inference.tensor import BytesTensor
 __all__ = ("WireGenerateRequest", "WireGenerateResponse", "generate_endpoints")
 
 _PROTOCOL = "kserve-v2"
-_EVENT_STREAM = "text/event-stream"
 _EITHER_IMAGE = "Expected either image or images"
-# Proxies and caches must forward each event at once.
-_UNBUFFERED = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
 _NEUTRAL_PATH = re.compile(r"^inputs\[0\]\.(?:(?P<image>data\[0\])|(?P<text>parameters\.prompts)|(?P<rest>.*))")
 
 
@@ -95,10 +91,7 @@ def generate_endpoints(engine: Engine) -> Sequence[Endpoint]:
             first_chunk = await anext(chunks)
         except InferenceError as error:
             raise codec.map_error_path(error) from None
-        # Litestar stops iterating when the client disconnects; close the generator at once, not at garbage collection.
-        close_task = BackgroundTask(chunks.aclose)
-        events = _events(codec, first_chunk, chunks)
-        return Stream(events, media_type=_EVENT_STREAM, headers=_UNBUFFERED, background=close_task)
+        return streamed_response(_events(codec, first_chunk, chunks), chunks)
 
     endpoints: list[Endpoint] = []
     for path in ("/v2/models/{target:str}", "/v2/models/{target:str}/versions/{version:str}"):
@@ -122,7 +115,7 @@ def generate_endpoints(engine: Engine) -> Sequence[Endpoint]:
                 summary="Ask a model about an image, or let it continue a text, with server-sent events",
                 body=WireGenerateRequest,
                 answer=WireGenerateResponse,
-                media_types=(_EVENT_STREAM,),
+                media_types=(EVENT_STREAM,),
                 failures=INFER_FAILURES,
                 permission="infer",
             ),
@@ -204,15 +197,11 @@ async def _events(codec: _GenerateCodec, first_chunk: Chunk, chunks: AsyncGenera
     try:
         while chunk is not None:
             if chunk.text or (chunk.final and not has_text):
-                yield _event(_encode(chunk, chunk.text, echo=not has_text))
+                yield event(_encode(chunk, chunk.text, echo=not has_text))
                 has_text = True
             chunk = await anext(chunks, None)
     except InferenceError as error:
-        yield _event(error_object(codec.map_error_path(error)))
-
-
-def _event(data: bytes) -> bytes:
-    return b"data: " + data + b"\n\n"
+        yield event(error_object(codec.map_error_path(error)))
 
 
 def _encode(chunk: Chunk, text: str, *, echo: bool = True) -> bytes:

@@ -10,18 +10,17 @@ import numpy as np
 from google.protobuf.message import DecodeError
 from numpy.typing import NDArray
 
-from app.engine.servable import Servable
-from app.engine.text_stream import Chunk
+from app.engine.models.servable import Servable
+from app.engine.streams.text_stream import Chunk
 from app.proto import message_class
 from app.protocols.json_tensors import read_datatype
 from app.protocols.kserve_v2.binary import (
     SniffedElement,
+    binary_tensor,
     bytes_tensor,
     check_shape,
     pack,
     refuse_shared_memory,
-    unpack_bytes,
-    unpack_numbers,
 )
 from app.protocols.kserve_v2.parameters import read_timeout
 from app.protocols.kserve_v2.rendering import (
@@ -235,12 +234,7 @@ def _input(message: Any, raw: bytes | None, index: int) -> InputTensor:
         return _decode_contents(message, datatype, shape, parameters, path)
     if message.HasField("contents"):
         raise invalid("Expected no contents beside raw_input_contents, got both", f"{path}.contents")
-    raw_path = f"raw_input_contents[{index}]"
-    if datatype is Datatype.BYTES:
-        return bytes_tensor(name, shape, unpack_bytes(raw, raw_path), parameters, path)
-    return Tensor(
-        name=name, datatype=datatype, data=unpack_numbers(raw, datatype, shape, raw_path), parameters=parameters
-    )
+    return binary_tensor(name, datatype, shape, raw, parameters, path, f"raw_input_contents[{index}]")
 
 
 def _decode_contents(

@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from app.engine.servable import Servable
+from app.engine.models.servable import Servable
 from tasks.inference.error import invalid
 from tasks.inference.response import InferenceResponse, Prediction
 from tasks.inference.tensor import Datatype, Tensor, TensorSpec

@@ -7,14 +7,14 @@ import msgspec
 from litestar import Response
 
 from app.engine.engine import Engine
-from app.engine.registry import Registration
+from app.engine.models.registry import Registration
 from app.engine.statistics import Duration, ModelStatistics
 from app.protocols.json_body import read_json
 from app.protocols.protocol import Endpoint, HttpRequest, json_response
 from app.protocols.request_body import read_body
 from tasks.inference.error import ErrorKind, InferenceError
 
-__all__ = ("reject_load_parameters", "repository_endpoints", "statistics_of", "versions_with_statistics")
+__all__ = ("index_entry", "reject_load_parameters", "repository_endpoints", "statistics_of", "versions_with_statistics")
 
 
 class _IndexRequest(msgspec.Struct, frozen=True):
@@ -41,7 +41,7 @@ def repository_endpoints(engine: Engine) -> Sequence[Endpoint]:
         entries = [
             entry for entry in await engine.repository.index() if entry.servable is not None or not options.ready
         ]
-        return json_response(msgspec.json.encode([_entry(entry) for entry in entries]))
+        return json_response(msgspec.json.encode([index_entry(entry) for entry in entries]))
 
     async def load(request: HttpRequest) -> Response[bytes]:
         name = request.path_params["target"]
@@ -115,6 +115,12 @@ def reject_load_parameters(parameters: Mapping[str, object]) -> None:
         raise InferenceError(ErrorKind.UNSUPPORTED, f"Models are loaded from disk without parameters, got {names:.200}")
 
 
+def index_entry(registration: Registration) -> _IndexEntry:
+    """Return one item of the repository index."""
+    source = registration.source
+    return _IndexEntry(source.name, source.version, registration.state, registration.reason)
+
+
 def versions_with_statistics(engine: Engine, name: str | None, version: str | None) -> Sequence[Registration]:
     """Return the versions whose statistics are requested: one version, or all ready ones of a model or of the server.
 
@@ -164,8 +170,3 @@ def _durations(statistics: ModelStatistics) -> dict[str, Duration]:
         "cache_hit": Duration(),
         "cache_miss": Duration(),
     }
-
-
-def _entry(registration: Registration) -> _IndexEntry:
-    source = registration.source
-    return _IndexEntry(source.name, source.version, registration.state, registration.reason)

@@ -7,10 +7,13 @@ from litestar import Response
 
 from app import __version__
 from app.engine.engine import Engine
-from app.engine.registry import Registration
+from app.engine.models.registry import Registration
+from app.engine.request_context import RequestContext
 from app.protocols.error_body import error_object
+from app.protocols.inference_call import HttpAnswer, InferenceHead
 from app.protocols.kserve_v2.codec import decode, encode
 from app.protocols.kserve_v2.generate import generate_endpoints
+from app.protocols.kserve_v2.model_config import config_endpoints
 from app.protocols.kserve_v2.rendering import OutputSelection, declared_outputs
 from app.protocols.kserve_v2.repository import repository_endpoints
 from app.protocols.kserve_v2.wire import (
@@ -25,16 +28,22 @@ from app.protocols.kserve_v2.wire import (
     WireTensorSpec,
 )
 from app.protocols.protocol import INFER_FAILURES, Endpoint, HttpRequest, json_response
-from app.protocols.request_body import read_inference_body
-from app.protocols.request_info import read_request_info
 from tasks.inference.error import InferenceError
+from tasks.inference.limits import Limits
 from tasks.inference.request import InferenceRequest
 from tasks.inference.response import InferenceResponse
 from tasks.inference.tensor import TensorSpec
 
 __all__ = ("EXTENSIONS", "KServeV2", "model_metadata")
 
-EXTENSIONS = ("classification", "binary_tensor_data", "parameters", "statistics", "model_repository")
+EXTENSIONS = (
+    "classification",
+    "binary_tensor_data",
+    "parameters",
+    "statistics",
+    "model_repository",
+    "model_configuration",
+)
 """The served extensions, under Triton's names."""
 
 _PLATFORMS = {"onnx": "onnx_onnxv1"}
@@ -75,8 +84,9 @@ class KServeV2:
             registration = engine.ready_model(request.path_params["target"], request.path_params.get("version"))
             return json_response(msgspec.json.encode({"name": registration.source.name, "ready": True}))
 
-        async def infer(request: HttpRequest) -> Response[bytes]:
-            return await self._infer(engine, request)
+        def start(head: InferenceHead, body: bytes, _: RequestContext) -> _Call:
+            registration = engine.registry.find(engine.registry.name_for_path(head.target), head.version)
+            return _Call(body, head, registration, engine.limits)
 
         endpoints = [
             Endpoint(
@@ -136,7 +146,7 @@ class KServeV2:
                 Endpoint(
                     method="POST",
                     path=f"{path}/infer",
-                    handle=infer,
+                    start=start,
                     queue_model=str,
                     summary="Infer with a model",
                     body=WireRequest,
@@ -146,43 +156,48 @@ class KServeV2:
                     permission="infer",
                 ),
             ]
-        return [*endpoints, *generate_endpoints(engine), *repository_endpoints(engine)]
+        return [
+            *endpoints,
+            *generate_endpoints(engine),
+            *repository_endpoints(engine),
+            *config_endpoints(engine),
+        ]
 
     def error_body(self, error: InferenceError, /) -> bytes:
         return error_object(error)
 
-    async def _infer(self, engine: Engine, request: HttpRequest) -> Response[bytes]:
-        info = read_request_info(request, self.name)
-        try:
-            registration = _registration(engine, request)
-        except InferenceError as error:
-            raise engine.report_refused(info, error, request.path_params["target"]) from None
-        source, servable = registration.source, registration.ready_servable()
-        body = await read_inference_body(request, engine, info, source.name)
-        header_length = request.headers.get(_HEADER_LENGTH)
-        selection = OutputSelection()
 
-        def decode_body() -> InferenceRequest:
-            nonlocal selection
-            version = request.path_params.get("version")
-            inference_request, selection = decode(
-                body,
-                header_length,
-                servable,
-                model_name=source.name,
-                model_version=version,
-                limits=engine.limits,
-            )
-            return inference_request
+class _Call:
+    """One inference: the encoding depends on the outputs that the request selects."""
 
-        def encode_response(response: InferenceResponse) -> tuple[bytes, int | None]:
-            return encode(response, servable, selection)
+    def __init__(self, body: bytes, head: InferenceHead, registration: Registration, limits: Limits) -> None:
+        self.model_name = registration.source.name
+        self._body = body
+        self._head = head
+        self._servable = registration.ready_servable()
+        self._limits = limits
+        self._selection = OutputSelection()
 
-        content, json_length = await engine.handle(info, source.name, decode_body, encode_response)
+    def decode(self) -> InferenceRequest:
+        request, self._selection = decode(
+            self._body,
+            self._head.headers.get(_HEADER_LENGTH),
+            self._servable,
+            model_name=self.model_name,
+            model_version=self._head.version,
+            limits=self._limits,
+        )
+        return request
+
+    def encode(self, response: InferenceResponse, /) -> HttpAnswer:
+        content, json_length = encode(response, self._servable, self._selection)
         if json_length is None:
-            return json_response(content)
-        headers = {"Inference-Header-Content-Length": str(json_length)}
-        return Response(content, headers=headers, media_type="application/octet-stream")
+            return HttpAnswer(content=content)
+        headers = ((_HEADER_LENGTH, str(json_length)),)
+        return HttpAnswer(content=content, media_type="application/octet-stream", headers=headers)
+
+    def map_error_path(self, error: InferenceError, /) -> InferenceError:
+        return error
 
 
 def model_metadata(engine: Engine, registration: Registration) -> WireMetadata:

@@ -1,27 +1,22 @@
 """The gRPC service of the Open Inference Protocol, `inference.GRPCInferenceService` with Triton's definitions."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Mapping
 from contextlib import aclosing
 from typing import Any, cast
 
 import grpc
+import msgspec
 
 from app import __version__
 from app.engine.engine import Engine
-from app.engine.events import RequestInfo
-from app.engine.registry import Registration
-from app.engine.servable import Servable
+from app.engine.models.registry import Registration
+from app.engine.models.servable import Servable
+from app.engine.request_context import RequestContext
 from app.proto import INFERENCE
 from app.protocols.grpc_protocol import Call, Handler, abort_call, metadata_of, read_call_info, unary_handler
-from app.protocols.kserve_v2.plain_messages import (
-    ModelReference,
-    RepositoryEntry,
-    RepositoryIndexRequest,
-    RepositoryModelRequest,
-    encode_message,
-    read_message,
-)
+from app.protocols.kserve_v2.model_config import UNSUPPORTED_CALLS, model_config, unsupported
+from app.protocols.kserve_v2.plain_messages import encode_message, read_message
 from app.protocols.kserve_v2.protobuf import (
     InferMessage,
     decode,
@@ -32,6 +27,7 @@ from app.protocols.kserve_v2.protobuf import (
 )
 from app.protocols.kserve_v2.rendering import OutputSelection
 from app.protocols.kserve_v2.repository import (
+    index_entry,
     reject_load_parameters,
     statistics_of,
     versions_with_statistics,
@@ -59,12 +55,14 @@ class KServeV2Grpc:
         "ServerMetadata": "infer",
         "ModelReady": "infer",
         "ModelMetadata": "infer",
+        "ModelConfig": "infer",
         "ModelInfer": "infer",
         "ModelStreamInfer": "infer",
         "ModelStatistics": "read",
         "RepositoryIndex": "read",
         "RepositoryModelLoad": "admin",
         "RepositoryModelUnload": "admin",
+        **dict.fromkeys(UNSUPPORTED_CALLS, "infer"),
     }
     queued_methods = frozenset({"ModelInfer"})
 
@@ -75,7 +73,7 @@ class KServeV2Grpc:
     def target_model(self, data: bytes, /) -> str:
         try:
             # Load and unload requests have the name in the same field.
-            return read_message("RepositoryModelUnloadRequest", data, RepositoryModelRequest).model_name
+            return read_message("RepositoryModelUnloadRequest", data).model_name
         except InferenceError:
             return ""
 
@@ -87,28 +85,32 @@ class KServeV2Grpc:
             "ServerMetadata": calls.server_metadata,
             "ModelReady": calls.model_ready,
             "ModelMetadata": calls.model_metadata,
+            "ModelConfig": calls.model_config,
             "ModelStatistics": calls.model_statistics,
             "RepositoryIndex": calls.repository_index,
             "RepositoryModelLoad": calls.repository_load,
             "RepositoryModelUnload": calls.repository_unload,
             "ModelInfer": calls.infer,
+            **{name: _refuse(feature) for name, feature in UNSUPPORTED_CALLS.items()},
         }
 
-        async def stream(requests: AsyncIterable[bytes], context: Call) -> AsyncGenerator[bytes]:
-            info = read_call_info(context, self.name)
-            in_band = metadata_of(context).get(_STATUS_KEY) != "true"
+        async def stream(requests: AsyncIterable[bytes], call: Call) -> AsyncGenerator[bytes]:
+            context = read_call_info(call, self.name)
+            in_band = metadata_of(call).get(_STATUS_KEY) != "true"
             try:
-                with engine.count_stream(info):
+                with engine.count_stream(context):
                     async with aclosing(_until_stopping(stopping, requests)) as received:
                         async for data in received:
-                            async with aclosing(calls.infer_stream(data, info, in_band)) as items:
+                            # A context belongs to one request.
+                            message_context = msgspec.structs.replace(context)
+                            async with aclosing(calls.infer_stream(data, message_context, in_band)) as items:
                                 async for item in items:
                                     yield item
             except Exception as error:  # noqa: BLE001  grpc would send any exception to the client
                 failure = error
             else:
                 return
-            await abort_call(context, info, failure)
+            await abort_call(call, context, failure)
 
         streaming_handler = cast("Handler", grpc.stream_stream_rpc_method_handler(cast("Any", stream)))
         return {
@@ -123,23 +125,23 @@ class _Calls:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
-    async def server_live(self, data: bytes, info: RequestInfo) -> bytes:
-        del data, info
+    async def server_live(self, data: bytes, context: RequestContext) -> bytes:
+        del data, context
         return encode_message("ServerLiveResponse", {"live": True})
 
-    async def server_ready(self, data: bytes, info: RequestInfo) -> bytes:
-        del data, info
+    async def server_ready(self, data: bytes, context: RequestContext) -> bytes:
+        del data, context
         return encode_message("ServerReadyResponse", {"ready": not self._engine.not_ready_reason})
 
-    async def server_metadata(self, data: bytes, info: RequestInfo) -> bytes:
-        del data, info
+    async def server_metadata(self, data: bytes, context: RequestContext) -> bytes:
+        del data, context
         server = {"name": "charioteer", "version": __version__, "extensions": EXTENSIONS}
         return encode_message("ServerMetadataResponse", server)
 
-    async def model_ready(self, data: bytes, info: RequestInfo) -> bytes:
-        del info
+    async def model_ready(self, data: bytes, context: RequestContext) -> bytes:
+        del context
         try:
-            request = read_message("ModelReadyRequest", data, ModelReference)
+            request = read_message("ModelReadyRequest", data)
             self._engine.ready_model(request.name, request.version or None)
         except InferenceError as error:
             if error.kind is not ErrorKind.MODEL_NOT_READY:
@@ -147,56 +149,61 @@ class _Calls:
             return encode_message("ModelReadyResponse", {"ready": False})
         return encode_message("ModelReadyResponse", {"ready": True})
 
-    async def model_metadata(self, data: bytes, info: RequestInfo) -> bytes:
-        del info
-        registration = self._find_registration(read_message("ModelMetadataRequest", data, ModelReference))
+    async def model_metadata(self, data: bytes, context: RequestContext) -> bytes:
+        del context
+        registration = self._find_registration(read_message("ModelMetadataRequest", data))
         return encode_message("ModelMetadataResponse", model_metadata(self._engine, registration))
 
-    async def model_statistics(self, data: bytes, info: RequestInfo) -> bytes:
-        del info
-        request = read_message("ModelStatisticsRequest", data, ModelReference)
+    async def model_config(self, data: bytes, context: RequestContext) -> bytes:
+        del context
+        registration = self._find_registration(read_message("ModelConfigRequest", data))
+        return encode_message("ModelConfigResponse", {"config": model_config(registration)})
+
+    async def model_statistics(self, data: bytes, context: RequestContext) -> bytes:
+        del context
+        request = read_message("ModelStatisticsRequest", data)
         statistics = [
             statistics_of(self._engine, registration)
             for registration in versions_with_statistics(self._engine, request.name, request.version)
         ]
         return encode_message("ModelStatisticsResponse", {"model_stats": statistics})
 
-    async def repository_index(self, data: bytes, info: RequestInfo) -> bytes:
-        del info
-        request = read_message("RepositoryIndexRequest", data, RepositoryIndexRequest)
+    async def repository_index(self, data: bytes, context: RequestContext) -> bytes:
+        del context
+        request = read_message("RepositoryIndexRequest", data)
         _check_repository(request.repository_name)
         entries = [
-            RepositoryEntry(entry.source.name, entry.source.version, entry.state, entry.reason)
+            index_entry(entry)
             for entry in await self._engine.repository.index()
             if entry.servable is not None or not request.ready
         ]
         return encode_message("RepositoryIndexResponse", {"models": entries})
 
-    async def repository_load(self, data: bytes, info: RequestInfo) -> bytes:
-        del info
-        request = read_message("RepositoryModelLoadRequest", data, RepositoryModelRequest)
+    async def repository_load(self, data: bytes, context: RequestContext) -> bytes:
+        del context
+        request = read_message("RepositoryModelLoadRequest", data)
         _check_repository(request.repository_name)
         reject_load_parameters(request.parameters)
         await self._engine.repository.load(request.model_name)
         return encode_message("RepositoryModelLoadResponse", {})
 
-    async def repository_unload(self, data: bytes, info: RequestInfo) -> bytes:
-        del info
-        request = read_message("RepositoryModelUnloadRequest", data, RepositoryModelRequest)
+    async def repository_unload(self, data: bytes, context: RequestContext) -> bytes:
+        del context
+        request = read_message("RepositoryModelUnloadRequest", data)
         _check_repository(request.repository_name)
         await self._engine.repository.unload(request.model_name)
         return encode_message("RepositoryModelUnloadResponse", {})
 
-    async def infer(self, data: bytes, info: RequestInfo) -> bytes:
-        request = self._parse(data, info)
-        return await self._infer_response(request, self._servable(request, info), info, streamed=False)
+    async def infer(self, data: bytes, context: RequestContext) -> bytes:
+        request = self._parse(data, context)
+        return await self._infer_response(request, self._servable(request, context), context, streamed=False)
 
-    async def infer_stream(self, data: bytes, info: RequestInfo, in_band: bool) -> AsyncGenerator[bytes]:
+    async def infer_stream(self, data: bytes, context: RequestContext, in_band: bool) -> AsyncGenerator[bytes]:
         """Yield the response items for one request of a stream.
 
         Args:
             data: the serialized request.
-            info: information about the stream.
+            context: the request, with the ids of the stream.
             in_band: whether to send an error as an item.
 
         Raises:
@@ -204,13 +211,13 @@ class _Calls:
         """
         request_id = ""
         try:
-            request = self._parse(data, info)
+            request = self._parse(data, context)
             request_id = request.id
-            servable = self._servable(request, info)
+            servable = self._servable(request, context)
             if not servable.streams or request.selects_outputs:
-                yield await self._infer_response(request, servable, info, streamed=True)
+                yield await self._infer_response(request, servable, context, streamed=True)
                 return
-            chunks = self._engine.stream_text(info, request.model_name, lambda: decode(request, servable)[0])
+            chunks = self._engine.stream_text(context, request.model_name, lambda: decode(request, servable)[0])
             async with aclosing(encode_chunks(chunks, raw=request.is_raw)) as items:
                 async for item in items:
                     yield item
@@ -220,7 +227,7 @@ class _Calls:
             yield encode_error(error, request_id)
 
     async def _infer_response(
-        self, request: InferMessage, servable: Servable, info: RequestInfo, *, streamed: bool
+        self, request: InferMessage, servable: Servable, context: RequestContext, *, streamed: bool
     ) -> bytes:
         selection = OutputSelection()
 
@@ -232,24 +239,32 @@ class _Calls:
         def encode_response(response: InferenceResponse) -> bytes:
             return (encode_streamed if streamed else encode)(response, servable, selection)
 
-        return await self._engine.handle(info, request.model_name, decode_request, encode_response)
+        return await self._engine.handle(context, request.model_name, decode_request, encode_response)
 
-    def _parse(self, data: bytes, info: RequestInfo) -> InferMessage:
+    def _parse(self, data: bytes, context: RequestContext) -> InferMessage:
         # Parse in the event loop: parsing holds the GIL in any thread, and later errors are reported with the model's
         # name.
         try:
             return InferMessage(data, self._engine.limits)
         except InferenceError as error:
-            raise self._engine.report_refused(info, error) from None
+            raise self._engine.report_refused(context, error) from None
 
-    def _servable(self, request: InferMessage, info: RequestInfo) -> Servable:
+    def _servable(self, request: InferMessage, context: RequestContext) -> Servable:
         try:
             return self._engine.registry.find(request.model_name, request.model_version).ready_servable()
         except InferenceError as error:
-            raise self._engine.report_refused(info, error, request.model_name) from None
+            raise self._engine.report_refused(context, error, request.model_name) from None
 
-    def _find_registration(self, model: ModelReference) -> Registration:
+    def _find_registration(self, model: Any) -> Registration:
         return self._engine.registry.find(model.name, model.version or None)
+
+
+def _refuse(feature: str) -> Callable[[bytes, RequestContext], Awaitable[bytes]]:
+    async def refuse(data: bytes, context: RequestContext) -> bytes:
+        del data, context
+        raise unsupported(feature)
+
+    return refuse
 
 
 def _check_repository(name: str) -> None:

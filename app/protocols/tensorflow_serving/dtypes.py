@@ -2,7 +2,7 @@
 
 from tasks.inference.tensor import Datatype
 
-__all__ = ("enum_name", "short_name")
+__all__ = ("datatype_of", "enum_name", "short_name")
 
 _SHORT_NAMES = {
     Datatype.BOOL: "bool",
@@ -30,3 +30,11 @@ def short_name(datatype: Datatype) -> str:
 def enum_name(datatype: Datatype) -> str:
     """Return the name in metadata, such as ``DT_FLOAT`` (`types.proto`)."""
     return f"DT_{_SHORT_NAMES[datatype].upper()}"
+
+
+def datatype_of(name: str) -> Datatype | None:
+    """Return the datatype for a name in `types.proto`, such as ``DT_FLOAT``; None for one that no model here has."""
+    return _DATATYPES.get(name)
+
+
+_DATATYPES = {enum_name(datatype): datatype for datatype in _SHORT_NAMES}

@@ -1,4 +1,4 @@
-"""Decode requests of `:classify` and `:regress`, examples with named features, and encode their responses."""
+"""Convert examples with named features to tensors, and outputs to a result for each example."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -8,17 +8,14 @@ from typing import Any, cast
 import msgspec
 import numpy as np
 
-from app.protocols.bytes_elements import BinaryElement, StringElement, is_base64_object
-from app.protocols.tensorflow_serving.document import format_error, type_name
+from app.protocols.bytes_elements import BASE64_KEY, BinaryElement, StringElement, is_base64_object
 from app.protocols.tensorflow_serving.dtypes import short_name
-from app.protocols.tensorflow_serving.json_text import array_text, decimals, document_text, string_text
 from app.protocols.tensorflow_serving.signatures import Method, Signature
-from app.protocols.tensorflow_serving.values import decode_base64
-from tasks.inference.error import ErrorKind, InferenceError, invalid
+from tasks.inference.error import ErrorKind, InferenceError, invalid, quote_value
 from tasks.inference.response import InferenceResponse
 from tasks.inference.tensor import BytesTensor, Datatype, Element, InputTensor, Tensor, TensorSpec
 
-__all__ = ("Example", "encode_results", "example_tensors", "read_examples")
+__all__ = ("Example", "Feature", "FeatureKind", "example_results", "example_tensors", "read_examples")
 
 _MAX_INT64 = 2**63 - 1
 
@@ -49,12 +46,12 @@ def read_examples(document: Mapping[str, object]) -> Sequence[Example]:
     """
     context = _example(document["context"]) if "context" in document else {}
     if "examples" not in document:
-        raise format_error(document, "When method is classify, key 'examples' is expected and was not found")
+        raise invalid("When method is classify, key 'examples' is expected and was not found")
     examples = document["examples"]
     if not isinstance(examples, list):
-        raise format_error(document, "Expecting 'examples' value to be an list/array")
+        raise invalid("Expecting 'examples' value to be an list/array")
     if not examples:
-        raise format_error(document, "'examples' value is an empty array")
+        raise invalid("'examples' value is an empty array")
     return [{**context, **_example(example)} for example in cast("list[object]", examples)]
 
 
@@ -74,31 +71,30 @@ def example_tensors(examples: Sequence[Example], signature: Signature) -> Mappin
     }
 
 
-def encode_results(response: InferenceResponse, count: int, signature: Signature) -> bytes:
-    """Encode the response body for `count` examples.
+def example_results(response: InferenceResponse, count: int, signature: Signature) -> Sequence[Any]:
+    """Return a result for each of `count` examples: pairs of label and score, or a number for a regression.
 
     Raises:
         InferenceError: INVALID_REQUEST when the model's output does not have a row for each example.
     """
     predictions = [prediction for output in response.outputs for prediction in output.predictions]
     tensors = {tensor.name: tensor for tensor in type(predictions[0]).stack(predictions)}
-    if not signature.is_tensor_model:
+    if not signature.returns_tensors:
         scores, labels = tensors["scores"].data, tensors["labels"].data
-        rows = [
+        return [
             _pairs([label.decode() for label in names[:size]], values[:size])
             for size, names, values in zip(tensors["num_classes"].data, labels, scores, strict=True)
         ]
-        return document_text("results", array_text(rows))
     ((name, output),) = tensors.items()
     if signature.method is Method.REGRESS:
-        return document_text("results", array_text(decimals(_regressions(output, count))))
+        return _regressions(output, count).tolist()
     if len(output.shape) not in (1, 2):
         raise invalid(f"Expected Tensor shape: [batch_size num_classes] but got {_shape(output)}", name)
     if output.shape[0] != count:
         raise invalid(f"Expected scores output batch size of {count}. Got: {output.shape[0]}", name)
     scores = output.data.reshape(count, -1)
     labels = signature.labels if len(signature.labels) == scores.shape[1] else [""] * scores.shape[1]
-    return document_text("results", array_text([_pairs(labels, row) for row in scores]))
+    return [_pairs(labels, row) for row in scores]
 
 
 def _regressions(output: Tensor, count: int) -> Any:
@@ -110,9 +106,8 @@ def _regressions(output: Tensor, count: int) -> Any:
     return output.data.ravel()
 
 
-def _pairs(labels: Sequence[str], scores: Any) -> str:
-    texts = zip(labels, decimals(scores), strict=True)
-    return array_text([array_text([string_text(label), score]) for label, score in texts])
+def _pairs(labels: Sequence[str], scores: Any) -> list[tuple[str, float]]:
+    return list(zip(labels, scores.tolist(), strict=True))
 
 
 def _shape(tensor: Tensor) -> str:
@@ -121,7 +116,7 @@ def _shape(tensor: Tensor) -> str:
 
 def _example(value: object) -> dict[str, Feature]:
     if not isinstance(value, dict):
-        raise invalid(f"Example must be JSON object but got JSON {type_name(value)}")
+        raise invalid(f"Example must be JSON object but got {quote_value(value)}")
     return {name: _feature(name, content) for name, content in cast("dict[str, object]", value).items()}
 
 
@@ -140,7 +135,7 @@ def _feature(name: str, content: object) -> Feature:
 
 def _value(name: str, value: object) -> tuple[FeatureKind, object]:
     if is_base64_object(value):
-        return FeatureKind.BYTES, BinaryElement(decode_base64(value))
+        return FeatureKind.BYTES, BinaryElement(StringElement(value[BASE64_KEY]).binary())
     if isinstance(value, str):
         return FeatureKind.BYTES, StringElement(value)
     if isinstance(value, bool):
@@ -154,12 +149,12 @@ def _value(name: str, value: object) -> tuple[FeatureKind, object]:
             return FeatureKind.FLOAT, float(value)
         except OverflowError:
             raise invalid("JSON Parse error: Number too big to be stored in double.") from None
-    raise invalid(f"Feature: {name} has element with unexpected JSON type: {type_name(value)}")
+    raise invalid(f"Feature: {name} has element with unexpected JSON value: {quote_value(value)}")
 
 
 def _tensor(spec: TensorSpec, examples: Sequence[Example], signature: Signature) -> InputTensor:
     rows = [_row(spec, index, example) for index, example in enumerate(examples)]
-    row_shape = spec.shape[1:] if signature.is_tensor_model else (1,)
+    row_shape = spec.shape[1:] if signature.takes_tensors else (1,)
     known_size = math.prod(size for size in row_shape if size != -1)
     size = len(rows[0]) if -1 in row_shape else known_size
     for index, row in enumerate(rows):
@@ -174,7 +169,7 @@ def _tensor(spec: TensorSpec, examples: Sequence[Example], signature: Signature)
     free_size = size // known_size if known_size else 0
     shape = (
         (len(rows), *(free_size if dimension == -1 else dimension for dimension in row_shape))
-        if signature.is_tensor_model
+        if signature.takes_tensors
         else (len(rows),)
     )
     if spec.datatype is Datatype.BYTES:

@@ -27,7 +27,7 @@ def model_inputs(
         InferenceError: INVALID_REQUEST for several images or texts in a row, or for prompts without one row for each
             image.
     """
-    if signature.is_tensor_model:
+    if signature.takes_tensors:
         return tuple(tensors.values())
     for name, tensor in tensors.items():
         if name != PROMPTS and isinstance(tensor, BytesTensor):

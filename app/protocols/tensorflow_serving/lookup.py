@@ -1,12 +1,21 @@
 """Find the model version that a path names."""
 
 from collections.abc import Sequence
+from typing import Literal
 
-from app.engine.registry import ModelState, Registration, Registry
+from app.engine.models.registry import ModelState, Registration, Registry
 from app.protocols.tensorflow_serving.paths import ModelTarget
 from tasks.inference.error import ErrorKind, InferenceError, invalid
 
-__all__ = ("find_ready_version", "find_versions")
+__all__ = ("LoadingStatus", "find_ready_version", "find_versions", "loading_error")
+
+LoadingStatus = Literal[404, 503]
+"""The HTTP status for a model that is loading."""
+
+
+def loading_error(status: LoadingStatus) -> ErrorKind:
+    """Return the kind of error for a model that is loading."""
+    return ErrorKind.MODEL_NOT_READY if status == 503 else ErrorKind.MODEL_NOT_FOUND
 
 
 def find_ready_version(
@@ -29,7 +38,7 @@ def find_ready_version(
         if version is None:
             raise invalid(f"Unrecognized servable version label: {target.label}")
         registrations, request_text = _with_version(registrations, version), f"Specific({target.model}, {version})"
-    elif target.version is not None:
+    elif _names_version(registrations, target):
         registrations = _with_version(registrations, str(target.version))
         request_text = f"Specific({target.model}, {target.version})"
     for registration in registrations:
@@ -47,7 +56,7 @@ def find_versions(registry: Registry, target: ModelTarget) -> Sequence[Registrat
         InferenceError: MODEL_NOT_FOUND.
     """
     registrations = registry.versions(target.model)
-    if target.version is not None:
+    if _names_version(registrations, target):
         registrations = _with_version(registrations, str(target.version))
         message = f"Could not find version {target.version} of model {target.model}"
     else:
@@ -55,6 +64,11 @@ def find_versions(registry: Registry, target: ModelTarget) -> Sequence[Registrat
     if not registrations:
         raise InferenceError(ErrorKind.MODEL_NOT_FOUND, message)
     return registrations
+
+
+def _names_version(registrations: Sequence[Registration], target: ModelTarget) -> bool:
+    """Return whether `target` asks for one version. OpenVINO's client writes 0 for the latest version."""
+    return target.version is not None and (target.version != 0 or bool(_with_version(registrations, "0")))
 
 
 def _with_version(registrations: Sequence[Registration], version: str) -> Sequence[Registration]:

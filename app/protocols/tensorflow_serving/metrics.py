@@ -1,15 +1,16 @@
-"""Metrics of this protocol's requests, with the real server's names and labels.
+"""Metrics of this protocol's requests over REST and gRPC, with the real server's names and labels.
 
 The names begin with a colon, which Prometheus allows (tensorflow/serving, `servables/tensorflow/util.cc`).
 """
 
 from collections.abc import Callable
+from typing import Literal
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 
-from app.protocols.tensorflow_serving.paths import Verb
+__all__ = ("Entrypoint", "RequestMetrics")
 
-__all__ = ("RequestMetrics",)
+Entrypoint = Literal["REST", "GRPC"]
 
 _MICROSECONDS = tuple(10 * 1.8**power for power in range(33))
 _PREFIX = ":tensorflow:serving:"
@@ -45,17 +46,24 @@ class RequestMetrics:
             buckets=_MICROSECONDS,
         )
 
-    def record_request(self, model: str, verb: Verb | None, code: str, nanoseconds: int) -> None:
-        """Record a request that ended with `code`."""
+    def record_request(self, model: str, api: str, code: str, nanoseconds: int, entrypoint: Entrypoint) -> None:
+        """Record a request that ended with `code`.
+
+        Args:
+            model: the requested model.
+            api: what was requested; empty for the state and the metadata of a model.
+            code: the name of the status.
+            nanoseconds: from the request to the response.
+            entrypoint: where the request came in.
+        """
         name = model if self._is_known_model(model) else ""
         self._requests.labels(name, code).inc()
         if code == "OK":
-            api = verb if verb in ("predict", "classify", "regress") else ""
-            self._latency.labels(name, api, "REST").observe(nanoseconds / 1000)
+            self._latency.labels(name, api, entrypoint).observe(nanoseconds / 1000)
 
-    def record_model_run(self, model: str, verb: Verb, platform: str, nanoseconds: int) -> None:
+    def record_model_run(self, model: str, api: str, platform: str, nanoseconds: int) -> None:
         """Record a successful call of a model."""
-        self._runtime.labels(model, verb.capitalize(), platform).observe(nanoseconds / 1000)
+        self._runtime.labels(model, api, platform).observe(nanoseconds / 1000)
 
     def render(self) -> bytes:
         """Return all metrics in Prometheus' text format."""

@@ -2,25 +2,25 @@
 
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Literal
+from typing import Any
 
 from litestar import Response
 
 from app.engine.engine import Engine
-from app.engine.events import RequestInfo
+from app.engine.request_context import RequestContext
 from app.protocols.media_type import PROMETHEUS
 from app.protocols.permission import Permission
 from app.protocols.protocol import INFER_FAILURES, Endpoint, HttpRequest, json_response
 from app.protocols.request_body import read_inference_body
-from app.protocols.request_info import read_request_info
+from app.protocols.request_info import RETRY_AFTER, read_request_info
 from app.protocols.tensorflow_serving.codec import TensorFlowRequestCodec
 from app.protocols.tensorflow_serving.inputs import map_error_path
-from app.protocols.tensorflow_serving.json_text import document_text, string_text
-from app.protocols.tensorflow_serving.lookup import find_ready_version, find_versions
+from app.protocols.tensorflow_serving.lookup import LoadingStatus, find_ready_version, find_versions, loading_error
 from app.protocols.tensorflow_serving.metrics import RequestMetrics
 from app.protocols.tensorflow_serving.paths import METRICS_PATH, ModelTarget, is_api_path, parse_target, served_methods
-from app.protocols.tensorflow_serving.signatures import signatures
+from app.protocols.tensorflow_serving.signatures import signature_definitions
 from app.protocols.tensorflow_serving.status import OK, code_name, http_status, indented_json, model_status
+from app.protocols.tensorflow_serving.values import json_document
 from app.protocols.tensorflow_serving.wire import (
     WireExamples,
     WireModelMetadata,
@@ -40,6 +40,7 @@ _CORS_HEADERS = {
 }
 _NOT_FOUND = b"<HTML><HEAD>\n<TITLE>404 Not Found</TITLE>\n</HEAD><BODY>\n<H1>Not Found</H1>\n</BODY></HTML>\n"
 _MODEL = "/v1/models/{target:str}"
+_INFERENCES = frozenset({"predict", "classify", "regress"})
 _FAILURES = (*INFER_FAILURES, 501)
 
 
@@ -49,14 +50,18 @@ class TensorFlowServing:
     Args:
         cors: whether responses allow pages of any origin to read them.
         loading_status: the HTTP status for a model that is loading. The real server answers 404.
+        metrics: shared with the protocol's gRPC services; None for metrics of this listener only.
     """
 
     name = "tensorflow-serving"
     title = "TensorFlow Serving"
 
-    def __init__(self, *, cors: bool = False, loading_status: Literal[404, 503] = 404) -> None:
+    def __init__(
+        self, *, cors: bool = False, loading_status: LoadingStatus = 404, metrics: RequestMetrics | None = None
+    ) -> None:
         self._headers = _CORS_HEADERS if cors else {}
-        self._loading_error = ErrorKind.MODEL_NOT_READY if loading_status == 503 else ErrorKind.MODEL_NOT_FOUND
+        self._loading_error = loading_error(loading_status)
+        self._metrics = metrics
 
     def endpoints(self, engine: Engine, /) -> Sequence[Endpoint]:
         handler = self.handler(engine)
@@ -109,7 +114,7 @@ class TensorFlowServing:
         return endpoints
 
     def error_body(self, error: InferenceError, /) -> bytes:
-        return document_text("error", string_text(str(error)))
+        return json_document("error", str(error))
 
     def permission(self, request: HttpRequest, /) -> Permission:
         if _path_of(request).partition("?")[0] == METRICS_PATH:
@@ -119,7 +124,7 @@ class TensorFlowServing:
         return "open" if request.method == "OPTIONS" else "infer"
 
     def handler(self, engine: Engine, /) -> Callable[[HttpRequest], Awaitable[Response[Any]]]:
-        metrics = RequestMetrics(engine.registry.has_model)
+        metrics = self._metrics or RequestMetrics(engine.registry.has_model)
 
         async def handle(request: HttpRequest) -> Response[Any]:
             path = _path_of(request)
@@ -149,8 +154,10 @@ class TensorFlowServing:
         except InferenceError as error:
             code = code_name(error.kind)
             response = json_response(self.error_body(error), http_status(error.kind))
-        verb, model = (target.verb, target.model) if target else (None, "")
-        metrics.record_request(model, verb, code, time.perf_counter_ns() - started)
+            if error.retry_after is not None:
+                response.headers[RETRY_AFTER] = str(error.retry_after)
+        api = target.verb if target and target.verb in _INFERENCES else ""
+        metrics.record_request(target.model if target else "", api, code, time.perf_counter_ns() - started, "REST")
         response.headers.update(self._headers)
         return response
 
@@ -158,17 +165,17 @@ class TensorFlowServing:
         self, engine: Engine, metrics: RequestMetrics, request: HttpRequest, target: ModelTarget
     ) -> bytes:
         if target.verb == "status":
-            return model_status(find_versions(engine.registry, target), engine.server_not_ready_reason)
+            return indented_json(model_status(find_versions(engine.registry, target), engine.server_not_ready_reason))
         if target.verb == "metadata":
             return _metadata(engine, target, self._loading_error)
-        info = read_request_info(request, self.name)
-        body = await _read_body(request, engine, info, target.model)
+        context = read_request_info(request, self.name)
+        body = await _read_body(request, engine, context, target.model)
         codec = TensorFlowRequestCodec(engine.registry, target, body, engine.limits, self._loading_error)
         try:
-            answer = await engine.handle(info, target.model, codec.decode, codec.encode)
+            answer = await engine.handle(context, target.model, codec.decode, codec.encode)
         except InferenceError as error:
             raise map_error_path(error, codec.inputs) from None
-        metrics.record_model_run(target.model, target.verb, codec.platform, codec.model_nanoseconds)
+        metrics.record_model_run(target.model, target.verb.capitalize(), codec.platform, codec.model_nanoseconds)
         return answer
 
 
@@ -186,9 +193,9 @@ def _metrics_page(metrics: RequestMetrics, path: str) -> Response[bytes]:
     return Response(metrics.render(), media_type=PROMETHEUS)
 
 
-async def _read_body(request: HttpRequest, engine: Engine, info: RequestInfo, model_name: str) -> bytes:
+async def _read_body(request: HttpRequest, engine: Engine, context: RequestContext, model_name: str) -> bytes:
     try:
-        return await read_inference_body(request, engine, info, model_name)
+        return await read_inference_body(request, engine, context, model_name)
     except InferenceError as error:
         if error.kind is ErrorKind.UNSUPPORTED:
             # UNSUPPORTED is 501 in this protocol, but an unknown content encoding is a client error.
@@ -196,9 +203,9 @@ async def _read_body(request: HttpRequest, engine: Engine, info: RequestInfo, mo
         raise
 
 
-def _metadata(engine: Engine, target: ModelTarget, loading_error: ErrorKind) -> bytes:
-    registration = find_ready_version(engine.registry, target, loading_error)
-    definitions = {name: signature.definition for name, signature in signatures(registration.ready_servable()).items()}
+def _metadata(engine: Engine, target: ModelTarget, error_kind: ErrorKind) -> bytes:
+    registration = find_ready_version(engine.registry, target, error_kind)
+    definitions = signature_definitions(registration.ready_servable())
     source = registration.source
     return indented_json(
         {

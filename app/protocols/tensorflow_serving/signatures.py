@@ -10,14 +10,24 @@ from typing import Any
 
 import msgspec
 
-from app.engine.servable import Servable
+from app.engine.models.servable import Servable
 from app.protocols.input_names import INPUT_ALIASES, PROMPT_NAMES, PROMPTS, takes_prompts
 from app.protocols.tensorflow_serving.dtypes import enum_name
-from tasks.inference.error import InferenceError, invalid
+from tasks.inference.error import ErrorKind, InferenceError, invalid
 from tasks.inference.tensor import Datatype, TensorSpec
 from tasks.task import TaskType
 
-__all__ = ("PROMPTS_INPUT", "Method", "Signature", "example_signature", "predict_signature", "signatures")
+__all__ = (
+    "DEFAULT_SIGNATURE",
+    "PROMPTS_INPUT",
+    "Method",
+    "Signature",
+    "UnknownSignatureError",
+    "example_signature",
+    "predict_signature",
+    "signature_definitions",
+    "signatures",
+)
 
 DEFAULT_SIGNATURE = "serving_default"
 _CLASSIFICATION = frozenset({"num_classes", "labels", "scores"})
@@ -37,13 +47,21 @@ class Method(StrEnum):
     REGRESS = "tensorflow/serving/regress"
 
 
+class UnknownSignatureError(InferenceError):
+    """A predict request names a signature that the model does not have. gRPC has a status of its own for it."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ErrorKind.INVALID_REQUEST, message)
+
+
 class Signature(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """A named interface of a model.
 
     Attributes:
         name: the name in requests.
         method: the method that uses it.
-        task_type: the model's task type.
+        takes_tensors: whether the model takes any tensors, without a task type that gives them a meaning.
+        returns_tensors: whether it returns any tensors.
         inputs: the input tensors of `:predict`, or the features of an example.
         optional: names of inputs that may be missing.
         aliases: alternative input names, with the name that each stands for.
@@ -53,17 +71,13 @@ class Signature(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     name: str
     method: Method
-    task_type: TaskType
+    takes_tensors: bool
+    returns_tensors: bool
     inputs: Mapping[str, TensorSpec]
     optional: frozenset[str]
     aliases: Mapping[str, str]
     outputs: Mapping[str, TensorSpec]
     labels: Sequence[str]
-
-    @property
-    def is_tensor_model(self) -> bool:
-        """Whether the model is a tensor model, without a task type that gives its tensors a meaning."""
-        return self.task_type is TaskType.TENSOR
 
     @property
     def definition(self) -> dict[str, Any]:
@@ -80,12 +94,12 @@ class Signature(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 def signatures(servable: Servable) -> Mapping[str, Signature]:
     """Return every signature of a model by name."""
     result = {DEFAULT_SIGNATURE: _signature(servable, DEFAULT_SIGNATURE, Method.PREDICT, servable.outputs)}
-    is_tensor_model = servable.description.task_type is TaskType.TENSOR
+    returns_tensors = servable.description.task_type is TaskType.TENSOR
     by_name = {spec.name: spec for spec in servable.outputs}
-    if not is_tensor_model and set(by_name) >= _CLASSIFICATION:
+    if not returns_tensors and set(by_name) >= _CLASSIFICATION:
         class_outputs = {"classes": by_name["labels"], "scores": by_name["scores"]}
         return result | _keyed_by_name(_signature(servable, Method.CLASSIFY, Method.CLASSIFY, (), class_outputs))
-    if not is_tensor_model or not _takes_examples(servable):
+    if not returns_tensors or not _takes_examples(servable):
         return result
     (output,) = servable.outputs
     if len(output.shape) == 1 or output.shape[1] == 1:
@@ -93,15 +107,21 @@ def signatures(servable: Servable) -> Mapping[str, Signature]:
     return result | _keyed_by_name(_signature(servable, Method.CLASSIFY, Method.CLASSIFY, (), {"scores": output}))
 
 
+def signature_definitions(servable: Servable) -> dict[str, Any]:
+    """Return every signature as in the model's metadata, by name."""
+    return {name: signature.definition for name, signature in signatures(servable).items()}
+
+
 def predict_signature(servable: Servable, name: str) -> Signature:
     """Return the signature for a predict request; an empty name means the default signature.
 
     Raises:
-        InferenceError: INVALID_REQUEST for an unknown signature, or one that takes serialized examples.
+        UnknownSignatureError: for an unknown signature.
+        InferenceError: INVALID_REQUEST for one that takes serialized examples.
     """
     signature = signatures(servable).get(name or DEFAULT_SIGNATURE)
     if signature is None:
-        raise invalid(f'Serving signature name: "{name or DEFAULT_SIGNATURE}" not found in signature def')
+        raise UnknownSignatureError(f'Serving signature name: "{name or DEFAULT_SIGNATURE}" not found in signature def')
     if signature.method is not Method.PREDICT:
         message = f'Expected a signature of method {Method.PREDICT}, "{name}" is of {signature.method}'
         raise invalid(message, "signature_name")
@@ -150,10 +170,10 @@ def _signature(
     named_outputs: Mapping[str, TensorSpec] | None = None,
 ) -> Signature:
     inputs = {spec.name: spec for spec in servable.inputs}
-    task_type = servable.description.task_type
+    takes_tensors = servable.description.takes == "tensor"
     optional: frozenset[str] = frozenset()
     aliases: dict[str, str] = {}
-    if task_type is not TaskType.TENSOR:
+    if not takes_tensors:
         aliases = {alias: spec.name for spec in servable.inputs for alias in INPUT_ALIASES.get(spec.name, ())}
     if takes_prompts(servable):
         inputs[PROMPTS] = PROMPTS_INPUT
@@ -162,7 +182,8 @@ def _signature(
     return Signature(
         name=name,
         method=method,
-        task_type=task_type,
+        takes_tensors=takes_tensors,
+        returns_tensors=servable.description.task_type is TaskType.TENSOR,
         inputs=inputs,
         optional=optional,
         aliases=aliases,

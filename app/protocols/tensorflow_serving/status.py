@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from typing import Any, assert_never
 
-from app.engine.registry import ModelState, Registration
+from app.engine.models.registry import ModelState, Registration
 from tasks.inference.error import ErrorKind
 
 __all__ = ("OK", "code_name", "http_status", "indented_json", "model_status")
@@ -58,16 +58,14 @@ def http_status(kind: ErrorKind) -> int:
     return 413 if kind is ErrorKind.TOO_LARGE else _HTTP[code_name(kind)]
 
 
-def model_status(registrations: Sequence[Registration], withheld: str) -> bytes:
-    """Return a `GetModelStatusResponse` with the versions in the given order.
+def model_status(registrations: Sequence[Registration], withheld: str) -> dict[str, Any]:
+    """Return a `GetModelStatusResponse` in protobuf's JSON, with the versions in the given order.
 
     Args:
         registrations: the versions.
         withheld: the reason why clients must not send requests to any version; empty if they may.
     """
-    return indented_json(
-        {"model_version_status": [_version_status(registration, withheld) for registration in registrations]}
-    )
+    return {"model_version_status": [_version_status(registration, withheld) for registration in registrations]}
 
 
 def indented_json(document: dict[str, Any]) -> bytes:

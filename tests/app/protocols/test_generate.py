@@ -11,13 +11,13 @@ from litestar.testing import TestClient
 from prometheus_client import CollectorRegistry
 
 from app.engine.engine import Engine
-from app.engine.registry import Registry
-from app.engine.repository import Repository
+from app.engine.models.registry import Registry
+from app.engine.models.repository import Repository
 from app.protocols.kserve_v2.generate import WireGenerateRequest
 from app.protocols.kserve_v2.routes import KServeV2
 from app.protocols.status import http_status
 from app.runtimes.onnxruntime.image_text_to_text import load
-from app.server.asgi import create_app
+from app.server.http.asgi import create_app
 from app.settings.model import ModelSettings, ModelSource
 from tasks.image_text_to_text import GenerationParameters
 from tasks.inference.error import ErrorKind
@@ -157,7 +157,7 @@ def test_top_level_parameters_match_the_task() -> None:
     request_fields = {"text_input", "image", "images", "id", "parameters"}
     assert set(WireGenerateRequest.__struct_fields__) - request_fields == set(
         GenerationParameters.__struct_fields__
-    ) - {"prompts"}
+    ) - {"prompts", "messages", "stop"}
 
 
 @pytest.mark.parametrize("path", ["generate", "generate_stream"])
@@ -245,7 +245,7 @@ def test_streamed_requests_are_observed() -> None:
     with TestClient(build_app(scripted_engine(ScriptedModel("a"), seen))) as client:
         client.post("/v2/models/speaker/generate_stream", json=REQUEST, headers={"X-Request-ID": "r1"})
         client.post("/v2/models/missing/generate", json=REQUEST, headers={"X-Request-ID": "r2"})
-    assert [(event.info.protocol, event.info.request_id, event.outcome) for event in seen.events] == [
+    assert [(event.protocol, event.request_id, event.outcome) for event in seen.events] == [
         ("kserve-v2", "r1", None),
         ("kserve-v2", "r2", ErrorKind.MODEL_NOT_FOUND),
     ]

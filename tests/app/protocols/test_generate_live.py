@@ -12,7 +12,7 @@ from prometheus_client import CollectorRegistry
 
 from app.engine.engine import Engine
 from app.protocols.kserve_v2.routes import KServeV2
-from app.server.asgi import create_app
+from app.server.http.asgi import create_app
 from tasks.inference.error import ErrorKind
 from tests.support.images import encode_base64, encode_image, rectangle
 from tests.support.polling import wait_until_async

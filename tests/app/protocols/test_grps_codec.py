@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from app.engine.registry import Registry
+from app.engine.models.registry import Registry
 from app.protocols.grps.codec import PredictCodec
 from app.protocols.grps.gmap import read_map
 from app.protocols.grps.messages import GrpsMessage

@@ -88,7 +88,7 @@ def test_image_bytes_return_records_as_json(peer: GrpcTestClient, seen: EventRec
     assert json.loads(assert_success(answer).str_data)[0]["label"] == "red"
     assert peer.trailing_metadata["x-request-id"] == "r-1"
     event = seen.events[-1]
-    assert (event.info.protocol, event.info.request_id, event.model_name) == ("grps-grpc", "r-1", "detector")
+    assert (event.protocol, event.request_id, event.model_name) == ("grps-grpc", "r-1", "detector")
 
 
 def test_map_of_images_returns_results_and_metadata_by_name(peer: GrpcTestClient) -> None:

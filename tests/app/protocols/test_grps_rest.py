@@ -14,12 +14,12 @@ from prometheus_client import CollectorRegistry
 
 from app import __version__
 from app.engine.engine import Engine
-from app.engine.registry import Registration, Registry
-from app.engine.repository import Repository
+from app.engine.models.registry import Registration, Registry
+from app.engine.models.repository import Repository
 from app.protocols.grps.messages import GrpsMessage
 from app.protocols.grps.routes import Grps
 from app.protocols.kserve_v2.routes import KServeV2
-from app.server.asgi import create_app
+from app.server.http.asgi import create_app
 from tasks.inference.error import ErrorKind
 from tasks.inference.limits import Limits
 from tests.support.apps import load_test_model, model_source
@@ -135,8 +135,8 @@ def test_content_type_with_charset_or_capitals_is_accepted(client: Client, conte
 def test_errors_are_observed_with_the_requested_model(client: Client, seen: EventRecorder) -> None:
     client.post(f"{PREDICT}?model=detector", content=b"x", headers={"content-type": "text/plain", "x-request-id": "r"})
     event = seen.events[-1]
-    assert (event.model_name, event.outcome, event.info.protocol) == ("detector", ErrorKind.INVALID_REQUEST, "grps")
-    assert event.info.request_id == "r"
+    assert (event.model_name, event.outcome, event.protocol) == ("detector", ErrorKind.INVALID_REQUEST, "grps")
+    assert event.request_id == "r"
     client.post(PREDICT, json={"model": "detector-1", "str_data": "?"})
     assert (seen.events[-1].model_name, seen.events[-1].outcome) == ("detector", ErrorKind.INVALID_REQUEST)
 

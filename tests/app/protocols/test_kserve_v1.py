@@ -13,11 +13,11 @@ from litestar import Litestar
 from litestar.testing import TestClient
 from prometheus_client import CollectorRegistry
 
-from app.engine.events import InferenceEvent
-from app.engine.registry import ModelState
-from app.engine.servable import Servable
+from app.engine.models.registry import ModelState
+from app.engine.models.servable import Servable
+from app.engine.request_context import RequestContext
 from app.protocols.kserve_v1.routes import KServeV1
-from app.server.asgi import create_app
+from app.server.http.asgi import create_app
 from app.settings.model import ModelError, ModelSource
 from tests.support.apps import ALL_MODELS, app_with_models, app_with_sources, load_test_model, model_source
 from tests.support.chariot import IMAGE
@@ -91,7 +91,7 @@ def not_ready_errors(client: Client, name: str) -> list[str]:
 def test_loading_model_is_listed_but_not_ready() -> None:
     app = create_app(build_engine(("detector",), loaded=False), [KServeV1()], CollectorRegistry(), 1000)
     with TestClient(app) as client:
-        assert client.get("/v1/models").json() == {"models": ["detector"]}
+        assert client.get("/v1/models").json()["models"] == ["detector"]
         assert not_ready_errors(client, "detector") == ["Model with name detector is not ready. not loaded yet"] * 2
 
 
@@ -116,7 +116,7 @@ def test_a_model_that_is_unloaded_and_loaded_again() -> None:
                 not_ready_errors(client, "half_plus_two")
                 == ["Model with name half_plus_two is not ready. unloaded"] * 2
             )
-            assert client.get("/v1/models").json() == {"models": ["half_plus_two"]}
+            assert client.get("/v1/models").json()["models"] == ["half_plus_two"]
             assert client.post("/v2/repository/models/half_plus_two/load").status_code == 200
             assert predictions(predict(client, "half_plus_two", 1)) == [2.5]
 
@@ -160,9 +160,9 @@ class EventRecorder:
     """Record the observed events."""
 
     def __init__(self) -> None:
-        self.events: list[InferenceEvent] = []
+        self.events: list[RequestContext] = []
 
-    def observe(self, event: InferenceEvent, /) -> None:
+    def observe(self, event: RequestContext, /) -> None:
         self.events.append(event)
 
 
@@ -182,7 +182,7 @@ def test_every_request_is_observed_once() -> None:
         predict(client, "missing", IMAGE)
         predict(client, "failing", IMAGE)
         client.get("/v1/models/missing")
-    outcomes = [(event.info.protocol, event.model_name, event.outcome, event.batch_size) for event in recorder.events]
+    outcomes = [(event.protocol, event.model_name, event.outcome, event.batch_size) for event in recorder.events]
     assert outcomes == [
         ("kserve-v1", "detector", None, 2),
         ("kserve-v1", "detector", "invalid_request", 0),

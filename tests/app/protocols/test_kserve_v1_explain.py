@@ -16,8 +16,8 @@ from litestar import Litestar
 from litestar.testing import TestClient
 from numpy.typing import NDArray
 
-from app.engine.model_metadata import ModelMetadata
-from app.engine.servable import BoundServable, Servable
+from app.engine.models.model_metadata import ModelMetadata
+from app.engine.models.servable import BoundServable, Servable
 from app.protocols.kserve_v1.explanations import SaliencyFormat, wire_explanations
 from app.settings.model import ModelSettings, ModelSource
 from tasks.image_classification import Classification, ClassificationInput, ImageClassification, LabelledScore
@@ -37,7 +37,7 @@ EXPLAINABLE_MODELS = ("classifier", "detector", "oriented", "segmenter")
 
 @pytest.fixture(scope="module")
 def client() -> Iterator[Client]:
-    with TestClient(app_with_models((*FAKE_MODELS, "half_plus_two", "greeter"))) as client:
+    with TestClient(app_with_models((*FAKE_MODELS, "half_plus_two", "ranker", "greeter"))) as client:
         yield client
 
 
@@ -142,12 +142,57 @@ def test_metadata_is_returned(client: Client) -> None:
     assert answer["parameters"] == [{"metadata": "m"}, {}]
 
 
-@pytest.mark.parametrize(("model", "instance"), [("half_plus_two", 1), ("greeter", "Ann"), ("teller", IMAGE)])
+@pytest.mark.parametrize(("model", "instance"), [("greeter", "Ann"), ("teller", IMAGE)])
 def test_model_without_explanations_returns_501(client: Client, model: str, instance: object) -> None:
     response = explain(client, model, instance)
     assert response.status_code == 501
     assert list(response.json()) == ["error"]
     assert f"'{model}'" in response.json()["error"]
+
+
+def test_rows_have_an_importance_for_each_number(client: Client) -> None:
+    rows = [[1.0, 2.0, 5.0], [5.0, 6.0, 5.0]]
+    answer = explain(client, "ranker", *rows).json()
+    assert (
+        answer["predictions"]
+        == client.post("/v1/models/ranker:predict", json={"instances": rows}).json()["predictions"]
+    )
+    for row, explanation in zip(answer["predictions"], answer["explanations"], strict=True):
+        assert (explanation["method"], explanation["score"]) == ("shapley", pytest.approx(max(row)))
+        assert len(explanation["importance_scores"]) == 3
+        change = explanation["score"] - explanation["baseline_score"]
+        assert sum(explanation["importance_scores"]) == pytest.approx(change, abs=1e-5)
+
+
+def test_row_of_one_number_has_one_importance(client: Client) -> None:
+    (explanation,) = explain(client, "half_plus_two", 6).json()["explanations"]
+    assert explanation == {
+        "importance_scores": [3.0],
+        "label": "",
+        "score": 5.0,
+        "baseline_score": 2.0,
+        "method": "shapley",
+        "samples": 0,
+        "seed": 0,
+    }
+
+
+@pytest.mark.parametrize(
+    ("status", "parameters", "message"),
+    [
+        (400, {"method": "rise"}, "parameters.method: "),
+        (400, {"baseline": "median"}, "parameters.baseline: "),
+        (400, {"baseline": [1, 2]}, "parameters.baseline: Expected 3 numbers"),
+        (400, {"label": "fox"}, "parameters.label: "),
+        (413, {"samples": 10**9}, "parameters.samples: "),
+    ],
+)
+def test_bad_parameter_of_rows_is_rejected(
+    client: Client, status: int, parameters: dict[str, object], message: str
+) -> None:
+    response = explain(client, "ranker", [1, 2, 5], **parameters)
+    assert response.status_code == status, response.text
+    assert response.json()["error"].startswith(message)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from app import __version__
-from app.engine.events import InferenceEvent
+from app.engine.request_context import RequestContext
+from tasks.inference.error import ErrorKind
 from tests.support.grpc_server import MAX_REQUEST_BYTES, GrpcTestClient, build_engine, message, run_grpc_server
 from tests.support.images import encode_image, rectangle
 
@@ -22,9 +23,9 @@ class Recorder:
     """Record the events that observers receive."""
 
     def __init__(self) -> None:
-        self.events: list[InferenceEvent] = []
+        self.events: list[RequestContext] = []
 
-    def observe(self, event: InferenceEvent, /) -> None:
+    def observe(self, event: RequestContext, /) -> None:
         self.events.append(event)
 
 
@@ -148,8 +149,8 @@ def test_image_is_answered_with_records_and_ids(peer: GrpcTestClient, recorder: 
     assert peer.trailing_metadata["x-request-id"] == "r-1"
     assert peer.trailing_metadata["chariot-inference-base-id"] == "b-1"
     event = recorder.events[-1]
-    assert (event.info.protocol, event.info.request_id) == ("kserve-v2-grpc", "r-1")
-    assert (event.info.base_id, event.model_name, event.outcome) == ("b-1", "detector", None)
+    assert (event.protocol, event.request_id) == ("kserve-v2-grpc", "r-1")
+    assert (event.base_id, event.model_name, event.outcome) == ("b-1", "detector", None)
 
 
 def test_request_metadata_is_the_default_for_inputs(peer: GrpcTestClient, recorder: Recorder) -> None:
@@ -168,7 +169,7 @@ def test_request_metadata_is_the_default_for_inputs(peer: GrpcTestClient, record
 def test_trace_context_is_passed_to_observers(peer: GrpcTestClient, recorder: Recorder) -> None:
     parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
     peer.call("ModelInfer", number_request([1.0]), metadata=[("traceparent", parent)])
-    assert recorder.events[-1].info.trace == {"traceparent": parent}
+    assert recorder.events[-1].trace == {"traceparent": parent}
 
 
 def test_generated_request_id_is_only_in_trailing_metadata(peer: GrpcTestClient) -> None:
@@ -297,3 +298,21 @@ def test_unknown_methods_are_unimplemented(peer: GrpcTestClient) -> None:
         peer.call_bytes("/inference.GRPCInferenceService/TraceSetting", b"")
     error: Any = caught.value
     assert error.code() is Code.UNIMPLEMENTED
+
+
+def test_messages_of_a_stream_are_observed_one_by_one(peer: GrpcTestClient, recorder: Recorder) -> None:
+    recorder.events.clear()
+    metadata = {"metadata": {"string_param": '{"extended_metadata": [{"key": "a", "type": "int", "value": 1}]}'}}
+    late = {"timeout": {"int64_param": 1}}
+    requests = [
+        number_request([1], parameters=late),
+        number_request([2], parameters=metadata),
+        number_request([3], model="missing"),
+        number_request([4]),
+    ]
+    assert [bool(item.error_message) for item in peer.stream(requests)] == [True, False, True, False]
+    outcomes = [event.outcome for event in recorder.events]
+    assert outcomes == [ErrorKind.DEADLINE_EXCEEDED, None, ErrorKind.MODEL_NOT_FOUND, None]
+    assert [len(event.metadata) for event in recorder.events] == [0, 1, 0, 0]
+    assert len({event.id for event in recorder.events}) == 4
+    assert len({event.request_id for event in recorder.events}) == 1, "the ids are those of the stream"

@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from app.engine.servable import Servable
+from app.engine.models.servable import Servable
 from app.proto import message_class
 from app.protocols.kserve_v2.codec import decode as decode_rest
 from app.protocols.kserve_v2.protobuf import InferMessage, decode, encode

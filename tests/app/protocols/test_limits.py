@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 from litestar import Litestar
 from litestar.testing import TestClient
-from prometheus_client import CollectorRegistry
 
-from app.protocols import main_port_protocols
-from app.protocols.tensorflow_serving.routes import TensorFlowServing
-from app.server.asgi import create_app, create_listener_app
+from app.protocols import LISTENERS, PROTOCOLS
+from tests.support.apps import app_of_protocol
+from tests.support.chariot import image_input
 from tests.support.images import encode_base64, encode_image, rectangle
 from tests.support.low_limits import MAX_BYTES, engine_with_low_limits
+from tests.support.protocol_cases import PROTOCOL_CASES
 
 Client = TestClient[Litestar]
 
@@ -31,88 +31,35 @@ SMALL, LONG, LARGE = make_image(), encode_base64(encode_image(np.zeros((2, 101, 
 @pytest.fixture(scope="module")
 def clients() -> Iterator[dict[str, Client]]:
     engine = engine_with_low_limits()
-    chariot_v2 = [protocol for protocol in main_port_protocols("chariot-v2") if protocol.name == "chariot-v2"]
-    apps = {
-        "": create_app(engine, main_port_protocols("chariot-v2-kserve"), CollectorRegistry(), MAX_BYTES),
-        "chariot-v2": create_app(engine, chariot_v2, CollectorRegistry(), MAX_BYTES),
-        "tensorflow-serving": create_listener_app(engine, TensorFlowServing(), MAX_BYTES),
-    }
     with ExitStack() as stack:
-        yield {name: stack.enter_context(TestClient(app)) for name, app in apps.items()}
+        yield {
+            name: stack.enter_context(TestClient(app_of_protocol(engine, name, MAX_BYTES))) for name in PROTOCOL_CASES
+        }
+
+
+def test_every_protocol_has_cases() -> None:
+    assert set(PROTOCOL_CASES) == {protocol.name for protocol in (*PROTOCOLS, *LISTENERS)}
 
 
 def v2_image(*data: str, name: str = "image", **parameters: Any) -> dict[str, Any]:
-    return {"name": name, "shape": [len(data)], "datatype": "BYTES", "data": data, "parameters": parameters}
-
-
-def chariot(model: str, images: list[Any], parameters: dict[str, Any]) -> tuple[str, Any]:
-    return f"/v2/models/m-{model}/infer", {"inputs": [v2_image(*images, **parameters)]}
-
-
-def kserve_v2(model: str, images: list[Any], parameters: dict[str, Any]) -> tuple[str, Any]:
-    return f"/v2/models/{model}/infer", {"inputs": [v2_image(*images, **parameters)]}
-
-
-def kserve_v1(model: str, images: list[Any], parameters: dict[str, Any]) -> tuple[str, Any]:
-    instances = [{"image": {"b64": image}, "parameters": parameters} for image in images]
-    return f"/v1/models/{model}:predict", {"instances": instances}
-
-
-def grps(model: str, images: list[Any], parameters: dict[str, Any]) -> tuple[str, Any]:
-    gmap = {
-        "s_b": {f"i{index}": image for index, image in enumerate(images)},
-        "s_s": {"parameters": json.dumps(parameters)},
-    }
-    return "/grps/v1/infer/predict", {"model": model, "gmap": gmap}
-
-
-def tensorflow(model: str, images: list[Any], parameters: dict[str, Any]) -> tuple[str, Any]:
-    prompts = parameters.get("prompts")
-    rows = [{"image": {"b64": image}} | ({"prompts": prompts} if prompts else {}) for image in images]
-    return f"/v1/models/{model}:predict", {"instances": rows}
-
-
-def json_lines(model: str, images: list[Any], parameters: dict[str, Any]) -> tuple[str, Any]:
-    body = "\n".join(json.dumps({"input": image, "parameters": parameters}) for image in images)
-    return f"/v2/models/m-{model}/infer", body.encode()
-
-
-BuildRequest = Callable[[str, list[Any], dict[str, Any]], tuple[str, Any]]
-PROTOCOLS: dict[str, tuple[str, BuildRequest]] = {
-    "chariot-v2-kserve": ("", chariot),
-    "chariot-v2": ("chariot-v2", json_lines),
-    "kserve-v2": ("", kserve_v2),
-    "kserve-v1": ("", kserve_v1),
-    "grps": ("", grps),
-    "tensorflow-serving": ("tensorflow-serving", tensorflow),
-}
+    return image_input(list(data), name, **parameters)
 
 
 def post(
     clients: dict[str, Client], protocol: str, model: str, images: list[Any], parameters: Any = None
 ) -> tuple[int, str]:
     """Send a request, and return the status and the error in the format of the protocol."""
-    listener, build_request = PROTOCOLS[protocol]
-    path, body = build_request(model, images, parameters or {})
-    content = body if isinstance(body, bytes) else json.dumps(body).encode()
-    return post_content(clients[listener], protocol, path, content)
+    case = PROTOCOL_CASES[protocol]
+    return post_content(clients[protocol], protocol, *case.encode(case.infer(model, images, parameters or {})))
 
 
 def post_content(client: Client, protocol: str, path: str, content: bytes, **headers: str) -> tuple[int, str]:
-    media_type = "application/jsonl" if protocol == "chariot-v2" else "application/json"
-    answer = client.post(path, content=content, headers={"Content-Type": media_type, **headers})
-    if answer.status_code == 200:
-        return 200, ""
-    reply = answer.json()
-    if protocol == "grps":
-        assert list(reply) == ["status"]
-        assert reply["status"]["code"] == answer.status_code
-        return answer.status_code, reply["status"]["msg"]
-    assert set(reply) <= {"error", "detail"}
-    return answer.status_code, reply["error"]
+    case = PROTOCOL_CASES[protocol]
+    answer = client.post(path, content=content, headers={"Content-Type": case.media_type, **headers})
+    return answer.status_code, "" if answer.status_code == 200 else case.read_error(answer.status_code, answer.json())
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("protocol", PROTOCOL_CASES)
 @pytest.mark.parametrize(
     ("images", "message"),
     [
@@ -124,14 +71,15 @@ def post_content(client: Client, protocol: str, path: str, content: bytes, **hea
     ids=["inputs", "pixels", "pixels together", "side"],
 )
 def test_image_limits_are_enforced(clients: dict[str, Client], protocol: str, images: list[str], message: str) -> None:
-    assert post(clients, protocol, "detector", [SMALL] * 4) == (200, "")
-    status, error = post(clients, protocol, "detector", images)
+    model = PROTOCOL_CASES[protocol].image_model
+    assert post(clients, protocol, model, [SMALL] * 4) == (200, "")
+    status, error = post(clients, protocol, model, images)
     assert status == 413
     assert message in error
-    assert post(clients, protocol, "detector", [make_image(60, 50)]) == (200, "")
+    assert post(clients, protocol, model, [make_image(60, 50)]) == (200, "")
 
 
-@pytest.mark.parametrize("protocol", [protocol for protocol in PROTOCOLS if protocol != "tensorflow-serving"])
+@pytest.mark.parametrize("protocol", [name for name, case in PROTOCOL_CASES.items() if case.has_parameters])
 @pytest.mark.parametrize(
     ("valid_parameters", "parameters", "message"),
     [
@@ -150,7 +98,7 @@ def test_prompt_limits_are_enforced(
     assert message in error
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("protocol", PROTOCOL_CASES)
 @pytest.mark.parametrize(
     ("extra_member", "status", "message"),
     [
@@ -169,27 +117,24 @@ def test_prompt_limits_are_enforced(
 def test_json_limits_are_enforced(
     clients: dict[str, Client], protocol: str, extra_member: bytes, status: int, message: str
 ) -> None:
-    if protocol == "grps" and status == 200:
-        pytest.skip("GRPS rejects unknown fields")
-    listener, build_request = PROTOCOLS[protocol]
-    path, body = build_request("detector", [SMALL], {})
-    content = body if isinstance(body, bytes) else json.dumps(body).encode()
-    actual_status, error = post_content(clients[listener], protocol, path, b"{" + extra_member + b", " + content[1:])
+    case = PROTOCOL_CASES[protocol]
+    if not case.ignores_unknown_fields and status == 200:
+        pytest.skip(f"{protocol} rejects unknown fields")
+    path, content = case.encode(case.infer(case.image_model, [SMALL], {}))
+    actual_status, error = post_content(clients[protocol], protocol, path, b"{" + extra_member + b", " + content[1:])
     if message or status == 200:
         assert actual_status == status, error
         assert message in error
     else:
         # A member that is not read can have any number.
         assert actual_status in (200, 400)
-    assert post_content(clients[listener], protocol, path, content) == (200, "")
+    assert post_content(clients[protocol], protocol, path, content) == (200, "")
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("protocol", PROTOCOL_CASES)
 def test_body_size_limit_is_enforced_for_every_transfer(clients: dict[str, Client], protocol: str) -> None:
-    listener, build_request = PROTOCOLS[protocol]
-    client = clients[listener]
-    path, body = build_request("detector", [SMALL], {})
-    content = body if isinstance(body, bytes) else json.dumps(body).encode()
+    client, case = clients[protocol], PROTOCOL_CASES[protocol]
+    path, content = case.encode(case.infer(case.image_model, [SMALL], {}))
     full_body = content + b" " * (MAX_BYTES - len(content))
     assert post_content(client, protocol, path, full_body) == (200, "")
     status, error = post_content(client, protocol, path, full_body + b" ")
@@ -205,39 +150,21 @@ def test_body_size_limit_is_enforced_for_every_transfer(clients: dict[str, Clien
     def chunks() -> Iterator[bytes]:
         yield from [full_body, b" ", b" " * 100]
 
-    media_type = "application/jsonl" if protocol == "chariot-v2" else "application/json"
-    answer = client.post(path, content=chunks(), headers={"Content-Type": media_type})
+    answer = client.post(path, content=chunks(), headers={"Content-Type": case.media_type})
     assert answer.status_code == 413
     assert post_content(client, protocol, path, content) == (200, "")
 
 
-TENSOR_REQUESTS: dict[str, tuple[str, Callable[[int], tuple[str, Any]]]] = {
-    "kserve-v2": (
-        "",
-        lambda count: (
-            "/v2/models/echo-fp32/infer",
-            {"inputs": [{"name": "x", "shape": [1, count], "datatype": "FP32", "data": [0.5] * count}]},
-        ),
-    ),
-    "kserve-v1": ("", lambda count: ("/v1/models/echo-fp32:predict", {"instances": [[0.5] * count]})),
-    "grps": ("", lambda count: ("/grps/v1/infer/predict", {"model": "echo-fp32", "ndarray": [[0.5] * count]})),
-    "tensorflow-serving": (
-        "tensorflow-serving",
-        lambda count: ("/v1/models/echo-fp32:predict", {"instances": [[0.5] * count]}),
-    ),
-}
-
-
-@pytest.mark.parametrize("protocol", TENSOR_REQUESTS)
+@pytest.mark.parametrize("protocol", [name for name, case in PROTOCOL_CASES.items() if case.tensors])
 def test_json_element_limits_are_enforced(clients: dict[str, Client], protocol: str) -> None:
-    listener, build_request = TENSOR_REQUESTS[protocol]
+    case = PROTOCOL_CASES[protocol]
+    assert case.tensors is not None
     for count, status, message in (
         (600, 200, ""),
         (601, 413, "Expected at most 600 tensor elements in one request, got 601"),
         (701, 413, "Expected at most 700 JSON values in one body"),
     ):
-        path, body = build_request(count)
-        actual_status, error = post_content(clients[listener], protocol, path, json.dumps(body).encode())
+        actual_status, error = post_content(clients[protocol], protocol, *case.encode(case.tensors(count)))
         assert actual_status == status, error
         assert message in error
 
@@ -276,7 +203,7 @@ def test_binary_element_limits_are_enforced(
     for count, status in ((max_elements, 200), (max_elements + 1, 413)):
         body, length = build_request(count)
         headers = {"Inference-Header-Content-Length": length}
-        answer = clients[""].post(f"/v2/models/{model}/infer", content=body, headers=headers)
+        answer = clients["kserve-v2"].post(f"/v2/models/{model}/infer", content=body, headers=headers)
         assert answer.status_code == status, answer.text
     assert message in answer.json()["error"]
 
@@ -292,7 +219,7 @@ def test_text_limits_are_enforced(clients: dict[str, Client]) -> None:
 
 
 def test_name_and_id_length_limits_are_enforced(clients: dict[str, Client]) -> None:
-    client = clients[""]
+    client = clients["chariot-v2-kserve"]
     for path in ("/v2/models/m-detector/infer", "/v2/models/detector/infer"):
         for fields, message in (
             ({"id": "i" * 41}, "id: Expected at most 40 bytes in a name, got 41"),
@@ -333,6 +260,6 @@ def test_invalid_shape_is_rejected(clients: dict[str, Client], shape: list[int],
     data: list[float] = [] if 0 in shape else [0.5, 1]
     tensor = {"name": "x", "shape": shape, "datatype": "FP32", "data": data}
     body = json.dumps({"inputs": [tensor]}).encode()
-    status, error = post_content(clients[""], "kserve-v2", "/v2/models/echo-fp32/infer", body)
+    status, error = post_content(clients["kserve-v2"], "kserve-v2", "/v2/models/echo-fp32/infer", body)
     assert status == 400
     assert message in error

@@ -7,7 +7,7 @@ from typing import Any
 import grpc
 import pytest
 
-from app.engine.admission import QueueLimits
+from app.engine.scheduling.admission import QueueLimits
 from app.protocols.grps.messages import GrpsMessage
 from tests.support.grpc_server import GrpcTestClient, build_engine, message, run_grpc_server
 from tests.support.low_limits import engine_with_low_limits

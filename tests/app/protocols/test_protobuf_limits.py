@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from app.proto import message_class
 from app.protocols.grps.messages import GrpsMessage
 from app.protocols.grps.messages import read_message as read_grps
-from app.protocols.kserve_v2.plain_messages import RepositoryModelRequest, read_message
+from app.protocols.kserve_v2.plain_messages import read_message
 from app.protocols.kserve_v2.protobuf import InferMessage
 from app.protocols.protobuf_limits import check_message
 from tasks.inference.error import ErrorKind, InferenceError
@@ -135,4 +135,4 @@ def test_both_services_check_limits_before_parsing() -> None:
     with pytest.raises(InferenceError, match="at most 100,000 fields"):
         read_grps(length_delimited(3, length_delimited(1, b"")) * 100_001, Limits())
     with pytest.raises(InferenceError, match="at most 65,536 bytes in a RepositoryModelLoadRequest, got 200,000"):
-        read_message("RepositoryModelLoadRequest", length_delimited(3, b"") * 100_000, RepositoryModelRequest)
+        read_message("RepositoryModelLoadRequest", length_delimited(3, b"") * 100_000)

@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry
 from app.engine.engine import Engine
 from app.proto import message_class
 from app.protocols import main_port_protocols
-from app.server.asgi import create_app
+from app.server.http.asgi import create_app
 from tests.support.apps import load_test_model
 from tests.support.chariot import image_input
 from tests.support.grpc_server import GrpcTestClient, build_engine, message, run_grpc_server

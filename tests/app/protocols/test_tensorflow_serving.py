@@ -14,13 +14,13 @@ from prometheus_client import CollectorRegistry
 from app.assembly.models import FIXTURE_MODELS
 from app.assembly.service import Service
 from app.engine.engine import Engine
-from app.engine.events import InferenceEvent
-from app.engine.registry import ModelState, Registration
-from app.engine.servable import Servable
+from app.engine.models.registry import ModelState, Registration
+from app.engine.models.servable import Servable
+from app.engine.request_context import RequestContext
 from app.protocols.status import http_status as protocols_status
 from app.protocols.tensorflow_serving.routes import TensorFlowServing
 from app.protocols.tensorflow_serving.status import code_name, http_status
-from app.server.asgi import create_app, create_listener_app
+from app.server.http.asgi import create_app, create_listener_app
 from app.settings.model import ModelError, ModelSettings, ModelSource
 from app.settings.server import ServerSettings
 from tasks.inference.error import ErrorKind
@@ -38,9 +38,9 @@ class EventRecorder:
     """Record the observed events."""
 
     def __init__(self) -> None:
-        self.events: list[InferenceEvent] = []
+        self.events: list[RequestContext] = []
 
-    def observe(self, event: InferenceEvent, /) -> None:
+    def observe(self, event: RequestContext, /) -> None:
         self.events.append(event)
 
 
@@ -332,8 +332,8 @@ def test_observers_receive_successful_and_failed_requests(client: Client, record
         ("missing", ErrorKind.MODEL_NOT_FOUND),
         ("half_plus_two", ErrorKind.INVALID_REQUEST),
     ]
-    assert recorder.events[0].info.request_id == "seven"
-    assert {event.info.protocol for event in recorder.events} == {"tensorflow-serving"}
+    assert recorder.events[0].request_id == "seven"
+    assert {event.protocol for event in recorder.events} == {"tensorflow-serving"}
 
 
 def test_compressed_body_is_read_and_bad_compression_is_rejected(client: Client) -> None:

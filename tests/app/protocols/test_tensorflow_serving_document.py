@@ -1,4 +1,4 @@
-"""Test that JSON is read like in RapidJSON, and that messages quote values like RapidJSON."""
+"""Test that JSON is read as leniently as by the real server."""
 
 import json
 import math
@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.protocols.tensorflow_serving.document import debug_text, read_object, type_name
-from tasks.inference.error import InferenceError
+from app.protocols.tensorflow_serving.document import read_object
+from tasks.inference.error import ErrorKind, InferenceError
 
 VALUES: Any = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats(allow_nan=False) | st.text(),
@@ -37,83 +37,25 @@ def test_data_after_the_first_value_is_ignored(trailing: bytes) -> None:
 @pytest.mark.parametrize(
     ("body", "message"),
     [
-        (b"", "JSON Parse error: The document is empty"),
-        (b"  ", "JSON Parse error: The document is empty. at offset: 2"),
-        (b"nul", "JSON Parse error: Invalid value. at offset: 0"),
-        (b'{"a": nul}', "JSON Parse error: Invalid value. at offset: 6"),
-        (b'{"a": }', "JSON Parse error: Invalid value. at offset: 6"),
-        (b"{a: 1}", "JSON Parse error: Missing a name for object member. at offset: 1"),
-        (b'{"a" 1}', "JSON Parse error: Missing a colon after a name of object member. at offset: 5"),
-        (b'{"a": [1 2]}', "JSON Parse error: Missing a comma or ] after an array element. at offset: 9"),
-        (b'{"a": 1 "b": 2}', "JSON Parse error: Missing a comma or } after an object member. at offset: 8"),
-        (b'{"a[": {"b": 1 2}}', "JSON Parse error: Missing a comma or } after an object member. at offset: 15"),
-        (b'{"a": [{}, [1], 2', "JSON Parse error: Missing a comma or ] after an array element. at offset: 17"),
-        (b'{"a": "b', "JSON Parse error: Missing a closing quotation mark in string. at offset: 6"),
-        (b'{"a": "\\x"}', "JSON Parse error: Invalid escape character in string. at offset: 7"),
-        (b'{"a": "\\u12G4"}', "JSON Parse error: Incorrect hex digit after \\u escape in string. at offset: 8"),
-        (b'{"a": "\n"}', "JSON Parse error: Invalid encoding in string. at offset: 7"),
-        (b'{"a": "\xff"}', "JSON Parse error: Invalid encoding in string. at offset: 7"),
-        ('{"é": nul}'.encode(), "JSON Parse error: Invalid value. at offset: 7"),
-        (b'{"a": "\\ud800"}', "JSON Parse error: The surrogate pair in string is invalid. at: a"),
-        (b'{"a": 1e999}', "JSON Parse error: Number too big to be stored in double. at offset: 6"),
-        (
-            b'{"a": NaN, "b": ' + b"9" * 400 + b"}",
-            "JSON Parse error: Number too big to be stored in double. at offset: 16",
-        ),
-        (b'{"a": ' + b"[" * 100_000, "JSON Parse error: Arrays or objects are nested too deeply"),
+        (b"", "JSON Parse error: Expecting value: line 1 column 1 (char 0)"),
+        (b"  ", "JSON Parse error: Expecting value"),
+        (b'{"a": nul}', "JSON Parse error: Expecting value: line 1 column 7 (char 6)"),
+        (b"{a: 1}", "JSON Parse error: Expecting property name"),
+        (b'{"a": [1 2]}', "JSON Parse error: Expecting ',' delimiter: line 1 column 10 (char 9)"),
+        (b'{"a": "b', "JSON Parse error: Unterminated string"),
+        (b'{"a": "\xff"}', "JSON Parse error: 'utf-8' codec can't encode"),
+        (b'{"a": "\\ud800"}', "JSON Parse error: 'utf-8' codec can't encode"),
+        (b'{"a\\ud800": 1}', "JSON Parse error: 'utf-8' codec can't encode"),
+        (b'{"a": 1e999}', "JSON Parse error: Number too big to be stored in double."),
+        (b'{"a": NaN, "b": ' + b"9" * 5000 + b"}", "JSON Parse error: Number too big to be stored in double."),
+        (b'{"a": ' + b"[" * 100_000, "JSON Parse error: maximum recursion depth exceeded"),
         (b"[1, 2]", "JSON Value: [1, 2] Is not object"),
-        (b'"text"', 'JSON Value: "text" Is not object'),
-        (b"null", "JSON Value: null Is not object"),
+        (b'"text"', "JSON Value: 'text' Is not object"),
+        (b"null", "JSON Value: None Is not object"),
     ],
 )
-def test_parse_errors_match_tensorflow_serving(body: bytes, message: str) -> None:
+def test_invalid_body_is_rejected_with_the_reason(body: bytes, message: str) -> None:
     with pytest.raises(InferenceError) as caught:
         read_object(body)
-    assert str(caught.value) == message
-
-
-@given(VALUES)
-def test_quoted_value_is_its_json_cut_to_256_characters(value: object) -> None:
-    text = debug_text(value)
-    assert len(text) <= 256
-    if len(text) < 256:
-        assert json.loads(text) == value
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        ({}, "{}"),
-        ([], "[]"),
-        ([1, [2.0, "a"]], '[1, [2.0, "a"]]'),
-        ({"a": {"b": [1]}, "c": None}, '{\n    "a": {\n        "b": [1]\n    },\n    "c": null\n}'),
-        ("é" * 1000, '"' + "é" * 255),
-        ([[0] * 1000], "[[" + ("0, " * 1000)[:254]),
-    ],
-)
-def test_objects_are_quoted_on_several_lines_and_arrays_on_one_line(value: object, text: str) -> None:
-    assert debug_text(value) == text
-
-
-def test_deeply_nested_value_is_quoted_only_in_part() -> None:
-    nested: list[Any] = []
-    for _ in range(100_000):
-        nested = [nested]
-    assert debug_text(nested) == "[" * 256
-
-
-@pytest.mark.parametrize(
-    ("value", "name"),
-    [
-        (None, "Null"),
-        (True, "True"),
-        (False, "False"),
-        (1, "Number"),
-        (1.5, "Number"),
-        ("a", "String"),
-        ([], "Array"),
-        ({}, "Object"),
-    ],
-)
-def test_type_names_match_rapidjson(value: object, name: str) -> None:
-    assert type_name(value) == name
+    assert caught.value.kind is ErrorKind.INVALID_REQUEST
+    assert str(caught.value).startswith(message)

@@ -10,11 +10,11 @@ from litestar import Litestar
 from litestar.testing import TestClient
 from numpy.typing import NDArray
 
-from app.engine.model_metadata import ModelMetadata
-from app.engine.servable import BoundServable, Servable
+from app.engine.models.model_metadata import ModelMetadata
+from app.engine.models.servable import BoundServable, Servable
 from app.protocols.tensorflow_serving.routes import TensorFlowServing
 from app.protocols.tensorflow_serving.signatures import signatures
-from app.server.asgi import create_listener_app
+from app.server.http.asgi import create_listener_app
 from app.settings.model import ModelSource
 from tasks.inference.tensor import Datatype, Tensor, TensorSpec
 from tasks.task import TaskType

@@ -7,7 +7,7 @@ from litestar import Litestar
 from litestar.testing import TestClient
 
 from app.protocols.tensorflow_serving.routes import TensorFlowServing
-from app.server.asgi import create_listener_app
+from app.server.http.asgi import create_listener_app
 from tests.app.protocols.test_tensorflow_serving import error_message
 from tests.support.apps import MAX_REQUEST_BYTES, load_test_model, model_source
 from tests.support.grpc_server import build_engine_from_sources
@@ -44,8 +44,7 @@ def test_input_under_two_names_is_rejected(client: Client) -> None:
     image = {"b64": encode_base64(encode_image(rectangle()))}
     body = {"instances": [{"image": image, "image_bytes": image}]}
     assert error_message(client, "/v1/models/detector:predict", body, 400) == (
-        "Failed to process element: 0 key: image_bytes of 'instances' list. Error: INVALID_ARGUMENT: JSON object: does "
-        "not have named input: image_bytes"
+        "instances[0]: JSON object: does not have named input: image_bytes"
     )
 
 
@@ -53,7 +52,7 @@ def test_prompts_must_match_the_images(client: Client) -> None:
     image = {"b64": encode_base64(encode_image(rectangle(8, 8)))}
     path = "/v1/models/teller:predict"
     message = error_message(client, path, {"instances": [{"image": image, "prompt": "a"}, {"image": image}]}, 400)
-    assert message == "instances: Expected every instance to have the same inputs"
+    assert message == "instances[1]: JSON object: keys must be equal to: image,prompts"
     message = error_message(client, path, {"inputs": {"image": [image] * 2, "prompts": ["a"]}}, 400)
     assert message == "prompts: Expected prompts for each of the 2 images, got 1 rows of them"
     message = error_message(client, path, {"inputs": {"image": image, "prompts": [[["a"]]]}}, 400)

@@ -12,12 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
-from app.engine.model_metadata import ModelMetadata
-from app.engine.servable import BoundServable
+from app.engine.models.model_metadata import ModelMetadata
+from app.engine.models.servable import BoundServable
 from app.protocols.tensorflow_serving.predict_tensors import TensorFormat, read_tensors
 from app.protocols.tensorflow_serving.signatures import Signature, predict_signature
-from app.protocols.tensorflow_serving.values import check_values, read_tensor, shape_of
-from tasks.inference.error import InferenceError
+from app.protocols.tensorflow_serving.values import read_tensor
+from tasks.inference.error import ErrorKind, InferenceError
 from tasks.inference.tensor import BytesTensor, Datatype, InputTensor, Tensor, TensorSpec
 from tasks.task import TaskType
 from tasks.tensor_inference import TensorInference, Tensors, TensorsInput
@@ -65,12 +65,16 @@ def error_of(work: Callable[[], object]) -> str | None:
 
 
 @given(st.sampled_from(READABLE), NESTED)
-def test_value_is_either_read_or_explained_by_an_error(datatype: Datatype, value: object) -> None:
-    tensor = read_tensor("x", datatype, value)
-    error = error_of(lambda: check_values(value, datatype, shape_of(value)))
-    assert (tensor is None) == (error is not None)
-    if tensor is not None:
-        assert tensor.shape == shape_of(value)
+def test_value_is_read_or_rejected_with_its_path(datatype: Datatype, value: object) -> None:
+    try:
+        tensor = read_tensor("x", datatype, value)
+    except InferenceError as error:
+        failure = error
+    else:
+        assert tensor.shape == np.array(value, object if datatype is Datatype.BYTES else None).shape
+        return
+    assert failure.kind is ErrorKind.INVALID_REQUEST
+    assert failure.path.startswith("x")
 
 
 @given(arrays(np.int64, array_shapes(min_dims=1, max_dims=4, min_side=1, max_side=3), elements=st.integers(-99, 99)))
@@ -130,21 +134,21 @@ def test_named_rows_are_read_or_rejected(instances: list[object]) -> None:
 BAD_ROWS: list[tuple[list[object], str]] = [
     (
         [{"b64": "YQ=="}],
-        "input size does not match signature: 1!=2 len({y}) != len({x,y}). Sent extra: {}. Missing but required: {x}.",
+        "instances is a plain list, but expecting list of objects as multiple input tensors required as per "
+        "tensorinfo_map",
     ),
-    (
-        [{"y": "a"}],
-        'Failed to process element: 0 of \'instances\' list. JSON object: {\n    "y": "a"\n} keys must be equal '
-        "to: x,y",
-    ),
-    ([{}], "Failed to process element: 0 of 'instances' list. JSON object: {} keys must be equal to: x,y"),
+    ([{"y": "a"}], "instances[0]: JSON object: keys must be equal to: x,y"),
+    ([{}], "instances[0]: JSON object: keys must be equal to: x,y"),
     ([{"x": 1, "y": "a"}, [1]], "Expecting object but got list at item 1 of input list"),
     ([{"x": 1, "y": "a"}, {"b64": "YQ=="}], "Expecting object but got list at item 1 of input list"),
+    ([{"x": [1], "y": "a"}, {"x": [2.5, None], "y": "a"}], "x[1]: Expected rows of one length, 1, got one of 2"),
+    ([{"x": [1], "y": "a"}, {"x": [None], "y": "a"}], "x[1][0]: JSON Value: None is not of expected type: float"),
+    ([{"x": 1, "y": "a"}, {"x": 1, "y": 2}], 'y[1]: Expected a text, or {"b64": "<base64>"}, got 2'),
 ]
 
 
 @pytest.mark.parametrize(("instances", "message"), BAD_ROWS)
-def test_bad_row_errors_match_tensorflow_serving(instances: list[object], message: str) -> None:
+def test_bad_row_is_rejected_with_its_path(instances: list[object], message: str) -> None:
     model_signature = signature(y=Datatype.BYTES, x=Datatype.FP32)
     assert error_of(lambda: read_tensors({"instances": instances}, model_signature)) == message
 
@@ -166,7 +170,7 @@ def test_more_than_64_dimensions_are_rejected() -> None:
 
 def test_integer_too_large_for_a_double_is_rejected() -> None:
     error = error_of(lambda: read_tensors({"inputs": [10**400]}, signature(x=Datatype.FP32)))
-    assert error == "JSON Parse error: Number too big to be stored in double."
+    assert error == "x: Number too big to be stored in double."
 
 
 def test_large_tensor_is_read() -> None:

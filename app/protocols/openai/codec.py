@@ -1,0 +1,275 @@
+"""Decode chat completions and completions, and encode their answers. Pure functions of one request."""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from app.engine.models.registry import Registration
+from app.engine.request_context import RequestContext
+from app.engine.streams.text_stream import Chunk
+from app.protocols.bytes_elements import StringElement
+from app.protocols.json_body import read_json
+from app.protocols.openai.unsupported import UNSUPPORTED_PARAMETER, UnsupportedError, check_supported
+from app.protocols.openai.wire import (
+    WireChatCompletion,
+    WireChatRequest,
+    WireChoice,
+    WireCompletion,
+    WireCompletionRequest,
+    WireGenerationRequest,
+    WireImagePart,
+    WireMessage,
+    WireReply,
+    WireTextChoice,
+    WireUsage,
+)
+from metadata.entry import METADATA_PARAMETER
+from tasks.inference.error import InferenceError, invalid
+from tasks.inference.limits import Limits
+from tasks.inference.request import InferenceRequest
+from tasks.inference.tensor import BytesTensor
+from tasks.text.request import TEXT_INPUT
+from tasks.vision.request import IMAGE_INPUT
+
+__all__ = ("ChatCodec", "CompletionCodec")
+
+_SEEDS = 1 << 64
+_NEUTRAL_PATH = re.compile(r"^inputs(?:\[0\])?(?:\.data(?:\[(?P<index>\d+)\])?|\.parameters\.(?P<name>\w+))?")
+_JSON_TYPES: Mapping[type, str] = {str: "str", int: "int", float: "float", dict: "dict"}
+
+WireT = TypeVar("WireT", bound=WireGenerationRequest)
+
+
+class _Codec(Generic[WireT]):
+    """One request and its answer.
+
+    Args:
+        body: the JSON body, whose size is checked already.
+        registration: the model.
+        context: the request, for the id and the time of the answer.
+        limits: limits on one request.
+    """
+
+    wire_type: type[WireT]
+    content_name: str
+    id_prefix: str
+
+    def __init__(self, body: bytes, registration: Registration, context: RequestContext, limits: Limits) -> None:
+        self._body = body
+        self._registration = registration
+        self._context = context
+        self._limits = limits
+        self._length_name = "max_tokens"
+        self._image_paths: list[str] = []
+        self.includes_usage = False
+
+    def decode(self) -> InferenceRequest:
+        """Decode the body, in a worker.
+
+        Raises:
+            InferenceError: naming the invalid member, with a path that `map_error_path` translates.
+        """
+        wire = read_json(self._body, self.wire_type)
+        check_supported(wire)
+        self.includes_usage = bool(wire.stream_options and wire.stream_options.include_usage)
+        tensor = self._input(wire, self._parameters(wire))
+        name = self._registration.source.name
+        return InferenceRequest(id=self._context.request_id, model_name=name, inputs=(tensor,))
+
+    def map_error_path(self, error: InferenceError) -> InferenceError:
+        """Return `error` with its path in terms of this body."""
+        match = _NEUTRAL_PATH.match(error.path)
+        if match is None or isinstance(error, UnsupportedError):
+            return error
+        index, name = match["index"], match["name"]
+        if name is not None and name not in ("messages", "prompts"):
+            path = self._length_name if name == "max_new_tokens" else name
+        elif index is not None and int(index) < len(self._image_paths):
+            path = self._image_paths[int(index)]
+        else:
+            path = self.content_name
+        return InferenceError(error.kind, error.message, path, retry_after=error.retry_after)
+
+    @property
+    def id(self) -> str:
+        """Return the id of the answer."""
+        return f"{self.id_prefix}-{self._context.request_id}"
+
+    @property
+    def created(self) -> int:
+        """Return when the request arrived, in seconds since 1970."""
+        return self._context.timestamp // 1_000_000_000
+
+    def encode(self, chunks: Sequence[Chunk]) -> bytes:
+        """Return the complete answer."""
+        raise NotImplementedError
+
+    def encode_delta(self, model: str, delta: str | None, finish: str | None) -> bytes:
+        """Return a part of a streamed answer: the text `delta`, or the reason why the answer ends."""
+        raise NotImplementedError
+
+    def encode_usage(self, chunk: Chunk) -> bytes:
+        """Return the last part of a streamed answer: the number of tokens."""
+        return self._encode_part(chunk.model_name, [], usage=_usage(chunk))
+
+    def _input(self, wire: WireT, parameters: dict[str, object]) -> BytesTensor:
+        raise NotImplementedError
+
+    def _max_tokens(self, wire: WireT) -> int | None:
+        return wire.max_tokens
+
+    def _parameters(self, wire: WireT) -> dict[str, object]:
+        parameters: dict[str, object] = {
+            name: value for name in ("temperature", "top_p", "top_k") if (value := getattr(wire, name)) is not None
+        }
+        max_tokens = self._max_tokens(wire)
+        if max_tokens is not None:
+            parameters["max_new_tokens"] = max_tokens
+        elif "max_new_tokens" not in self._registration.source.settings.parameters:
+            parameters["max_new_tokens"] = self._limits.max_new_tokens
+        if wire.seed is not None:
+            # OpenAI's seeds may be negative.
+            parameters["seed"] = wire.seed % _SEEDS
+        if wire.stop:
+            parameters["stop"] = [wire.stop] if isinstance(wire.stop, str) else wire.stop
+        if wire.metadata:
+            parameters[METADATA_PARAMETER] = _metadata(wire.metadata)
+        return parameters
+
+    def _encode_part(self, model: str, choices: Sequence[object], **members: object) -> bytes:
+        part = {"id": self.id, "object": self.part_object, "created": self.created, "model": model, "choices": choices}
+        return msgspec.json.encode({**part, **members})
+
+    part_object: str
+
+
+class ChatCodec(_Codec[WireChatRequest]):
+    """A chat completion: a conversation with a vision-language model or a text model."""
+
+    wire_type = WireChatRequest
+    content_name = "messages"
+    id_prefix = "chatcmpl"
+    part_object = "chat.completion.chunk"
+
+    def encode(self, chunks: Sequence[Chunk]) -> bytes:
+        last = chunks[-1]
+        text = "".join(chunk.text for chunk in chunks)
+        choice = WireChoice(message=WireReply(content=text), finish_reason=last.finish)
+        return msgspec.json.encode(
+            WireChatCompletion(
+                id=self.id, created=self.created, model=last.model_name, choices=[choice], usage=_usage(last)
+            )
+        )
+
+    def encode_delta(self, model: str, delta: str | None, finish: str | None) -> bytes:
+        return self._encode_choice(model, {} if delta is None else {"content": delta}, finish)
+
+    def encode_role(self, model: str) -> bytes:
+        """Return the first part of a streamed answer."""
+        return self._encode_choice(model, {"role": "assistant", "content": ""}, None)
+
+    def _encode_choice(self, model: str, delta: Mapping[str, str], finish: str | None) -> bytes:
+        choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}
+        return self._encode_part(model, [choice])
+
+    def _max_tokens(self, wire: WireChatRequest) -> int | None:
+        if wire.max_completion_tokens is None:
+            return wire.max_tokens
+        self._length_name = "max_completion_tokens"
+        return wire.max_completion_tokens
+
+    def _input(self, wire: WireChatRequest, parameters: dict[str, object]) -> BytesTensor:
+        images: list[StringElement] = []
+        messages = [self._message(message, images, f"messages[{index}]") for index, message in enumerate(wire.messages)]
+        parameters["messages"] = messages
+        servable = self._registration.ready_servable()
+        if servable.description.task_type.takes == "question":
+            return BytesTensor(name=IMAGE_INPUT.name, shape=(len(images),), elements=images, parameters=parameters)
+        if images:
+            message = f"Model {self._registration.source.name!r} takes no images"
+            raise UnsupportedError(message, self._image_paths[0], "unsupported_image_url")
+        texts = [part["text"] for part in messages[-1]["content"]] if messages else []
+        elements = [StringElement("\n".join(texts))]
+        return BytesTensor(name=TEXT_INPUT.name, shape=(1,), elements=elements, parameters=parameters)
+
+    def _message(self, message: WireMessage, images: list[StringElement], path: str) -> dict[str, Any]:
+        if message.tool_calls:
+            raise UnsupportedError("This server does not support tools", f"{path}.tool_calls", UNSUPPORTED_PARAMETER)
+        role = "system" if message.role == "developer" else message.role
+        if message.content is None or isinstance(message.content, str):
+            return {"role": role, "content": [{"type": "text", "text": message.content or ""}]}
+        parts: list[dict[str, str]] = []
+        for index, part in enumerate(message.content):
+            if isinstance(part, WireImagePart):
+                image_path = f"{path}.content[{index}].image_url.url"
+                images.append(_image(part.image_url.url, image_path))
+                self._image_paths.append(image_path)
+                parts.append({"type": "image"})
+            else:
+                parts.append({"type": "text", "text": part.text})
+        return {"role": role, "content": parts}
+
+
+class CompletionCodec(_Codec[WireCompletionRequest]):
+    """A completion: the continuation of a text."""
+
+    wire_type = WireCompletionRequest
+    content_name = "prompt"
+    id_prefix = "cmpl"
+    part_object = "text_completion"
+
+    def encode(self, chunks: Sequence[Chunk]) -> bytes:
+        last = chunks[-1]
+        choice = WireTextChoice(text="".join(chunk.text for chunk in chunks), finish_reason=last.finish)
+        return msgspec.json.encode(
+            WireCompletion(
+                id=self.id, created=self.created, model=last.model_name, choices=[choice], usage=_usage(last)
+            )
+        )
+
+    def encode_delta(self, model: str, delta: str | None, finish: str | None) -> bytes:
+        choice = {"index": 0, "text": delta or "", "logprobs": None, "finish_reason": finish}
+        return self._encode_part(model, [choice])
+
+    def encode_role(self, model: str) -> bytes | None:
+        """Return None: these streams start with text."""
+        del model
+
+    def _input(self, wire: WireCompletionRequest, parameters: dict[str, object]) -> BytesTensor:
+        if self._registration.ready_servable().description.task_type.takes == "question":
+            name = self._registration.source.name
+            raise UnsupportedError(
+                f"Model {name!r} answers questions about images: use chat/completions", "model", "unsupported_model"
+            )
+        prompts = [wire.prompt] if isinstance(wire.prompt, str) else wire.prompt
+        if len(prompts) != 1 or not isinstance(prompts[0], str):
+            raise invalid("Expected a text, or a list of one text", "prompt")
+        elements = [StringElement(prompts[0])]
+        return BytesTensor(name=TEXT_INPUT.name, shape=(1,), elements=elements, parameters=parameters)
+
+
+def _image(url: str, path: str) -> StringElement:
+    if not url.startswith("data:image/"):
+        message = "Expected a data URI, data:image/<type>;base64,<data>: this server does not download images"
+        raise UnsupportedError(message, path, "unsupported_image_url")
+    return StringElement(url)
+
+
+def _metadata(members: Mapping[str, msgspec.Raw]) -> object:
+    """Return OpenAI's pairs of texts as entries; metadata in Chariot's form as it is."""
+    values: dict[str, object] = {name: msgspec.json.decode(value) for name, value in members.items()}
+    if "extended_metadata" in values or "standard_metadata" in values:
+        return values
+    return [
+        {"key": name, "type": kind, "value": value}
+        if (kind := _JSON_TYPES.get(type(value))) is not None
+        else {"key": name, "type": "str", "value": bytes(members[name]).decode()}
+        for name, value in values.items()
+    ]
+
+
+def _usage(chunk: Chunk) -> WireUsage | None:
+    usage = chunk.usage
+    return usage and WireUsage(usage.prompt, usage.completion, usage.prompt + usage.completion)
