@@ -53,8 +53,13 @@ class Metadata(msgspec.Struct, frozen=True, kw_only=True):
 
 def metadata_values(request: InferenceRequest) -> Sequence[object]:
     """Return the metadata of the inputs in their order. A value that several inputs share comes once."""
-    values = [request.parameter(index, METADATA_PARAMETER) for index in range(len(request.inputs))]
-    return list({id(value): value for value in values if value is not None}.values())
+    values: dict[int, object] = {}
+    for index, tensor in enumerate(request.inputs):
+        if METADATA_PARAMETER in tensor.parameters or METADATA_PARAMETER in request.parameters:
+            value = request.parameter(index, METADATA_PARAMETER)
+            if value is not None:
+                values[id(value)] = value
+    return list(values.values())
 
 
 def metadata_of_inputs(request: InferenceRequest, parsed: Sequence[Metadata]) -> Mapping[int, Metadata]:

@@ -1,40 +1,22 @@
-"""Rules that add parameters to outputs."""
+"""The rule for the parameters of an output."""
 
 from collections.abc import Mapping
-from typing import Protocol
 
 from metadata.entry import METADATA_PARAMETER
 
-__all__ = ("RULES", "MetadataRule", "annotate")
-
+__all__ = ("output_parameters",)
 
 _INPUT_SUFFIX = f"].{METADATA_PARAMETER}"
 
 
-class MetadataRule(Protocol):
-    """Add parameters to an output. Called for every output, in the order of `RULES`."""
+def output_parameters(parameters: Mapping[str, object], /) -> Mapping[str, object]:
+    """Return the parameters of the output for an input with `parameters`.
 
-    def __call__(self, parameters: Mapping[str, object], /) -> Mapping[str, object]:
-        """Return output parameters for an input with `parameters`."""
-        ...
-
-
-def echo_metadata(parameters: Mapping[str, object], /) -> Mapping[str, object]:
-    """Return the client's metadata unchanged and unread, because the platform matches and stores it.
-
-    An output that answers several inputs returns the metadata of each as ``inputs[<index>].metadata``.
+    These are the client's metadata, unchanged and unread, because the platform matches and stores them. An output that
+    answers several inputs returns the metadata of each as ``inputs[<index>].metadata``.
     """
-    return {
-        name: value for name, value in parameters.items() if name == METADATA_PARAMETER or name.endswith(_INPUT_SUFFIX)
-    }
-
-
-RULES: tuple[MetadataRule, ...] = (echo_metadata,)
-
-
-def annotate(parameters: Mapping[str, object]) -> Mapping[str, object]:
-    """Return the parameters of the output for an input with `parameters`."""
-    annotated: dict[str, object] = {}
-    for rule in RULES:
-        annotated.update(rule(parameters))
-    return annotated
+    output: dict[str, object] = {}
+    for name, value in parameters.items():
+        if name == METADATA_PARAMETER or name.endswith(_INPUT_SUFFIX):
+            output[name] = value  # noqa: PERF403  a comprehension is one more call for each request
+    return output

@@ -59,7 +59,7 @@ class Classification(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     def records(self) -> list[LabelledScore]:
         """Return one `LabelledScore` for each class, in the order of `labels`."""
-        scores = np.round(self.scores.astype(np.float64), SCORE_DECIMALS).tolist()
+        scores = self.scores.astype(np.float64).round(SCORE_DECIMALS).tolist()
         return [LabelledScore(label, score) for label, score in zip(self.labels, scores, strict=True)]
 
     @classmethod

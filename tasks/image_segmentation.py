@@ -55,6 +55,11 @@ class SegmentedObject(msgspec.Struct, frozen=True):
     score: float
     contour: list[list[Point]]
 
+    def rings(self, width: int, height: int) -> list[NDArray[np.float64]]:
+        """Return the (N, 2) points of each contour in pixels, without empty contours."""
+        del width, height
+        return [np.array([[point.x, point.y] for point in points], np.float64) for points in self.contour if points]
+
 
 class Segments(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """The objects of one image.

@@ -12,7 +12,9 @@ from tasks.inference.request import InferenceRequest
 from tasks.inference.stacking import count_tensor, stack_text
 from tasks.inference.tensor import BytesTensor, Datatype, Tensor, TensorSpec
 from tasks.task import InputGroup, Model, TaskType, TextChunk
-from tasks.text.generation import SamplingParameters, check_new_tokens, within_limits
+from tasks.text.conversation import check_messages, last_question
+from tasks.text.generation import SamplingParameters, check_sampling, within_limits
+from tasks.text.stopping import cut, stop_chunks
 from tasks.vision.image import Image
 from tasks.vision.request import IMAGE_INPUT, PixelBudget, check_count, read_images
 
@@ -79,13 +81,16 @@ class PromptedImage(msgspec.Struct, frozen=True, eq=False):
         image: the image.
         prompts: at least one prompt.
         parameters: how the answers are generated.
-        path: path of the prompts in the request, for error messages.
+        path: path of the prompts, or the messages, in the request, for error messages.
+        more_images: the further images of a conversation, whose messages are in `parameters` and whose last question is
+            the only prompt.
     """
 
     image: Image
     prompts: Sequence[str]
     parameters: GenerationParameters
     path: str = "prompts"
+    more_images: Sequence[Image] = ()
 
 
 VisionLanguageModel = Model[PromptedImage, Answers]
@@ -138,7 +143,9 @@ class ImageTextToText:
             )
             has_own_prompts = tensor.parameters.get("prompts") is not None or not texts
             prompts = (parameters.prompts if has_own_prompts else texts) or (DEFAULT_PROMPT,)
-            check_new_tokens(parameters, limits, f"{path}.parameters.max_new_tokens")
+            if parameters.messages is not None:
+                prompts = ()
+            check_sampling(parameters, limits, f"{path}.parameters")
             prompts_path = f"{path}.parameters.prompts"
             _check_lengths(prompts, limits, prompts_path)
             images = read_images(tensor, budget, path)
@@ -146,7 +153,10 @@ class ImageTextToText:
             if prompt_count > limits.max_prompts:
                 message = f"Expected at most {limits.max_prompts} prompts in one request, got {prompt_count} up to here"
                 raise InferenceError(ErrorKind.TOO_LARGE, message, prompts_path)
-            items = [PromptedImage(image, prompts, parameters, prompts_path) for image in images]
+            if parameters.messages is not None:
+                items = [_conversation(images, parameters, limits, f"{path}.parameters.messages")]
+            else:
+                items = [PromptedImage(image, prompts, parameters, prompts_path) for image in images]
             groups.append(
                 InputGroup(name=tensor.name, index=index, parameters=request.parameters_of(index), items=items)
             )
@@ -155,12 +165,16 @@ class ImageTextToText:
         return groups
 
     def postprocess(self, item: PromptedImage, prediction: Answers, /) -> Answers:
-        del item
-        return prediction
+        stop = item.parameters.stop
+        if not stop:
+            return prediction
+        return Answers(prompts=prediction.prompts, answers=[cut(answer, stop) for answer in prediction.answers])
 
     def stream(self, items: Sequence[PromptedImage], model: VisionLanguageModel, /) -> Generator[TextChunk]:
         """Answer `items` in chunks; a model that cannot stream returns each answer in one chunk."""
-        return model.stream(items) if isinstance(model, StreamingModel) else _complete_answers(items, model)
+        chunks = model.stream(items) if isinstance(model, StreamingModel) else _complete_answers(items, model)
+        stops = [item.parameters.stop for item in items]
+        return stop_chunks(chunks, stops, (len(items) - 1, len(items[-1].prompts) - 1)) if any(stops) else chunks
 
     def gather(self, item: PromptedImage, answers: Sequence[str], /) -> Answers:
         return Answers(prompts=item.prompts[: len(answers)], answers=answers)
@@ -187,6 +201,17 @@ def _complete_answers(items: Sequence[PromptedImage], model: VisionLanguageModel
         (prediction,) = model([item])
         for prompt, answer in zip(range(len(item.prompts)), prediction.answers, strict=True):
             yield TextChunk(item=index, prompt=prompt, text=answer, final=True)
+
+
+def _conversation(
+    images: Sequence[Image], parameters: GenerationParameters, limits: Limits, path: str
+) -> PromptedImage:
+    messages = parameters.messages or ()
+    check_messages(messages, len(images), limits, path)
+    if len(messages) == 1 and len(images) == 1:
+        # Every model answers one question about one image.
+        parameters = msgspec.structs.replace(parameters, messages=None)
+    return PromptedImage(images[0], (last_question(messages),), parameters, path, tuple(images[1:]))
 
 
 def _check_lengths(prompts: Sequence[str], limits: Limits, path: str) -> None:

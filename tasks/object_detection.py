@@ -27,6 +27,7 @@ __all__ = (
     "Detections",
     "ObjectDetection",
     "ObjectDetector",
+    "PosedObject",
 )
 
 PIXEL_DECIMALS = 4
@@ -55,6 +56,18 @@ class DetectedObject(msgspec.Struct, frozen=True):
     xmax: float
     ymax: float
 
+    def rings(self, width: int, height: int) -> list[NDArray[np.float64]]:
+        """Return one ring with the (4, 2) corners in pixels."""
+        del width, height
+        left, top, right, bottom = self.xmin, self.ymin, self.xmax, self.ymax
+        return [np.array([[left, top], [right, top], [right, bottom], [left, bottom]], np.float64)]
+
+
+class PosedObject(DetectedObject, frozen=True):
+    """One object with its keypoints: x and y in pixels, and the visibility 0..1 if the model returns it."""
+
+    keypoints: list[list[float]]
+
 
 class Detections(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """The objects of one image.
@@ -63,29 +76,42 @@ class Detections(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         labels: N class names.
         scores: (N,) float32, 0..1.
         boxes: (N, 4) float32, left, top, right, bottom in pixels of the upright original image.
+        keypoints: (N, K, 2 or 3) float32 x, y and visibility of K points, in the same pixels; None for models without.
     """
 
     labels: Sequence[str]
     scores: NDArray[np.float32]
     boxes: NDArray[np.float32]
+    keypoints: NDArray[np.float32] | None = None
 
-    def records(self) -> list[DetectedObject]:
-        """Return one `DetectedObject` for each box, in order."""
-        scores = np.round(self.scores.astype(np.float64), SCORE_DECIMALS).tolist()
-        boxes = np.round(self.boxes.astype(np.float64), PIXEL_DECIMALS).tolist()
+    def records(self) -> Sequence[DetectedObject]:
+        """Return one `DetectedObject` for each box, in order; a `PosedObject` if the model returns keypoints."""
+        scores = self.scores.astype(np.float64).round(SCORE_DECIMALS).tolist()
+        boxes = self.boxes.astype(np.float64).round(PIXEL_DECIMALS).tolist()
+        if self.keypoints is not None:
+            poses = self.keypoints.astype(np.float64).round(PIXEL_DECIMALS).tolist()
+            return [
+                PosedObject(label, score, *box, keypoints=pose)
+                for label, score, box, pose in zip(self.labels, scores, boxes, poses, strict=True)
+            ]
         return [
             DetectedObject(label, score, *box) for label, score, box in zip(self.labels, scores, boxes, strict=True)
         ]
 
     @classmethod
     def stack(cls, predictions: Sequence[Self], /) -> Sequence[Tensor]:
-        """Return `num_detections` INT32 [N], `labels` BYTES [N, M], `scores` FP32 [N, M], `boxes` FP32 [N, M, 4]."""
+        """Return `num_detections` INT32 [N], `labels` BYTES [N, M], `scores` FP32 [N, M], `boxes` FP32 [N, M, 4].
+
+        Models with keypoints add `keypoints` FP32 [N, M, K, 2 or 3].
+        """
         labels = [prediction.labels for prediction in predictions]
+        poses = [prediction.keypoints for prediction in predictions if prediction.keypoints is not None]
         return (
             count_tensor("num_detections", labels),
             stack_text("labels", labels),
             stack_numbers("scores", [prediction.scores for prediction in predictions]),
             stack_numbers("boxes", [prediction.boxes for prediction in predictions]),
+            *([stack_numbers("keypoints", poses)] if poses else ()),
         )
 
 
@@ -104,20 +130,24 @@ class ObjectDetection:
 
     Args:
         open_vocabulary: whether each request gives the classes as `candidate_labels`.
+        keypoints: number of keypoints of each object, and of numbers for each; None without.
     """
 
     task_type = TaskType.OBJECT_DETECTION
     parameters_type = DetectionParameters
     inputs = (IMAGE_INPUT,)
-    outputs = (
+    outputs: Sequence[TensorSpec] = (
         TensorSpec(name="num_detections", datatype=Datatype.INT32, shape=(-1,)),
         TensorSpec(name="labels", datatype=Datatype.BYTES, shape=(-1, -1)),
         TensorSpec(name="scores", datatype=Datatype.FP32, shape=(-1, -1)),
         TensorSpec(name="boxes", datatype=Datatype.FP32, shape=(-1, -1, 4)),
     )
 
-    def __init__(self, *, open_vocabulary: bool = False) -> None:
+    def __init__(self, *, open_vocabulary: bool = False, keypoints: tuple[int, int] | None = None) -> None:
         self._open_vocabulary = open_vocabulary
+        if keypoints is not None:
+            spec = TensorSpec(name="keypoints", datatype=Datatype.FP32, shape=(-1, -1, *keypoints))
+            self.outputs = (*self.outputs, spec)
 
     def decode(
         self, request: InferenceRequest, defaults: Mapping[str, object], limits: Limits, /
@@ -128,13 +158,14 @@ class ObjectDetection:
 
     def postprocess(self, item: DetectionInput, prediction: Detections, /) -> Detections:
         boxes = clip_boxes(prediction.boxes, item.image.width, item.image.height)
-        inside = np.all(boxes[:, 2:] > boxes[:, :2], axis=1)
+        inside = np.logical_and.reduce(boxes[:, 2:] > boxes[:, :2], axis=1)
         scores = np.where(inside, prediction.scores, np.float32(np.nan))
         selected = select(scores, prediction.labels, item.parameters)
         return Detections(
             labels=[prediction.labels[index] for index in selected],
             scores=prediction.scores[selected],
             boxes=boxes[selected],
+            keypoints=None if prediction.keypoints is None else prediction.keypoints[selected],
         )
 
     def targets(self, _: Detections, filtered: Detections, label: str | None, max_objects: int, /) -> Detections:

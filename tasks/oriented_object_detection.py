@@ -39,6 +39,13 @@ class OrientedObject(msgspec.Struct, frozen=True):
     h: float
     r: float
 
+    def rings(self, width: int, height: int) -> list[NDArray[np.float64]]:
+        """Return one ring with the (4, 2) corners in pixels of an image of this size."""
+        centre = np.array([self.cx * width, self.cy * height])
+        along = np.array([np.cos(self.r), np.sin(self.r)]) * self.w * width / 2
+        across = np.array([-np.sin(self.r), np.cos(self.r)]) * self.h * height / 2
+        return [centre + np.array([-along - across, along - across, along + across, across - along])]
+
 
 class OrientedDetections(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """The objects of one image, in pixels.
@@ -60,7 +67,7 @@ class OrientedDetections(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     def records(self) -> list[OrientedObject]:
         """Return one `OrientedObject` for each box, in order."""
-        scores = np.round(self.scores.astype(np.float64), SCORE_DECIMALS).tolist()
+        scores = self.scores.astype(np.float64).round(SCORE_DECIMALS).tolist()
         boxes = np.round(self._fractions(), _FRACTION_DECIMALS).tolist()
         return [
             OrientedObject(label, score, *box) for label, score, box in zip(self.labels, scores, boxes, strict=True)

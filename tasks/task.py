@@ -2,7 +2,7 @@
 
 from collections.abc import Generator, Mapping, Sequence
 from enum import StrEnum
-from typing import Generic, Protocol, TypeVar, runtime_checkable
+from typing import Generic, Literal, Protocol, Self, TypeVar, runtime_checkable
 
 import msgspec
 import numpy as np
@@ -14,21 +14,61 @@ from tasks.inference.response import Prediction
 from tasks.inference.tensor import TensorSpec
 from tasks.vision.image import Image
 
-__all__ = ("ExplainableTask", "InputGroup", "Model", "StreamingTask", "Task", "TaskType", "TextChunk")
+__all__ = (
+    "BEST_ONLY",
+    "ExplainableTask",
+    "Geometry",
+    "InputGroup",
+    "InputKind",
+    "Model",
+    "ResultKind",
+    "StreamingTask",
+    "Task",
+    "TaskType",
+    "TextChunk",
+    "TokenUsage",
+)
+
+InputKind = Literal["image", "question", "text", "tensor"]
+"""What a task takes: an image, an image with questions, a text, or any tensors."""
+
+ResultKind = Literal["classes", "objects", "entities", "texts", "tensors"]
+"""What a task returns: all classes with the best first, objects in an image, entities in a text, texts, or tensors."""
+
+Geometry = Literal["box", "oriented", "contour"]
+"""The shape of an object: the fields of `DetectedObject`, `OrientedObject` or `SegmentedObject` (`tasks.shapes`)."""
 
 
 class TaskType(StrEnum):
-    """The task types of the Chariot page with its spelling, the text tasks, and TENSOR for models without a task."""
+    """The task types of the Chariot page with its spelling, the text tasks, and TENSOR for models without a task.
 
-    IMAGE_CLASSIFICATION = "IMAGE_CLASSIFICATION"
-    OBJECT_DETECTION = "OBJECT_DETECTION"
-    ORIENTED_OBJECT_DETECTION = "ORIENTED_OBJECT_DETECTION"
-    IMAGE_SEGMENTATION = "IMAGE_SEGMENTATION"
-    IMAGE_TEXT_TO_TEXT = "IMAGE_TEXT_TO_TEXT"
-    TEXT_CLASSIFICATION = "TEXT_CLASSIFICATION"
-    TOKEN_CLASSIFICATION = "TOKEN_CLASSIFICATION"  # noqa: S105 - a token of text
-    TEXT_GENERATION = "TEXT_GENERATION"
-    TENSOR = "TENSOR"
+    Commands, page, export, evaluation, metrics and drift read what a task type takes and returns.
+    """
+
+    _value_: str
+    takes: InputKind
+    returns: ResultKind
+    geometry: Geometry | None
+
+    def __new__(cls, name: str, takes: InputKind, returns: ResultKind, geometry: Geometry | None = None) -> Self:
+        member = str.__new__(cls, name)
+        member._value_ = name
+        member.takes, member.returns, member.geometry = takes, returns, geometry
+        return member
+
+    IMAGE_CLASSIFICATION = "IMAGE_CLASSIFICATION", "image", "classes"
+    OBJECT_DETECTION = "OBJECT_DETECTION", "image", "objects", "box"
+    ORIENTED_OBJECT_DETECTION = "ORIENTED_OBJECT_DETECTION", "image", "objects", "oriented"
+    IMAGE_SEGMENTATION = "IMAGE_SEGMENTATION", "image", "objects", "contour"
+    IMAGE_TEXT_TO_TEXT = "IMAGE_TEXT_TO_TEXT", "question", "texts"
+    TEXT_CLASSIFICATION = "TEXT_CLASSIFICATION", "text", "classes"
+    TOKEN_CLASSIFICATION = "TOKEN_CLASSIFICATION", "text", "entities"
+    TEXT_GENERATION = "TEXT_GENERATION", "text", "texts"
+    TENSOR = "TENSOR", "tensor", "tensors"
+
+
+BEST_ONLY = frozenset(task_type for task_type in TaskType if task_type.returns == "classes")
+"""Tasks whose answers contain every class, the best first: statistics count only the best."""
 
 
 InputT = TypeVar("InputT")
@@ -95,6 +135,13 @@ class Task(Protocol[InputT, PredictionT]):
         ...
 
 
+class TokenUsage(msgspec.Struct, frozen=True):
+    """The tokens of one prompt, images included, and of its answer so far, including the token that ends it."""
+
+    prompt: int
+    completion: int
+
+
 class TextChunk(msgspec.Struct, frozen=True, kw_only=True):
     """A chunk of one text answer. The joined chunks equal the answer of a call of the model.
 
@@ -103,12 +150,16 @@ class TextChunk(msgspec.Struct, frozen=True, kw_only=True):
         prompt: index of the prompt of that input.
         text: may be empty.
         final: whether this is the last chunk of the answer.
+        usage: the tokens up to this chunk; None if the model does not count them.
+        finish: why the answer ends, on its last chunk: at an end token or stop sequence, or at the maximum length.
     """
 
     item: int
     prompt: int = 0
     text: str
     final: bool = False
+    usage: TokenUsage | None = None
+    finish: Literal["stop", "length"] = "stop"
 
 
 @runtime_checkable

@@ -1,4 +1,4 @@
-"""TENSOR: run a model on tensors, without a task."""
+"""TENSOR: run a model on tensors or images, and return its output tensors."""
 
 import base64
 import math
@@ -9,13 +9,25 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.inference.error import InferenceError, invalid, quote_value
+from tasks.inference.error import ErrorKind, InferenceError, invalid, quote_value
 from tasks.inference.limits import Limits
 from tasks.inference.request import InferenceRequest
 from tasks.inference.tensor import BytesTensor, Datatype, Element, InputTensor, Tensor, TensorSpec
 from tasks.task import InputGroup, Model, TaskType
+from tasks.vision.image import Image
+from tasks.vision.request import IMAGE_INPUT, PixelBudget, check_count, read_images
 
-__all__ = ("TensorInference", "TensorModel", "TensorRecord", "Tensors", "TensorsInput")
+__all__ = (
+    "ImageTensorInference",
+    "ImageTensorInput",
+    "ImageTensorModel",
+    "ImageTensors",
+    "TensorInference",
+    "TensorModel",
+    "TensorRecord",
+    "Tensors",
+    "TensorsInput",
+)
 
 
 class TensorRecord(msgspec.Struct, frozen=True):
@@ -50,6 +62,19 @@ class Tensors(msgspec.Struct, frozen=True, eq=False):
         return prediction.tensors
 
 
+class ImageTensors(Tensors, frozen=True, eq=False):
+    """The output tensors for one image, without a batch dimension."""
+
+    @classmethod
+    def stack(cls, predictions: Sequence[Tensors], /) -> Sequence[Tensor]:
+        """Return each output with the images as its first dimension.
+
+        Raises:
+            InferenceError: UNSUPPORTED if an output has another shape for another image.
+        """
+        return [_stacked(tensors) for tensors in zip(*(prediction.tensors for prediction in predictions), strict=True)]
+
+
 class TensorsInput(msgspec.Struct, frozen=True, eq=False):
     """The input tensors of one call, by name.
 
@@ -59,7 +84,14 @@ class TensorsInput(msgspec.Struct, frozen=True, eq=False):
     tensors: Mapping[str, NDArray[Any]]
 
 
+class ImageTensorInput(msgspec.Struct, frozen=True, eq=False):
+    """One image."""
+
+    image: Image
+
+
 TensorModel = Model[TensorsInput, Tensors]
+ImageTensorModel = Model[ImageTensorInput, ImageTensors]
 
 
 class NoParameters(msgspec.Struct, frozen=True):
@@ -109,6 +141,50 @@ class TensorInference:
     def postprocess(self, item: TensorsInput, prediction: Tensors, /) -> Tensors:
         del item
         return prediction
+
+
+class ImageTensorInference:
+    """Return the output tensors for each image.
+
+    Args:
+        outputs: the declared outputs; the images are the first dimension.
+    """
+
+    task_type = TaskType.TENSOR
+    parameters_type = NoParameters
+    inputs = (IMAGE_INPUT,)
+
+    def __init__(self, outputs: Sequence[TensorSpec]) -> None:
+        self.outputs = outputs
+
+    def decode(
+        self, request: InferenceRequest, defaults: Mapping[str, object], limits: Limits, /
+    ) -> Sequence[InputGroup[ImageTensorInput]]:
+        del defaults
+        check_count(request.inputs, limits)
+        budget = PixelBudget(limits)
+        return [
+            InputGroup(
+                name=tensor.name,
+                index=index,
+                parameters=request.parameters_of(index),
+                items=[ImageTensorInput(image) for image in read_images(tensor, budget, f"inputs[{index}]")],
+            )
+            for index, tensor in enumerate(request.inputs)
+        ]
+
+    def postprocess(self, item: ImageTensorInput, prediction: ImageTensors, /) -> ImageTensors:
+        del item
+        return prediction
+
+
+def _stacked(tensors: Sequence[Tensor]) -> Tensor:
+    first, shapes = tensors[0], {tensor.shape for tensor in tensors}
+    if len(shapes) > 1:
+        shown = ", ".join(str(list(shape)) for shape in sorted(shapes))
+        message = f"The output {first.name!r} has several shapes for these images, {shown}. Send one image in a request"
+        raise InferenceError(ErrorKind.UNSUPPORTED, message)
+    return msgspec.structs.replace(first, data=np.stack([tensor.data for tensor in tensors]))
 
 
 def _parameters(request: InferenceRequest) -> Mapping[str, object]:

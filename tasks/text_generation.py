@@ -11,8 +11,10 @@ from tasks.inference.limits import Limits
 from tasks.inference.request import InferenceRequest
 from tasks.inference.tensor import Datatype, Tensor, TensorSpec
 from tasks.task import InputGroup, Model, TaskType, TextChunk
-from tasks.text.generation import SamplingParameters, check_new_tokens, within_limits
+from tasks.text.conversation import check_messages
+from tasks.text.generation import SamplingParameters, check_sampling, within_limits
 from tasks.text.request import TEXT_INPUT, TextItem, text_groups
+from tasks.text.stopping import cut, stop_chunks
 
 __all__ = (
     "ContinuedText",
@@ -100,7 +102,9 @@ class TextGeneration:
     ) -> Sequence[InputGroup[ContinuedText]]:
 
         def check(parameters: TextGenerationParameters, path: str) -> None:
-            check_new_tokens(parameters, limits, f"{path}.max_new_tokens")
+            check_sampling(parameters, limits, path)
+            if parameters.messages is not None:
+                check_messages(parameters.messages, 0, limits, f"{path}.messages")
 
         bounded_defaults = within_limits(defaults, limits)
         groups = text_groups(request, bounded_defaults, limits, TextGenerationParameters, _resolve_temperature, check)
@@ -111,12 +115,14 @@ class TextGeneration:
         return groups
 
     def postprocess(self, item: ContinuedText, prediction: Generation, /) -> Generation:
-        return Generation(item.item.text + prediction.text) if item.parameters.return_full_text else prediction
+        text = cut(prediction.text, item.parameters.stop)
+        return Generation(item.item.text + text if item.parameters.return_full_text else text)
 
     def stream(self, items: Sequence[ContinuedText], model: TextGenerator, /) -> Generator[TextChunk]:
         """Continue `items` in chunks; a model that cannot stream returns each continuation in one chunk."""
         chunks = model.stream(items) if isinstance(model, StreamingGenerator) else _single_chunks(items, model)
-        return _with_input_texts(items, chunks)
+        stops = [item.parameters.stop for item in items]
+        return _with_input_texts(items, stop_chunks(chunks, stops, (len(items) - 1, 0)) if any(stops) else chunks)
 
     def gather(self, item: ContinuedText, answers: Sequence[str], /) -> Generation:
         del item

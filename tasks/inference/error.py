@@ -36,12 +36,14 @@ class InferenceError(Exception):
         kind: the kind of error, independent of the protocol.
         message: one sentence with the expected and the actual value.
         path: the field of the request, such as ``inputs[0].data[1]``; empty if the error is about no field.
+        retry_after: seconds after which the client should try again; None if a retry does not help.
     """
 
-    def __init__(self, kind: ErrorKind, message: str, path: str = "") -> None:
+    def __init__(self, kind: ErrorKind, message: str, path: str = "", *, retry_after: int | None = None) -> None:
         self.kind = kind
         self.message = truncate(message, _MAX_MESSAGE)
         self.path = truncate(path, _MAX_PATH)
+        self.retry_after = retry_after
         super().__init__(self.message)
 
     def __str__(self) -> str:

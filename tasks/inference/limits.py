@@ -6,7 +6,7 @@ import msgspec
 
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.inference.request import InferenceRequest
-from tasks.inference.tensor import InputTensor, Tensor
+from tasks.inference.tensor import Tensor
 
 __all__ = ("Limits", "check_request", "too_large")
 
@@ -20,6 +20,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
         max_request_pixels: pixels of all images in the request.
         max_image_side: width or height of one image in pixels, read from its header.
         max_image_scans: scans of a JPEG; decoding each can cost as much as decoding a whole image.
+        allow_avif_jpeg2000: whether to decode these formats, although only the decoder limits its memory.
         max_inputs: images or texts in one request.
         max_elements: numbers and BYTES elements of all tensors in one request.
         max_values: JSON values, mostly numbers, in one body.
@@ -40,6 +41,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     max_request_pixels: int = 256_000_000
     max_image_side: int = 32_768
     max_image_scans: int = 64
+    allow_avif_jpeg2000: bool = False
     max_inputs: int = 256
     max_elements: int = 32 * 1024 * 1024
     max_values: int = 4_000_000
@@ -69,19 +71,26 @@ def check_request(request: InferenceRequest, limits: Limits) -> None:
     Raises:
         InferenceError: TOO_LARGE, naming the field.
     """
-    _check_defaults(request, limits)
+    if request.parameters:
+        _check_defaults(request, limits)
     max_length = limits.max_name_length
-    _check_name(request.id, max_length, "id")
-    _check_name(request.model_name, max_length, "model_name")
+    # Skip encoding if even four bytes per character would fit.
+    short = max_length // 4
+    for name, path in ((request.id, "id"), (request.model_name, "model_name")):
+        if len(name) > short:
+            _check_name(name, max_length, path)
     for name in request.parameters:
-        _check_name(name, max_length, "parameters")
+        if len(name) > short:
+            _check_name(name, max_length, "parameters")
     elements = 0
     for index, tensor in enumerate(request.inputs):
         path = f"inputs[{index}]"
-        _check_name(tensor.name, max_length, f"{path}.name")
+        if len(tensor.name) > short:
+            _check_name(tensor.name, max_length, f"{path}.name")
         for name in tensor.parameters:
-            _check_name(name, max_length, f"{path}.parameters")
-        elements += _element_count(tensor)
+            if len(name) > short:
+                _check_name(name, max_length, f"{path}.parameters")
+        elements += tensor.data.size if isinstance(tensor, Tensor) else len(tensor.elements)
         if elements > limits.max_elements:
             raise too_large(limits.max_elements, "tensor elements in one request", elements, path)
 
@@ -101,10 +110,5 @@ def _check_defaults(request: InferenceRequest, limits: Limits) -> None:
 
 
 def _check_name(name: str, max_length: int, path: str) -> None:
-    # Skip encoding if even four bytes per character would fit.
-    if len(name) * 4 > max_length and (length := len(name.encode(errors="surrogatepass"))) > max_length:
+    if (length := len(name.encode(errors="surrogatepass"))) > max_length:
         raise too_large(max_length, "bytes in a name", length, path)
-
-
-def _element_count(tensor: InputTensor) -> int:
-    return tensor.data.size if isinstance(tensor, Tensor) else len(tensor.elements)

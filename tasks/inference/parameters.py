@@ -61,7 +61,9 @@ def read_parameters(parameters_type: type[T], *layers: Mapping[str, object], pat
     merged: dict[str, object] = {}
     names = _names(parameters_type)
     for layer in layers:
-        merged.update({name: value for name, value in layer.items() if value is not None and name in names})
+        for name, value in layer.items():
+            if value is not None and name in names:
+                merged[name] = value  # noqa: PERF403  a comprehension is one more call for each request
     if not merged:
         return _defaults(parameters_type)
     lists = _text_lists(parameters_type)

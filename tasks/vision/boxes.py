@@ -19,7 +19,7 @@ def xywh_to_xyxy(boxes: NDArray[np.float32]) -> NDArray[np.float32]:
 
 def clip_boxes(boxes: NDArray[np.float32], width: int, height: int) -> NDArray[np.float32]:
     """Clip (N, 4) xyxy boxes in pixels to a `width` x `height` image."""
-    return np.clip(boxes, 0, np.array([width, height, width, height], np.float32))
+    return np.minimum(np.maximum(boxes, 0), np.array([width, height, width, height], np.float32))
 
 
 def ious(boxes: NDArray[np.float32], others: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -68,7 +68,7 @@ def suppress_rotated_boxes(
     boxes: NDArray[np.float32], scores: NDArray[np.float32], class_ids: NDArray[np.intp], iou_threshold: float
 ) -> NDArray[np.intp]:
     """Apply `suppress_boxes` to (N, 5) cx, cy, w, h, r (radians) boxes."""
-    order = np.argsort(-scores, kind="stable")
+    order = (-scores).argsort(kind="stable")
     corners = [_corners(*box) for box in boxes.tolist()]
     radii = np.hypot(boxes[:, 2], boxes[:, 3]) / 2
     kept: list[int] = []
@@ -95,4 +95,4 @@ def _rotated_iou(boxes: NDArray[np.float32], corners: Sequence[NDArray[Any]], fi
 
 
 def _by_score(indices: NDArray[np.intp], scores: NDArray[np.float32]) -> NDArray[np.intp]:
-    return indices[np.argsort(-scores[indices], kind="stable")]
+    return indices[(-scores[indices]).argsort(kind="stable")]

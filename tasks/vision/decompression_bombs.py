@@ -3,6 +3,7 @@
 import re
 import struct
 import zlib
+from collections.abc import Iterator
 
 from tasks.inference.error import invalid
 from tasks.inference.limits import too_large
@@ -33,19 +34,25 @@ _TEXTS = (b"zTXt", b"iTXt", b"iCCP")
 """Compressed chunks of a PNG without pixels: a decoder decompresses them to a thousand times their size for nothing."""
 
 _MAX_CHUNKS = 65_536
+_CHECKSUM_BYTES = 4
 _BLOCK = 1 << 20
 _SLACK = 1 << 20
 
 
-def check_scans(data: bytes, max_scans: int) -> None:
+def check_scans(data: bytes, max_scans: int, position: int = 2) -> None:
     """Reject JPEGs with more than `max_scans` progressive scans, because each may process the whole image.
+
+    Args:
+        data: the encoded file; other images are accepted.
+        max_scans: the limit.
+        position: where to start, at the frame header or before it.
 
     Raises:
         InferenceError: TOO_LARGE; INVALID_REQUEST for too many segments.
     """
     if not data.startswith(_JPEG_START):
         return
-    position, scans, frame, components = 2, 0, 0, 0
+    scans, frame, components = 0, 0, 0
     for _ in range(_MAX_SEGMENTS):
         match = _MARKER.search(data, position)
         if match is None or (marker := match[1][0]) == _END or match.end() + 8 > len(data):
@@ -76,18 +83,12 @@ def strip_text_chunks(data: bytes) -> bytes:
     """
     if not data.startswith(PNG_SIGNATURE) or not any(chunk_type in data for chunk_type in _TEXTS):
         return data
-    view, sections = memoryview(data), list[memoryview]()
-    begin, position = 0, len(PNG_SIGNATURE)
-    for _ in range(_MAX_CHUNKS):
-        if position + 8 > len(data):
-            return b"".join([*sections, view[begin:]])
-        length, kind = struct.unpack_from(">I4s", data, position)
-        chunk_end = position + 12 + length
-        if kind in _TEXTS:
-            sections.append(view[begin:position])
-            begin = chunk_end
-        position = chunk_end
-    raise invalid(f"The image is a PNG of more than {_MAX_CHUNKS:,} chunks")
+    view, sections, begin = memoryview(data), list[memoryview](), 0
+    for chunk_type, start, end in _chunks(data):
+        if chunk_type in _TEXTS:
+            sections.append(view[begin:start])
+            begin = end
+    return b"".join([*sections, view[begin:]])
 
 
 def check_chunks(data: bytes) -> None:
@@ -98,17 +99,11 @@ def check_chunks(data: bytes) -> None:
     """
     if not data.startswith(PNG_SIGNATURE):
         return
-    position = len(PNG_SIGNATURE)
-    for _ in range(_MAX_CHUNKS):
-        if position + 8 > len(data):
-            return
-        length, chunk_type = struct.unpack_from(">I4s", data, position)
-        position += 12 + length
-        if position - 4 > len(data):
+    for chunk_type, _, end in _chunks(data):
+        if end - _CHECKSUM_BYTES > len(data):
             raise invalid("The image cannot be decoded: it is a PNG with a chunk that ends after the file")
         if chunk_type == b"IEND":
             return
-    raise invalid(f"The image is a PNG of more than {_MAX_CHUNKS:,} chunks")
 
 
 def max_decompressed_bytes(data: bytes) -> int:
@@ -126,21 +121,36 @@ def check_png(data: bytes) -> None:
         return
     remaining = max_bytes = 2 * _raw_bytes(data) + _SLACK
     stream = zlib.decompressobj()
-    position = len(PNG_SIGNATURE)
     try:
-        while position + 8 <= len(data) and not stream.eof:
-            length, chunk_type = struct.unpack_from(">I4s", data, position)
+        for chunk_type, start, end in _chunks(data):
             if chunk_type == b"IDAT":
-                block = data[position + 8 : position + 8 + length]
+                block = data[start + 8 : end - _CHECKSUM_BYTES]
                 while block and not stream.eof:
                     remaining -= len(stream.decompress(block, _BLOCK))
                     block = stream.unconsumed_tail
                     if remaining < 0:
                         message = f"The image is a PNG of more data than pixels: over {max_bytes:,} bytes decompressed"
                         raise invalid(message)
-            position += 12 + length
+            if stream.eof:
+                return
     except zlib.error:
         return
+
+
+def _chunks(data: bytes) -> Iterator[tuple[bytes, int, int]]:
+    """Yield the type, start and end of each chunk of a PNG. The end may be after the data.
+
+    Raises:
+        InferenceError: INVALID_REQUEST for too many chunks.
+    """
+    position = len(PNG_SIGNATURE)
+    for _ in range(_MAX_CHUNKS):
+        if position + 8 > len(data):
+            return
+        length, chunk_type = struct.unpack_from(">I4s", data, position)
+        yield chunk_type, position, position + 12 + length
+        position += 12 + length
+    raise invalid(f"The image is a PNG of more than {_MAX_CHUNKS:,} chunks")
 
 
 def _raw_bytes(data: bytes) -> int:

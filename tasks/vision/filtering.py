@@ -68,7 +68,7 @@ def check_candidate_labels(parameters: SelectionParameters, path: str) -> None:
 
 def select(scores: NDArray[np.float32], labels: Sequence[str], parameters: SelectionParameters) -> list[int]:
     """Return the indices of the selected predictions by descending score, in a stable order; only finite scores."""
-    selected = np.flatnonzero((scores >= parameters.score_threshold) & np.isfinite(scores))
+    selected = ((scores >= parameters.score_threshold) & np.isfinite(scores)).nonzero()[0]
     if parameters.labels is not None:
         allowed = frozenset(parameters.labels)
         selected = selected[
@@ -79,5 +79,5 @@ def select(scores: NDArray[np.float32], labels: Sequence[str], parameters: Selec
         # For five of a thousand classes, partitioning is faster than sorting.
         candidates = scores[selected]
         selected = selected[candidates >= np.partition(candidates, -top_k)[-top_k]]
-    order = np.argsort(-scores[selected], kind="stable")
+    order = (-scores[selected]).argsort(kind="stable")
     return selected[order[:top_k]].tolist()

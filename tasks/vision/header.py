@@ -9,13 +9,13 @@ import PIL.Image
 from tasks.inference.error import InferenceError, invalid
 from tasks.vision.tiff_tags import tags
 
-__all__ = ("PNG_SIGNATURE", "image_size", "upright_size")
+__all__ = ("JPEG_START", "PNG_SIGNATURE", "image_size", "upright_size")
 
 # Disable Pillow's own limit: the server's limit is a setting, and is checked first.
 PIL.Image.MAX_IMAGE_PIXELS = None
 
 PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
-_JPEG_START = b"\xff\xd8\xff"
+JPEG_START = b"\xff\xd8\xff"
 _STANDALONE_MARKERS = frozenset({0x01, *range(0xD0, 0xDA)})
 _FILL = re.compile(rb"\xff+")
 _MAX_SEGMENTS = 4096
@@ -23,6 +23,7 @@ _EXIF_SEARCH_BYTES = 64 * 1024
 _EXIF = b"Exif\0\0"
 _ORIENTATION = 0x0112
 _FORMATS = ("AVIF", "BMP", "DIB", "JPEG2000", "PNG", "PPM", "TIFF", "WEBP")
+_JPEG_2000_STARTS = (b"\0\0\0\x0cjP  ", b"\xff\x4f\xff\x51")
 _GIF_STARTS = (b"GIF87a", b"GIF89a")
 _PPM_START = re.compile(rb"P[0-9a-zA-Z]\s")
 _PPM_HEADER = 64 * 1024
@@ -35,23 +36,30 @@ _TRANSPOSED = frozenset({5, 6, 7, 8})
 _FRAME_MARKERS = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 
 
-def image_size(data: bytes) -> tuple[int, int]:
+def image_size(data: bytes, *, allow_avif_jpeg2000: bool = False) -> tuple[int, int]:
     """Return width and height in pixels, before the EXIF orientation is applied.
 
     JPEG, PNG and GIF are read here: JPEG and PNG are the most frequent formats, and Pillow reads all comments of a GIF.
     Pillow reads the headers of other formats, without decoding.
 
+    Args:
+        data: the encoded file.
+        allow_avif_jpeg2000: whether to accept AVIF and JPEG 2000. Their headers do not bound the memory of a decoder.
+
     Raises:
-        InferenceError: INVALID_REQUEST if the bytes are not an image of a known format.
+        InferenceError: INVALID_REQUEST if the bytes are not an image of an accepted format.
     """
-    if data.startswith(_JPEG_START):
-        return _jpeg_size(data)
+    if data.startswith(JPEG_START):
+        width, height, _ = jpeg_frame(data)
+        return width, height
     if data.startswith(PNG_SIGNATURE) and len(data) >= 24:
         width, height = struct.unpack_from(">II", data, 16)
         return width, height
     if data.startswith(_GIF_STARTS) and len(data) >= 10:
         width, height = struct.unpack_from("<HH", data, 6)
         return width, height
+    if not allow_avif_jpeg2000 and (data[4:8] == b"ftyp" or data.startswith(_JPEG_2000_STARTS)):
+        raise invalid("AVIF and JPEG 2000 images are disabled; the server's option --allow-avif-jpeg2000 enables them")
     # Pillow reads the comments in the header of a portable pixmap byte by byte.
     header = data
     if _PPM_START.match(data):
@@ -75,7 +83,12 @@ def upright_size(data: bytes, width: int, height: int) -> tuple[int, int]:
     return (height, width) if orientation in _TRANSPOSED else (width, height)
 
 
-def _jpeg_size(data: bytes) -> tuple[int, int]:
+def jpeg_frame(data: bytes) -> tuple[int, int, int]:
+    """Return width, height and position of the frame header of a JPEG.
+
+    Raises:
+        InferenceError: INVALID_REQUEST if it has none.
+    """
     position, end = 2, len(data)
     for _ in range(_MAX_SEGMENTS):
         if position + 9 > end or data[position] != 0xFF:
@@ -89,7 +102,7 @@ def _jpeg_size(data: bytes) -> tuple[int, int]:
             position += 2
         elif marker in _FRAME_MARKERS:
             height, width = struct.unpack_from(">HH", data, position + 5)
-            return width, height
+            return width, height, position
         else:
             position += 2 + struct.unpack_from(">H", data, position + 2)[0]
     raise invalid("The image is a JPEG without a frame header: its data is truncated or damaged")

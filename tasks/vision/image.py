@@ -84,12 +84,15 @@ def decode_image(data: bytes, shrink: int = 1) -> Image:
     pixels: Any = None
     if shrink > 1 and data.startswith(_JPEG_START):
         return _decode_reduced(data, shrink)
-    check_chunks(data)
-    data = strip_text_chunks(data)
-    with contextlib.suppress(cv2.error):
-        pixels = _tiff_with_alpha(data)
+    try:
+        if not data.startswith(_JPEG_START):
+            check_chunks(data)
+            data = strip_text_chunks(data)
+            pixels = _tiff_with_alpha(data)
         if pixels is None:
             pixels = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_COLOR_RGB)
+    except cv2.error:
+        pixels = None
     if pixels is None:
         raise invalid("The image cannot be decoded: it is truncated or damaged, or its pixels are of an unusual kind")
     return Image(pixels)

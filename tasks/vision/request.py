@@ -9,12 +9,11 @@ from tasks.inference.parameters import read_parameters
 from tasks.inference.request import InferenceRequest
 from tasks.inference.tensor import BytesTensor, Datatype, InputTensor, TensorSpec
 from tasks.task import InputGroup
-from tasks.vision.decoder_memory import decoder_pixels
 from tasks.vision.decompression_bombs import check_png, check_scans, max_decompressed_bytes
 from tasks.vision.filtering import SelectionParameters, check_candidate_labels, reject_candidate_labels
-from tasks.vision.header import image_size, upright_size
+from tasks.vision.header import JPEG_START, image_size, jpeg_frame, upright_size
 from tasks.vision.image import Image, check_size, decode_image, images_from_tensor, raw_size
-from tasks.vision.tiff_tags import check_tags
+from tasks.vision.tiff_tags import check_tags, tile_pixels
 
 __all__ = ("IMAGE_INPUT", "PixelBudget", "check_count", "image_groups", "read_images")
 
@@ -24,7 +23,7 @@ IMAGE_INPUT = TensorSpec(name="image", datatype=Datatype.BYTES, shape=(-1,))
 _DIVISORS = (8, 4, 2)
 _BYTES_PER_PIXEL = 4
 _FREE_FACTOR = 3
-"""Decoder memory up to this multiple of the pixels is not charged: alpha, a thumbnail, tiles over the border."""
+"""Tiles of a TIFF up to this multiple of its pixels are not charged: a tile may reach over the border."""
 
 ItemT = TypeVar("ItemT")
 ParametersT = TypeVar("ParametersT", bound=SelectionParameters)
@@ -42,6 +41,25 @@ class PixelBudget:
         self._remaining = limits.max_request_pixels
         self._decompression_budget = _BYTES_PER_PIXEL * limits.max_request_pixels
 
+    def admit(self, data: bytes) -> tuple[int, int]:
+        """Check an encoded image before it is decoded, and charge it. Return its width and height.
+
+        Raises:
+            InferenceError: INVALID_REQUEST for another format, a PNG of more data than pixels, or a TIFF whose tags are
+                larger than its file; TOO_LARGE as `charge`, for a JPEG with too many scans, or for an image whose
+                decoder needs too much memory.
+        """
+        limits = self._limits
+        if data.startswith(JPEG_START):
+            width, height, scans_start = jpeg_frame(data)
+            self.charge(width, height)
+            check_scans(data, limits.max_image_scans, scans_start)
+        else:
+            width, height = image_size(data, allow_avif_jpeg2000=limits.allow_avif_jpeg2000)
+            self.charge(width, height)
+            self._check_decoding_cost(data, width, height)
+        return width, height
+
     def charge(self, width: int, height: int, count: int = 1) -> None:
         """Charge `count` images of one size before they are decoded.
 
@@ -49,24 +67,22 @@ class PixelBudget:
             InferenceError: TOO_LARGE if one image, or all images of the request, exceed a limit.
         """
         check_size(width, height, self._limits.max_pixels, self._limits.max_image_side)
-        self._charge(width * height * count)
+        self._remaining -= width * height * count
+        if self._remaining < 0:
+            raise self._too_many_error()
 
-    def check_decoding_cost(self, data: bytes, width: int, height: int) -> None:
-        """Reject an encoded image that costs much more to decode than its size suggests, and charge its extra memory.
-
-        Raises:
-            InferenceError: TOO_LARGE for a JPEG with too many scans, or an image whose decoder needs too much memory;
-                INVALID_REQUEST for a PNG of more data than pixels, or a TIFF whose tags are larger than its file.
-        """
-        check_scans(data, self._limits.max_image_scans)
+    def _check_decoding_cost(self, data: bytes, width: int, height: int) -> None:
+        """Reject an image that costs much more to decode than its size suggests, and charge its extra memory."""
         check_tags(data)
-        extra_pixels, max_pixels = decoder_pixels(data) - _FREE_FACTOR * width * height, self._limits.max_pixels
+        extra_pixels, max_pixels = tile_pixels(data) - _FREE_FACTOR * width * height, self._limits.max_pixels
         if extra_pixels > max_pixels:
             actual = f"{width}x{height} that hides {extra_pixels:,} more"
             raise InferenceError(
                 ErrorKind.TOO_LARGE, f"Expected an image of at most {max_pixels:,} pixels, got {actual}"
             )
-        self._charge(max(0, extra_pixels))
+        self._remaining -= max(0, extra_pixels)
+        if self._remaining < 0:
+            raise self._too_many_error()
         # Checking a PNG decompresses it once more. Skip that while even the worst case fits the budget.
         size = max_decompressed_bytes(data)
         if size <= self._decompression_budget:
@@ -74,12 +90,10 @@ class PixelBudget:
         else:
             check_png(data)
 
-    def _charge(self, pixels: int) -> None:
-        self._remaining -= pixels
-        if self._remaining < 0:
-            max_pixels = self._limits.max_request_pixels
-            message = f"Expected images of at most {max_pixels:,} pixels in one request, got more with this one"
-            raise InferenceError(ErrorKind.TOO_LARGE, message)
+    def _too_many_error(self) -> InferenceError:
+        max_pixels = self._limits.max_request_pixels
+        message = f"Expected images of at most {max_pixels:,} pixels in one request, got more with this one"
+        return InferenceError(ErrorKind.TOO_LARGE, message)
 
     def divisor(self, data: bytes, width: int, height: int) -> int:
         """Return the divisor of the sides at which an encoded image may be decoded: 1, 2, 4 or 8."""
@@ -119,10 +133,13 @@ def image_groups(
         parameters = read_parameters(
             parameters_type, defaults, request.parameters, tensor.parameters, path=f"inputs[{index}].parameters"
         )
-        (check_candidate_labels if open_vocabulary else reject_candidate_labels)(
-            parameters, f"inputs[{index}].parameters"
-        )
-        items = [make_item(image, parameters) for image in read_images(tensor, budget, f"inputs[{index}]")]
+        if open_vocabulary:
+            check_candidate_labels(parameters, f"inputs[{index}].parameters")
+        elif parameters.candidate_labels is not None:
+            reject_candidate_labels(parameters, f"inputs[{index}].parameters")
+        items: list[ItemT] = []
+        for image in read_images(tensor, budget, f"inputs[{index}]"):
+            items.append(make_item(image, parameters))  # noqa: PERF401  a comprehension is one more call
         groups.append(InputGroup(name=tensor.name, index=index, parameters=request.parameters_of(index), items=items))
     return groups
 
@@ -146,10 +163,8 @@ def read_images(tensor: InputTensor, budget: PixelBudget, path: str) -> list[Ima
     for index, element in enumerate(tensor.elements):
         try:
             data = element.binary()
-            size = image_size(data)
-            budget.charge(*size)
-            budget.check_decoding_cost(data, *size)
-            images.append(decode_image(data, budget.divisor(data, *size)))
+            width, height = budget.admit(data)
+            images.append(decode_image(data, budget.divisor(data, width, height)))
         except InferenceError as error:
             raise error.with_prefix(f"{path}.data[{index}]") from None
     return images
@@ -163,13 +178,12 @@ def check_count(inputs: Sequence[InputTensor], limits: Limits) -> None:
     """
     if not inputs:
         raise invalid("Expected at least one input, got an empty list", "inputs")
-    count = sum(_sample_count(tensor) for tensor in inputs)
+    count = 0
+    for tensor in inputs:
+        if isinstance(tensor, BytesTensor):
+            count += max(1, len(tensor.elements))
+        else:
+            count += tensor.shape[0] if len(tensor.shape) == 4 else 1
     if count > limits.max_inputs:
         message = f"Expected at most {limits.max_inputs} images or texts in one request, got {count}"
         raise InferenceError(ErrorKind.TOO_LARGE, message, "inputs")
-
-
-def _sample_count(tensor: InputTensor) -> int:
-    if isinstance(tensor, BytesTensor):
-        return max(1, len(tensor.elements))
-    return tensor.shape[0] if len(tensor.shape) == 4 else 1

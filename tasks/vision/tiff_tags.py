@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 from tasks.inference.error import invalid
 
-__all__ = ("check_tags", "is_tiff", "tags")
+__all__ = ("check_tags", "tags", "tile_pixels")
 
 _STARTS = {b"II*\0": "<", b"MM\0*": ">", b"II+\0": "<", b"MM\0+": ">"}
 """The first bytes of TIFF 6.0 and BigTIFF, with the byte order for `struct`. Numbers of BigTIFF are twice as long."""
@@ -13,14 +13,10 @@ _STARTS = {b"II*\0": "<", b"MM\0*": ">", b"II+\0": "<", b"MM\0+": ">"}
 _SIZES = {1: 1, 2: 1, 3: 2, 4: 4, 5: 8, 6: 1, 7: 1, 8: 2, 9: 4, 10: 8, 11: 4, 12: 8, 13: 4, 16: 8, 17: 8, 18: 8}
 """Bytes of one value by type (TIFF 6.0, section 2). Decoders skip other types."""
 
+_TILE_WIDTH, _TILE_HEIGHT = 322, 323
 _SHORT = 3
 _MAX_TAGS = 65_535
 _SLACK = 1 << 20
-
-
-def is_tiff(data: bytes) -> bool:
-    """Return whether `data` starts with a TIFF header."""
-    return data[:4] in _STARTS
 
 
 def tags(data: bytes) -> Mapping[int, int]:
@@ -34,6 +30,12 @@ def tags(data: bytes) -> Mapping[int, int]:
             value >>= 48 if _is_big(data) else 16
         values_by_tag.setdefault(tag, value & 0xFFFF if value_type == _SHORT else value)
     return values_by_tag
+
+
+def tile_pixels(data: bytes) -> int:
+    """Return the pixels of one tile of a TIFF, which the decoder allocates; 0 for other images."""
+    values_by_tag = tags(data)
+    return values_by_tag.get(_TILE_WIDTH, 0) * values_by_tag.get(_TILE_HEIGHT, 0)
 
 
 def check_tags(data: bytes) -> None:

@@ -42,7 +42,9 @@ def test_any_bytes_after_a_signature_give_a_size_or_an_error(start: bytes, conte
     result = outcome(lambda: image_size(start + content))
     if isinstance(result, InferenceError):
         assert result.kind is ErrorKind.INVALID_REQUEST
-        assert result.message.startswith(("Expected an encoded image", "The image is a JPEG without"))
+        assert result.message.startswith(
+            ("Expected an encoded image", "The image is a JPEG without", "AVIF and JPEG 2000")
+        )
     else:
         assert min(result) >= 0
 

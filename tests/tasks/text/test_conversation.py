@@ -1,0 +1,86 @@
+"""Test conversations as parameters of both generation tasks."""
+
+from typing import Any
+
+import pytest
+
+from app.protocols.bytes_elements import BinaryElement, StringElement
+from tasks.image_text_to_text import ImageTextToText, PromptedImage
+from tasks.inference.error import ErrorKind, InferenceError
+from tasks.inference.limits import Limits
+from tasks.inference.request import InferenceRequest
+from tasks.inference.tensor import BytesTensor
+from tasks.text.conversation import Message, MessagePart, reject_conversation, template_message, with_texts
+from tasks.text_generation import TextGeneration
+from tests.support.images import encode_image, rectangle
+
+IMAGE = BinaryElement(encode_image(rectangle()))
+NOTHING: list[Any] = []
+IMAGE_PART = {"type": "image"}
+WHAT = {"role": "user", "content": [IMAGE_PART, {"type": "text", "text": "what?"}]}
+ANSWER = {"role": "assistant", "content": [{"type": "text", "text": "a box"}]}
+WHERE = {"role": "user", "content": [{"type": "text", "text": "where?"}]}
+
+
+def decode_images(count: int, messages: object, **limits: Any) -> PromptedImage:
+    tensor = BytesTensor(name="image", shape=(count,), elements=[IMAGE] * count, parameters={"messages": messages})
+    request = InferenceRequest(id="r", model_name="m", inputs=(tensor,))
+    ((group,),) = ([group.items for group in ImageTextToText().decode(request, {}, Limits(**limits))],)
+    (item,) = group
+    return item
+
+
+def test_one_question_about_one_image_is_a_prompt() -> None:
+    item = decode_images(1, [WHAT])
+    assert (item.prompts, item.parameters.messages, item.more_images) == (("what?",), None, ())
+
+
+def test_conversation_keeps_its_messages_and_all_images() -> None:
+    item = decode_images(3, [WHAT, ANSWER, {"role": "user", "content": [IMAGE_PART, IMAGE_PART, *WHERE["content"]]}])
+    assert item.prompts == ("where?",)
+    assert item.parameters.messages is not None
+    assert [message.role for message in item.parameters.messages] == ["user", "assistant", "user"]
+    assert len(item.more_images) == 2
+
+
+@pytest.mark.parametrize(
+    ("count", "messages", "kind", "message"),
+    [
+        (1, NOTHING, ErrorKind.INVALID_REQUEST, "the last one from the user"),
+        (1, [WHAT, ANSWER], ErrorKind.INVALID_REQUEST, "the last one from the user"),
+        (2, [WHAT], ErrorKind.INVALID_REQUEST, "the 2 images of the request, got places for 1"),
+        (1, [WHERE], ErrorKind.INVALID_REQUEST, "the 1 images of the request, got places for 0"),
+        (1, [{"role": "tool", "content": NOTHING}], ErrorKind.INVALID_REQUEST, "Invalid enum value"),
+        (1, [WHAT, WHERE], ErrorKind.TOO_LARGE, "at most 10 characters in all messages, got 11"),
+    ],
+)
+def test_invalid_messages_are_rejected(count: int, messages: object, kind: ErrorKind, message: str) -> None:
+    with pytest.raises(InferenceError, match=message) as caught:
+        decode_images(count, messages, max_text_length=10)
+    assert caught.value.kind is kind
+    assert caught.value.path.startswith("inputs[0].parameters.messages")
+
+
+def test_text_generation_rejects_images_in_messages() -> None:
+    text = BytesTensor(name="args", shape=(1,), elements=[StringElement("what?")])
+    request = InferenceRequest(id="r", model_name="m", inputs=(text,), parameters={"messages": [WHAT]})
+    with pytest.raises(InferenceError, match="places for 1"):
+        TextGeneration().decode(request, {}, Limits())
+
+
+def test_models_without_a_template_reject_several_messages_and_images() -> None:
+    one, two = Message("user", (MessagePart(type="text", text="a"),)), Message("user", (MessagePart(type="image"),) * 2)
+    reject_conversation(None, "messages")
+    reject_conversation([one], "messages")
+    for messages in ([one, one], [two]):
+        with pytest.raises(InferenceError, match="no chat template for a conversation"):
+            reject_conversation(messages, "messages")
+
+
+def test_templates_receive_parts_or_one_text() -> None:
+    message = Message("user", (MessagePart(type="image"), MessagePart(type="text", text="a")))
+    assert template_message(message, "<i>") == {"role": "user", "content": "<i>\na"}
+    assert template_message(with_texts(message, "b"), None) == {
+        "role": "user",
+        "content": [{"type": "image"}, {"type": "text", "text": "b"}],
+    }
