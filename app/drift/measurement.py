@@ -1,22 +1,89 @@
-"""Measure images from any source."""
+"""Measure images from any source: their features, embeddings and metadata, and features of predictions on them."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
+import cv2
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
-from app.drift.embedding import Embedder
 from app.drift.features import image_features, label_counts, prediction_features
-from app.drift.sample import Observation
-from tasks.task import TaskType
+from app.drift.sample import DriftError, Observation
+from metadata.entry import MetadataEntry
+from tasks.inference.tensor import Datatype, TensorSpec
+from tasks.task import BEST_ONLY, TaskType
 from tasks.vision.image import Image
 
-__all__ = ("BEST_ONLY", "DriftInput", "measure_images")
+__all__ = ("BUNDLED", "DriftInput", "Embedder", "measure_images", "metadata_texts")
 
-BEST_ONLY = frozenset({TaskType.IMAGE_CLASSIFICATION, TaskType.TEXT_CLASSIFICATION})
-"""Tasks whose answers contain every class, the best first."""
+BUNDLED = Path(__file__).with_name("embedder.onnx")
+"""A graph of random convolutions, written by `fixtures/drift_embedder.py`."""
 
-_UNSCORED = frozenset({"", TaskType.IMAGE_TEXT_TO_TEXT, TaskType.TEXT_GENERATION, TaskType.TENSOR})
+_DEFAULT_SIDE = 224
+_NAMES = ("embed", "feature", "pool")
+
+Run = Callable[[NDArray[np.float32]], NDArray[Any]]
+
+_UNSCORED = frozenset({"", *(task_type for task_type in TaskType if task_type.returns in ("texts", "tensors"))})
 _BATCH = 16
+_MAX_TEXT = 200
+
+
+class Embedder:
+    """Compute one embedding for each image.
+
+    An image is resized to the graph's input without keeping its aspect ratio, as RGB in 0..1. The graph must do any
+    other normalization. An output with several dimensions is averaged for each channel.
+
+    Args:
+        file: the graph; baselines store its digest.
+        inputs: the inputs of the graph.
+        outputs: the outputs of the graph.
+        run: takes the names of input and output and the input, and returns the output.
+
+    Attributes:
+        name: the name of the file.
+        digest: SHA-256 of the file, in hexadecimal.
+
+    Raises:
+        DriftError: when the graph does not take images.
+    """
+
+    def __init__(
+        self,
+        file: Path,
+        inputs: Sequence[TensorSpec],
+        outputs: Sequence[TensorSpec],
+        run: Callable[[str, str, NDArray[np.float32]], NDArray[Any]],
+    ) -> None:
+        if len(inputs) != 1 or inputs[0].datatype is not Datatype.FP32 or len(inputs[0].shape) != 4:
+            raise DriftError(f"{file}: Expected one input of FP32 [n, 3, height, width] to make embeddings with")
+        _, channels, height, width = inputs[0].shape
+        if channels != 3:
+            raise DriftError(f"{file}: Expected an input of 3 channels to make embeddings with, got {channels}")
+        self.name = file.name
+        self.digest = hashlib.sha256(file.read_bytes()).hexdigest()
+        self._size = tuple(side if side > 0 else _DEFAULT_SIDE for side in (width, height))
+        self._single = inputs[0].shape[0] == 1
+        output = _embedding_output(outputs)
+        self._run: Run = lambda batch: run(inputs[0].name, output.name, batch)
+
+    def __call__(self, images: Sequence[Image]) -> NDArray[np.float32]:
+        """Return embeddings of shape (len(images), d)."""
+        batch = np.stack([self._prepare(image) for image in images])
+        embeddings = np.concatenate([self._run(image[None]) for image in batch]) if self._single else self._run(batch)
+        while embeddings.ndim > 2:
+            embeddings = embeddings.mean(axis=-1)
+        return embeddings.astype(np.float32).reshape(len(images), -1)
+
+    def _prepare(self, image: Image) -> NDArray[np.float32]:
+        size = self._size
+        smaller = image.width > size[0] and image.height > size[1]
+        resized = cv2.resize(image.pixels, size, interpolation=cv2.INTER_AREA if smaller else cv2.INTER_LINEAR)
+        return np.ascontiguousarray(resized.transpose(2, 0, 1), np.float32) / np.float32(255)
 
 
 class DriftInput(msgspec.Struct, frozen=True, kw_only=True, eq=False):
@@ -26,7 +93,7 @@ class DriftInput(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         id: a unique id.
         image: its pixels, None if they are not available.
         records: the model's answer in the form of `Prediction.records`; None without an answer.
-        metadata: values to slice by.
+        metadata: the client's metadata.
     """
 
     id: str
@@ -56,6 +123,11 @@ def measure_images(inputs: Iterable[DriftInput], task_type: str, embedder: Embed
         yield from _measure_batch(batch, task_type, embedder)
 
 
+def metadata_texts(entries: Iterable[MetadataEntry]) -> Mapping[str, str]:
+    """Return the values of a client's metadata as texts, cut to bound the memory of a window."""
+    return {entry.key: str(entry.value)[:_MAX_TEXT] for entry in entries}
+
+
 def _measure_batch(batch: Sequence[DriftInput], task_type: str, embedder: Embedder | None) -> Iterator[Observation]:
     images = [item.image for item in batch if item.image is not None]
     embeddings = iter(embedder(images) if embedder is not None and images else ())
@@ -71,3 +143,12 @@ def _measure_batch(batch: Sequence[DriftInput], task_type: str, embedder: Embedd
             labels={} if records is None else label_counts(records),
             metadata=item.metadata,
         )
+
+
+def _embedding_output(outputs: Sequence[TensorSpec]) -> TensorSpec:
+    """Return the output named like an embedding, else the first with two dimensions, else the first."""
+    for name in _NAMES:
+        for output in outputs:
+            if name in output.name.lower():
+                return output
+    return min(outputs, key=lambda output: len(output.shape) != 2)

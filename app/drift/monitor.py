@@ -1,20 +1,20 @@
-"""Compare windows of a server's images with a baseline."""
+"""Compare windows of a server's images with a baseline, and export the results as metrics."""
 
 import time
 from collections.abc import Callable, Sequence
 
 import msgspec
 import numpy as np
+from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from app.drift.baseline import Baseline
 from app.drift.comparison import ALPHA, compare
-from app.drift.embedding import Embedder
-from app.drift.measurement import DriftInput, measure_images
+from app.drift.feature_space import Neighbourhood
+from app.drift.measurement import DriftInput, Embedder, measure_images
 from app.drift.result import DriftComparison
 from app.drift.sample import MIN_IMAGES, Observation, Sample, build_sample
-from app.drift.similarity import Neighbourhood
 
-__all__ = ("DriftWindow", "Monitor", "MonitoredModel")
+__all__ = ("DriftMetrics", "DriftWindow", "Monitor", "MonitoredModel")
 
 
 class MonitoredModel:
@@ -30,6 +30,7 @@ class MonitoredModel:
         self.model = model
         self.sample = baseline.sample
         self._embedder = embedder
+        self._keys = frozenset(key for entry in self.sample.metadata for key in entry)
         self.neighbourhood = Neighbourhood(self.sample.numbers, self.sample.embeddings)
 
     def measure(self, inputs: Sequence[DriftInput], task_type: str) -> list[Observation]:
@@ -38,7 +39,14 @@ class MonitoredModel:
         Raises:
             InferenceError: when the embedder fails.
         """
-        return list(measure_images(inputs, task_type if self.sample.task_type else "", self._embedder))
+        # Other keys cannot be compared, and clients choose how many there are.
+        kept = [
+            msgspec.structs.replace(
+                item, metadata={key: text for key, text in item.metadata.items() if key in self._keys}
+            )
+            for item in inputs
+        ]
+        return list(measure_images(kept, task_type if self.sample.task_type else "", self._embedder))
 
     def similarities(self, observations: Sequence[Observation]) -> Sequence[float | None]:
         """Return the similarity of each image to the baseline, 0..1; None for an incomplete measurement."""
@@ -135,6 +143,66 @@ class Monitor:
             return True
         timed_out = self._seconds is not None and self._monotonic() - self._started_monotonic >= self._seconds
         return timed_out and len(self._images) >= MIN_IMAGES
+
+
+class DriftMetrics:
+    """The Prometheus metrics of drift monitoring.
+
+    Args:
+        registry: the registry for the metrics.
+    """
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        model = ("model",)
+        self.detected = Gauge(
+            "charioteer_drift_detected", "1 when the last window has drifted, else 0.", model, registry=registry
+        )
+        self.p_value = Gauge(
+            "charioteer_drift_p",
+            "P-value of each test of the last window, corrected for the other tests.",
+            ("model", "test"),
+            registry=registry,
+        )
+        self.similarity = Gauge(
+            "charioteer_drift_similarity",
+            "Mean similarity to the baseline of the last window's images.",
+            model,
+            registry=registry,
+        )
+        self.baseline_similarity = Gauge(
+            "charioteer_drift_baseline_similarity",
+            "Mean similarity of the baseline's own images to one another.",
+            model,
+            registry=registry,
+        )
+        self.windows = Counter(
+            "charioteer_drift_windows", "Windows that were tested for drift.", model, registry=registry
+        )
+        self.images = Counter(
+            "charioteer_drift_images",
+            "Images by outcome: measured, skipped by the rate limit, dropped because too many wait, or failed.",
+            ("model", "outcome"),
+            registry=registry,
+        )
+        self.alerts = Counter(
+            "charioteer_drift_alerts", "Alerts to the webhook, by outcome.", ("outcome",), registry=registry
+        )
+
+    def remove(self, model: str) -> None:
+        """Remove the metrics of a model that is no longer monitored, because they would stay forever."""
+        for gauge in (self.detected, self.similarity, self.baseline_similarity):
+            gauge.remove_by_labels({"model": model})
+        self.p_value.remove_by_labels({"model": model})
+
+    def update(self, window: DriftWindow) -> None:
+        """Update the metrics after a window has been tested."""
+        comparison = window.comparison
+        self.detected.labels(window.model).set(comparison.drifted)
+        self.similarity.labels(window.model).set(comparison.production_similarity)
+        self.baseline_similarity.labels(window.model).set(comparison.baseline_similarity)
+        self.windows.labels(window.model).inc()
+        for test in comparison.tests:
+            self.p_value.labels(window.model, test.name).set(test.adjusted)
 
 
 def _columns(sample: Sample) -> tuple[Sequence[str], int]:

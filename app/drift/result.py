@@ -4,7 +4,10 @@ from collections.abc import Sequence
 
 import msgspec
 
-__all__ = ("DriftComparison", "DriftTestResult", "LabelShare", "NumberDrift", "Outlier", "SliceDrift")
+__all__ = (
+    "DriftComparison", "DriftTestResult", "LabelShare", "MixDrift", "NumberDrift", "Outlier", "SliceDrift",
+    "ValueCount",
+)  # fmt: skip
 
 
 class DriftTestResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,6 +77,32 @@ class SliceDrift(msgspec.Struct, frozen=True, kw_only=True):
     drifted: bool = False
 
 
+class ValueCount(msgspec.Struct, frozen=True, kw_only=True):
+    """The number of images with one value of a metadata key."""
+
+    value: str
+    baseline: int
+    production: int
+
+
+class MixDrift(msgspec.Struct, frozen=True, kw_only=True):
+    """How often each value of one metadata key occurs.
+
+    Attributes:
+        key: the key of the metadata.
+        p: the uncorrected p-value.
+        drifted: whether the p-value, corrected for the count of keys, is at most the level.
+        change: the new and the vanished values; without these, the value whose share has changed most.
+        values: the values, by descending change of their share.
+    """
+
+    key: str
+    p: float
+    drifted: bool
+    change: str
+    values: Sequence[ValueCount]
+
+
 class Outlier(msgspec.Struct, frozen=True, kw_only=True):
     """An image of production, and its similarity to the baseline, 0..1."""
 
@@ -92,6 +121,7 @@ class DriftComparison(msgspec.Struct, frozen=True, kw_only=True):
         tests: the tests of the verdict.
         numbers: the comparison of each number of the images.
         labels: the shares of predicted labels.
+        mix: the metadata keys that were tested.
         slices: the requested slices by metadata.
         baseline_similarity: mean similarity of the baseline's images to one another.
         production_similarity: mean similarity of production's images to the baseline.
@@ -106,6 +136,7 @@ class DriftComparison(msgspec.Struct, frozen=True, kw_only=True):
     tests: Sequence[DriftTestResult]
     numbers: Sequence[NumberDrift]
     labels: Sequence[LabelShare]
+    mix: Sequence[MixDrift]
     slices: Sequence[SliceDrift]
     baseline_similarity: float
     production_similarity: float

@@ -1,7 +1,7 @@
 """Samples of measured images: numbers, embeddings and labels, one row for each image."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import msgspec
 import numpy as np
@@ -34,7 +34,7 @@ class Observation(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         embedding: (d,), None without pixels or embedder.
         findings: (3,) `PREDICTION_FEATURES`, None without an answer.
         labels: the count of each predicted label.
-        metadata: values to slice by.
+        metadata: the client's metadata.
     """
 
     id: str
@@ -61,7 +61,7 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         embeddings: (N, d); d is 0 without embeddings.
         labels: names of the columns of `counts`.
         counts: (N, len(labels)) the count of each label.
-        metadata: (N,) values to slice by.
+        metadata: (N,) the client's metadata.
         task_type: the task of the model that answered, empty when none did.
     """
 
@@ -91,6 +91,11 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True, eq=False):
             counts=self.counts[rows],
             metadata=[self.metadata[row] for row in rows],
         )
+
+    def without_metadata(self, keys: Collection[str]) -> "Sample":
+        """Return the same images without these keys of metadata."""
+        metadata = [{key: value for key, value in entry.items() if key not in keys} for entry in self.metadata]
+        return msgspec.structs.replace(self, metadata=metadata)
 
 
 def build_sample(observations: Iterable[Observation], task_type: str = "", sample_name: str = "the images") -> Sample:

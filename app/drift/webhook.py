@@ -21,11 +21,11 @@ _TIMEOUT = 5.0
 
 
 class Alert(msgspec.Struct, frozen=True, kw_only=True):
-    """The JSON body of a notification.
+    """The JSON summary of a window: the body of a notification, and a row of the page.
 
     Attributes:
         model: the name of the model.
-        drifted: whether its images have drifted; false when drift ends.
+        drifted: whether its images have drifted; a notification is false when drift ends.
         started: arrival of the first image of the window, in seconds since 1970.
         ended: arrival of the last image of the window, in seconds since 1970.
         images: number of images in the window.
@@ -47,7 +47,7 @@ class Alert(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def build_alert(window: DriftWindow) -> Alert:
-    """Return the notification for a window."""
+    """Return the summary of a window."""
     comparison = window.comparison
     return Alert(
         model=window.model,

@@ -9,21 +9,30 @@ import msgspec
 from app.evaluation.dataset import Item, Ring
 from app.evaluation.datasets.files import as_list
 from tasks.inference.error import quote_value
-from tasks.task import TaskType
+from tasks.oriented_object_detection import OrientedObject
+from tasks.task import Geometry, ResultKind, TaskType
 
-__all__ = ("EvaluatedItem", "PredictedObject", "infer_task", "parse_records")
+__all__ = ("MEASURED_TASKS", "EvaluatedItem", "PredictedObject", "infer_task", "parse_records")
 
 _SCORE_TOLERANCE = 1e-5
 """Tolerance of scores beyond 0..1, for rounding in half precision."""
 _MAX_COORDINATE = 1e6
 """Maximum coordinate in pixels, beyond any image; areas of larger ones would overflow."""
-_FIELDS = {
-    TaskType.IMAGE_SEGMENTATION: "contour",
-    TaskType.OBJECT_DETECTION: "xmin",
-    TaskType.ORIENTED_OBJECT_DETECTION: "cx",
-    TaskType.IMAGE_TEXT_TO_TEXT: "answer",
-    TaskType.IMAGE_CLASSIFICATION: "score",
+_FIELDS: Mapping[str, Geometry | ResultKind] = {
+    "contour": "contour",
+    "xmin": "box",
+    "cx": "oriented",
+    "answer": "texts",
+    "label": "classes",
 }
+"""A field that only records of this kind have, in the order in which they are looked for."""
+MEASURED_TASKS = [
+    task_type
+    for task_type in TaskType
+    if task_type.takes in ("image", "question") and (task_type.geometry or task_type.returns in ("classes", "texts"))
+]
+"""The task types that an evaluation can measure."""
+_TASKS = {task_type.geometry or task_type.returns: task_type for task_type in reversed(MEASURED_TASKS)}
 
 
 class PredictedObject(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,23 +68,28 @@ class EvaluatedItem(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def infer_task(records: Sequence[Mapping[str, object]]) -> TaskType | None:
-    """Infer the task from the fields of the records; None without known fields."""
+    """Infer the task from the fields of the records; None without records.
+
+    Raises:
+        ValueError: when no task with these fields can be measured.
+    """
+    if not records:
+        return None
     for record in records:
-        for task, field in _FIELDS.items():
+        for field, kind in _FIELDS.items():
             if field in record:
-                return task
-    return None
+                return _TASKS[kind]
+    fields = ", ".join(records[0]) or "no fields"
+    raise ValueError(f"Expected answers of {' or '.join(MEASURED_TASKS)}, got records with {fields}")
 
 
 def parse_records(records: Sequence[Mapping[str, object]], item: Item, task: TaskType) -> EvaluatedItem:
     """Parse the records of `task` for `item`.
 
-    Oriented boxes are scaled to pixels before rotation, because the two operations do not commute.
-
     Raises:
         ValueError: when the records are of another task, or not finite.
     """
-    if task is TaskType.IMAGE_TEXT_TO_TEXT:
+    if task.returns == "texts":
         answers = [record.get("answer") for record in records]
         if len(answers) != 1 or not isinstance(answers[0], str):
             raise ValueError(f"Expected one answer to the question, got {quote_value(answers)}")
@@ -90,25 +104,18 @@ def _parse_prediction(record: Mapping[str, object], item: Item, task: TaskType) 
     if not -_SCORE_TOLERANCE <= score <= 1 + _SCORE_TOLERANCE:
         raise ValueError(f"score: Expected a number within 0..1, got {score}")
     score = min(max(score, 0.0), 1.0)
-    match task:
-        case TaskType.OBJECT_DETECTION:
+    match task.geometry:
+        case "box":
             left, top, right, bottom = (_read_number(record, name) for name in ("xmin", "ymin", "xmax", "ymax"))
             return PredictedObject(label=label, score=score, box=(left, top, right, bottom))
-        case TaskType.ORIENTED_OBJECT_DETECTION:
-            return PredictedObject(label=label, score=score, corners=_corners(record, item.width, item.height))
-        case TaskType.IMAGE_SEGMENTATION:
+        case "oriented":
+            cx, cy, w, h, r = (_read_number(record, name) for name in ("cx", "cy", "w", "h", "r"))
+            (ring,) = OrientedObject(label, score, cx, cy, w, h, r).rings(item.width, item.height)
+            return PredictedObject(label=label, score=score, corners=tuple((x, y) for x, y in ring.tolist()))
+        case "contour":
             return PredictedObject(label=label, score=score, rings=_rings(record.get("contour")))
-        case _:
+        case None:
             return PredictedObject(label=label, score=score)
-
-
-def _corners(record: Mapping[str, object], width: int, height: int) -> Ring:
-    cx, cy = _read_number(record, "cx") * width, _read_number(record, "cy") * height
-    half_w, half_h = _read_number(record, "w") * width / 2, _read_number(record, "h") * height / 2
-    cos, sin = math.cos(_read_number(record, "r")), math.sin(_read_number(record, "r"))
-    signs = ((-1, -1), (1, -1), (1, 1), (-1, 1))
-    # y points down, so that this rotates clockwise.
-    return tuple((cx + a * half_w * cos - b * half_h * sin, cy + a * half_w * sin + b * half_h * cos) for a, b in signs)
 
 
 def _rings(contour: object) -> tuple[Ring, ...]:

@@ -10,12 +10,15 @@ import msgspec
 from app.evaluation.extras import EvaluationError
 from tasks.task import TaskType
 
-__all__ = ("Dataset", "Item", "LabelErrors", "LabelledObject", "Ring", "fingerprint")
+__all__ = ("Dataset", "Item", "LabelErrors", "LabelledObject", "Ring", "RunLengths", "fingerprint")
 
 _MAX_LISTED = 10
 
 Ring = tuple[tuple[float, float], ...]
 """Points x, y in pixels of the image, y down; closed, its first point not repeated."""
+
+RunLengths = Mapping[str, object]
+"""A mask as COCO's compressed run lengths: ``{"size": [height, width], "counts": ...}``."""
 
 
 class LabelledObject(msgspec.Struct, frozen=True, kw_only=True):
@@ -25,8 +28,8 @@ class LabelledObject(msgspec.Struct, frozen=True, kw_only=True):
         label: its class.
         box: left, top, right, bottom in pixels; None if only an outline is known.
         corners: four corners of an oriented box, in pixels, in order.
-        rings: the outline of a mask, in pixels.
-        even_odd: whether a ring inside another is a hole; otherwise every ring is a separate part.
+        rings: polygons, in pixels; the object is all of them together.
+        mask: the pixels of the object, instead of polygons.
         ignored: whether it counts neither as missed nor as wrong: COCO's crowds, DOTA's difficult objects.
         location: the file and the line or element of the label.
     """
@@ -35,7 +38,7 @@ class LabelledObject(msgspec.Struct, frozen=True, kw_only=True):
     box: tuple[float, float, float, float] | None = None
     corners: Ring | None = None
     rings: tuple[Ring, ...] | None = None
-    even_odd: bool = False
+    mask: RunLengths | None = None
     ignored: bool = False
     location: str = ""
 

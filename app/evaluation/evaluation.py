@@ -6,15 +6,16 @@ import msgspec
 
 from app.evaluation.answers import EvaluatedItem, infer_task, parse_records
 from app.evaluation.checkpoint import Records
-from app.evaluation.classes import measure_classes
 from app.evaluation.dataset import Dataset, Item
 from app.evaluation.extras import EvaluationError
 from app.evaluation.label_map import LabelMap, map_labels, unknown_labels
-from app.evaluation.objects import measure_objects
-from app.evaluation.pixels import measure_pixels
+from app.evaluation.masks import MAX_PIXELS
+from app.evaluation.metrics.classes import measure_classes
+from app.evaluation.metrics.objects import measure_objects
+from app.evaluation.metrics.pixels import measure_pixels
+from app.evaluation.metrics.texts import measure_texts
 from app.evaluation.report import EvaluationReport, Measures
 from app.evaluation.runner import InferenceClient
-from app.evaluation.texts import measure_texts
 from tasks.task import TaskType
 
 __all__ = ("ANSWERED", "check_figures", "check_slices", "check_task", "evaluate_records", "task_to_measure")
@@ -29,9 +30,13 @@ def task_to_measure(dataset: Dataset, records: Mapping[str, Records]) -> TaskTyp
     """Return the task of the answers, or the dataset's first task if there are no predictions.
 
     Raises:
-        EvaluationError: when the dataset has no labels for the task, or the answers are of several tasks.
+        EvaluationError: when the dataset has no labels for the task, or the answers are of several tasks or of one that
+            cannot be measured.
     """
-    tasks = {task for answer in records.values() if (task := infer_task(answer)) is not None}
+    try:
+        tasks = {task for answer in records.values() if (task := infer_task(answer)) is not None}
+    except ValueError as error:
+        raise EvaluationError(str(error)) from None
     if len(tasks) > 1:
         raise EvaluationError(f"Expected answers of one task, got {' and '.join(sorted(tasks))}")
     task = next(iter(tasks), dataset.tasks[0])
@@ -92,9 +97,9 @@ def evaluate_records(
     remarks = [*dataset.notes, *notes]
     if failed:
         remarks.append(f"{len(failed)} of {len(dataset.items)} were not answered, and are in none of the figures.")
-    if task is not TaskType.IMAGE_TEXT_TO_TEXT:
-        best = [_best_only(result) for result in results] if task is TaskType.IMAGE_CLASSIFICATION else results
-        remarks += _label_remarks(best, dataset.labels)
+    if task.returns != "texts":
+        best = [_best_only(result) for result in results] if task.returns == "classes" else results
+        remarks += _label_remarks(best, dataset.labels, task)
     measures = _measure(results, dataset, task, confidence, slices, progress)
     return EvaluationReport(
         task=task,
@@ -117,17 +122,22 @@ def _measure(
     slices: Sequence[str],
     progress: Callable[[int], None],
 ) -> Measures:
-    if task is TaskType.IMAGE_TEXT_TO_TEXT:
+    if task.returns == "texts":
         return measure_texts(results, slices)
-    if task is TaskType.IMAGE_CLASSIFICATION:
+    if task.returns == "classes":
         return measure_classes(results, slices)
-    measures = measure_objects(results, task, confidence, slices, progress)
-    if task is not TaskType.IMAGE_SEGMENTATION:
-        return measures
-    figures, table, notes = measure_pixels(results, dataset.labels, confidence)
-    tables = (*measures.tables, *([table] if table else []))
+    if task.geometry != "contour":
+        return measure_objects(results, dataset.labels, task, confidence, slices, progress)
+    drawable = [result for result in results if result.item.width * result.item.height <= MAX_PIXELS]
+    measures = measure_objects(drawable, dataset.labels, task, confidence, slices, progress)
+    figures, table = measure_pixels(drawable, dataset.labels, confidence)
+    large = len(results) - len(drawable)
+    notes = (f"{large} images of more than {MAX_PIXELS} pixels are in no figure.",) if large else ()
     return msgspec.structs.replace(
-        measures, figures=(*measures.figures, *figures), tables=tables, notes=(*measures.notes, *notes)
+        measures,
+        figures=(*measures.figures, *figures),
+        tables=(*measures.tables, *([table] if table else [])),
+        notes=(*notes, *measures.notes),
     )
 
 
@@ -150,23 +160,19 @@ def _best_only(result: EvaluatedItem) -> EvaluatedItem:
     return msgspec.structs.replace(result, predictions=tuple(best))
 
 
-def _label_remarks(results: Sequence[EvaluatedItem], labels: Sequence[str]) -> list[str]:
+def _label_remarks(results: Sequence[EvaluatedItem], labels: Sequence[str], task: TaskType) -> list[str]:
+    """Return one sentence about the predicted labels that the dataset does not have."""
     unknown = unknown_labels(results, labels)
-    predicted = {prediction.label for result in results for prediction in result.predictions}
     if not unknown:
         return []
+    predicted = {prediction.label for result in results for prediction in result.predictions}
     listed = ", ".join(f"{label} ({count})" for label, count in list(unknown.items())[:_MAX_LISTED])
     more = f" and {len(unknown) - _MAX_LISTED} more" if len(unknown) > _MAX_LISTED else ""
-    lines = [
-        f"Labels that the dataset does not have were found: {listed}{more}. --label-map gives them the dataset's names."
-    ]
-    if predicted and len(unknown) == len(predicted):
-        dataset_labels = ", ".join(labels[:_MAX_LISTED])
-        lines.insert(
-            0,
-            f"NOT ONE label that was found is one of the dataset's ({dataset_labels}): every finding counts as wrong.",
-        )
-    return lines
+    effect = "count as wrong" if task.returns == "classes" else "count in mAPAveragedOverIOUs only, as 0"
+    start = f"{len(unknown)} labels that the dataset does not have were found and {effect}: {listed}{more}."
+    if len(unknown) == len(predicted):
+        start = f"NOT ONE label that was found is one of the dataset's ({', '.join(labels[:_MAX_LISTED])}). {start}"
+    return [f"{start} --label-map gives them the dataset's names."]
 
 
 def check_figures(dataset: Dataset, names: Iterable[str]) -> None:

@@ -1,12 +1,15 @@
 """A recorded inference in a form that does not depend on the protocol."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 
 import msgspec
 
 from metadata.entry import MetadataEntry
 
-__all__ = ("RecordedImage", "RecordedInference")
+__all__ = ("Batches", "Exported", "RecordedImage", "RecordedInference", "format_timestamp")
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class RecordedImage(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,3 +74,23 @@ class RecordedInference(msgspec.Struct, frozen=True, kw_only=True):
     error: str | None = None
     message: str = ""
     explanation: bool = False
+
+
+Batches = Iterable[Sequence[RecordedInference]]
+
+
+class Exported(msgspec.Struct, frozen=True, kw_only=True):
+    """The result of an export.
+
+    Attributes:
+        written: number of inferences in the file.
+        left_out: number of inferences that the format cannot represent.
+    """
+
+    written: int
+    left_out: int = 0
+
+
+def format_timestamp(microseconds: int) -> str:
+    """Format microseconds since 1970 as ISO 8601 in UTC, such as ``2026-11-05T12:30:00.000000Z``."""
+    return (_EPOCH + timedelta(microseconds=microseconds)).isoformat(timespec="microseconds").replace("+00:00", "Z")

@@ -5,7 +5,7 @@ from contextlib import suppress
 
 from app.recording.recording_metrics import BEHIND, STOPPING, UNWRITABLE
 from app.recording.row_converter import RequestRows
-from app.recording.store import StoreFault
+from app.recording.stores.store import StoreFault
 from tasks.inference.error import ErrorKind, InferenceError
 
 __all__ = ("PendingRequest", "not_recorded")

@@ -3,7 +3,7 @@
 import logging
 from concurrent.futures import Future
 
-from app.engine.events import InferenceEvent
+from app.engine.request_context import RequestContext
 from app.recording.pending import PendingRequest, not_recorded
 from app.recording.recording_metrics import UNWRITABLE, RecordingMetrics
 from app.recording.row_converter import RowConverter
@@ -61,7 +61,7 @@ class Recorder:
         fault = self._writer.unavailable_reason if self._acknowledge else None
         return "" if fault is None else str(not_recorded(fault))
 
-    def record(self, event: InferenceEvent, /) -> "Future[None] | None":
+    def record(self, event: RequestContext, /) -> "Future[None] | None":
         if not is_sampled(event.id, self._fraction):
             return None
         recorded: Future[None] | None = Future() if self._acknowledge else None
@@ -77,7 +77,7 @@ class Recorder:
         """Record the waiting requests, for at most `timeout` seconds, and close the store."""
         self._writer.close(timeout)
 
-    def _submit(self, event: InferenceEvent, recorded: "Future[None] | None") -> str | None:
+    def _submit(self, event: RequestContext, recorded: "Future[None] | None") -> str | None:
         try:
             request_rows = self._row_converter(event)
         except Exception:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from app.recording.store import StoreError, StoreFault
+from app.recording.stores.store import StoreError, StoreFault
 
 __all__ = ("BEHIND", "STOPPING", "UNWRITABLE", "RecordingMetrics")
 

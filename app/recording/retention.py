@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 
 from app.recording.images import SHARDS, ImageFolder
-from app.recording.store import Store
+from app.recording.stores.store import Store
 
 __all__ = ("Retention",)
 

@@ -8,11 +8,11 @@ import cv2
 import msgspec
 import numpy as np
 
-from app.engine.events import InferenceEvent
 from app.engine.inference_result import SampleResult
+from app.engine.request_context import RequestContext
 from app.recording.images import ImageFile
 from app.recording.redaction import Redaction
-from app.recording.rows import InferenceRow, LabelRow, Rows, label_rows, metadata_rows, position, to_indexed_text
+from app.recording.stores.rows import InferenceRow, LabelRow, Rows, label_rows, metadata_rows, position, to_indexed_text
 from metadata.entry import METADATA_PARAMETER, Metadata, MetadataEntry, metadata_of_inputs
 from tasks.inference.request import InferenceRequest
 from tasks.inference.tensor import BytesTensor
@@ -63,7 +63,7 @@ class RowConverter:
         self._redaction = redaction
         self._keep_images = keep_images
 
-    def __call__(self, event: InferenceEvent) -> RequestRows:
+    def __call__(self, event: RequestContext) -> RequestRows:
         """Return the rows and images of `event`."""
         samples = event.result.samples if event.result else ()
         images: dict[str, ImageFile] = {}
@@ -75,7 +75,7 @@ class RowConverter:
         rows = [self._convert_sample(event, sample, metadata_by_input, images) for sample in samples]
         return RequestRows(rows=rows, images=list(images.values()))
 
-    def _convert_request(self, event: InferenceEvent) -> Rows:
+    def _convert_request(self, event: RequestContext) -> Rows:
         records = None if event.outcome or event.result is None else "[]"
         entries = [entry for metadata in event.metadata for entry in metadata.entries]
         request_parameters = event.request.parameters if event.request else _NO_PARAMETERS
@@ -84,7 +84,7 @@ class RowConverter:
 
     def _convert_sample(
         self,
-        event: InferenceEvent,
+        event: RequestContext,
         sample: SampleResult,
         metadata_by_input: Mapping[int, Metadata],
         images: dict[str, ImageFile],
@@ -111,7 +111,7 @@ class RowConverter:
 
     def _build_rows(
         self,
-        event: InferenceEvent,
+        event: RequestContext,
         input_index: int,
         sample_index: int,
         parameters: Mapping[str, object],
@@ -124,15 +124,14 @@ class RowConverter:
         if self._redaction:
             parameters = cast("Mapping[str, object]", self._redaction.value(parameters))
             entries, message = self._redaction.entries(entries), self._redaction.message(message)
-        info = event.info
         latitude, longitude = position(entries) if entries else (None, None)
         row = InferenceRow(
             id=f"{event.id}-{input_index}-{sample_index}",
-            base_id=None if info.base_id is None else to_indexed_text(info.base_id),
-            request_id=to_indexed_text(info.request_id),
+            base_id=None if event.base_id is None else to_indexed_text(event.base_id),
+            request_id=to_indexed_text(event.request_id),
             input=input_index,
             datum=sample_index,
-            protocol=info.protocol,
+            protocol=event.protocol,
             model=to_indexed_text(event.model_name),
             version=to_indexed_text(event.model_version),
             task_type=event.task_type,

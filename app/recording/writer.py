@@ -12,7 +12,7 @@ from app.recording.images import ImageFolder
 from app.recording.pending import PendingRequest, not_recorded
 from app.recording.recording_metrics import BEHIND, STOPPING, RecordingMetrics
 from app.recording.retention import Retention
-from app.recording.store import Store, StoreError, StoreFault
+from app.recording.stores.store import Store, StoreError, StoreFault
 from app.settings.server import SettingsError
 
 __all__ = ("Writer",)

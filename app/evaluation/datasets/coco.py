@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import msgspec
 
-from app.evaluation.dataset import Dataset, Item, LabelErrors, LabelledObject, Ring
+from app.evaluation.dataset import Dataset, Item, LabelErrors, LabelledObject, Ring, RunLengths
 from app.evaluation.datasets.files import (
     as_list,
     parse_numbers,
@@ -16,8 +16,8 @@ from app.evaluation.datasets.files import (
     ring_area,
     scalar_values,
 )
-from app.evaluation.datasets.run_lengths import decode_rings
 from app.evaluation.extras import EvaluationError
+from app.evaluation.masks import MAX_PIXELS, decode_mask, read_run_lengths
 from tasks.inference.error import quote_value
 from tasks.task import TaskType
 
@@ -71,7 +71,7 @@ def read_coco(path: Path, errors: LabelErrors, images: Path | None = None) -> Da
     crowds = sum(label.ignored for item in items for label in item.objects)
     if crowds:
         notes.append(f"{crowds} crowds (iscrowd) are neither to be found nor wrong to find")
-    outlined = any(label.rings for item in items for label in item.objects)
+    outlined = any(label.rings or label.mask for item in items for label in item.objects)
     tasks = (TaskType.IMAGE_SEGMENTATION, TaskType.OBJECT_DETECTION) if outlined else (TaskType.OBJECT_DETECTION,)
     return Dataset(
         path=path, format="coco", tasks=tasks, labels=tuple(labels.values()), items=tuple(items), notes=tuple(notes)
@@ -99,7 +99,8 @@ def _labels(path: Path, file: _File, errors: LabelErrors) -> dict[object, str]:
 def _items(
     path: Path, file: _File, objects: Mapping[object, list[LabelledObject]], folder: Path, errors: LabelErrors
 ) -> list[Item]:
-    items: list[Item] = []
+    """Return the images by id, the order in which COCO's tools rank predictions of equal scores."""
+    items: dict[int | str, Item] = {}
     metadata = read_sidecar(path.parent, errors)
     seen: set[object] = set()
     for index, image in enumerate(file.images):
@@ -119,7 +120,7 @@ def _items(
             got = " and ".join(quote_value(value) for value in declared)
             errors.add(location, f"Expected width and height of {name}, upright, {width} and {height}, got {got}")
         elif width:
-            item = Item(
+            items[number] = Item(
                 id=name,
                 image=folder / name,
                 width=width,
@@ -127,8 +128,7 @@ def _items(
                 objects=tuple(objects[number]),
                 metadata={**scalar_values(image, _RESERVED_KEYS), **metadata.get(name, {})},
             )
-            items.append(item)
-    return items
+    return [items[number] for number in sorted(items, key=lambda number: (isinstance(number, str), number))]
 
 
 def _folder(path: Path, file: _File, images: Path | None) -> Path:
@@ -156,13 +156,13 @@ def _object(
     errors_before = len(errors.messages)
     box, outline = annotation.get("bbox"), annotation.get("segmentation")
     corners = _box(box, location, errors) if box else None
-    rings, even_odd = _outline(outline, size, location, errors) if outline else (None, False)
+    rings, mask = _outline(outline, size, f"{location}.segmentation", errors) if outline else (None, None)
     crowd = annotation.get("iscrowd")
     if crowd not in (None, 0, 1):
         errors.add(location, f"iscrowd: Expected 0 or 1, got {quote_value(crowd)}")
     if len(errors.messages) > errors_before:
         return None
-    if corners is None and rings is None:
+    if corners is None and rings is None and mask is None:
         if not box and not outline:
             errors.add(location, "Expected a bbox or a segmentation, got neither")
         else:
@@ -170,9 +170,9 @@ def _object(
         return None
     return LabelledObject(
         label=label,
-        box=corners or _bounding_box(rings or ()),
+        box=corners or _bounding_box(rings, mask),
         rings=rings,
-        even_odd=even_odd,
+        mask=mask,
         ignored=bool(crowd),
         location=location,
     )
@@ -194,15 +194,14 @@ def _box(value: object, location: str, errors: LabelErrors) -> tuple[float, floa
 
 def _outline(
     value: object, size: tuple[object, object], location: str, errors: LabelErrors
-) -> tuple[tuple[Ring, ...] | None, bool]:
-    """Return the rings and whether the even-odd rule applies; None without area."""
-    location = f"{location}.segmentation"
+) -> tuple[tuple[Ring, ...] | None, RunLengths | None]:
+    """Return polygons or a mask; neither without area."""
     if isinstance(value, dict):
-        return decode_rings(cast("dict[str, object]", value), size, location, errors), True
+        return None, _mask(cast("dict[str, object]", value), size, location, errors)
     polygons = as_list(value)
     if polygons is None:
         errors.add(location, f"Expected polygons or run lengths, got {quote_value(value)}")
-        return None, False
+        return None, None
     rings: list[Ring] = []
     for index, polygon in enumerate(polygons):
         flat = as_list(polygon) or ()
@@ -212,9 +211,32 @@ def _outline(
             ring = tuple(zip(coordinates[::2], coordinates[1::2], strict=True))
             if ring_area(ring) > 0:
                 rings.append(ring)
-    return tuple(rings) or None, False
+    return tuple(rings) or None, None
 
 
-def _bounding_box(rings: Sequence[Ring]) -> tuple[float, float, float, float]:
-    xs, ys = zip(*(point for ring in rings for point in ring), strict=True)
+def _mask(
+    value: Mapping[str, object], size: tuple[object, object], location: str, errors: LabelErrors
+) -> RunLengths | None:
+    sides = as_list(value.get("size")) or ()
+    if len(sides) != 2 or not all(isinstance(side, int) and side > 0 for side in sides):
+        errors.add(location, f"size: Expected height and width, got {quote_value(value.get('size'))}")
+        return None
+    height, width = cast("tuple[int, int]", tuple(sides))
+    is_known = all(isinstance(side, int) for side in size)
+    if height * width > MAX_PIXELS or (is_known and (width, height) != size):
+        errors.add(location, f"size: Expected that of the image, {size[1]} and {size[0]}, got {height} and {width}")
+        return None
+    try:
+        mask = read_run_lengths(value.get("counts"), height, width)
+    except ValueError as error:
+        errors.add(location, f"counts: {error}")
+        return None
+    return mask if decode_mask(mask).any() else None
+
+
+def _bounding_box(rings: Sequence[Ring] | None, mask: RunLengths | None) -> tuple[float, float, float, float]:
+    if mask is not None:
+        ys, xs = decode_mask(mask).nonzero()
+        return float(xs.min()), float(ys.min()), float(xs.max() + 1), float(ys.max() + 1)
+    xs, ys = zip(*(point for ring in rings or () for point in ring), strict=True)
     return min(xs), min(ys), max(xs), max(ys)

@@ -66,9 +66,9 @@ def read_image_size(path: Path, errors: LabelErrors) -> tuple[int, int]:
         with path.open("rb") as file:
             start = file.read(_HEADER_BYTES)
             try:
-                width, height = image_size(start)
+                width, height = image_size(start, allow_avif_jpeg2000=True)
             except InferenceError:
-                width, height = image_size(start + file.read())
+                width, height = image_size(start + file.read(), allow_avif_jpeg2000=True)
         return (height, width) if _is_rotated(path) else (width, height)
     except FileNotFoundError:
         errors.add(str(path), "there is no such file")

@@ -201,9 +201,7 @@ def _object(
     xs, ys = zip(*ring, strict=True)
     if task is TaskType.ORIENTED_OBJECT_DETECTION:
         return LabelledObject(label=label, corners=ring, location=location)
-    return LabelledObject(
-        label=label, box=(min(xs), min(ys), max(xs), max(ys)), rings=(ring,), even_odd=True, location=location
-    )
+    return LabelledObject(label=label, box=(min(xs), min(ys), max(xs), max(ys)), rings=(ring,), location=location)
 
 
 def _name(file: Path, root: Path) -> str:

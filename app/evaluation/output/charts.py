@@ -16,11 +16,9 @@ _TICKS = (0.0, 0.25, 0.5, 0.75, 1.0)
 
 def svg_chart(chart: Chart) -> Markup:
     """Render the lines of `chart` over 0..1, with axes and a legend below."""
-    low = min((x for line in chart.lines for x in line.xs), default=0.0)
-    start = 0.5 if low >= 0.5 else 0.0
-    elements = [_axes(chart, start)]
+    elements = [_axes(chart)]
     # Draw the first line last, because it is the most important.
-    drawn = [_line(line, _COLOURS[index % len(_COLOURS)], start) for index, line in enumerate(chart.lines)]
+    drawn = [_line(line, _COLOURS[index % len(_COLOURS)]) for index, line in enumerate(chart.lines)]
     elements += reversed(drawn)
     label = escape(f"{chart.title}: {', '.join(line.name for line in chart.lines)}")
     body = Markup("").join(elements)
@@ -30,19 +28,18 @@ def svg_chart(chart: Chart) -> Markup:
     return drawing + _legend(chart.lines)
 
 
-def _axes(chart: Chart, start: float) -> Markup:
+def _axes(chart: Chart) -> Markup:
     elements: list[Markup] = []
     for tick in _TICKS:
-        x, y = _x(start + tick * (1 - start), start), _y(tick)
+        x, y = _x(tick), _y(tick)
         elements.append(
             Markup('<path class="grid" d="M{} {}H{}M{} {}V{}"/>').format(
                 _LEFT, y, _WIDTH - _RIGHT, x, _TOP, _HEIGHT - _BOTTOM
             )
         )
         elements.append(Markup('<text x="{}" y="{}" text-anchor="end">{:g}</text>').format(_LEFT - 6, y + 4, tick))
-        value = start + tick * (1 - start)
         elements.append(
-            Markup('<text x="{}" y="{}" text-anchor="middle">{:g}</text>').format(x, _HEIGHT - _BOTTOM + 16, value)
+            Markup('<text x="{}" y="{}" text-anchor="middle">{:g}</text>').format(x, _HEIGHT - _BOTTOM + 16, tick)
         )
     middle = (_LEFT + _WIDTH - _RIGHT) / 2
     elements.append(Markup('<text x="{}" y="{}" text-anchor="middle">{}</text>').format(middle, _HEIGHT - 6, chart.x))
@@ -54,8 +51,8 @@ def _axes(chart: Chart, start: float) -> Markup:
     return Markup("").join(elements)
 
 
-def _line(line: Line, colour: str, start: float) -> Markup:
-    points = " ".join(f"{_x(x, start):.1f},{_y(y):.1f}" for x, y in zip(line.xs, line.ys, strict=True))
+def _line(line: Line, colour: str) -> Markup:
+    points = " ".join(f"{_x(x):.1f},{_y(y):.1f}" for x, y in zip(line.xs, line.ys, strict=True))
     return Markup('<polyline points="{}" fill="none" stroke="{}" stroke-width="2"><title>{}</title></polyline>').format(
         points, colour, line.name
     )
@@ -71,8 +68,8 @@ def _legend(lines: Sequence[Line]) -> Markup:
     return Markup('<ul class="legend">{}</ul>').format(Markup("").join(entries))
 
 
-def _x(value: float, start: float) -> float:
-    return round(_LEFT + (value - start) / (1 - start) * (_WIDTH - _LEFT - _RIGHT), 2)
+def _x(value: float) -> float:
+    return round(_LEFT + value * (_WIDTH - _LEFT - _RIGHT), 2)
 
 
 def _y(value: float) -> float:

@@ -1,15 +1,17 @@
 """Render a report as a self-contained page: curves, tables, confusion, and the worst images."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, StrictUndefined
+from markupsafe import Markup
 
 from app import __version__
 from app.evaluation.output.charts import svg_chart
 from app.evaluation.output.mistake_images import svg_image
 from app.evaluation.output.table import format_cell
-from app.evaluation.report import Confusion, EvaluationReport
+from app.evaluation.report import Confusion, EvaluationReport, Mistake
 
 __all__ = ("html_report",)
 
@@ -38,28 +40,52 @@ def html_report(report: EvaluationReport, worst: int = 24) -> bytes:
         charts=[(chart.title, svg_chart(chart)) for chart in measures.charts],
         matrix=_matrix(measures.confusion),
         cells=_cells(measures.confusion),
-        worst=[(mistake, svg_image(mistake)) for mistake in measures.mistakes[:worst]],
-        mistakes=len(measures.mistakes),
+        worst=_worst_images(measures.mistakes, worst),
+        mistakes=len({mistake.result.item.image for mistake in measures.mistakes}),
         failures=list(report.failures.items())[:_MAX_FAILURES],
         words=format_cell,
     ).encode()
 
 
+def _worst_images(mistakes: Sequence[Mistake], count: int) -> list[tuple[str, Markup | None, list[str]]]:
+    """Return the worst images, each once: its name, a drawing of its worst mistake, and all its mistakes."""
+    by_image: dict[Path, list[Mistake]] = {}
+    for mistake in mistakes:
+        by_image.setdefault(mistake.result.item.image, []).append(mistake)
+    return [
+        (image_mistakes[0].result.item.id, svg_image(image_mistakes[0]), [mistake.why for mistake in image_mistakes])
+        for image_mistakes in list(by_image.values())[:count]
+    ]
+
+
 def _matrix(confusion: Confusion | None) -> dict[str, Any] | None:
-    """Return rows of cells, each with its count and its share of the row."""
-    if confusion is None or not 1 <= len(confusion.labels) <= _MAX_LABELS:
+    """Return rows of cells, each with its count and its share of the row; labels without objects share a column."""
+    true = _true_indexes(confusion)
+    if confusion is None or not 1 <= len(true) <= _MAX_LABELS:
         return None
-    missed = confusion.missed or None
-    rows: list[tuple[str, list[tuple[int, float]]]] = []
-    for index, (label, counts) in enumerate(zip(confusion.labels, confusion.counts, strict=True)):
-        row_counts = [*counts, missed[index]] if missed else [*counts]
-        total = sum(row_counts) or 1
-        rows.append((label, [(count, count / total) for count in row_counts]))
+    others = [index for index in range(len(confusion.labels)) if index not in true]
+    names = [confusion.labels[index] for index in true]
+    rows: list[tuple[str, list[int]]] = []
+    for index in true:
+        missed = [confusion.missed[index]] if confusion.missed else []
+        rows.append((confusion.labels[index], [*_folded(confusion.counts[index], true, others), *missed]))
     if confusion.extra:
-        total = sum(confusion.extra) or 1
-        rows.append(("nothing", [(count, count / total) for count in confusion.extra]))
-    columns = [*confusion.labels, *(["missed"] if missed else [])]
-    return {"columns": columns, "rows": rows, "objects": missed is not None}
+        rows.append(("nothing", _folded(confusion.extra, true, others)))
+    columns = [*names, *(["other labels"] if others else []), *(["missed"] if confusion.missed else [])]
+    shares = [(name, [(count, count / (sum(counts) or 1)) for count in counts]) for name, counts in rows]
+    return {"columns": columns, "rows": shares, "objects": bool(confusion.missed)}
+
+
+def _true_indexes(confusion: Confusion | None) -> list[int]:
+    """Return the indexes of the labels that images or objects have."""
+    if confusion is None:
+        return []
+    missed = confusion.missed or (0,) * len(confusion.labels)
+    return [index for index, counts in enumerate(confusion.counts) if sum(counts) + missed[index]]
+
+
+def _folded(counts: Sequence[int], true: Sequence[int], others: Sequence[int]) -> list[int]:
+    return [*(counts[index] for index in true), *([sum(counts[index] for index in others)] if others else [])]
 
 
 def _cells(confusion: Confusion | None) -> list[tuple[str, str, int, str]]:
@@ -74,7 +100,8 @@ def _cells(confusion: Confusion | None) -> list[tuple[str, str, int, str]]:
         if row != column
     ]
     cells += [(label, "", count) for label, count in zip(labels, confusion.missed, strict=False)]
-    cells += [("", label, count) for label, count in zip(labels, confusion.extra, strict=False)]
+    if confusion.extra:
+        cells += [("", labels[index], confusion.extra[index]) for index in _true_indexes(confusion)]
     largest = sorted((cell for cell in cells if cell[2]), key=lambda cell: -cell[2])[:_MAX_CELLS]
     return [
         (true or "nothing", guess or "missed", count, ", ".join(confusion.examples.get(f"{true} -> {guess}", ())))

@@ -8,8 +8,10 @@ from markupsafe import Markup
 
 from app.evaluation.answers import PredictedObject
 from app.evaluation.dataset import LabelledObject, Ring
+from app.evaluation.masks import decode_mask
 from app.evaluation.report import Mistake
 from tasks.inference.error import InferenceError
+from tasks.vision.contours import contours_of_mask
 from tasks.vision.image import decode_image
 
 __all__ = ("svg_image",)
@@ -88,6 +90,8 @@ def _label_position(kind: str, ring: Ring, letter: float) -> tuple[float, float]
 
 
 def _truth_rings(truth: LabelledObject) -> Sequence[Ring]:
+    if truth.mask is not None:
+        return [tuple(map(tuple, contour.tolist())) for contour in contours_of_mask(decode_mask(truth.mask))]
     return truth.rings or _outline(truth.box, truth.corners)
 
 

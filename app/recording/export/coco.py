@@ -13,24 +13,17 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from app.recording.export.writing import Batches, Exported
-from app.recording.inference import RecordedImage, RecordedInference
-from app.recording.timestamps import format_timestamp
-from tasks.image_segmentation import SegmentedObject
-from tasks.object_detection import DetectedObject
-from tasks.oriented_object_detection import OrientedObject
-from tasks.task import TaskType
+from app.recording.inference import Batches, Exported, RecordedImage, RecordedInference, format_timestamp
+from tasks.shapes import read_shape
+from tasks.task import Geometry, TaskType
 from tasks.vision.contours import mask_of_contours
 
 __all__ = ("write_coco",)
 
 _HALF_PIXEL = 0.5
 """Offset: COCO measures from the edge of the first pixel, contours from its centre."""
-_RecordType = type[DetectedObject] | type[OrientedObject] | type[SegmentedObject]
-_TASKS: dict[str, _RecordType] = {
-    TaskType.OBJECT_DETECTION.value: DetectedObject,
-    TaskType.ORIENTED_OBJECT_DETECTION.value: OrientedObject,
-    TaskType.IMAGE_SEGMENTATION.value: SegmentedObject,
+_GEOMETRIES: Mapping[str, Geometry] = {
+    task_type.value: task_type.geometry for task_type in TaskType if task_type.geometry is not None
 }
 _Corners = NDArray[np.float64]
 
@@ -49,14 +42,14 @@ def write_coco(batches: Batches, file: BinaryIO) -> Exported:
         for batch in batches:
             for inference in batch:
                 image = inference.image
-                record_type = _TASKS.get(inference.task_type)
-                if record_type is None or inference.records is None or image is None or not image.width * image.height:
+                geometry = _GEOMETRIES.get(inference.task_type)
+                if geometry is None or inference.records is None or image is None or not image.width * image.height:
                     left_out += 1
                     continue
                 written += 1
                 file.write(b",\n" if written > 1 else b"\n")
                 file.write(encoder.encode(_image(written, inference, image)))
-                for annotation in _annotations(inference.records, record_type, image):
+                for annotation in _annotations(inference.records, geometry, image):
                     annotated += 1
                     category = categories.setdefault(annotation.pop("label"), len(categories) + 1)
                     annotations.write(b",\n" if annotated > 1 else b"\n")
@@ -85,30 +78,18 @@ def _image(number: int, inference: RecordedInference, image: RecordedImage) -> d
 
 
 def _annotations(
-    records: Sequence[Mapping[str, object]], record_type: _RecordType, image: RecordedImage
+    records: Sequence[Mapping[str, object]], geometry: Geometry, image: RecordedImage
 ) -> Iterator[dict[str, Any]]:
     for record in records:
         try:
-            prediction = msgspec.convert(record, record_type)
+            shape = read_shape(geometry, record)
         except msgspec.ValidationError:
             continue
-        match prediction:
-            case DetectedObject():
-                polygon = np.array(
-                    [
-                        [prediction.xmin, prediction.ymin],
-                        [prediction.xmax, prediction.ymin],
-                        [prediction.xmax, prediction.ymax],
-                        [prediction.xmin, prediction.ymax],
-                    ]
-                )
-                yield _annotation(prediction.label, prediction.score, polygon)
-            case OrientedObject():
-                yield _annotation(prediction.label, prediction.score, _corners(prediction, image.width, image.height))
-            case _:
-                outlines = [np.array([[point.x, point.y] for point in ring]) for ring in prediction.contour if ring]
-                if outlines:
-                    yield _outline_annotation(prediction.label, prediction.score, outlines, image)
+        rings = shape.rings(image.width, image.height)
+        if geometry != "contour":
+            yield _annotation(shape.label, shape.score, rings[0])
+        elif rings:
+            yield _outline_annotation(shape.label, shape.score, rings, image)
 
 
 def _annotation(label: str, score: float, corners: _Corners) -> dict[str, Any]:
@@ -168,14 +149,6 @@ def _runs(pixel_indexes: NDArray[np.int64], size: int) -> list[int]:
     ends = pixel_indexes[np.concatenate([breaks - 1, [len(pixel_indexes) - 1]])] + 1
     edges = np.column_stack([starts, ends]).ravel()
     return [*np.diff(np.concatenate([[0], edges])).tolist(), size - int(edges[-1])]
-
-
-def _corners(box: OrientedObject, width: int, height: int) -> _Corners:
-    """Return the corners: scaled to pixels, then rotated clockwise, with y down."""
-    centre = np.array([box.cx * width, box.cy * height])
-    along = np.array([np.cos(box.r), np.sin(box.r)]) * box.w * width / 2
-    across = np.array([-np.sin(box.r), np.cos(box.r)]) * box.h * height / 2
-    return centre + np.array([-along - across, along - across, along + across, across - along])
 
 
 def _area(corners: _Corners) -> float:

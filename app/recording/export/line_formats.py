@@ -7,9 +7,7 @@ from typing import BinaryIO
 
 import msgspec
 
-from app.recording.export.writing import Batches, Exported
-from app.recording.inference import RecordedInference
-from app.recording.timestamps import format_timestamp
+from app.recording.inference import Batches, Exported, RecordedInference, format_timestamp
 
 __all__ = ("best_prediction", "write_csv", "write_jsonl")
 

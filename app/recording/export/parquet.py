@@ -6,8 +6,7 @@ from typing import Any, BinaryIO
 
 import msgspec
 
-from app.recording.export.writing import Batches, Exported
-from app.recording.inference import RecordedInference
+from app.recording.inference import Batches, Exported, RecordedInference
 from metadata.entry import MetadataEntry
 
 __all__ = ("SCHEMA", "write_parquet")

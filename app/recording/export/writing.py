@@ -2,21 +2,17 @@
 
 import os
 import tempfile
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import BinaryIO
 
-import msgspec
-
-from app.recording.inference import RecordedInference
+from app.recording.inference import Batches, Exported, RecordedInference
 from app.settings.extras import missing_extra
 from app.settings.server import SettingsError
 
-__all__ = ("Batches", "Exported", "Format", "export", "format_of")
-
-Batches = Iterable[Sequence[RecordedInference]]
+__all__ = ("Format", "export", "format_of")
 
 
 class Format(StrEnum):
@@ -26,18 +22,7 @@ class Format(StrEnum):
     COCO = "coco"
     JSONL = "jsonl"
     CSV = "csv"
-
-
-class Exported(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of an export.
-
-    Attributes:
-        written: number of inferences in the file.
-        left_out: number of inferences that the format cannot represent.
-    """
-
-    written: int
-    left_out: int = 0
+    YOLO = "yolo"
 
 
 _SUFFIXES = {
@@ -62,23 +47,34 @@ def format_of(path: Path) -> Format:
 
 
 def export(
-    batches: Batches, path: Path, file_format: Format, on_progress: Callable[[int], None] = lambda _: None
+    batches: Batches,
+    path: Path,
+    file_format: Format,
+    on_progress: Callable[[int], None] = lambda _: None,
+    images: Path | None = None,
 ) -> Exported:
-    """Write inferences into a file. The complete file replaces an existing one atomically.
+    """Write inferences into a file. The complete file replaces an existing one atomically. YOLO needs a new folder.
 
     Args:
         batches: batches of inferences; only a few are in memory at once.
         path: the file, in an existing folder.
         file_format: the format of the file.
         on_progress: called after every batch with the number of inferences written so far.
+        images: the folder of recorded images, for YOLO.
 
     Raises:
         SettingsError: when a library for the format is not installed, or the folder does not exist.
         OSError: when the file cannot be written.
     """
-    write = _load_writer(file_format)
     if not path.parent.is_dir():
         raise SettingsError(f"--to: There is no folder {path.parent}")
+    if file_format is Format.YOLO:
+        from app.recording.export.yolo import write_yolo
+
+        if images is None:
+            raise SettingsError("--format yolo needs --images, the folder of recorded images (--record-images)")
+        return write_yolo(_report_progress(batches, on_progress), path, images)
+    write = _load_writer(file_format)
     if path.is_dir():
         raise SettingsError(f"--to: Expected a file, got the folder {path}")
     with _atomic_file(path) as file:
@@ -93,7 +89,7 @@ def _load_writer(file_format: Format) -> Callable[[Batches, BinaryIO], Exported]
             from app.recording.export.line_formats import write_jsonl as write
         case Format.CSV:
             from app.recording.export.line_formats import write_csv as write
-        case Format.PARQUET:
+        case _:
             try:
                 from app.recording.export.parquet import write_parquet as write
             except ImportError as error:

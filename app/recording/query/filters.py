@@ -1,229 +1,216 @@
-"""Split a query into filters: each has a test of one inference, and the indexes that find its matches."""
+"""Translate a query into conditions on indexed columns, for SQLite and PostgreSQL."""
 
-from collections.abc import Callable, Sequence
+import math
+import re
+import time
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
-from sqlalchemy import ColumnElement, Table, and_, exists, false, literal, not_, or_, select
-from sqlalchemy.ext.compiler import compiles
-from sqlalchemy.sql.compiler import SQLCompiler
-from sqlalchemy.sql.expression import FromClause
-from sqlalchemy.sql.functions import FunctionElement
+from sqlalchemy import ColumnElement, Table, and_, false, or_
 
-from app.recording.geography import Box, Shape
-from app.recording.query.condition_sql import Dialect, EntryTest, Predicate, entry_tests
-from app.recording.query.conditions import Condition, Operator
-from app.recording.query.query import ANY_ERROR, NO_ERROR, InferenceQuery
-from app.recording.query.shape_sql import is_within, shape_test
-from app.recording.tables import INDEXED_CHARACTERS, inferences, labels, metadata
+from app.recording.stores.tables import INDEXED_CHARACTERS, inferences, labels, metadata
+from app.settings.inference_query import ANY_ERROR, NO_ERROR, InferenceQuery
+from tasks.inference.error import ErrorKind, invalid, quote_value
 
-__all__ = ("IndexSource", "QueryFilter", "query_filters", "unindexed")
+__all__ = ("Predicate", "QueryFilter", "query_filters")
 
-Probe = Callable[[ColumnElement[int]], ColumnElement[bool]]
-"""Given the number of an inference, return the condition that it must meet."""
+Columns = Callable[[str], ColumnElement[Any]]
+Predicate = Callable[[Columns], ColumnElement[bool]]
+"""Given a function that returns a column by its name, return the condition that selects rows."""
 
-
-class unindexed(FunctionElement[Any]):  # noqa: N801
-    """A column for which SQLite's planner must not use an index.
-
-    Without statistics, the planner assumes that an index range is narrow, and scans it again for every tested
-    inference. Two conditions then took minutes instead of milliseconds.
-    """
-
-    inherit_cache = True
-    name = "unindexed"
-
-
-@compiles(unindexed)
-def _compile_plain(element: unindexed, compiler: SQLCompiler, **options: Any) -> str:
-    return compiler.process(element.clauses, **options)
-
-
-@compiles(unindexed, "sqlite")
-def _compile_for_sqlite(element: unindexed, compiler: SQLCompiler, **options: Any) -> str:
-    return f"+{compiler.process(element.clauses, **options)}"
-
-
-class IndexSource(msgspec.Struct, frozen=True, kw_only=True):
-    """Rows that an index finds.
-
-    Attributes:
-        table: a table with a column `number`.
-        where: the condition on its rows.
-        extra_test: an additional condition that no index covers.
-        ordered: whether the index returns the rows in the order of their numbers.
-    """
-
-    table: Table
-    where: Predicate
-    extra_test: Predicate | None = None
-    ordered: bool = False
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_AGO = re.compile(r"([0-9]{1,9})\s*([smhdw])")
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
+_MAX_CHARACTERS = 20_000
+_MAX_CONDITIONS = 32
+_INT64 = 2**63
+_EQUAL = {"request_id": "request_id", "base_id": "base_id", "digest": "image_digest", "model": "model"}
+_EQUAL_WITHOUT_INDEX = {"model_version": "version", "protocol": "protocol", "task_type": "task_type"}
+_CONDITION = re.compile(
+    r"""\s*(?P<key>[^\W\d][\w-]*|"(?:[^"\\]|\\.)*")\s*(?P<comparison><=|>=|[=<>])\s*
+    (?P<value>"(?:[^"\\]|\\.)*"|'[^']*'|-?[0-9][\w.+-]*)\s*(?:\Z|(?<!\w)and\b(?=.))""",
+    re.VERBOSE | re.DOTALL | re.IGNORECASE,
+)
 
 
 class QueryFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """One filter of a query.
+    """One filter: the inference must have a row that it selects, or none if it is `negated`.
 
     Attributes:
-        row: the condition on a row of `inferences`.
-        probe: the condition on rows of other tables with its number, if `row` is None.
-        sources: together they find at least every match; empty when no index helps.
-        exact: whether the sources find only matches, so that no further test is needed.
+        table: a table with a column `number`, the number of the inference.
+        alternatives: select the rows; a row must meet one of them.
+        indexed: whether indexes find these rows.
+        ordered: whether these indexes return the rows of one alternative in the order of their numbers.
+        negated: whether the inference must have no such row.
         is_time_range: whether it filters by arrival time, which correlates closely with the numbers.
     """
 
-    row: Predicate | None = None
-    probe: Probe | None = None
-    sources: Sequence[IndexSource] = ()
-    exact: bool = True
+    table: Table = inferences
+    alternatives: Sequence[Predicate]
+    indexed: bool = True
+    ordered: bool = False
+    negated: bool = False
     is_time_range: bool = False
 
 
-def query_filters(query: InferenceQuery, dialect: Dialect) -> list[QueryFilter]:
+def query_filters(query: InferenceQuery, now: float | None = None) -> Sequence[QueryFilter]:
     """Return the filters of a query. An inference must meet every filter.
 
+    Args:
+        query: the query.
+        now: reference for relative times, in seconds since 1970; the current time when None.
+
     Raises:
-        InferenceError: for a condition that SQL cannot express.
+        InferenceError: when a filter is invalid, with the name of the parameter as its path.
     """
-    filters = [_metadata_filter(condition, dialect) for condition in query.conditions]
-    filters += [_position_filter(shape) for shape in query.shapes]
-    if query.label is not None or query.min_score is not None or query.max_score is not None:
-        filters.append(_label_filter(query.label, query.min_score, query.max_score))
-    for name in ("request_id", "base_id", "model", "digest"):
-        value = getattr(query, name)
-        if value is not None:
-            filters.append(_column_filter({"digest": "image_digest"}.get(name, name), value))
-    for name in ("protocol", "task_type"):
-        value = getattr(query, name)
-        if value is not None:
-            filters.append(QueryFilter(row=lambda row, name=name, value=value: row.c[name] == value))
+    filters = list(_metadata_filters(query.where))
+    if query.box is not None:
+        filters.append(_box_filter(query.box))
+    filters += _label_filters(query.label, query.min_score, query.max_score)
+    for name, column in (_EQUAL | _EQUAL_WITHOUT_INDEX).items():
+        if (value := getattr(query, name)) is not None:
+            equal = _comparison(column, "=", _indexed_text(value, name))
+            filters.append(QueryFilter(alternatives=[equal], indexed=name in _EQUAL, ordered=True))
     if query.error is not None:
         filters.append(_error_filter(query.error))
     if query.since is not None or query.until is not None:
-        filters.append(_time_filter(query.since, query.until))
+        filters.append(_time_filter(query, time.time() if now is None else now))
     return filters
 
 
-def _column_filter(name: str, value: str) -> QueryFilter:
-    indexed_value = value[:INDEXED_CHARACTERS]
-
-    def equal(row: FromClause) -> ColumnElement[bool]:
-        return row.c[name] == indexed_value
-
-    return QueryFilter(row=equal, sources=[IndexSource(table=inferences, where=equal, ordered=name == "model")])
-
-
 def _error_filter(error: str) -> QueryFilter:
+    allowed = [ANY_ERROR, NO_ERROR, *ErrorKind]
+    if error not in allowed:
+        raise invalid(f"Expected one of {', '.join(allowed)}, got {quote_value(error)}", "error")
     if error == NO_ERROR:
-        return QueryFilter(row=lambda row: row.c.error.is_(None))
-
-    def failed(row: FromClause) -> ColumnElement[bool]:
-        return row.c.error.is_not(None) if error == ANY_ERROR else row.c.error == error
-
-    return QueryFilter(row=failed, sources=[IndexSource(table=inferences, where=failed, ordered=error != ANY_ERROR)])
+        return QueryFilter(alternatives=[lambda columns: columns("error").is_(None)], indexed=False)
+    if error == ANY_ERROR:
+        return QueryFilter(alternatives=[lambda columns: columns("error").is_not(None)])
+    return QueryFilter(alternatives=[_comparison("error", "=", error)], ordered=True)
 
 
-def _time_filter(since: int | None, until: int | None) -> QueryFilter:
-    def arrived(row: FromClause) -> ColumnElement[bool]:
-        bounds: list[ColumnElement[bool]] = []
-        if since is not None:
-            bounds.append(row.c.started >= since)
-        if until is not None:
-            bounds.append(row.c.started < until)
-        return and_(*bounds)
-
-    return QueryFilter(row=arrived, sources=[IndexSource(table=inferences, where=arrived)], is_time_range=True)
+def _time_filter(query: InferenceQuery, now: float) -> QueryFilter:
+    bounds = [
+        _comparison("started", comparison, _microseconds(text, name, now))
+        for name, comparison, text in (("since", ">=", query.since), ("until", "<", query.until))
+        if text is not None
+    ]
+    arrived: Predicate = lambda columns: and_(*(bound(columns) for bound in bounds))  # noqa: E731
+    return QueryFilter(alternatives=[arrived], indexed=False, is_time_range=True)
 
 
-def _label_filter(label: str | None, min_score: float | None, max_score: float | None) -> QueryFilter:
-    indexed_label = None if label is None else label[:INDEXED_CHARACTERS]
+def _microseconds(text: str, name: str, now: float) -> int:
+    if match := _AGO.fullmatch(text.strip()):
+        return int((now - int(match[1]) * _UNITS[match[2]]) * 1_000_000)
+    try:
+        moment = datetime.fromisoformat(text.strip())
+        return ((moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - _EPOCH) // timedelta(microseconds=1)
+    except (ValueError, OverflowError):
+        expected = "a moment such as 2026-11-05T12:30:00Z, or how long ago, such as 2h or 7d"
+        raise invalid(f"Expected {expected}, got {quote_value(text)}", name) from None
 
-    def matches(row: FromClause) -> ColumnElement[bool]:
-        bounds = _label_equals(row, indexed_label)
-        if min_score is not None:
-            bounds.append(row.c.score >= min_score)
-        if max_score is not None:
-            bounds.append(row.c.score <= max_score)
-        return and_(*bounds)
 
-    def has_label(number: ColumnElement[int]) -> ColumnElement[bool]:
-        exists_match = _row_exists(labels, number, matches)
-        if label is not None or max_score is None:
-            return exists_match
+def _label_filters(label: str | None, min_score: float | None, max_score: float | None) -> Iterator[QueryFilter]:
+    bounds: list[Predicate] = [] if label is None else [_comparison("label", "=", _indexed_text(label, "label"))]
+    for name, comparison, score in (("min-score", ">=", min_score), ("max-score", "<=", max_score)):
+        if score is not None:
+            if not 0 <= score <= 1:
+                raise invalid(f"Expected a score within 0..1, got {score:g}", name)
+            bounds.append(_comparison("score", comparison, score))
+    if bounds:
+        selected: Predicate = lambda columns: and_(*(bound(columns) for bound in bounds))  # noqa: E731
+        yield QueryFilter(table=labels, alternatives=[selected], indexed=label is not None, ordered=True)
+    if label is None and max_score is not None:
         # Without a label, the best score is within the limit only if no label exceeds it.
-        return and_(exists_match, not_(_row_exists(labels, number, lambda row: row.c.score > max_score)))
-
-    sources = [] if label is None else [IndexSource(table=labels, where=matches, ordered=True)]
-    return QueryFilter(probe=has_label, sources=sources)
+        higher = _comparison("score", ">", max_score)
+        yield QueryFilter(table=labels, alternatives=[higher], indexed=False, negated=True)
 
 
-def _label_equals(row: FromClause, label: str | None) -> list[ColumnElement[bool]]:
-    return [] if label is None else [row.c.label == label]
+def _box_filter(text: str) -> QueryFilter:
+    try:
+        south, west, north, east = (float(part) for part in text.split(","))
+    except ValueError:
+        south = west = north = east = math.nan
+    if not (-90 <= south <= north <= 90 and -180 <= west <= 180 and -180 <= east <= 180):
+        expected = "south,west,north,east in degrees, south at most north"
+        raise invalid(f"Expected {expected}, got {quote_value(text)}", "box")
+
+    def inside(columns: Columns) -> ColumnElement[bool]:
+        latitude, longitude = columns("latitude"), columns("longitude")
+        places = [longitude.between(west, east) if west <= east else or_(longitude >= west, longitude <= east)]
+        # -180 and 180 are the same meridian, and a pole has every longitude.
+        places += [longitude == -side for side in (west, east) if abs(side) == 180]
+        places += [latitude == pole for pole in (south, north) if abs(pole) == 90]
+        return and_(latitude.between(south, north), or_(*places))
+
+    return QueryFilter(alternatives=[inside])
 
 
-def _position_filter(shape: Shape) -> QueryFilter:
-    ranges = shape.bounds()
-    south, north = min(bounds.south for bounds in ranges), max(bounds.north for bounds in ranges)
-
-    def in_ranges(row: FromClause) -> ColumnElement[bool]:
-        return and_(row.c.latitude.between(south, north), or_(*(is_within(row, bounds) for bounds in ranges)))
-
-    inside = shape_test(shape)
-    extra_test = None if isinstance(shape, Box) else inside
-    return QueryFilter(row=inside, sources=[IndexSource(table=inferences, where=in_ranges, extra_test=extra_test)])
-
-
-def _metadata_filter(condition: Condition, dialect: Dialect) -> QueryFilter:
-    tests = entry_tests(condition, dialect)
-    if condition.operator is not Operator.NOT_EQUAL:
-        return QueryFilter(
-            probe=_has_entry(condition, tests), sources=[_entry_source(condition, test) for test in tests]
-        )
-    # Match inferences that have the key, but no equal entry under it.
-    present = [EntryTest(column=name, condition=_is_not_null(name)) for name in _columns(condition)]
-    has_key, equal = _has_entry(condition, present), _has_entry(condition, tests)
-    return QueryFilter(
-        probe=lambda number: and_(has_key(number), not_(equal(number))),
-        sources=[_entry_source(condition, test) for test in present],
-        exact=False,
-    )
+def _metadata_filters(texts: Sequence[str]) -> Iterator[QueryFilter]:
+    count = 0
+    for text in texts:
+        _indexed_text(text, "where")
+        position = 0
+        while position == 0 or position < len(text):
+            count += 1
+            if count > _MAX_CONDITIONS:
+                raise invalid(f"Expected at most {_MAX_CONDITIONS} conditions, got more", "where")
+            match = _CONDITION.match(text, position)
+            if match is None:
+                expected = 'conditions such as camera = "north" and altitude > 100, with = < <= > >='
+                got = quote_value(text[position:].strip())
+                raise invalid(f"Expected {expected}, got {got}; use charioteer inferences --sql for others", "where")
+            position = match.end()
+            yield _metadata_filter(_unquote(match["key"]), match["comparison"], _unquote(match["value"]))
 
 
-def _has_entry(condition: Condition, tests: Sequence[EntryTest]) -> Probe:
-    key = condition.key[:INDEXED_CHARACTERS]
-    # For one value of one column the index needs a single lookup; it would scan a range for every inference.
-    single_lookup = condition.operator is Operator.EQUAL and len(tests) == 1 and tests[0].indexed
-
-    def passes(row: FromClause) -> ColumnElement[bool]:
-        return and_(
-            (row.c.key if single_lookup else unindexed(row.c.key)) == key, or_(*(test.condition(row) for test in tests))
-        )
-
-    return lambda number: _row_exists(metadata, number, passes) if tests else false()
+def _metadata_filter(key: object, comparison: str, value: str | float) -> QueryFilter:
+    """Compare text with text, and numbers with integers and floats alike."""
+    if isinstance(value, str):
+        parts = [_comparison("tv", comparison, _indexed_text(value, "where"))]
+    else:
+        parts = [_integer_comparison(comparison, value), _comparison("fv", comparison, float(value))]
+    has_key = _comparison("key", "=", _indexed_text(str(key), "where"))
+    alternatives: list[Predicate] = [lambda columns, part=part: and_(has_key(columns), part(columns)) for part in parts]
+    return QueryFilter(table=metadata, alternatives=alternatives, ordered=comparison == "=")
 
 
-def _entry_source(condition: Condition, test: EntryTest) -> IndexSource:
-    key, present = condition.key[:INDEXED_CHARACTERS], _is_not_null(test.column)
-    indexed_test = test.condition if test.indexed else present
-    # In the index over key and object, the number follows the key directly.
-    ordered = test.column == "jv" or (test.indexed and condition.operator is Operator.EQUAL)
-    return IndexSource(
-        table=metadata,
-        where=lambda row: and_(row.c.key == key, indexed_test(row)),
-        extra_test=None if test.indexed else test.condition,
-        ordered=ordered,
-    )
+def _comparison(column: str, comparison: str, value: object) -> Predicate:
+    return lambda columns: columns(column).op(comparison, is_comparison=True)(value)
 
 
-def _columns(condition: Condition) -> Sequence[str]:
-    """Return the columns that can hold an equal entry."""
-    by_type = {"int": ("iv",), "float": ("fv",), "str": ("tv",), "dict": ("jv",), None: ("iv", "fv", "tv", "jv")}
-    return ("jv",) if condition.members else by_type[condition.type]
+def _integer_comparison(comparison: str, value: float) -> Predicate:
+    """Compare 64-bit integers with a number that may be fractional or larger than 64 bits."""
+    if comparison == "=":
+        bound = int(value)
+        possible = bound == value and -_INT64 <= bound < _INT64
+    elif comparison in ("<", "<="):
+        bound = min(math.ceil(value) - 1 if comparison == "<" else math.floor(value), _INT64 - 1)
+        comparison, possible = "<=", bound >= -_INT64
+    else:
+        bound = max(math.floor(value) + 1 if comparison == ">" else math.ceil(value), -_INT64)
+        comparison, possible = ">=", bound < _INT64
+    return _comparison("iv", comparison, bound) if possible else lambda _: false()
 
 
-def _is_not_null(name: str) -> Predicate:
-    return lambda row: row.c[name].is_not(None)
+def _unquote(text: str) -> str | float:
+    """Return a number, or text without its quotes; numbers and text in double quotes are JSON."""
+    if text[0] not in '"-0123456789':
+        return text.strip("'")
+    try:
+        return msgspec.json.decode(text, type=str | int | float)
+    except msgspec.DecodeError as error:
+        raise invalid(f"Expected a number, or text in quotes as in JSON, got {text}: {error}", "where") from None
 
 
-def _row_exists(table: Table, number: ColumnElement[int], where: Predicate) -> ColumnElement[bool]:
-    row = table.alias()
-    return exists(select(literal(1)).select_from(row).where(row.c.number == number, where(row)))
+def _indexed_text(text: str, name: str) -> str:
+    r"""Return the indexed part of `text`. Reject ``\0`` and halves of surrogate pairs, which no store holds."""
+    name = name.replace("_", "-")
+    if len(text) > _MAX_CHARACTERS:
+        raise invalid(f"Expected at most {_MAX_CHARACTERS} characters, got {len(text)}", name)
+    if "\0" in text or any("\ud800" <= character <= "\udfff" for character in text):
+        got = quote_value(text)
+        raise invalid(f"Expected text without zero characters and halves of surrogate pairs, got {got}", name)
+    return text[:INDEXED_CHARACTERS]

@@ -1,45 +1,38 @@
-"""Read recordings: pages, all matches in batches, one inference by its id, and its image."""
+"""Read recordings: pages, all matches in batches, one inference by its id, its image, and results of SQL."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
-from sqlalchemy import Executable, select
-from sqlalchemy.engine import Row
+from sqlalchemy import ColumnElement, Connection, select
+from sqlalchemy.engine import RowMapping
 
-from app.recording.dsn import StoreDsn
 from app.recording.images import DIGEST, image_path
 from app.recording.inference import RecordedImage, RecordedInference
-from app.recording.migrations import MIGRATIONS
-from app.recording.query.condition_sql import Dialect
-from app.recording.query.connection import connect
+from app.recording.query.connection import QueryRunner
 from app.recording.query.filters import query_filters
-from app.recording.query.plan import newest_numbers
-from app.recording.query.query import InferenceQuery
-from app.recording.tables import INDEXED_CHARACTERS, inferences, schema_version
+from app.recording.query.search import newest_numbers
+from app.recording.query.sql import SqlResult, run_sql
+from app.recording.stores.dsn import StoreDsn
+from app.recording.stores.migrations import MIGRATIONS
+from app.recording.stores.tables import INDEXED_CHARACTERS, inferences, schema_version
+from app.settings.inference_query import InferenceQuery
 from metadata.entry import MetadataEntry
 from tasks.inference.error import ErrorKind, InferenceError
 
 __all__ = ("RecordingReader", "ResultPage")
 
-_FETCH_ROWS = 500
-"""Number of rows in one fetch."""
+ResultT = TypeVar("ResultT")
 
-_QUERY_NUMBERS = 20_000
-"""Number of matches in one query when all matches are read."""
+_BATCH_SIZE = 500
 
 
-class ResultPage(msgspec.Struct, frozen=True, kw_only=True):
-    """A page of matches, newest first.
-
-    Attributes:
-        inferences: in reverse order of recording.
-        next: cursor of the next page, None for the last page.
-    """
+class ResultPage(NamedTuple):
+    """A page of matches, newest first, and the cursor of the next page; None for the last page."""
 
     inferences: Sequence[RecordedInference]
-    next: int | None = None
+    next: int | None
 
 
 class RecordingReader:
@@ -52,15 +45,14 @@ class RecordingReader:
 
     Raises:
         SettingsError: when the driver of the store is not installed.
-        InferenceError: when the store cannot be read, or is not a store of recordings.
+        InferenceError: when the store cannot be read, or is not a store of recordings. So do the methods.
     """
 
     def __init__(self, dsn: StoreDsn, images: Path | None = None, seconds: float | None = None) -> None:
-        self._display_name = dsn.display_name
-        self._dialect: Dialect = dsn.dialect
         if dsn.dialect == "sqlite" and not dsn.file.is_file():
-            raise _no_store(f"There are no recordings at {dsn.display_name}: there is no such file")
-        self._connection = connect(dsn, seconds)
+            message = f"There are no recordings at {dsn.display_name}: there is no such file"
+            raise InferenceError(ErrorKind.MODEL_NOT_READY, message)
+        self._runner = QueryRunner(dsn, seconds)
         self._images = images
         self._checked = False
 
@@ -68,41 +60,33 @@ class RecordingReader:
         """Return the newest matches, or those that follow the cursor `after`.
 
         Raises:
-            InferenceError: as `Connection.rows`, and for conditions that SQL cannot express.
+            InferenceError: also for an invalid filter, with its name.
         """
-        numbers = newest_numbers(self._run, query_filters(query, self._dialect), after, limit + 1)
-        matches = self._fetch(numbers[:limit])
-        return ResultPage(inferences=matches, next=numbers[limit - 1] if len(numbers) > limit else None)
+        filters = query_filters(query)
+        numbers = self._run(lambda connection: newest_numbers(connection, filters, after, limit + 1))
+        matches = self._fetch(inferences.c.number, numbers[:limit])
+        return ResultPage(matches, numbers[limit - 1] if len(numbers) > limit else None)
 
     def batches(self, query: InferenceQuery, limit: int | None = None) -> Iterator[Sequence[RecordedInference]]:
-        """Yield all matches, or the newest `limit`, newest first, with one batch in memory.
+        """Yield all matches, or the newest `limit`, newest first. One batch is in memory.
 
-        Inferences that are recorded or deleted meanwhile may be missing. None appears twice.
+        Inferences that are deleted meanwhile may be missing.
 
         Raises:
             InferenceError: as `page`.
         """
-        filters, after, remaining = query_filters(query, self._dialect), None, limit
-        while remaining is None or remaining > 0:
-            batch_size = _QUERY_NUMBERS if remaining is None else min(_QUERY_NUMBERS, remaining)
-            numbers = newest_numbers(self._run, filters, after, batch_size)
-            for start in range(0, len(numbers), _FETCH_ROWS):
-                yield self._fetch(numbers[start : start + _FETCH_ROWS])
-            if len(numbers) < batch_size:
-                return
-            after = numbers[-1]
-            remaining = None if remaining is None else remaining - len(numbers)
+        filters = query_filters(query)
+        numbers = self._run(lambda connection: newest_numbers(connection, filters, limit=limit))
+        yield from self._batches(inferences.c.number, numbers)
+
+    def batches_of(self, ids: Sequence[str]) -> Iterator[Sequence[RecordedInference]]:
+        """Yield the inferences with these ids in batches, in the order of the ids except within a batch."""
+        yield from self._batches(inferences.c.id, list(dict.fromkeys(ids)))
 
     def get(self, inference_id: str) -> RecordedInference | None:
-        """Return the inference with this id, or None if there is none.
-
-        Raises:
-            InferenceError: as `Connection.rows`.
-        """
-        if "\0" in inference_id:
-            return None
-        rows = self._run(select(inferences).where(inferences.c.id == inference_id[:INDEXED_CHARACTERS]))
-        return _inference(rows[0]) if rows else None
+        """Return the inference with this id, or None if there is none."""
+        found = self._fetch(inferences.c.id, [inference_id[:INDEXED_CHARACTERS]]) if "\0" not in inference_id else ()
+        return found[0] if found else None
 
     def image(self, inference: RecordedInference) -> bytes | None:
         """Return the file that the client sent, or None if it was not stored or was deleted."""
@@ -114,76 +98,43 @@ class RecordingReader:
         except FileNotFoundError:
             return None
 
-    def close(self) -> None:
-        """Close the connection to the store."""
-        self._connection.close()
+    def sql(self, sql: str, limit: int | None = None) -> SqlResult:
+        """Run a SELECT of the user, see `app.recording.query.sql`."""
+        return self._run(lambda connection: run_sql(connection, sql, limit))
 
-    def _fetch(self, numbers: Sequence[int]) -> Sequence[RecordedInference]:
-        matches: list[RecordedInference] = []
-        for start in range(0, len(numbers), _FETCH_ROWS):
-            chunk = numbers[start : start + _FETCH_ROWS]
-            statement = select(inferences).where(inferences.c.number.in_(chunk)).order_by(inferences.c.number.desc())
-            matches += map(_inference, self._run(statement))
-        return matches
+    def _batches(self, column: ColumnElement[Any], values: Sequence[Any]) -> Iterator[Sequence[RecordedInference]]:
+        for start in range(0, len(values), _BATCH_SIZE):
+            yield self._fetch(column, values[start : start + _BATCH_SIZE])
 
-    def _run(self, statement: Executable) -> Sequence[Row[Any]]:
+    def _fetch(self, column: ColumnElement[Any], values: Sequence[Any]) -> Sequence[RecordedInference]:
+        statement = select(inferences).where(column.in_(values)).order_by(inferences.c.number.desc())
+        return [_inference(row) for row in self._run(lambda connection: connection.execute(statement).mappings().all())]
+
+    def _run(self, query: Callable[[Connection], ResultT]) -> ResultT:
         if not self._checked:
-            self._check()
-        return self._connection.rows(statement)
-
-    def _check(self) -> None:
-        """Check that the store has the version of this program.
-
-        Raises:
-            InferenceError: when it has not.
-        """
-        version = int(self._connection.rows(select(schema_version.c.version))[0][0])
-        newest = len(MIGRATIONS) + 1
-        if version > newest:
-            raise _no_store(f"The recordings were written by a later Charioteer: version {version}, not {newest}")
-        if version < newest:
-            raise _no_store(
-                f"The recordings are of an older version, {version}: serve once with --record to bring them to {newest}"
-            )
-        self._checked = True
+            self._runner(_check_version)
+            self._checked = True
+        return self._runner(query)
 
 
-def _no_store(message: str) -> InferenceError:
-    return InferenceError(ErrorKind.MODEL_NOT_READY, message)
+def _check_version(connection: Connection) -> None:
+    version, newest = connection.execute(select(schema_version.c.version)).scalar_one(), len(MIGRATIONS) + 1
+    if version != newest:
+        reason = "a later Charioteer wrote them" if version > newest else "serve once with --record to upgrade them"
+        message = f"The recordings have version {version}, this Charioteer reads {newest}: {reason}"
+        raise InferenceError(ErrorKind.MODEL_NOT_READY, message)
 
 
-_metadata = msgspec.json.Decoder(list[MetadataEntry])
-_records = msgspec.json.Decoder(list[dict[str, object]])
-_parameters = msgspec.json.Decoder(dict[str, object])
+_DECODERS = {
+    "metadata": msgspec.json.Decoder(list[MetadataEntry]),
+    "records": msgspec.json.Decoder(list[dict[str, object]]),
+    "parameters": msgspec.json.Decoder(dict[str, object]),
+}
 
 
-def _inference(row: Row[Any]) -> RecordedInference:
-    image = None
-    if row.image_digest is not None:
-        image = RecordedImage(
-            digest=row.image_digest,
-            width=row.image_width or 0,
-            height=row.image_height or 0,
-            size=row.image_size or 0,
-            kept=bool(row.image_kept),
-        )
-    return RecordedInference(
-        id=row.id,
-        base_id=row.base_id,
-        request_id=row.request_id,
-        input=row.input,
-        datum=row.datum,
-        protocol=row.protocol,
-        model=row.model,
-        version=row.version,
-        task_type=row.task_type,
-        started=row.started,
-        duration=row.duration,
-        parameters=_parameters.decode(row.parameters),
-        metadata=_metadata.decode(row.metadata),
-        records=None if row.records is None else _records.decode(row.records),
-        image=image,
-        error=row.error,
-        message=row.message,
-        explanation=bool(row.explanation),
-    )
+def _inference(row: RowMapping) -> RecordedInference:
+    values = {name: row[name] for name in RecordedInference.__struct_fields__ if name != "image"}
+    for name, decoder in _DECODERS.items():
+        values[name] = None if values[name] is None else decoder.decode(values[name])
+    image = {name: row[f"image_{name}"] for name in RecordedImage.__struct_fields__}
+    return RecordedInference(**values, image=None if image["digest"] is None else RecordedImage(**image))

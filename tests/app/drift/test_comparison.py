@@ -89,7 +89,6 @@ def test_features_of_only_one_sample_are_skipped_with_a_note() -> None:
 @pytest.mark.parametrize(
     ("production", "message"),
     [
-        (sample(40).rows(np.arange(10)), "Expected 30 images at least to measure drift, got 10 in production"),
         (
             sample(40, with_predictions=True, task="IMAGE_CLASSIFICATION"),
             "The baseline is of OBJECT_DETECTION, production of IMAGE_CLASSIFICATION: compare one task",

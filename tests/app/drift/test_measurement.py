@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 from app.assembly.drift_monitoring import load_embedder
-from app.drift.embedding import BUNDLED, Embedder
 from app.drift.features import IMAGE_FEATURES, image_features, prediction_features
-from app.drift.measurement import DriftInput, measure_images
+from app.drift.measurement import BUNDLED, DriftInput, Embedder, measure_images
 from app.drift.sample import DriftError
 from tasks.inference.tensor import Datatype, TensorSpec
 from tasks.vision.image import Image

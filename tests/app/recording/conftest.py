@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from app.recording.dsn import parse_dsn
-from app.recording.sqlite_store import SqliteStore
-from app.recording.store import Store
+from app.recording.stores.dsn import parse_dsn
+from app.recording.stores.sqlite_store import SqliteStore
+from app.recording.stores.store import Store
 from tests.support.postgres import PostgresServer, run_postgres
 
 
@@ -43,7 +43,7 @@ def store(url: str) -> Iterator[Store]:
 
 def open_store(url: str) -> Store:
     """Return the store at an address, not yet opened."""
-    from app.recording.postgres_store import PostgresStore
+    from app.recording.stores.postgres_store import PostgresStore
 
     address = parse_dsn(url)
     return SqliteStore(address.file, busy_timeout=0.1) if address.dialect == "sqlite" else PostgresStore(address)

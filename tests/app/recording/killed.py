@@ -26,7 +26,7 @@ _CAMERA = [{"key": "camera", "type": "str", "value": "north"}]
 def main() -> None:
     store, images, kills, seed = sys.argv[1:]
     # Import what a recorder imports when it opens.
-    for module in ("sqlite_store", "postgres_store", "recorder", "retention"):
+    for module in ("stores.sqlite_store", "stores.postgres_store", "recorder", "retention"):
         importlib.import_module(f"app.recording.{module}")
     rng = random.Random(seed)
     for _ in range(int(kills)):

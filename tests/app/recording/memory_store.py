@@ -3,8 +3,8 @@
 import threading
 from collections.abc import Collection, Sequence
 
-from app.recording.rows import Rows
-from app.recording.store import StoreError, StoreFault
+from app.recording.stores.rows import Rows
+from app.recording.stores.store import StoreError, StoreFault
 
 
 class MemoryStore:

@@ -1,119 +1,186 @@
-"""The language of metadata conditions."""
+"""Results of each part of a query, in SQLite and PostgreSQL."""
 
 import json
+import operator
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.recording.query.conditions import Condition, Operator, Scalar, parse_conditions
-from tasks.inference.error import ErrorKind, InferenceError
+from app.recording.query.reader import RecordingReader
+from app.recording.stores.dsn import parse_dsn
+from app.recording.stores.sqlite_store import SqliteStore
+from app.recording.stores.store import Store
+from app.settings.inference_query import InferenceQuery
+from tests.support.recorded_rows import ALL_IDS, ALL_ROWS, DIGEST, Value, inference_ids, matching_ids, recorded_rows
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ('camera = "north"', Condition(key="camera", operator=Operator.EQUAL, values=("north",))),
-        ("camera='it''s'", None),
-        (r"camera = 'it\'s'", Condition(key="camera", operator=Operator.EQUAL, values=("it's",))),
-        ("frame != -3", Condition(key="frame", operator=Operator.NOT_EQUAL, values=(-3,))),
-        ("blur<=.5e1", Condition(key="blur", operator=Operator.LESS_OR_EQUAL, values=(5.0,))),
-        ("frame:int = 3", Condition(key="frame", type="int", operator=Operator.EQUAL, values=(3,))),
-        ("pose.yaw > 3.0", Condition(key="pose", members=("yaw",), operator=Operator.GREATER, values=(3.0,))),
-        ('"pose.yaw" > 3', Condition(key="pose.yaw", operator=Operator.GREATER, values=(3,))),
-        ("pose.'a b'.c = true", Condition(key="pose", members=("a b", "c"), operator=Operator.EQUAL, values=(True,))),
-        ('k IN ["a", 2, 2.5]', Condition(key="k", operator=Operator.IN, values=("a", 2, 2.5))),
-        ('tag contains "50%_"', Condition(key="tag", operator=Operator.CONTAINS, values=("50%_",))),
-        ("in = 9223372036854775807", Condition(key="in", operator=Operator.EQUAL, values=(2**63 - 1,))),
-        (r'été = "\ud83d\ude00"', Condition(key="été", operator=Operator.EQUAL, values=("\U0001f600",))),
-    ],
-)
-def test_condition_is_parsed(text: str, expected: Condition | None) -> None:
-    if expected is None:
-        with pytest.raises(InferenceError):
-            parse_conditions([text])
-    else:
-        assert parse_conditions([text]) == [expected]
+@pytest.fixture
+def reader(store: Store, url: str) -> RecordingReader:
+    """Return a reader of a store with every kind of inference."""
+    store.write(ALL_ROWS)
+    return RecordingReader(parse_dsn(url))
 
 
-def test_and_equals_repeated_conditions() -> None:
-    assert parse_conditions(['a = 1 AND b = "x and y"']) == parse_conditions(["a = 1", 'b = "x and y"'])
+WHERE = {
+    'camera = "north"': {"north", "both"},
+    "camera='north'": {"north", "both"},
+    'camera < "o"': {"north", "both", "odd"},
+    'camera >= "o"': {"south", "both"},
+    'camera = "north" and camera = "south"': {"both"},
+    'camera = "north"AND"frame"<100': {"north"},
+    "frame = 3": {"north"},
+    "frame = 3.0": {"north"},
+    'frame = "3"': {"late"},
+    "frame > 3": {"south", "both"},
+    "frame >= 3.5": {"south", "both"},
+    "frame > 3.5": {"south", "both"},
+    "frame < 3.5": {"north", "odd"},
+    "frame <= -1.5": {"odd"},
+    "frame = 9223372036854775807": {"both"},
+    "frame > 1e300": set[str](),
+    "frame < 1e300": {"north", "south", "both", "odd"},
+    "frame > -1e300": {"north", "south", "both", "odd"},
+    "frame < -1e300": set[str](),
+    "frame = 1e300": set[str](),
+    "frame < 36893488147419103232": {"north", "south", "both", "odd"},
+    "blur = 3": {"south"},
+    "blur < 1": {"north"},
+    '"a.b" = "flat"': {"odd"},
+    r'"camera" = "50%_off\u0027; DROP TABLE inferences; --"': {"odd"},
+    'camera = "\' OR 1=1 --"': set[str](),
+}
+
+QUERIES = [
+    (InferenceQuery(), set(ALL_IDS)),
+    (InferenceQuery(model="other"), {"both", "failed"}),
+    (InferenceQuery(model="other' OR '1'='1"), set[str]()),
+    (InferenceQuery(protocol="grps"), {"pose"}),
+    (InferenceQuery(task_type="IMAGE_CLASSIFICATION"), {"pose"}),
+    (InferenceQuery(request_id="rq-7"), {"failed"}),
+    (InferenceQuery(base_id="chariot-1"), {"late"}),
+    (InferenceQuery(digest=DIGEST), {"unsure"}),
+    (InferenceQuery(error="any"), {"late", "failed"}),
+    (InferenceQuery(error="none"), set(ALL_IDS) - {"late", "failed"}),
+    (InferenceQuery(error="model_failed"), {"failed"}),
+    (InferenceQuery(error="internal"), set[str]()),
+    (InferenceQuery(label="car"), {"north", "south", "both"}),
+    (InferenceQuery(label="dog"), {"both", "unsure"}),
+    (InferenceQuery(label="car", min_score=0.4), {"north", "south"}),
+    (InferenceQuery(label="car", max_score=0.4), {"south", "both"}),
+    (InferenceQuery(label="car", min_score=0.3, max_score=0.5), {"south"}),
+    (InferenceQuery(min_score=0.9), {"north", "both"}),
+    (InferenceQuery(max_score=0.5), {"south", "unsure"}),
+    (InferenceQuery(since="1970-01-01T00:00:20Z"), {"south", "both", "odd"}),
+    (InferenceQuery(since="1970-01-01T00:00:10Z", until="1970-01-01T00:00:30Z"), {"north", "south"}),
+    (InferenceQuery(since="1970-01-01T00:00:30Z", label="dog"), {"both"}),
+    (InferenceQuery(since="4w"), set[str]()),
+    (InferenceQuery(until="2h", model="other"), {"both", "failed"}),
+    (InferenceQuery(model_version="1", model="other"), {"both", "failed"}),
+    (InferenceQuery(model_version="2"), set[str]()),
+    (InferenceQuery(since="1970-01-02"), set[str]()),
+    (InferenceQuery(model="other", error="any", where=[]), {"failed"}),
+    (InferenceQuery(model="detector", label="car", where=['camera = "south"', "frame > 1"]), {"south"}),
+]
 
 
-def test_integer_and_float_are_distinguished() -> None:
-    values = [parse_conditions([text])[0].values[0] for text in ("a = 3", "a = 3.0")]
-    assert [type(value) for value in values] == [int, float]
+def test_each_condition_matches_the_expected_inferences(reader: RecordingReader) -> None:
+    wrong = {
+        text: (sorted(actual), sorted(expected))
+        for text, expected in WHERE.items()
+        if (actual := matching_ids(reader, InferenceQuery(where=[text]))) != expected
+    }
+    assert not wrong
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("", "Expected a key"),
-        ("camera", "Expected one of = != < <= > >= in contains, got the end"),
-        ("camera = north", "Expected a number, a text in quotes, true or false, got 'north' at character 10"),
-        ("camera == 3", "Expected a number"),
-        ("camera ; 3", "Unexpected text in a condition: '; 3'"),
-        ('camera = "nor', "Expected a closing quote"),
-        ("a = 3 b = 4", "Expected and, or the end, got 'b' at character 7"),
-        ("a = 3 and", "Expected a key"),
-        ("a = 3x", "Unexpected text in a condition: '3x'"),
-        ("a = 9223372036854775808", "Expected a whole number of 64 bits"),
-        ("a = " + "9" * 5000, "Expected a whole number of 64 bits"),
-        ("a = 1e999", "Expected a finite number"),
-        ("a = nan", "got 'nan'"),
-        ("a in 3", "Expected values in brackets"),
-        ("a in ()", "Expected a number"),
-        ("a in (1, 2", "Expected a comma or )"),
-        ("a in (1, 2]", "Expected a comma or )"),
-        ("a = (1)", "Expected a number"),
-        ("a in (" + ",".join("1" * 1001) + ")", "Expected at most 1000 values, got 1001"),
-        ("a:decimal = 3", "Expected the type str, int, float or dict"),
-        ("a.b:int = 3", "A type applies to an entry"),
-        ('a:int = "x"', "An entry of type int is never = 'x'"),
-        ('a:float contains "x"', "An entry of type float is never contains 'x'"),
-        ("a = true", "true and false are members of objects"),
-        ("a.b < true", "true and false are members of objects"),
-        ("a contains 3", "Expected a text in quotes behind contains"),
-        ("a." * 20 + "b = 1", "Expected a path of at most 16 names, got 21"),
-        ('a = "\\x"', "Expected \\\\ for a backslash"),
-        ('a = "\\ud800"', "halves of surrogate pairs"),
-        ('a = "\\u0000"', "zero characters"),
-        ("a = '\0'", "zero characters"),
-        ("a = \u0661", "Unexpected text in a condition:"),
-        ("a = " + "x" * 30_000, "Expected at most 20000 characters"),
-    ],
-)
-def test_error_describes_the_invalid_condition(text: str, message: str) -> None:
-    with pytest.raises(InferenceError) as raised:
-        parse_conditions([text])
-    assert message in raised.value.message
-    assert raised.value.path == "where"
-    assert raised.value.kind is ErrorKind.INVALID_REQUEST
+def test_each_query_field_matches_the_expected_inferences(reader: RecordingReader) -> None:
+    wrong = [
+        (text, sorted(actual), sorted(expected))
+        for text, expected in QUERIES
+        if (actual := matching_ids(reader, text)) != expected
+    ]
+    assert not wrong
 
 
-def test_too_many_conditions_are_rejected() -> None:
-    for texts in (["a = 1"] * 10_000, [" and ".join(["a = 1"] * 2000)]):
-        with pytest.raises(InferenceError, match="Expected at most 32 conditions"):
-            parse_conditions(texts)
+PLACES = {
+    "munich": (48.14, 11.58),
+    "suva": (-18.14, 178.44),
+    "apia": (-13.83, -171.76),
+    "date line": (-18.0, 180.0),
+    "other side": (-18.0, -180.0),
+    "pole": (90.0, 45.0),
+}
+
+BOXES = {
+    "48,11,49,12": {"munich"},
+    "48.14,11.58,48.14,11.58": {"munich"},
+    "-20,170,-10,-170": {"suva", "apia", "date line", "other side"},
+    "-20,170,-10,180": {"suva", "date line", "other side"},
+    "-20,-180,-10,-170": {"apia", "date line", "other side"},
+    "80,0,90,10": {"pole"},
+    "-90,-180,90,180": set(PLACES),
+    "0,0,1,1": set[str](),
+}
 
 
-@given(st.text(alphabet=st.characters() | st.sampled_from("ab.=<>!\"'\\ ()[],:019e-"), max_size=60))
-def test_any_text_is_parsed_or_rejected(text: str) -> None:
-    try:
-        conditions = parse_conditions([text])
-    except InferenceError as error:
-        assert error.path == "where"  # noqa: PT017
-    else:
-        assert conditions
+def test_box_matches_the_expected_places(store: Store, url: str) -> None:
+    store.write([recorded_rows(name, {"latitude": place[0], "longitude": place[1]}) for name, place in PLACES.items()])
+    store.write([recorded_rows("nowhere"), recorded_rows("out of range", {"latitude": 99.0, "longitude": 0.0})])
+    reader = RecordingReader(parse_dsn(url))
+    assert {box: matching_ids(reader, InferenceQuery(box=box)) for box in BOXES} == BOXES
+    eastern = InferenceQuery(box="-20,170,-10,-170", where=["longitude > 0"])
+    assert matching_ids(reader, eastern) == {"suva", "date line"}
 
 
-_texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=20)
-_values = _texts | st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False, allow_infinity=False)
+_keys = st.sampled_from(("a", "b"))
+_scalars = st.sampled_from(("x", "xy", "Y", 1, 2, -1, 1.0, 1.5, 2**53, -(2**63)))
+_COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
+    "=": operator.eq,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
 
 
-@given(_texts, st.lists(_texts, max_size=3), st.lists(_values, min_size=1, max_size=4))
-def test_formatted_condition_is_parsed_back(key: str, members: list[str], values: list[Scalar]) -> None:
-    path = ".".join(map(json.dumps, [key, *members]))
-    written = f"{path} in ({', '.join(json.dumps(value) for value in values)})"
-    (parsed,) = parse_conditions([written])
-    assert parsed == Condition(key=key, members=tuple(members), operator=Operator.IN, values=tuple(values))
+@pytest.fixture(scope="module")
+def mixed(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> tuple[RecordingReader, Mapping[str, Mapping[str, Value]]]:
+    """Return a reader of a store with every pair of values under two keys, and the stored metadata."""
+    values: list[Value | None] = [None, "x", "xy", "Y", 1, 2, -1, 1.0, 1.5, 2**53, -(2**63)]
+    stored = {
+        f"{first} {second}": {key: value for key, value in (("a", first), ("b", second)) if value is not None}
+        for first in values
+        for second in values
+    }
+    file = tmp_path_factory.mktemp("mixed") / "store.db"
+    store = SqliteStore(file)
+    store.open()
+    store.write([recorded_rows(name, metadata) for name, metadata in stored.items()])
+    store.close()
+    reader = RecordingReader(parse_dsn(str(file)))
+    return reader, stored
+
+
+@settings(max_examples=40)
+@given(st.lists(st.tuples(_keys, st.sampled_from(sorted(_COMPARISONS)), _scalars), min_size=1, max_size=3))
+def test_conditions_agree_with_python_operators(
+    mixed: tuple[RecordingReader, Mapping[str, Mapping[str, Value]]], drawn: list[tuple[str, str, str | float]]
+) -> None:
+    reader, stored = mixed
+    conditions = [f"{key} {comparison} {json.dumps(value)}" for key, comparison, value in drawn]
+    expected = {name for name, metadata in stored.items() if all(_meets(metadata, *condition) for condition in drawn)}
+    page = reader.page(InferenceQuery(where=conditions), len(stored))
+    assert set(inference_ids(page.inferences)) == expected
+
+
+def _meets(metadata: Mapping[str, Value], key: str, comparison: str, value: str | float) -> bool:
+    stored = metadata.get(key)
+    return (
+        stored is not None
+        and isinstance(stored, str) == isinstance(value, str)
+        and _COMPARISONS[comparison](stored, value)
+    )

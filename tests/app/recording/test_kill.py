@@ -13,12 +13,12 @@ from app.recording.images import image_path
 from tests.app.recording.contents import contents
 from tests.support.server_process import ROOT
 
-DRIVERS = 4
+DRIVERS = 2
 """The number of processes that kill recorders at the same time, each with its own store."""
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("kind", "drivers", "kills"), [("sqlite", DRIVERS, 25), ("postgresql", 1, 5)])
+@pytest.mark.parametrize(("kind", "drivers", "kills"), [("sqlite", DRIVERS, 10), ("postgresql", 1, 5)])
 def test_acknowledged_inferences_survive_kills_exactly_once(
     request: pytest.FixtureRequest, tmp_path: Path, kind: str, drivers: int, kills: int
 ) -> None:

@@ -7,9 +7,9 @@ from sqlalchemy import Connection, Engine, create_engine, inspect, text
 from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.pool import NullPool
 
-from app.recording.dsn import parse_dsn
-from app.recording.migrations import MIGRATIONS, Migration, upgrade
-from app.recording.tables import SCHEMA
+from app.recording.stores.dsn import parse_dsn
+from app.recording.stores.migrations import MIGRATIONS, Migration, upgrade
+from app.recording.stores.tables import SCHEMA
 from app.settings.server import SettingsError
 from tests.app.recording.conftest import open_store
 from tests.app.recording.contents import execute, select

@@ -15,7 +15,7 @@ from app.recording.recording_metrics import RecordingMetrics
 from app.recording.redaction import Redaction
 from app.recording.retention import Retention
 from app.recording.row_converter import RowConverter
-from app.recording.store import StoreError, StoreFault
+from app.recording.stores.store import StoreError, StoreFault
 from app.recording.writer import Writer
 from app.settings.server import SettingsError
 from tasks.inference.error import ErrorKind, InferenceError

@@ -6,7 +6,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from app.recording.recording_metrics import BEHIND, STOPPING, UNWRITABLE, RecordingMetrics
-from app.recording.store import StoreFault
+from app.recording.stores.store import StoreFault
 
 
 def test_store_is_up_at_start() -> None:

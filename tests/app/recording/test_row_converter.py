@@ -36,7 +36,7 @@ def test_event_is_converted_to_complete_row() -> None:
     )
     (rows,) = converter()(event).rows
     row = rows.inference
-    assert (row.id, row.base_id, row.request_id) == (f"{event.id}-0-0", "base", event.info.request_id)
+    assert (row.id, row.base_id, row.request_id) == (f"{event.id}-0-0", "base", event.request_id)
     assert (row.protocol, row.model, row.version, row.task_type) == ("kserve-v2", "detector", "1", "OBJECT_DETECTION")
     assert (row.started, row.duration) == (event.timestamp // 1000, 5000)
     assert json.loads(row.parameters) == {"top_k": 3}
@@ -59,7 +59,7 @@ def test_each_datum_of_request_has_its_own_row() -> None:
     event = detection_event(sample_count=3)
     rows = converter()(event).rows
     assert [row.inference.id for row in rows] == [f"{event.id}-{index}-0" for index in range(3)]
-    assert {row.inference.request_id for row in rows} == {event.info.request_id}
+    assert {row.inference.request_id for row in rows} == {event.request_id}
 
 
 def test_metadata_is_recorded_with_its_input() -> None:

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.recording import rows, tables
-from app.recording.rows import LabelRow, MetadataRow, label_rows, metadata_rows, position
+from app.recording.stores import rows, tables
+from app.recording.stores.rows import LabelRow, MetadataRow, label_rows, metadata_rows, position
 from metadata.entry import MetadataEntry
 from tasks.image_classification import LabelledScore
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from app.recording.sqlite_store import SqliteStore
-from app.recording.store import StoreError, StoreFault
+from app.recording.stores.sqlite_store import SqliteStore
+from app.recording.stores.store import StoreError, StoreFault
 from app.settings.server import SettingsError
 from tests.app.recording.contents import contents, select
 from tests.app.recording.small_disk import fill, small_disk

@@ -7,8 +7,8 @@ import pytest
 
 from app.recording.redaction import Redaction
 from app.recording.row_converter import RowConverter
-from app.recording.rows import Rows
-from app.recording.store import Store, StoreError, StoreFault
+from app.recording.stores.rows import Rows
+from app.recording.stores.store import Store, StoreError, StoreFault
 from tests.app.recording.conftest import open_store
 from tests.app.recording.contents import contents
 from tests.support.inference_events import detection_event, refused_event

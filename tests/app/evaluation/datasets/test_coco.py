@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 from pycocotools import mask as oracle
 
 from app.evaluation.datasets.read import DatasetOptions, read_dataset
-from app.evaluation.datasets.run_lengths import decode_mask
 from app.evaluation.extras import EvaluationError
-from app.evaluation.shapes import truth_area
+from app.evaluation.masks import decode_mask, read_run_lengths, truth_mask
 from tasks.task import TaskType
 from tests.support.datasets import coco_annotation, write_coco_dataset
 
@@ -40,12 +39,23 @@ def test_polygons_are_joined_and_crowds_are_ignored(tmp_path: Path) -> None:
     dataset = read_dataset(tmp_path)
     assert dataset.tasks == (TaskType.IMAGE_SEGMENTATION, TaskType.OBJECT_DETECTION)
     outlined, crowd = dataset.items[0].objects
-    assert truth_area(outlined, TaskType.IMAGE_SEGMENTATION).area == 175
-    assert truth_area(outlined, TaskType.OBJECT_DETECTION).area == 320
+    assert decode_mask(truth_mask(outlined, 64, 48)).sum() == 175
+    assert outlined.box == (10, 8, 30, 24)
     assert (outlined.ignored, crowd.ignored) == (False, True)
-    # Outlines run between pixel centres: 4 columns are 3 wide.
-    assert truth_area(crowd, TaskType.IMAGE_SEGMENTATION).area == 3 * 47
+    assert decode_mask(truth_mask(crowd, 64, 48)).sum() == 4 * 48
     assert any("1 crowds" in note for note in dataset.notes)
+
+
+def test_images_are_in_the_order_of_their_ids(tmp_path: Path) -> None:
+    images = [{"id": 7, "file_name": "a.jpg"}, {"id": 3, "file_name": "b.jpg"}]
+    path = write_coco_dataset(tmp_path, [], images=images)
+    assert [item.id for item in read_dataset(path).items] == ["b.jpg", "a.jpg"]
+
+
+def test_missing_box_is_computed_from_mask(tmp_path: Path) -> None:
+    runs = {"size": [48, 64], "counts": [48 * 10 + 5, 6, 48 * 54 - 11]}
+    write_coco_dataset(tmp_path, [coco_annotation(bbox=None, segmentation=runs)])
+    assert read_dataset(tmp_path).items[0].objects[0].box == (10, 5, 11, 11)
 
 
 def test_missing_box_is_computed_from_outline(tmp_path: Path) -> None:
@@ -59,15 +69,8 @@ def test_run_lengths_decode_as_in_pycocotools(data: st.DataObject) -> None:
     bits = data.draw(st.lists(st.booleans(), min_size=height * width, max_size=height * width))
     mask = np.asfortranarray(np.array(bits, np.uint8).reshape(height, width))
     encoded: Any = oracle.encode(mask)
-    np.testing.assert_array_equal(decode_mask(encoded["counts"].decode(), height, width), mask)
-
-
-def test_long_run_lengths_decode_as_in_pycocotools() -> None:
-    mask = np.zeros((700, 900), np.uint8, order="F")
-    mask[100:650, 30:880] = 1
-    mask[200:300, 400:500] = 0
-    encoded: Any = oracle.encode(mask)
-    np.testing.assert_array_equal(decode_mask(encoded["counts"].decode(), 700, 900), mask)
+    decoded = decode_mask(read_run_lengths(encoded["counts"].decode(), height, width))
+    np.testing.assert_array_equal(decoded, mask)
 
 
 @pytest.mark.parametrize(
@@ -90,12 +93,17 @@ def test_long_run_lengths_decode_as_in_pycocotools() -> None:
         ({"segmentation": "x"}, "Expected polygons or run lengths"),
         ({"segmentation": {"size": [9, 9], "counts": []}}, "size: Expected that of the image, 48 and 64, got 9 and 9"),
         ({"segmentation": {"size": [0, 9], "counts": []}}, "size: Expected height and width"),
-        ({"segmentation": {"size": [48, 64], "counts": [1, 2]}}, "Expected runs of 3072 pixels together, got 3"),
-        ({"segmentation": {"size": [48, 64], "counts": [-1, 3073]}}, "Expected runs"),
-        ({"segmentation": {"size": [48, 64], "counts": "~~"}}, "Expected whole numbers|Expected runs"),
-        ({"segmentation": {"size": [48, 64], "counts": [2**63, 2**63]}}, "Expected runs"),
-        ({"segmentation": {"size": [48, 64], "counts": "o" * 99}}, "a number without end"),
-        ({"segmentation": {"size": [48, 64], "counts": 7}}, "Expected a list of lengths"),
+        (
+            {"segmentation": {"size": [48, 64], "counts": [1, 2]}},
+            "lengths of 48 x 64 pixels: .* decoded 3 pixels",
+        ),
+        ({"segmentation": {"size": [48, 64], "counts": [-1, 3073]}}, "Expected run lengths"),
+        ({"segmentation": {"size": [48, 64], "counts": "~~"}}, "Expected run lengths"),
+        ({"segmentation": {"size": [48, 64], "counts": [2**63, 2**63]}}, "Expected run lengths"),
+        ({"segmentation": {"size": [48, 64], "counts": "o" * 99}}, "RLE string is malformed"),
+        ({"segmentation": {"size": [48, 64], "counts": "é"}}, "Expected run lengths"),
+        ({"segmentation": {"size": [48, 64], "counts": [1.5, 3070.5]}}, "Expected run lengths"),
+        ({"segmentation": {"size": [48, 64], "counts": 7}}, "Expected run lengths"),
     ],
 )
 def test_invalid_annotation_is_rejected(tmp_path: Path, changes: dict[str, Any], message: str) -> None:

@@ -107,10 +107,58 @@ def test_many_classes_are_listed_without_confusion_matrix(tmp_path: Path) -> Non
     assert "and 20 more rows" in written.getvalue()
 
 
-def test_labels_unknown_to_the_dataset_are_noted(tmp_path: Path) -> None:
-    notes = report(tmp_path, label_map={HOSTILE: "elsewhere"}).notes
-    assert any(note.startswith("NOT ONE label") for note in notes)
-    assert any("elsewhere (2)" in note for note in notes)
+def test_labels_unknown_to_the_dataset_are_noted_in_one_line(tmp_path: Path) -> None:
+    (note,) = (note for note in report(tmp_path, label_map={HOSTILE: "elsewhere"}).notes if "elsewhere" in note)
+    assert note.startswith("NOT ONE label")
+    assert "1 labels that the dataset does not have were found and count in mAPAveragedOverIOUs only" in note
+    assert "elsewhere (2)" in note
+
+
+def test_labels_unknown_to_the_dataset_share_a_column(tmp_path: Path) -> None:
+    items = tuple(Item(id=name, image=write_image(tmp_path / name), label=name[0]) for name in ("a.png", "b.png"))
+    data = Dataset(
+        path=tmp_path, format="image-folder", tasks=(TaskType.IMAGE_CLASSIFICATION,), labels=("a", "b"), items=items
+    )
+    records = {"a.png": [{"label": "a", "score": 1.0}], "b.png": [{"label": "stray", "score": 1.0}]}
+    page = html_report(evaluate_records(data, records, {}, "m")).decode()
+    matrix = page[page.index('class="matrix"') : page.index("What was taken for what")]
+    assert "other labels" in matrix
+    assert "stray" not in matrix
+    assert "<td>b</td><td>stray</td><td>1</td>" in page
+
+
+def test_worst_images_show_each_image_once(tmp_path: Path) -> None:
+    image = write_image(tmp_path / "a.png")
+    items = tuple(
+        Item(id=f"a.png#{number}", image=image, width=64, height=48, question=f"Question {number}?", answers=("yes",))
+        for number in range(3)
+    )
+    data = Dataset(path=tmp_path, format="vqa", tasks=(TaskType.IMAGE_TEXT_TO_TEXT,), items=items)
+    records = {question.id: [{"prompt": question.question, "answer": "no"}] for question in items}
+    page = html_report(evaluate_records(data, records, {}, "m")).decode()
+    assert page.count("data:image/jpeg") == 1
+    assert "1 of 1 with mistakes" in page
+    assert all(f"Question {number}?" in page for number in range(3))
+
+
+def test_images_too_large_for_masks_are_not_measured(tmp_path: Path) -> None:
+    ring = ((0.0, 0.0), (4.0, 0.0), (4.0, 4.0), (0.0, 4.0))
+    items = tuple(
+        Item(
+            id=name,
+            image=tmp_path / name,
+            width=side,
+            height=side,
+            objects=(LabelledObject(label="a", rings=(ring,)),),
+        )
+        for name, side in (("small.png", 20), ("large.png", 60_000))
+    )
+    data = Dataset(path=tmp_path, format="coco", tasks=(TaskType.IMAGE_SEGMENTATION,), labels=("a", "b"), items=items)
+    contour = [[{"x": x, "y": y} for x, y in ((0, 0), (3, 0), (3, 3), (0, 3))]]
+    records = {item.id: [{"label": "a", "score": 0.9, "contour": contour}] for item in items}
+    result = evaluate_records(data, records, {}, "m")
+    assert {figure.value for figure in result.measures.figures} == {1.0}
+    assert "1 images of more than 268435456 pixels are in no figure." in result.notes
 
 
 def test_unreadable_answer_is_a_failure(tmp_path: Path) -> None:

@@ -1,0 +1,141 @@
+"""Compare the answers of two set-ups of one model, without labels."""
+
+from collections.abc import Mapping, Sequence
+
+import cv2
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from app.evaluation.answers import PredictedObject, infer_task, parse_records
+from app.evaluation.checkpoint import Records
+from app.evaluation.dataset import Item
+
+__all__ = ("Agreement", "compare_answers")
+
+_MIN_IOU = 0.5
+_IN_PLACE_IOU = 0.9
+"""Objects with a lower IoU count as moved."""
+_RASTER = 512
+"""Pixels of the longer side of the area in which outlines are compared."""
+
+
+class Agreement(msgspec.Struct, frozen=True, kw_only=True):
+    """How close answers are to those of the reference.
+
+    Attributes:
+        images: number of compared images.
+        score: 0..1, the share of equal labels or texts; for objects, the share of those with a partner and an IoU of at
+            least 0.9, in the answers with more objects.
+        labels: share of images with the same labels, or the same text.
+        matched: objects with a partner of the same label and an IoU of at least 0.5; None without objects.
+        objects: objects of the reference; None without objects.
+        mean_iou: of the partners.
+        least_iou: of the partners.
+        score_difference: the largest difference between the scores of partners, or of the best class.
+    """
+
+    images: int
+    score: float
+    labels: float
+    matched: int | None = None
+    objects: int | None = None
+    mean_iou: float | None = None
+    least_iou: float | None = None
+    score_difference: float = 0.0
+
+
+def compare_answers(items: Sequence[Item], expected: Mapping[str, Records], found: Mapping[str, Records]) -> Agreement:
+    """Compare the records of each item.
+
+    Args:
+        items: the images, with their size.
+        expected: the records of the reference, by the id of the item.
+        found: the records to compare.
+
+    Raises:
+        EvaluationError: see `infer_task`.
+    """
+    task = next((task for answer in expected.values() if (task := infer_task(answer)) is not None), None)
+    equal = [_labels(expected[item.id]) == _labels(found[item.id]) for item in items]
+    labels = float(np.mean(equal))
+    if task is None or task.returns == "texts":
+        return Agreement(images=len(items), score=labels, labels=labels)
+    pairs: list[tuple[float, float]] = []
+    total, references = 0, 0
+    for item in items:
+        before, after = (parse_records(answers[item.id], item, task).predictions for answers in (expected, found))
+        if task.returns == "classes":
+            pairs += _best_class(before, after)
+        else:
+            pairs += _partners(before, after)
+            total, references = total + max(len(before), len(after)), references + len(before)
+    difference = max((abs(difference) for _, difference in pairs), default=0.0)
+    if task.returns == "classes":
+        return Agreement(images=len(items), score=labels, labels=labels, score_difference=difference)
+    ious = [iou for iou, _ in pairs]
+    return Agreement(
+        images=len(items),
+        score=sum(iou >= _IN_PLACE_IOU for iou in ious) / total if total else 1.0,
+        labels=labels,
+        matched=len(ious),
+        objects=references,
+        mean_iou=float(np.mean(ious)) if ious else None,
+        least_iou=min(ious, default=None),
+        score_difference=difference,
+    )
+
+
+def _labels(records: Records) -> list[str]:
+    """Return the label of the best class, the labels of all objects, or the text."""
+    first: Mapping[str, object] = records[0] if records else {}
+    if "answer" in first:
+        return [str(record["answer"]) for record in records]
+    if first.keys() == {"label", "score"}:
+        return [str(first["label"])]
+    return sorted(str(record["label"]) for record in records)
+
+
+def _best_class(before: Sequence[PredictedObject], after: Sequence[PredictedObject]) -> Sequence[tuple[float, float]]:
+    scores = {prediction.label: prediction.score for prediction in after}
+    return [(1.0, scores.get(best.label, 0.0) - best.score) for best in before[:1]]
+
+
+def _partners(before: Sequence[PredictedObject], after: Sequence[PredictedObject]) -> Sequence[tuple[float, float]]:
+    """Return IoU and difference of the scores of each pair; each object has at most one partner."""
+    found: list[tuple[float, float]] = []
+    free = list(after)
+    for reference in before:
+        overlaps = [(_iou(reference, other), other) for other in free if other.label == reference.label]
+        best = max(overlaps, key=lambda overlap: overlap[0], default=None)
+        if best is not None and best[0] >= _MIN_IOU:
+            free.remove(best[1])
+            found.append((best[0], best[1].score - reference.score))
+    return found
+
+
+def _iou(first: PredictedObject, second: PredictedObject) -> float:
+    if first.box is not None and second.box is not None:
+        (a, b, c, d), (e, f, g, h) = first.box, second.box
+        inside = max(0.0, min(c, g) - max(a, e)) * max(0.0, min(d, h) - max(b, f))
+        union = (c - a) * (d - b) + (g - e) * (h - f) - inside
+        return inside / union if union > 0 else 0.0
+    outlines = [_rings(first), _rings(second)]
+    points = np.concatenate([point for rings in outlines for point in rings] or [np.zeros((1, 2), np.float32)])
+    low, high = points.min(axis=0), points.max(axis=0)
+    scale = (_RASTER - 1) / max(float((high - low).max()), 1e-6)
+    masks: list[NDArray[np.uint8]] = []
+    for rings in outlines:
+        mask = np.zeros((_RASTER, _RASTER), np.uint8)
+        pixels: list[NDArray[np.int32]] = [
+            np.rint((ring - low) * scale, dtype=np.float32).astype(np.int32) for ring in rings
+        ]
+        cv2.fillPoly(mask, pixels, 1)
+        masks.append(mask)
+    union = int(np.count_nonzero(masks[0] | masks[1]))
+    return int(np.count_nonzero(masks[0] & masks[1])) / union if union else 0.0
+
+
+def _rings(prediction: PredictedObject) -> list[NDArray[np.float32]]:
+    rings = (prediction.corners,) if prediction.corners is not None else prediction.rings or ()
+    return [np.array(ring, np.float32) for ring in rings if ring]

@@ -1,0 +1,75 @@
+"""Open a store for reading, or a JSONL export as a temporary store."""
+
+import shutil
+import tempfile
+import weakref
+from collections.abc import Sequence
+from pathlib import Path
+from types import SimpleNamespace
+
+import msgspec
+
+from app.recording.inference import RecordedInference
+from app.recording.query.reader import RecordingReader
+from app.recording.stores.dsn import parse_dsn
+from app.recording.stores.rows import InferenceRow, Rows, label_rows, metadata_rows, position
+from app.recording.stores.sqlite_store import SqliteStore
+from app.settings.server import SettingsError
+
+__all__ = ("open_recordings",)
+
+_BATCH_SIZE = 1000
+
+
+def open_recordings(source: str, images: Path | None = None) -> RecordingReader:
+    """Open a store, or a file that ``charioteer inferences --to found.jsonl`` wrote.
+
+    Args:
+        source: the address of a store, or a file that ends in ``.jsonl`` or ``.ndjson``.
+        images: the folder of stored images, if there is one.
+
+    Raises:
+        SettingsError: when the address is invalid, or a line of the file is not an inference.
+        InferenceError: when the store cannot be read.
+    """
+    file = Path(source)
+    if file.suffix.lower() not in (".jsonl", ".ndjson") or not file.is_file():
+        return RecordingReader(parse_dsn(source), images)
+    inferences = _read_lines(file)
+    folder = tempfile.mkdtemp(prefix="charioteer-")
+    store = SqliteStore(Path(folder) / "recordings.db")
+    store.open()
+    # An export begins with the newest inference, a store with the oldest.
+    for end in range(len(inferences), 0, -_BATCH_SIZE):
+        store.write([_rows(inference) for inference in reversed(inferences[max(0, end - _BATCH_SIZE) : end])])
+    store.close()
+    reader = RecordingReader(parse_dsn(f"{folder}/recordings.db"), images)
+    weakref.finalize(reader, shutil.rmtree, folder, ignore_errors=True)
+    return reader
+
+
+def _read_lines(file: Path) -> Sequence[RecordedInference]:
+    try:
+        with file.open("rb") as lines:
+            return [msgspec.json.decode(line, type=RecordedInference) for line in lines if line.strip()]
+    except msgspec.DecodeError as error:
+        raise SettingsError(f"{file}: Expected one recorded inference on each line: {error}") from None
+
+
+def _rows(inference: RecordedInference) -> Rows:
+    image, records = inference.image, inference.records
+    values = {name: getattr(inference, name) for name in InferenceRow._fields if hasattr(inference, name)}
+    values |= {name: _json(values[name]) for name in ("parameters", "metadata")}
+    for name in ("digest", "width", "height", "size", "kept"):
+        values[f"image_{name}"] = getattr(image, name) if image else None
+    latitude, longitude = position(inference.metadata)
+    values |= {"records": None if records is None else _json(records), "image_kept": bool(image and image.kept)}
+    return Rows(
+        inference=InferenceRow(**values, latitude=latitude, longitude=longitude),
+        metadata=metadata_rows(inference.metadata),
+        labels=label_rows([SimpleNamespace(**record) for record in records or ()]),
+    )
+
+
+def _json(value: object) -> str:
+    return msgspec.json.encode(value).decode()

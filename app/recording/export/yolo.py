@@ -1,0 +1,102 @@
+"""Export objects with their images as a dataset in Ultralytics' format, for training and annotation tools."""
+
+import shutil
+import tempfile
+from collections.abc import Mapping, Sequence
+from io import BytesIO
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import PIL.Image
+import yaml
+
+from app.recording.images import DIGEST, image_path
+from app.recording.inference import Batches, Exported, RecordedImage
+from app.settings.server import SettingsError
+from tasks.shapes import read_shape
+from tasks.task import Geometry, TaskType
+
+__all__ = ("write_yolo",)
+
+_GEOMETRIES: Mapping[str, Geometry] = {
+    task_type.value: task_type.geometry for task_type in TaskType if task_type.geometry is not None
+}
+_HALF_PIXEL = 0.5
+"""Offset: YOLO measures from the edge of the first pixel, contours from its centre."""
+
+
+def write_yolo(batches: Batches, folder: Path, images: Path) -> Exported:
+    """Write ``data.yaml``, ``images/`` and ``labels/`` into a new folder, which appears when it is complete.
+
+    All objects are of the first task. A line is a box, four corners, or the longest outline of an object. Of several
+    inferences of one image, the first counts. Inferences without objects of this task or without an image are left out.
+
+    Args:
+        batches: batches of inferences.
+        folder: the new folder.
+        images: the folder of recorded images.
+
+    Raises:
+        SettingsError: when the folder exists.
+        OSError: when it cannot be written.
+    """
+    if folder.exists():
+        raise SettingsError(f"--to: Expected a new folder, got {folder}, which exists")
+    labels: dict[str, int] = {}
+    seen: set[str] = set()
+    chosen: Geometry | None = None
+    left_out = 0
+    with tempfile.TemporaryDirectory(prefix=f".{folder.name[:100]}.", dir=folder.parent) as temporary:
+        part = Path(temporary) / "part"
+        for name in ("images", "labels"):
+            (part / name).mkdir(parents=True)
+        for inference in (inference for batch in batches for inference in batch):
+            image, geometry = inference.image, _GEOMETRIES.get(inference.task_type)
+            data = _stored_image(images, image)
+            is_usable = inference.records is not None and geometry == (chosen or geometry)
+            if image is None or data is None or geometry is None or not is_usable or image.digest in seen:
+                left_out += 1
+                continue
+            chosen = geometry
+            seen.add(image.digest)
+            ending = (PIL.Image.open(BytesIO(data)).format or "").lower()
+            (part / "images" / f"{image.digest}.{ending}").write_bytes(data)
+            lines = "".join(_lines(inference.records or (), geometry, image, labels))
+            (part / "labels" / f"{image.digest}.txt").write_text(lines)
+        names = {number: label for label, number in labels.items()}
+        description = yaml.safe_dump({"train": "images", "val": "images", "names": names}, allow_unicode=True)
+        (part / "data.yaml").write_text(description, encoding="utf-8")
+        shutil.move(part, folder)
+    return Exported(written=len(seen), left_out=left_out)
+
+
+def _stored_image(images: Path, image: RecordedImage | None) -> bytes | None:
+    if image is None or not image.kept or not DIGEST.fullmatch(image.digest):
+        return None
+    try:
+        return image_path(images, image.digest).read_bytes()
+    except FileNotFoundError:
+        return None
+
+
+def _lines(
+    records: Sequence[Mapping[str, object]], geometry: Geometry, image: RecordedImage, labels: dict[str, int]
+) -> Sequence[str]:
+    """Return the lines of an image: the number of a label, and fractions of width and height."""
+    lines: list[str] = []
+    for record in records:
+        try:
+            shape = read_shape(geometry, record)
+        except msgspec.ValidationError:
+            continue
+        ring = max(shape.rings(image.width, image.height), key=len, default=np.empty((0, 2)))
+        if len(ring) < 3:
+            continue
+        points = np.clip((ring + (_HALF_PIXEL if geometry == "contour" else 0)) / (image.width, image.height), 0, 1)
+        if geometry == "box":
+            low, high = points.min(axis=0), points.max(axis=0)
+            points = np.concatenate([(low + high) / 2, high - low])
+        number = labels.setdefault(shape.label, len(labels))
+        lines.append(" ".join([str(number), *(f"{value:.6f}" for value in points.ravel())]) + "\n")
+    return lines

@@ -1,0 +1,1 @@
+"""Stores of recordings: SQLite files and PostgreSQL."""

@@ -1,0 +1,195 @@
+"""The rows of one sample: its inference, and the rows that filters search."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, cast
+
+import msgspec
+
+from app.recording.stores.tables import INDEXED_CHARACTERS
+from metadata.entry import MetadataEntry
+
+__all__ = (
+    "InferenceRow",
+    "LabelRow",
+    "MetadataRow",
+    "Rows",
+    "label_rows",
+    "metadata_rows",
+    "position",
+    "to_indexed_text",
+)
+
+_MAX_ENTRIES = 256
+_MAX_LABELS = 16
+_MIN_SCORE = 0.01
+_MAX_DEPTH = 64
+_INT64 = range(-(2**63), 2**63)
+
+
+class InferenceRow(NamedTuple):
+    """The columns of `tables.inferences` in order, without the number."""
+
+    id: str
+    base_id: str | None
+    request_id: str
+    input: int
+    datum: int
+    protocol: str
+    model: str
+    version: str
+    task_type: str
+    started: int
+    duration: int
+    image_digest: str | None
+    image_width: int | None
+    image_height: int | None
+    image_size: int | None
+    image_kept: bool
+    error: str | None
+    explanation: bool
+    latitude: float | None
+    longitude: float | None
+    message: str
+    parameters: str
+    metadata: str
+    records: str | None
+
+
+class MetadataRow(NamedTuple):
+    """The columns of `tables.metadata` in order, without the number."""
+
+    place: int
+    key: str
+    iv: int | None = None
+    fv: float | None = None
+    tv: str | None = None
+    jv: str | None = None
+
+
+class LabelRow(NamedTuple):
+    """The columns of `tables.labels` in order, without the number; `times` is the column `count`."""
+
+    label: str
+    score: float | None
+    times: int
+
+
+class Rows(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """The rows of one sample, or of one rejected request, in the three tables."""
+
+    inference: InferenceRow
+    metadata: Sequence[MetadataRow]
+    labels: Sequence[LabelRow]
+
+    @property
+    def size(self) -> int:
+        """The approximate size in bytes."""
+        row = self.inference
+        return 500 + len(row.parameters) + len(row.metadata) + len(row.records or "") + len(row.message)
+
+
+def to_indexed_text(text: str, max_characters: int = INDEXED_CHARACTERS) -> str:
+    """Prepare `text` for an indexed column: truncate it, and replace NUL, which PostgreSQL rejects."""
+    return text[:max_characters].replace("\0", "\N{REPLACEMENT CHARACTER}")
+
+
+def metadata_rows(entries: Sequence[MetadataEntry]) -> Sequence[MetadataRow]:
+    """Return one row for each entry that a filter can search."""
+    rows = [_metadata_row(index, entry) for index, entry in enumerate(entries[:_MAX_ENTRIES])]
+    return [row for row in rows if row is not None]
+
+
+def label_rows(records: Sequence[object]) -> Sequence[LabelRow]:
+    """Return one row for each label of `records`, with its best score and its count."""
+    by_label: dict[str, tuple[float | None, int]] = {}
+    for record in records:
+        label: object = getattr(record, "label", None)
+        if not isinstance(label, str):
+            continue
+        score: object = getattr(record, "score", None)
+        if not isinstance(score, float) or not math.isfinite(score):
+            score = None
+        if (previous := by_label.get(label)) is None:
+            by_label[label] = (score, 1)
+        else:
+            best, count = previous
+            by_label[label] = (score if best is None or (score is not None and score > best) else best, count + 1)
+    candidates = [item for item in by_label.items() if item[1][0] is None or item[1][0] >= _MIN_SCORE]
+    if len(candidates) > _MAX_LABELS:
+        candidates = sorted(candidates, key=lambda item: item[1][0] or 0, reverse=True)[:_MAX_LABELS]
+    rows: dict[str, LabelRow] = {}
+    # Two long labels may be equal after truncation; keep the better one.
+    for label, (score, count) in reversed(candidates):
+        label_text = to_indexed_text(label)
+        rows[label_text] = LabelRow(label_text, score, count)
+    return list(rows.values())
+
+
+def position(entries: Sequence[MetadataEntry]) -> tuple[float, float] | tuple[None, None]:
+    """Return latitude and longitude in degrees if both reserved keys exist (Chariot, "Inference Store Metadata")."""
+    values = {entry.key: entry.value for entry in entries if entry.key in ("latitude", "longitude")}
+    if len(values) < 2:
+        return None, None
+    latitude, longitude = _degrees(values["latitude"], 90), _degrees(values["longitude"], 180)
+    return (None, None) if latitude is None or longitude is None else (latitude, longitude)
+
+
+def _metadata_row(index: int, entry: MetadataEntry) -> MetadataRow | None:
+    key, value = to_indexed_text(entry.key), entry.value
+    if isinstance(value, str):
+        return MetadataRow(index, key, tv=to_indexed_text(value))
+    if isinstance(value, int) and value in _INT64:
+        return MetadataRow(index, key, iv=value)
+    if isinstance(value, float) and math.isfinite(value):
+        return MetadataRow(index, key, fv=value)
+    if isinstance(value, int | float):
+        number = _finite_or_none(value)
+        return None if number is None else MetadataRow(index, key, fv=number)
+    if _deeper_than(value, _MAX_DEPTH):
+        return None
+    # PostgreSQL's JSONB rejects an escaped NUL.
+    document = msgspec.json.encode(value).decode()
+    return MetadataRow(index, key, jv=_without_nul(document) if "\\u0000" in document else document)
+
+
+def _without_nul(document: str) -> str:
+    return msgspec.json.encode(_replace_nul(msgspec.json.decode(document))).decode()
+
+
+def _replace_nul(value: object) -> object:
+    if isinstance(value, str):
+        return value.replace("\0", "\N{REPLACEMENT CHARACTER}")
+    if isinstance(value, dict):
+        return {_replace_nul(key): _replace_nul(item) for key, item in cast("dict[object, object]", value).items()}
+    return [_replace_nul(item) for item in cast("list[object]", value)] if isinstance(value, list) else value
+
+
+def _deeper_than(value: object, depth: int) -> bool:
+    if isinstance(value, Mapping):
+        inner = list(cast("Mapping[object, object]", value).values())
+    elif isinstance(value, list):
+        inner = cast("list[object]", value)
+    else:
+        return False
+    return depth == 0 or any(_deeper_than(item, depth - 1) for item in inner)
+
+
+def _finite_or_none(value: object) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        number = float(value)
+    except OverflowError:
+        return None
+    return number if math.isfinite(number) else None
+
+
+def _degrees(value: object, limit: int) -> float | None:
+    if isinstance(value, str):
+        try:
+            value = float(value)
+        except ValueError:
+            return None
+    number = _finite_or_none(value)
+    return number if number is not None and -limit <= number <= limit else None

@@ -1,0 +1,150 @@
+"""Exports are read back by evaluation and as stores."""
+
+import hashlib
+import math
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+import pytest
+
+from app.evaluation.dataset import Item
+from app.evaluation.datasets.read import DatasetOptions, read_dataset
+from app.recording.export.reading import open_recordings
+from app.recording.export.writing import Format, export
+from app.recording.images import ImageFile, ImageFolder
+from app.recording.inference import Exported, RecordedImage, RecordedInference
+from app.settings.inference_query import InferenceQuery
+from app.settings.server import SettingsError
+from metadata.entry import MetadataEntry
+from tasks.task import TaskType
+from tests.support.recorded_rows import inference_ids
+
+WIDTH, HEIGHT = 200, 100
+BOX: dict[str, object] = {"label": "car", "score": 0.5, "xmin": 10.0, "ymin": 20.0, "xmax": 30.0, "ymax": 60.0}
+
+
+@pytest.fixture
+def images(tmp_path: Path) -> Path:
+    """Return a folder with three stored images."""
+    folder = ImageFolder(tmp_path / "images", durable=False)
+    folder.open()
+    folder.write([ImageFile(digest(number), png(number)) for number in range(3)])
+    return tmp_path / "images"
+
+
+def png(number: int) -> bytes:
+    return cv2.imencode(".png", np.full((HEIGHT, WIDTH, 3), number, np.uint8))[1].tobytes()
+
+
+def digest(number: int) -> str:
+    return hashlib.sha256(png(number)).hexdigest()
+
+
+def inference(number: int, task_type: TaskType, *records: dict[str, object], **fields: Any) -> RecordedInference:
+    image = RecordedImage(digest=digest(number), width=WIDTH, height=HEIGHT, size=len(png(number)), kept=True)
+    defaults: dict[str, Any] = {
+        "id": f"{number}-0-0",
+        "metadata": [],
+        "protocol": "kserve-v2",
+        "model": "m",
+        "started": number,
+        "duration": 1,
+        "image": image,
+    }
+    samples: dict[str, Any] = {"task_type": task_type.value, "records": list(records)}
+    return RecordedInference(**(defaults | samples | fields))
+
+
+def objects(items: tuple[Item, ...]) -> dict[str, list[tuple[str, Any]]]:
+    """Return label and rounded corners of the objects, by the digest of their image."""
+    return {
+        hashlib.sha256(item.image.read_bytes()).hexdigest(): [
+            (label.label, np.round(label.corners or label.box or (), 2).tolist()) for label in item.objects
+        ]
+        for item in items
+    }
+
+
+@pytest.mark.parametrize("file_format", [Format.COCO, Format.YOLO])
+def test_boxes_are_read_back_by_evaluation(tmp_path: Path, images: Path, file_format: Format) -> None:
+    inferences = [
+        inference(2, TaskType.OBJECT_DETECTION, BOX, BOX | {"label": "dog", "xmin": 0.0}),
+        inference(1, TaskType.OBJECT_DETECTION),
+        inference(0, TaskType.IMAGE_CLASSIFICATION, {"label": "a", "score": 1.0}),
+    ]
+    path = tmp_path / ("found.json" if file_format is Format.COCO else "found")
+    assert export([inferences], path, file_format, images=images) == Exported(written=2, left_out=1)
+    options = DatasetOptions(images=images if file_format is Format.COCO else None, task=TaskType.OBJECT_DETECTION)
+    assert objects(read_dataset(path, options).items) == {
+        digest(2): [("car", [10, 20, 30, 60]), ("dog", [0, 20, 30, 60])],
+        digest(1): [],
+    }
+
+
+def test_oriented_boxes_are_read_back_from_yolo(tmp_path: Path, images: Path) -> None:
+    quarter_turn: dict[str, object] = {
+        "label": "bar", "score": 1.0, "cx": 0.5, "cy": 0.5, "w": 0.2, "h": 0.1, "r": math.pi / 2
+    }  # fmt: skip
+    export(
+        [[inference(0, TaskType.ORIENTED_OBJECT_DETECTION, quarter_turn)]], tmp_path / "y", Format.YOLO, images=images
+    )
+    dataset = read_dataset(tmp_path / "y")
+    assert dataset.tasks == (TaskType.ORIENTED_OBJECT_DETECTION,)
+    ((label, corners),) = objects(dataset.items)[digest(0)]
+    assert label == "bar"
+    assert sorted(corners) == [[95, 30], [95, 70], [105, 30], [105, 70]]
+
+
+def test_longest_outline_is_read_back_from_yolo(tmp_path: Path, images: Path) -> None:
+    outline = [{"x": float(x), "y": float(y)} for x, y in ((9, 9), (49, 9), (59, 29), (49, 49), (9, 49))]
+    hole = [{"x": float(x), "y": float(y)} for x, y in ((20, 20), (30, 20), (30, 30))]
+    record: dict[str, object] = {"label": "a", "score": 1.0, "contour": [outline, hole]}
+    export([[inference(0, TaskType.IMAGE_SEGMENTATION, record)]], tmp_path / "y", Format.YOLO, images=images)
+    (item,) = read_dataset(tmp_path / "y").items
+    assert [np.round(ring, 2).tolist() for ring in item.objects[0].rings or ()] == [
+        [[9.5, 9.5], [49.5, 9.5], [59.5, 29.5], [49.5, 49.5], [9.5, 49.5]]
+    ]
+
+
+def test_yolo_has_each_stored_image_once_and_one_task(tmp_path: Path, images: Path) -> None:
+    missing = RecordedImage(digest="ab" * 32, width=1, height=1, size=1, kept=True)
+    inferences = [
+        inference(0, TaskType.OBJECT_DETECTION, BOX),
+        inference(0, TaskType.OBJECT_DETECTION, id="older-0-0"),
+        inference(1, TaskType.IMAGE_SEGMENTATION, {"label": "a", "score": 1.0, "contour": []}),
+        inference(2, TaskType.OBJECT_DETECTION, BOX, image=missing),
+        inference(2, TaskType.OBJECT_DETECTION, BOX, image=None),
+    ]
+    assert export([inferences], tmp_path / "y", Format.YOLO, images=images) == Exported(written=1, left_out=4)
+    assert [file.name for file in (tmp_path / "y" / "images").iterdir()] == [f"{digest(0)}.png"]
+    with pytest.raises(SettingsError, match="Expected a new folder"):
+        export([inferences], tmp_path / "y", Format.YOLO, images=images)
+    with pytest.raises(SettingsError, match="needs --images"):
+        export([inferences], tmp_path / "z", Format.YOLO)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["images", "y"]
+
+
+def test_jsonl_is_read_back_as_a_store(tmp_path: Path, images: Path) -> None:
+    inferences = [
+        inference(2, TaskType.OBJECT_DETECTION, BOX, metadata=[MetadataEntry("camera", "str", "north")]),
+        inference(1, TaskType.OBJECT_DETECTION, parameters={"top_k": 3}, image=None),
+    ]
+    inferences.append(
+        RecordedInference(id="x", protocol="p", model="m", started=0, duration=0, error="internal", metadata=[])
+    )
+    export([inferences], tmp_path / "found.jsonl", Format.JSONL)
+    reader = open_recordings(str(tmp_path / "found.jsonl"), images)
+    assert reader.page(InferenceQuery(), 10).inferences == inferences
+    assert inference_ids(reader.page(InferenceQuery(where=['camera = "north"'], label="car"), 10).inferences) == [
+        "2-0-0"
+    ]
+    assert reader.image(inferences[0]) == png(2)
+    assert reader.sql("SELECT count(*) FROM recorded").rows[0][0] == 3
+
+
+def test_jsonl_of_something_else_is_rejected(tmp_path: Path) -> None:
+    (tmp_path / "questions.jsonl").write_text('{"image": "a.jpg"}\n')
+    with pytest.raises(SettingsError, match="Expected one recorded inference on each line"):
+        open_recordings(str(tmp_path / "questions.jsonl"))
