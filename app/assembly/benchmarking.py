@@ -1,56 +1,36 @@
-"""Find the batch size and thread count that serve a model best, by measuring each candidate on this machine."""
+"""Measure how fast a model is with different settings on this machine."""
 
 import asyncio
+import itertools
+import statistics
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 
 import msgspec
 import numpy as np
 
 from app.assembly.models import load
-from app.engine.admission import QueueLimits
+from app.assembly.tuning import Candidate
 from app.engine.engine import Engine
-from app.engine.events import RequestInfo
-from app.engine.registry import Registry
-from app.engine.repository import Repository
-from app.engine.servable import Servable
+from app.engine.models.registry import Registry
+from app.engine.models.repository import Repository
+from app.engine.models.servable import Servable
+from app.engine.request_context import RequestContext
+from app.engine.scheduling.admission import QueueLimits
 from app.protocols.bytes_elements import BinaryElement, StringElement
-from app.settings.model import SETTINGS_FILE, BatchingSettings, ModelError, ModelSource
+from app.settings.model import ModelSource
 from tasks.inference.limits import Limits
 from tasks.inference.request import InferenceRequest
 from tasks.inference.tensor import BytesTensor, Datatype, InputTensor, Tensor, TensorSpec
 from tasks.vision.request import IMAGE_INPUT
 
-__all__ = (
-    "Candidate",
-    "Measurement",
-    "all_candidates",
-    "best_measurement",
-    "measure_candidates",
-    "request_for",
-    "write_settings",
-)
+__all__ = ("Measurement", "best_measurement", "measure_candidates", "request_for")
 
 _TEXT = "On a good day in May, 3 ships left Dover."
 _MIN_GAIN = 1.05
-"""A candidate must be this much better than the simplest one, because smaller differences may be chance."""
+"""A candidate must be this much better than a simpler one, because smaller differences may be chance."""
 _REQUEST_ID = "tune"
-
-
-class Candidate(msgspec.Struct, frozen=True):
-    """A candidate: settings with which to serve a model.
-
-    Attributes:
-        batch: maximum number of inputs in a call.
-        delay_ms: milliseconds that the first request of a batch waits for others.
-        threads: threads for one call.
-    """
-
-    batch: int = 1
-    delay_ms: float = 0.0
-    threads: int = 1
 
 
 class Measurement(msgspec.Struct, frozen=True):
@@ -63,6 +43,7 @@ class Measurement(msgspec.Struct, frozen=True):
         p99: 99th percentile of that latency, in milliseconds.
         single_latency: median latency of a single request, in milliseconds.
         cpu: CPU time of the process for each response, in milliseconds.
+        rounds: the measurements whose medians these are, for comparisons of the same round.
     """
 
     candidate: Candidate
@@ -71,12 +52,7 @@ class Measurement(msgspec.Struct, frozen=True):
     p99: float
     single_latency: float
     cpu: float
-
-
-def all_candidates(batches: Iterable[int], threads: Iterable[int], delay_ms: float) -> Sequence[Candidate]:
-    """Return every combination, the simplest first."""
-    sizes = sorted({1, *batches})
-    return [Candidate(size, delay_ms if size > 1 else 0.0, count) for count in sorted({1, *threads}) for size in sizes]
+    rounds: "tuple[Measurement, ...]" = ()
 
 
 def request_for(servable: Servable, name: str, image: bytes) -> InferenceRequest:
@@ -86,90 +62,101 @@ def request_for(servable: Servable, name: str, image: bytes) -> InferenceRequest
 
 
 def measure_candidates(
-    source: ModelSource, candidates: Sequence[Candidate], image: bytes, workers: int, seconds: float
-) -> Iterator[Measurement]:
-    """Serve a model with each candidate in turn, and yield the measurements.
+    candidates: Sequence[tuple[Candidate, ModelSource]],
+    images: Sequence[bytes],
+    workers: int,
+    seconds: float,
+    rounds: int = 1,
+    on_measured: Callable[[], bool] = lambda: True,
+) -> Sequence[Measurement]:
+    """Serve the candidates in turns, so that all meet the same load of the machine, and return their medians.
 
     Args:
-        source: the model.
-        candidates: the candidates.
-        image: an encoded image for models that take one.
+        candidates: each with the model that has its settings.
+        images: encoded images for models that take one, sent in rotation.
         workers: number of worker threads, as the server would have.
         seconds: for each measurement under load.
+        rounds: number of measurements of each.
+        on_measured: called after each measurement; returns whether there is time for another one.
+
+    Returns:
+        The measurements of those that were measured at least once, in order.
 
     Raises:
-        ModelError: when the model cannot be loaded.
+        ModelError: when a model cannot be loaded.
         InferenceError: when an inference fails.
     """
-    for candidate in candidates:
-        # The thread count is fixed when the model is loaded.
-        servable = load(_with_candidate(source, candidate))
-        request = request_for(servable, source.name, image)
-        servable.predict(request, Limits())
-        registry = Registry([source])
-        registry.load(source, _loader_of(servable))
-        repository = Repository(registry, lambda: [source], _loader_of(servable))
-        engine = Engine(repository, (), Limits(), workers, QueueLimits(max_waiting=10_000))
-        try:
-            yield asyncio.run(_measure(engine, request, candidate, workers, seconds))
-        finally:
-            engine.close()
+    runs = [_Run(candidate, source, images) for candidate, source in candidates]
+    for _ in range(rounds):
+        for run in runs:
+            run.measure(workers, seconds)
+            if not on_measured():
+                return [run.median() for run in runs if run.measured]
+    return [run.median() for run in runs]
 
 
 def best_measurement(measurements: Sequence[Measurement], goal: str) -> Measurement:
-    """Return the best measurement: for `throughput`, or for `latency` of a single request.
+    """Return the simplest measurement that is as good as the best one.
 
-    The simplest candidate wins if the gain is small.
+    The best one must be better by 5 % in the median of the rounds, and in each of them.
 
     Args:
         measurements: the simplest candidate first.
-        goal: ``throughput`` or ``latency``.
+        goal: ``throughput`` under load, ``latency`` of a single request, or ``cost``, the CPU time of a response.
     """
-    score: Callable[[Measurement], float] = (
-        (lambda result: 1 / result.single_latency) if goal == "latency" else (lambda result: result.rate)
-    )
-    simplest, best = measurements[0], max(measurements, key=score)
-    return best if score(best) >= score(simplest) * _MIN_GAIN else simplest
+    scores: Mapping[str, Callable[[Measurement], float]] = {
+        "throughput": lambda result: result.rate,
+        "latency": lambda result: 1 / result.single_latency,
+        "cost": lambda result: 1 / result.cpu,
+    }
+    score = scores[goal]
+    best = max(measurements, key=score)
+
+    def is_as_good(result: Measurement) -> bool:
+        pairs = zip(best.rounds or (best,), result.rounds or (result,), strict=False)
+        gains = [score(best_round) / score(result_round) for best_round, result_round in pairs]
+        return result is best or statistics.median(gains) < _MIN_GAIN or min(gains) <= 1
+
+    return next(filter(is_as_good, measurements))
 
 
-def write_settings(folder: Path, candidate: Candidate) -> Path:
-    """Write a candidate into the settings of the model in `folder`, and keep all other settings.
+class _Run:
+    """One loaded candidate, and its measurements."""
 
-    Returns:
-        The settings file.
+    def __init__(self, candidate: Candidate, source: ModelSource, images: Sequence[bytes]) -> None:
+        self.candidate, self.source = candidate, source
+        self.servable = load(source)
+        requests = [request_for(self.servable, source.name, image) for image in images]
+        self.servable.predict(requests[0], Limits())
+        self.requests = itertools.cycle(requests)
+        self.measured: list[Measurement] = []
 
-    Raises:
-        ModelError: when existing settings cannot be read.
-        OSError: when the file cannot be written.
-    """
-    file = folder / SETTINGS_FILE
-    settings: dict[str, Any] = {}
-    if file.exists():
+    def measure(self, workers: int, seconds: float) -> None:
+        registry = Registry([self.source])
+        registry.load(self.source, _loader_of(self.servable))
+        repository = Repository(registry, lambda: [self.source], _loader_of(self.servable))
+        engine = Engine(repository, (), Limits(), workers, QueueLimits(max_waiting=10_000))
         try:
-            settings = msgspec.json.decode(file.read_bytes(), type=dict[str, Any])
-        except msgspec.DecodeError as error:
-            raise ModelError(f"{file} cannot be read: {error}") from None
-    settings["batching"] = (
-        {"max_size": candidate.batch, "max_delay_ms": candidate.delay_ms} if candidate.batch > 1 else None
-    )
-    settings["onnxruntime"] = {**settings.get("onnxruntime", {}), "threads": candidate.threads}
-    if settings["onnxruntime"] == {"threads": 1}:
-        settings["onnxruntime"] = None
-    present = {name: value for name, value in settings.items() if value is not None}
-    content = msgspec.json.format(msgspec.json.encode(present), indent=2)
-    temporary = file.with_suffix(".json.part")
-    temporary.write_bytes(content + b"\n")
-    temporary.replace(file)
-    return file
+            self.measured.append(
+                asyncio.run(_measure(engine, self.source.name, self.requests, self.candidate, workers, seconds))
+            )
+        finally:
+            engine.close()
+
+    def median(self) -> Measurement:
+        rows = [(result.rate, result.p50, result.p99, result.single_latency, result.cpu) for result in self.measured]
+        values = np.array(rows)
+        rate, p50, p99, single_latency, cpu = np.median(values, axis=0).tolist()
+        return Measurement(self.candidate, rate, p50, p99, single_latency, cpu, tuple(self.measured))
 
 
 async def _measure(
-    engine: Engine, request: InferenceRequest, candidate: Candidate, workers: int, seconds: float
+    engine: Engine, name: str, requests: Iterator[InferenceRequest], candidate: Candidate, workers: int, seconds: float
 ) -> Measurement:
-    single_latencies, _ = await _run_load(engine, request, 1, seconds / 4)
+    single_latencies, _ = await _run_load(engine, name, requests, 1, seconds / 4)
     cpu_before = time.process_time()
     # Enough requests to fill every worker's batch while the next batches are collected.
-    latencies, elapsed = await _run_load(engine, request, 2 * workers * candidate.batch, seconds)
+    latencies, elapsed = await _run_load(engine, name, requests, 2 * workers * candidate.batch, seconds)
     cpu_seconds = time.process_time() - cpu_before
     return Measurement(
         candidate=candidate,
@@ -182,31 +169,24 @@ async def _measure(
 
 
 async def _run_load(
-    engine: Engine, request: InferenceRequest, clients: int, seconds: float
+    engine: Engine, name: str, requests: Iterator[InferenceRequest], clients: int, seconds: float
 ) -> tuple[Sequence[float], float]:
     """Return the latency of each response, in milliseconds, at least one for each client; and the elapsed seconds."""
     latencies: list[float] = []
     started = time.perf_counter()
-    info = RequestInfo(protocol=_REQUEST_ID, request_id=_REQUEST_ID)
 
     async def run_client() -> None:
         while True:
             sent = time.perf_counter()
-            await engine.handle(info, request.model_name, lambda: request, lambda _: None)
+            context = RequestContext(protocol=_REQUEST_ID, request_id=_REQUEST_ID)
+            # The worker takes the request, so that the event loop does no work for it.
+            await engine.handle(context, name, partial(next, requests), lambda _: None)
             latencies.append((time.perf_counter() - sent) * 1000)
             if time.perf_counter() - started >= seconds:
                 return
 
     await asyncio.gather(*(run_client() for _ in range(clients)))
     return latencies, time.perf_counter() - started
-
-
-def _with_candidate(source: ModelSource, candidate: Candidate) -> ModelSource:
-    changes: Mapping[str, Any] = {
-        "batching": BatchingSettings(max_size=candidate.batch, max_delay_ms=candidate.delay_ms),
-        "onnxruntime": msgspec.structs.replace(source.settings.onnxruntime, threads=candidate.threads),
-    }
-    return msgspec.structs.replace(source, settings=msgspec.structs.replace(source.settings, **changes))
 
 
 def _loader_of(servable: Servable) -> Callable[[ModelSource], Servable]:

@@ -4,14 +4,30 @@ import re
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
-from app.engine.registry import version_sort_key
-from app.runtimes import RUNTIMES
-from app.settings.model import SETTINGS_FILE, ModelError, ModelSettings, ModelSource, read_settings
+import msgspec
 
-__all__ = ("discover", "model_at", "models_in")
+from app.engine.models.registry import version_sort_key
+from app.runtimes import RUNTIMES
+from app.runtimes.other_formats import advice_in
+from app.settings.imported import ImportedConfig
+from app.settings.mlflow import MLFLOW_FILE, read_mlflow_model
+from app.settings.mlserver import refuse_mlserver_runtime
+from app.settings.model import (
+    SETTINGS_FILE,
+    ModelError,
+    ModelSettings,
+    ModelSource,
+    read_json_file,
+    read_settings,
+)
+from app.settings.triton import TRITON_FILE, read_triton_config
+
+__all__ = ("discover", "model_at", "models_in", "name_only_model")
 
 _VERSION = re.compile(r"v?\d+(\.\d+)*", re.ASCII)
 _MAX_NAME_LENGTH = 255
+_EXPECTED_NAME = f"Expected up to {_MAX_NAME_LENGTH} printable characters without slashes"
+_CONFIG_FILES = (SETTINGS_FILE, TRITON_FILE, MLFLOW_FILE)
 _MODEL_FILES = f"an .onnx file, a config.json of Hugging Face beside weights, or a {SETTINGS_FILE}"
 
 
@@ -33,23 +49,30 @@ def model_at(path: Path) -> Sequence[ModelSource]:
         ModelError: when there is no model.
     """
     if path.is_file():
+        refuse_mlserver_runtime(path.parent / SETTINGS_FILE)
         settings = read_settings(path.parent)
         return [
             _source(path.parent, settings, path.stem if path.stem != "model" else path.resolve().parent.name, "1", path)
         ]
     if not path.is_dir():
         raise ModelError(f"{path} is neither a model file nor a folder")
+    shared, imported = _read_settings(path)
     versions = _versions(path)
     if versions:
-        shared = read_settings(path)
         name = path.resolve().name
-        return [
+        sources = [
             _source(folder, _version_settings(folder, shared), name, _version_name(folder), root=path)
             for folder in _served_versions(path, versions, shared)
         ]
-    if _is_model(path):
-        return [_source(path, read_settings(path), path.resolve().name, "1")]
-    raise ModelError(f"{path} holds no model: expected {_MODEL_FILES}, or version folders with one of them")
+    elif _is_model(path):
+        sources = [_source(path, shared, path.resolve().name, "1")]
+    else:
+        advice = advice_in(path)
+        raise ModelError(
+            f"{path} holds no model: expected {_MODEL_FILES}, or version folders with one of them"
+            + (f"; {advice}" if advice else "")
+        )
+    return [msgspec.structs.replace(source, imported=imported) for source in sources]
 
 
 def models_in(repository: Path) -> Sequence[ModelSource]:
@@ -67,8 +90,25 @@ def models_in(repository: Path) -> Sequence[ModelSource]:
         source for folder in folders if _is_model(folder) or _versions(folder) for source in _model_or_fault(folder)
     ]
     if not sources:
-        raise ModelError(f"{repository} holds no models: expected a folder for each, with {_MODEL_FILES}")
+        advice = next((advice for folder in (repository, *folders) if (advice := advice_in(folder))), "")
+        raise ModelError(
+            f"{repository} holds no models: expected a folder for each, with {_MODEL_FILES}"
+            + (f"; {advice}" if advice else "")
+        )
     return sources
+
+
+def name_only_model(sources: Sequence[ModelSource], name: str) -> Sequence[ModelSource]:
+    """Return the versions of the one model in `sources` under another name. Several models keep their own names.
+
+    Raises:
+        ModelError: when the name is not valid.
+    """
+    if not _is_safe_name(name):
+        raise ModelError(f"--model-name: {_EXPECTED_NAME}, got {name!r}")
+    if len({source.name for source in sources}) > 1:
+        return sources
+    return [msgspec.structs.replace(source, name=name) for source in sources]
 
 
 def _model_or_fault(folder: Path) -> Sequence[ModelSource]:
@@ -78,8 +118,23 @@ def _model_or_fault(folder: Path) -> Sequence[ModelSource]:
         return [ModelSource(name=_printable(folder.name), version="1", folder=folder, fault=_printable(str(error)))]
 
 
+def _read_settings(folder: Path) -> tuple[ModelSettings, ImportedConfig | None]:
+    """Return the settings in `folder`. A configuration of Triton or MLflow supplies those that ours does not name."""
+    path = folder / SETTINGS_FILE
+    refuse_mlserver_runtime(path)
+    settings = read_settings(folder)
+    if settings.runtime is not None or settings.implementation is not None:
+        return settings, None
+    imported = read_triton_config(folder) or read_mlflow_model(folder)
+    if imported is None:
+        return settings, None
+    declared = read_json_file(path, dict[str, object]) if path.is_file() else {}
+    changes = {name: value for name, value in imported.settings.items() if name not in declared}
+    return msgspec.structs.replace(settings, **changes), msgspec.structs.replace(imported, settings=changes)
+
+
 def _is_model(folder: Path) -> bool:
-    if (folder / SETTINGS_FILE).is_file() and not _versions(folder):
+    if any((folder / name).is_file() for name in _CONFIG_FILES) and not _versions(folder):
         return True
     source = ModelSource(name=folder.name, version="1", folder=folder)
     return any(runtime.recognises(source) for runtime in RUNTIMES)
@@ -100,7 +155,7 @@ def _served_versions(path: Path, versions: Sequence[Path], settings: ModelSettin
         case selected:
             missing = set(selected) - {_version_name(folder) for folder in versions}
             if missing:
-                raise ModelError(f"{path / SETTINGS_FILE}: versions: There is no version {', '.join(sorted(missing))}")
+                raise ModelError(f"{path}: versions: There is no version {', '.join(sorted(missing))}")
             return [folder for folder in versions if _version_name(folder) in selected]
 
 
@@ -109,7 +164,7 @@ def _version_name(folder: Path) -> str:
 
 
 def _version_settings(folder: Path, shared: ModelSettings) -> ModelSettings:
-    return read_settings(folder) if (folder / SETTINGS_FILE).is_file() else shared
+    return _read_settings(folder)[0] if (folder / SETTINGS_FILE).is_file() else shared
 
 
 def _source(
@@ -127,8 +182,7 @@ def _source(
     )
     for field, value in (("name", source.name), ("version", source.version), ("chariot_id", settings.chariot_id)):
         if value is not None and not _is_safe_name(value):
-            expected = f"Expected up to {_MAX_NAME_LENGTH} printable characters without slashes"
-            raise ModelError(f"{folder}: {field}: {expected}, got {value!r}")
+            raise ModelError(f"{folder}: {field}: {_EXPECTED_NAME}, got {value!r}")
     return source
 
 
@@ -136,7 +190,7 @@ def _file_below(folder: Path, uri: str) -> Path:
     """Return the file that the settings name. Links are checked later, when the model is loaded."""
     relative = PurePosixPath(uri)
     if not uri.isprintable() or relative.is_absolute() or ".." in relative.parts or not relative.parts:
-        raise ModelError(f"{folder / SETTINGS_FILE}: uri: Expected a file below the folder, got {uri!r}")
+        raise ModelError(f"{folder}: uri: Expected a file below the folder, got {uri!r}")
     return folder / relative
 
 

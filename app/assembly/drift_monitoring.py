@@ -12,14 +12,14 @@ from prometheus_client import CollectorRegistry
 
 from app.assembly.manifest import MANIFEST_FILE, check_manifest
 from app.drift.baseline import FILE_NAME, Baseline, read_baseline
-from app.drift.embedding import BUNDLED, Embedder
-from app.drift.monitor import DriftWindow, Monitor, MonitoredModel
+from app.drift.hypothesis_tests import import_scipy
+from app.drift.measurement import BUNDLED, Embedder
+from app.drift.monitor import DriftMetrics, DriftWindow, Monitor, MonitoredModel
+from app.drift.observer import DriftObserver, SimilarityAnnotator
 from app.drift.sample import DriftError
 from app.drift.webhook import Webhook, build_alert
 from app.engine.events import OutputAnnotator
-from app.engine.registry import version_sort_key
-from app.observers.drift_metrics import DriftMetrics
-from app.observers.drift_observer import DriftObserver, SimilarityAnnotator
+from app.engine.models.registry import version_sort_key
 from app.runtimes.folder import check_folder
 from app.settings.model import ModelError, ModelSource
 from app.settings.server import ServerSettings, SettingsError
@@ -88,6 +88,10 @@ class Drift:
     def __init__(
         self, settings: ServerSettings, sources: Callable[[], Sequence[ModelSource]], registry: CollectorRegistry
     ) -> None:
+        try:
+            import_scipy()
+        except DriftError as error:
+            raise SettingsError(str(error)) from None
         baselines = _Baselines(sources)
         _, errors = baselines.poll()
         if errors:

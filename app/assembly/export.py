@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from app.assembly.discovery import model_at
 from app.assembly.models import load
-from app.engine.servable import Servable
+from app.engine.models.servable import Servable
 from app.runtimes.onnxruntime.session import Session
 from app.runtimes.transformers.export import Exporter
 from app.settings.model import ModelError, ModelSource
@@ -43,12 +43,14 @@ class ExportResult(msgspec.Struct, frozen=True, kw_only=True):
         comparisons: one comparison for each test image.
         scores: the largest difference between the scores of both models when they are served with their own
             preprocessing; None if one of them returns more results than the other.
+        tied: the share of the original model's scores that differ from another one by at most the tolerance.
     """
 
     file: Path
     any_size: bool
     comparisons: Sequence[ExportComparison]
     scores: float | None
+    tied: float
 
     @property
     def max_difference(self) -> float:
@@ -80,8 +82,13 @@ def export_model(folder: Path, output: Path, opset: int, tolerance: float) -> Ex
         comparisons = _compare(exporter, file, any_size=False)
     if comparisons is None:
         raise ModelError(f"{file} was written, but ONNX Runtime cannot run it")
-    scores = _compare_scores(load(exporter.source), load(_single_source(file)), comparisons[0].size)
-    return ExportResult(file=file, any_size=any_size, comparisons=comparisons, scores=scores)
+    original, exported = _served_scores(
+        (load(exporter.source), load(_single_source(file))), _test_image(np.random.default_rng(3), *comparisons[0].size)
+    )
+    scores = float(np.abs(original - exported).max(initial=0)) if len(original) == len(exported) else None
+    return ExportResult(
+        file=file, any_size=any_size, comparisons=comparisons, scores=scores, tied=_tied(original, tolerance)
+    )
 
 
 def _compare(exporter: Exporter, file: Path, *, any_size: bool) -> list[ExportComparison] | None:
@@ -103,18 +110,25 @@ def _compare(exporter: Exporter, file: Path, *, any_size: bool) -> list[ExportCo
     return comparisons
 
 
-def _compare_scores(first: Servable, second: Servable, size: tuple[int, int]) -> float | None:
-    """Return the largest score difference for an image that has the model's input size and needs no resizing."""
-    image = _test_image(np.random.default_rng(3), *size)
+def _served_scores(servables: Sequence[Servable], image: Image) -> list[NDArray[np.float64]]:
+    """Return the ascending scores of each model for an image that has the input size and needs no resizing."""
     tensor = Tensor(name="image", datatype=Datatype.UINT8, data=image.pixels)
     scores: list[NDArray[np.float64]] = []
-    for servable in (first, second):
+    for servable in servables:
         request = InferenceRequest(
             id="export", model_name="export", inputs=(tensor,), parameters={"score_threshold": 0.0}
         )
         records = servable.predict(request, Limits()).outputs[0].predictions[0].records()
         scores.append(np.sort([float(getattr(record, "score", 0.0)) for record in records]))
-    return float(np.abs(scores[0] - scores[1]).max(initial=0)) if len(scores[0]) == len(scores[1]) else None
+    return scores
+
+
+def _tied(scores: NDArray[np.float64], tolerance: float) -> float:
+    """Return the share of ascending scores that are within the tolerance of a neighbour."""
+    if len(scores) < 2:
+        return 0.0
+    near = np.diff(scores) <= tolerance
+    return float((np.append(near, False) | np.append(False, near)).mean())
 
 
 def _single_source(path: Path) -> ModelSource:

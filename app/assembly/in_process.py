@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from app.assembly.discovery import model_at
 from app.assembly.models import load
-from app.engine.registry import version_sort_key
+from app.engine.models.registry import version_sort_key
 from app.protocols.bytes_elements import StringElement
 from tasks.inference.error import invalid
 from tasks.inference.limits import Limits

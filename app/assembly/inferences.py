@@ -1,14 +1,10 @@
 """Build the routes that show recorded inferences."""
 
-from typing import TYPE_CHECKING
-
-from app.server.inferences import Inferences
-from app.server.loopback import is_loopback_host
-from app.server.query_pool import QueryPool
+from app.recording.inference import RecordedInference
+from app.server.http.inferences import InferenceReader, Inferences
+from app.server.http.loopback import is_loopback_host
+from app.server.http.query_pool import QueryPool
 from app.settings.server import ServerSettings
-
-if TYPE_CHECKING:
-    from app.recording.query.reader import RecordingReader
 
 __all__ = ("recording_routes",)
 
@@ -26,18 +22,20 @@ def recording_routes(settings: ServerSettings, query_pool: QueryPool | None = No
         query_pool: runs the queries.
     """
     if settings.record is None:
-        return Inferences(None, "This server records nothing; set --record to a store")
+        reason = "This server records nothing; set --record to a store"
+        return Inferences(None, reason, record_type=RecordedInference)
     allowed = settings.serve_inferences
     if allowed is None:
         allowed = is_loopback_host(settings.host)
     if not allowed:
-        return Inferences(None, "This server does not show its recordings; --serve-inferences enables it")
+        reason = "This server does not show its recordings; --serve-inferences enables it"
+        return Inferences(None, reason, record_type=RecordedInference)
     store, images = settings.record, settings.record_images
 
-    def open_reader() -> "RecordingReader":
-        from app.recording.dsn import parse_dsn
+    def open_reader() -> InferenceReader:
         from app.recording.query.reader import RecordingReader
+        from app.recording.stores.dsn import parse_dsn
 
         return RecordingReader(parse_dsn(store), images, _MAX_QUERY_SECONDS)
 
-    return Inferences(open_reader, query_pool=query_pool)
+    return Inferences(open_reader, query_pool=query_pool, record_type=RecordedInference)

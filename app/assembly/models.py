@@ -7,23 +7,27 @@ from pathlib import Path
 
 import msgspec
 
-from app.assembly.discovery import discover, model_at, models_in
+from app.assembly.discovery import discover, model_at, models_in, name_only_model
 from app.assembly.manifest import check_manifest
-from app.engine.model_metadata import ModelMetadata
-from app.engine.servable import Servable
+from app.engine.models.model_metadata import ModelMetadata
+from app.engine.models.servable import Servable
 from app.runtimes import RUNTIMES
 from app.runtimes.folder import check_folder
+from app.runtimes.onnxruntime import OnnxRuntime
+from app.runtimes.openvino import OpenVinoRuntime
+from app.runtimes.other_formats import advice_for, advice_in
 from app.runtimes.python import PythonRuntime
 from app.runtimes.runtime import Runtime
 from app.runtimes.subprocess import OnProcessLost, describe_in_subprocess, load_in_subprocess
 from app.server.process_setup import configure_process, freeze_garbage
+from app.settings.demo import DEMO_MODELS, IS_CHECKOUT
 from app.settings.model import SETTINGS_FILE, ModelError, ModelSource
 from app.settings.server import ModelOptions
 
 __all__ = ("FIXTURE_MODELS", "describe", "find_models", "link_folders", "load")
 
-FIXTURE_MODELS = Path(__file__).parents[2] / "fixtures" / "models"
-"""Models that this repository trains for its tests; the default when no model is named."""
+FIXTURE_MODELS = DEMO_MODELS
+"""Models that this repository trains for its tests."""
 
 
 def find_models(options: ModelOptions) -> Sequence[ModelSource]:
@@ -32,21 +36,28 @@ def find_models(options: ModelOptions) -> Sequence[ModelSource]:
     Raises:
         ModelError: when the options or models are invalid.
     """
-    if options.model is not None and options.model_repository is not None:
-        raise ModelError("Name a model or a model repository, not both")
-    if options.model is not None:
+    if options.demo + (options.model is not None) + (options.model_repository is not None) > 1:
+        raise ModelError("Use one of --model, --model-repository and --demo")
+    if options.demo:
+        sources = models_in(DEMO_MODELS)
+    elif options.model is not None:
         sources = model_at(options.model)
     elif options.model_repository is not None:
         sources = models_in(options.model_repository)
-    elif options.model_dir is None and not FIXTURE_MODELS.is_dir():
-        raise ModelError("There are no models: pass one with --model, or a folder of models with --model-repository")
+    elif options.model_dir is None and not IS_CHECKOUT:
+        raise ModelError(
+            "There are no models: pass one with --model, a folder of models with --model-repository, or --demo"
+        )
     else:
-        sources = discover(options.model_dir or FIXTURE_MODELS)
+        sources = discover(options.model_dir or DEMO_MODELS)
+    if options.model_name is not None:
+        sources = name_only_model(sources, options.model_name)
     policy = {
         "allow_code": options.allow_code,
         "require_manifest": options.require_manifest,
         "signing_key": options.model_signing_key,
         "links": link_folders(options.model_links),
+        "compile_cache": options.compile_cache,
     }
     sources = [msgspec.structs.replace(source, **policy) for source in sources]
     if options.device is not None:
@@ -111,12 +122,16 @@ def _is_isolated(source: ModelSource) -> bool:
 
 def _describe_in_process(source: ModelSource) -> ModelMetadata:
     with _as_model_error(source), _checked_files(source):
-        return _runtime(source).inspect(source)
+        metadata = _runtime(source).inspect(source)
+        _check_tensors(source, metadata)
+        return metadata
 
 
 def _load_in_process(source: ModelSource) -> Servable:
     with _as_model_error(source), _checked_files(source):
-        return _runtime(source).load(source)
+        servable = _runtime(source).load(source)
+        _check_tensors(source, servable.description)
+        return servable
 
 
 def _load_in_subprocess(source: ModelSource) -> Servable:
@@ -161,10 +176,58 @@ def _runtime(source: ModelSource) -> Runtime:
     names = ", ".join(runtime.name for runtime in RUNTIMES)
     for runtime in RUNTIMES:
         if runtime.name == runtime_name or (runtime_name is None and runtime.recognises(source)):
+            _check_precision(source, runtime)
             return runtime
     if runtime_name is not None:
         raise ModelError(f"{source.folder}: runtime: Expected one of {names}, got {runtime_name!r}")
-    raise ModelError(f"{source.file or source.folder} is not a model of any runtime here ({names})")
+    advice = advice_for(source.file) if source.file is not None else ""
+    if source.file is not None and advice:
+        raise ModelError(f"{source.file} {advice}")
+    found = advice_in(source.folder) if source.file is None else ""
+    raise ModelError(
+        f"{source.file or source.folder} is not a model of any runtime here ({names})" + (f"; {found}" if found else "")
+    )
+
+
+def _check_tensors(source: ModelSource, metadata: ModelMetadata) -> None:
+    """Reject a graph whose tensors differ from those in the configuration of another server."""
+    imported = source.imported
+    if imported is None:
+        return
+    for kind, declared, specs in (
+        ("input", imported.inputs, metadata.inputs),
+        ("output", imported.outputs, metadata.outputs),
+    ):
+        shapes = {spec.name: spec.shape for spec in specs}
+        for name, shape in declared.items():
+            if name not in shapes:
+                raise ModelError(
+                    f"{source.folder}: {imported.file} names the {kind} {name!r}; those of the model are "
+                    f"{', '.join(shapes) or 'none'}"
+                )
+            if not _fits(shape, shapes[name]):
+                raise ModelError(
+                    f"{source.folder}: {imported.file} gives the {kind} {name!r} the shape {list(shape)}; "
+                    f"that of the model is {list(shapes[name])}"
+                )
+
+
+def _fits(declared: Sequence[int], shape: Sequence[int]) -> bool:
+    """Return whether two shapes agree; -1 is any size. ONNX Runtime has an empty shape for an unknown rank."""
+    return not shape or (
+        len(declared) == len(shape) and all(a == b or -1 in (a, b) for a, b in zip(declared, shape, strict=True))
+    )
+
+
+def _check_precision(source: ModelSource, runtime: Runtime) -> None:
+    precision = source.settings.precision
+    supported = {"bf16": (OpenVinoRuntime.name,), "int8": (OpenVinoRuntime.name, OnnxRuntime.name)}
+    if precision in supported and runtime.name not in supported[precision]:
+        names = " or ".join(f'"{name}"' for name in supported[precision])
+        raise ModelError(
+            f'{source.folder / SETTINGS_FILE}: "precision": "{precision}" needs "runtime": {names}; '
+            f"the runtime is {runtime.name}"
+        )
 
 
 def _on_devices(source: ModelSource, devices: tuple[str, ...]) -> ModelSource:

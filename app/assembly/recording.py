@@ -8,9 +8,9 @@ from app.settings.extras import missing_extra
 from app.settings.server import ServerSettings, SettingsError
 
 if TYPE_CHECKING:
-    from app.recording.dsn import StoreDsn
     from app.recording.recorder import Recorder
-    from app.recording.store import Store
+    from app.recording.stores.dsn import StoreDsn
+    from app.recording.stores.store import Store
 
 __all__ = ("open_recorder",)
 
@@ -26,14 +26,14 @@ def open_recorder(settings: ServerSettings, metrics: CollectorRegistry) -> "Reco
     if settings.record is None:
         _check_unused_options(settings)
         return None
-    from app.recording.dsn import parse_dsn
     from app.recording.images import ImageFolder
     from app.recording.recorder import Recorder
     from app.recording.recording_metrics import RecordingMetrics
     from app.recording.redaction import Redaction
     from app.recording.retention import Retention
     from app.recording.row_converter import RowConverter
-    from app.recording.store import StoreError
+    from app.recording.stores.dsn import parse_dsn
+    from app.recording.stores.store import StoreError
     from app.recording.writer import Writer
 
     keep_records, keep_images = _retention_seconds(settings)
@@ -57,11 +57,11 @@ def open_recorder(settings: ServerSettings, metrics: CollectorRegistry) -> "Reco
 
 def _store(dsn: "StoreDsn") -> "Store":
     if dsn.dialect == "sqlite":
-        from app.recording.sqlite_store import SqliteStore
+        from app.recording.stores.sqlite_store import SqliteStore
 
         return SqliteStore(dsn.file)
     try:
-        from app.recording.postgres_store import PostgresStore
+        from app.recording.stores.postgres_store import PostgresStore
     except ImportError as error:
         raise SettingsError(missing_extra("--record in PostgreSQL", "postgres", error)) from None
     return PostgresStore(dsn)

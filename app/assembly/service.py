@@ -13,37 +13,46 @@ from prometheus_client import CollectorRegistry, ProcessCollector
 from app.assembly.inferences import recording_routes
 from app.assembly.models import load
 from app.assembly.recording import open_recorder
-from app.engine.admission import QueueLimits
 from app.engine.engine import Engine
 from app.engine.events import InferenceObserver, OutputAnnotator
-from app.engine.registry import Registry
-from app.engine.repository import Repository
-from app.observers.metrics import Metrics
+from app.engine.models.registry import Registry
+from app.engine.models.repository import Repository
+from app.engine.scheduling.admission import QueueLimits
+from app.observers.metrics import FlushBeforeMetrics, Metrics
 from app.observers.prediction_metrics import PredictionMetrics
 from app.observers.request_log import RequestLog
 from app.observers.restart_metrics import RestartMetrics
 from app.observers.state_metrics import StateMetrics
+from app.observers.trends import Trends
 from app.protocols import GRPC_PROTOCOLS, main_port_protocols
+from app.protocols.grpc_protocol import GrpcProtocol
 from app.protocols.protocol import HttpListener
+from app.protocols.tensorflow_serving.metrics import RequestMetrics
 from app.protocols.tensorflow_serving.routes import TensorFlowServing
-from app.server.asgi import create_app, create_listener_app
+from app.protocols.tensorflow_serving.servicer import (
+    TENSORFLOW_SERVING_GRPC,
+    TensorFlowModelService,
+    TensorFlowPredictionService,
+)
 from app.server.auth.access_control import open_access_control
 from app.server.auth.bind_policy import cors_origins
 from app.server.auth.grpc_access import GrpcAccess
 from app.server.auth.http_access import HttpAccess
-from app.server.cross_site import allowed_hosts, reject_cross_site
-from app.server.errors import refusal_body_builder
-from app.server.grpc import GrpcServer
-from app.server.grpc_load_shedding import CallShedder
-from app.server.load_shedding import LoadShedder, inference_routes
-from app.server.loopback import is_loopback_host
+from app.server.grpc.load_shedding import CallShedder
+from app.server.grpc.server import GrpcServer
+from app.server.http.asgi import create_app, create_listener_app
+from app.server.http.cross_site import allowed_hosts, reject_cross_site
+from app.server.http.direct_request import DirectRoutes
+from app.server.http.errors import refusal_body_builder
+from app.server.http.loopback import is_loopback_host
+from app.server.http.query_pool import QueryPool
 from app.server.model_loading import ModelLoading
 from app.server.polling import polling
-from app.server.port_routing import SecondaryListener
 from app.server.process_setup import releasing_memory
-from app.server.query_pool import QueryPool
 from app.server.shutdown import ShutdownHooks
-from app.server.transport import Transport, open_transport
+from app.server.transport.load_shedding import LoadShedder, inference_routes
+from app.server.transport.port_routing import SecondaryListener
+from app.server.transport.server import Transport, open_transport
 from app.server.ui.page import WebPage
 from app.server.ui.protocol_proxy import ProtocolProxy
 from app.settings.extras import missing_extra
@@ -53,7 +62,6 @@ from tasks.inference.limits import Limits
 
 if TYPE_CHECKING:
     from app.assembly.drift_monitoring import Drift
-    from app.drift.window_history import WindowHistory
     from app.observers.tracing import Tracing
     from app.recording.recorder import Recorder
 
@@ -89,9 +97,9 @@ class Service:
         limit_values = {name: getattr(settings, name) for name in Limits.__struct_fields__ if hasattr(settings, name)}
         limits = Limits(**limit_values)
         self.registry = Registry(discover())
+        flush_before_metrics = FlushBeforeMetrics()
+        metrics.register(flush_before_metrics)
         observers: list[InferenceObserver] = [
-            RequestLog(),
-            Metrics(metrics, self.registry.has_model),
             PredictionMetrics(metrics, lambda model: _labels(self.registry, model)),
         ]
         annotators: list[OutputAnnotator] = []
@@ -110,6 +118,7 @@ class Service:
             self._exit_stack.callback(self._close_recorder, self.recorder)
         load_model = partial(load, on_process_lost=RestartMetrics(metrics).count_restart)
         repository = Repository(self.registry, discover, load_model)
+        trends = Trends(self.registry.has_model)
         self.engine = Engine(
             repository,
             observers,
@@ -125,18 +134,24 @@ class Service:
             explain_workers=settings.explain_workers,
             annotators=annotators,
             record_sink=self.recorder,
+            batched_observers=[trends, RequestLog(), Metrics(metrics, self.registry.has_model)],
         )
+        flush_before_metrics.observers = self.engine.batched_observers
         inferences = recording_routes(settings, QueryPool(lambda: self.engine.is_in_use, metrics))
         self._exit_stack.callback(inferences.close)
         StateMetrics(self.engine, metrics)
         ProcessCollector(registry=metrics)
         self.loading = ModelLoading(self.registry, load_model)
         protocols = main_port_protocols(settings.chariot_protocol)
-        interceptors: list[ServerInterceptor] = [CallShedder(self.engine, GRPC_PROTOCOLS)]
+        tensorflow_metrics = RequestMetrics(self.registry.has_model)
+        grpc_protocols = _grpc_protocols(settings, tensorflow_metrics)
+        interceptors: list[ServerInterceptor] = [CallShedder(self.engine, grpc_protocols)]
         if access_control is not None:
-            interceptors.append(GrpcAccess(access_control, GRPC_PROTOCOLS))
-        self.grpc = _grpc_server(self.engine, settings, self.transport, interceptors) if settings.grpc else None
-        listeners = _listeners(settings)
+            interceptors.append(GrpcAccess(access_control, grpc_protocols))
+        self.grpc = (
+            _grpc_server(self.engine, grpc_protocols, settings, self.transport, interceptors) if settings.grpc else None
+        )
+        listeners = _listeners(settings, tensorflow_metrics)
         requires_auth = access_control is not None
         self._shedder = self.transport.connections.shedder = LoadShedder(
             [*inference_routes(self.engine, protocols, secured=requires_auth), *inferences.sheddable_routes],
@@ -147,6 +162,9 @@ class Service:
         )
         max_bytes = settings.max_request_bytes
         guard = partial(reject_cross_site, hosts=allowed_hosts(settings), origins=origins)
+        self.transport.connections.direct_routes = DirectRoutes(
+            self.engine, allowed_hosts(settings), max_bytes, access_control
+        )
         self.secondary_listeners: list[SecondaryListener] = []
         for listener, port in listeners.items():
             app = create_listener_app(self.engine, listener, max_bytes, access)
@@ -155,9 +173,16 @@ class Service:
             self.secondary_listeners.append(
                 SecondaryListener(name=listener.title, app=app, guarded_app=guarded_app, port=port)
             )
-        history = drift.observer.history if drift is not None else None
+        data = {"drift": drift.observer.windows} if drift is not None else {}
         self._page = _page(
-            self.engine, settings, self.grpc, self.secondary_listeners, inferences.is_available, history, access
+            self.engine,
+            trends,
+            settings,
+            self.grpc,
+            self.secondary_listeners,
+            inferences.is_available,
+            data,
+            access,
         )
         self.app = create_app(
             self.engine,
@@ -209,7 +234,11 @@ class Service:
             await self.grpc.start()
         self.loading.start()
         try:
-            async with polling(self.engine.repository, self._poll_seconds), releasing_memory(lambda: self.engine.busy):
+            async with (
+                polling(self.engine.repository, self._poll_seconds),
+                releasing_memory(lambda: self.engine.busy),
+                self.engine.batched_observers.flushing(),
+            ):
                 yield
         finally:
             if self.grpc is not None:
@@ -222,15 +251,17 @@ class Service:
 
 def _grpc_server(
     engine: Engine,
+    protocols: Sequence[GrpcProtocol],
     settings: ServerSettings,
     transport: Transport,
     interceptors: Sequence[ServerInterceptor],
 ) -> GrpcServer:
     return GrpcServer(
         engine,
-        GRPC_PROTOCOLS,
+        protocols,
         host=settings.host,
         port=settings.grpc_port,
+        second_port=settings.tensorflow_grpc_port if settings.tensorflow_serving else None,
         max_request_bytes=settings.max_request_bytes,
         drain_timeout=settings.drain_timeout,
         interceptors=interceptors,
@@ -241,11 +272,12 @@ def _grpc_server(
 
 def _page(
     engine: Engine,
+    trends: Trends,
     settings: ServerSettings,
     grpc: GrpcServer | None,
     secondary_listeners: Sequence[SecondaryListener],
     show_recordings: bool,
-    drift: "WindowHistory | None",
+    data: Mapping[str, Callable[[], object]],
     access: HttpAccess,
 ) -> WebPage:
     """Build the page: all views on a loopback address or if enabled, otherwise only the metrics of GRPS."""
@@ -254,22 +286,34 @@ def _page(
     is_local = is_loopback_host(settings.host)
     return WebPage(
         engine,
+        trends,
         # On other addresses, a client that is not a browser can forge any Host and Origin header.
         admin=False if settings.page_admin is None and not is_local else settings.page_admin,
         proxy=proxy,
         chariot_protocol=settings.chariot_protocol,
         full=is_local if settings.page is None else settings.page,
         show_recordings=show_recordings,
-        drift=drift,
+        data=data,
         access=access,
     )
 
 
-def _listeners(settings: ServerSettings) -> Mapping[HttpListener, int]:
+def _grpc_protocols(settings: ServerSettings, metrics: RequestMetrics) -> Sequence[GrpcProtocol]:
+    """Return the enabled gRPC services; TensorFlow Serving's share their metrics with its REST API."""
+    others = [protocol for protocol in GRPC_PROTOCOLS if protocol.name != TENSORFLOW_SERVING_GRPC]
+    if not settings.tensorflow_serving:
+        return others
+    prediction = TensorFlowPredictionService(loading_status=settings.loading_status, metrics=metrics)
+    return [*others, prediction, TensorFlowModelService()]
+
+
+def _listeners(settings: ServerSettings, metrics: RequestMetrics) -> Mapping[HttpListener, int]:
     """Return the enabled protocols with their own port, and their ports."""
     if not settings.tensorflow_serving:
         return {}
-    listener = TensorFlowServing(cors=settings.tensorflow_serving_cors, loading_status=settings.loading_status)
+    listener = TensorFlowServing(
+        cors=settings.tensorflow_serving_cors, loading_status=settings.loading_status, metrics=metrics
+    )
     return {listener: settings.tensorflow_serving_port}
 
 

@@ -1,8 +1,9 @@
 """The ``charioteer`` command."""
 
 import sys
+from typing import Any, cast
 
-from cyclopts import App
+from cyclopts import App, Parameter
 
 from app import __version__
 from app.settings.model import ModelError
@@ -11,13 +12,20 @@ from tasks.inference.error import InferenceError
 
 __all__ = ("main",)
 
+
+def _shown_default(value: object) -> str | None:
+    """Return a default as the help shows it: nothing for switches that are off, and for empty texts."""
+    return None if value is None or value is False or value == "" else str(value)
+
+
 cli = App(
     name="charioteer",
     help="Serve any vision model over standard inference protocols.",
     version=__version__,
+    default_parameter=Parameter(show_env_var=False, show_default=_shown_default, negative_iterable=()),
 )
 # Commands are named, not imported, so that each command imports only what it needs.
-cli.command("app.cli.serve:serve", name="serve", help="Serve models over HTTP and gRPC until stopped.")
+cli.command("app.cli.serve:command", name="serve", help="Serve models over HTTP and gRPC until stopped.")
 cli.command("app.cli.predict:predict", name="predict", help="Run a model on one image, without a server.")
 cli.command("app.cli.explain:explain", name="explain", help="Show which parts of an image led to a model's prediction.")
 cli.command("app.cli.models:models", name="models", help="List the models that `serve` would load.")
@@ -25,14 +33,20 @@ cli.command("app.cli.init:init", name="init", help="Create a folder with a start
 cli.command("app.cli.export:export", name="export", help="Export a transformers model to ONNX and compare both.")
 cli.command("app.cli.conform:conform", name="conform", help="Check any inference server against a protocol.")
 cli.command("app.cli.check:check", name="check", help="Show how a model is interpreted, and try it once.")
-cli.command("app.cli.tune:tune", name="tune", help="Find the best batch size and thread count for a model.")
+cli.command("app.cli.tune:tune", name="tune", help="Find the set-up that serves a model best here.")
+cli.command("app.cli.quantize:quantize", name="quantize", help="Quantise an ONNX model to int8, as a new version.")
 cli.command("app.cli.inferences:inferences", name="inferences", help="Search and export recorded inferences.")
 cli.command("app.cli.evaluate:evaluate", name="evaluate", help="Measure a model on labelled data.")
 cli.command("app.cli.drift:drift", name="drift", help="Detect drift in a model's inputs and outputs.")
 cli.command("app.cli.keys:keys", name="keys", help="Create, list and remove API keys.")
 cli.command("app.cli.pack:pack", name="pack", help="Check a model and pack its folder into a .tar.gz.")
 cli.command("app.cli.manifest:manifest", name="manifest", help="Write the SHA-256 of a model's files into its folder.")
+cli.command(
+    "app.cli.config:config", name="config", help="Show the options of `serve` and where their values come from."
+)
 cli.command("app.cli.env_schema:env_schema", name="env-schema", help="Print a JSON Schema of environment variables.")
+
+cast("Any", cli).register_install_completion_command(help="Install completion for the shell: bash, zsh or fish.")
 
 
 def main() -> None:

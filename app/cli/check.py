@@ -15,9 +15,9 @@ from rich.markup import escape
 from rich.table import Table
 
 from app.cli.terminal import console
-from app.engine.model_metadata import ModelMetadata, Origin
-from app.engine.registry import chariot_name_warning
-from app.engine.servable import Servable
+from app.engine.models.model_metadata import ModelMetadata, Origin
+from app.engine.models.registry import chariot_name_warning
+from app.engine.models.servable import Servable
 from app.protocols.bytes_elements import BinaryElement, StringElement
 from app.settings.model import ModelError, ModelSource
 from tasks.inference.error import InferenceError
@@ -30,6 +30,8 @@ from tasks.vision.request import IMAGE_INPUT
 __all__ = ("check", "sample_image")
 
 _MAX_SHOWN_CHARACTERS = 120
+_CANDIDATES = ("red square", "blue circle")
+"""The shapes of `sample_image`, for models whose requests name the classes."""
 _TEXT = "On a good day in May, 3 ships left Dover."
 
 
@@ -77,6 +79,11 @@ def check(
         if warning := chariot_name_warning(source.name):
             _write_line(terminal, f"[yellow]{escape(warning)}[/yellow].")
         guessed = [fact.topic for fact in servable.description.facts if fact.origin is Origin.GUESSED]
+        if source.imported is not None:
+            _write_line(terminal, f"Settings from {source.imported.file}: {', '.join(source.imported.settings)}.")
+            if source.imported.ignored:
+                ignored = escape(", ".join(source.imported.ignored))
+                _write_line(terminal, f"[yellow]No effect here: {ignored}[/yellow], in {source.imported.file}.")
         if guessed:
             advice = "declare it in model-settings.json if it is wrong"
             terminal.print(f"[yellow]Guessed: {', '.join(guessed)}[/yellow]; {advice}.")
@@ -96,9 +103,14 @@ def _write_line(terminal: Console, line: str) -> None:
 
 def _try_on_sample(source: ModelSource, servable: Servable, image_data: bytes) -> str:
     """Run the model on one image or text, and return a line that describes the result."""
+    parameters: dict[str, object] = {}
+    if servable.description.open_vocabulary and "candidate_labels" not in source.settings.parameters:
+        parameters["candidate_labels"] = _CANDIDATES
     match tuple(servable.inputs):
         case (spec,) if spec == IMAGE_INPUT:
-            tensor, input_kind = BytesTensor(name="image", shape=(1,), elements=[BinaryElement(image_data)]), "image"
+            elements = [BinaryElement(image_data)]
+            tensor = BytesTensor(name="image", shape=(1,), elements=elements, parameters=parameters)
+            input_kind = f"image with the candidate labels {', '.join(_CANDIDATES)}" if parameters else "image"
         case (spec,) if spec == TEXT_INPUT:
             tensor, input_kind = BytesTensor(name="args", shape=(1,), elements=[StringElement(_TEXT)]), "text"
         case _:

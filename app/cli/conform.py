@@ -1,32 +1,29 @@
 """``charioteer conform``."""
 
 import sys
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Literal, NoReturn
+from typing import Annotated, NoReturn
 
 from cyclopts import Parameter
 from cyclopts.types import ExistingFile
-from rich.console import Console
-from rich.markup import escape
 
-from app.cli.terminal import console
-from app.conformance.check import Check
+from app.cli.terminal import console, progress
 from app.conformance.client_tls import TlsOptions
+from app.conformance.model_list import list_models
 from app.conformance.options import ConformanceOptions, OptionsError, open_runner
 from app.conformance.output.check_list import print_checks
 from app.conformance.output.html import html_report
 from app.conformance.output.junit import junit_report
 from app.conformance.output.plain import json_report
 from app.conformance.output.table import print_report
-from app.conformance.protocols import PROTOCOLS
+from app.conformance.protocols import PROTOCOLS, protocol_named
 from app.conformance.runner import ConformanceReport, UnreachableError
 
 __all__ = ("conform",)
 
 _FAILED, _UNREACHABLE = 1, 2
-_TaskType = Literal[
-    "IMAGE_CLASSIFICATION", "OBJECT_DETECTION", "ORIENTED_OBJECT_DETECTION", "IMAGE_SEGMENTATION", "IMAGE_TEXT_TO_TEXT"
-]
 
 
 def conform(
@@ -34,7 +31,8 @@ def conform(
     *,
     protocol: str = PROTOCOLS[0].name,
     model: str | None = None,
-    task_type: _TaskType | None = None,
+    all_models: Annotated[bool, Parameter(negative="")] = False,
+    task_type: str | None = None,
     image: list[ExistingFile] | None = None,
     header: list[str] | None = None,
     header_file: ExistingFile | None = None,
@@ -57,11 +55,12 @@ def conform(
     answer, when it refuses the credentials, or when the options are invalid.
 
     Args:
-        url: URL of the server. For Chariot's protocols, the base URL that /infer follows; for protocols over gRPC,
-            grpc://host:port, or grpcs:// for TLS.
-        protocol: Protocol to check.
+        url: URL of the server, or its host and port. For Chariot's protocols, the base URL that /infer follows; for
+            protocols over gRPC, grpc://host:port, or grpcs:// for TLS.
+        protocol: Protocol to check; `--list` shows the names.
         model: Model name, or Chariot id, in the paths.
-        task_type: Task type of the model; detected from its responses by default.
+        all_models: Check every model that the server lists. Names of report files then contain the model's name.
+        task_type: Task type of the model, such as OBJECT_DETECTION; detected from its responses by default.
         image: Images in which the model finds something. Drawn shapes are always used as well.
         header: Header for authentication, such as "Authorization: Bearer ..."; sent as metadata over gRPC, left out of
             reports.
@@ -98,37 +97,70 @@ def conform(
         max_requests=max_requests,
         tls=TlsOptions(ca=ca, cert=cert, key=key),
     )
+    files = ((json, json_report), (junit, junit_report), (html, html_report))
+    statuses: list[int] = []
     try:
-        report = _run_checks(options)
+        for name in _models(options, all_models=all_models):
+            report = _run_checks(replace(options, model=name))
+            print_report(report, console(), everything=everything)
+            for path, render in files:
+                if path:
+                    _write(path.with_stem(f"{path.stem}.{name}") if all_models else path, render(report))
+            statuses.append(_status(report))
     except (UnreachableError, OptionsError) as error:
         _stop(str(error))
-    print_report(report, console(), everything=everything)
-    for path, render in ((json, json_report), (junit, junit_report), (html, html_report)):
-        if path:
-            _write(path, render(report))
-    if not report.conforms:
-        sys.exit(_FAILED)
+    if any(statuses):
+        # A failure is more important than a missing result.
+        sys.exit(min(status for status in statuses if status))
+
+
+def _models(options: ConformanceOptions, *, all_models: bool) -> Sequence[str | None]:
+    """Return the models to check: the given one, all, or None for the only one.
+
+    Raises:
+        UnreachableError: the server does not answer.
+        OptionsError: an option is not valid, or the server has several models and none is chosen.
+    """
+    if options.model is not None and all_models:
+        raise OptionsError("Use --model or --all-models, not both")
+    if options.model is not None or "/v2/models/" in options.url:
+        return (options.model,)
+    with open_runner(options) as runner:
+        runner.check_reachable()
+        names = list_models(runner.probe)
+    if all_models:
+        if not names:
+            raise OptionsError("--all-models: the server does not list its models; choose one with --model")
+        return names
+    if len(names) > 1:
+        raise OptionsError(
+            f"The server has several models; choose one with --model, or --all-models: {', '.join(names)}"
+        )
+    return (None,)
+
+
+def _status(report: ConformanceReport) -> int:
+    """Return the exit status for a report."""
     if report.unauthorized:
         # Otherwise, a run with an expired or wrong key would succeed.
         names = ", ".join(report.unauthorized)
-        _stop(f"{names}: the server refused the credentials; pass valid ones with --header-file")
+        sys.stderr.write(
+            f"charioteer: {names}: the server refused the credentials; pass valid ones with --header-file\n"
+        )
+    return _FAILED if not report.conforms else _UNREACHABLE if report.unauthorized else 0
 
 
 def _list(protocol: str | None) -> None:
-    known = [item.name for item in PROTOCOLS]
-    if protocol not in (None, *known):
-        _stop(f"--protocol: Expected one of {', '.join(known)}, got {protocol}")
-    print_checks(console(), protocol)
+    try:
+        print_checks(console(), protocol and protocol_named(protocol).name)
+    except LookupError as error:
+        _stop(f"--protocol: {error.args[0]}")
 
 
 def _run_checks(options: ConformanceOptions) -> ConformanceReport:
-    with open_runner(options) as runner, Console(stderr=True).status("Checking ...") as status:
-
-        def show_progress(check: Check) -> None:
-            status.update(f"{check.id} {escape(check.sentence)}")
-
+    with open_runner(options) as runner, progress("Checking", len(runner.protocol.checks)) as advance:
         runner.check_reachable()
-        return runner.report(show_progress)
+        return runner.report(lambda _: advance(1))
 
 
 def _write(path: Path, report: bytes) -> None:

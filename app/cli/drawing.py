@@ -6,16 +6,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import cv2
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from app.settings.model import ModelError
-from tasks.image_classification import LabelledScore
-from tasks.image_segmentation import SegmentedObject
-from tasks.image_text_to_text import Answer
 from tasks.inference.response import Record
-from tasks.object_detection import DetectedObject
-from tasks.oriented_object_detection import OrientedObject
+from tasks.shapes import read_shape
+from tasks.task import Geometry
 
 __all__ = ("check_image_path", "draw", "overlay_heat_map", "write_image")
 
@@ -26,49 +24,30 @@ _FONT = cv2.FONT_HERSHEY_SIMPLEX
 _PNG = ".png"
 _FILL = 0.35
 _HEAT = 0.55
+_TEXT_COLOUR = (30, 30, 30)
 _LUMA_WEIGHTS = (0.299, 0.587, 0.114)
 """Luma of ITU-R BT.601."""
 
 
-def draw(pixels: Pixels, records: Sequence[Record], *, filled: bool = True) -> Pixels:
-    """Return a copy of `pixels` with boxes, oriented boxes, contours or lines of text drawn on it.
+def draw(pixels: Pixels, records: Sequence[Record], geometry: Geometry | None, *, filled: bool = True) -> Pixels:
+    """Return a copy of `pixels` with the shapes of `records` drawn on it, or without a geometry their values as text.
 
     Args:
         pixels: (height, width, 3) RGB; not modified.
         records: all of one image task type.
+        geometry: the geometry of that task type.
         filled: whether to tint the inside of contours.
     """
     canvas = pixels.copy()
     scale = max(0.4, min(canvas.shape[:2]) / 700)
-    lines: list[tuple[str, Colour]] = []
-    for record in records:
-        match record:
-            case DetectedObject():
-                corners = np.array(
-                    [
-                        [record.xmin, record.ymin],
-                        [record.xmax, record.ymin],
-                        [record.xmax, record.ymax],
-                        [record.xmin, record.ymax],
-                    ]
-                )
-                _outline(canvas, [corners], record.label, record.score, scale)
-            case OrientedObject():
-                _outline(
-                    canvas, [_corners(record, canvas.shape[1], canvas.shape[0])], record.label, record.score, scale
-                )
-            case SegmentedObject():
-                contours = [np.array([[point.x, point.y] for point in contour]) for contour in record.contour]
-                if filled:
-                    _fill(canvas, contours, _colour(record.label))
-                _outline(canvas, contours, record.label, record.score, scale)
-            case LabelledScore():
-                lines.append((f"{record.label} {record.score:.2f}", _colour(record.label)))
-            case Answer():
-                lines.append((f"{record.prompt} {record.answer}", (30, 30, 30)))
-            case _:
-                raise TypeError(f"no drawing for {type(record).__name__}")
-    _write(canvas, lines, scale)
+    if geometry is None:
+        _write(canvas, records, scale)
+        return canvas
+    for shape in (read_shape(geometry, record) for record in records):
+        rings = shape.rings(canvas.shape[1], canvas.shape[0])
+        if geometry == "contour" and filled:
+            _fill(canvas, rings, _colour(shape.label))
+        _outline(canvas, rings, shape.label, shape.score, scale)
     return canvas
 
 
@@ -108,15 +87,6 @@ def write_image(path: Path, pixels: Pixels) -> None:
     path.write_bytes(encoded.tobytes())
 
 
-def _corners(record: OrientedObject, width: int, height: int) -> NDArray[np.float64]:
-    centre = np.array([record.cx * width, record.cy * height])
-    half_w, half_h = record.w * width / 2, record.h * height / 2
-    along = np.array([np.cos(record.r), np.sin(record.r)])
-    across = np.array([-along[1], along[0]])
-    signs = ((-1, -1), (1, -1), (1, 1), (-1, 1))
-    return np.array([centre + sign_x * half_w * along + sign_y * half_h * across for sign_x, sign_y in signs])
-
-
 def _outline(canvas: Pixels, contours: Sequence[NDArray[np.float64]], label: str, score: float, scale: float) -> None:
     colour = _colour(label)
     thickness = max(1, round(2 * scale))
@@ -142,9 +112,14 @@ def _tag(canvas: Pixels, text: str, corner: tuple[int, int], colour: Colour, sca
     cv2.putText(canvas, text, (x, y - base // 2), _FONT, scale, ink, 1, cv2.LINE_AA)
 
 
-def _write(canvas: Pixels, lines: Sequence[tuple[str, Colour]], scale: float) -> None:
+def _write(canvas: Pixels, records: Sequence[Record], scale: float) -> None:
+    """Write one line for each record with its values, in the colour of its label if it has one."""
     y = 0
-    for text, colour in lines:
+    for record in records:
+        values = msgspec.structs.astuple(record)
+        text = " ".join(f"{value:.2f}" if isinstance(value, float) else str(value) for value in values)
+        label = getattr(record, "label", None)
+        colour = _colour(label) if isinstance(label, str) else _TEXT_COLOUR
         (_, height), base = cv2.getTextSize(text, _FONT, scale, 1)
         y += height + 2 * base
         _tag(canvas, text, (0, y), colour, scale)

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
@@ -19,14 +20,45 @@ from app.settings.server import ModelOptions, SettingsError
 from tasks.inference.error import InferenceError
 
 if TYPE_CHECKING:
-    from app.cli.drift_source import MeasuredImages, RecordingFilter
-    from app.drift.embedding import Embedder
+    from app.cli.drift_source import MeasuredImages
+    from app.drift.measurement import Embedder
     from app.drift.result import DriftComparison
 
 __all__ = ("drift",)
 
 _DRIFTED, _FAILED = 1, 2
-_DEFAULT_LIMIT = 2000
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class ImageOptions:
+    """Options of both commands for the images to measure."""
+
+    name: str | None = None
+    """Which model to run on a folder of images, if there are several."""
+
+    embedder: ExistingFile | None = None
+    """ONNX graph that makes embeddings from FP32 [n, 3, height, width] RGB 0..1; by default the bundled one, or the one
+    beside the baseline."""
+
+    limit: PositiveInt = 2000
+    """Maximum number of images: a random choice from a folder, the newest from recordings."""
+
+    since: str | None = None
+    """Only recordings from this time on: 2026-11-05T12:30:00Z, 2026-11-05, or 2h, 7d ago."""
+
+    until: str | None = None
+    """Only recordings before this time."""
+
+    recorded_model: str | None = None
+    """Only recordings of this model."""
+
+    where: list[str] | None = None
+    """Only recordings with this metadata, such as 'camera = "north"'; may be repeated."""
+
+    images: Path | None = None
+    """Folder of recorded images (--record-images)."""
+
 
 drift = App(name="drift", help="Detect drift in images and in a model's predictions.")
 
@@ -36,15 +68,9 @@ def baseline(
     source: str,
     *,
     out: Path = Path("drift-baseline.npz"),
-    name: str | None = None,
-    embedder: ExistingFile | None = None,
     embeddings: bool = True,
-    limit: PositiveInt = _DEFAULT_LIMIT,
-    since: str | None = None,
-    until: str | None = None,
-    recorded_model: str | None = None,
-    where: list[str] | None = None,
-    images: Path | None = None,
+    ignore: list[str] | None = None,
+    images: ImageOptions = ImageOptions(),
     options: ModelOptions = ModelOptions(),  # noqa: B008
 ) -> None:
     """Measure images from a normal period, and write the measurements to a baseline file.
@@ -52,34 +78,26 @@ def baseline(
     Args:
         source: Folder of images, or a recording store (the value of --record).
         out: Baseline file. `charioteer serve --drift` watches a model that has a drift-baseline.npz in its folder.
-        name: Which model to run on a folder of images, if there are several.
-        embedder: ONNX graph that makes embeddings from FP32 [n, 3, height, width] RGB 0..1; bundled by default.
         embeddings: Whether to compute embeddings.
-        limit: Maximum number of images: a random choice from a folder, the newest from recordings.
-        since: Only recordings from this time on: 2026-11-05T12:30:00Z, 2026-11-05, or 2h, 7d ago.
-        until: Only recordings before this time.
-        recorded_model: Only recordings of this model.
-        where: Only recordings with this metadata, such as 'camera = "north"'; may be repeated.
-        images: Folder of recorded images (--record-images).
+        ignore: Leave out this metadata key, whose values change by design, such as a session; may be repeated.
+        images: Which images to measure.
         options: Which model to run on a folder of images; none by default. Recordings already hold predictions.
     """
     from app.assembly.drift_monitoring import load_embedder
-    from app.cli.drift_source import RecordingFilter
     from app.drift.baseline import Baseline, write_baseline
-    from app.drift.embedding import BUNDLED
+    from app.drift.measurement import BUNDLED
     from app.drift.sample import DriftError
 
-    recording_filter = RecordingFilter(since=since, until=until, model=recorded_model, where=where or (), images=images)
     try:
-        embedding_model = load_embedder(embedder or BUNDLED) if embeddings else None
-        model = _model(options, name, source)
-        measured = _measure(source, recording_filter, model, embedding_model, limit)
+        embedding_model = load_embedder(images.embedder or BUNDLED) if embeddings else None
+        model = _model(options, images.name, source)
+        measured = _measure(source, images, model, embedding_model)
         embedded = embedding_model is not None and measured.sample.embeddings.shape[1] > 0
         new_baseline = Baseline(
-            sample=measured.sample,
+            sample=measured.sample.without_metadata(ignore or ()),
             embedder=embedding_model.name if embedding_model is not None and embedded else "",
             embedder_digest=embedding_model.digest if embedding_model is not None and embedded else "",
-            model=model.name if model else recorded_model or "",
+            model=model.name if model else images.recorded_model or "",
             source=Path(source).name if "://" not in source else "recordings",
             created=datetime.now(UTC).isoformat(timespec="seconds"),
         )
@@ -102,14 +120,7 @@ def check(
     json: Path | None = None,
     html: Path | None = None,
     fail_on_drift: Annotated[bool, Parameter(negative="")] = False,
-    name: str | None = None,
-    embedder: ExistingFile | None = None,
-    limit: PositiveInt = _DEFAULT_LIMIT,
-    since: str | None = None,
-    until: str | None = None,
-    recorded_model: str | None = None,
-    where: list[str] | None = None,
-    images: Path | None = None,
+    images: ImageOptions = ImageOptions(),
     options: ModelOptions = ModelOptions(),  # noqa: B008
 ) -> None:
     """Compare images with a baseline.
@@ -124,28 +135,21 @@ def check(
         json: Write the report to this file as JSON.
         html: Write the report to this file as a page.
         fail_on_drift: Exit with 1 when there is drift.
-        name: Which model to run on a folder of images, if there are several.
-        embedder: ONNX graph that made the baseline's embeddings, if it is not beside the baseline.
-        limit: Maximum number of images: a random choice from a folder, the newest from recordings.
-        since: Only recordings from this time on: 2026-11-05T12:30:00Z, 2026-11-05, or 2h, 7d ago.
-        until: Only recordings before this time.
-        recorded_model: Only recordings of this model.
-        where: Only recordings with this metadata, such as 'camera = "north"'; may be repeated.
-        images: Folder of recorded images (--record-images).
+        images: Which images to measure.
         options: Which model to run on a folder of images; none by default. Recordings already hold predictions.
     """
     from app.assembly.drift_monitoring import embedder_for
-    from app.cli.drift_source import RecordingFilter
     from app.drift.baseline import read_baseline
     from app.drift.comparison import compare
+    from app.drift.hypothesis_tests import import_scipy
     from app.drift.report import html_report, json_report
     from app.drift.sample import DriftError
 
-    recording_filter = RecordingFilter(since=since, until=until, model=recorded_model, where=where or (), images=images)
     try:
+        import_scipy()  # before images are measured, which can take minutes
         baseline_data = read_baseline(baseline)
-        embedding_model = embedder_for(baseline_data, [baseline.parent], embedder)
-        measured = _measure(source, recording_filter, _model(options, name, source), embedding_model, limit)
+        embedding_model = embedder_for(baseline_data, [baseline.parent], images.embedder)
+        measured = _measure(source, images, _model(options, images.name, source), embedding_model)
         comparison = compare(baseline_data.sample, measured.sample, alpha=alpha, slices=slice or ())
         if json:
             json.write_bytes(json_report(comparison))
@@ -179,14 +183,12 @@ def _model(options: ModelOptions, name: str | None, source: str) -> ModelSource 
 
 
 def _measure(
-    source: str, recording_filter: "RecordingFilter", model: ModelSource | None, embedder: "Embedder | None", limit: int
+    source: str, options: ImageOptions, model: ModelSource | None, embedder: "Embedder | None"
 ) -> "MeasuredImages":
     from app.cli.drift_source import measure_source
 
     with Console(stderr=True).status("Measuring ...") as status:
-        return measure_source(
-            source, recording_filter, model, embedder, limit, lambda count: status.update(f"Measured {count} images")
-        )
+        return measure_source(source, options, model, embedder, lambda count: status.update(f"Measured {count} images"))
 
 
 def _print(comparison: "DriftComparison") -> None:
@@ -207,6 +209,9 @@ def _print(comparison: "DriftComparison") -> None:
         )
     for note in comparison.notes:
         terminal.print(_printable(note))
+    for drift in comparison.mix:
+        if drift.drifted or not all(value.baseline for value in drift.values):
+            terminal.print(f"{_printable(drift.key)}: {_printable(drift.change)}")
     if unknown := [label.label for label in comparison.labels if not label.known]:
         terminal.print(f"Not in the baseline: {_printable(', '.join(unknown[:20]))}")
     terminal.print(

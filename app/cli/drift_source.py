@@ -1,15 +1,15 @@
 """Read the images for drift measurement: from a folder, or from recordings."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
 
-from app.drift.embedding import Embedder
-from app.drift.measurement import DriftInput, measure_images
+from app.drift.measurement import DriftInput, Embedder, measure_images, metadata_texts
 from app.drift.sample import DriftError, Observation, Sample, build_sample
+from app.settings.inference_query import NO_ERROR, InferenceQuery
 from app.settings.model import ModelSource
 from tasks.inference.error import InferenceError
 from tasks.inference.limits import Limits
@@ -18,30 +18,15 @@ from tasks.inference.tensor import BytesTensor
 from tasks.vision.header import image_size
 from tasks.vision.image import Image, check_size, decode_image
 
-__all__ = ("MeasuredImages", "RecordingFilter", "measure_source")
+if TYPE_CHECKING:
+    from app.cli.drift import ImageOptions
+
+__all__ = ("MeasuredImages", "measure_source")
 
 _SUFFIXES = frozenset({".bmp", ".gif", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp"})
 _SEED = 0
 
 PredictRecords = Callable[[bytes], Sequence[Mapping[str, object]]]
-
-
-class RecordingFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """Filters for recordings.
-
-    Attributes:
-        since: earliest time, in the syntax of `app.recording.query.query.QueryText`.
-        until: time before which recordings must lie.
-        model: the model's name.
-        where: conditions on metadata.
-        images: folder of recorded images.
-    """
-
-    since: str | None = None
-    until: str | None = None
-    model: str | None = None
-    where: Sequence[str] = ()
-    images: Path | None = None
 
 
 class MeasuredImages(msgspec.Struct, frozen=True, kw_only=True, eq=False):
@@ -59,18 +44,19 @@ class MeasuredImages(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
 
 def measure_source(
-    source: str, recording_filter: RecordingFilter, model: ModelSource | None, embedder: Embedder | None,
-    max_images: int,
+    source: str,
+    options: "ImageOptions",
+    model: ModelSource | None,
+    embedder: Embedder | None,
     on_progress: Callable[[int], None],
-) -> MeasuredImages:  # fmt: skip
+) -> MeasuredImages:
     """Measure the images of a folder, or of recordings.
 
     Args:
         source: a folder, or a recording store (the value of --record).
-        recording_filter: which recordings to read.
+        options: which images to read.
         model: runs on the images of a folder, if given; recordings already hold predictions.
         embedder: computes embeddings, if given.
-        max_images: maximum number of images: a random choice from a folder, the newest from recordings.
         on_progress: called with the number of images done.
 
     Raises:
@@ -81,14 +67,14 @@ def measure_source(
     skipped: dict[str, int] = {}
     if Path(source).is_dir():
         task_type, predict = _load_predictor(model)
-        folder = _Folder(Path(source), max_images, predict, skipped)
+        folder = _Folder(Path(source), options.limit, predict, skipped)
         observations = _with_progress(measure_images(folder.samples(), task_type, embedder), on_progress)
         return MeasuredImages(
             sample=build_sample(observations, task_type, source), image_bytes=folder.image_bytes, skipped=skipped
         )  # fmt: skip
     if "://" not in source and not Path(source).exists():
         raise DriftError(f"There is no folder or file {source}")
-    return _measure_recordings(source, recording_filter, embedder, max_images, on_progress, skipped)
+    return _measure_recordings(source, options, embedder, on_progress, skipped)
 
 
 class _Folder:
@@ -133,57 +119,56 @@ class _Folder:
 
 
 def _measure_recordings(
-    source: str, recording_filter: RecordingFilter, embedder: Embedder | None, max_images: int,
+    source: str,
+    options: "ImageOptions",
+    embedder: Embedder | None,
     on_progress: Callable[[int], None],
     skipped: dict[str, int],
-) -> MeasuredImages:  # fmt: skip
-    from app.recording.dsn import parse_dsn
+) -> MeasuredImages:
+    from app.recording.export.reading import open_recordings
     from app.recording.inference import RecordedInference
-    from app.recording.query.query import NO_ERROR, QueryText, parse_query
-    from app.recording.query.reader import RecordingReader
+    from app.recording.redaction import REDACTED
 
-    text = QueryText(
-        since=recording_filter.since,
-        until=recording_filter.until,
-        model=recording_filter.model,
+    query = InferenceQuery(
+        since=options.since,
+        until=options.until,
+        model=options.recorded_model,
         error=NO_ERROR,
-        where=recording_filter.where,
+        where=options.where or (),
     )
-    with closing(RecordingReader(parse_dsn(source), recording_filter.images)) as reader:
-        tasks: set[str] = set()
-        models: set[str] = set()
-        inferences: dict[str, RecordedInference] = {}
+    reader = open_recordings(source, options.images)
+    tasks: set[str] = set()
+    models: set[str] = set()
+    inferences: dict[str, RecordedInference] = {}
 
-        def samples() -> Iterator[DriftInput]:
-            for batch in reader.batches(parse_query(text), max_images):
-                for inference in batch:
-                    if inference.image is None or inference.explanation:
-                        _count_skipped(skipped, "of no image, or explanations")
-                        continue
-                    tasks.add(inference.task_type)
-                    models.add(inference.model)
-                    inferences[inference.id] = inference
-                    yield DriftInput(
-                        id=inference.id,
-                        image=_decoded_or_skipped(reader.image(inference), skipped),
-                        records=inference.records,
-                        metadata={
-                            "model": inference.model,
-                            **{str(entry.key): str(entry.value) for entry in inference.metadata},
-                        },
-                    )
+    def samples() -> Iterator[DriftInput]:
+        for batch in reader.batches(query, options.limit):
+            for inference in batch:
+                if inference.image is None or inference.explanation:
+                    _count_skipped(skipped, "of no image, or explanations")
+                    continue
+                tasks.add(inference.task_type)
+                models.add(inference.model)
+                inferences[inference.id] = inference
+                yield DriftInput(
+                    id=inference.id,
+                    image=_decoded_or_skipped(reader.image(inference), skipped),
+                    records=inference.records,
+                    metadata={
+                        "model": inference.model,
+                        # A redacted value does not tell images apart.
+                        **metadata_texts(entry for entry in inference.metadata if entry.value != REDACTED),
+                    },
+                )
 
-        observations = list(_with_progress(_observed_recordings(samples(), tasks, embedder), on_progress))
-        if len(tasks) > 1:
-            names = ", ".join(sorted(models))
-            raise DriftError(
-                f"The recordings are of several tasks, {', '.join(sorted(tasks))}: choose a model ({names})"
-            )
-        sample = build_sample(observations, next(iter(tasks), ""), source)
+    observations = list(_with_progress(_observed_recordings(samples(), tasks, embedder), on_progress))
+    if len(tasks) > 1:
+        names = ", ".join(sorted(models))
+        raise DriftError(f"The recordings are of several tasks, {', '.join(sorted(tasks))}: choose a model ({names})")
+    sample = build_sample(observations, next(iter(tasks), ""), source)
 
     def image_bytes(inference_id: str) -> bytes | None:
-        with closing(RecordingReader(parse_dsn(source), recording_filter.images)) as image_reader:
-            return image_reader.image(inferences[inference_id])
+        return reader.image(inferences[inference_id])
 
     return MeasuredImages(sample=sample, image_bytes=image_bytes, skipped=skipped)
 

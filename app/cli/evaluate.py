@@ -3,21 +3,20 @@
 import math
 import sys
 import tempfile
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Literal, NoReturn
+from typing import Annotated, NoReturn
 
 import msgspec
 from cyclopts import Parameter
 from cyclopts.types import ExistingFile, NonNegativeInt, PositiveFloat, PositiveInt
 from cyclopts.validators import Number
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.markup import escape
 
 from app import __version__
-from app.cli.evaluation_source import Source, local_source, parameters_for, server_source
-from app.cli.terminal import console
+from app.cli.evaluation_source import Source, local_source, parameters_for, read_recorded, server_source
+from app.cli.terminal import console, progress
 from app.conformance.auth_headers import HeaderError, read_headers
 from app.conformance.client_tls import TlsOptions, TlsOptionsError
 from app.evaluation.checkpoint import Header, open_checkpoint
@@ -39,9 +38,6 @@ from tasks.task import TaskType
 __all__ = ("evaluate",)
 
 _TOO_LOW, _FAILED, _INTERRUPTED = 1, 2, 130
-_Task = Literal[
-    "IMAGE_CLASSIFICATION", "OBJECT_DETECTION", "ORIENTED_OBJECT_DETECTION", "IMAGE_SEGMENTATION", "IMAGE_TEXT_TO_TEXT"
-]
 _Fraction = Annotated[float, Parameter(validator=Number(gte=0, lte=1))]
 _DEFAULT_SCORE_THRESHOLD = 0.001
 """Default score threshold of requests. Average precision needs nearly all objects."""
@@ -65,7 +61,7 @@ def evaluate(
     format: DatasetFormat | None = None,  # noqa: A002
     images: Path | None = None,
     split: str | None = None,
-    task: _Task | None = None,
+    task: str | None = None,
     skip_bad: Annotated[bool, Parameter(negative="")] = False,
     label_map: ExistingFile | None = None,
     slice: list[str] | None = None,  # noqa: A002
@@ -99,11 +95,11 @@ def evaluate(
         ca: CA certificates to trust for TLS, instead of the usual ones (PEM).
         cert: Client certificate (PEM).
         key: Private key of the client certificate, if it is in another file.
-        recorded: Recording store to read predictions from; no model runs.
+        recorded: Recording store, or its export as JSONL, to read predictions from; no model runs.
         format: Format of the dataset; detected by default.
         images: Folder of the images, if they are not at the format's usual location.
         split: Split of a YOLO dataset; the first of val, test and train by default.
-        task: Task type to measure, if the labels fit several.
+        task: Task type to measure, such as OBJECT_DETECTION, if the labels fit several.
         skip_bad: Skip labels and images that cannot be used, and list them in the report.
         label_map: JSON object from model labels to dataset labels; null ignores a label.
         slice: Metadata key by whose values to split the metrics; may be repeated.
@@ -117,7 +113,7 @@ def evaluate(
         json: Write the report to this file as JSON.
         html: Write the report to this file as a page.
         worst: Number of images with mistakes to show on the page.
-        fail_under: Minimum value of a metric, "map=0.5"; may be repeated.
+        fail_under: Minimum value of a metric, "map_coco=0.5"; may be repeated.
         options: Which models. --score-threshold is the score threshold of requests; 0.001 by default.
     """
     minima = _minima_from(fail_under or ())
@@ -129,19 +125,21 @@ def evaluate(
                 raise EvaluationError(f"{path}: there is no folder {path.parent}")
             if path is not None and path.is_dir():
                 raise EvaluationError(f"{path}: Expected a file to write, got a folder")
+        if task not in (None, *TaskType):
+            raise EvaluationError(f"--task: Expected one of {', '.join(TaskType)}, got {task}")
         task_type = TaskType(task) if task else None
         dataset_options = DatasetOptions(format=format, images=images, split=split, task=task_type, skip_bad=skip_bad)
         all_items = read_dataset(dataset, dataset_options)
         selected = _limited(all_items, limit)
         check_slices(selected, slice or ())
-        if selected.tasks[0] is not TaskType.IMAGE_TEXT_TO_TEXT:
+        if selected.tasks[0].returns != "texts":
             import_optional("valor_lite")
         if minima:
             check_figures(selected, minima)
         label_mapping = read_label_map(label_map, selected.labels) if label_map else None
         score_threshold = _DEFAULT_SCORE_THRESHOLD if options.score_threshold is None else options.score_threshold
         if recorded is not None:
-            label, collected, notes = _read_recorded(selected, recorded, name)
+            label, collected, notes = read_recorded(selected, recorded, name)
         else:
             parameters = parameters_for(selected, score_threshold, top_k, parameter or ())
             tls = TlsOptions(ca=ca, cert=cert, key=key)
@@ -223,39 +221,18 @@ def _score_notes(parameters: Mapping[str, object]) -> list[str]:
     return [f"Requests had a score threshold of {score_threshold:g}, which lowers average precision and recall."]
 
 
-def _read_recorded(dataset: Dataset, url: str, name: str | None) -> tuple[str, CollectedAnswers, Sequence[str]]:
-    from app.evaluation.recorded import match_recorded
-    from app.recording.dsn import parse_dsn
-    from app.recording.inference import RecordedInference
-    from app.recording.query.query import NO_ERROR, InferenceQuery
-    from app.recording.query.reader import RecordingReader
-
-    dsn = parse_dsn(url)
-    reader = RecordingReader(dsn)
-
-    def all_inferences() -> Iterator[RecordedInference]:
-        for batch in reader.batches(InferenceQuery(model=name, error=NO_ERROR)):
-            yield from batch
-
-    try:
-        matched = match_recorded(dataset, all_inferences(), name)
-    finally:
-        reader.close()
-    notes = [
-        "Recorded predictions use the score threshold of their requests, usually 0.5, which lowers average precision."
-    ]
-    if matched.repeated:
-        notes.append(f"{matched.repeated} images were recorded more than once; the latest prediction counts.")
-    return f"{matched.model}, as recorded in {dsn.display_name}", matched.collected, notes
-
-
 @contextmanager
 def _progress(title: str, total: int) -> Generator[Callable[[int], None]]:
-    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    error_console = Console(stderr=True)
-    with Progress(*columns, console=error_console, transient=True, disable=not error_console.is_terminal) as bar:
-        task = bar.add_task(title, total=total)
-        yield lambda done: bar.update(task, completed=done)
+    """Show a bar; yield a call that sets how many steps are done."""
+    shown = 0
+    with progress(escape(title), total) as advance:
+
+        def show(done: int) -> None:
+            nonlocal shown
+            advance(done - shown)
+            shown = done
+
+        yield show
 
 
 def _write(report: EvaluationReport, out: Path | None, json: Path | None, html: Path | None, worst: int) -> None:
@@ -293,7 +270,7 @@ def _minima_from(requirements: Sequence[str]) -> Mapping[str, float]:
         except ValueError:
             value = "nan"
         if not math.isfinite(float(value)):
-            _stop(f'--fail-under: Expected "figure=value", such as "map=0.5", got {requirement}')
+            _stop(f'--fail-under: Expected "figure=value", such as "map_coco=0.5", got {requirement}')
     return minima
 
 

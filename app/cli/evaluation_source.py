@@ -1,7 +1,7 @@
-"""Choose the model to evaluate: one in this process, or one on a server."""
+"""Choose the answers to evaluate: of a model in this process, of one on a server, or recorded ones."""
 
-from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
 
 import httpx
@@ -9,20 +9,21 @@ import msgspec
 
 from app.cli.model_choice import choose_model
 from app.conformance.client_tls import TlsOptions
+from app.evaluation.answers import MEASURED_TASKS
 from app.evaluation.checkpoint import Records
 from app.evaluation.clients import HTTP_PROTOCOLS, HttpInferenceClient
 from app.evaluation.dataset import Dataset, Item
 from app.evaluation.extras import EvaluationError
-from app.evaluation.runner import InferenceClient, InferenceClientError
+from app.evaluation.runner import CollectedAnswers, InferenceClient, InferenceClientError
+from app.settings.inference_query import NO_ERROR, InferenceQuery
 from app.settings.model import ModelSource
 from app.settings.server import ModelOptions
 from tasks.inference.error import InferenceError
 from tasks.inference.limits import Limits
 from tasks.inference.request import InferenceRequest
 from tasks.inference.tensor import BytesTensor
-from tasks.task import TaskType
 
-__all__ = ("PROTOCOLS", "Source", "local_source", "parameters_for", "server_source")
+__all__ = ("PROTOCOLS", "Source", "local_predictor", "local_source", "parameters_for", "read_recorded", "server_source")
 
 PROTOCOLS = (*HTTP_PROTOCOLS, "v2-grpc", "grps-grpc")
 
@@ -66,10 +67,10 @@ def parameters_for(
             parameters[name.strip()] = msgspec.json.decode(value)
         except msgspec.DecodeError:
             parameters[name.strip()] = value
-    match dataset.tasks[0]:
-        case TaskType.IMAGE_TEXT_TO_TEXT:
+    match dataset.tasks[0].returns:
+        case "texts":
             return parameters
-        case TaskType.IMAGE_CLASSIFICATION:
+        case "classes":
             return {"action": "predict_proba", **parameters}
         case _:
             return {"score_threshold": score_threshold, "top_k": top_k, **parameters}
@@ -86,7 +87,7 @@ def local_source(options: ModelOptions, name: str | None, parameters: Mapping[st
     return Source(
         label=f"{source.name} {source.version}".strip(),
         identity={**identity, "files": _files(source)},
-        open_predictor=lambda: _local_predictor(source, parameters),
+        open_predictor=lambda: local_predictor(source, parameters),
     )
 
 
@@ -120,26 +121,72 @@ def server_source(
             "Average precision and recall differ from other protocols."
         )
 
-    def open_http() -> AbstractContextManager[InferenceClient]:
-        return _http_client(url, protocol, name or "", parameters, headers, timeout, tls)
+    @contextmanager
+    def open_client() -> Generator[InferenceClient]:
+        if over_http:
+            with httpx.Client(timeout=timeout, headers=dict(headers), trust_env=False, verify=tls.context()) as client:
+                yield HttpInferenceClient(client, url, protocol, name or "", parameters)
+        else:
+            from app.cli.grpc_client import GrpcClient
 
-    def open_grpc() -> AbstractContextManager[InferenceClient]:
-        return _grpc_client(url, protocol, name or "", parameters, headers, timeout, tls)
+            credentials = tls.credentials() if url.startswith("grpcs://") else None
+            address = url.partition("://")[2] or url
+            with closing(
+                GrpcClient(address, protocol, name or "", parameters, timeout, headers, credentials)
+            ) as grpc_client:
+                yield grpc_client
 
     return Source(
         label=f"{name or 'the only model'} at {display_url} ({protocol})",
         identity={"url": display_url, "protocol": protocol, "model": name or "", "parameters": parameters},
-        open_predictor=open_http if over_http else open_grpc,
+        open_predictor=open_client,
         notes=notes,
     )
 
 
+def read_recorded(dataset: Dataset, url: str, name: str | None) -> tuple[str, CollectedAnswers, Sequence[str]]:
+    """Return a label, the recorded answers and notes, instead of the answers of a `Source`.
+
+    Raises:
+        EvaluationError: when the store has no answers for the dataset, or answers of several models.
+    """
+    from app.cli.recorded_answers import match_recorded
+    from app.recording.export.reading import open_recordings
+    from app.recording.inference import RecordedInference
+    from app.recording.stores.dsn import parse_dsn
+
+    dsn = parse_dsn(url)
+    reader = open_recordings(url)
+
+    def all_inferences() -> Iterator[RecordedInference]:
+        for batch in reader.batches(InferenceQuery(model=name, error=NO_ERROR)):
+            yield from batch
+
+    matched = match_recorded(dataset, all_inferences(), name)
+    notes = [
+        "Recorded predictions use the score threshold of their requests, usually 0.5, which lowers average precision."
+    ]
+    if matched.repeated:
+        notes.append(f"{matched.repeated} images were recorded more than once; the latest prediction counts.")
+    return f"{matched.model}, as recorded in {dsn.display_name}", matched.collected, notes
+
+
 @contextmanager
-def _local_predictor(source: ModelSource, parameters: Mapping[str, object]) -> Generator[InferenceClient]:
+def local_predictor(source: ModelSource, parameters: Mapping[str, object]) -> Generator[InferenceClient]:
+    """Load a model in this process, and yield a function that predicts records.
+
+    Raises:
+        EvaluationError: when an evaluation cannot measure its task.
+        ModelError: when it cannot be loaded.
+    """
     from app.assembly.models import load
     from app.protocols.bytes_elements import BinaryElement
 
     servable = load(source)
+    task_type = servable.description.task_type
+    if task_type not in MEASURED_TASKS:
+        measured = " or ".join(MEASURED_TASKS)
+        raise EvaluationError(f"{source.name} is a model of {task_type}; an evaluation measures {measured}")
 
     def predict(item: Item, data: bytes) -> Records:
         item_parameters = {**parameters, **({"prompts": [item.question]} if item.question else {})}
@@ -153,40 +200,6 @@ def _local_predictor(source: ModelSource, parameters: Mapping[str, object]) -> G
         return msgspec.convert(msgspec.to_builtins(records), list[dict[str, object]])
 
     yield predict
-
-
-@contextmanager
-def _http_client(
-    url: str,
-    protocol: str,
-    name: str,
-    parameters: Mapping[str, object],
-    headers: Mapping[str, str],
-    timeout: float,
-    tls: TlsOptions,
-) -> Generator[InferenceClient]:
-    with httpx.Client(timeout=timeout, headers=dict(headers), trust_env=False, verify=tls.context()) as client:
-        yield HttpInferenceClient(client, url, protocol, name, parameters)
-
-
-@contextmanager
-def _grpc_client(
-    url: str,
-    protocol: str,
-    name: str,
-    parameters: Mapping[str, object],
-    headers: Mapping[str, str],
-    timeout: float,
-    tls: TlsOptions,
-) -> Generator[InferenceClient]:
-    from app.cli.grpc_client import GrpcClient
-
-    credentials = tls.credentials() if url.startswith("grpcs://") else None
-    client = GrpcClient(url.partition("://")[2] or url, protocol, name, parameters, timeout, headers, credentials)
-    try:
-        yield client
-    finally:
-        client.close()
 
 
 def _without_user_info(url: str) -> str:

@@ -1,6 +1,7 @@
 """``charioteer explain``."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated
 
@@ -14,13 +15,14 @@ from rich.markup import escape
 from rich.table import Table
 
 from app.cli.model_choice import choose_model
-from app.cli.terminal import console
+from app.cli.terminal import console, progress
 from app.settings.model import ModelError, ModelSource
 from app.settings.server import ModelOptions
 from tasks.inference.limits import Limits
 from tasks.inference.request import InferenceRequest
 from tasks.inference.tensor import BytesTensor
 from tasks.saliency.explanation import Explanation, ExplanationMethod
+from tasks.task import Geometry
 from tasks.vision.image import decode_image
 
 __all__ = ("explain",)
@@ -28,6 +30,7 @@ __all__ = ("explain",)
 _DEFAULT_OBJECTS = 10
 _MAX_OBJECTS = 100
 """The maximum that `ExplanationParameters` accepts."""
+_Explained = tuple[Geometry | None, Sequence[Explanation]]
 
 
 def explain(
@@ -35,6 +38,7 @@ def explain(
     *,
     name: str | None = None,
     label: str | None = None,
+    candidate_labels: list[str] | None = None,
     method: ExplanationMethod = ExplanationMethod.RISE,
     samples: PositiveInt | None = None,
     grid: PositiveInt | None = None,
@@ -51,6 +55,7 @@ def explain(
         image: Image file.
         name: Which model, if there are several.
         label: Class to explain; by default, the best class, or every object.
+        candidate_labels: Class to look for, for zero-shot models; repeat it for each class.
         method: Random masks (rise), or a sliding window (occlusion).
         samples: Number of masked images to run the model on.
         grid: Cells of a mask along the longer side.
@@ -77,10 +82,12 @@ def explain(
         "max_seconds": max_seconds,
         "max_objects": max(_DEFAULT_OBJECTS, object),
     }
-    with Console(stderr=True).status(f"Explaining {escape(source.name)}"):
-        explanations = _explanations(
-            source, data, {key: value for key, value in parameters.items() if value is not None}
-        )
+    geometry, explanations = _explanations(
+        source,
+        data,
+        {key: value for key, value in parameters.items() if value is not None},
+        {} if candidate_labels is None else {"candidate_labels": candidate_labels},
+    )
     if json:
         terminal.print_json(msgspec.json.encode([_summary(explanation) for explanation in explanations]).decode())
     elif explanations:
@@ -90,19 +97,33 @@ def explain(
     if draw is not None and explanations:
         if object > len(explanations):
             raise ModelError(f"Cannot draw object {object}: the model found only {len(explanations)}")
-        _write(draw, data, explanations[object - 1])
+        _write(draw, data, explanations[object - 1], geometry)
         Console(stderr=True).print(f"Wrote {escape(str(draw))}: {escape(explanations[object - 1].label)}")
 
 
-def _explanations(source: ModelSource, data: bytes, parameters: Mapping[str, object]) -> Sequence[Explanation]:
+def _explanations(
+    source: ModelSource, data: bytes, parameters: Mapping[str, object], of_image: Mapping[str, object]
+) -> _Explained:
     from app.assembly.models import load
     from app.engine.explain import explain_request
     from app.protocols.bytes_elements import BinaryElement
 
-    tensor = BytesTensor(name="image", shape=(1,), elements=[BinaryElement(data)])
+    tensor = BytesTensor(name="image", shape=(1,), elements=[BinaryElement(data)], parameters=of_image)
     request = InferenceRequest(id="explain", model_name=source.name, inputs=(tensor,), parameters=parameters)
     limits = Limits(max_explanation_samples=10**9, max_explanation_seconds=10.0**9)
-    return explain_request(load(source), request, limits, lambda: True).explanations[0][0]
+    with Console(stderr=True).status(f"Loading {escape(source.name)}"):
+        servable = load(source)
+    with ExitStack() as stack:
+        advance: Callable[[int], None] | None = None
+
+        def show(samples: int, total: int) -> None:
+            nonlocal advance
+            advance = advance or stack.enter_context(progress(f"Explaining {escape(source.name)}", total))
+            advance(samples)
+
+        result = explain_request(servable, request, limits, lambda: True, on_samples=show)
+    explanations = result.explanations[0][0]
+    return servable.description.task_type.geometry, explanations
 
 
 def _summary(explanation: Explanation) -> dict[str, object]:
@@ -126,8 +147,8 @@ def _table(source: ModelSource, explanations: Sequence[Explanation]) -> Table:
     return table
 
 
-def _write(path: Path, data: bytes, explanation: Explanation) -> None:
+def _write(path: Path, data: bytes, explanation: Explanation, geometry: Geometry | None) -> None:
     from app.cli.drawing import draw, overlay_heat_map, write_image
 
     overlay = overlay_heat_map(decode_image(data).pixels, explanation.saliency)
-    write_image(path, draw(overlay, [explanation.record], filled=False))
+    write_image(path, draw(overlay, [explanation.record], geometry, filled=False))

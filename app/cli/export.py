@@ -14,6 +14,9 @@ from app.cli.terminal import console
 
 __all__ = ("export",)
 
+_MANY_TIES = 0.5
+"""Share of tied scores from which ties explain a difference."""
+
 
 def export(
     folder: ExistingDirectory,
@@ -45,6 +48,13 @@ def export(
         terminal.print("[yellow]When served, one of the two returns more results than the other.[/yellow]")
     else:
         terminal.print(f"When served, their scores differ by at most {export_result.scores:.2e}.")
+    differs = export_result.scores is None or max(export_result.scores, export_result.max_difference) > tolerance
+    if differs and export_result.tied > _MANY_TIES:
+        terminal.print(
+            f"[yellow]{export_result.tied:.0%} of the original model's scores are equal to another one within "
+            f"{tolerance:g}, as with random weights. Rounding decides the order of equal scores, and which queries a "
+            f"detector selects: compare a trained model.[/yellow]"
+        )
     if export_result.max_difference > tolerance:
         terminal.print(f"[red]They differ by more than {tolerance:g}.[/red]")
         sys.exit(1)

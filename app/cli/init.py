@@ -1,54 +1,122 @@
 """``charioteer init``."""
 
 import re
+import shutil
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
+import msgspec
 from cyclopts import Parameter
+from cyclopts.types import ExistingFile
+from cyclopts.validators import Number
 
 from app.cli.terminal import console
-from app.settings.model import ModelError
+from app.runtimes.label_files import find_label_file
+from app.settings.model import SETTINGS_FILE, ModelError, ModelSource
 from tasks.task import TaskType
 
 __all__ = ("init",)
 
 _TEMPLATES = Path(__file__).parent / "scaffold"
+_RECIPES = _TEMPLATES / "recipes"
+_RECIPE_SUFFIX = ".py.txt"
+"""Not ``.py``: the recipes of the documentation import packages that are not installed here."""
 _TEST = "test_model.py"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_WITHOUT_SIZE = ("tflite",)
+"""Recipes that read the size of the input from the file."""
 
 
 def init(
-    name: str, *, task: Annotated[str, Parameter(help="Such as OBJECT_DETECTION.")], directory: Path | None = None
+    name: str,
+    *,
+    task: Annotated[str | None, Parameter(help="Such as OBJECT_DETECTION.")] = None,
+    from_: Annotated[
+        str | None,
+        Parameter(name="--from", help="Framework of the model: tflite, torchscript, torch-export, sklearn, onnx."),
+    ] = None,
+    file: ExistingFile | None = None,
+    size: Annotated[int | None, Parameter(validator=Number(gte=1, lte=16384))] = None,
+    directory: Path | None = None,
 ) -> None:
     """Create a folder with a working starter model: a class, its settings, and a test.
 
     Args:
         name: Name of the model.
-        task: Task type of the model.
+        task: Task type of the model; with --from, IMAGE_CLASSIFICATION.
+        from_: Framework whose file the class loads.
+        file: The model file of --from. It is copied into the folder, with a label file beside it.
+        size: Height and width of the input of --from, pixels.
         directory: Folder of the model; by default, a folder with the model's name in the current folder.
     """
-    template = _TEMPLATES / task.lower()
-    known = [task_type for task_type in TaskType if (_TEMPLATES / task_type.lower()).is_dir()]
-    if task.upper() not in known:
-        raise ModelError(f"--task: Expected one of {', '.join(known)}, got {task!r}")
+    if (task is None) == (from_ is None):
+        raise ModelError("Expected one of --task, for a starter model, and --from, for the model of a framework")
+    if from_ is None and (file is not None or size is not None):
+        raise ModelError("--file and --size need --from")
     if not _NAME.fullmatch(name):
         raise ModelError(f"Expected a name of letters, digits, dots, dashes and underscores, got {name!r}")
+    files = _task_files(task) if task is not None else _recipe_files(str(from_), file, size)
     folder = directory or Path(name)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ModelError(f"{folder} exists and is not empty; nothing was written")
     folder.mkdir(parents=True, exist_ok=True)
     # pytest collects only one of several test files with the same name, so put the model's name into it.
     test_file = f"test_{re.sub(r'[^A-Za-z0-9]', '_', name)}.py"
-    for file in sorted(file for file in template.iterdir() if file.is_file()):
-        file_name = test_file if file.name == _TEST else file.name
-        (folder / file_name).write_bytes(file.read_bytes())
+    for file_name, content in files.items():
+        target = folder / (test_file if file_name == _TEST else file_name)
+        if isinstance(content, Path):
+            shutil.copyfile(content, target)
+        else:
+            target.write_text(content)
     if name != folder.resolve().name:
-        _set_name(folder / "model-settings.json", name)
+        _set_name(folder / SETTINGS_FILE, name)
     readme = (_TEMPLATES / "README.md").read_text()
-    (folder / "README.md").write_text(readme.format(name=name, task=task.upper(), path=folder))
+    task_type = task.upper() if task is not None else TaskType.IMAGE_CLASSIFICATION.value
+    (folder / "README.md").write_text(readme.format(name=name, task=task_type, path=folder))
+    written = [test_file if file_name == _TEST else file_name for file_name in files]
     terminal = console()
-    terminal.print(f"Wrote {folder}: model.py, model-settings.json, {test_file}, README.md", markup=False)
+    terminal.print(f"Wrote {folder}: {', '.join([*written, 'README.md'])}", markup=False)
+    if from_ is not None and file is None:
+        terminal.print(f'Copy the model file there, and set its name as "weights" in {SETTINGS_FILE}.', markup=False)
+    if from_ not in (None, "sklearn") and '"labels"' not in (folder / SETTINGS_FILE).read_text():
+        terminal.print(f'Found no label file: declare "labels" in {folder / SETTINGS_FILE}.', markup=False)
     terminal.print(f"Try it: charioteer check {folder} --allow-code", markup=False)
+
+
+def _task_files(task: str) -> dict[str, str | Path]:
+    """Return the template of a task: content, or a file to copy, by name."""
+    known = [task_type for task_type in TaskType if (_TEMPLATES / task_type.lower()).is_dir()]
+    if task.upper() not in known:
+        raise ModelError(f"--task: Expected one of {', '.join(known)}, got {task!r}")
+    template = _TEMPLATES / task.lower()
+    return {file.name: file for file in sorted(template.iterdir()) if file.is_file()}
+
+
+def _recipe_files(kind: str, model: Path | None, size: int | None) -> dict[str, str | Path]:
+    """Return the recipe for a framework, with settings for the model file and its labels."""
+    recipes = sorted(file.name.removesuffix(_RECIPE_SUFFIX) for file in _RECIPES.glob(f"*{_RECIPE_SUFFIX}"))
+    known = [recipe for recipe in recipes if recipe != "test_model"]
+    if kind not in known:
+        raise ModelError(f"--from: Expected one of {', '.join(known)}, got {kind!r}")
+    if size is not None and kind in _WITHOUT_SIZE:
+        raise ModelError(f"--size: A model of {kind} declares its own size")
+    arguments: dict[str, Any] = {} if size is None else {"size": size}
+    files: dict[str, str | Path] = {
+        "model.py": _RECIPES / f"{kind}{_RECIPE_SUFFIX}",
+        _TEST: _RECIPES / f"test_model{_RECIPE_SUFFIX}",
+    }
+    settings: dict[str, Any] = {"implementation": "model:Model"}
+    if model is not None:
+        arguments["weights"] = model.name
+        files[model.name] = model
+        labels = find_label_file(ModelSource(name="model", version="1", folder=model.parent), model.parent)
+        if labels is not None:
+            settings["labels"] = labels.name
+            files[labels.name] = labels
+    if arguments:
+        settings["arguments"] = arguments
+    files[SETTINGS_FILE] = msgspec.json.encode(settings).decode() + "\n"
+    return files
 
 
 def _set_name(settings: Path, name: str) -> None:

@@ -1,6 +1,6 @@
 """Choose the model that a command runs."""
 
-from app.engine.registry import version_sort_key
+from app.engine.models.registry import version_sort_key
 from app.settings.model import ModelError, ModelSource
 from app.settings.server import ModelOptions
 

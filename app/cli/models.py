@@ -1,11 +1,9 @@
 """``charioteer models``."""
 
-from rich.console import Console
 from rich.markup import escape
-from rich.progress import track
 from rich.table import Table
 
-from app.cli.terminal import console
+from app.cli.terminal import console, progress
 from app.settings.model import ModelError
 from app.settings.server import ModelOptions
 
@@ -21,20 +19,18 @@ def models(options: ModelOptions = ModelOptions()) -> None:  # noqa: B008
     from app.assembly.models import describe, find_models
 
     table = Table("model", "version", "task type", "layout", "labels", "Chariot path")
+    table.columns[-1].overflow = "fold"
     terminal = console()
     sources = find_models(options)
-    for source in track(
-        sources, "Reading models", console=Console(stderr=True), transient=True, disable=len(sources) < 10
-    ):
-        path = f"/v2/models/m-{(source.settings.chariot_id or source.name).lower()}/infer"
-        try:
-            description = describe(source)
-        except ModelError as error:
-            failure = "[red]cannot be served[/red]"
-            table.add_row(escape(source.name), source.version, failure, escape(str(error)), "", escape(path))
-            continue
-        labels = str(len(description.labels)) if description.labels else "-"
-        table.add_row(
-            escape(source.name), source.version, description.task_type, escape(description.layout), labels, escape(path)
-        )
+    with progress("Reading models", len(sources)) as advance:
+        for source in sources:
+            cells = [escape(source.name), source.version]
+            path = escape(f"/v2/models/m-{(source.settings.chariot_id or source.name).lower()}/infer")
+            try:
+                description = describe(source)
+                labels = str(len(description.labels)) if description.labels else "-"
+                table.add_row(*cells, description.task_type, escape(description.layout), labels, path)
+            except ModelError as error:
+                table.add_row(*cells, "[red]cannot be served[/red]", escape(str(error)), "", path)
+            advance(1)
     terminal.print(table)

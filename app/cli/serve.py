@@ -2,59 +2,91 @@
 
 import faulthandler
 import gc
+import importlib
 import logging
 import os
 import sys
 import threading
 from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Annotated, Any, cast
 
-from rich.markup import escape
+from cyclopts import App, Group, Parameter
 
-from app.cli.terminal import AnnouncementConsole
-from app.settings.server import ModelOptions, ServerSettings
+from app.cli.serve_options import CONFIG, read_config_file, unknown_variables
+from app.settings.access import AccessSettings
+from app.settings.drift import DriftSettings
+from app.settings.limits import LimitSettings
+from app.settings.listening import ListeningSettings
+from app.settings.recording import RecordingSettings
+from app.settings.server import ModelOptions, OperationSettings, ServerSettings
+from app.settings.transport import TransportSettings
 
-__all__ = ("serve",)
+__all__ = ("command", "serve")
+
+_EPILOGUE = """Each option has an environment variable: `--max-pixels` is `CHARIOTEER_MAX_PIXELS`. The command line
+overrides the environment, which overrides the file. `charioteer config` shows the values and where they come from."""
 
 
-def serve(options: ModelOptions = ModelOptions(), settings: ServerSettings = ServerSettings()) -> None:  # noqa: B008
-    """Serve models over HTTP and gRPC until stopped.
+_BOLD, _RED = "1", "31"
+_logger = logging.getLogger(__name__)
 
-    Args:
-        options: Which models.
-        settings: Server settings.
-    """
+
+def serve(
+    models: ModelOptions | None = None,
+    network: ListeningSettings | None = None,
+    access: AccessSettings | None = None,
+    transport: TransportSettings | None = None,
+    limits: LimitSettings | None = None,
+    recording: RecordingSettings | None = None,
+    drift: DriftSettings | None = None,
+    operation: OperationSettings | None = None,
+    *,
+    config: Annotated[Path | None, CONFIG] = None,  # noqa: ARG001  `read_config_file` reads it
+) -> None:
+    """Serve models over HTTP and gRPC until stopped."""
+    parts = (network, access, transport, limits, recording, drift, operation)
+    settings = ServerSettings(**{name: value for part in parts if part for name, value in vars(part).items()})
     from app.server.auth.bind_policy import check_bind_policy, warn_about_clear_text
 
     check_bind_policy(settings)
+    _import_structlog()
     # Collect no garbage while models load. `freeze_garbage` freezes the loaded objects and turns the collector on.
     gc.disable()
     from app.assembly.models import find_models
     from app.assembly.service import Service
-    from app.server.listen_socket import ListenError
-    from app.server.log_output import configure_logging
+    from app.server.http.loopback import is_loopback_host
+    from app.server.logs.output import configure_logging
     from app.server.process import run
     from app.server.process_setup import configure_process
+    from app.server.transport.listen_socket import ListenError
 
     # Tune malloc first: threads that start earlier would have arenas of their own.
     configure_process()
     configure_logging(settings.log_format)
     faulthandler.enable(2)
+    for variable, nearest in unknown_variables(command.assemble_argument_collection()):
+        _logger.warning("unknown environment variable", extra={"variable": variable, "nearest": nearest})
     warn_about_clear_text(settings)
-    service = Service(settings, lambda: find_models(options))
+    service = Service(settings, lambda: find_models(models or ModelOptions()))
 
     def announce(address: str, addresses: Mapping[str, str]) -> None:
         service.set_ports(addresses)
-        console = AnnouncementConsole()
-        console.print(f"Charioteer answers at [bold]{address}[/bold] ({settings.chariot_protocol})")
-        for name, listener_address in addresses.items():
-            console.print(f"  {name:<27} {listener_address}")
+        lines = [f"Charioteer answers at {_style(address, _BOLD)} ({settings.chariot_protocol})"]
+        lines += [f"  {name:<27} {listener_address}" for name, listener_address in addresses.items()]
         for registration in service.registry.registrations:
             if registration.servable is None:
-                reason = escape(registration.detail or registration.reason)
-                console.print(f"  [red]not served[/red] {escape(registration.source.name)}: {reason}")
+                failure = f"{registration.source.name}: {registration.detail or registration.reason}"
+                lines.append(f"  {_style('not served', _RED)} {failure}")
             else:
                 task_type = registration.servable.description.task_type
-                console.print(f"  {task_type:<27} {address}/v2/models/m-{escape(registration.chariot_id)}/infer")
+                lines.append(f"  {task_type:<27} {address}/v2/models/m-{registration.chariot_id}/infer")
+        if is_loopback_host(settings.host) if settings.page is None else settings.page:
+            lines.append(f"Open {_style(address, _BOLD)} in a browser")
+        # The server continues if standard error is closed.
+        with suppress(OSError):
+            sys.stderr.write("\n".join([*lines, ""]))
 
     try:
         has_models = run(
@@ -80,7 +112,40 @@ def serve(options: ModelOptions = ModelOptions(), settings: ServerSettings = Ser
         sys.exit(f"charioteer: no model could be loaded: {reasons}")
 
 
+def _style(text: str, code: str) -> str:
+    """Return text for standard error, with an ANSI style if it is a terminal. rich would need 3 MB more memory."""
+    return f"\033[{code}m{text}\033[0m" if sys.stderr.isatty() and "NO_COLOR" not in os.environ else text
+
+
+def _import_structlog() -> None:
+    """Import structlog without rich, which it would use for tracebacks: plain ones are shorter and need less memory."""
+    if "rich" not in sys.modules:
+        sys.modules["rich"] = cast("Any", None)
+        importlib.import_module("structlog")
+        del sys.modules["rich"]
+
+
 def _threads_left() -> bool:
     """Return whether threads are left for which the interpreter would wait at exit."""
     main_thread = threading.main_thread()
     return any(thread is not main_thread and not thread.daemon for thread in threading.enumerate())
+
+
+command = App(
+    name="serve",
+    usage="Usage: charioteer serve [OPTIONS]",
+    help_epilogue=_EPILOGUE,
+    config=read_config_file,
+    default_parameter=Parameter(show=False),
+)
+command.default(serve)
+
+
+@command.command(name="--help-all", group=Group("Help", sort_key=10))
+def help_all() -> None:
+    """Display all options and exit."""
+    from app.cli import cli
+
+    all_options = App(name=command.name, usage=command.usage, default_parameter=cli.default_parameter)
+    all_options.default(serve)
+    all_options.help_print([])

@@ -16,7 +16,7 @@ from app.conformance.calls import SCHEMES, open_channel
 from app.conformance.chariot.image_probe import FIELDS
 from app.conformance.client_tls import TlsOptions, TlsOptionsError
 from app.conformance.probe import Probe, Target
-from app.conformance.protocols import PROTOCOLS, Protocol
+from app.conformance.protocols import PROTOCOLS, Protocol, protocol_named
 from app.conformance.runner import CheckRunner
 from app.conformance.sample_images import SampleImage, load_image
 
@@ -34,7 +34,7 @@ class ConformanceOptions:
     """Options of one run: the engine, the protocol, and the client.
 
     Args:
-        url: the engine's URL: http:// or https://, and grpc:// or grpcs:// for protocols over gRPC.
+        url: the engine's URL: http:// or https://, and grpc:// or grpcs:// for protocols over gRPC; or host and port.
         protocol: the name of one of `PROTOCOLS`.
         model: the name of the model in paths and messages.
         task_type: Chariot's task type; detected from responses by default.
@@ -70,7 +70,7 @@ def open_runner(options: ConformanceOptions) -> Generator[CheckRunner]:
         OptionsError: an option is not valid, or a file cannot be read.
     """
     protocol = _protocol(options)
-    url_parts = _split_url(options.url)
+    url_parts = _split_url(_with_scheme(options.url, protocol))
     url = url_parts._replace(netloc=url_parts.netloc.rpartition("@")[2]).geturl()
     target = Target(
         url=url,
@@ -101,16 +101,20 @@ def open_runner(options: ConformanceOptions) -> Generator[CheckRunner]:
 
 
 def _protocol(options: ConformanceOptions) -> Protocol:
-    by_name = {choice.name: choice for choice in PROTOCOLS}
-    if options.protocol not in by_name:
-        raise OptionsError(f"--protocol: Expected one of {', '.join(by_name)}, got {options.protocol}")
-    protocol = by_name[options.protocol]
+    try:
+        return protocol_named(options.protocol)
+    except LookupError as error:
+        raise OptionsError(f"--protocol: {error.args[0]}") from None
+
+
+def _with_scheme(url: str, protocol: Protocol) -> str:
+    """Return a URL of the protocol; an address without a scheme has no TLS."""
     schemes = SCHEMES if protocol.rpc else _HTTP_SCHEMES
-    if not options.url.startswith(schemes):
-        raise OptionsError(
-            f"Expected a URL that begins with {' or '.join(schemes)} for {protocol.name}, got {options.url}"
-        )
-    return protocol
+    if "://" not in url:
+        return f"{schemes[0]}{url}"
+    if not url.startswith(schemes):
+        raise OptionsError(f"Expected a URL that begins with {' or '.join(schemes)} for {protocol.name}, got {url}")
+    return url
 
 
 def _split_url(url: str) -> SplitResult:

@@ -3,14 +3,14 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from app.conformance import kserve_v1, open_inference_grpc, open_inference_v2, tensorflow_serving
+from app.conformance import kserve_v1, open_inference_grpc, open_inference_v2, openai, tensorflow_serving
 from app.conformance.chariot import v2, v2_kserve
 from app.conformance.chariot.envelope import IMAGE_PROBE
 from app.conformance.check import Check, Need
 from app.conformance.grps import rest, rpc
 from app.conformance.probe import Probe
 
-__all__ = ("PROTOCOLS", "Protocol")
+__all__ = ("PROTOCOLS", "Protocol", "protocol_named")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +43,19 @@ PROTOCOLS = (
     Protocol("v2-grpc", open_inference_grpc.CHECKS, rpc=True),
     Protocol("v1", kserve_v1.CHECKS),
     Protocol("tensorflow-serving", tensorflow_serving.CHECKS),
+    Protocol("openai", openai.CHECKS),
     Protocol("grps", rest.CHECKS),
     Protocol("grps-grpc", rpc.CHECKS, rpc=True),
 )
+
+
+def protocol_named(name: str) -> Protocol:
+    """Return a protocol by its name; v1, v2 and v2-grpc are also called kserve-v1, kserve-v2 and kserve-v2-grpc.
+
+    Raises:
+        LookupError: there is no such protocol.
+    """
+    for protocol in PROTOCOLS:
+        if protocol.name == name.removeprefix("kserve-"):
+            return protocol
+    raise LookupError(f"Expected one of {', '.join(protocol.name for protocol in PROTOCOLS)}, got {name}")

@@ -7,17 +7,17 @@ from typing import Annotated
 from cyclopts import Parameter
 from cyclopts.types import PositiveFloat, PositiveInt
 
-from app.settings.environment import environment
+from app.settings.environment import ACCESS, environment
 
 __all__ = ("AccessSettings",)
 
 
-@Parameter(name="*")
+@Parameter(name="*", group=ACCESS)
 @dataclass(frozen=True, kw_only=True)
 class AccessSettings:
     """Authentication and rate limits. Without keys and tokens, every client may send requests."""
 
-    api_keys: Annotated[Path | None, environment("CHARIOTEER_API_KEYS")] = None
+    api_keys: Annotated[Path | None, environment("CHARIOTEER_API_KEYS", show=True)] = None
     """File of API keys, written by `charioteer keys`. Requests without a valid key or token get 401."""
 
     jwks: Annotated[Path | None, environment("CHARIOTEER_JWKS")] = None
@@ -36,7 +36,7 @@ class AccessSettings:
     burst: Annotated[PositiveInt | None, environment("CHARIOTEER_BURST")] = None
     """Requests that a client may send at once after a pause; by default those of one second."""
 
-    insecure: Annotated[bool, environment("CHARIOTEER_INSECURE")] = False
+    insecure: Annotated[bool, environment("CHARIOTEER_INSECURE", show=True)] = False
     """Whether to listen on a public address without authentication, because a proxy or service mesh authenticates
     clients."""
 

@@ -7,17 +7,17 @@ from cyclopts import Parameter
 from cyclopts.types import PositiveFloat
 from cyclopts.validators import Number
 
-from app.settings.environment import environment
+from app.settings.environment import DRIFT, environment
 
 __all__ = ("DriftSettings",)
 
 
-@Parameter(name="*")
+@Parameter(name="*", group=DRIFT)
 @dataclass(frozen=True, kw_only=True)
 class DriftSettings:
     """Drift monitoring."""
 
-    drift: Annotated[bool, environment("CHARIOTEER_DRIFT")] = False
+    drift: Annotated[bool, environment("CHARIOTEER_DRIFT", show=True)] = False
     """Whether to monitor models for drift that have a drift-baseline.npz in their folder."""
 
     drift_window: Annotated[int, environment("CHARIOTEER_DRIFT_WINDOW"), Parameter(validator=Number(gte=30))] = 300

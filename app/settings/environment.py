@@ -1,10 +1,40 @@
-"""Environment variables of options."""
+"""Environment variables and help of options."""
 
-from cyclopts import Parameter
+from typing import Any
 
-__all__ = ("environment",)
+from cyclopts import Group, Parameter
+
+__all__ = (
+    "ACCESS",
+    "DRIFT",
+    "LIMITS",
+    "LOGGING",
+    "MODELS",
+    "NETWORK",
+    "PAGE",
+    "RECORDING",
+    "TLS",
+    "environment",
+)
+
+# Groups of the help, in this order.
+MODELS = Group("Models", sort_key=1)
+NETWORK = Group("Network", sort_key=2)
+ACCESS = Group("Access", sort_key=3)
+TLS = Group("TLS", sort_key=4)
+LIMITS = Group("Limits", sort_key=5)
+RECORDING = Group("Recording", sort_key=6)
+DRIFT = Group("Drift", sort_key=7)
+PAGE = Group("Page", sort_key=8)
+LOGGING = Group("Logging", sort_key=9)
 
 
-def environment(*names: str) -> Parameter:
-    """Return a parameter that reads an option from environment variables; the first one that is set wins."""
-    return Parameter(env_var=names)
+def environment(*names: str, **parameter: Any) -> Parameter:
+    """Return a parameter that reads an option from environment variables; the first one that is set wins.
+
+    Args:
+        names: the variables.
+        parameter: other arguments of `Parameter`. `serve --help` lists the options with ``show=True``, `serve
+            --help-all` lists all.
+    """
+    return Parameter(env_var=names, **parameter)

@@ -6,17 +6,17 @@ from typing import Annotated
 from cyclopts import Parameter
 from cyclopts.types import NonNegativeInt, PositiveFloat, PositiveInt
 
-from app.settings.environment import environment
+from app.settings.environment import LIMITS, environment
 
 __all__ = ("LimitSettings",)
 
 
-@Parameter(name="*")
+@Parameter(name="*", group=LIMITS)
 @dataclass(frozen=True, kw_only=True)
 class LimitSettings:
     """Limits on requests."""
 
-    max_request_bytes: Annotated[PositiveInt, environment("CHARIOTEER_MAX_REQUEST_BYTES")] = 64 * 1024 * 1024
+    max_request_bytes: Annotated[PositiveInt, environment("CHARIOTEER_MAX_REQUEST_BYTES", show=True)] = 64 * 1024 * 1024
     """Maximum size of a body; a larger one gets 413."""
 
     max_pixels: Annotated[PositiveInt, environment("CHARIOTEER_MAX_PIXELS")] = 64_000_000
@@ -33,6 +33,9 @@ class LimitSettings:
 
     max_image_scans: Annotated[PositiveInt, environment("CHARIOTEER_MAX_IMAGE_SCANS")] = 64
     """Maximum number of scans in a JPEG; a progressive one usually has about ten."""
+
+    allow_avif_jpeg2000: Annotated[bool, environment("CHARIOTEER_ALLOW_AVIF_JPEG2000")] = False
+    """Decode AVIF and JPEG 2000 images too; their decoders limit their own memory, the server does not."""
 
     max_elements: Annotated[PositiveInt, environment("CHARIOTEER_MAX_ELEMENTS")] = 32 * 1024 * 1024
     """Maximum number of elements of all tensors in a request."""
@@ -62,7 +65,7 @@ class LimitSettings:
     """Maximum number of requests and streams in flight of one client, by its key or else its address; further ones get
     429. No limit by default."""
 
-    max_waiting: Annotated[PositiveInt, environment("CHARIOTEER_MAX_WAITING")] = 128
+    max_waiting: Annotated[PositiveInt, environment("CHARIOTEER_MAX_WAITING", show=True)] = 128
     """Maximum number of requests that wait for a worker; further ones get 429."""
 
     max_waiting_each: Annotated[NonNegativeInt | None, environment("CHARIOTEER_MAX_WAITING_EACH")] = None
@@ -71,7 +74,7 @@ class LimitSettings:
     max_queue_seconds: Annotated[PositiveFloat | None, environment("CHARIOTEER_MAX_QUEUE_SECONDS")] = None
     """Maximum estimated wait for a worker; requests that would wait longer get 429. No limit by default."""
 
-    request_timeout: Annotated[PositiveFloat, environment("CHARIOTEER_REQUEST_TIMEOUT")] = 300.0
+    request_timeout: Annotated[PositiveFloat, environment("CHARIOTEER_REQUEST_TIMEOUT", show=True)] = 300.0
     """Seconds after which a request gets 504; a client may set a shorter timeout, never a longer one."""
 
     max_explanation_samples: Annotated[PositiveInt, environment("CHARIOTEER_MAX_EXPLANATION_SAMPLES")] = 2000

@@ -8,6 +8,7 @@ from typing import Annotated, Literal, TypeVar
 
 import msgspec
 
+from app.settings.imported import ImportedConfig
 from tasks.inference.parameters import validation_error
 from tasks.task import TaskType
 
@@ -19,6 +20,7 @@ __all__ = (
     "ModelSettings",
     "ModelSource",
     "OnnxRuntimeSettings",
+    "OpenVinoSettings",
     "PreprocessingSettings",
     "TransformersSettings",
     "read_bounded",
@@ -47,8 +49,12 @@ class PreprocessingSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_un
     Attributes:
         size: [height, width] of the model's input in pixels.
         resize: `letterbox` keeps the aspect ratio and pads all sides, `pad` keeps it and pads at the right and bottom,
-            `stretch` does not keep it, `crop` resizes the shorter side and crops the centre.
+            `line` resizes to the height and pads or squeezes the width, `stretch` does not keep it, `crop` resizes the
+            shorter side and crops the centre.
         crop_fraction: the fraction of a resized side that `crop` and `stretch` keep: crop_pct of timm.
+        interpolation: filter for resizing.
+        antialias: true to resize as Pillow, false as OpenCV; "fast" approximates Pillow with OpenCV, several times
+            faster.
         fill: the grey value, 0..255, of the padding of letterbox and pad.
         scale: factor that is applied first to pixels (0..255).
         mean: subtracted after scaling, one number for each of R, G, B.
@@ -60,8 +66,10 @@ class PreprocessingSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_un
     """
 
     size: tuple[Side, Side] | None = None
-    resize: Literal["letterbox", "pad", "stretch", "crop"] | None = None
+    resize: Literal["letterbox", "pad", "line", "stretch", "crop"] | None = None
     crop_fraction: Annotated[float, msgspec.Meta(ge=0.1, le=1)] | None = None
+    interpolation: Literal["nearest", "bilinear", "bicubic", "lanczos", "area"] | None = None
+    antialias: bool | Literal["fast"] | None = None
     fill: Annotated[int, msgspec.Meta(ge=0, le=255)] | None = None
     scale: float | None = None
     mean: tuple[float, float, float] | None = None
@@ -102,6 +110,20 @@ class OnnxRuntimeSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unkn
     threads: Annotated[int, msgspec.Meta(ge=1, le=256)] = 1
 
 
+class OpenVinoSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where and how the `openvino` runtime runs a model's graph.
+
+    Attributes:
+        device: `cpu`, or an Intel `gpu`, `gpu:1` or `npu`.
+        streams: number of calls that run side by side on a CPU; by default the number of the server's workers.
+        threads: threads of one call on a CPU. More than one helps with few parallel requests, and slows down many.
+    """
+
+    device: Annotated[str, msgspec.Meta(pattern=r"^(cpu|npu|gpu(:\d+)?)$")] = "cpu"
+    streams: Annotated[int, msgspec.Meta(ge=1, le=256)] | None = None
+    threads: Annotated[int, msgspec.Meta(ge=1, le=256)] = 1
+
+
 class BatchingSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Dynamic batching: one call of the model for several requests. `charioteer tune` finds the best values.
 
@@ -126,12 +148,16 @@ class ModelSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         runtime: the name of the runtime that loads it.
         uri: the model file, relative to the settings file.
         layout: the name of the output layout, if the shapes of the graph are ambiguous.
-        labels: class names by class number.
+        outputs: the outputs of the graph that are read; by default all.
+        labels: class names by class number, or the name of a file with them.
         chariot_id: the id after ``m-`` in Chariot's paths; by default the name in lower case.
         default: whether the path ``/infer`` uses this model.
         preprocessing: how pixels become its input.
         parameters: defaults of request parameters, such as score_threshold.
         onnxruntime: where and how ONNX Runtime runs it.
+        openvino: where and how OpenVINO runs it.
+        precision: of the computation; bf16 needs the runtime openvino, and int8 a quantised graph. Both change answers
+            slightly.
         transformers: where and how torch runs it.
         implementation: the class of a Python model, as ``module:Class``.
         arguments: keyword arguments of the constructor of that class.
@@ -152,12 +178,15 @@ class ModelSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     runtime: str | None = None
     uri: str | None = None
     layout: str | None = None
-    labels: tuple[str, ...] | None = None
+    outputs: tuple[str, ...] | None = None
+    labels: tuple[str, ...] | str | None = None
     chariot_id: str | None = None
     default: bool = False
     preprocessing: PreprocessingSettings = PreprocessingSettings()
     parameters: Mapping[str, object] = {}
     onnxruntime: OnnxRuntimeSettings = OnnxRuntimeSettings()
+    openvino: OpenVinoSettings = OpenVinoSettings()
+    precision: Literal["fp32", "bf16", "int8"] = "fp32"
     transformers: TransformersSettings = TransformersSettings()
     implementation: str | None = None
     arguments: Mapping[str, object] = {}
@@ -179,11 +208,13 @@ class ModelSource(msgspec.Struct, frozen=True, kw_only=True):
         folder: the folder of its files.
         file: the model file, if the user or `uri` names one; otherwise the runtime searches for it.
         settings: the settings of its owner.
+        imported: the configuration of another server in its folder; `settings` contains its settings.
         root: the model's own folder, if `folder` is the folder of a version.
         allow_code: whether the operator allows models to run their own Python code.
         require_manifest: whether the operator requires a manifest with the digest of every file.
         signing_key: the operator's file of public keys; the manifest must be signed with one.
         links: folders to which links in the model's folder may lead.
+        compile_cache: the operator's folder for compiled graphs.
         fault: why it cannot be served, if this is known before its files are opened.
     """
 
@@ -192,11 +223,13 @@ class ModelSource(msgspec.Struct, frozen=True, kw_only=True):
     folder: Path
     file: Path | None = None
     settings: ModelSettings = ModelSettings()
+    imported: ImportedConfig | None = None
     root: Path | None = None
     allow_code: bool = False
     require_manifest: bool = False
     signing_key: Path | None = None
     links: tuple[Path, ...] = ()
+    compile_cache: Path | None = None
     fault: str | None = None
 
 

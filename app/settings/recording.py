@@ -8,23 +8,23 @@ from cyclopts import Parameter
 from cyclopts.types import PositiveFloat, PositiveInt
 from cyclopts.validators import Number
 
-from app.settings.environment import environment
+from app.settings.environment import RECORDING, environment
 
 __all__ = ("RecordingSettings",)
 
 
-@Parameter(name="*")
+@Parameter(name="*", group=RECORDING)
 @dataclass(frozen=True, kw_only=True)
 class RecordingSettings:
     """Recording of inferences."""
 
-    record: Annotated[str | None, environment("CHARIOTEER_RECORD")] = None
-    """Where to record every inference: a file (SQLite), or postgresql://<user>@<host>/<database>; off by default."""
+    record: Annotated[str | None, environment("CHARIOTEER_RECORD", show=True)] = None
+    """Where to record every inference: a file (SQLite), or postgresql://user@host/database; off by default."""
 
     record_mode: Annotated[Literal["acknowledge", "best-effort"], environment("CHARIOTEER_RECORD_MODE")] = "acknowledge"
     """acknowledge: send an answer only after it is recorded, else an error; best-effort: drop records that fail."""
 
-    record_images: Annotated[Path | None, environment("CHARIOTEER_RECORD_IMAGES")] = None
+    record_images: Annotated[Path | None, environment("CHARIOTEER_RECORD_IMAGES", show=True)] = None
     """Folder for the images, each stored once; by default only their digests are recorded."""
 
     record_sample: Annotated[

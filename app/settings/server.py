@@ -12,32 +12,38 @@ from cyclopts.validators import Number
 
 from app.settings.access import AccessSettings
 from app.settings.drift import DriftSettings
-from app.settings.environment import environment
+from app.settings.environment import LIMITS, LOGGING, MODELS, NETWORK, PAGE, environment
 from app.settings.limits import LimitSettings
 from app.settings.listening import ListeningSettings
 from app.settings.recording import RecordingSettings
 from app.settings.transport import TransportSettings
 
-__all__ = ("ModelOptions", "ServerSettings", "SettingsError")
+__all__ = ("ModelOptions", "OperationSettings", "ServerSettings", "SettingsError")
 
 
 class SettingsError(Exception):
     """The server cannot run with these settings. The message is for its operator."""
 
 
-@Parameter(name="*")
+@Parameter(name="*", group=MODELS)
 @dataclass(frozen=True, kw_only=True)
 class ModelOptions:
-    """The models to serve. By default the fixture models of this repository."""
+    """The models to serve."""
 
-    model: Annotated[Path | None, environment("CHARIOTEER_MODEL", "MODEL_PATH")] = None
+    demo: Annotated[bool, environment("CHARIOTEER_DEMO", show=True, negative="")] = False
+    """Serve small models of coloured shapes, to try the server; the page has images for them."""
+
+    model: Annotated[Path | None, environment("CHARIOTEER_MODEL", "MODEL_PATH", show=True)] = None
     """File or folder of one model."""
 
-    model_repository: Annotated[Path | None, environment("CHARIOTEER_MODEL_REPOSITORY")] = None
+    model_repository: Annotated[Path | None, environment("CHARIOTEER_MODEL_REPOSITORY", show=True)] = None
     """Folder with one folder for each model; versions are subfolders."""
 
     model_dir: Annotated[Path | None, environment("MODEL_DIR")] = None
     """Folder of one model or of several; detected from its content."""
+
+    model_name: Annotated[str | None, environment("CHARIOTEER_MODEL_NAME")] = None
+    """Name of the model, if only one is served; several keep their own names."""
 
     score_threshold: Annotated[
         float | None,
@@ -46,10 +52,13 @@ class ModelOptions:
     ] = None
     """Default score threshold; requests and the model's settings may set another."""
 
-    device: Annotated[str | None, environment("CHARIOTEER_DEVICE")] = None
+    device: Annotated[str | None, environment("CHARIOTEER_DEVICE", show=True)] = None
     """Default devices of ONNX Runtime, separated by commas: auto, cpu, cuda:0, tensorrt:0, openvino:GPU or coreml."""
 
-    allow_code: Annotated[bool, environment("CHARIOTEER_ALLOW_CODE")] = False
+    compile_cache: Annotated[Path | None, environment("CHARIOTEER_COMPILE_CACHE")] = None
+    """Folder in which OpenVINO keeps compiled models, to load them faster; by default none."""
+
+    allow_code: Annotated[bool, environment("CHARIOTEER_ALLOW_CODE", show=True)] = False
     """Whether to load models that are Python classes; their code runs with all rights of the server."""
 
     isolate: Annotated[bool, environment("CHARIOTEER_ISOLATE")] = False
@@ -68,44 +77,61 @@ class ModelOptions:
 
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
-class ServerSettings(
-    DriftSettings, RecordingSettings, LimitSettings, AccessSettings, TransportSettings, ListeningSettings
-):
-    """The settings of the server. The help text lists the last base class first."""
+class OperationSettings:
+    """Threads, shutdown, the web page, logs and traces."""
 
-    repository_poll_seconds: Annotated[PositiveFloat | None, environment("CHARIOTEER_REPOSITORY_POLL_SECONDS")] = None
+    repository_poll_seconds: Annotated[
+        PositiveFloat | None, environment("CHARIOTEER_REPOSITORY_POLL_SECONDS", group=MODELS)
+    ] = None
     """Seconds between scans of the disk for changed models; by default never."""
 
-    workers: Annotated[PositiveInt | None, environment("CHARIOTEER_WORKERS")] = None
+    workers: Annotated[PositiveInt | None, environment("CHARIOTEER_WORKERS", show=True, group=LIMITS)] = None
     """Threads that decode, run and encode; by default one for each core, or for each CPU of a container's quota."""
 
-    explain_workers: Annotated[PositiveInt, environment("CHARIOTEER_EXPLAIN_WORKERS")] = 1
+    explain_workers: Annotated[PositiveInt, environment("CHARIOTEER_EXPLAIN_WORKERS", group=LIMITS)] = 1
     """Additional threads for explanations, with a lower priority."""
 
-    page: Annotated[bool | None, environment("CHARIOTEER_PAGE")] = None
+    page: Annotated[bool | None, environment("CHARIOTEER_PAGE", show=True, group=PAGE)] = None
     """Whether to serve the web page at /; by default only if the server listens on a loopback address."""
 
-    page_admin: Annotated[bool | None, environment("CHARIOTEER_PAGE_ADMIN")] = None
+    page_admin: Annotated[bool | None, environment("CHARIOTEER_PAGE_ADMIN", group=PAGE)] = None
     """Whether the page may load and unload models; by default only in a browser on the same machine, if the server
     listens on a loopback address."""
 
-    drain_delay: Annotated[NonNegativeFloat, environment("CHARIOTEER_DRAIN_DELAY")] = 0.0
+    drain_delay: Annotated[NonNegativeFloat, environment("CHARIOTEER_DRAIN_DELAY", group=NETWORK)] = 0.0
     """Seconds between the signal to stop and the end of accepting requests. The server reports not ready meanwhile, so
     that load balancers notice."""
 
-    drain_timeout: Annotated[PositiveInt, environment("CHARIOTEER_DRAIN_TIMEOUT")] = 30
+    drain_timeout: Annotated[PositiveInt, environment("CHARIOTEER_DRAIN_TIMEOUT", group=NETWORK)] = 30
     """Seconds that requests in flight have to finish when the server stops."""
 
-    otlp_endpoint: Annotated[str | None, environment("CHARIOTEER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")] = None
+    otlp_endpoint: Annotated[
+        str | None, environment("CHARIOTEER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT", show=True, group=LOGGING)
+    ] = None
     """Base URL of an OTLP collector over HTTP that receives traces. Needs the extra otel."""
 
-    log_format: Annotated[Literal["console", "json"] | None, environment("CHARIOTEER_LOG_FORMAT")] = None
+    log_format: Annotated[
+        Literal["console", "json"] | None, environment("CHARIOTEER_LOG_FORMAT", show=True, group=LOGGING)
+    ] = None
     """Format of log lines; by default console if the log goes to a terminal, else json."""
 
     @property
     def worker_count(self) -> int:
         """Return `workers`, by default the number of cores that this process may use."""
         return self.workers or _cores()
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServerSettings(
+    OperationSettings,
+    DriftSettings,
+    RecordingSettings,
+    LimitSettings,
+    AccessSettings,
+    TransportSettings,
+    ListeningSettings,
+):
+    """All settings of the server."""
 
 
 def _cores() -> int:

@@ -7,26 +7,26 @@ from typing import Annotated
 from cyclopts import Parameter
 from cyclopts.types import NonNegativeInt, PositiveFloat, PositiveInt
 
-from app.settings.environment import environment
+from app.settings.environment import LIMITS, TLS, environment
 
 __all__ = ("TransportSettings",)
 
 
-@Parameter(name="*")
+@Parameter(name="*", group=LIMITS)
 @dataclass(frozen=True, kw_only=True)
 class TransportSettings:
     """TLS, timeouts and limits of connections."""
 
-    tls_cert: Annotated[Path | None, environment("CHARIOTEER_TLS_CERT")] = None
+    tls_cert: Annotated[Path | None, environment("CHARIOTEER_TLS_CERT", show=True, group=TLS)] = None
     """Certificate chain of the server (PEM); all ports then use TLS. A renewed file is reloaded without a restart."""
 
-    tls_key: Annotated[Path | None, environment("CHARIOTEER_TLS_KEY")] = None
+    tls_key: Annotated[Path | None, environment("CHARIOTEER_TLS_KEY", show=True, group=TLS)] = None
     """Private key of the certificate (PEM), not encrypted."""
 
-    tls_client_ca: Annotated[Path | None, environment("CHARIOTEER_TLS_CLIENT_CA")] = None
+    tls_client_ca: Annotated[Path | None, environment("CHARIOTEER_TLS_CLIENT_CA", group=TLS)] = None
     """Certificate authorities (PEM); clients must then present a certificate from one of them."""
 
-    handshake_timeout: Annotated[PositiveFloat, environment("CHARIOTEER_HANDSHAKE_TIMEOUT")] = 10.0
+    handshake_timeout: Annotated[PositiveFloat, environment("CHARIOTEER_HANDSHAKE_TIMEOUT", group=TLS)] = 10.0
     """Timeout of the TLS handshake, and of the HTTP/2 handshake for gRPC, in seconds."""
 
     header_timeout: Annotated[PositiveFloat, environment("CHARIOTEER_HEADER_TIMEOUT")] = 10.0

@@ -60,6 +60,7 @@ __all__ = (
     "as_maite",
     "invalid",
     "ray_application",
+    "ray_proxy_middlewares",
 )
 
 _MODULES = {
@@ -129,6 +130,11 @@ def ray_application(arguments: Mapping[str, object]) -> Any:
         ModelError: if the arguments name no models.
     """
     return import_own("app.assembly.ray_serve").application(arguments)
+
+
+def ray_proxy_middlewares() -> list[Any]:
+    """Return the middlewares of Ray Serve's proxy: JSON errors, and 503 when a replica of the ingress is lost."""
+    return import_own("app.assembly.ray_serve.proxy").middlewares()
 
 
 def import_own(name: str) -> Any:

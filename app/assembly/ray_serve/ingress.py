@@ -12,12 +12,12 @@ from app.assembly.ray_serve.options import RayOptions, model_options, read_choic
 from app.assembly.ray_serve.remote import RemoteModel, remote_servable
 from app.assembly.service import Service
 from app.engine.error_text import redact_paths
-from app.engine.registry import ModelState, Registration, Registry
-from app.engine.repository import Repository
-from app.engine.servable import Servable
+from app.engine.models.registry import ModelState, Registration, Registry
+from app.engine.models.repository import Repository
+from app.engine.models.servable import Servable
 from app.server.auth.bind_policy import cors_origins
-from app.server.cross_site import reject_cross_site
-from app.server.log_output import configure_logging
+from app.server.http.cross_site import reject_cross_site
+from app.server.logs.output import configure_logging
 from app.server.process_setup import configure_process
 from app.settings.model import ModelError, ModelSource
 from app.settings.server import SettingsError

@@ -6,8 +6,8 @@ from typing import Any, cast
 
 import msgspec
 
-from app.engine.model_metadata import ModelMetadata
-from app.engine.servable import BoundServable, Servable
+from app.engine.models.model_metadata import ModelMetadata
+from app.engine.models.servable import BoundServable, Servable
 from app.settings.model import ModelError, ModelSource
 from tasks.inference.error import ErrorKind, InferenceError
 

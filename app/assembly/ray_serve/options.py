@@ -31,6 +31,7 @@ class ModelChoice(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         model: a model file or folder. Every path must exist on every node.
         model_repository: a folder of model folders.
         model_dir: any of the above.
+        model_name: name of the model, if there is only one.
         score_threshold: default score threshold; requests and models may override it.
         device: default device for ONNX Runtime, such as ``cuda:0``; models may override it.
         allow_code: whether models may be Python classes.
@@ -38,11 +39,13 @@ class ModelChoice(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         require_manifest: whether to reject models whose files are not all listed in a model.sha256.
         model_signing_key: file of public keys. One of them must have signed the model.sha256.
         isolate: whether each model runs in its own process, within the replica.
+        compile_cache: folder for compiled graphs of the runtime openvino, on every node.
     """
 
     model: str | None = None
     model_repository: str | None = None
     model_dir: str | None = None
+    model_name: str | None = None
     score_threshold: Annotated[float, msgspec.Meta(ge=0, le=1)] | None = None
     device: str | None = None
     allow_code: bool = False
@@ -50,6 +53,7 @@ class ModelChoice(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     require_manifest: bool = False
     model_signing_key: str | None = None
     isolate: bool = False
+    compile_cache: str | None = None
 
 
 class RayOptions(ModelChoice, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -115,6 +119,7 @@ def model_options(choice: ModelChoice) -> ModelOptions:
         model=paths["model"],
         model_repository=paths["model_repository"],
         model_dir=paths["model_dir"],
+        model_name=choice.model_name,
         score_threshold=choice.score_threshold,
         device=choice.device,
         allow_code=choice.allow_code,

@@ -8,8 +8,8 @@ from typing import Any
 
 from app.assembly.ray_serve.messages import NotLoaded, Outcome, ReplicaBinding, ReplicaFailure, model_id
 from app.engine.cancellation import raise_if_cancelled
-from app.engine.servable import BoundServable, Servable
-from app.engine.thread_pool import release_worker
+from app.engine.models.servable import BoundServable, Servable
+from app.engine.scheduling.thread_pool import release_worker
 from app.settings.model import ModelError, ModelSource
 from tasks.inference.error import ErrorKind, InferenceError
 

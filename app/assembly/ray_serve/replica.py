@@ -8,7 +8,7 @@ from typing import Any
 from app.assembly.models import load
 from app.assembly.ray_serve.batching import run_batch
 from app.assembly.ray_serve.messages import NotLoaded, Outcome, ReplicaBinding, binding_of, model_id, model_of
-from app.engine.servable import Servable
+from app.engine.models.servable import Servable
 from app.server.process_setup import configure_process
 from app.settings.model import ModelError, ModelSource
 

@@ -1,16 +1,20 @@
 """Print a report on a terminal, failures first."""
 
+from collections import Counter
+from collections.abc import Sequence
+
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from app.conformance.check import Level, Need, Verdict
+from app.conformance.check import Finding, Level, Need, Verdict
 from app.conformance.output.descriptions import describe_readers
 from app.conformance.output.plain import feature
 from app.conformance.runner import ConformanceReport
 
 __all__ = ("print_report",)
 
+_MAX_IDS = 5
 _COLOURS = {Verdict.FAILED: "red", Verdict.NOT_TESTED: "yellow", Verdict.PASSED: "green", Verdict.NOT_APPLICABLE: "dim"}
 
 
@@ -20,22 +24,27 @@ def print_report(report: ConformanceReport, console: Console, *, everything: boo
     Args:
         report: the findings.
         console: the terminal.
-        everything: also print passed checks, and checks that do not apply.
+        everything: also print passed checks, and checks that do not apply. Otherwise untested checks with the same
+            reason are one row.
     """
     verdicts = [Verdict.FAILED, Verdict.NOT_TESTED]
     if everything:
         verdicts += [Verdict.PASSED, Verdict.NOT_APPLICABLE]
     table = Table("check", "", "verdict", "requirement, and result", "needed for")
     for verdict in verdicts:
-        for finding in report.findings:
-            if finding.verdict is verdict:
+        findings = [finding for finding in report.findings if finding.verdict is verdict]
+        for reason in dict.fromkeys(finding.reason for finding in findings):
+            same_reason = [finding for finding in findings if finding.reason == reason]
+            if verdict is Verdict.NOT_TESTED and len(same_reason) > 1 and not everything:
+                table.add_row(*_folded(reason, same_reason))
+                continue
+            for finding in same_reason:
                 check = finding.check
-                text = "\n".join(
-                    filter(None, (check.sentence, finding.reason, describe_readers(finding, report.needs)))
-                )
-                colour = _COLOURS[verdict]
-                needed_for = ", ".join(check.needed_for)
-                table.add_row(check.id, check.level, f"[{colour}]{verdict}[/{colour}]", escape(text), needed_for)
+                lines = (check.sentence, finding.reason, describe_readers(finding, report.needs))
+                table.add_row(
+                    check.id, check.level, _coloured(verdict), escape("\n".join(filter(None, lines))),
+                    ", ".join(check.needed_for),
+                )  # fmt: skip
     if table.row_count:
         console.print(table)
     heading = f"{report.protocol} at {escape(report.target.url)}"
@@ -50,6 +59,22 @@ def print_report(report: ConformanceReport, console: Console, *, everything: boo
     console.print(f"The engine {_verdict(report)}, by {report.requests} requests.")
 
 
+def _folded(reason: str, findings: Sequence[Finding]) -> Sequence[str]:
+    """Return one row for untested checks with the same reason."""
+    levels = Counter(finding.check.level for finding in findings)
+    ids = ", ".join(finding.check.id for finding in findings)
+    level = "\n".join(f"{levels[level]} {level}" for level in Level if levels[level])
+    return f"{len(findings)} checks", level, _coloured(Verdict.NOT_TESTED), escape(f"{reason}\n{ids}"), ""
+
+
+def _coloured(verdict: Verdict) -> str:
+    return f"[{_COLOURS[verdict]}]{verdict}[/{_COLOURS[verdict]}]"
+
+
+def _shortened(ids: Sequence[str]) -> str:
+    return ", ".join(ids if len(ids) <= _MAX_IDS else (*ids[:_MAX_IDS], f"and {len(ids) - _MAX_IDS} more"))
+
+
 def _verdict(report: ConformanceReport) -> str:
     if not report.conforms:
         return "[red]does not conform[/red]"
@@ -60,7 +85,7 @@ def _verdict(report: ConformanceReport) -> str:
 def _in_words(report: ConformanceReport, need: Need) -> str:
     result = feature(report, need)
     if result["failed"]:
-        return f"[red]would not work[/red]: {', '.join(result['failed'])} failed"
+        return f"[red]would not work[/red]: {_shortened(result['failed'])} failed"
     if result["not_tested"]:
-        return f"works as far as was tested; not tested: {', '.join(result['not_tested'])}"
+        return f"works as far as was tested; not tested: {_shortened(result['not_tested'])}"
     return "[green]works[/green]"

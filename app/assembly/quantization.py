@@ -1,0 +1,172 @@
+"""Quantise an ONNX model to int8, calibrated with images, and write the result as a new version of the model."""
+
+import hashlib
+import importlib
+import re
+import shutil
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from numpy.typing import NDArray
+
+from app import __version__
+from app.protocols.bytes_elements import BinaryElement
+from app.runtimes.onnxruntime.precision import PROVENANCE_FILE, QuantizationProvenance
+from app.runtimes.onnxruntime.session import Session
+from app.runtimes.onnxruntime.single_graph import load_single_graph, open_session
+from app.settings.extras import missing_extra
+from app.settings.model import SETTINGS_FILE, ModelError, ModelSource, read_json_file
+from tasks.inference.error import InferenceError
+from tasks.inference.limits import Limits
+from tasks.inference.request import InferenceRequest
+from tasks.inference.tensor import BytesTensor
+from tasks.vision.request import IMAGE_INPUT
+
+__all__ = ("next_version", "quantize", "read_own_settings")
+
+_OPERATORS = ("Conv", "Gemm", "MatMul")
+"""Operators that run in int8. They need nearly all of the time; int8 in a detector's head would move its boxes."""
+_VERSION = re.compile(r"v?(\d+)(\.\d+)*", re.ASCII)
+_CONFIGURATION = ("config.json", "preprocessor_config.json")
+_NOT_COPIED = ("name", "uri", "version", "versions")
+
+
+def next_version(source: ModelSource) -> Path:
+    """Return the folder of a new version of the model: a number above all others, 2 for a model without versions."""
+    root = source.root or source.folder
+    numbers = [int(match[1]) for path in root.iterdir() if (match := _VERSION.fullmatch(path.name)) and path.is_dir()]
+    return root / str(max([1, *numbers]) + 1)
+
+
+def quantize(
+    source: ModelSource, images: Sequence[Path], folder: Path, on_progress: Callable[[int], None] = lambda _: None
+) -> QuantizationProvenance:
+    """Quantise the graph of a model, and write it with its settings and its provenance.
+
+    Args:
+        source: an ONNX model that takes an image.
+        images: files for the calibration; those that are not images are skipped.
+        folder: where to write; it must not exist.
+        on_progress: called with 1 after each file.
+
+    Raises:
+        ModelError: when the model cannot be quantised, no file is an image, or the extra is not installed.
+        OSError: when the result cannot be written.
+    """
+    if source.settings.precision == "int8":
+        raise ModelError(f"{source.folder} is quantised already")
+    framework, tools = _tools()
+    if folder.exists():
+        raise ModelError(f"{folder} exists already")
+    reader = _CalibrationReader(source, images, on_progress)
+    graph = reader.session.file
+    # A repository that is polled must not see a part of it.
+    with tempfile.TemporaryDirectory(prefix=".quantize-", dir=folder.parent) as scratch:
+        part, prepared = Path(scratch) / "version", Path(scratch) / "prepared.onnx"
+        part.mkdir()
+        try:
+            tools.shape_inference.quant_pre_process(str(graph), str(prepared), skip_symbolic_shape=True)
+            tools.quantize_static(
+                str(prepared),
+                str(part / "model.onnx"),
+                reader,
+                op_types_to_quantize=list(_OPERATORS),
+                per_channel=True,
+                activation_type=tools.QuantType.QUInt8,
+                weight_type=tools.QuantType.QInt8,
+            )
+        except ModelError:
+            raise
+        except Exception as error:  # noqa: BLE001  onnx and ONNX Runtime raise many types
+            raise ModelError(f"{graph} cannot be quantised: {type(error).__name__}: {error}") from None
+        provenance = QuantizationProvenance(
+            source=graph.name,
+            source_version=source.version,
+            source_sha256=hashlib.sha256(graph.read_bytes()).hexdigest(),
+            images=len(reader.digests),
+            images_sha256=hashlib.sha256("\n".join(sorted(reader.digests)).encode()).hexdigest(),
+            tool=f"onnxruntime {framework.__version__}",
+            written_by=f"charioteer {__version__}",
+        )
+        for name, content in ((PROVENANCE_FILE, provenance), (SETTINGS_FILE, _settings(source))):
+            (part / name).write_bytes(msgspec.json.format(msgspec.json.encode(content), indent=2) + b"\n")
+        for name in _CONFIGURATION:
+            for file in (source.folder / name, graph.parent / name):
+                if file.is_file():
+                    shutil.copy(file, part / name)
+        part.rename(folder)
+    return provenance
+
+
+class _CalibrationReader:
+    """Yields the graph's inputs for each image, as serving computes them: a `CalibrationDataReader`."""
+
+    def __init__(self, source: ModelSource, images: Sequence[Path], on_progress: Callable[[int], None]) -> None:
+        self.session = _RecordingSession(open_session(source))
+        self.digests: set[str] = set()
+        self._servable = load_single_graph(source, lambda _: self.session)
+        if tuple(self._servable.inputs) != (IMAGE_INPUT,):
+            raise ModelError(f"{source.folder}: only a model that takes one image can be quantised")
+        self._name, self._images, self._on_progress = source.name, iter(images), on_progress
+
+    def get_next(self) -> Mapping[str, NDArray[Any]] | None:
+        for file in self._images:
+            self._on_progress(1)
+            data = file.read_bytes()
+            tensor = BytesTensor(name=IMAGE_INPUT.name, shape=(1,), elements=[BinaryElement(data)])
+            try:
+                request = InferenceRequest(id="quantize", model_name=self._name, inputs=(tensor,))
+                self._servable.predict(request, Limits())
+            except InferenceError:
+                continue
+            self.digests.add(hashlib.sha256(data).hexdigest())
+            return self.session.feeds
+        if not self.digests:
+            raise ModelError("No file of the calibration data is an image that the model accepts")
+        return None
+
+
+class _RecordingSession:
+    """A `GraphSession` that keeps the inputs of its last call."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self.file, self.inputs, self.outputs = session.file, session.inputs, session.outputs
+        self.metadata, self.facts = session.metadata, session.facts
+        self.feeds: Mapping[str, NDArray[Any]] = {}
+
+    def run(self, feeds: Mapping[str, NDArray[Any]], names: Sequence[str] | None = None) -> list[NDArray[Any]]:
+        self.feeds = feeds
+        return self._session.run(feeds, names)
+
+
+def read_own_settings(source: ModelSource) -> Mapping[str, object]:
+    """Return the content of the settings file of a model: its version's own, else the one for all versions.
+
+    Raises:
+        ModelError: when the file cannot be read.
+    """
+    for folder in filter(None, (source.folder, source.root)):
+        if (folder / SETTINGS_FILE).is_file():
+            return read_json_file(folder / SETTINGS_FILE, dict[str, object])
+    return {}
+
+
+def _settings(source: ModelSource) -> Mapping[str, object]:
+    """Return the settings of the quantised version: those of its source."""
+    kept = {name: value for name, value in read_own_settings(source).items() if name not in _NOT_COPIED}
+    names = {"name": source.settings.name} if source.settings.name else {}
+    return {**names, **kept, "precision": "int8"}
+
+
+def _tools() -> tuple[Any, Any]:
+    try:
+        importlib.import_module("onnx")
+    except ImportError as error:
+        raise ModelError(missing_extra("Quantisation", "quantize", error)) from None
+    tools = importlib.import_module("onnxruntime.quantization")
+    importlib.import_module("onnxruntime.quantization.shape_inference")
+    return importlib.import_module("onnxruntime"), tools

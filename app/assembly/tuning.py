@@ -1,0 +1,154 @@
+"""The set-ups that `charioteer tune` compares, and how one is written into a model's settings."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from app.assembly.quantization import read_own_settings
+from app.settings.model import SETTINGS_FILE, BatchingSettings, ModelSource
+
+__all__ = ("Candidate", "all_candidates", "current_candidate", "variants", "with_candidate", "write_settings")
+
+ONNXRUNTIME, OPENVINO = "onnxruntime", "openvino"
+
+
+class Candidate(msgspec.Struct, frozen=True):
+    """A candidate: settings with which to serve a model.
+
+    Attributes:
+        batch: maximum number of inputs in a call.
+        delay_ms: milliseconds that the first request of a batch waits for others.
+        threads: threads for one call.
+        runtime: `onnxruntime` or `openvino`; None for the model's own runtime.
+        precision: `fp32`, `bf16` or `int8`.
+        reduced_decode: whether large JPEGs are decoded at a fraction of their size.
+    """
+
+    batch: int = 1
+    delay_ms: float = 0.0
+    threads: int = 1
+    runtime: str | None = None
+    precision: str = "fp32"
+    reduced_decode: bool = False
+
+
+def all_candidates(
+    batches: Iterable[int], threads: Iterable[int], delay_ms: float, variant: Candidate | None = None
+) -> Sequence[Candidate]:
+    """Return every combination of batch size and thread count for a variant, the simplest first."""
+    base, sizes = variant or Candidate(), sorted({1, *batches})
+    return [
+        msgspec.structs.replace(base, batch=size, delay_ms=delay_ms if size > 1 else 0.0, threads=count)
+        for count in sorted({1, *threads})
+        for size in sizes
+    ]
+
+
+def current_candidate(source: ModelSource, *, is_graph: bool) -> Candidate:
+    """Return the candidate that a model's settings describe now.
+
+    Args:
+        source: the model.
+        is_graph: whether the model is an ONNX graph, so that its runtime can be chosen.
+    """
+    settings = source.settings
+    runtime = (OPENVINO if settings.runtime == OPENVINO else ONNXRUNTIME) if is_graph else None
+    batch = settings.batching.max_size
+    return Candidate(
+        batch=batch,
+        delay_ms=settings.batching.max_delay_ms if batch > 1 else 0.0,
+        threads=(settings.openvino if runtime == OPENVINO else settings.onnxruntime).threads,
+        runtime=runtime,
+        precision=settings.precision,
+        reduced_decode=settings.preprocessing.reduced_decode,
+    )
+
+
+def variants(
+    current: Candidate, runtimes: Sequence[str], precisions: Sequence[str], decodes: Sequence[str]
+) -> Sequence[Candidate]:
+    """Return the combinations that may change answers, the simplest first; the first is the reference.
+
+    Args:
+        current: the candidate that the model's settings describe.
+        runtimes: runtimes to try for an ONNX graph.
+        precisions: precisions to try. A model that is int8 already stays so.
+        decodes: `full`, and `reduced` for JPEGs.
+    """
+    if current.runtime is None:
+        return [Candidate()]
+    allowed = ("int8",) if current.precision == "int8" else ("fp32", *(name for name in precisions if name != "fp32"))
+    return [
+        Candidate(runtime=runtime, precision=precision, reduced_decode=decode == "reduced")
+        for decode in ("full", *(name for name in decodes if name != "full"))
+        for precision in allowed
+        for runtime in dict.fromkeys((ONNXRUNTIME, *runtimes))
+        if (runtime, precision) != (ONNXRUNTIME, "bf16")
+    ]
+
+
+def with_candidate(source: ModelSource, candidate: Candidate, workers: int) -> ModelSource:
+    """Return the model with the settings of a candidate."""
+    settings = source.settings
+    threads = candidate.threads
+    changes: dict[str, Any] = {
+        "batching": BatchingSettings(max_size=candidate.batch, max_delay_ms=candidate.delay_ms),
+        "onnxruntime": msgspec.structs.replace(settings.onnxruntime, threads=threads),
+    }
+    if candidate.runtime is not None:
+        streams = _streams(threads, workers) or settings.openvino.streams
+        changes |= {
+            "runtime": candidate.runtime,
+            "precision": candidate.precision,
+            "openvino": msgspec.structs.replace(settings.openvino, threads=threads, streams=streams),
+            "preprocessing": msgspec.structs.replace(settings.preprocessing, reduced_decode=candidate.reduced_decode),
+        }
+    return msgspec.structs.replace(source, settings=msgspec.structs.replace(settings, **changes))
+
+
+def write_settings(source: ModelSource, candidate: Candidate, workers: int) -> Path:
+    """Write a candidate into the settings in the model's folder, and keep all other settings.
+
+    Returns:
+        The settings file.
+
+    Raises:
+        ModelError: when existing settings cannot be read.
+        OSError: when the file cannot be written.
+    """
+    settings = dict(read_own_settings(source))
+    _set(settings, "batching", max_size=candidate.batch, max_delay_ms=candidate.delay_ms)
+    if candidate.batch == 1:
+        settings.pop("batching", None)
+    threads = candidate.threads if candidate.threads > 1 else None
+    _set(settings, ONNXRUNTIME, threads=threads if candidate.runtime != OPENVINO else None)
+    if candidate.runtime is not None:
+        uses_openvino = candidate.runtime == OPENVINO
+        if uses_openvino or settings.get("runtime") == OPENVINO:
+            settings["runtime"] = candidate.runtime
+        streams = _streams(candidate.threads, workers) if uses_openvino else None
+        _set(settings, OPENVINO, threads=threads if uses_openvino else None, streams=streams)
+        settings["precision"] = candidate.precision
+        if candidate.precision == "fp32":
+            del settings["precision"]
+        _set(settings, "preprocessing", reduced_decode=candidate.reduced_decode or None)
+    file = source.folder / SETTINGS_FILE
+    temporary = file.with_suffix(".json.part")
+    temporary.write_bytes(msgspec.json.format(msgspec.json.encode(settings), indent=2) + b"\n")
+    temporary.replace(file)
+    return file
+
+
+def _streams(threads: int, workers: int) -> int | None:
+    """Return the streams of OpenVINO for calls with several threads, which share the cores."""
+    return max(1, workers // threads) if threads > 1 else None
+
+
+def _set(settings: dict[str, Any], group: str, **values: object) -> None:
+    """Set the values of one group; None removes a value, and an empty group is removed."""
+    present: Mapping[str, object] = {**settings.get(group, {}), **values}
+    settings[group] = {name: value for name, value in present.items() if value is not None}
+    if not settings[group]:
+        del settings[group]

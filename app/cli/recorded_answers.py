@@ -1,0 +1,109 @@
+"""Match recorded inferences with the images of a dataset."""
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import PurePosixPath
+
+import msgspec
+
+from app.evaluation.dataset import Dataset, Item
+from app.evaluation.extras import EvaluationError
+from app.evaluation.runner import CollectedAnswers
+from app.recording.inference import RecordedInference
+
+__all__ = ("MatchedRecordings", "match_recorded")
+
+_Index = Mapping[str, Sequence[Item]]
+_NAMES = frozenset({"file", "file_name", "filename", "image", "image_name", "name", "path"})
+"""Metadata keys that clients use for the name of an image."""
+
+
+class MatchedRecordings(msgspec.Struct, frozen=True, kw_only=True):
+    """The recorded answers for a dataset.
+
+    Attributes:
+        collected: the answers.
+        model: the model and its version, as ``model:version``.
+        repeated: number of items with several recordings; the latest counts.
+    """
+
+    collected: CollectedAnswers
+    model: str
+    repeated: int = 0
+
+
+def match_recorded(
+    dataset: Dataset, recorded: Iterable[RecordedInference], model: str | None = None
+) -> MatchedRecordings:
+    """Find recordings of the dataset's images by the digest of the file, or else by its name in the metadata.
+
+    Args:
+        dataset: the dataset.
+        recorded: inferences in any order; rejected requests and explanations are skipped.
+        model: use only recordings of this model.
+
+    Raises:
+        EvaluationError: when there are no recordings of the images, or recordings of several models.
+    """
+    by_digest, by_id, by_name = _index(dataset.items)
+    latest: dict[str, RecordedInference] = {}
+    repeated: set[str] = set()
+    models: set[str] = set()
+    for record in recorded:
+        if record.records is None or record.explanation or (model is not None and record.model != model):
+            continue
+        digest = record.image.digest if record.image else ""
+        for item in by_digest.get(digest) or _find_by_name(record, by_id, by_name):
+            if item.question and not _answers_question(item, record):
+                continue
+            models.add(f"{record.model}:{record.version}")
+            if item.id in latest:
+                repeated.add(item.id)
+            if item.id not in latest or latest[item.id].started <= record.started:
+                latest[item.id] = record
+    if not latest:
+        raise EvaluationError(
+            f"None of the {len(dataset.items)} images was recorded, by file or by name in the metadata"
+        )
+    if len(models) > 1:
+        raise EvaluationError(f"Expected recordings of one model, got {', '.join(sorted(models))}; choose with --name")
+    records = {item.id: _records(item, latest[item.id]) for item in dataset.items if item.id in latest}
+    failures = {item.id: "was not recorded" for item in dataset.items if item.id not in latest}
+    return MatchedRecordings(collected=CollectedAnswers(records, failures), model=models.pop(), repeated=len(repeated))
+
+
+def _index(items: Sequence[Item]) -> tuple[_Index, _Index, _Index]:
+    """Index items by the digest of their image, by id, and by file name without folders."""
+    by_digest: dict[str, list[Item]] = {}
+    by_id = {item.id: [item] for item in items}
+    by_name: dict[str, list[Item]] = {}
+    digests: dict[str, str] = {}
+    for item in items:
+        path = str(item.image)
+        if path not in digests:
+            digests[path] = hashlib.sha256(item.image.read_bytes()).hexdigest()
+        by_digest.setdefault(digests[path], []).append(item)
+        by_name.setdefault(item.image.name, []).append(item)
+    # A file name that occurs in several folders is ambiguous.
+    unambiguous = {
+        name: same_name for name, same_name in by_name.items() if len({item.image for item in same_name}) == 1
+    }
+    return by_digest, by_id, unambiguous
+
+
+def _find_by_name(recorded: RecordedInference, by_id: _Index, by_name: _Index) -> Sequence[Item]:
+    for entry in recorded.metadata:
+        if entry.key.lower() in _NAMES and isinstance(entry.value, str):
+            items = by_id.get(entry.value) or by_name.get(PurePosixPath(entry.value).name)
+            if items:
+                return items
+    return ()
+
+
+def _answers_question(item: Item, recorded: RecordedInference) -> bool:
+    return any(answer.get("prompt") == item.question for answer in recorded.records or ())
+
+
+def _records(item: Item, recorded: RecordedInference) -> Sequence[Mapping[str, object]]:
+    records = recorded.records or ()
+    return [answer for answer in records if answer.get("prompt") == item.question] if item.question else records

@@ -1,0 +1,223 @@
+"""Check the chat completions of OpenAI's API."""
+
+from typing import Any
+
+import msgspec
+
+from app.conformance.check import Check, InconclusiveError, Level, ViolationError
+from app.conformance.probe import Exchange, Probe
+from app.conformance.quoting import quote
+from app.conformance.row_requests import UNKNOWN
+from app.conformance.tensors import ENCODED_IMAGES, expect_error, expect_json_object, expect_status, is_list, is_object
+
+__all__ = ("CHECKS",)
+
+_CHAT = "/v1/chat/completions"
+_DATA = "data: "
+_DONE = "[DONE]"
+
+
+def _request(probe: Probe, **members: object) -> dict[str, object]:
+    """Return a request that the engine accepts: the given one, a question about an image, or a text.
+
+    Raises:
+        InconclusiveError: the engine accepts none.
+    """
+    model = _model(probe)
+    if probe.target.request is not None:
+        return {"model": model, **probe.target.request, **members}
+    text = {"type": "text", "text": "What is in the picture?"}
+    image = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{ENCODED_IMAGES[0]}"}}
+    for content in ([text, image], "What is the capital of France?"):
+        request = {"model": model, "messages": [{"role": "user", "content": content}], "temperature": 0}
+        if probe.post_json(_CHAT, request).ok:
+            return {**request, **members}
+    raise InconclusiveError("The engine refuses every generated request; give a body with --request")
+
+
+def _model(probe: Probe) -> str:
+    if probe.target.model:
+        return probe.target.model
+    models: object = expect_json_object(probe.get("/v1/models")).get("data")
+    if not is_list(models) or len(models) != 1 or not is_object(models[0]):
+        raise InconclusiveError("The engine does not list exactly one model; choose one with --model")
+    return str(models[0].get("id"))
+
+
+def _ask(probe: Probe, **members: object) -> Exchange:
+    return probe.post_json(_CHAT, _request(probe, **members))
+
+
+def _choice(answer: dict[str, Any]) -> dict[str, Any]:
+    choices = answer.get("choices")
+    if not is_list(choices) or not choices or not is_object(choices[0]):
+        raise ViolationError(f"Expected a list of choices, got {quote(answer)}")
+    return choices[0]
+
+
+def _text(answer: dict[str, Any]) -> str:
+    message = _choice(answer).get("message")
+    text = message.get("content") if is_object(message) else None
+    if not isinstance(text, str):
+        raise ViolationError(f"Expected a text in choices[0].message.content, got {quote(answer)}")
+    return text
+
+
+def _usage(answer: dict[str, Any]) -> dict[str, Any]:
+    usage = answer.get("usage")
+    if usage is None:
+        raise InconclusiveError("The model counts no tokens")
+    if not is_object(usage) or not all(
+        isinstance(usage.get(f"{name}_tokens"), int) for name in ("prompt", "completion", "total")
+    ):
+        raise ViolationError(f"Expected prompt_tokens, completion_tokens and total_tokens, got {quote(usage)}")
+    return usage
+
+
+def _parts(exchange: Exchange) -> list[dict[str, Any]]:
+    """Return the parts of a stream, without the last event."""
+    expect_status(exchange, 200)
+    content_type = exchange.headers.get("content-type", "")
+    if content_type.partition(";")[0].strip() != "text/event-stream":
+        raise ViolationError(f"Expected text/event-stream, got {quote(content_type)}")
+    lines = [line.removeprefix(_DATA) for line in exchange.body.decode(errors="replace").splitlines() if line]
+    try:
+        return [msgspec.json.decode(line, type=dict[str, Any]) for line in lines if line != _DONE]
+    except msgspec.DecodeError as error:
+        raise ViolationError(f"Expected a JSON object in each event: {error}") from None
+
+
+def _models(probe: Probe) -> None:
+    got = expect_json_object(probe.get("/v1/models"))
+    models = got.get("data")
+    if got.get("object") != "list" or not is_list(models):
+        raise ViolationError(f'Expected "object": "list" and data, got {quote(got)}')
+    for model in models:
+        if not is_object(model) or not isinstance(model.get("id"), str) or model.get("object") != "model":
+            raise ViolationError(f"Expected id and object of each model, got {quote(model)}")
+
+
+def _answers(probe: Probe) -> None:
+    answer = expect_json_object(_ask(probe))
+    _text(answer)
+    if answer.get("object") != "chat.completion" or not isinstance(answer.get("id"), str):
+        raise ViolationError(f"Expected id and object of a chat.completion, got {quote(answer)}")
+
+
+def _role(probe: Probe) -> None:
+    choice = _choice(expect_json_object(_ask(probe)))
+    if choice["message"].get("role") != "assistant" or choice.get("finish_reason") not in ("stop", "length"):
+        raise ViolationError(f"Expected the role assistant, and finish_reason stop or length, got {quote(choice)}")
+
+
+def _counts(probe: Probe) -> None:
+    usage = _usage(expect_json_object(_ask(probe)))
+    if usage["total_tokens"] != usage["prompt_tokens"] + usage["completion_tokens"] or usage["prompt_tokens"] < 1:
+        raise ViolationError(f"Expected total_tokens to be the sum of the others, got {quote(usage)}")
+
+
+def _max_tokens(probe: Probe) -> None:
+    answer = expect_json_object(_ask(probe, max_tokens=1))
+    if _usage(answer)["completion_tokens"] > 1:
+        raise ViolationError(f"Expected one token, got {quote(answer)}")
+    if _choice(answer).get("finish_reason") != "length" and _text(answer):
+        raise ViolationError(f"Expected finish_reason length after max_tokens, got {quote(answer)}")
+
+
+def _stop(probe: Probe) -> None:
+    text = _text(expect_json_object(_ask(probe)))
+    stop = text[len(text) // 2 :][:3]
+    if not stop.strip():
+        raise InconclusiveError("The answer is too short to be stopped")
+    stopped = _text(expect_json_object(_ask(probe, stop=[stop])))
+    if stop in stopped:
+        raise ViolationError(f"Expected an answer that ends before {quote(stop)}, got {quote(stopped)}")
+
+
+def _streams(probe: Probe) -> None:
+    parts = _parts(_ask(probe, stream=True))
+    deltas = [part["choices"][0].get("delta", {}) for part in parts if part.get("choices")]
+    streamed = "".join(delta.get("content") or "" for delta in deltas)
+    complete = _text(expect_json_object(_ask(probe)))
+    if streamed != complete:
+        raise ViolationError(f"Expected the parts of {quote(complete)}, got {quote(streamed)}")
+
+
+def _done(probe: Probe) -> None:
+    exchange = _ask(probe, stream=True)
+    _parts(exchange)
+    if not exchange.body.decode(errors="replace").rstrip().endswith(f"{_DATA}{_DONE}"):
+        raise ViolationError(f"Expected data: [DONE] at the end, got {quote(exchange.body[-120:])}")
+
+
+def _finish(probe: Probe) -> None:
+    choices = [part["choices"][0] for part in _parts(_ask(probe, stream=True)) if part.get("choices")]
+    if not choices or choices[-1].get("finish_reason") not in ("stop", "length"):
+        raise ViolationError(f"Expected finish_reason in the last choice, got {quote(choices[-1:])}")
+
+
+def _streamed_usage(probe: Probe) -> None:
+    _usage(expect_json_object(_ask(probe)))
+    parts = _parts(_ask(probe, stream=True, stream_options={"include_usage": True}))
+    if not parts or parts[-1].get("choices") != [] or not is_object(parts[-1].get("usage")):
+        raise ViolationError(f"Expected usage and no choices in the last part, got {quote(parts[-1:])}")
+
+
+def _several(probe: Probe) -> None:
+    exchange = _ask(probe, n=2, temperature=1)
+    if exchange.refused:
+        return
+    choices = expect_json_object(exchange).get("choices")
+    if not is_list(choices) or len(choices) != 2:
+        raise ViolationError(f"Expected two choices or a refusal, got {quote(exchange.body)}")
+
+
+def _unknown_model(probe: Probe) -> None:
+    expect_status(probe.post_json(_CHAT, {**_request(probe), "model": UNKNOWN}), 404)
+
+
+def _bad_json(probe: Probe) -> None:
+    expect_error(probe.send("POST", _CHAT, body=b'{"messages": [', headers={"content-type": "application/json"}))
+
+
+def _error_object(probe: Probe) -> None:
+    for exchange in (
+        probe.post_json(_CHAT, {**_request(probe), "model": UNKNOWN}),
+        probe.post_json(_CHAT, {"model": _model(probe), "messages": 1}),
+    ):
+        error = exchange.object().get("error") if exchange.refused else {"message": "accepted", "type": ""}
+        if not is_object(error) or not isinstance(error.get("message"), str) or not isinstance(error.get("type"), str):
+            raise ViolationError(f"Expected error.message and error.type, got {quote(exchange.body)}")
+
+
+_API = "OpenAI, API reference"
+_SDK = "openai-python"
+_MUST, _SHOULD = Level.MUST, Level.SHOULD
+_ANSWERS, _STREAMS = ("OAI-002",), ("OAI-002", "OAI-007")
+
+CHECKS = (
+    Check("OAI-001", _MUST, "GET /v1/models lists models with id and object.", f"{_API}, Models", _models),
+    Check("OAI-002", _MUST, "POST /v1/chat/completions returns a chat.completion with a text.", f"{_API}, Chat",
+          _answers),
+    Check("OAI-003", _MUST, "A choice has the role assistant and a finish_reason.", f"{_API}, Chat", _role,
+          requires=_ANSWERS),
+    Check("OAI-004", _SHOULD, "usage counts the tokens, and total_tokens is their sum.", f"{_API}, Chat", _counts,
+          requires=_ANSWERS),
+    Check("OAI-005", _MUST, "max_tokens limits the answer, whose finish_reason is then length.", f"{_API}, Chat",
+          _max_tokens, requires=("OAI-002", "OAI-004")),
+    Check("OAI-006", _MUST, "The answer ends before a stop sequence.", f"{_API}, Chat", _stop, requires=_ANSWERS),
+    Check("OAI-007", _MUST, "The streamed parts make up the same answer.", f"{_API}, Streaming", _streams,
+          requires=_ANSWERS),
+    Check("OAI-008", _SHOULD, "A stream ends with data: [DONE].", f"{_API}, Streaming; {_SDK} needs it not", _done,
+          requires=_STREAMS),
+    Check("OAI-009", _MUST, "The last choice of a stream has a finish_reason.", f"{_API}, Streaming", _finish,
+          requires=_STREAMS),
+    Check("OAI-010", _SHOULD, "include_usage adds a last part with usage and no choices.", f"{_API}, Streaming",
+          _streamed_usage, requires=(*_STREAMS, "OAI-004")),
+    Check("OAI-011", _SHOULD, "n: 2 gives two choices or is refused.", f"{_API}, Chat", _several, requires=_ANSWERS),
+    Check("OAI-012", _MUST, "An unknown model is answered with 404.", f"{_API}, Errors; vLLM", _unknown_model,
+          requires=_ANSWERS),
+    Check("OAI-013", _MUST, "Invalid JSON is refused with 4xx.", f"{_API}, Errors", _bad_json),
+    Check("OAI-014", _MUST, "Refusals have an error object with message and type.", f"{_SDK} shows no other text",
+          _error_object, requires=_ANSWERS),
+)  # fmt: skip
