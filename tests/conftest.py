@@ -29,6 +29,16 @@ SLOW = tuple(
 """Folders and files that need packages of `make test-slow`, or a minute of CPU."""
 
 
+LONGEST = tuple(
+    _TESTS / name
+    for name in (
+        "ray/test_ray_serve.py", "deploy/test_image.py", "app/conformance/test_foreign_servers.py",
+        "installed/test_readme.py", "soak/test_soak.py", "clients/test_foreign_clients.py", "fuzz/test_slice.py",
+    )
+)  # fmt: skip
+"""Files that take longest, and run first: at the end one worker would wait for another."""
+
+
 def _is_slow(path: Path) -> bool:
     return any(path.is_relative_to(slow) for slow in SLOW)
 
@@ -39,7 +49,8 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests in slow folders."""
+    """Mark the tests in slow folders, and begin with the longest."""
+    items.sort(key=lambda item: item.path not in LONGEST)
     for item in items:
         if _is_slow(item.path):
             item.add_marker(pytest.mark.slow)

@@ -13,13 +13,15 @@ from pathlib import Path
 
 import httpx
 import pytest
+from packaging.requirements import Requirement
 
 from app import __version__
-from tests.installed.environments import wheel_environment
+from tests.installed.environments import EXTRAS, requirements, wheel_environment
 from tests.support.client_environments import python_with
 from tests.support.server_process import ROOT
 
 PACKAGES = ("app", "metadata", "tasks")
+DEMO = ("fixtures/images", "fixtures/models")
 TOP_LEVEL = "app/top_level/"
 
 pytestmark = pytest.mark.slow
@@ -36,15 +38,16 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_wheel_has_every_file_of_the_packages_and_no_other(built: Path) -> None:
-    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", *PACKAGES]
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", *PACKAGES, *DEMO]
     listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
     tracked = {name for name in listed if (ROOT / name).is_file()}
     assert {Path(name).suffix for name in tracked} >= {".py", ".js", ".css", ".html", ".binpb"}
     with zipfile.ZipFile(wheel(built)) as archive:
         names = set(archive.namelist())
     information = f"charioteer-{__version__}.dist-info/"
-    expected = {name.removeprefix(TOP_LEVEL) for name in tracked}
+    expected = {name.removeprefix(TOP_LEVEL).replace("fixtures/", "app/demo/", 1) for name in tracked}
     assert {name for name in names if not name.startswith(information)} == expected
+    assert wheel(built).stat().st_size < 12_000_000
     assert "charioteer_pytest.py" in names
     assert f"{information}entry_points.txt" in names
 
@@ -74,19 +77,28 @@ def test_the_source_distribution_makes_the_same_wheel_as_the_tree(built: Path) -
     assert {"README.md", "pyproject.toml", "PKG-INFO", "app/__init__.py"} <= names
 
 
+def test_the_wheel_requires_the_packages_of_the_project(built: Path) -> None:
+    with zipfile.ZipFile(wheel(built)) as archive:
+        metadata = archive.read(f"charioteer-{__version__}.dist-info/METADATA").decode()
+    declared = [Requirement(text) for text in re.findall(r"^Requires-Dist: (.+)$", metadata, re.MULTILINE)]
+    base = {requirement for requirement in declared if "extra" not in str(requirement.marker)}
+    assert base == {Requirement(text) for text in requirements()}
+    assert set(re.findall(r"^Provides-Extra: (.+)$", metadata, re.MULTILINE)) == EXTRAS.keys()
+
+
 def test_the_wheel_alone_serves_a_model(built: Path, tmp_path: Path) -> None:
-    """Run all checks in one test, because installing the wheel takes most of a minute."""
     programs = wheel_environment(wheel(built)).folder / "bin"
     assert run([str(programs / "charioteer"), "--version"], tmp_path).strip() == __version__
     check_error_without_a_model(programs, tmp_path)
-    check_server_with_a_model(programs, tmp_path)
-
-
-def check_server_with_a_model(programs: Path, tmp_path: Path) -> None:
     model = shutil.copytree(ROOT / "fixtures" / "models" / "detector", tmp_path / "detector")
+    check_server(programs, tmp_path, "--model", str(model))
+    check_server(programs, tmp_path, "--demo")
+
+
+def check_server(programs: Path, tmp_path: Path, *arguments: str) -> None:
     content = base64.b64encode((ROOT / "fixtures" / "images" / "scene.jpg").read_bytes()).decode()
     image = {"name": "image", "shape": [1], "datatype": "BYTES", "data": [content]}
-    with serving(programs, tmp_path, "--model", str(model)) as (process, address):
+    with serving(programs, tmp_path, *arguments) as (process, address):
         answer = httpx.post(f"{address}/v2/models/m-detector/infer", json={"inputs": [image]}, timeout=60)
         assert answer.status_code == 200, answer.text
         labels = [record["label"] for record in answer.json()["outputs"][0]["data"][0]]
@@ -95,6 +107,8 @@ def check_server_with_a_model(programs: Path, tmp_path: Path) -> None:
         assert "<html" in page.text
         (script,) = re.findall(r'<script[^>]* src="([^"]+\.js)"', page.text)
         assert httpx.get(page.url.join(script), timeout=60).status_code == 200
+        sample = httpx.get(f"{address}/page/samples/scene.jpg", timeout=60)
+        assert sample.content == (ROOT / "fixtures" / "images" / "scene.jpg").read_bytes()
         process.terminate()
         assert process.wait(60) == 0
 
@@ -110,7 +124,8 @@ def check_error_without_a_model(programs: Path, tmp_path: Path) -> None:
 @contextmanager
 def serving(programs: Path, folder: Path, *arguments: str) -> Generator[tuple[subprocess.Popen[str], str]]:
     """Run the installed server in a folder outside this repository; yield its process and address."""
-    ports = ["--port", "0", "--grpc-port", "0", "--tensorflow-serving-port", "0"]
+    options = ("--port", "--grpc-port", "--tensorflow-serving-port", "--tensorflow-grpc-port")
+    ports = [argument for option in options for argument in (option, "0")]
     command = [str(programs / "charioteer"), "serve", "--log-format", "json", *ports, *arguments]
     log = folder / "log.txt"
     with log.open("w") as output:

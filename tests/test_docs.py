@@ -16,6 +16,7 @@ from tasks.image_segmentation import SegmentationParameters
 from tasks.image_text_to_text import GenerationParameters
 from tasks.inference.error import ErrorKind
 from tasks.task import TaskType
+from tests.installed.environments import DEVELOPER_EXTRAS, EXTRAS
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
@@ -35,6 +36,16 @@ def test_every_environment_variable_is_documented() -> None:
     names = re.findall(r'"(\w+)"', "".join(named))
     assert len(names) > 50
     assert [name for name in names if f"`{name}`" not in CONFIGURATION] == []
+
+
+@pytest.mark.parametrize("extra", sorted(EXTRAS.keys() - DEVELOPER_EXTRAS))
+def test_every_extra_is_documented(extra: str) -> None:
+    assert f"| `{extra}` | " in CONFIGURATION
+
+
+def test_every_page_is_in_the_navigation() -> None:
+    pages = {path.name for path in (ROOT / "docs").glob("*.md")}
+    assert pages == set(re.findall(r": (\w+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE))
 
 
 @pytest.mark.parametrize("kind", ErrorKind)

@@ -1,7 +1,16 @@
-"""Cost of starting: heavy libraries are imported only by models that need them."""
+"""Cost of starting: heavy libraries are imported only by models that need them. Protocols import no other protocol."""
 
+import ast
 import subprocess
 import sys
+from pathlib import Path
+
+import pytest
+
+from app.protocols import LISTENERS, PROTOCOLS
+
+PROTOCOL_MODULES = Path(__file__).parents[1] / "app" / "protocols"
+PROTOCOL_FOLDERS = sorted(path.parent.name for path in PROTOCOL_MODULES.glob("*/__init__.py"))
 
 HEAVY = ("torch", "transformers", "onnxruntime", "litestar", "grpc", "tokenizers", "jinja2")
 
@@ -24,3 +33,33 @@ print([name for name in ("torch", "transformers") if name in sys.modules])
 """
     completed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert completed.stdout.strip() == "[]"
+
+
+def test_every_protocol_folder_is_served() -> None:
+    assert {name.replace("_", "-") for name in PROTOCOL_FOLDERS} == {item.name for item in (*PROTOCOLS, *LISTENERS)}
+
+
+@pytest.mark.parametrize("folder", ["", *PROTOCOL_FOLDERS])
+def test_protocols_and_their_shared_modules_import_no_other_protocol(folder: str) -> None:
+    for file in (PROTOCOL_MODULES / folder).glob("*.py"):
+        # The package itself lists all protocols.
+        if file.parent == PROTOCOL_MODULES and file.name == "__init__.py":
+            continue
+        imported = {name.split(".")[2] for name in _imports(file) if name.startswith("app.protocols.")}
+        assert imported & set(PROTOCOL_FOLDERS) <= {folder}, file
+
+
+@pytest.mark.parametrize("folder", PROTOCOL_FOLDERS)
+def test_every_protocol_has_a_codec_which_a_contract_keeps_from_web_frameworks(folder: str) -> None:
+    assert (PROTOCOL_MODULES / folder / "codec.py").is_file()
+
+
+def _imports(file: Path) -> list[str]:
+    """Return every name that a module imports, with its package."""
+    names: list[str] = []
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.Import):
+            names += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            names += [f"{node.module}.{alias.name}" for alias in node.names]
+    return names

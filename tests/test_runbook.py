@@ -41,7 +41,7 @@ _INDIRECT_EVENTS = {
     "app/recording/recording_metrics.py": (
         "the store of recordings is behind; what does not fit the queue is not recorded",
     ),
-    "app/server/log_lines.py": ("log lines lost",),
+    "app/server/logs/lines.py": ("log lines lost",),
 }
 """Events that are not literals where they are logged, by file."""
 
@@ -141,7 +141,7 @@ def test_alert_is_complete_and_in_the_runbook(alert: dict[str, Any]) -> None:
     assert alert["labels"]["severity"] in ("page", "ticket")
     assert re.fullmatch(r"\d+[smhd]", alert.get("for", "1m"))
     assert alert["annotations"]["summary"]
-    assert alert["annotations"]["runbook"] == f"docs/runbook.md#{alert['alert'].lower()}"
+    assert alert["annotations"]["runbook_url"] == f"docs/runbook.md#{alert['alert'].lower()}"
     assert f"\n### {alert['alert']}\n" in RUNBOOK
 
 

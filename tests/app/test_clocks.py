@@ -17,17 +17,19 @@ _ALLOWED = {
     "app/cli/drift.py": "when a baseline was created, for people",
     "app/cli/keys.py": "when a key was created, for people",
     "app/drift/monitor.py": "when a window started and ended, for people",
+    "app/engine/engine.py": "when the body of a request arrived, for records",
     "app/engine/ids.py": "ids that sort by time of creation; they stay unique whatever the clock says",
     "app/engine/statistics.py": "when a model answered last, for clients",
     "app/engine/request_context.py": "when a request arrived, for records",
     "app/observers/tracing.py": "when a span ended; its duration is measured with the monotonic clock",
     "app/protocols/kserve_v1/cloud_events.py": "when an event was created, for clients",
-    "app/recording/query/query.py": "the time that `--since 1h` means",
+    "app/protocols/openai_models.py": "when the server started, for clients",
+    "app/recording/query/filters.py": "the time that `--since 1h` means",
     "app/recording/retention.py": "which records are too old; a clock that jumps ahead is ignored",
     "app/runtimes/onnxruntime/image_text_to_text/chat_template.py": "today's date, if a template uses it",
     "app/server/auth/api_keys.py": "whether a key has expired",
     "app/server/auth/jwt_validator.py": "whether a token has expired",
-    "app/server/tls.py": "whether a certificate has expired",
+    "app/server/transport/tls.py": "whether a certificate has expired",
 }
 
 

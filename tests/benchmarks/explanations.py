@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.table import Table
 
 from app.assembly.models import find_models, load
-from app.engine.servable import Servable
+from app.engine.models.servable import Servable
 from app.settings.server import ModelOptions
 from fixtures.scenes import CLASSIFY, DETECT, ORIENT, SEGMENT, Item, Recipe, Scene, make_scenes
 from tasks.inference.limits import Limits

@@ -17,10 +17,10 @@ import msgspec
 from sqlalchemy import create_engine, insert
 from sqlalchemy.schema import CreateIndex, CreateTable
 
-from app.recording.dsn import parse_dsn
-from app.recording.query.query import QueryText, parse_query
 from app.recording.query.reader import RecordingReader
-from app.recording.tables import SCHEMA, inferences, labels, metadata, schema_version
+from app.recording.stores.dsn import parse_dsn
+from app.recording.stores.tables import SCHEMA, inferences, labels, metadata, schema_version
+from app.settings.inference_query import InferenceQuery
 
 TARGET = 200
 BATCH = 20_000
@@ -54,41 +54,48 @@ def main() -> None:
                 # A new reader for each query: only the operating system caches the file.
                 reader = RecordingReader(parse_dsn(str(file)))
                 started, cpu_started = time.perf_counter(), time.process_time()
-                found = len(reader.page(parse_query(query), 50).inferences)
+                found = len(reader.page(query, 50).inferences)
                 elapsed.append((time.perf_counter() - started) * 1000)
                 cpu_times.append((time.process_time() - cpu_started) * 1000)
-                reader.close()
             slow += statistics.median(elapsed) > TARGET
             median, cpu = statistics.median(elapsed), statistics.median(cpu_times)
             print(f"{median:12.1f} {max(elapsed):8.1f} {cpu:7.1f} {found:6}  {name}", flush=True)
         print(f"{slow} of {len(queries(1))} take more than {TARGET} ms")
 
 
-def queries(count: int) -> dict[str, QueryText]:
+def queries(count: int) -> dict[str, InferenceQuery]:
     """Return the queries by name."""
     week_ago = f"{STARTED // 1_000_000 + count - 7 * 86400}"
     recent = _moment(int(week_ago))
     return {
-        "camera = text (1 of 8) and altitude > int (1 of 10)": QueryText(where=['camera = "north"', "altitude > 900"]),
-        "camera = text (1 of 8) and altitude > int (1 of 1000)": QueryText(
+        "camera = text (1 of 8) and altitude > int (1 of 10)": InferenceQuery(
+            where=['camera = "north"', "altitude > 900"]
+        ),
+        "camera = text (1 of 8) and altitude > int (1 of 1000)": InferenceQuery(
             where=['camera = "north"', "altitude > 999"]
         ),
-        "run = text (1 of 2000) and altitude > int (1 of 10)": QueryText(where=['run = "run-77"', "altitude > 900"]),
-        "camera = text and season = text, which never meet": QueryText(where=['camera = "dock"', 'season = "winter"']),
-        "season = text of the oldest tenth, and altitude > int": QueryText(
+        "run = text (1 of 2000) and altitude > int (1 of 10)": InferenceQuery(
+            where=['run = "run-77"', "altitude > 900"]
+        ),
+        "camera = text and season = text, which never meet": InferenceQuery(
+            where=['camera = "dock"', 'season = "winter"']
+        ),
+        "season = text of the oldest tenth, and altitude > int": InferenceQuery(
             where=['season = "winter"', "altitude > 500"]
         ),
-        "blur < float (1 of 100) and altitude in ints": QueryText(where=["blur < 0.01", "altitude in (7, 8, 9)"]),
-        "label and the last week": QueryText(label="boat", since=recent),
-        "label with a score and the last week": QueryText(label="plane", min_score=0.99, since=recent),
-        "label and camera = text": QueryText(label="bus", where=['camera = "roof"']),
-        "circle of 50 km and camera = text": QueryText(near="48.1,11.5,50", where=['camera = "south"']),
-        "circle of 500 km and camera = text": QueryText(near="48.1,11.5,500", where=['camera = "south"']),
-        "box across the antimeridian and altitude > int": QueryText(box="-20,170,20,-170", where=["altitude > 900"]),
-        "polygon and label": QueryText(polygon="40,-5 45,-5 45,5 42,9 40,5", label="car"),
-        "model and error": QueryText(model="second", error="model_failed"),
-        "dict member and camera = text": QueryText(where=["pose.yaw > 3.13", 'camera = "east"']),
-        "text contains and label": QueryText(where=['run contains "-199"'], label="dog"),
+        "blur < float (1 of 100) and altitude = int": InferenceQuery(where=["blur < 0.01", "altitude = 7"]),
+        "blur < float (1 of 10) and altitude > int (1 of 10)": InferenceQuery(where=["blur < 0.1", "altitude > 900"]),
+        "label and the last week": InferenceQuery(label="boat", since=recent),
+        "label with a score and the last week": InferenceQuery(label="plane", min_score=0.99, since=recent),
+        "label and camera = text": InferenceQuery(label="bus", where=['camera = "roof"']),
+        "box of 1 x 1 degrees and camera = text": InferenceQuery(box="47.6,11,48.6,12", where=['camera = "south"']),
+        "box of 9 x 13 degrees and camera = text": InferenceQuery(box="43.6,5,52.6,18", where=['camera = "south"']),
+        "box across the antimeridian and altitude > int": InferenceQuery(
+            box="-20,170,20,-170", where=["altitude > 900"]
+        ),
+        "box and label": InferenceQuery(box="40,-5,45,5", label="car"),
+        "model and error": InferenceQuery(model="second", error="model_failed"),
+        "score without a label, and camera = text": InferenceQuery(min_score=0.99, where=['camera = "east"']),
     }
 
 

@@ -21,13 +21,13 @@ import numpy as np
 from prometheus_client import CollectorRegistry
 
 from app.assembly.recording import open_recorder
-from app.engine.events import InferenceEvent
 from app.engine.ids import event_id
+from app.engine.request_context import RequestContext
 from app.settings.server import ServerSettings
 from tests.support.inference_events import detection_event
 from tests.support.postgres import is_postgres_installed, run_postgres
 
-Record = Callable[[InferenceEvent], "Future[None] | None"]
+Record = Callable[[RequestContext], "Future[None] | None"]
 
 _EVENTS = 200
 _IMAGE = Path(__file__).parents[2] / "fixtures" / "images" / "scene.jpg"
@@ -60,7 +60,7 @@ def main() -> None:
             print("".join(f"{cell:>11}" for cell in shown))
 
 
-def _event(index: int) -> InferenceEvent:
+def _event(index: int) -> RequestContext:
     metadata = [
         {"key": "camera", "type": "str", "value": f"camera-{index % 7}"},
         {"key": "altitude", "type": "int", "value": str(index)},
@@ -71,7 +71,7 @@ def _event(index: int) -> InferenceEvent:
 
 
 def _measure(
-    record: Record, events: Sequence[InferenceEvent], rate: int, seconds: float
+    record: Record, events: Sequence[RequestContext], rate: int, seconds: float
 ) -> tuple[float, Sequence[float]]:
     """Return the used share of one core, and the seconds that each inference waited to be recorded."""
     waits: list[float] = []
@@ -87,7 +87,7 @@ def _measure(
     return (time.process_time() - cpu_started) / (time.monotonic() - started), waits
 
 
-def _with_new_id(event: InferenceEvent) -> InferenceEvent:
+def _with_new_id(event: RequestContext) -> RequestContext:
     """Return the same inference with a new id and time."""
     return msgspec.structs.replace(event, id=event_id(), timestamp=time.time_ns())
 

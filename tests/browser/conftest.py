@@ -1,4 +1,4 @@
-"""One browser for the tests of a module."""
+"""One browser for the tests of this folder, and one server for those that change nothing in it."""
 
 from collections.abc import Iterator
 
@@ -6,10 +6,18 @@ import pytest
 from playwright.sync_api import Browser
 
 from tests.browser.chromium import chromium
+from tests.support.server_process import ROOT, run_server
 
 
 # Not session scope: while Playwright runs, no other test of the process can run an event loop.
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
     with chromium() as browser:
         yield browser
+
+
+@pytest.fixture(scope="package")
+def server() -> Iterator[str]:
+    """Serve the fixture models."""
+    with run_server("--model-repository", str(ROOT / "fixtures" / "models")) as process:
+        yield process.address

@@ -2,7 +2,7 @@
 // of the image, and return the maximum distance of an edge from the middle of a line in the label's colour.
 // The zoom must be one to one. Names of shapes are skipped, because they cover lines.
 async ({ polygons, width, height }) => {
-  const { colourOf } = await import(new URL("page/drawing.js", location.href.split("#")[0]));
+  const { colourOf } = await import(new URL("page/palette.js", location.href.split("#")[0]));
   const canvas = document.querySelector("canvas.shapes");
   const [left, top] = [(canvas.width - width) / 2, (canvas.height - height) / 2];
   const copy = new OffscreenCanvas(canvas.width, canvas.height).getContext("2d", { willReadFrequently: true });

@@ -35,14 +35,11 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.mark.parametrize(("size", "scheme"), [(DESKTOP, "light"), (PHONE, "dark")], ids=["desktop-light", "phone-dark"])
 @pytest.mark.parametrize("view", VIEWS)
-def test_view_is_accessible(
-    browser: Browser, server: str, view: str, size: Size, scheme: Scheme, tmp_path_factory: pytest.TempPathFactory
-) -> None:
+def test_view_is_accessible(browser: Browser, server: str, view: str, size: Size, scheme: Scheme) -> None:
     address, text = VIEWS[view]
     with open_page(browser, f"{server}/{address}", size=size, scheme=scheme) as page:
         expect(page.get_by_role("main").get_by_text(text).locator("visible=true").first).to_be_visible()
         expect(page.get_by_role("heading", level=1)).to_have_count(1)
-        page.screenshot(path=tmp_path_factory.mktemp(view) / f"{scheme}-{size[0]}.png", full_page=True)
         assert violations(page) == []
         assert_fits(page, size)
         current = page.get_by_role("navigation").locator("[aria-current=page]")

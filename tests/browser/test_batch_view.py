@@ -4,26 +4,19 @@ import csv
 import io
 import json
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, Page, Request, Route, expect
 
 from tests.browser.looking import open_page
-from tests.support.server_process import ROOT, run_server
+from tests.support.server_process import ROOT
 
 MODELS = ROOT / "fixtures" / "models"
 IMAGES = ROOT / "fixtures" / "images"
 FORMULA = "=cmd.jpg"
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[str]:
-    with run_server("--model-repository", str(MODELS)) as process:
-        yield process.address
 
 
 @pytest.fixture
@@ -49,9 +42,7 @@ def send_folder(page: Page, folder: Path) -> None:
     expect(page.get_by_text("4 answered, 1 failed")).to_be_visible()
 
 
-def test_every_image_of_a_folder_is_sent_and_listed(
-    browser: Browser, server: str, folder: Path, tmp_path: Path
-) -> None:
+def test_every_image_of_a_folder_is_sent_and_listed(browser: Browser, server: str, folder: Path) -> None:
     with open_page(browser, f"{server}/#batch?model=detector", expect_errors=True) as page:
         requests: list[Request] = []
         page.on("request", lambda request: requests.append(request) if request.method == "POST" else None)
@@ -77,7 +68,6 @@ def test_every_image_of_a_folder_is_sent_and_listed(
               return copy.getImageData(0, 0, 1, 1).data[3] === 255;
             }"""
         )
-        page.screenshot(path=tmp_path / "batch.png", full_page=True)
 
 
 def test_table_is_sorted_searched_and_filtered(browser: Browser, server: str, folder: Path) -> None:

@@ -49,7 +49,7 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_windows_are_shown_with_their_verdicts(browser: Browser, repository: Path, tmp_path: Path) -> None:
+def test_windows_are_shown_with_their_verdicts(browser: Browser, repository: Path) -> None:
     options = ("--drift", "--drift-window", str(WINDOW), "--drift-per-second", "1000")
     with (
         run_server("--model-repository", str(repository), *options) as server,
@@ -76,7 +76,6 @@ def test_windows_are_shown_with_their_verdicts(browser: Browser, repository: Pat
         assert page.get_by_role("img").count() == 2
         for size in (DESKTOP, PHONE):
             page.set_viewport_size({"width": size[0], "height": size[1]})
-            page.screenshot(path=tmp_path / f"drift-{size[0]}.png", full_page=True)
             assert violations(page) == []
             assert_fits(page, size)
 
@@ -88,4 +87,4 @@ def test_drift_view_is_absent_without_a_monitored_model(browser: Browser) -> Non
     ):
         expect(page.get_by_text("1 model, 1 ready")).to_be_visible()
         expect(page.get_by_role("navigation").get_by_role("link", name="Drift")).to_have_count(0)
-        assert httpx.get(f"{process.address}/page/drift.json", timeout=60).json() == {}
+        assert httpx.get(f"{process.address}/page/drift.json", timeout=60).status_code == 404

@@ -12,7 +12,6 @@ import httpx
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.browser.chromium import chromium
 from tests.browser.looking import CONTRAST, DESKTOP, PHONE, Scheme, Size, open_page
 from tests.support.chariot import image_input
 from tests.support.images import encode_base64
@@ -24,12 +23,6 @@ HTML_NAME = "<img src=x onerror=alert(1)>"
 HOUR = "/#metrics?window=60m"
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as browser:
-        yield browser
 
 
 @pytest.fixture(scope="module")
@@ -113,7 +106,6 @@ def test_figures_update_while_the_page_is_open(browser: Browser, tmp_path: Path)
     ):
         expect(page.locator("[data-tile=rate]")).to_contain_text("0 in 60 min")
         expect(page.get_by_text("No requests yet")).to_be_visible()
-        page.screenshot(path=tmp_path / "empty.png", full_page=True)
         command = page.locator("pre").inner_text()
         shutil.copy(SCENE, tmp_path / "image.jpg")
         answer = subprocess.run(["sh", "-c", command], cwd=tmp_path, capture_output=True, text=True, check=True).stdout
@@ -184,11 +176,10 @@ def test_hovering_a_chart_shows_its_values(browser: Browser, used_server: str) -
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("size", [DESKTOP, PHONE], ids=["desktop", "phone"])
 def test_metrics_page_is_readable_on_every_screen(
-    browser: Browser, used_server: str, scheme: Scheme, size: Size, tmp_path: Path
+    browser: Browser, used_server: str, scheme: Scheme, size: Size
 ) -> None:
     with open_live_page(browser, f"{used_server}{HOUR}", size=size, scheme=scheme) as page:
         expect(page.get_by_role("button", name="detector", exact=True)).to_be_visible()
-        page.screenshot(path=tmp_path / f"{scheme}-{size[0]}.png", full_page=True)
         assert page.evaluate("document.documentElement.scrollWidth") <= size[0]
         result = page.evaluate(CONTRAST)
         assert result["checked"] > 50
@@ -240,7 +231,7 @@ def test_page_reconnects_after_a_restart(browser: Browser) -> None:
         open_live_page(browser, f"{first.address}/#metrics", expect_errors=True) as page,
     ):
         assert first.stop() == 0
-        expect(page.get_by_role("status")).to_have_text("Disconnected, retrying")
+        expect(page.get_by_role("alert")).to_contain_text("The server cannot be reached")
         with run_server(*arguments) as second:
             assert second.address == first.address
             expect(page.get_by_role("status")).to_have_text("Live")

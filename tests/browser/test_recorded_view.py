@@ -1,5 +1,6 @@
 """The page's recorded view: search, details, and its absence without recording."""
 
+import re
 from collections.abc import Iterator
 
 import httpx
@@ -88,13 +89,12 @@ def test_search_by_model_label_metadata_and_place(browser: Browser, server: str)
         search(page, 0)
         page.get_by_role("button", name="Clear").click()
         expect(page.get_by_text("6 found, newest first")).to_be_visible()
-        page.get_by_label("Location", exact=True).select_option("in a circle")
-        page.get_by_label("Circle, box or polygon").fill("48.1, 10, 20")
+        page.get_by_label("Location").fill("48, 9, 49, 11")
         search(page, 2)
         assert set(column(page, "model")) == {"classifier"}
         page.reload()
         expect(page.get_by_text("2 found, newest first")).to_be_visible()
-        expect(page.get_by_label("Circle, box or polygon")).to_have_value("48.1, 10, 20")
+        expect(page.get_by_label("Location")).to_have_value("48, 9, 49, 11")
 
 
 def test_invalid_filter_is_reported_by_name(browser: Browser, server: str) -> None:
@@ -125,13 +125,13 @@ def test_inference_is_opened_with_its_image_by_keyboard(browser: Browser, server
               return copy.getImageData(0, 0, 1, 1).data[3] === 255;
             }"""
         )
-        assert "&id=" in page.url
+        expect(page).to_have_url(re.compile("&id="))
         dialog.get_by_role("button", name="Older").click()
         expect(dialog).to_contain_text("110 (int)")
         page.keyboard.press("Escape")
         expect(dialog).to_have_count(0)
         expect(openers.nth(2)).to_be_focused()
-        assert "id=" not in page.url
+        expect(page).not_to_have_url(re.compile("[&?]id="))
 
 
 def test_url_of_an_inference_opens_it(browser: Browser, server: str) -> None:
@@ -160,3 +160,11 @@ def test_recorded_view_is_absent_without_recording(browser: Browser) -> None:
     ):
         expect(page.get_by_text("1 model, 1 ready")).to_be_visible()
         expect(page.get_by_role("navigation").get_by_role("link", name="Recorded")).to_have_count(0)
+
+
+def test_page_records_no_request_of_its_own(browser: Browser, server: str) -> None:
+    with open_page(browser, server) as page:
+        expect(page.get_by_role("button", name="Sample scene.jpg")).to_be_visible()
+        expect(page.get_by_text("Drop or paste images here")).to_be_visible()
+        page.wait_for_load_state("networkidle")
+        expect(page.get_by_role("region", name="Results").get_by_role("listitem")).to_have_count(0)

@@ -150,6 +150,22 @@ def test_request_and_its_commands_work_over_every_protocol(browser: Browser, ser
             assert first.startswith(f"POST {host}/")
 
 
+def test_openai_request_and_its_commands_work(browser: Browser, server: str, tmp_path: Path) -> None:
+    shutil.copy(IMAGES / "shape.jpg", tmp_path)
+
+    def answer_of(completion: Any) -> str:
+        return completion["choices"][0]["message"]["content"]
+
+    with open_page(browser, f"{server}/#request?model=vlm&protocol=openai") as page:
+        expected = answer_of(send(page))
+        assert "star" in expected
+        assert answer_of(json.loads(run_shell(copy_text(page, "curl"), tmp_path))) == expected
+        assert answer_of(json.loads(run_python(copy_text(page, "Python"), tmp_path))) == expected
+        page.get_by_label("Model", exact=True).select_option("detector")
+        expect(page.get_by_text("OpenAI's API serves models that answer with text")).to_be_visible()
+        expect(page.get_by_role("group", name="Request", exact=True)).to_be_hidden()
+
+
 def test_copied_request_equals_the_sent_one(browser: Browser, server: str) -> None:
     sent: list[str] = []
     with open_page(browser, f"{server}/#request?model=detector&protocol=v2") as page:
@@ -168,8 +184,10 @@ def test_request_uses_the_settings_of_the_try_view(browser: Browser, server: str
         expect(listed).to_have_count(5)
         page.get_by_role("slider", name="Confidence threshold").fill("0.96")
         expect(listed).to_have_count(3)
-        page.get_by_role("button", name="Show the request").click()
-        expect(page.get_by_role("heading", level=1)).to_have_text("Request")
+        page.get_by_role("button", name="Use in code").click()
+        expect(page.get_by_role("heading", level=1)).to_have_text("Use in code")
+        assert "score=0.96" in page.url
+        page.reload()
         for protocol in ("chariot", "v2", "v1", "grps"):
             choose(page, protocol)
             assert len(labels(protocol, send(page))) == 3
@@ -180,6 +198,19 @@ def test_request_uses_the_settings_of_the_try_view(browser: Browser, server: str
         assert len(json.loads(block_text(page, "Decoded response"))) == 3
 
 
+def test_code_is_coloured_and_its_lines_wrap(browser: Browser, server: str) -> None:
+    with open_page(browser, f"{server}/#request?model=detector&score=0.9") as page:
+        program = page.get_by_role("group", name="Python", exact=True)
+        expect(program.locator(".token-keyword").first).to_have_text("import")
+        expect(program.locator(".token-number").first).to_be_visible()
+        assert '"score_threshold": 0.9' in block_text(page, "Python")
+        curl = page.get_by_role("group", name="curl", exact=True)
+        expect(curl.locator(".token-keyword").first).to_have_text("curl")
+        expect(curl.locator(".token-key").first).to_have_text("-s")
+        for block in page.locator("pre:visible").all():
+            assert block.evaluate("pre => pre.scrollWidth <= pre.clientWidth")
+
+
 def test_special_characters_in_names_and_questions_are_escaped(browser: Browser, server: str, tmp_path: Path) -> None:
     shutil.copy(IMAGES / "shape.jpg", tmp_path / SPECIAL_NAME)
     with open_page(browser, f"{server}/#try?model=vlm") as page:
@@ -188,7 +219,7 @@ def test_special_characters_in_names_and_questions_are_escaped(browser: Browser,
         question.fill(QUESTION)
         question.press("Enter")
         expect(page.locator(".answer:not([aria-busy])")).to_have_count(1)
-        page.get_by_role("button", name="Show the request").click()
+        page.get_by_role("button", name="Use in code").click()
         for protocol in PROTOCOLS:
             choose(page, protocol)
             if protocol == "grpc":
@@ -210,7 +241,7 @@ def test_file_name_cannot_end_the_here_document(browser: Browser, server: str, n
     with open_page(browser, f"{server}/#try?model=detector") as page:
         expect(page.get_by_text("Drop or paste images here")).to_be_visible()
         page.evaluate(DROP, [name, image])
-        page.get_by_role("button", name="Show the request").click()
+        page.get_by_role("button", name="Use in code").click()
         for protocol in ("chariot", "grps"):
             choose(page, protocol)
             command, program = copy_text(page, "curl"), copy_text(page, "Python")
@@ -232,7 +263,7 @@ def test_several_images_are_sent_in_one_request(browser: Browser, server: str, t
     with open_page(browser, f"{server}/#try?model=detector") as page:
         page.get_by_label("Choose files").set_input_files([IMAGES / name for name in names])
         expect(page.get_by_role("group", name="Images", exact=True)).to_be_visible()
-        page.get_by_role("button", name="Show the request").click()
+        page.get_by_role("button", name="Use in code").click()
         counts: dict[str, int] = {}
         for protocol in PROTOCOLS:
             choose(page, protocol)
@@ -261,7 +292,7 @@ def test_tensor_models_work_over_every_protocol(
             page.get_by_role("textbox", name="Tensors by name, as JSON").fill(values)
         page.get_by_role("button", name="Run").click()
         expect(page.get_by_role("region", name="Outputs")).to_contain_text(expected)
-        page.get_by_role("button", name="Show the request").click()
+        page.get_by_role("button", name="Use in code").click()
         for protocol in PROTOCOLS:
             choose(page, protocol)
             answer = json.dumps(send(page))
@@ -291,7 +322,7 @@ def test_text_models_work_over_every_protocol(browser: Browser, server: str, tmp
     with open_page(browser, f"{server}/#try?model=text_classification") as page:
         page.get_by_role("textbox", name="Text").fill(QUESTION)
         page.get_by_label("Max results").fill("1")
-        page.get_by_role("button", name="Show the request").click()
+        page.get_by_role("button", name="Use in code").click()
         for protocol in PROTOCOLS:
             choose(page, protocol)
             send(page)
@@ -322,11 +353,8 @@ def test_chariot_v2_server_without_other_ports(browser: Browser, tmp_path: Path)
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("size", [DESKTOP, PHONE], ids=["desktop", "phone"])
-def test_request_view_is_readable_on_every_screen(
-    browser: Browser, server: str, scheme: Scheme, size: Size, tmp_path: Path
-) -> None:
+def test_request_view_is_readable_on_every_screen(browser: Browser, server: str, scheme: Scheme, size: Size) -> None:
     with open_page(browser, f"{server}/#request?model=detector", size=size, scheme=scheme) as page:
         send(page)
-        page.screenshot(path=tmp_path / f"{scheme}-{size[0]}.png", full_page=True)
         assert_fits(page, size)
         assert violations(page) == []

@@ -11,7 +11,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.support.client_environments import FOLDER, python_with
+from tests.support.client_environments import python_with
 from tests.support.server_process import ROOT, ServerProcess, run_server
 
 _PAGE = (ROOT / "docs" / "clients.md").read_text()
@@ -44,7 +44,6 @@ def test_snippet_prints_documented_output(client: str, server: ServerProcess, tm
         capture_output=True,
         text=True,
         timeout=120,
-        env={**os.environ, "PATH": f"{FOLDER / 'grpcurl' / 'bin'}:{os.environ['PATH']}"},
     )
     assert process.returncode == 0, process.stderr
     assert re.fullmatch(pattern(documented), process.stdout, re.DOTALL), process.stdout
@@ -68,9 +67,8 @@ def command(client: str, code: str, folder: Path) -> list[str]:
     if client == "curl":
         return [program("bash"), "-c", code]
     if client == "grpcurl":
-        if shutil.which("grpcurl") is None:
-            python_with("grpcurl")
-        return [program("bash"), "-c", code]
+        search_path = f"{python_with('grpcurl').parent}:{os.environ['PATH']}"
+        return [program("env"), f"PATH={search_path}", program("bash"), "-c", code]
     if client in ("tritonclient", "kserve"):
         return [str(python_with(client)), "-c", code]
     if client == "httpx":

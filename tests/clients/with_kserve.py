@@ -154,7 +154,9 @@ def check_v1_explanations(url: str) -> None:
     assert len(response["predictions"][0]) == len(response["explanations"][0]) == 5
     saliency = response["explanations"][0][0]["saliency"]
     assert list(np.array(saliency["data"]).shape) == saliency["shape"]
-    assert "501" in str(raised_error(httpx.HTTPStatusError, explain, url, "half_plus_two", 1))
+    (row,) = explain(url, "half_plus_two", 2.0)["explanations"]
+    assert (row["importance_scores"], row["score"], row["baseline_score"]) == ([1.0], 3.0, 2.0)
+    assert "501" in str(raised_error(httpx.HTTPStatusError, explain, url, "greeter", "Åsa"))
 
 
 def check_v1_events(url: str) -> None:

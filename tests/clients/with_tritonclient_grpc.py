@@ -40,6 +40,16 @@ def check_health(client: Any) -> None:
         assert client.is_model_ready(name, "1")
 
 
+def check_config(client: Any) -> None:
+    config = client.get_model_config("half_plus_two").config
+    assert (config.name, config.platform, config.max_batch_size) == ("half_plus_two", "onnxruntime_onnx", 0)
+    as_json = client.get_model_config("detector", as_json=True)["config"]
+    assert as_json["input"] == [{"name": "image", "data_type": "TYPE_STRING", "dims": ["-1"]}]
+    assert as_json["parameters"]["task_type"]["string_value"] == "OBJECT_DETECTION"
+    for call in (client.get_log_settings, client.get_trace_settings, client.get_cuda_shared_memory_status):
+        assert "does not support Triton's" in str(raised_error(InferenceError, call))
+
+
 def check_metadata(client: Any) -> None:
     metadata = client.get_server_metadata()
     assert metadata.name == "charioteer"

@@ -52,6 +52,19 @@ def check_metadata(client: Any) -> None:
     assert "404" in str(raised_error(InferenceError, client.get_model_metadata, "missing"))
 
 
+def check_config(client: Any) -> None:
+    for name in (*IMAGE_OF_MODEL, *TENSOR_MODELS):
+        config, metadata = client.get_model_config(name), client.get_model_metadata(name)
+        for key, plural in (("input", "inputs"), ("output", "outputs")):
+            assert [(tensor["name"], tensor["dims"]) for tensor in config[key]] == [
+                (tensor["name"], tensor["shape"]) for tensor in metadata[plural]
+            ]
+    assert client.get_model_config("half_plus_two", "1")["input"][0]["data_type"] == "TYPE_FP32"
+    assert "404" in str(raised_error(InferenceError, client.get_model_config, "missing"))
+    for call in (client.get_log_settings, client.get_trace_settings, client.get_system_shared_memory_status):
+        assert "does not support Triton's" in str(raised_error(InferenceError, call))
+
+
 def check_tensors(client: Any) -> None:
     for binary_in in (True, False):
         for binary_out in (True, False):

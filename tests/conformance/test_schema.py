@@ -10,11 +10,11 @@ import schemathesis.checks
 from hypothesis import HealthCheck, settings
 from prometheus_client import CollectorRegistry
 
-from app.recording.dsn import parse_dsn
 from app.recording.query.reader import RecordingReader
-from app.recording.sqlite_store import SqliteStore
-from app.server.asgi import create_app
-from app.server.inferences import Inferences
+from app.recording.stores.dsn import parse_dsn
+from app.recording.stores.sqlite_store import SqliteStore
+from app.server.http.asgi import create_app
+from app.server.http.inferences import Inferences
 from tests.support.chariot import Client
 from tests.support.fake_app import build_app
 from tests.support.grpc_server import MAX_REQUEST_BYTES, build_engine

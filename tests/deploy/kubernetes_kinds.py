@@ -15,7 +15,11 @@ kubernetes: Any = importlib.import_module("kubernetes.client")
 
 _KINDS: Mapping[tuple[str, str], Any] = {
     ("serving.kserve.io/v1alpha1", "ClusterServingRuntime"): kserve.V1alpha1ClusterServingRuntime,
+    ("serving.kserve.io/v1alpha1", "ServingRuntime"): kserve.V1alpha1ServingRuntime,
     ("serving.kserve.io/v1beta1", "InferenceService"): kserve.V1beta1InferenceService,
+    ("apps/v1", "Deployment"): kubernetes.V1Deployment,
+    ("autoscaling/v2", "HorizontalPodAutoscaler"): kubernetes.V2HorizontalPodAutoscaler,
+    ("v1", "Service"): kubernetes.V1Service,
     ("networking.k8s.io/v1", "NetworkPolicy"): kubernetes.V1NetworkPolicy,
     ("policy/v1", "PodDisruptionBudget"): kubernetes.V1PodDisruptionBudget,
 }

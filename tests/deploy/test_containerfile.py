@@ -37,7 +37,15 @@ def test_image_sets_only_known_environment_variables() -> None:
     assert [name for name in names if name not in PROPERTIES] == []
 
 
-@pytest.mark.parametrize("name", ["CHARIOTEER_HTTP_PORT", "CHARIOTEER_GRPC_PORT", "CHARIOTEER_TENSORFLOW_SERVING_PORT"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "CHARIOTEER_HTTP_PORT",
+        "CHARIOTEER_GRPC_PORT",
+        "CHARIOTEER_TENSORFLOW_SERVING_PORT",
+        "CHARIOTEER_TENSORFLOW_GRPC_PORT",
+    ],
+)
 def test_image_exposes_default_ports(name: str) -> None:
     assert str(PROPERTIES[name]["default"]) in only_argument(IMAGE, "EXPOSE").split()
 

@@ -1,37 +1,35 @@
 """Check the resources for KServe against the server's settings and against the models of Kubernetes and KServe."""
 
 import copy
-import json
-import shutil
-import subprocess
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
-import yaml
 
 from app.cli.env_schema import environment_schema
 from tests.deploy.containerfile import environment, only_argument, stages
-from tests.deploy.kustomize import FOLDER, OVERLAYS, Document, build, identity, of_kind
-from tests.support.client_environments import python_with
-from tests.support.server_process import ROOT
+from tests.deploy.kustomize import KSERVE, Document, build, faults, identity, of_kind, overlays
 
+OVERLAYS = [path.name for path in overlays(KSERVE)]
 IMAGE = stages()[-1]
 PROPERTIES = environment_schema()["properties"]
 HTTP, GRPC = (PROPERTIES[name]["default"] for name in ("CHARIOTEER_HTTP_PORT", "CHARIOTEER_GRPC_PORT"))
-STANDARD = ["standard", "v1", "grpc"]
+STANDARD = ["standard", "v1", "grpc", "namespaced"]
 
 
 def overlay(name: str) -> list[Document]:
-    return build(FOLDER / "overlays" / name)
+    return build(KSERVE / "overlays" / name)
 
 
 def predictor(documents: list[Document]) -> dict[str, Any]:
     return of_kind(documents, "InferenceService")["spec"]["predictor"]
 
 
+def runtime(name: str) -> dict[str, Any]:
+    return of_kind(overlay(name), "ServingRuntime" if name == "namespaced" else "ClusterServingRuntime")
+
+
 def container() -> dict[str, Any]:
-    (runtime_container,) = of_kind(overlay("standard"), "ClusterServingRuntime")["spec"]["containers"]
+    (runtime_container,) = runtime("standard")["spec"]["containers"]
     return runtime_container
 
 
@@ -43,17 +41,16 @@ def test_resource_identities_are_unique(name: str) -> None:
 
 @pytest.mark.parametrize("name", OVERLAYS)
 def test_service_uses_format_and_protocol_of_its_runtime(name: str) -> None:
-    runtime, model = of_kind(overlay(name), "ClusterServingRuntime"), predictor(overlay(name))["model"]
-    assert model["runtime"] == runtime["metadata"]["name"]
-    assert model["protocolVersion"] in runtime["spec"]["protocolVersions"]
-    assert model["modelFormat"]["name"] in [
-        model_format["name"] for model_format in runtime["spec"]["supportedModelFormats"]
-    ]
+    model = predictor(overlay(name))["model"]
+    assert model["runtime"] == runtime(name)["metadata"]["name"]
+    assert model["protocolVersion"] in runtime(name)["spec"]["protocolVersions"]
+    formats = runtime(name)["spec"]["supportedModelFormats"]
+    assert {"name": model["modelFormat"]["name"], "version": "1", "autoSelect": True} in formats
 
 
 def test_each_protocol_has_an_overlay() -> None:
     versions = {predictor(overlay(name))["model"]["protocolVersion"] for name in OVERLAYS}
-    assert versions == set(of_kind(overlay("standard"), "ClusterServingRuntime")["spec"]["protocolVersions"])
+    assert versions == set(runtime("standard")["spec"]["protocolVersions"])
 
 
 @pytest.mark.parametrize("name", STANDARD)
@@ -88,6 +85,10 @@ def test_pod_grace_period_exceeds_drain_timeout(name: str) -> None:
     assert of_kind(documents, "PodDisruptionBudget")["spec"]["minAvailable"] < predictor(documents)["minReplicas"]
 
 
+def test_runtime_names_the_model_after_the_inference_service() -> None:
+    assert container()["args"] == ["serve", "--model-name", "{{.Name}}"]
+
+
 def test_container_settings_match_the_image() -> None:
     assert container()["image"].startswith("charioteer:")
     assert container()["securityContext"]["runAsNonRoot"] is (int(only_argument(IMAGE, "USER")) > 0)
@@ -109,30 +110,10 @@ def test_service_monitor_has_only_selector_and_endpoint() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", OVERLAYS)
-def test_kubectl_kustomize_builds_the_same_documents(name: str) -> None:
-    kubectl = shutil.which("kubectl")
-    if kubectl is None:
-        pytest.skip("there is no kubectl")
-    process = subprocess.run([kubectl, "kustomize", FOLDER / "overlays" / name], capture_output=True, text=True)
-    assert process.returncode == 0, process.stderr
-    documents: list[Document] = list(yaml.safe_load_all(process.stdout))
-    assert sorted(documents, key=identity) == sorted(overlay(name), key=identity)
-
-
-def faults(documents: Sequence[Document]) -> list[list[str]]:
-    script = str(ROOT / "tests/deploy/kubernetes_kinds.py")
-    command = [str(python_with("kserve")), script]
-    process = subprocess.run(command, input=json.dumps(documents), capture_output=True, text=True, timeout=120, cwd="/")
-    assert process.returncode == 0, process.stderr
-    return json.loads(process.stdout)
-
-
-@pytest.mark.slow
 def test_resources_validate_against_kubernetes_and_kserve_models() -> None:
     resources = [document for name in OVERLAYS for document in overlay(name) if document["kind"] != "ServiceMonitor"]
     assert {resource["kind"] for resource in resources} == {
-        "ClusterServingRuntime", "InferenceService", "NetworkPolicy", "PodDisruptionBudget",
+        "ClusterServingRuntime", "InferenceService", "NetworkPolicy", "PodDisruptionBudget", "ServingRuntime",
     }  # fmt: skip
     assert dict(zip(map(identity, resources), faults(resources), strict=True)) == {
         identity(resource): [] for resource in resources

@@ -10,6 +10,7 @@ from packaging.utils import canonicalize_name
 
 from deploy.lock import EXTRAS
 from tests.deploy.locks import LOCKS, RUNTIME_LOCKS, installed_versions, read, text_of
+from tests.installed.environments import closure, requirements
 from tests.support.server_process import ROOT
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -116,3 +117,13 @@ def test_install_script_installs_only_locked_packages() -> None:
     for line in installing:
         assert "--require-hashes" in line or "--no-index" in line or "--no-build-isolation" in line, line
         assert "--no-deps" in line, line
+
+
+def test_slim_installation_leaves_out_exactly_what_only_transformers_needs() -> None:
+    script = (ROOT / "deploy" / "install.sh").read_text()
+    removed = re.search(r"uninstall --quiet --yes (transformers[^\n\\]*)\\\n([^\n]*)", script)
+    assert removed
+    # torch needs transformers, and the environment of the quick tests has no openvino.
+    texts = requirements(*(extra for extra in EXTRAS if extra not in ("torch", "openvino")))
+    needed = closure(text for text in texts if not text.startswith("transformers"))
+    assert {*" ".join(removed.groups()).split()} == closure(texts).keys() - needed.keys()

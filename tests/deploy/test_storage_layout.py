@@ -12,12 +12,12 @@ import httpx
 import pytest
 
 from app.assembly.discovery import discover
-from tests.deploy.kustomize import FOLDER, read
+from tests.deploy.kustomize import KSERVE, read
 from tests.support.server_process import ROOT, run_server
 
 MODELS = ROOT / "fixtures" / "models"
 SCENE = base64.b64encode((ROOT / "fixtures/images/scene.jpg").read_bytes()).decode()
-RUNTIME = read(FOLDER / "base" / "runtime.yaml")["spec"]
+RUNTIME = read(KSERVE / "base" / "runtime.yaml")["spec"]
 
 
 def one_file(mount: Path) -> None:
@@ -47,6 +47,16 @@ def hugging_face_folder(mount: Path) -> None:
     shutil.copytree(MODELS / "vlm", mount, dirs_exist_ok=True)
 
 
+def triton_repository(mount: Path) -> None:
+    shutil.copytree(MODELS / "detector", mount / "shapes" / "1")
+    (mount / "shapes" / "config.pbtxt").write_text('platform: "onnxruntime_onnx"\nmax_batch_size: 8\n')
+
+
+def mlflow_model(mount: Path) -> None:
+    one_file(mount)
+    (mount / "MLmodel").write_text("flavors:\n  onnx:\n    data: model.onnx\n")
+
+
 @pytest.fixture
 def mount(tmp_path: Path) -> Path:
     folder = tmp_path / "mnt" / "models"
@@ -63,6 +73,8 @@ def mount(tmp_path: Path) -> Path:
         (versions, ["models", "models"]),
         (repository, ["classifier", "detector"]),
         (hugging_face_folder, ["models"]),
+        (triton_repository, ["shapes"]),
+        (mlflow_model, ["models"]),
     ],
 )
 def test_models_are_discovered_with_expected_names(
@@ -73,14 +85,15 @@ def test_models_are_discovered_with_expected_names(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("write_layout", "name"), [(named_model, "shapes"), (repository, "detector")])
+@pytest.mark.parametrize(("write_layout", "name"), [(one_file, "my-service"), (repository, "detector")])
 def test_server_answers_probes_metrics_and_inference_of_kserve(
     mount: Path, write_layout: Callable[[Path], None], name: str
 ) -> None:
     write_layout(mount)
     (container,) = RUNTIME["containers"]
+    arguments = [argument.replace("{{.Name}}", "my-service") for argument in container["args"][1:]]
     with (
-        run_server(environment={**os.environ, "MODEL_DIR": str(mount)}) as server,
+        run_server(*arguments, environment={**os.environ, "MODEL_DIR": str(mount)}) as server,
         httpx.Client(base_url=server.address, timeout=60) as client,
     ):
         for probe in ("livenessProbe", "readinessProbe"):

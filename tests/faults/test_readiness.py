@@ -13,16 +13,16 @@ from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
 from litestar.testing import TestClient
 from prometheus_client import CollectorRegistry
 
-from app.engine.admission import QueueLimits
 from app.engine.engine import Engine
-from app.engine.events import InferenceEvent
-from app.engine.model_metadata import ModelMetadata
-from app.engine.registry import Registry
-from app.engine.repository import Repository
-from app.engine.servable import BoundServable, Servable
+from app.engine.models.model_metadata import ModelMetadata
+from app.engine.models.registry import Registry
+from app.engine.models.repository import Repository
+from app.engine.models.servable import BoundServable, Servable
+from app.engine.request_context import RequestContext
+from app.engine.scheduling.admission import QueueLimits
 from app.observers.state_metrics import StateMetrics
 from app.protocols import LISTENERS, main_port_protocols
-from app.server.asgi import create_app, create_listener_app
+from app.server.http.asgi import create_app, create_listener_app
 from app.settings.model import ModelError, ModelSource
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.inference.limits import Limits
@@ -42,7 +42,7 @@ class RecordSink:
 
     unavailable_reason = ""
 
-    def record(self, _: InferenceEvent, /) -> "Future[None] | None":
+    def record(self, _: RequestContext, /) -> "Future[None] | None":
         recorded: Future[None] = Future()
         if self.unavailable_reason:
             recorded.set_exception(InferenceError(ErrorKind.MODEL_NOT_READY, self.unavailable_reason))

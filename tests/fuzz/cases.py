@@ -49,6 +49,7 @@ GET /v2/models/detector/stats
 GET /v2/models/detector/versions/1
 GET /v2/models/detector/versions/1/ready
 GET /v2/models/detector/versions/1/stats
+GET /openai/v1/models/detector
 GET /inferences?limit=2&model=detector
 GET /page/models
 GET /page/samples

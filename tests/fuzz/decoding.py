@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping
 
 from app.assembly.models import FIXTURE_MODELS, load
-from app.engine.registry import Registry
+from app.engine.models.registry import Registry
 from app.protocols.chariot_v2_kserve import codec as chariot
 from app.protocols.grps.codec import PredictCodec
 from app.protocols.grps.json_decoder import read_json_message

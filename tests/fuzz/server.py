@@ -12,7 +12,7 @@ from tests.support.server_process import ServerProcess, run_server
 
 __all__ = ("addresses_of", "fuzzed_server", "log_faults", "resident_bytes")
 
-_BANNER = re.compile(r"Charioteer answers at |  [A-Z_a-z ]+  +(http://)?[\d.]+:\d+|\s*$")
+_BANNER = re.compile(r"Charioteer answers at |Open http|  [A-Z_a-z ]+  +(http://)?[\d.]+:\d+|\s*$")
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 import json
 import re
+from contextlib import suppress
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
@@ -9,6 +10,7 @@ from app.proto import GRPS, INFERENCE, message_class
 from tests.fuzz.answers import Answer
 from tests.fuzz.models import SPARE
 from tests.fuzz.requests import HEADER_LENGTH, Bytes, Call, Http
+from tests.support.protocol_cases import PROTOCOL_CASES
 
 __all__ = ("answer_fault", "bytes_fault", "call_fault")
 
@@ -103,7 +105,7 @@ def _body_fault(request: Http, answer: Answer) -> str | None:
         document = _documents(answer.body) if streamed else _document(answer.body, nan=request.port != "http")
         if isinstance(document, str):
             return document
-        return _error_fault(document) if answer.status >= 400 else None
+        return _error_fault(answer.status, document) if answer.status >= 400 else None
     if kind in ("application/jsonl", "application/x-ndjson"):
         parsed = _documents(answer.body)
         return parsed if isinstance(parsed, str) else None
@@ -141,14 +143,17 @@ def _reject_constant(token: str) -> None:
     raise ValueError(f"{token} is not JSON")
 
 
-def _error_fault(documents: list[Any]) -> str | None:
+def _error_fault(status: int, documents: list[Any]) -> str | None:
     """Check that an error has a message, in the format of one of the protocols."""
+    readers = {case.read_error for case in PROTOCOL_CASES.values()}
     for document in documents:
-        reason = document.get("error", document.get("status")) if isinstance(document, dict) else None
-        if isinstance(reason, dict):
-            reason = reason.get("msg")
-        if isinstance(reason, str) and reason.strip():
+        # Readiness has a status instead of an error.
+        if isinstance(document, dict) and isinstance(document.get("status"), str):
             return None
+        for read_error in readers:
+            with suppress(AssertionError, AttributeError, LookupError, TypeError):
+                if read_error(status, document).strip():
+                    return None
     return f"an error without a word: {documents!r:.100}"
 
 

@@ -1,8 +1,8 @@
 """Create environments as users have them: the base dependencies of Charioteer, or those and one extra.
 
-`linked` is fast: it creates hard links to installed files, and resolves the requirements of pyproject.toml as pip does.
-pip creates `installed` and `layered` from a wheel, and the Makefile creates `made`. All are cached in
-``.venv-installed`` until pyproject.toml changes.
+`linked_environment` is fast: it creates hard links to installed files, and resolves the requirements of pyproject.toml
+as pip does. `wheel_environment` adds a wheel, and `layered_environment` what pip downloads. The Makefile creates the
+one that all must equal. They are cached in ``.venv-installed`` until pyproject.toml changes.
 """
 
 import fcntl
@@ -18,6 +18,7 @@ import zipfile
 from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
+from importlib.util import cache_from_source
 from pathlib import Path
 from typing import NamedTuple
 
@@ -67,8 +68,11 @@ class Environment(NamedTuple):
 
 
 def requirements(*extras: str) -> list[str]:
-    """Return the requirements in pyproject.toml, with these extras."""
-    return [*PROJECT["dependencies"], *(text for extra in extras for text in EXTRAS[extra])]
+    """Return the requirements in pyproject.toml, with these extras and those that they name."""
+    texts = [text for extra in extras for text in EXTRAS[extra]]
+    own = [requirement for requirement in map(Requirement, texts) if requirement.name == PROJECT["name"]]
+    named = [text for requirement in own for extra in requirement.extras for text in EXTRAS[extra]]
+    return [*PROJECT["dependencies"], *texts, *named]
 
 
 def closure(texts: Iterable[str]) -> dict[str, Distribution]:
@@ -95,17 +99,10 @@ def closure(texts: Iterable[str]) -> dict[str, Distribution]:
 
 def linked_environment(*extras: str) -> Environment:
     """Return an environment with the packages that ``pip install --editable .[extras]`` installs, linked from here."""
-    try:
-        packages = closure(requirements(*extras))
-    except PackageNotFoundError as error:
-        pytest.fail(f"{error}; install the environment of the tests again with `make test`")
-    content = "\n".join(sorted(f"{name} {package.version}" for name, package in packages.items()))
+    packages, content = _linked_packages(*extras)
 
     def make(folder: Path) -> None:
-        venv.create(folder, clear=True, symlinks=True)
-        environment = Environment(folder)
-        for package in packages.values():
-            _link(package, environment)
+        environment = _link_all(packages, folder)
         (environment.site_packages / "charioteer.pth").write_text(f"{ROOT}\n{ROOT / 'app' / 'top_level'}\n")
         _write_script(environment)
 
@@ -122,46 +119,67 @@ def makefile_environment() -> Environment:
     return _cached("made", "", make)
 
 
-def build_wheel(folder: Path) -> Path:
-    """Return the wheel of this working tree, built by pip into a folder."""
-    _run(sys.executable, "-m", "pip", "wheel", *_QUIET_OPTIONS, "--no-deps", "--wheel-dir", str(folder), str(ROOT))
-    (built,) = folder.glob("*.whl")
-    return built
-
-
 def wheel_environment(wheel_file: Path) -> Environment:
-    """Return an environment with a wheel and the base dependencies, made by pip."""
+    """Return an environment with a wheel that pip installed, and its dependencies, linked from here."""
+    packages, content = _linked_packages()
 
     def make(folder: Path) -> None:
-        venv.create(folder, clear=True, symlinks=True, with_pip=True)
-        _pip(folder, str(wheel_file))
+        _link_all(packages, folder)
+        _pip(folder, "--no-deps", str(wheel_file))
 
     # WHEEL names the version of the build tool, and RECORD has the digest of WHEEL.
     with zipfile.ZipFile(wheel_file) as archive:
-        content = sorted(
+        files = sorted(
             f"{file.filename} {file.CRC}"
             for file in archive.infolist()
             if not file.filename.endswith(("WHEEL", "RECORD"))
         )
-    return _cached("installed", "\n".join(content), make)
+    return _cached("wheel", "\n".join([content, *files]), make)
 
 
-def environment_with_extras(base: Environment, *extras: str) -> Environment:
-    """Return an environment with the packages that extras add to `base`; all others are imported from `base`."""
+def layered_environment(base: Environment, name: str, *texts: str) -> Environment:
+    """Return an environment with the packages that requirements add to `base`; all others are imported from `base`."""
 
     def make(folder: Path) -> None:
-        venv.create(folder, clear=True, symlinks=True, with_pip=True)
-        environment = Environment(folder)
+        environment = _create(folder)
         # `addsitedir` also follows the .pth file of an editable install, which a plain path in a .pth file does not.
         follow = f"import site; site.addsitedir({str(base.site_packages)!r})\n"
         (environment.site_packages / "base.pth").write_text(follow)
-        _pip(folder, *(text for extra in extras for text in EXTRAS[extra]))
+        _pip(folder, *texts)
         _write_script(environment)
 
-    return _cached("-".join((base.folder.name, *extras)), str(base.site_packages), make)
+    return _cached(name, "\n".join([str(base.site_packages), *texts]), make)
+
+
+def environment_with_extras(base: Environment, *extras: str) -> Environment:
+    """Return an environment with the packages that extras add to `base`, made by pip."""
+    texts = (text for extra in extras for text in EXTRAS[extra])
+    return layered_environment(base, "-".join((base.folder.name, *extras)), *texts)
 
 
 _QUIET_OPTIONS = ("--quiet", "--disable-pip-version-check", "--no-input")
+
+
+def _create(folder: Path) -> Environment:
+    """Create an empty environment without pip, whose installation would take seconds."""
+    venv.create(folder, clear=True, symlinks=True)
+    return Environment(folder)
+
+
+def _linked_packages(*extras: str) -> tuple[Mapping[str, Distribution], str]:
+    """Return the packages that Charioteer and its extras need, and a text that changes with their versions."""
+    try:
+        packages = closure(requirements(*extras))
+    except PackageNotFoundError as error:
+        pytest.fail(f"{error}; install the environment of the tests again with `make test`")
+    return packages, "\n".join(sorted(f"{name} {package.version}" for name, package in packages.items()))
+
+
+def _link_all(packages: Mapping[str, Distribution], folder: Path) -> Environment:
+    environment = _create(folder)
+    for package in packages.values():
+        _link(package, environment)
+    return environment
 
 
 def _link(package: Distribution, environment: Environment) -> None:
@@ -169,15 +187,22 @@ def _link(package: Distribution, environment: Environment) -> None:
         # Outside site-packages are manuals, and programs whose first line names the interpreter.
         if ".." in file.parts:
             continue
-        target = environment.site_packages / file
-        target.parent.mkdir(parents=True, exist_ok=True)
-        source = Path(str(package.locate_file(file)))
-        try:
-            os.link(source, target)
-        except FileExistsError:
-            continue
-        except OSError:
-            shutil.copy2(source, target)
+        source, target = Path(str(package.locate_file(file))), environment.site_packages / file
+        _link_file(source, target)
+        # Compiling takes longer than all other work of a first command, and imports here have done most of it.
+        bytecode = Path(cache_from_source(str(source)))
+        if source.suffix == ".py" and bytecode.exists():
+            _link_file(bytecode, target.parent / "__pycache__" / bytecode.name)
+
+
+def _link_file(source: Path, target: Path) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        os.link(source, target)
+    except FileExistsError:
+        pass
+    except OSError:
+        shutil.copy2(source, target)
 
 
 def _write_script(environment: Environment) -> None:
@@ -211,7 +236,8 @@ def _file_lock(name: str) -> Generator[None]:
 
 
 def _pip(folder: Path, *arguments: str) -> None:
-    _run(str(folder / "bin" / "python"), "-m", "pip", "install", *_QUIET_OPTIONS, "--no-compile", *arguments)
+    python = str(folder / "bin" / "python")
+    _run(sys.executable, "-m", "pip", "--python", python, "install", *_QUIET_OPTIONS, "--no-compile", *arguments)
 
 
 def _run(*command: str) -> None:

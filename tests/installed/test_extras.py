@@ -1,5 +1,6 @@
 """Check each extra alone: its commands work with it, and name it when it is missing."""
 
+import shutil
 from collections.abc import Generator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -7,27 +8,30 @@ from pathlib import Path
 import httpx
 import pytest
 
-from app.recording.dsn import parse_dsn
-from app.recording.postgres_store import PostgresStore
-from app.recording.sqlite_store import SqliteStore
-from app.recording.store import Store
+from app.drift.baseline import Baseline, write_baseline
+from app.recording.stores.dsn import parse_dsn
+from app.recording.stores.postgres_store import PostgresStore
+from app.recording.stores.sqlite_store import SqliteStore
+from app.recording.stores.store import Store
 from tests.app.server.auth.issuer import AUDIENCE, ISSUER, key_set_file, token
 from tests.installed.environments import (
     DEVELOPER_EXTRAS,
     EXTRAS,
     Environment,
-    build_wheel,
     environment_with_extras,
     linked_environment,
-    wheel_environment,
 )
 from tests.installed.workspace import Workspace, request
 from tests.support import tiny_vision
 from tests.support.collector import run_otlp_collector
+from tests.support.drift_samples import sample
 from tests.support.postgres import run_postgres
 from tests.support.recorded_rows import recorded_rows
+from tests.support.server_process import ROOT
 
 EXTRA_OF_COMMAND: Mapping[str, str] = {
+    "drift check baseline.npz images": "drift",
+    "serve --model-repository monitored --drift": "drift",
     "inferences {postgres}": "postgres",
     "serve --record {postgres}": "postgres",
     "evaluate path/to/dataset --name detector": "evaluate",
@@ -37,6 +41,8 @@ EXTRA_OF_COMMAND: Mapping[str, str] = {
     "serve --otlp-endpoint {collector}": "otel",
     "check hugging-face": "torch",
     "export hugging-face --output exported": "torch",
+    "check intel": "openvino",
+    "quantize path/to/model --data fixtures/images": "quantize",
 }
 """The extra that each command needs."""
 
@@ -72,14 +78,22 @@ def fill_store(store: Store) -> None:
     store.close()
 
 
+def copy_monitored_model(folder: Path) -> None:
+    """Make a repository of one model with a baseline, and images to check against the baseline."""
+    shutil.copytree(ROOT / "fixtures" / "models" / "detector", folder / "monitored" / "detector")
+    for file in (folder / "baseline.npz", folder / "monitored" / "detector" / "drift-baseline.npz"):
+        write_baseline(file, Baseline(sample=sample(40, with_embeddings=False)))
+    (folder / "images").mkdir()
+    for index in range(30):
+        shutil.copy(ROOT / "fixtures" / "images" / "scene.jpg", folder / "images" / f"{index}.jpg")
+
+
 @contextmanager
 def prepare_command(
     folder: Path, environment: Environment, command: str
 ) -> Generator[tuple[Workspace, str, list[tuple[str, bytes]]]]:
     """Yield a workspace with the files that a command needs, the complete command, and the collector's requests."""
     workspace = Workspace(folder, environment)
-    # The wheel contains no models.
-    workspace.environment["MODEL_DIR"] = "fixtures/models"
     spans: list[tuple[str, bytes]] = []
     with ExitStack() as stack:
         addresses: dict[str, str] = {}
@@ -92,8 +106,13 @@ def prepare_command(
             addresses["collector"] = stack.enter_context(run_otlp_collector(spans))
         if "inferences.db" in command:
             fill_store(SqliteStore(folder / "inferences.db"))
+        if "drift" in command:
+            copy_monitored_model(folder)
         if "hugging-face" in command:
             tiny_vision.vit(folder / "hugging-face")
+        if "intel" in command:
+            intel = shutil.copytree(ROOT / "fixtures" / "models" / "detector", folder / "intel")
+            (intel / "model-settings.json").write_text('{"runtime": "openvino"}')
         if "--jwks" in command:
             key_set_file(folder)
         if "--model-signing-key" in command:
@@ -145,8 +164,8 @@ def test_command_works_with_its_extra_alone(command: str, tmp_path: Path) -> Non
 
 @pytest.mark.slow
 def test_models_implement_maite_protocols(tmp_path: Path) -> None:
-    # pip installs this one extra for the wheel, and must install what the linked environments have.
-    environment = environment_with_extras(wheel_environment(build_wheel(tmp_path / "wheel")), "maite")
+    # pip installs this one extra, and must install what the linked environments have.
+    environment = environment_with_extras(linked_environment(), "maite")
     assert environment.packages() == linked_environment("maite").packages() - linked_environment().packages()
     workspace = Workspace(tmp_path, environment)
     (tmp_path / "program.py").write_text(_MAITE)

@@ -17,7 +17,7 @@ from tests.support.server_process import ROOT
 
 MAKEFILE = (ROOT / "Makefile").read_text()
 _RULE = re.compile(
-    r"^(?P<target>[\w-]+|\$\(VENV\)/\.\w+):(?P<needs>[^#\n]*)(?:##.*)?\n(?P<recipe>(?:\t.*\n)*)", re.MULTILINE
+    r"^(?P<target>[\w-]+|\$\(VENV\)/\.[\w-]+):(?P<needs>[^#\n]*)(?:##.*)?\n(?P<recipe>(?:\t.*\n)*)", re.MULTILINE
 )
 _MODULE = re.compile(r"\$\(BIN\)/python (?:-m (?P<module>(?:tests|fixtures|app)[\w.]*)|(?P<file>[\w/]+\.py))")
 _DISTRIBUTIONS: Mapping[str, str] = {"skimage": "scikit-image"}
@@ -35,8 +35,8 @@ TARGETS = {
 
 def extras_of(target: str) -> list[str]:
     """Return the extras that a target's environment is installed with."""
-    (stamp,) = re.findall(r"\$\(VENV\)/\.\w+", _RULES[target]["needs"])
-    match = re.search(r"--editable '?\.(?:\[([a-z,]+)\])?", _RULES[stamp]["recipe"])
+    (stamp,) = re.findall(r"\$\(VENV\)/\.[\w-]+", _RULES[target]["needs"])
+    match = re.search(r"--editable '?\.(?:\[([a-z,-]+)\])?", _RULES[stamp]["recipe"])
     assert match, stamp
     return match[1].split(",") if match[1] else []
 

@@ -1,134 +1,97 @@
-"""Run the commands of README.md in order, with nothing installed but what it says."""
+"""Run the commands of README.md and the tutorial in order, with nothing installed but what they say."""
 
-import json
 import re
 import shlex
-import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from types import MappingProxyType
 
 import pytest
 
-from tests.installed.environments import (
-    EXTRAS,
-    Environment,
-    build_wheel,
-    environment_with_extras,
-    linked_environment,
-    makefile_environment,
-    wheel_environment,
-)
-from tests.installed.readme import TEXT, commands, named_commands, named_targets
+from tests.installed.environments import EXTRAS, linked_environment, makefile_environment
+from tests.installed.readme import TUTORIAL, commands, named_commands, named_targets
 from tests.installed.workspace import Workspace
 from tests.support.server_process import ROOT
 
-CreateEnvironment = Callable[..., Environment]
-"""Creates an environment from the names of extras."""
-
-DEFAULT_ADDRESS = "http://127.0.0.1:8080"
+DEFAULT_ADDRESS = "127.0.0.1:8080"
 QUICK_OPTIONS = {"tune": "--seconds 0.05 --batches 1 --threads 1"}
-"""Options for commands whose defaults take half a minute; added unless `full` is set."""
+"""Options for commands whose defaults take half a minute."""
 
-pytestmark = pytest.mark.skipif(shutil.which("curl") is None, reason="README.md needs curl")
+
+ENVIRONMENT = ["python3 -m venv .venv", ". .venv/bin/activate"]
+"""Commands that the workspace has already run."""
 
 
 def test_commands_of_the_readme_run_with_the_base_dependencies(tmp_path: Path) -> None:
-    run_readme(tmp_path, linked_environment, full=False)
+    run_all(commands(), Workspace(tmp_path, linked_environment()))
 
 
 @pytest.mark.slow
-def test_commands_of_the_readme_run_in_make_serve_environment(tmp_path: Path) -> None:
-    base = makefile_environment()
-    # The fast test uses a linked environment, which must equal the one that users get.
-    assert base.packages() == linked_environment().packages()
-    run_readme(tmp_path, lambda *extras: linked_environment(*extras) if extras else base, full=True)
+def test_commands_of_the_tutorial_run_in_order(tmp_path: Path) -> None:
+    tutorial = commands(TUTORIAL)
+    assert tutorial[:2] == ENVIRONMENT
+    run_all(tutorial[2:], Workspace(tmp_path, linked_environment()))
+    assert {"found.png", "report.html", "model.tar.gz"} <= {path.name for path in tmp_path.iterdir()}
 
 
 @pytest.mark.slow
-def test_commands_of_the_readme_run_from_the_wheel(tmp_path: Path) -> None:
-    base = wheel_environment(build_wheel(tmp_path / "wheel"))
-    assert base.packages() == linked_environment().packages()
-    (folder := tmp_path / "checkout").mkdir()
-    # The wheel contains no models; README.md uses those of the checkout.
-    models = {"MODEL_DIR": "fixtures/models"}
-    run_readme(
-        folder, lambda *extras: environment_with_extras(base, *extras) if extras else base, full=False, variables=models
-    )
+def test_make_serve_installs_the_base_dependencies_and_serves(tmp_path: Path) -> None:
+    environment = makefile_environment()
+    # The other tests use linked environments, which must equal the one that users get.
+    assert environment.packages() == linked_environment().packages()
+    workspace = Workspace(tmp_path, environment)
+    with workspace.serving("make serve") as address:
+        workspace.try_server("make serve", address)
+    # The test above tries one batch size and one thread count.
+    run(workspace, "charioteer tune path/to/model", "--seconds 0.05")
 
 
 def test_names_of_commands_and_targets_in_the_readme_exist() -> None:
     from app.cli import cli
 
-    assert named_commands() >= {"export", "pack", "env-schema"}
+    assert named_commands() >= {"export", "pack", "conform"}
     assert [name for name in named_commands() if name not in cli] == []
     makefile = (ROOT / "Makefile").read_text()
     assert named_targets() >= {"serve", "test", "help"}
     assert [name for name in named_targets() if not re.search(rf"^{name}:", makefile, re.MULTILINE)] == []
 
 
-def run_readme(
-    folder: Path, environment: CreateEnvironment, *, full: bool, variables: Mapping[str, str] = MappingProxyType({})
-) -> None:
-    """Run every command of README.md in order. The first server runs until the end, as it does for a reader.
-
-    Args:
-        folder: an empty one.
-        environment: becomes the reader's ``.venv``.
-        full: whether slow commands run with exactly the options in README.md.
-        variables: set for every command.
-    """
-    workspace, address = Workspace(folder, environment()), None
-    workspace.environment.update(variables)
-    with ExitStack() as stack:
-        for command in commands():
-            words = shlex.split(command, comments=True)
-            if command == "make serve":
-                address = stack.enter_context(workspace.serving(command))
-            elif words[1] == "serve":
-                with workspace.serving(command) as server_address:
-                    workspace.try_server(command, server_address)
-            elif words[0].endswith("/pip"):
-                workspace.use(environment(*extras_of(words)))
-            else:
-                assert address or DEFAULT_ADDRESS not in command, f"nothing serves yet: {command}"
-                run(
-                    workspace,
-                    command.replace(DEFAULT_ADDRESS, address or ""),
-                    "" if full else QUICK_OPTIONS.get(words[1], ""),
-                )
-
-
 def extras_of(words: list[str]) -> list[str]:
-    """Return the extras that a pip command installs; it must install this project."""
-    match = re.fullmatch(r"\.\[([a-z,]+)\]", words[-1])
-    assert words[1:-1] == ["install", "--editable"], words
+    """Return the extras that a pip command installs; it must install the checkout, or extras of what is installed."""
+    match = re.fullmatch(r"\.|charioteer\[([a-z,]+)\]", words[-1])
+    assert words[1:-1] == ["install"], words
     assert match, words
-    extras = match[1].split(",")
+    extras = match[1].split(",") if match[1] else []
     assert {*extras} <= EXTRAS.keys()
     return extras
 
 
-def run(workspace: Workspace, command: str, options: str) -> None:
+def run_all(document: Sequence[str], workspace: Workspace) -> None:
+    """Run the commands of a document in order. The first server runs until the end, as it does for a reader."""
+    address = None
+    with ExitStack() as stack:
+        for command in document:
+            words = shlex.split(command, comments=True)
+            if words[1] == "serve" and address is None:
+                address = stack.enter_context(workspace.serving(command))
+            elif words[1] == "serve":
+                with workspace.serving(command) as server_address:
+                    workspace.try_server(command, server_address)
+            elif words[0] == "pip":
+                workspace.use(linked_environment(*extras_of(words)))
+            else:
+                assert address or DEFAULT_ADDRESS not in command, f"nothing serves yet: {command}"
+                run(
+                    workspace,
+                    command.replace(DEFAULT_ADDRESS, (address or "").removeprefix("http://")),
+                    QUICK_OPTIONS.get(words[1], ""),
+                )
+
+
+def run(workspace: Workspace, command: str, options: str = "") -> None:
     line = command if not options else f"{command.partition('  #')[0]} {options}"
     process = workspace.run(line)
     assert process.returncode == 0, f"{line}\n{process.stdout}{process.stderr}"
     assert "Traceback" not in process.stderr, f"{line}\n{process.stderr}"
-    if command.startswith("curl"):
-        check_documented_response(process.stdout)
     if " keys add " in command:
         workspace.key = process.stdout.strip()
-
-
-def check_documented_response(response: str) -> None:
-    """Compare a response with the one in README.md."""
-    (output,) = json.loads(response)["outputs"]
-    documented = [
-        json.loads(line.strip().removesuffix(",")) for line in re.findall(r"^ +\{\"label\".*$", TEXT, re.MULTILINE)
-    ]
-    assert len(documented) == 2
-    for item, expected in zip(output["data"][0], documented, strict=False):
-        assert item.pop("label") == expected.pop("label")
-        assert item == pytest.approx(expected, abs=0.5)
-    assert json.loads(output["parameters"]["metadata"])[0]["value"] == "north"

@@ -23,7 +23,7 @@ from tests.support.datasets import coco_annotation, write_coco_dataset
 from tests.support.server_process import ROOT
 
 _ANNOUNCED = re.compile(r"Charioteer answers at (https?://\S+)")
-_TIMEOUT_SECONDS = 120
+_TIMEOUT_SECONDS = 600
 _RECORDED_IMAGES = 32
 """Images to record; drift detection needs at least 30."""
 
@@ -44,11 +44,14 @@ class Workspace:
             "CHARIOTEER_HTTP_PORT": "0",
             "CHARIOTEER_GRPC_PORT": "0",
             "CHARIOTEER_TENSORFLOW_SERVING_PORT": "0",
+            "CHARIOTEER_TENSORFLOW_GRPC_PORT": "0",
             "COLUMNS": "200",
+            "PATH": f"{folder / '.venv' / 'bin'}{os.pathsep}{os.environ['PATH']}",
         }
         for name in ("fixtures", "Makefile", "pyproject.toml"):
             (folder / name).symlink_to(ROOT / name)
         self.use(environment)
+        shutil.copy(ROOT / "fixtures" / "images" / "scene.jpg", folder / "image.jpg")
         models = folder / "path" / "to" / "models"
         shutil.copytree(ROOT / "fixtures" / "models" / "detector", models / "detector")
         shutil.copytree(models / "detector", models.with_name("model"))

@@ -75,12 +75,12 @@ class Ray:
 
 
 class Clients:
-    """Threads that send one request after the other, and retry failed ones.
+    """Threads that send one request after the other, and retry those that are refused with 503.
 
     Attributes:
         answers: number of answers by their number of records.
         retries: number of repeated requests.
-        failed: errors of requests that failed in all attempts.
+        failed: errors of requests that failed in all attempts, or with another status or without JSON.
     """
 
     def __init__(self, address: str, model: str, count: int) -> None:
@@ -113,17 +113,23 @@ class Clients:
                         self._stop.wait(0.2 * 2**attempt)
                     try:
                         answer = client.post(self._url, content=content)
-                    except httpx.TransportError as error:
-                        error_text = repr(error)
-                        continue
+                        error_text = f"{answer.status_code} {answer.json().get('error')}"
+                    except (httpx.TransportError, ValueError) as error:
+                        self._fail(repr(error))
+                        break
                     if answer.status_code == 200:
                         with self._lock:
                             self.answers[len(answer.json()["outputs"][0]["data"][0])] += 1
                         break
-                    error_text = f"{answer.status_code} {answer.text}"
+                    if answer.status_code != 503:
+                        self._fail(error_text)
+                        break
                 else:
-                    with self._lock:
-                        self.failed.append(error_text)
+                    self._fail(error_text)
+
+    def _fail(self, error_text: str) -> None:
+        with self._lock:
+            self.failed.append(error_text)
 
 
 @contextmanager
@@ -147,6 +153,7 @@ def start_ray(folder: Path) -> Generator[Ray]:
         "PYTHONPATH": str(ROOT),
         "RAY_AUTH_MODE": "disabled",
         "RAY_USAGE_STATS_ENABLED": "0",
+        "RAY_SERVE_HTTP_PROXY_CALLBACK_IMPORT_PATH": "charioteer:ray_proxy_middlewares",
         "CHARIOTEER_LOG_FORMAT": "json",
     }
     with socket.socket() as free:

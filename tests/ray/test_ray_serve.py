@@ -71,6 +71,7 @@ def check_shared_deployment_over_every_protocol(ray: Ray) -> None:
     assert refused.status_code == 400
     unknown = httpx.post(f"{ray.address}/v2/models/none/infer", json=NUMBERS, timeout=60)
     assert unknown.status_code == 404
+    assert "error" in unknown.json()
     # A page of another site makes a browser send this.
     foreign = {"Origin": "https://evil.example", "Content-Type": "text/plain"}
     assert httpx.post(f"{ray.address}/grps/v1/health/online", headers=foreign, timeout=60).status_code == 403
@@ -110,7 +111,7 @@ def check_killed_replica_loses_no_request(ray: Ray) -> None:
         killed = ray.run_command("kill", deployment="ingress")
         answered = clients.answers.total()
         assert ray.wait_for(lambda: clients.answers.total() > answered + 20)
-        # Clients repeat requests that were in flight in an ingress replica: at most one request a client.
+        # Clients repeat requests that were in flight in an ingress replica, because they get 503: at most one a client.
         assert clients.retries <= 8
         assert ray.wait_for(lambda: ray.run_command("running", deployment="ingress") == 2)
     assert clients.failed == []

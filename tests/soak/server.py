@@ -79,6 +79,7 @@ class Server:
         self._reading.set()
         port_options = ["--port", str(self.ports.http), "--grpc-port", str(self.ports.grpc)]
         port_options += ["--tensorflow-serving-port", str(self.ports.tensorflow_serving), "--log-format", "json"]
+        port_options += ["--tensorflow-grpc-port", "0"]
         limit_options = ["--max-request-bytes", str(MAX_BYTES), "--drain-timeout", "20"]
         record_options = ["--record", str(store), "--repository-poll-seconds", "1"]
         self._command = [sys.executable, "-m", "app", "serve", "--model-repository", str(models)]

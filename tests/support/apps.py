@@ -11,12 +11,12 @@ from prometheus_client import CollectorRegistry
 
 from app.assembly.models import FIXTURE_MODELS, load
 from app.engine.engine import Engine
-from app.engine.model_metadata import ModelMetadata
-from app.engine.registry import Registry
-from app.engine.repository import Repository
-from app.engine.servable import BoundServable, Servable
+from app.engine.models.model_metadata import ModelMetadata
+from app.engine.models.registry import Registry
+from app.engine.models.repository import Repository
+from app.engine.models.servable import BoundServable, Servable
 from app.protocols import LISTENERS, main_port_protocols
-from app.server.asgi import create_app, create_listener_app
+from app.server.http.asgi import create_app, create_listener_app
 from app.settings.model import ModelSettings, ModelSource, read_settings
 from tasks.inference.limits import Limits
 from tasks.inference.tensor import Datatype, Tensor, TensorSpec
@@ -65,12 +65,16 @@ def app_with_sources(
     registry = Registry(sources)
     for source in sources:
         registry.load(source, load)
-    metrics = CollectorRegistry()
     engine = Engine(Repository(registry, discover or (lambda: sources), load), [], Limits(max_inputs=64), workers=2)
+    return app_of_protocol(engine, protocol)
+
+
+def app_of_protocol(engine: Engine, protocol: str, max_bytes: int = MAX_REQUEST_BYTES) -> Litestar:
+    """Return the application of the port that serves `protocol`."""
     for listener in LISTENERS:
         if listener.name == protocol:
-            return create_listener_app(engine, listener, MAX_REQUEST_BYTES)
-    return create_app(engine, main_port_protocols(protocol), metrics, MAX_REQUEST_BYTES)
+            return create_listener_app(engine, listener, max_bytes)
+    return create_app(engine, main_port_protocols(protocol), CollectorRegistry(), max_bytes)
 
 
 def load_test_model(source: ModelSource) -> Servable:

@@ -10,8 +10,8 @@ from litestar.testing import TestClient
 from prometheus_client import CollectorRegistry
 
 from app.engine.engine import Engine
+from app.observers.trends import Trends
 from app.protocols import GRPC_PROTOCOLS, LISTENERS, main_port_protocols
-from app.server.asgi import create_app, create_listener_app
 from app.server.auth.access_control import AccessControl
 from app.server.auth.api_keys import ApiKey, ApiKeys, read_keys
 from app.server.auth.http_access import HttpAccess
@@ -19,8 +19,9 @@ from app.server.auth.key_file import add_key
 from app.server.auth.rate_limiter import RateLimiter
 from app.server.auth.rejection_log import RejectionLog
 from app.server.auth.watched_file import WatchedFile
-from app.server.grpc import GrpcServer
-from app.server.inferences import Inferences
+from app.server.grpc.server import GrpcServer
+from app.server.http.asgi import create_app, create_listener_app
+from app.server.http.inferences import Inferences
 from app.server.ui.page import WebPage
 from app.server.ui.protocol_proxy import ProtocolProxy
 from app.settings.server import ServerSettings
@@ -80,7 +81,13 @@ def authenticated_app(
     grpc_server = GrpcServer(
         engine, GRPC_PROTOCOLS, host="127.0.0.1", port=0, max_request_bytes=MAX_REQUEST_BYTES, drain_timeout=1
     )
-    page = WebPage(engine, True, proxy=ProtocolProxy(grpc_server, listener_app), access=http_access)
+    page = WebPage(
+        engine,
+        Trends(engine.registry.has_model),
+        True,
+        proxy=ProtocolProxy(grpc_server, listener_app),
+        access=http_access,
+    )
     inferences = Inferences(None, "Nothing is recorded here")
     protocols = main_port_protocols(protocol or ServerSettings().chariot_protocol)
     metrics = metrics or CollectorRegistry()

@@ -6,12 +6,12 @@ from litestar import Litestar
 from prometheus_client import CollectorRegistry
 
 from app.engine.engine import Engine
-from app.engine.registry import Registry
-from app.engine.repository import Repository
+from app.engine.models.registry import Registry
+from app.engine.models.repository import Repository
 from app.observers.metrics import Metrics
 from app.observers.request_log import RequestLog
 from app.protocols import main_port_protocols
-from app.server.asgi import create_app
+from app.server.http.asgi import create_app
 from app.settings.model import ModelSettings, ModelSource
 from tasks.inference.limits import Limits
 from tests.support.fake_models import FAKE_MODELS, load_fake_model

@@ -8,8 +8,8 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from app.engine.model_metadata import ModelMetadata
-from app.engine.servable import BoundServable, Servable
+from app.engine.models.model_metadata import ModelMetadata
+from app.engine.models.servable import BoundServable, Servable
 from app.settings.model import ModelSource
 from tasks.image_classification import Classification, ClassificationInput, ImageClassification
 from tasks.image_segmentation import ImageSegmentation, SegmentationInput, Segments

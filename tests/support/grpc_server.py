@@ -9,15 +9,16 @@ from typing import Any
 
 import grpc
 
-from app.engine.admission import QueueLimits
 from app.engine.engine import Engine
 from app.engine.events import InferenceObserver
-from app.engine.registry import Registry
-from app.engine.repository import Repository
-from app.engine.servable import Servable
+from app.engine.models.registry import Registry
+from app.engine.models.repository import Repository
+from app.engine.models.servable import Servable
+from app.engine.scheduling.admission import QueueLimits
 from app.proto import message_class
 from app.protocols import GRPC_PROTOCOLS
-from app.server.grpc import GrpcServer
+from app.protocols.grpc_protocol import GrpcProtocol
+from app.server.grpc.server import GrpcServer
 from app.settings.model import ModelSource
 from tasks.inference.limits import Limits
 from tests.support.apps import load_test_model, model_source
@@ -73,12 +74,14 @@ class GrpcTestClient:
 
     Attributes:
         port: the server's.
+        second_port: the server's second port; None without one.
         channel: to the server.
         trailing_metadata: the metadata that came behind the last answer, or the last error.
     """
 
     def __init__(self, server: GrpcServer, loop: asyncio.AbstractEventLoop) -> None:
         self.port = server.port
+        self.second_port = server.second_port
         self.channel: Any = grpc.insecure_channel(f"127.0.0.1:{server.port}")
         self._server = server
         self._loop = loop
@@ -126,16 +129,19 @@ def run_grpc_server(
     port: int = 0,
     drain_timeout: float = 5,
     interceptors: Sequence[grpc.aio.ServerInterceptor] = (),
+    protocols: Sequence[GrpcProtocol] = GRPC_PROTOCOLS,
+    second_port: int | None = None,
 ) -> Generator[GrpcTestClient]:
     """Run a server over `engine`, and close both at the end."""
     server = GrpcServer(
         engine,
-        GRPC_PROTOCOLS,
+        protocols,
         host="127.0.0.1",
         port=port,
         max_request_bytes=MAX_REQUEST_BYTES,
         drain_timeout=drain_timeout,
         interceptors=interceptors,
+        second_port=second_port,
     )
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever)

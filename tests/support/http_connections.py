@@ -12,11 +12,11 @@ import uvloop
 from litestar.types import ASGIApp, Receive, Send
 from prometheus_client import CollectorRegistry
 
-from app.server.connection_table import ConnectionTable
-from app.server.listen_socket import open_listen_socket
 from app.server.shutdown import ShutdownHooks
-from app.server.tls import Certificates
-from app.server.transport import Transport, http_server
+from app.server.transport.connection_table import ConnectionTable
+from app.server.transport.listen_socket import open_listen_socket
+from app.server.transport.server import Transport, http_server
+from app.server.transport.tls import Certificates
 from app.settings.transport import TransportSettings
 from tests.support.polling import wait_until_async
 
@@ -94,8 +94,8 @@ def run_http_server(
 ) -> Generator[HttpTestServer]:
     """Run a server with an application that returns each request as JSON.
 
-    /wait answers when it is released, /started sends its body then, /early answers before it has read the body, /much
-    answers with a great deal.
+    /wait answers when it is released, /started sends most of its body then, /early answers before it has read the body,
+    /much answers with a great deal.
     A `timeout` of the drain that passes does not end the process, which is that of the tests here.
     """
     metrics = CollectorRegistry()
@@ -209,6 +209,9 @@ def _application(server: HttpTestServer) -> ASGIApp:
         fields = [(b"content-length", str(len(payload)).encode())]
         await send(cast("Any", {"type": "http.response.start", "status": 200, "headers": fields}))
         if path == "/started":
+            # The head is sent with the first part of the body.
+            await send(cast("Any", {"type": "http.response.body", "body": payload[:1], "more_body": True}))
+            payload = payload[1:]
             await asyncio.get_running_loop().run_in_executor(None, server.release.wait)
         await send(cast("Any", {"type": "http.response.body", "body": payload}))
 

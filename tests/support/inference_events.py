@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 import msgspec
 import numpy as np
 
-from app.engine.events import InferenceEvent, RequestInfo
-from app.engine.inference_result import InferenceResult, SampleResult, Timings
+from app.engine.inference_result import InferenceResult, SampleResult
+from app.engine.request_context import RequestContext
 from app.protocols.bytes_elements import BinaryElement
 from metadata.entry import METADATA_PARAMETER, read_metadata
 from tasks.inference.error import ErrorKind
@@ -30,7 +30,7 @@ def detection_event(
     sample_count: int = 1,
     pixels: Image | None = None,
     **changes: object,
-) -> InferenceEvent:
+) -> RequestContext:
     """Return the event of a detector: `sample_count` images, one for each input, with `labels` of falling scores."""
     image = pixels or Image(np.zeros((320, 640, 3), np.uint8))
     count = len(labels)
@@ -50,11 +50,12 @@ def detection_event(
     result = InferenceResult(
         outputs=(),
         batch_size=sample_count,
-        timings=Timings(),
         samples=[SampleResult(input=place, index=0, item=item, prediction=detections) for place in range(sample_count)],
     )
-    event = InferenceEvent(
-        info=RequestInfo(protocol="kserve-v2", request_id=str(uuid.uuid4()), base_id=base_id),
+    event = RequestContext(
+        protocol="kserve-v2",
+        request_id=str(uuid.uuid4()),
+        base_id=base_id,
         model_name="detector",
         model_version="1",
         outcome=None,
@@ -62,7 +63,6 @@ def detection_event(
         batch_size=sample_count,
         queue=0,
         total=5_000_000,
-        timings=Timings(),
         metadata=[read_metadata(all_parameters[METADATA_PARAMETER])] if METADATA_PARAMETER in all_parameters else [],
         id=uuid.uuid4().hex,
         timestamp=time.time_ns(),
@@ -75,7 +75,7 @@ def detection_event(
 
 def refused_event(
     kind: ErrorKind = ErrorKind.MODEL_NOT_FOUND, message: str = "Model 'x' is not known"
-) -> InferenceEvent:
+) -> RequestContext:
     """Return the event of a request that was refused before it was read."""
     return detection_event(
         model_name="x", model_version="", task_type="", request=None, result=None, outcome=kind, error=message

@@ -9,7 +9,8 @@ import io
 import re
 import sys
 import tokenize
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -89,13 +90,18 @@ def passages(path: Path) -> Iterator[Passage]:
 
 
 def _python(path: Path, text: str) -> Iterator[Passage]:
-    tree = ast.parse(text)
-    for node in ast.walk(tree):
+    for node in _nodes(text):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and " " in node.value:
             yield Passage(path, node.lineno, node.value)
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
         if token.type == tokenize.COMMENT:
             yield Passage(path, token.start[0], token.string.lstrip("# "))
+
+
+@lru_cache(maxsize=1)
+def _nodes(text: str) -> Sequence[ast.AST]:
+    """Return every node of a module; both the prose and the names of a file are found in them."""
+    return tuple(ast.walk(ast.parse(text)))
 
 
 def _markdown(path: Path, text: str) -> Iterator[Passage]:
@@ -122,7 +128,7 @@ def dialect(path: Path) -> Iterator[Finding]:
 
 
 def _names(path: Path) -> Iterator[Finding]:
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in _nodes(path.read_text(encoding="utf-8")):
         match node:
             case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
                 names = [node.name]

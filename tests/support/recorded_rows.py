@@ -6,9 +6,9 @@ from types import SimpleNamespace
 import msgspec
 
 from app.recording.inference import RecordedInference
-from app.recording.query.query import QueryText, parse_query
 from app.recording.query.reader import RecordingReader
-from app.recording.rows import InferenceRow, Rows, label_rows, metadata_rows, position
+from app.recording.stores.rows import InferenceRow, Rows, label_rows, metadata_rows, position
+from app.settings.inference_query import InferenceQuery
 from metadata.entry import MetadataEntry
 
 _TYPES = {str: "str", int: "int", float: "float", dict: "dict"}
@@ -71,8 +71,8 @@ def inference_ids(inferences: Sequence[RecordedInference]) -> list[str]:
     return [record.id for record in inferences]
 
 
-def matching_ids(reader: RecordingReader, text: QueryText) -> set[str]:
-    return set(inference_ids(reader.page(parse_query(text, 100), 100).inferences))
+def matching_ids(reader: RecordingReader, query: InferenceQuery) -> set[str]:
+    return set(inference_ids(reader.page(query, 100).inferences))
 
 
 ALL_ROWS = [

@@ -4,13 +4,14 @@ import threading
 from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
 
-from app.engine.admission import QueueLimits
 from app.engine.engine import Engine
-from app.engine.events import InferenceEvent, InferenceObserver
-from app.engine.model_metadata import ModelMetadata
-from app.engine.registry import Registry
-from app.engine.repository import Repository
-from app.engine.servable import BoundServable, Servable
+from app.engine.events import InferenceObserver
+from app.engine.models.model_metadata import ModelMetadata
+from app.engine.models.registry import Registry
+from app.engine.models.repository import Repository
+from app.engine.models.servable import BoundServable, Servable
+from app.engine.request_context import RequestContext
+from app.engine.scheduling.admission import QueueLimits
 from app.settings.model import ModelSettings, ModelSource
 from tasks.image_text_to_text import Answers, ImageTextToText, PromptedImage
 from tasks.inference.limits import Limits
@@ -79,9 +80,9 @@ class EventRecorder:
     """An observer that keeps its events."""
 
     def __init__(self) -> None:
-        self.events: list[InferenceEvent] = []
+        self.events: list[RequestContext] = []
 
-    def observe(self, event: InferenceEvent, /) -> None:
+    def observe(self, event: RequestContext, /) -> None:
         self.events.append(event)
 
 

@@ -15,6 +15,7 @@ _TIMEOUT_SECONDS = 180
 
 _ADDRESS = re.compile(r"^Charioteer answers at (https?://\S+)", re.MULTILINE)
 _GRPC_ADDRESS = re.compile(r"^  gRPC +(\S+)$", re.MULTILINE)
+_TENSORFLOW_GRPC_ADDRESS = re.compile(r"^  TensorFlow Serving gRPC +(\S+)$", re.MULTILINE)
 _TENSORFLOW_SERVING_ADDRESS = re.compile(r"^  TensorFlow Serving +(https?://\S+)$", re.MULTILINE)
 
 
@@ -32,7 +33,7 @@ class ServerProcess:
         command = [sys.executable, "-m", "charioteer", "serve", "--log-format", "json", *arguments]
         if "--port" not in arguments and "UVICORN_PORT" not in (environment or {}):
             command += ["--port", "0"]
-        for option in ("--grpc-port", "--tensorflow-serving-port"):
+        for option in ("--grpc-port", "--tensorflow-serving-port", "--tensorflow-grpc-port"):
             if option not in arguments:
                 command += [option, "0"]
         self.process = subprocess.Popen(
@@ -59,6 +60,11 @@ class ServerProcess:
     def tensorflow_serving_address(self) -> str:
         """Return the URL of its port for TensorFlow Serving's protocol."""
         return self._wait_for_address(_TENSORFLOW_SERVING_ADDRESS)
+
+    @property
+    def tensorflow_grpc_address(self) -> str:
+        """Return host and port of the second gRPC port, for TensorFlow Serving's clients."""
+        return self._wait_for_address(_TENSORFLOW_GRPC_ADDRESS)
 
     def stop(self) -> int:
         """Terminate the server, wait, and return its exit status."""

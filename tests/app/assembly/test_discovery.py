@@ -7,6 +7,7 @@ import pytest
 
 from app.assembly.discovery import discover, model_at, models_in
 from app.assembly.models import FIXTURE_MODELS, describe, find_models, load
+from app.settings.demo import DEMO_MODELS
 from app.settings.model import ModelError, ModelSource
 from app.settings.server import ModelOptions
 
@@ -70,6 +71,26 @@ def test_uri_in_the_settings_selects_the_file(tmp_path: Path) -> None:
     (tmp_path / "m" / "model-settings.json").write_text('{"uri": "b.onnx", "version": "7"}')
     (source,) = model_at(tmp_path / "m")
     assert (source.version, source.file) == ("7", tmp_path / "m" / "b.onnx")
+
+
+def test_model_name_renames_all_versions_of_the_only_model(tmp_path: Path) -> None:
+    create_files(tmp_path, "m/1/model.onnx", "m/2/model.onnx")
+    options = ModelOptions(model_dir=tmp_path, model_name="shapes")
+    assert sorted(names_and_versions([*find_models(options)])) == [("shapes", "1"), ("shapes", "2")]
+    (tmp_path / "m" / "model-settings.json").write_text('{"name": "ships"}')
+    assert {source.name for source in find_models(options)} == {"shapes"}
+
+
+def test_model_name_leaves_several_models_their_names(tmp_path: Path) -> None:
+    create_files(tmp_path, "a/model.onnx", "b/model.onnx")
+    models = find_models(ModelOptions(model_dir=tmp_path, model_name="shapes"))
+    assert [source.name for source in models] == ["a", "b"]
+
+
+def test_model_name_with_a_slash_is_rejected(tmp_path: Path) -> None:
+    create_files(tmp_path, "model.onnx")
+    with pytest.raises(ModelError, match="--model-name: Expected up to 255 printable characters without slashes"):
+        find_models(ModelOptions(model=tmp_path / "model.onnx", model_name="a/b"))
 
 
 INVALID_NAMES = ["..", ".", "a/b", "../a", "a\\b", "a\nb", "a\0b", "a\x1b[31m", "a\u202eb", "a\ud800b", "n" * 256]
@@ -167,8 +188,13 @@ def test_options_select_the_models(tmp_path: Path) -> None:
     assert names_and_versions([*find_models(ModelOptions(model_dir=tmp_path / "b"))]) == [("b", "1")]
     assert names_and_versions([*find_models(ModelOptions(model_dir=tmp_path))]) == [("a", "1"), ("b", "1")]
     assert {source.folder.parent for source in find_models(ModelOptions())} == {FIXTURE_MODELS}
-    with pytest.raises(ModelError, match="not both"):
-        find_models(ModelOptions(model=tmp_path, model_repository=tmp_path))
+    # The image sets MODEL_DIR.
+    assert {source.folder.parent for source in find_models(ModelOptions(demo=True, model_dir=tmp_path))} == {
+        DEMO_MODELS
+    }
+    for options in (ModelOptions(model=tmp_path, model_repository=tmp_path), ModelOptions(model=tmp_path, demo=True)):
+        with pytest.raises(ModelError, match="one of --model, --model-repository and --demo"):
+            find_models(options)
 
 
 def test_settings_override_the_score_threshold_of_the_options(tmp_path: Path) -> None:

@@ -125,7 +125,7 @@ HOSTILE: list[tuple[Callable[[Path], None], str]] = [
     (pickle_named_onnx, "is a PyTorch pickle"),
     (torch_archive_named_onnx, "is a PyTorch pickle"),
     (pickled_weights, "is a pickle"),
-    (joblib_file_in_the_settings, "is not a model of any runtime here"),
+    (joblib_file_in_the_settings, "is a joblib file, .* init NAME --from sklearn"),
     (class_without_allow_code, "--allow-code"),
     (class_beside_a_graph, "--allow-code"),
     (operator_library_in_the_settings, "unknown field `custom_ops`"),

@@ -8,7 +8,7 @@ import pytest
 from app.assembly.discovery import discover
 from app.assembly.models import FIXTURE_MODELS
 from app.assembly.service import Service
-from app.engine.admission import QueueLimits
+from app.engine.scheduling.admission import QueueLimits
 from app.settings.limits import LimitSettings
 from app.settings.server import ServerSettings
 from tasks.inference.limits import Limits

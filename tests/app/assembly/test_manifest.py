@@ -12,7 +12,7 @@ from litestar.testing import TestClient
 from app.assembly.discovery import model_at
 from app.assembly.manifest import MANIFEST_FILE, SIGNATURE_FILE, check_manifest, write_manifest
 from app.assembly.models import FIXTURE_MODELS, describe, find_models, load
-from app.engine.servable import Servable
+from app.engine.models.servable import Servable
 from app.runtimes.folder import iterate_files
 from app.settings.model import ModelError, ModelSource
 from app.settings.server import ModelOptions

@@ -1,26 +1,17 @@
-"""Commands, run as a user runs them."""
+"""Commands with the options of a user."""
 
 import json
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import cv2
 import pytest
 
+from tests.support.command_line import charioteer
 from tests.support.server_process import ROOT
 
 MODELS = ROOT / "fixtures" / "models"
 IMAGES = ROOT / "fixtures" / "images"
-
-pytestmark = pytest.mark.slow
-
-
-def charioteer(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    """Run a command."""
-    command = [sys.executable, "-m", "app", *map(str, arguments)]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import pytest
 from app.assembly.drift_monitoring import load_embedder
 from app.cli.drift import drift
 from app.drift.baseline import Baseline, write_baseline
-from app.drift.embedding import BUNDLED
+from app.drift.measurement import BUNDLED
 from tests.support.drift_samples import sample
 
 WORLD: Any = importlib.import_module("fixtures.drift_world")
@@ -69,6 +69,32 @@ def test_check_reports_no_drift_for_the_same_distribution(
     baseline: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run("check", baseline, write_images(tmp_path / "same", WORLD.camera_images(3, 100)), "--fail-on-drift") == 0
+    assert "No drift was found" in capsys.readouterr().out
+
+
+def test_check_names_a_new_and_a_vanished_camera(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Take all images at one place, so that only the cameras tell production from the baseline."""
+    images = [image.pixels for image in WORLD.camera_images(1, 300) if image.camera == "east"]
+    good, now = (
+        write_images(
+            tmp_path / name,
+            [WORLD.CameraImage(pixels, cameras[index % 3]) for index, pixels in enumerate(images[rows])],
+        )
+        for name, cameras, rows in (
+            ("good", ("north", "east", "west"), slice(0, 39)),
+            ("now", ("north", "east", "lobby"), slice(39, 75)),
+        )
+    )
+    baseline, report, page = (tmp_path / name for name in ("b.npz", "report.json", "page.html"))
+    assert run("baseline", good, "--out", baseline, "--no-embeddings") == 0
+    assert run("check", baseline, now, "--json", report, "--html", page, "--fail-on-drift") == 1
+    output = capsys.readouterr().out
+    assert "folder: new lobby; gone west" in output
+    assert "Drift was found" in output
+    drifted = [test for test in json.loads(report.read_bytes())["tests"] if test["drifted"]]
+    assert [(test["name"], test["where"]) for test in drifted] == [("mix", "folder: new lobby; gone west")]
+    assert "lobby <small>not in the baseline</small>" in page.read_text()
+    assert run("check", baseline, good, "--fail-on-drift") == 0
     assert "No drift was found" in capsys.readouterr().out
 
 

@@ -1,4 +1,4 @@
-"""``charioteer explain``, run as a user runs it, and the heat map it draws."""
+"""``charioteer explain`` with the options of a user, and the heat map it draws."""
 
 import json
 from pathlib import Path
@@ -9,8 +9,10 @@ import pytest
 
 from app.cli.drawing import overlay_heat_map, write_image
 from app.settings.model import ModelError
-from tests.app.cli.test_commands import IMAGES, MODELS, ROOT, charioteer
+from tests.app.cli.test_commands import IMAGES, MODELS
+from tests.support.command_line import charioteer
 from tests.support.images import rectangle
+from tests.support.server_process import ROOT
 
 
 def test_heat_map_is_red_where_salient_and_keeps_the_image_visible() -> None:
@@ -70,7 +72,6 @@ def test_explanation_peaks_at_the_object_and_is_drawn(
     assert after[y, x, 2] > after[y, x, 0]
 
 
-@pytest.mark.slow
 def test_explain_prints_a_table() -> None:
     completed = charioteer("explain", IMAGES / "shape.jpg", "--model", MODELS / "classifier", "--method", "occlusion")
     assert completed.returncode == 0, completed.stderr
@@ -78,14 +79,12 @@ def test_explain_prints_a_table() -> None:
     assert "occlusion" in completed.stdout
 
 
-@pytest.mark.slow
 def test_explain_reports_that_no_object_was_found() -> None:
     completed = charioteer("explain", IMAGES / "photo.jpg", "--name", "detector", "--label", "red star")
     assert completed.returncode == 0, completed.stderr
     assert "no objects to explain" in completed.stdout
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

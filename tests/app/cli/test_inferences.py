@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from app.cli import cli
 from app.cli.inferences import inferences
-from app.recording.sqlite_store import SqliteStore
+from app.recording.stores.sqlite_store import SqliteStore
+from app.settings.inference_query import InferenceQuery
 from app.settings.server import SettingsError
 from tasks.inference.error import InferenceError
 from tests.support.recorded_rows import recorded_rows
@@ -41,24 +43,67 @@ def test_inferences_are_shown_as_a_table(store: str, capsys: pytest.CaptureFixtu
     assert output.index("third") < output.index("second") < output.index("first")
 
 
+def test_entities_are_counted_by_group(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    store = SqliteStore(tmp_path / "store.db")
+    store.open()
+    entities = [{"entity_group": group, "score": 0.9, "word": "x"} for group in ("PLACE", "PLACE", "TIME")]
+    store.write([recorded_rows("tagged", {}, entities, task_type="TOKEN_CLASSIFICATION")])
+    store.close()
+    inferences(str(tmp_path / "store.db"))
+    assert "2 PLACE, 1 TIME" in capsys.readouterr().out
+
+
 def test_output_names_the_option_for_the_next_page(store: str, capsys: pytest.CaptureFixture[str]) -> None:
     inferences(store, limit=2)
     assert capsys.readouterr().out.endswith("There are more: --after 2\n")
-    inferences(store, limit=2, after="2")
+    inferences(store, limit=2, after=2)
     output = capsys.readouterr().out
     assert "first" in output
     assert "There are more" not in output
 
 
-def test_filters_select_inferences(store: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    polygon = tmp_path / "area.geojson"
-    polygon.write_text('{"type":"Polygon","coordinates":[[[11,48],[12,48],[12,49],[11,49],[11,48]]]}')
-    inferences(store, where=['camera in ("north", "south")'], near="48,11,100", polygon=str(polygon), json=True)
+def test_filters_select_inferences(store: str, capsys: pytest.CaptureFixture[str]) -> None:
+    query = InferenceQuery(where=['camera = "north"', "latitude > 48"], box="48,11,49,12")
+    inferences(store, query=query, json=True)
     page = json.loads(capsys.readouterr().out)
     assert [row["id"] for row in page["inferences"]] == ["first"]
     assert page["next"] is None
-    inferences(store, label="cat")
+    inferences(store, query=InferenceQuery(label="cat"))
     assert capsys.readouterr().out == "No inference matches\n"
+
+
+def test_options_are_parsed_into_a_query(store: str, capsys: pytest.CaptureFixture[str]) -> None:
+    options = [
+        "--where",
+        'camera = "north"',
+        "--where",
+        "longitude < 12",
+        "--box",
+        "-49,-11,49,12",
+        "--min-score",
+        "0.9",
+    ]
+    with pytest.raises(SystemExit) as exited:
+        cli(["inferences", store, *options, "--model-version", "1", "--json"])
+    assert exited.value.code == 0
+    assert [row["id"] for row in json.loads(capsys.readouterr().out)["inferences"]] == ["first"]
+
+
+def test_sql_result_is_printed(store: str, capsys: pytest.CaptureFixture[str]) -> None:
+    sql = "SELECT label, count FROM recorded_labels ORDER BY label DESC"
+    inferences(store, sql=sql)
+    output = capsys.readouterr().out
+    assert output.index("label") < output.index("dog") < output.index("[bold]car")
+    inferences(store, sql=sql, limit=1, json=True)
+    assert json.loads(capsys.readouterr().out) == [{"label": "dog", "count": 1}]
+
+
+def test_sql_chooses_inferences_to_export(store: str, tmp_path: Path) -> None:
+    inferences(store, sql="SELECT id FROM recorded WHERE error IS NOT NULL OR model = 'vlm'", to=tmp_path / "a.jsonl")
+    lines = (tmp_path / "a.jsonl").read_text().splitlines()
+    assert {json.loads(line)["id"] for line in lines} == {"second", "third"}
+    with pytest.raises(SettingsError, match="--sql with --to needs a column id, got model"):
+        inferences(store, sql="SELECT model FROM recorded", to=tmp_path / "b.jsonl")
 
 
 def test_id_shows_one_inference(store: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -71,7 +116,7 @@ def test_id_shows_one_inference(store: str, capsys: pytest.CaptureFixture[str]) 
 def test_matches_are_exported(store: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     inferences(store, to=tmp_path / "a.jsonl")
     assert len((tmp_path / "a.jsonl").read_text().splitlines()) == 3
-    inferences(store, to=tmp_path / "a.data", format="csv", limit=2, where=["camera != 3"])
+    inferences(store, to=tmp_path / "a.data", format="csv", limit=2, query=InferenceQuery(until="1s"))
     assert len((tmp_path / "a.data").read_text().splitlines()) == 3
     inferences(store, to=tmp_path / "a.json")
     captured = capsys.readouterr()
@@ -81,10 +126,10 @@ def test_matches_are_exported(store: str, capsys: pytest.CaptureFixture[str], tm
 
 
 def test_invalid_arguments_are_rejected(store: str, tmp_path: Path) -> None:
-    with pytest.raises(InferenceError, match="where: Expected one of"):
-        inferences(store, where=["camera"])
-    with pytest.raises(InferenceError, match="after: Expected"):
-        inferences(store, after="x")
+    with pytest.raises(InferenceError, match="where: Expected conditions"):
+        inferences(store, query=InferenceQuery(where=["camera"]))
+    with pytest.raises(SettingsError, match="--sql cannot be combined with filters"):
+        inferences(store, sql="SELECT 1", query=InferenceQuery(label="car"))
     with pytest.raises(SettingsError, match="Expected a file that ends in"):
         inferences(store, to=tmp_path / "a.txt")
     with pytest.raises(SettingsError, match="--to exports all matches"):
@@ -99,9 +144,8 @@ def test_serving_without_recordings_imports_no_database() -> None:
     program = """
 import sys
 from app.assembly.inferences import recording_routes
-from app.server.inferences import Inferences
+from app.server.http.inferences import Inferences
 from app.settings.server import ServerSettings
-import app.cli.inferences
 recording_routes(ServerSettings())
 print([name for name in ("sqlalchemy", "asyncpg", "pyarrow") if name in sys.modules])
 """

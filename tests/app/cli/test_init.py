@@ -1,42 +1,32 @@
 """Folders that ``charioteer init`` creates: each works without changes."""
 
+import importlib
 import json
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import httpx
+import msgspec
+import numpy as np
 import pytest
 
+from app.runtimes.python.task_adapters import TASK_ADAPTERS
+from charioteer import InProcessModel
 from tasks.task import TaskType
+from tests.app.runtimes.onnxruntime import graphs
 from tests.support.colliding_packages import ENVIRONMENT, make_project
+from tests.support.command_line import charioteer
 from tests.support.images import encode_base64
 from tests.support.server_process import ROOT, run_server
 
-TASKS = (
-    "IMAGE_CLASSIFICATION",
-    "OBJECT_DETECTION",
-    "ORIENTED_OBJECT_DETECTION",
-    "IMAGE_SEGMENTATION",
-    "IMAGE_TEXT_TO_TEXT",
-    "TEXT_CLASSIFICATION",
-    "TOKEN_CLASSIFICATION",
-    "TEXT_GENERATION",
-    "TENSOR",
-)
-IMAGE_TASKS = TASKS[:5]
-TEXT_TASKS = TASKS[5:8]
+SCAFFOLD = ROOT / "app" / "cli" / "scaffold"
+TASKS = tuple(task_type for task_type in TaskType if (SCAFFOLD / task_type.lower()).is_dir())
+IMAGE_TASKS = tuple(task for task in TASKS if task.takes in ("image", "question"))
+TEXT_TASKS = tuple(task for task in TASKS if task.takes == "text")
 PHOTO = ROOT / "fixtures" / "images" / "photo.jpg"
-
-pytestmark = pytest.mark.slow
-
-
-def charioteer(*arguments: str | Path, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
-    """Run a command."""
-    command = [sys.executable, "-m", "app.__main__", *map(str, arguments)]
-    environment = {"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"}
-    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=120, env=environment)
 
 
 @pytest.fixture(scope="module")
@@ -50,10 +40,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-def test_init_covers_every_task_type() -> None:
-    assert set(TASKS) == set(TaskType)
+def test_every_adapter_has_a_starter_model() -> None:
+    assert set(TASKS) == set(TASK_ADAPTERS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "command", [(sys.executable, "-m", "pytest"), (str(Path(sys.executable).with_name("pytest")),)]
 )
@@ -84,6 +75,7 @@ def test_check_runs_no_code_without_allow_code(folder: Path) -> None:
     assert "not allowed here" in " ".join(completed.stdout.split())
 
 
+@pytest.mark.slow
 def test_generated_models_are_served(folder: Path) -> None:
     photo = encode_base64(PHOTO.read_bytes())
     with run_server("--model-repository", str(folder), "--allow-code") as server:
@@ -121,9 +113,91 @@ def test_model_name_may_differ_from_the_folder(tmp_path: Path) -> None:
     assert "# boats" in (tmp_path / "a" / "b" / "README.md").read_text()
 
 
+def from_sklearn(folder: Path) -> Path:
+    """Train a classifier by colour, and save it as scikit-learn's users do."""
+    joblib, linear_model = importlib.import_module("joblib"), importlib.import_module("sklearn.linear_model")
+    random = np.random.default_rng(0)
+    colours = np.repeat(random.uniform(0, 1, (60, 1, 3)), 32 * 32, axis=1).reshape(60, -1)
+    names = np.array(["red", "green", "blue"])[colours[:, :3].argmax(axis=1)]
+    joblib.dump(linear_model.LogisticRegression().fit(colours, names), folder / "colour.joblib")
+    return folder / "colour.joblib"
+
+
+def from_onnx(folder: Path) -> Path:
+    (folder / "labels.txt").write_text("red\ngreen\nblue\n")
+    return graphs.channel_means(folder / "graph.onnx", shape=("batch", 3, 24, 24))
+
+
+def from_torchscript(folder: Path) -> Path:
+    torch = importlib.import_module("torch")
+    (folder / "labels.txt").write_text("red\ngreen\nblue\n")
+    pool = torch.nn.Sequential(torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten())
+    torch.jit.save(torch.jit.trace(pool.eval(), torch.zeros(1, 3, 24, 24)), folder / "net.ts")
+    return folder / "net.ts"
+
+
+@pytest.mark.parametrize(
+    ("kind", "write", "options"),
+    [
+        ("sklearn", from_sklearn, ()),
+        ("onnx", from_onnx, ("--size", "24")),
+        pytest.param(
+            "torchscript",
+            from_torchscript,
+            ("--size", "24"),
+            marks=[pytest.mark.slow, pytest.mark.filterwarnings("ignore")],
+        ),
+    ],
+)
+def test_recipe_answers_with_model_of_framework(
+    tmp_path: Path, kind: str, write: Callable[[Path], Path], options: tuple[str, ...]
+) -> None:
+    (tmp_path / "given").mkdir()
+    file = write(tmp_path / "given")
+    folder = tmp_path / "colours"
+    completed = charioteer("init", "colours", "--from", kind, "--file", file, *options, cwd=tmp_path)
+    assert completed.returncode == 0, completed.stderr
+    assert sorted(path.name for path in folder.iterdir()) == sorted(
+        [path.name for path in (tmp_path / "given").iterdir()]
+        + ["README.md", "model-settings.json", "model.py", "test_colours.py"]
+    )
+    image = np.full((48, 64, 3), (200, 30, 20), np.uint8)
+    records = msgspec.to_builtins(InProcessModel(folder, allow_code=True).ask(image))
+    assert [records[0]["label"], len(records)] == ["red", 3]
+
+
+@pytest.mark.parametrize(
+    ("heading", "kind"),
+    [
+        ("TorchScript", "torchscript"),
+        ("torch.export", "torch-export"),
+        ("TFLite", "tflite"),
+        ("scikit-learn", "sklearn"),
+        ("Other outputs", "onnx"),
+    ],
+)
+def test_recipe_is_that_of_documentation(tmp_path: Path, heading: str, kind: str) -> None:
+    page = (ROOT / "docs" / "python_models.md").read_text()
+    section = page.split(f"### {heading}\n", 1)[1]
+    code = section.split("```python\n", 1)[1].split("```", 1)[0]
+    assert (SCAFFOLD / "recipes" / f"{kind}.py.txt").read_text() == code
+
+
+def test_recipe_without_file_says_what_to_add(tmp_path: Path) -> None:
+    completed = charioteer("init", "flowers", "--from", "tflite", cwd=tmp_path)
+    assert completed.returncode == 0, completed.stderr
+    assert "Copy the model file there" in completed.stdout
+    assert 'declare "labels"' in completed.stdout
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        (("boats",), "Expected one of --task"),
+        (("boats", "--task", "TENSOR", "--from", "onnx"), "Expected one of --task"),
+        (("boats", "--task", "TENSOR", "--size", "3"), "--file and --size need --from"),
+        (("boats", "--from", "caffe"), "--from: Expected one of onnx, sklearn, tflite, torch-export, torchscript"),
+        (("boats", "--from", "tflite", "--size", "3"), "declares its own size"),
         (("boats", "--task", "BOATS"), "Expected one of IMAGE_CLASSIFICATION"),
         (("../boats", "--task", "TENSOR"), "Expected a name of letters"),
         (("b/c", "--task", "TENSOR"), "Expected a name of letters"),

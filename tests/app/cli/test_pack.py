@@ -2,8 +2,6 @@
 
 import os
 import pickle
-import subprocess
-import sys
 import tarfile
 import zipfile
 from collections.abc import Callable
@@ -13,6 +11,7 @@ import pytest
 
 from app.cli.pack import archive, members
 from app.settings.model import ModelError
+from tests.support.command_line import charioteer
 from tests.support.server_process import ROOT
 
 DETECTOR = ROOT / "fixtures" / "models" / "detector"
@@ -133,15 +132,9 @@ def test_failed_archive_leaves_no_file(folder: Path, tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["shapes"]
 
 
-def pack(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "app", "pack", *map(str, arguments)]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
-
-
-@pytest.mark.slow
 def test_command_prints_the_packed_files(tmp_path: Path) -> None:
     output = tmp_path / "model.tar.gz"
-    completed = pack(DETECTOR, "--output", output)
+    completed = charioteer("pack", DETECTOR, "--output", output)
     assert completed.returncode == 0, completed.stderr
     assert contents(output) == {"model.onnx": (DETECTOR / "model.onnx").read_bytes()}
     for text in (
@@ -155,7 +148,6 @@ def test_command_prints_the_packed_files(tmp_path: Path) -> None:
         assert text in completed.stdout
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("output", "message"),
     [
@@ -165,17 +157,16 @@ def test_command_prints_the_packed_files(tmp_path: Path) -> None:
     ],
 )
 def test_command_rejects_an_invalid_output_path(folder: Path, tmp_path: Path, output: str, message: str) -> None:
-    completed = pack(folder, "--output", tmp_path / output)
+    completed = charioteer("pack", folder, "--output", tmp_path / output)
     assert completed.returncode == 1
     assert message in completed.stderr
     assert "Traceback" not in completed.stderr
 
 
-@pytest.mark.slow
 def test_a_model_that_fails_the_check_is_not_packed(tmp_path: Path) -> None:
     (tmp_path / "broken").mkdir()
     (tmp_path / "broken" / "model.onnx").write_bytes(b"not a model")
-    completed = pack(tmp_path / "broken", "--output", tmp_path / "model.tar.gz")
+    completed = charioteer("pack", tmp_path / "broken", "--output", tmp_path / "model.tar.gz")
     assert completed.returncode == 1
     assert "cannot be served" in completed.stdout
     assert not (tmp_path / "model.tar.gz").exists()

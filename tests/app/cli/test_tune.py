@@ -1,24 +1,101 @@
 """``charioteer tune``."""
 
 import json
+import re
 import shutil
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
+from app.cli import cli
+from app.cli.image_files import choose_images
 from app.cli.tune import tune
+from tests.support.datasets import coco_annotation, write_coco_dataset
+from tests.support.images import encode_image
+from tests.support.server_process import ROOT
 
-MODELS = Path(__file__).parents[3] / "fixtures" / "models"
+MODELS, IMAGES = ROOT / "fixtures" / "models", ROOT / "fixtures" / "images"
+FAST: dict[str, Any] = {"runtimes": ("onnxruntime",), "batches": (1,), "threads": (1,), "seconds": 0.03}
 
 
-def test_best_candidate_is_shown_and_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    folder = shutil.copytree(MODELS / "classifier", tmp_path / "classifier")
-    tune(folder, batches=(1, 2), threads=(1,), seconds=0.05)
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Return a copy of the classifier."""
+    return shutil.copytree(MODELS / "classifier", tmp_path / "classifier")
+
+
+def test_unchanged_settings_are_reported_and_not_written(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = {file.name: file.read_bytes() for file in folder.iterdir()}
+    tune(folder, **FAST, write=True)
     output = capsys.readouterr().out
-    assert "best" in output
-    assert "--write saves the best result to model-settings.json" in output
-    before = sorted(path.name for path in folder.iterdir())
-    tune(folder, batches=(1,), threads=(1,), seconds=0.05, write=True)
+    assert "now, best" in output
+    assert "Nothing to change" in output
+    assert "Pass --data or --labels" in output
+    assert {file.name: file.read_bytes() for file in folder.iterdir()} == before
+
+
+def test_best_settings_are_written(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    # Many threads for a tiny call cost much.
+    slow = {"onnxruntime": {"threads": 32}, "labels": ["a"] * 20}
+    (folder / "model-settings.json").write_text(json.dumps(slow))
+    tune(folder, **FAST, objective="cost", write=True)
     assert "Written to" in capsys.readouterr().out
-    assert sorted({*before, "model-settings.json"}) == sorted(path.name for path in folder.iterdir())
-    assert "batching" not in json.loads((folder / "model-settings.json").read_text())
+    assert json.loads((folder / "model-settings.json").read_text()) == {"labels": ["a"] * 20}
+
+
+def test_variant_that_changes_answers_too_much_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    for name in ("a.jpg", "b.jpg"):
+        shutil.copy(IMAGES / "scene.jpg", data / name)
+    # The first image calibrates. A black one is a bad calibration: it knows none of the values of a scene.
+    black, _ = choose_images(data, 2)
+    black.write_bytes(encode_image(np.zeros((64, 64, 3), np.uint8), "JPEG"))
+    tune(MODELS / "detector", data=data, **FAST, precisions=("int8",), decodes=("full",))
+    output = capsys.readouterr().out
+    assert re.search(r"int8 .* refused", output)
+    assert "fp32 │   full │     1" in output
+    assert "int8 │   full │     1" not in output
+
+
+def test_int8_is_written_as_a_new_version(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    detector = shutil.copytree(MODELS / "detector", tmp_path / "detector")
+    # The current settings are slow, so that the quantised graph is surely faster.
+    (detector / "model-settings.json").write_text('{"onnxruntime": {"threads": 32}}')
+    options: dict[str, Any] = {
+        "data": IMAGES,
+        "runtimes": ("onnxruntime",),
+        "batches": (1,),
+        "threads": (1,),
+        "seconds": 0.03,
+    }
+    tune(detector, **options, precisions=("int8",), decodes=("full",), max_drop=1.0, objective="cost", write=True)
+    output = capsys.readouterr().out
+    written = json.loads((detector / "2" / "model-settings.json").read_text())
+    assert written == {"precision": "int8"}, output
+    assert (detector / "2" / "quantization.json").is_file()
+
+
+def test_several_values_follow_one_option(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    line = f"tune {folder} --runtimes onnxruntime --threads 1 2 --batches 1 2 --seconds 0.01"
+    cli(line.split(), result_action="return_value")
+    assert len(re.findall(r"onnxruntime │ +fp32", capsys.readouterr().out)) == 4
+
+
+def test_answers_are_measured_with_labels(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_coco_dataset(tmp_path / "dataset", [coco_annotation()])
+    tune(MODELS / "detector", labels=tmp_path / "dataset", **FAST, precisions=("fp32",))
+    output = capsys.readouterr().out
+    assert "Answers, map_coco on 1 image" in output
+    assert len(re.findall(r"onnxruntime │ +fp32 │ +(?:full|reduced) │ +\d\.\d{4} │ -?\d\.\d{4} │", output)) == 2
+
+
+@pytest.mark.slow
+def test_openvino_is_compared_with_onnxruntime(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    tune(folder, data=IMAGES, decodes=("full",), batches=(1,), threads=(1,), seconds=0.02, max_drop=1.0)
+    output = capsys.readouterr().out
+    assert "was not tried" not in output
+    for precision in ("fp32", "bf16", "int8"):
+        assert re.search(rf"openvino │ +{precision} │ +full │ +[01]\.\d{{4}}", output)

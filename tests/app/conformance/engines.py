@@ -20,8 +20,8 @@ from app.conformance.probe import GrpcTransport, Probe, Target
 from app.conformance.protocols import PROTOCOLS
 from app.conformance.runner import ConformanceReport, run_checks
 from app.conformance.sample_images import SampleImage, load_image
-from app.engine.model_metadata import ModelMetadata
-from app.engine.servable import BoundServable, Servable
+from app.engine.models.model_metadata import ModelMetadata
+from app.engine.models.servable import BoundServable, Servable
 from app.settings.model import ModelSource
 from tasks.object_detection import DetectionInput
 from tasks.oriented_object_detection import OrientedDetections, OrientedObjectDetection

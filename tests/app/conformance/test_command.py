@@ -1,24 +1,21 @@
-"""``charioteer conform`` against a real server, as a user runs it."""
+"""``charioteer conform`` against a real server."""
 
 import json
-import subprocess
-import sys
+import shutil
 import xml.etree.ElementTree as ET
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from tests.app.conformance.tiny_engine import tiny_engine
+from tests.support.command_line import charioteer
 from tests.support.server_process import ROOT, run_server
 
-pytestmark = pytest.mark.slow
+conform = partial(charioteer, "conform")
 
 
-def conform(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "app", "conform", *map(str, arguments)]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
-
-
+@pytest.mark.slow
 def test_real_server_conforms(tmp_path: Path) -> None:
     files = {name: tmp_path / f"report.{name}" for name in ("json", "junit", "html")}
     options = [option for name, path in files.items() for option in (f"--{name}", path)]
@@ -59,6 +56,31 @@ def test_invalid_arguments_exit_with_status_2(arguments: tuple[str, ...], messag
     assert "Traceback" not in result.stderr
 
 
+@pytest.mark.slow
+def test_server_with_several_models_needs_a_choice(tmp_path: Path) -> None:
+    with run_server("--model-repository", "fixtures/models") as server:
+        address = server.address.removeprefix("http://")
+        refused = conform(address, "--protocol", "kserve-v2")
+        over_grpc = conform(server.grpc_address, "--protocol", "kserve-v2-grpc")
+    for result in (refused, over_grpc):
+        assert result.returncode == 2
+        assert result.stdout == ""
+        assert "choose one with --model, or --all-models: classifier, detector, greeter," in result.stderr
+
+
+@pytest.mark.slow
+def test_all_models_are_checked(tmp_path: Path) -> None:
+    for name in ("half_plus_two", "half_plus_three"):
+        shutil.copytree(ROOT / "fixtures" / "models" / name, tmp_path / "models" / name)
+    with run_server("--model-repository", str(tmp_path / "models")) as server:
+        result = conform(server.address, "--protocol", "v1", "--all-models", "--json", tmp_path / "report.json")
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert result.stdout.count("The engine conforms") == 2
+    reports = [json.loads((tmp_path / f"report.half_plus_{name}.json").read_bytes()) for name in ("two", "three")]
+    assert [report["model"] for report in reports] == ["half_plus_two", "half_plus_three"]
+
+
+@pytest.mark.slow
 def test_engine_of_another_protocol_does_not_conform() -> None:
     with run_server("--model", "fixtures/models/detector", "--chariot-protocol", "chariot-v2") as server:
         result = conform(server.address)
@@ -66,6 +88,7 @@ def test_engine_of_another_protocol_does_not_conform() -> None:
     assert "storage: would not work: CV2K-001 failed" in result.stdout
 
 
+@pytest.mark.slow
 def test_real_server_conforms_over_grpc() -> None:
     with run_server("--model", "fixtures/models/detector") as server:
         unsupported = conform(server.address.replace("http", "grpc"), "--protocol", "grps-grpc", "--timeout", "1")

@@ -14,6 +14,7 @@ from tests.app.conformance.deliberate_faults import (
     kserve_v1,
     open_inference,
     open_inference_grpc,
+    openai,
     tensorflow_serving,
 )
 from tests.app.conformance.engines import Engines, Fault, check_with_fault, failed_checks
@@ -25,6 +26,7 @@ MODULES = (
     open_inference_grpc,
     kserve_v1,
     tensorflow_serving,
+    openai,
     grps,
     grps_grpc,
 )

@@ -14,11 +14,22 @@ from app.conformance.options import ConformanceOptions, open_runner
 from app.conformance.runner import CheckRunner
 from tests.app.conformance.engines import failed_checks
 from tests.support.client_environments import python_with
+from tests.support.polling import wait_until
 from tests.support.ports import reserve_ports
 
 pytestmark = pytest.mark.slow
 
 FOREIGN = Path(__file__).with_name("foreign")
+
+
+_START_SECONDS = 180
+
+
+def answers(url: str) -> bool:
+    try:
+        return httpx.get(url, trust_env=False, timeout=60).status_code < 500
+    except httpx.TransportError:
+        return False
 
 
 @contextmanager
@@ -31,9 +42,8 @@ def running(
             command, cwd=folder, stdout=log, stderr=log, env={**os.environ, **(environment or {})}
         )
     try:
-        transport = httpx.HTTPTransport(retries=8)  # with backoff: half a minute in total
-        with httpx.Client(transport=transport, trust_env=False, timeout=60) as client:
-            assert client.get(url, timeout=30).status_code < 500, (folder / "log").read_text()
+        wait_until(lambda: answers(url) or server.poll() is not None, _START_SECONDS)
+        assert server.poll() is None, (folder / "log").read_text()
         yield
     finally:
         server.kill()

@@ -39,7 +39,7 @@ def test_check_runs_the_checks_it_requires() -> None:
 @pytest.mark.parametrize(
     ("invalid", "message"),
     [
-        ({"url": "engine.local"}, "http:// or https:// for chariot-v2-kserve, got engine.local"),
+        ({"url": "ftp://engine.local"}, "http:// or https:// for chariot-v2-kserve, got ftp://engine.local"),
         ({"url": "http://"}, "with a host"),
         ({"url": "http://[::1"}, "Invalid IPv6 URL"),
         ({"url": "http://engine:99999"}, "Port out of range"),
@@ -92,3 +92,18 @@ def test_password_in_url_is_sent_and_not_reported() -> None:
         assert (
             base64.b64decode(runner.probe.client.headers["authorization"].removeprefix("Basic ")) == b"someone:s@cret"
         )
+
+
+@pytest.mark.parametrize(
+    ("url", "protocol", "expected"),
+    [
+        ("engine.local:8080", "kserve-v2", ("http://engine.local:8080", "v2")),
+        ("engine.local", "kserve-v1", ("http://engine.local", "v1")),
+        ("engine.local:8081", "kserve-v2-grpc", ("grpc://engine.local:8081", "v2-grpc")),
+    ],
+)
+def test_address_without_scheme_and_other_protocol_names_are_accepted(
+    url: str, protocol: str, expected: tuple[str, str]
+) -> None:
+    with open_runner(ConformanceOptions(url=url, protocol=protocol)) as runner:
+        assert (runner.probe.target.url, runner.protocol.name) == expected

@@ -158,6 +158,16 @@ def test_table_shows_texts_verdict_and_features() -> None:
     assert "Answers would not be read by storage; would still be read by drift, evaluation." in written.getvalue()
 
 
+def test_table_folds_untested_checks_with_the_same_reason() -> None:
+    written = io.StringIO()
+    print_report(report(), Console(file=written, width=160))
+    rows = [line for line in written.getvalue().splitlines() if line.startswith("│")]
+    (folded,) = [index for index, row in enumerate(rows) if "2 checks" in row]
+    assert "X-1 failed" in rows[folded]
+    assert "X-6, X-9" in rows[folded + 1]
+    assert [row.split()[1] for row in rows if row.split()[1].startswith("X-")] == ["X-1", "X-3", "X-7", "X-4", "X-8"]
+
+
 @pytest.mark.parametrize(
     ("index", "message"),
     [(1, "engine conforms, by"), (3, "conforms but for 1 MUST not tested"), (0, "not conform, by")],

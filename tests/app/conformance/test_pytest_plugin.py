@@ -90,7 +90,7 @@ def test_unreachable_engine_is_an_error_of_each_check(pytester: pytest.Pytester)
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("engine.local",), "http:// or https://"),
+        (("ftp://engine.local",), "http:// or https://"),
         (("http://127.0.0.1:1", "--conform-protocol", "soap"), "chariot-v2-kserve"),
         (("http://127.0.0.1:1", "--conform-protocol", "v2-grpc"), "grpc:// or grpcs://"),
         (("http://127.0.0.1:1", "--conform-task-type", "CATS"), "OBJECT_DETECTION"),

@@ -23,4 +23,4 @@ def test_descriptor_is_compiled_from_its_proto_file(source: Path, tmp_path: Path
 
 def test_each_descriptor_has_one_proto_file() -> None:
     assert [source.stem for source in SOURCES] == sorted(file.stem for file in FOLDER.glob("*.binpb"))
-    assert len(SOURCES) == 2
+    assert len(SOURCES) == 5

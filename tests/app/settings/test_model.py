@@ -32,7 +32,7 @@ def test_fields_are_read(tmp_path: Path) -> None:
         (b'{"nam": "x"}', "unknown field `nam`"),
         (b'{"preprocessing": {"mena": 1}}', "mena"),
         (b'{"task_type": "DETECT"}', "task_type: "),
-        (b'{"labels": "cat"}', "labels: "),
+        (b'{"labels": 1}', "labels: "),
         (b'{"labels": [1]}', r"labels\[0\]: "),
         (b'{"preprocessing": {"size": [0, 640]}}', r"preprocessing.size\[0\]: "),
         (b'{"preprocessing": {"size": [640]}}', "size: "),

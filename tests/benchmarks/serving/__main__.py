@@ -17,6 +17,7 @@ from tests.benchmarks.serving.overload import overload, queue_time
 from tests.benchmarks.serving.peers import peers
 from tests.benchmarks.serving.processes import ROOT
 from tests.benchmarks.serving.readers import readers
+from tests.benchmarks.serving.runtimes import runtimes
 from tests.benchmarks.serving.scale import scale
 from tests.benchmarks.serving.section import Section, as_markdown
 from tests.benchmarks.serving.shortcuts import shortcuts
@@ -45,6 +46,7 @@ def main() -> None:
         "start": lambda workload: start(workload, rounds),
         "accuracy": lambda workload: accuracy(workload, options.scenes),
         "shortcuts": lambda workload: shortcuts(workload, rounds, requests),
+        "runtimes": lambda workload: runtimes(workload, rounds, requests, options.scenes),
         "isolation": lambda workload: isolation(workload, rounds, requests),
         "overload": lambda workload: overload(workload, 10),
         "queue-time": lambda workload: queue_time(workload, 10),

@@ -7,8 +7,8 @@ from pathlib import Path
 from app.assembly.discovery import model_at
 from app.assembly.models import load
 from app.engine.engine import Engine
-from app.engine.registry import Registry
-from app.engine.repository import Repository
+from app.engine.models.registry import Registry
+from app.engine.models.repository import Repository
 from app.protocols.chariot_v2_kserve.codec import decode, encode
 from app.server.process_setup import configure_process
 from tasks.inference.limits import Limits

@@ -117,6 +117,7 @@ def charioteer(*arguments: str) -> Iterator[RunningServer]:
     ports = {name: free_port() for name in ("http", "grpc", "tensorflow_serving")}
     listening = ["--port", str(ports["http"]), "--grpc-port", str(ports["grpc"])]
     listening += ["--tensorflow-serving-port", str(ports["tensorflow_serving"]), "--log-format", "json"]
+    listening += ["--tensorflow-grpc-port", "0"]
     command = [sys.executable, "-m", "app", "serve", *arguments, *listening]
     with run_server(command, ports, f"http://127.0.0.1:{ports['http']}/ready") as server:
         yield server

@@ -47,7 +47,7 @@ def make_workload(folder: Path) -> Workload:
         settings = {
             "task_type": "IMAGE_CLASSIFICATION",
             "labels": LABELS,
-            "preprocessing": {"size": [SIDE, SIDE], "resize": "letterbox", "fill": 0},
+            "preprocessing": {"size": [SIDE, SIDE], "resize": "letterbox", "fill": 0, "antialias": "fast"},
             "parameters": {"top_k": TOP_K},
         }
         (model_folder / "model-settings.json").write_text(json.dumps(settings))

@@ -1,0 +1,43 @@
+"""How much code one request runs: fewer distinct functions are cheaper, because the model evicts the caches."""
+
+import base64
+import json
+import re
+
+import pytest
+
+from tests.support.request_trace import ROOT, Trace, trace_request
+
+pytestmark = pytest.mark.slow
+
+
+def chariot_body(image: str) -> bytes:
+    text = base64.b64encode((ROOT / "fixtures/images" / image).read_bytes()).decode()
+    tensor = {"name": "image", "datatype": "BYTES", "shape": [1], "data": [text], "parameters": {"action": "predict"}}
+    return json.dumps({"inputs": [tensor]}).encode()
+
+
+@pytest.fixture(scope="module")
+def classification() -> Trace:
+    return trace_request("fixtures/models/classifier", "/infer", chariot_body("shape.jpg"))
+
+
+@pytest.fixture(scope="module")
+def detection() -> Trace:
+    return trace_request("fixtures/models/detector", "/infer", chariot_body("scene.jpg"))
+
+
+@pytest.mark.parametrize(("task", "max_calls"), [("classification", 150), ("detection", 200)])
+def test_request_calls_a_bounded_number_of_python_functions(
+    task: str, max_calls: int, request: pytest.FixtureRequest
+) -> None:
+    trace: Trace = request.getfixturevalue(task)
+    assert any(call.function == "DirectRequest.complete_body" for call in trace.calls), "the application has answered"
+    assert len(trace.calls) <= max_calls, "\n".join(f"{call.file}:{call.line} {call.function}" for call in trace.calls)
+
+
+def test_architecture_page_lists_the_files_of_a_request(detection: Trace) -> None:
+    section = (ROOT / "docs/architecture.md").read_text(encoding="utf-8").partition("### Its files")[2]
+    listed = re.findall(r"`([\w/]+\.py)`", section.partition("\n## ")[0])
+    files = [call.file.removeprefix(f"{ROOT}/") for call in detection.calls]
+    assert listed == list(dict.fromkeys(file for file in files if file.startswith(("app/", "metadata/", "tasks/"))))

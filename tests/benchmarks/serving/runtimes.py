@@ -1,0 +1,115 @@
+"""Compare ONNX Runtime and OpenVINO by precision: cost of the model, and agreement of the answers with fp32."""
+
+import shutil
+import statistics
+import time
+from importlib.metadata import version
+from pathlib import Path
+
+import cv2
+import numpy as np
+
+from app.assembly.discovery import model_at
+from app.assembly.quantization import quantize
+from app.assembly.tuning import Candidate, with_candidate
+from app.cli.tuning_data import AnswerComparison, TuningData, read_tuning_data
+from app.runtimes.onnxruntime.graph_session import GraphSession
+from app.runtimes.onnxruntime.single_graph import open_session
+from app.runtimes.openvino.session import OpenVinoSession
+from app.settings.model import ModelSource
+from fixtures.scenes import CLASSIFY, DETECT, ORIENT, SEGMENT, Recipe, make_scenes
+from tests.benchmarks.serving.processes import ROOT
+from tests.benchmarks.serving.section import Cell, Section
+from tests.benchmarks.serving.workload import Workload
+
+__all__ = ("runtimes",)
+
+_RECIPES = {"classifier": CLASSIFY, "detector": DETECT, "oriented-detector": ORIENT, "segmenter": SEGMENT}
+_CANDIDATES = [
+    Candidate(runtime="onnxruntime"),
+    Candidate(runtime="openvino"),
+    Candidate(runtime="openvino", precision="bf16"),
+    Candidate(runtime="onnxruntime", precision="int8"),
+    Candidate(runtime="openvino", precision="int8"),
+]
+_COLUMNS = ["model", "runtime", "precision", "CPU ms", "ratio", "agreement", "least IoU", "score difference"]
+_SEED = 30_000
+_INSTRUCTIONS = ("amx_bf16", "amx_int8", "avx512_bf16", "avx512_vnni", "avx_vnni", "avx512f", "avx2")
+
+
+def runtimes(workload: Workload, rounds: int, calls: int, scenes: int) -> Section:
+    """Compare the runtimes on fixture models, with answers, and on the models of the workload, without."""
+    rows: list[list[Cell]] = []
+    folder = workload.folder.parent / "runtimes"
+    for name in (*_RECIPES, *workload.megaflops):
+        recipe = _RECIPES.get(name)
+        images = _images(folder / f"{name}-images", recipe, scenes) if recipe else workload.images["vga"].parent
+        data = read_tuning_data(images, None, scenes)
+        assert data is not None
+        model = shutil.copytree((ROOT / "fixtures" / "models" if recipe else workload.folder) / name, folder / name)
+        rows += _rows(model, data, rounds, calls, with_answers=recipe is not None)
+    versions = f"ONNX Runtime {version('onnxruntime')}, OpenVINO {version('openvino')}"
+    about = (
+        f"CPU milliseconds of the model for one image, on one thread: the median of {rounds * calls} calls in "
+        f"{rounds} rounds, in which the set-ups take turns. The ratio is to ONNX Runtime in fp32. Agreement is the "
+        f"share of equal labels, or of objects in place, as `charioteer tune` counts it, on {scenes} generated "
+        f"scenes. Small and medium have random weights, so their answers mean nothing. {versions}, {_processor()}."
+    )
+    return Section(title="Runtimes and precisions", about=about, columns=_COLUMNS, rows=rows)
+
+
+def _rows(folder: Path, data: TuningData, rounds: int, calls: int, *, with_answers: bool) -> list[list[Cell]]:
+    (source,) = model_at(folder)
+    quantized = folder.with_name(f"{folder.name}-int8")
+    quantize(source, data.calibration, quantized)
+    (int8,) = model_at(quantized)
+    sources = [with_candidate(int8 if item.precision == "int8" else source, item, 1) for item in _CANDIDATES]
+    times = _times([_session(item) for item in sources], rounds, calls)
+    comparison = AnswerComparison(data)
+    rows: list[list[Cell]] = []
+    for candidate, candidate_source, milliseconds in zip(_CANDIDATES, sources, times, strict=True):
+        row: list[Cell] = [folder.name, candidate.runtime, candidate.precision, milliseconds, milliseconds / times[0]]
+        if with_answers and (found := comparison.check(candidate_source).agreement):
+            least = None if found.least_iou is None else f"{found.least_iou:.3f}"
+            row += [f"{found.score:.4f}", least, f"{found.score_difference:.3f}"]
+        rows.append([*row, *[None] * (len(_COLUMNS) - len(row))])
+    return rows
+
+
+def _session(source: ModelSource) -> GraphSession:
+    return OpenVinoSession(source) if source.settings.runtime == "openvino" else open_session(source)
+
+
+def _times(sessions: list[GraphSession], rounds: int, calls: int) -> list[float]:
+    """Return the median CPU time of a call of each session, in milliseconds."""
+    (spec,) = sessions[0].inputs
+    shape = [1 if side == -1 else side for side in spec.shape]
+    feeds = {spec.name: np.random.default_rng(0).random(shape, np.float32)}
+    times: list[list[float]] = [[] for _ in sessions]
+    for _ in range(rounds):
+        for session, measured in zip(sessions, times, strict=True):
+            for _ in range(5):
+                session.run(feeds)
+            for _ in range(calls):
+                started = time.process_time()
+                session.run(feeds)
+                measured.append((time.process_time() - started) * 1000)
+    return [statistics.median(measured) for measured in times]
+
+
+def _images(folder: Path, recipe: Recipe, count: int) -> Path:
+    """Write scenes as JPEG: `count` to compare, and 100 for the calibration."""
+    folder.mkdir(parents=True)
+    for number, scene in enumerate(make_scenes(_SEED, recipe, count + 100)):
+        pixels = cv2.cvtColor(scene.image, cv2.COLOR_RGB2BGR)
+        cv2.imwrite(str(folder / f"{number:04}.jpg"), pixels, [cv2.IMWRITE_JPEG_QUALITY, 90])
+    return folder
+
+
+def _processor() -> str:
+    lines = dict(line.split(":", 1) for line in Path("/proc/cpuinfo").read_text().splitlines() if ":" in line)
+    fields = {name.strip(): value.strip() for name, value in lines.items()}
+    flags = {*fields.get("flags", fields.get("Features", "")).split()}
+    present = [name for name in _INSTRUCTIONS if name in flags]
+    missing = [name for name in _INSTRUCTIONS if name not in flags]
+    return f"{fields.get('model name', 'unknown')} with {', '.join(present)}; without {', '.join(missing)}"

@@ -1,0 +1,59 @@
+"""Every view reports a lost connection in the same banner, and recovers alone."""
+
+import re
+import socket
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from tests.browser.axe import violations
+from tests.browser.looking import open_page
+from tests.support.server_process import ROOT, ServerProcess, run_server
+
+pytestmark = pytest.mark.slow
+
+IMAGES = ROOT / "fixtures" / "images"
+
+
+def arguments_with_port() -> tuple[str, ...]:
+    """Return the arguments of a server that can be started again at the same address."""
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = str(probe.getsockname()[1])
+    return ("--model", str(ROOT / "fixtures" / "models" / "detector"), "--port", port)
+
+
+def lose_server(page: Page, server: ServerProcess) -> None:
+    """Stop the server, and open a view that needs it."""
+    assert server.stop() == 0
+    page.get_by_role("navigation").get_by_role("link", name="Models").click()
+    expect(page.get_by_role("alert")).to_have_text(re.compile("The server cannot be reached.*Retry"))
+
+
+def test_view_recovers_alone_from_a_lost_connection(browser: Browser) -> None:
+    arguments = arguments_with_port()
+    with run_server(*arguments) as first, open_page(browser, f"{first.address}/#models", expect_errors=True) as page:
+        expect(page.get_by_role("button", name="detector", exact=True)).to_be_visible()
+        page.get_by_role("navigation").get_by_role("link", name="Try").click()
+        expect(page.locator("ol.records li")).to_have_count(5)
+        lose_server(page, first)
+        assert violations(page) == []
+        page.get_by_role("button", name="Retry").click()
+        expect(page.get_by_role("alert")).to_be_visible()
+        with run_server(*arguments) as second:
+            assert second.address == first.address
+            expect(page.get_by_role("alert")).to_be_hidden()
+            expect(page.get_by_role("button", name="detector", exact=True)).to_be_visible()
+
+
+def test_batch_keeps_its_rows_and_sends_failed_images_again(browser: Browser) -> None:
+    arguments = arguments_with_port()
+    with run_server(*arguments) as first, open_page(browser, f"{first.address}/#batch", expect_errors=True) as page:
+        files = page.locator("input[type=file]").last
+        files.set_input_files([IMAGES / "scene.jpg"])
+        expect(page.get_by_text("1 answered in")).to_be_visible()
+        assert first.stop() == 0
+        files.set_input_files([IMAGES / "scene.jpg", IMAGES / "shape.jpg"])
+        expect(page.get_by_role("alert")).to_contain_text("The server cannot be reached")
+        with run_server(*arguments):
+            expect(page.get_by_role("alert")).to_be_hidden()
+            expect(page.get_by_text("2 answered in")).to_be_visible()

@@ -1,0 +1,96 @@
+"""What the page shows before its user does anything."""
+
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from tests.browser.axe import violations
+from tests.browser.looking import assert_fits, open_page
+from tests.support.server_process import ROOT, run_server
+
+pytestmark = pytest.mark.slow
+
+LAPTOP = (1280, 720)
+PHONE = (390, 844)
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[str]:
+    with run_server("--model-repository", str(ROOT / "fixtures" / "models")) as process:
+        yield process.address
+
+
+def expect_detections(page: Page) -> None:
+    expect(page.get_by_role("region", name="Results").locator("ol.records li")).to_have_count(5)
+
+
+def test_page_opens_with_an_answer_of_the_detector(browser: Browser, server: str) -> None:
+    with open_page(browser, server, size=LAPTOP) as page:
+        expect_detections(page)
+        model = page.get_by_role("combobox", name="Model")
+        expect(model).to_have_value("detector")
+        names = model.locator("option").all_inner_texts()
+        assert names.index("classifier") < names.index("vlm") < names.index("half_plus_two")
+        expect(page.get_by_text("See what a model finds")).to_be_visible()
+        expect(page.get_by_text("detect on drawn shapes. Knows red circle, ")).to_be_visible()
+        page.get_by_role("link", name="Docs").click()
+        expect(page.get_by_role("heading", level=1)).to_contain_text("Charioteer")
+
+
+def test_samples_suit_the_model(browser: Browser, server: str) -> None:
+    with open_page(browser, server, size=LAPTOP) as page:
+        samples = page.get_by_role("group", name="Samples").get_by_role("button")
+        for model, names in (
+            ("detector", ["scene.jpg", "shape.jpg", "photo.jpg"]),
+            ("classifier", ["shape.jpg", "photo.jpg"]),
+            ("oriented-detector", ["oriented.jpg", "photo.jpg"]),
+        ):
+            page.get_by_role("combobox", name="Model").select_option(model)
+            # An image of the samples makes room for one that suits the model.
+            expect(page.get_by_role("group", name=f"{names[0]} with results")).to_be_visible()
+            expect(samples).to_have_count(len(names))
+            assert [button.get_attribute("title") for button in samples.all()] == names
+        page.get_by_label("Choose files").set_input_files(ROOT / "fixtures" / "images" / "scene.jpg")
+        page.get_by_role("combobox", name="Model").select_option("detector")
+        expect_detections(page)
+        page.get_by_role("combobox", name="Model").select_option("oriented-detector")
+        expect(page.get_by_role("group", name="scene.jpg with results")).to_be_visible()
+
+
+def test_two_images_and_their_controls_fit_a_laptop(browser: Browser, server: str) -> None:
+    images = ROOT / "fixtures" / "images"
+    with open_page(browser, server, size=LAPTOP) as page:
+        expect_detections(page)
+        page.get_by_label("Choose files").set_input_files([images / "scene.jpg", images / "shape.jpg"])
+        expect(page.get_by_role("group", name="Images", exact=True).get_by_role("button")).to_have_count(3)
+        bottom = page.get_by_role("group", name="Zoom").evaluate("group => group.getBoundingClientRect().bottom")
+        assert bottom <= LAPTOP[1]
+        page.goto(f"{server}/#compare?a=detector&b=segmenter&image=scene.jpg")
+        stages = page.locator(".stage")
+        expect(stages).to_have_count(2)
+        assert all(bottom <= LAPTOP[1] for bottom in stages.evaluate_all(BOTTOMS))
+
+
+BOTTOMS = "stages => stages.map(stage => stage.getBoundingClientRect().bottom)"
+
+
+def test_phone_has_a_compact_header(browser: Browser, server: str) -> None:
+    with open_page(browser, f"{server}/#metrics", size=PHONE) as page:
+        header = page.get_by_role("banner").bounding_box()
+        assert header is not None
+        assert header["height"] < 56
+        views = page.get_by_role("navigation")
+        views.get_by_role("button", name="Metrics").click()
+        assert violations(page) == []
+        views.get_by_role("link", name="Compare").click()
+        expect(views.get_by_role("link")).to_have_count(0)
+        expect(views.get_by_role("button", name="Compare")).to_have_attribute("aria-expanded", "false")
+        page.goto(f"{server}/#compare?a=detector&b=segmenter&image=scene.jpg")
+        expect(page.get_by_text("only left").first).to_be_visible()
+        first, second = (stage.bounding_box() for stage in page.locator(".stage").all())
+        assert first is not None
+        assert second is not None
+        assert first["y"] + first["height"] < second["y"]
+        assert_fits(page, PHONE)
+        assert violations(page) == []

@@ -1,0 +1,122 @@
+"""Record which functions one request calls in a real server.
+
+The calls do not depend on the speed of the machine. Print them with
+``python -m tests.support.request_trace MODEL PATH BODY_FILE``.
+"""
+
+import http.client
+import json
+import os
+import socket
+import sys
+import tempfile
+from pathlib import Path
+
+import httpx
+import msgspec
+
+from tests.support.server_process import ROOT, run_server
+
+__all__ = ("Call", "Trace", "trace_request")
+
+_WARM_UP_REQUESTS = 30
+_HEADERS = {"Accept": "*/*", "Accept-Encoding": "gzip, deflate", "Connection": "keep-alive", "User-Agent": "trace"}
+
+
+class Call(msgspec.Struct, frozen=True, array_like=True):
+    """A call of a Python function: its file, its qualified name, its first line and its thread."""
+
+    file: str
+    function: str
+    line: int
+    thread: str
+
+
+class Trace(msgspec.Struct):
+    """The calls of one request in the event loop and in a worker.
+
+    Coroutines are excluded: these are periodic tasks, such as counting in batches.
+
+    Attributes:
+        calls: the called Python functions in order, those of dependencies included.
+        c_calls: number of calls of functions in C.
+    """
+
+    calls: list[Call]
+    c_calls: int
+
+
+def trace_request(model: str, path: str, body: bytes, content_type: str = "application/json") -> Trace:
+    """Return the calls of one request after some others on one connection.
+
+    Args:
+        model: folder of the model, relative to the repository.
+        path: the path of the request.
+        body: its body.
+        content_type: the type of its body.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        commands, replies = Path(folder, "commands"), Path(folder, "replies")
+        os.mkfifo(commands)
+        os.mkfifo(replies)
+        environment = {
+            **os.environ,
+            "PYTHONPATH": str(Path(__file__).parent / "tracing"),
+            "TRACE_COMMANDS": str(commands),
+            "TRACE_REPLIES": str(replies),
+        }
+        with (
+            run_server("--model", model, environment=environment) as server,
+            commands.open("w") as command_pipe,
+            replies.open() as reply_pipe,
+            _connect(server.address) as connection,
+            connection.makefile("rb") as responses,
+        ):
+            url = httpx.URL(server.address).join(path)
+            # The headers of a usual client, in one packet with the body: the number of packets changes that of calls.
+            headers = httpx.Request(
+                "POST", url, content=body, headers={**_HEADERS, "Content-Type": content_type}
+            ).headers
+            head = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+            message = f"POST {path} HTTP/1.1\r\n{head}\r\n".encode() + body
+
+            def send() -> None:
+                connection.sendall(message)
+                status = responses.readline()
+                assert b" 200 " in status, status
+                received = http.client.parse_headers(responses)
+                responses.read(int(received["content-length"]))
+
+            def control(command: str) -> str:
+                command_pipe.write(f"{command}\n")
+                command_pipe.flush()
+                return reply_pipe.readline()
+
+            for _ in range(_WARM_UP_REQUESTS):
+                send()
+            control("start")
+            send()
+            trace = msgspec.json.decode(control("stop"), type=Trace)
+    return trace
+
+
+def _connect(address: str) -> socket.socket:
+    url = httpx.URL(address)
+    return socket.create_connection((url.host, url.port or 80), timeout=60)
+
+
+def main() -> None:
+    """Print the calls of the request that the arguments name."""
+    model, path, body_file = sys.argv[1:]
+    body = Path(body_file).read_bytes()
+    is_json = body[:1] == b"{"
+    trace = trace_request(model, path, body, "application/json" if is_json else "application/octet-stream")
+    for call in trace.calls:
+        file = call.file.removeprefix(f"{ROOT}/")
+        print(f"{call.thread:14} {file}:{call.line} {call.function}")  # noqa: T201
+    files = {call.file for call in trace.calls if call.file.startswith(str(ROOT)) and "site-packages" not in call.file}
+    print(json.dumps({"calls": len(trace.calls), "c_calls": trace.c_calls, "files": len(files)}))  # noqa: T201
+
+
+if __name__ == "__main__":
+    main()

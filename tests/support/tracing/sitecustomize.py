@@ -1,0 +1,58 @@
+"""Record the calls of a process between two commands; Python imports this module first from a folder of PYTHONPATH.
+
+`TRACE_COMMANDS` and `TRACE_REPLIES` name two pipes. After the line "start", calls are recorded until the line "stop".
+"""
+
+import inspect
+import json
+import os
+import sys
+import threading
+from pathlib import Path
+from types import FrameType
+
+_CONTROL = "trace-control"
+_THREADS = ("MainThread", "inference")
+
+
+def _is_in_coroutine(frame: FrameType | None) -> bool:
+    """Return whether a coroutine runs: periodic tasks are coroutines, the usual request is none."""
+    while frame is not None:
+        if frame.f_code.co_flags & inspect.CO_COROUTINE:
+            return True
+        frame = frame.f_back
+    return False
+
+
+class _Recorder:
+    def __init__(self) -> None:
+        self.is_on = False
+        self.calls: list[tuple[str, str, int, str]] = []
+        self.c_calls = 0
+
+    def profile(self, frame: FrameType, event: str, _: object) -> None:
+        thread = threading.current_thread().name
+        if self.is_on and thread.startswith(_THREADS) and not _is_in_coroutine(frame):
+            if event == "call":
+                code = frame.f_code
+                self.calls.append((code.co_filename, code.co_qualname, code.co_firstlineno, thread))
+            elif event == "c_call":
+                self.c_calls += 1
+
+    def control(self) -> None:
+        with (
+            Path(os.environ["TRACE_COMMANDS"]).open() as commands,
+            Path(os.environ["TRACE_REPLIES"]).open("w") as replies,
+        ):
+            for command in commands:
+                self.is_on = command == "start\n"
+                reply = {} if self.is_on else {"calls": self.calls, "c_calls": self.c_calls}
+                replies.write(json.dumps(reply) + "\n")
+                replies.flush()
+
+
+if "TRACE_COMMANDS" in os.environ:
+    recorder = _Recorder()
+    threading.Thread(target=recorder.control, name=_CONTROL, daemon=True).start()
+    threading.setprofile(recorder.profile)
+    sys.setprofile(recorder.profile)
