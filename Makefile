@@ -5,23 +5,27 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --no-compile
 
+# Hundreds of processes of the tests import the same modules: keep the bytecode, even if the environment says otherwise.
+export PYTHONDONTWRITEBYTECODE :=
+
 .DEFAULT_GOAL := help
 .PHONY: help serve test test-slow browser database check format bench bench-explanations bench-recording bench-recorded-query \
-	bench-drift docs lock sbom audit proto fixtures evaluate-fixtures clean soak fuzz fuzz-decoders
+	bench-drift bench-evaluation compare-pipelines docs screenshots lock sbom audit proto fixtures evaluate-fixtures clean soak fuzz fuzz-decoders
 
 # The text after `##` has a target's group in brackets, then its help.
 help: ## [run] show this list
 	@for group in run test measure release; do echo "$$group:"; \
 		sed -nE "s/^([a-z-]+):.*## \[$$group\] (.*)/  \1\t\2/p" $(MAKEFILE_LIST) | expand -t 24; done
 
-serve: $(VENV)/.serve ## [run] install the server, and serve the fixture models
-	@$(BIN)/charioteer serve
+serve: $(VENV)/.serve ## [run] install the server, and serve the demo models
+	@$(BIN)/charioteer serve --demo
 
 test: $(VENV)/.test ## [test] install the dependencies of the quick tests, and run them (minutes)
 	@$(BIN)/python -m pytest --numprocesses 2 -m "not slow"
 
+# One worker runs all tests of a file, so that servers and environments are started once; the longest files run first.
 test-slow: $(VENV)/.test-slow browser database ## [test] run the slow tests: browser, foreign clients, Ray, PostgreSQL, torch
-	@$(BIN)/python -m pytest --numprocesses 2 -m slow
+	@$(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder -m slow
 
 # The tests of the web page need Debian's Chromium and axe-core from npm, those of clients Debian's Go. This needs root
 # and Debian. Otherwise install them yourself, or these tests are skipped.
@@ -56,7 +60,10 @@ check: $(VENV)/.check ## [test] check style, types, import contracts, spelling, 
 	@$(BIN)/python docs/links.py
 
 docs: $(VENV)/.docs ## [run] build the documentation site in build/site
-	@$(BIN)/mkdocs build --strict --quiet
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
+screenshots: $(VENV)/.test-slow browser ## [run] take the screenshots of the documentation again
+	@$(BIN)/python -m tests.browser.screenshots
 
 format: $(VENV)/.check ## [test] format the code
 	@$(BIN)/ruff check --fix --quiet . ; $(BIN)/ruff format --quiet .
@@ -75,6 +82,12 @@ bench-recorded-query: $(VENV)/.test ## [measure] measure queries on a million re
 
 bench-drift: $(VENV)/.test ## [measure] measure how much drift is found, and the rate of false alarms (minutes)
 	@$(BIN)/python -m tests.benchmarks.drift_power
+
+compare-pipelines: $(VENV)/.test-slow ## [measure] compare ONNX models with the pipelines of transformers, timm and Ultralytics
+	@$(BIN)/python -m tests.benchmarks.pipelines
+
+bench-evaluation: $(VENV)/.test ## [measure] compare figures of evaluations with pycocotools, faster-coco-eval and scikit-learn
+	@$(BIN)/python -m tests.benchmarks.evaluation
 
 soak: $(VENV)/.test ## [test] run half an hour of mixed traffic with injected faults, and check every answer
 	@$(BIN)/python -m tests.soak
@@ -98,7 +111,7 @@ fuzz-decoders: $(VENV)/.fuzz ## [test] fuzz the decoders of client data, guided 
 	@$(BIN)/python -m tests.fuzz.decoders
 
 proto: $(VENV)/.test-slow ## [test] recompile the descriptors of the gRPC protocols
-	@for name in inference grps; do $(BIN)/python -m grpc_tools.protoc -I. \
+	@for name in inference grps tensorflow tensorflow_serving triton; do $(BIN)/python -m grpc_tools.protoc -I. \
 		--descriptor_set_out=app/proto/$$name.binpb app/proto/$$name.proto || exit 1; done
 
 fixtures: $(VENV)/.fixtures ## [test] train the fixture models again (up to half an hour)
@@ -130,7 +143,7 @@ $(VENV)/.test-slow: pyproject.toml | $(BIN)/python
 	@touch $(VENV)/.serve $(VENV)/.test $@
 
 $(VENV)/.bench: pyproject.toml | $(BIN)/python
-	@$(PIP) --editable '.[test,torch,bench]'
+	@$(PIP) --editable '.[test,torch,openvino,bench]'
 	@touch $(VENV)/.serve $@
 
 $(VENV)/.check: pyproject.toml | $(BIN)/python

@@ -5,6 +5,7 @@
 #   EXTRAS=torch,otel sh deploy/install.sh /opt/charioteer
 #   ONNXRUNTIME="onnxruntime-gpu[cuda,cudnn]" sh deploy/install.sh /opt/charioteer
 #   LOCKED=no EXTRAS=maite sh deploy/install.sh /opt/charioteer
+#   TRANSFORMERS=no sh deploy/install.sh /opt/charioteer
 #
 # The packages come from the locks in deploy/requirements, by version and SHA-256, from wheels only, so that none of their
 # code runs during the installation. LOCKED=no uses the versions that pyproject.toml allows, for extras without a lock and
@@ -16,6 +17,12 @@ umask 022
 prefix=$1
 extras=${EXTRAS:+"[$EXTRAS]"}
 python=${PYTHON:-python3}
+case "${TRANSFORMERS:-yes},${EXTRAS:-}," in
+    no,*,torch,* | no,torch,*)
+        echo "The extra torch runs models with transformers: leave TRANSFORMERS=no out" >&2
+        exit 1
+        ;;
+esac
 
 "$python" -m venv --without-pip "$prefix"
 pip() {
@@ -47,6 +54,11 @@ fi
 if [ -n "${ONNXRUNTIME:-}" ]; then
     pip uninstall --quiet --yes onnxruntime
     pip install --no-cache-dir --quiet "$ONNXRUNTIME"
+fi
+
+if [ "${TRANSFORMERS:-yes}" = no ]; then
+    pip uninstall --quiet --yes transformers annotated-doc annotated-types pydantic pydantic-core regex safetensors \
+        shellingham typer typing-inspection
 fi
 
 mkdir -p "$prefix/share/charioteer"

@@ -12,7 +12,7 @@ import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-EXTRAS = ("evaluate", "jwt", "otel", "parquet", "postgres", "signatures", "torch")
+EXTRAS = ("drift", "evaluate", "jwt", "openvino", "otel", "parquet", "postgres", "quantize", "signatures", "torch")
 """The extras that can be built into an image."""
 _HEADER = "# Made by `make lock`; not edited by hand.\n"
 _OPTIONS = (
