@@ -41,7 +41,7 @@ def test_every_protocol_folder_is_served() -> None:
 
 @pytest.mark.parametrize("folder", ["", *PROTOCOL_FOLDERS])
 def test_protocols_and_their_shared_modules_import_no_other_protocol(folder: str) -> None:
-    for file in (PROTOCOL_MODULES / folder).glob("*.py"):
+    for file in (PROTOCOL_MODULES / folder).glob("**/*.py" if folder else "*.py"):
         # The package itself lists all protocols.
         if file.parent == PROTOCOL_MODULES and file.name == "__init__.py":
             continue

@@ -14,10 +14,10 @@ import msgspec
 import numpy as np
 import pytest
 
-from app.cli.drawing import draw
-from app.cli.evaluation_source import local_source
-from app.cli.init import init
-from app.cli.predict import predict
+from app.cli.model.drawing import draw
+from app.cli.model.init import init
+from app.cli.model.predict import predict
+from app.cli.recorded.evaluation_source import local_source
 from app.conformance.chariot.image_probe import FIELDS
 from app.conformance.options import ConformanceOptions, OptionsError, open_runner
 from app.drift.measurement import DriftInput, measure_images
@@ -25,12 +25,12 @@ from app.engine.explain import explain_request
 from app.engine.models.servable import Servable
 from app.evaluation.answers import MEASURED_TASKS, infer_task
 from app.evaluation.extras import EvaluationError
-from app.protocols.bytes_elements import BinaryElement, StringElement
 from app.recording.export.coco import write_coco
 from app.recording.inference import RecordedImage, RecordedInference
 from app.server.ui.page_files import render_shell
 from app.settings.model import ModelError
 from app.settings.server import ModelOptions
+from app.wire.bytes_elements import BinaryElement, StringElement
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.inference.limits import Limits
 from tasks.inference.request import InferenceRequest
@@ -42,7 +42,7 @@ from tests.support.fake_models import FAKE_MODELS
 from tests.support.images import encode_image, rectangle
 
 ROOT = Path(__file__).parents[1]
-SCAFFOLD = ROOT / "app" / "cli" / "scaffold"
+SCAFFOLD = ROOT / "app" / "cli" / "model" / "scaffold"
 MODELS = {TaskType.TENSOR: "echo-fp32"} | {task_type: name for name, (task_type, *_) in reversed(FAKE_MODELS.items())}
 PIXELS = rectangle(64, 48)
 OF_IMAGES = [task_type for task_type in TaskType if task_type.takes in ("image", "question")]

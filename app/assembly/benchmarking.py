@@ -18,8 +18,8 @@ from app.engine.models.repository import Repository
 from app.engine.models.servable import Servable
 from app.engine.request_context import RequestContext
 from app.engine.scheduling.admission import QueueLimits
-from app.protocols.bytes_elements import BinaryElement, StringElement
 from app.settings.model import ModelSource
+from app.wire.bytes_elements import BinaryElement, StringElement
 from tasks.inference.limits import Limits
 from tasks.inference.request import InferenceRequest
 from tasks.inference.tensor import BytesTensor, Datatype, InputTensor, Tensor, TensorSpec

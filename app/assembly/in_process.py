@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from app.assembly.discovery import model_at
 from app.assembly.models import load
 from app.engine.models.registry import version_sort_key
-from app.protocols.bytes_elements import StringElement
+from app.wire.bytes_elements import StringElement
 from tasks.inference.error import invalid
 from tasks.inference.limits import Limits
 from tasks.inference.request import InferenceRequest

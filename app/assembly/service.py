@@ -27,13 +27,13 @@ from app.observers.trends import Trends
 from app.protocols import GRPC_PROTOCOLS, main_port_protocols
 from app.protocols.grpc_protocol import GrpcProtocol
 from app.protocols.protocol import HttpListener
-from app.protocols.tensorflow_serving.metrics import RequestMetrics
-from app.protocols.tensorflow_serving.routes import TensorFlowServing
-from app.protocols.tensorflow_serving.servicer import (
+from app.protocols.tensorflow_serving.grpc.servicer import (
     TENSORFLOW_SERVING_GRPC,
     TensorFlowModelService,
     TensorFlowPredictionService,
 )
+from app.protocols.tensorflow_serving.metrics import RequestMetrics
+from app.protocols.tensorflow_serving.routes import TensorFlowServing
 from app.server.auth.access_control import open_access_control
 from app.server.auth.bind_policy import cors_origins
 from app.server.auth.grpc_access import GrpcAccess

@@ -26,21 +26,27 @@ cli = App(
 )
 # Commands are named, not imported, so that each command imports only what it needs.
 cli.command("app.cli.serve:command", name="serve", help="Serve models over HTTP and gRPC until stopped.")
-cli.command("app.cli.predict:predict", name="predict", help="Run a model on one image, without a server.")
-cli.command("app.cli.explain:explain", name="explain", help="Show which parts of an image led to a model's prediction.")
-cli.command("app.cli.models:models", name="models", help="List the models that `serve` would load.")
-cli.command("app.cli.init:init", name="init", help="Create a folder with a starter Python model.")
-cli.command("app.cli.export:export", name="export", help="Export a transformers model to ONNX and compare both.")
+cli.command("app.cli.model.predict:predict", name="predict", help="Run a model on one image, without a server.")
+cli.command(
+    "app.cli.model.explain:explain", name="explain", help="Show which parts of an image led to a model's prediction."
+)
+cli.command("app.cli.model.models:models", name="models", help="List the models that `serve` would load.")
+cli.command("app.cli.model.init:init", name="init", help="Create a folder with a starter Python model.")
+cli.command("app.cli.model.export:export", name="export", help="Export a transformers model to ONNX and compare both.")
 cli.command("app.cli.conform:conform", name="conform", help="Check any inference server against a protocol.")
-cli.command("app.cli.check:check", name="check", help="Show how a model is interpreted, and try it once.")
-cli.command("app.cli.tune:tune", name="tune", help="Find the set-up that serves a model best here.")
-cli.command("app.cli.quantize:quantize", name="quantize", help="Quantise an ONNX model to int8, as a new version.")
-cli.command("app.cli.inferences:inferences", name="inferences", help="Search and export recorded inferences.")
-cli.command("app.cli.evaluate:evaluate", name="evaluate", help="Measure a model on labelled data.")
-cli.command("app.cli.drift:drift", name="drift", help="Detect drift in a model's inputs and outputs.")
+cli.command("app.cli.model.check:check", name="check", help="Show how a model is interpreted, and try it once.")
+cli.command("app.cli.model.tune:tune", name="tune", help="Find the set-up that serves a model best here.")
+cli.command(
+    "app.cli.model.quantize:quantize", name="quantize", help="Quantise an ONNX model to int8, as a new version."
+)
+cli.command("app.cli.recorded.inferences:inferences", name="inferences", help="Search and export recorded inferences.")
+cli.command("app.cli.recorded.evaluate:evaluate", name="evaluate", help="Measure a model on labelled data.")
+cli.command("app.cli.recorded.drift:drift", name="drift", help="Detect drift in a model's inputs and outputs.")
 cli.command("app.cli.keys:keys", name="keys", help="Create, list and remove API keys.")
-cli.command("app.cli.pack:pack", name="pack", help="Check a model and pack its folder into a .tar.gz.")
-cli.command("app.cli.manifest:manifest", name="manifest", help="Write the SHA-256 of a model's files into its folder.")
+cli.command("app.cli.model.pack:pack", name="pack", help="Check a model and pack its folder into a .tar.gz.")
+cli.command(
+    "app.cli.model.manifest:manifest", name="manifest", help="Write the SHA-256 of a model's files into its folder."
+)
 cli.command(
     "app.cli.config:config", name="config", help="Show the options of `serve` and where their values come from."
 )

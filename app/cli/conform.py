@@ -10,8 +10,8 @@ from cyclopts import Parameter
 from cyclopts.types import ExistingFile
 
 from app.cli.terminal import console, progress
-from app.conformance.client_tls import TlsOptions
-from app.conformance.model_list import list_models
+from app.conformance.client.tls import TlsOptions
+from app.conformance.open_inference.model_list import list_models
 from app.conformance.options import ConformanceOptions, OptionsError, open_runner
 from app.conformance.output.check_list import print_checks
 from app.conformance.output.html import html_report

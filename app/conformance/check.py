@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from app.conformance.probe import Exchange, Probe
+from app.conformance.client.probe import Exchange, Probe
 
 __all__ = ("Check", "Finding", "InconclusiveError", "Level", "Need", "NotApplicableError", "Verdict", "ViolationError")
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from app.conformance.check import Check, InconclusiveError, Level, ViolationError
-from app.conformance.probe import Probe
+from app.conformance.client.probe import Probe
 from app.conformance.quoting import quote
 from app.conformance.row_requests import (
     UNKNOWN,

@@ -11,11 +11,11 @@ from urllib.parse import SplitResult, unquote, urlsplit
 import httpx
 import msgspec
 
-from app.conformance.auth_headers import HeaderError, read_headers
-from app.conformance.calls import SCHEMES, open_channel
 from app.conformance.chariot.image_probe import FIELDS
-from app.conformance.client_tls import TlsOptions, TlsOptionsError
-from app.conformance.probe import Probe, Target
+from app.conformance.client.auth_headers import HeaderError, read_headers
+from app.conformance.client.calls import SCHEMES, open_channel
+from app.conformance.client.probe import Probe, Target
+from app.conformance.client.tls import TlsOptions, TlsOptionsError
 from app.conformance.protocols import PROTOCOLS, Protocol, protocol_named
 from app.conformance.runner import CheckRunner
 from app.conformance.sample_images import SampleImage, load_image

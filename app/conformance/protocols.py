@@ -3,12 +3,14 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from app.conformance import kserve_v1, open_inference_grpc, open_inference_v2, openai, tensorflow_serving
+from app.conformance import kserve_v1, openai, tensorflow_serving
 from app.conformance.chariot import v2, v2_kserve
 from app.conformance.chariot.envelope import IMAGE_PROBE
 from app.conformance.check import Check, Need
+from app.conformance.client.probe import Probe
 from app.conformance.grps import rest, rpc
-from app.conformance.probe import Probe
+from app.conformance.open_inference import rest as open_inference_v2
+from app.conformance.open_inference import rpc as open_inference_grpc
 
 __all__ = ("PROTOCOLS", "Protocol", "protocol_named")
 

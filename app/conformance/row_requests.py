@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from app.conformance.check import ViolationError
-from app.conformance.probe import Exchange, Probe
+from app.conformance.client.probe import Exchange, Probe
 from app.conformance.quoting import quote
 from app.conformance.tensors import is_list, listed_model
 

@@ -15,7 +15,7 @@ from app.conformance.check import (
     Verdict,
     ViolationError,
 )
-from app.conformance.probe import InvalidJsonError, Probe, RequestLimitError, ResponseTimeoutError, Target
+from app.conformance.client.probe import InvalidJsonError, Probe, RequestLimitError, ResponseTimeoutError, Target
 from app.conformance.protocols import Protocol
 
 __all__ = ("CheckRunner", "ConformanceReport", "UnreachableError", "run_checks")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, TypeGuard, cast
 
 from app.conformance.check import InconclusiveError, ViolationError
-from app.conformance.probe import Exchange, InvalidJsonError, Probe
+from app.conformance.client.probe import Exchange, InvalidJsonError, Probe
 from app.conformance.quoting import quote
 from app.conformance.sample_images import SAMPLE_IMAGES
 

@@ -12,8 +12,8 @@ from app.protocols.kserve_v2.routes import KServeV2
 from app.protocols.kserve_v2.servicer import KServeV2Grpc
 from app.protocols.openai.routes import OpenAI
 from app.protocols.protocol import HttpListener, HttpProtocol
+from app.protocols.tensorflow_serving.grpc.servicer import TensorFlowModelService, TensorFlowPredictionService
 from app.protocols.tensorflow_serving.routes import TensorFlowServing
-from app.protocols.tensorflow_serving.servicer import TensorFlowModelService, TensorFlowPredictionService
 
 __all__ = ("GRPC_PROTOCOLS", "LISTENERS", "PROTOCOLS", "main_port_protocols")
 

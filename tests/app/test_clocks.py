@@ -14,7 +14,7 @@ _WALL_CLOCK = {
 }
 
 _ALLOWED = {
-    "app/cli/drift.py": "when a baseline was created, for people",
+    "app/cli/recorded/drift.py": "when a baseline was created, for people",
     "app/cli/keys.py": "when a key was created, for people",
     "app/drift/monitor.py": "when a window started and ended, for people",
     "app/engine/engine.py": "when the body of a request arrived, for records",

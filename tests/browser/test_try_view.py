@@ -26,7 +26,7 @@ from tests.support.server_process import ROOT, run_server
 
 MODELS = ROOT / "fixtures" / "models"
 IMAGES = ROOT / "fixtures" / "images"
-SCAFFOLD = ROOT / "app" / "cli" / "scaffold"
+SCAFFOLD = ROOT / "app" / "cli" / "model" / "scaffold"
 SHAPES = (Path(__file__).parent / "shapes.js").read_text().rstrip().removesuffix(";")
 HTML_NAME = "<img src=x onerror=alert(1)>.jpg"
 TEXTS = ("text_classification", "token_classification", "text_generation")

@@ -45,5 +45,5 @@ def test_modules_import_with_the_base_dependencies() -> None:
     )
     assert process.returncode == 0, process.stderr
     missing: dict[str, str | None] = json.loads(process.stdout)
-    assert {"app.cli.inferences", "app.recording.query.connection", "tasks.task"} <= missing.keys()
+    assert {"app.cli.recorded.inferences", "app.recording.query.connection", "tasks.task"} <= missing.keys()
     assert {name: package for name, package in missing.items() if package is not None} == MISSING_PACKAGE

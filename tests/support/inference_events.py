@@ -9,7 +9,7 @@ import numpy as np
 
 from app.engine.inference_result import InferenceResult, SampleResult
 from app.engine.request_context import RequestContext
-from app.protocols.bytes_elements import BinaryElement
+from app.wire.bytes_elements import BinaryElement
 from metadata.entry import METADATA_PARAMETER, read_metadata
 from tasks.inference.error import ErrorKind
 from tasks.inference.request import InferenceRequest

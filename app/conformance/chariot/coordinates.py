@@ -7,7 +7,7 @@ from typing import cast
 from app.conformance.chariot.equality import contour_points
 from app.conformance.chariot.image_probe import ImageProbe, Item, ProbeResult, is_number
 from app.conformance.check import Check, InconclusiveError, Level, Need, ViolationError
-from app.conformance.probe import Probe
+from app.conformance.client.probe import Probe
 from app.conformance.quoting import quote
 from app.conformance.sample_images import SampleImage, rotated_bar
 

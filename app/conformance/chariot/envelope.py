@@ -8,7 +8,7 @@ import msgspec
 
 from app.conformance.chariot.image_probe import ImageProbe
 from app.conformance.check import InconclusiveError, ViolationError
-from app.conformance.probe import Exchange, InvalidJsonError, Probe
+from app.conformance.client.probe import Exchange, InvalidJsonError, Probe
 from app.conformance.quoting import quote
 from app.conformance.sample_images import SAMPLE_IMAGES, SampleImage
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, TypeGuard, cast
 
 from app.conformance.check import InconclusiveError, NotApplicableError
-from app.conformance.probe import Exchange, Probe
+from app.conformance.client.probe import Exchange, Probe
 from app.conformance.sample_images import SAMPLE_IMAGES, SampleImage
 
 __all__ = ("FIELDS", "PROMPTS", "ImageProbe", "Item", "ProbeResult", "is_number")

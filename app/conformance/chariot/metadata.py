@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from app.conformance.chariot.envelope import IMAGE_PROBE, example, image_input, infer, output_parameters, outputs
 from app.conformance.check import Check, Level, Need, ViolationError
-from app.conformance.probe import Probe
+from app.conformance.client.probe import Probe
 from app.conformance.quoting import quote
 from app.conformance.sample_images import SAMPLE_IMAGES
 

@@ -15,7 +15,7 @@ from app.conformance.chariot.envelope import (
 from app.conformance.chariot.equality import is_similar
 from app.conformance.chariot.image_probe import ProbeResult
 from app.conformance.check import Check, InconclusiveError, Level, Need, ViolationError
-from app.conformance.probe import Probe
+from app.conformance.client.probe import Probe
 from app.conformance.quoting import quote
 from app.conformance.sample_images import BLANK_IMAGE, SAMPLE_IMAGES
 from app.conformance.tensors import is_json

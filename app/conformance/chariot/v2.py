@@ -11,7 +11,7 @@ from app.conformance.chariot.equality import is_similar
 from app.conformance.chariot.image_probe import ImageProbe, ProbeResult
 from app.conformance.chariot.items import item_checks
 from app.conformance.check import Check, InconclusiveError, Level, Need, ViolationError
-from app.conformance.probe import Exchange, InvalidJsonError, Probe
+from app.conformance.client.probe import Exchange, InvalidJsonError, Probe
 from app.conformance.quoting import quote
 from app.conformance.sample_images import SAMPLE_IMAGES, SampleImage
 from app.conformance.tensors import expect_error, expect_json_object, is_list, is_object

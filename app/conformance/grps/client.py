@@ -7,8 +7,8 @@ from urllib.parse import urlencode
 import msgspec
 
 from app.conformance.check import InconclusiveError, NotApplicableError, ViolationError
+from app.conformance.client.probe import Exchange, InvalidJsonError, Probe
 from app.conformance.grps.messages import REFUSED, expect_failure, expect_success, request_messages
-from app.conformance.probe import Exchange, InvalidJsonError, Probe
 from app.conformance.quoting import quote
 
 __all__ = (

@@ -1,9 +1,9 @@
 """Check the health, the online flag and the metadata of a GRPS engine over HTTP."""
 
 from app.conformance.check import ViolationError
+from app.conformance.client.probe import Exchange, Probe
 from app.conformance.grps.client import ROOT, failure, health, message_of, succeeds, success
 from app.conformance.grps.messages import UNKNOWN, bare_name, expect_description
-from app.conformance.probe import Exchange, Probe
 
 __all__ = (
     "live",

@@ -7,7 +7,7 @@ from typing import Any
 import yaml
 
 from app.conformance.check import InconclusiveError, NotApplicableError, ViolationError
-from app.conformance.probe import Probe, Target
+from app.conformance.client.probe import Probe, Target
 from app.conformance.quoting import quote
 from app.conformance.tensors import ENCODED_IMAGES, is_list, is_object
 

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from app.conformance.check import Check, InconclusiveError, Level, NotApplicableError, ViolationError
+from app.conformance.client.probe import Exchange, Probe
 from app.conformance.grps import health_checks
 from app.conformance.grps.client import (
     BYTES,
@@ -32,7 +33,6 @@ from app.conformance.grps.messages import (
     tensors_in,
     with_dtype_numbers,
 )
-from app.conformance.probe import Exchange, Probe
 from app.conformance.quoting import quote
 from app.conformance.sample_images import SAMPLE_IMAGES
 from app.conformance.tensors import is_json, is_object

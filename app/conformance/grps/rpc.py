@@ -5,8 +5,10 @@ from typing import Any
 
 from google.protobuf.json_format import MessageToDict, ParseDict, ParseError
 
-from app.conformance.calls import GrpcCall, call, first_response
 from app.conformance.check import Check, InconclusiveError, Level, ViolationError
+from app.conformance.client.calls import GrpcCall, call, first_response
+from app.conformance.client.messages import GRPS, message
+from app.conformance.client.probe import Probe
 from app.conformance.grps.messages import (
     REFUSED,
     UNKNOWN,
@@ -19,8 +21,6 @@ from app.conformance.grps.messages import (
     request_messages,
     tensor_messages,
 )
-from app.conformance.messages import GRPS, message
-from app.conformance.probe import Probe
 from app.conformance.quoting import quote
 
 __all__ = ("CHECKS",)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from app.conformance.check import Finding, Level, Need, Verdict
-from app.conformance.probe import Exchange
+from app.conformance.client.probe import Exchange
 
 __all__ = ("describe_readers", "evidence", "readable_by", "truncate_body")
 

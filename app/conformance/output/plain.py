@@ -6,8 +6,8 @@ import msgspec
 
 from app import __version__
 from app.conformance.check import Finding, Level, Need, Verdict
+from app.conformance.client.probe import Exchange
 from app.conformance.output.descriptions import describe_readers, readable_by, truncate_body
-from app.conformance.probe import Exchange
 from app.conformance.runner import ConformanceReport
 
 __all__ = ("SCHEMA", "feature", "json_report", "to_plain")

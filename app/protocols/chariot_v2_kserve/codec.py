@@ -2,11 +2,11 @@
 
 import msgspec
 
-from app.protocols.bytes_elements import string_elements
 from app.protocols.chariot_v2_kserve.wire import WireInput, WireOutput, WireRequest, WireResponse
-from app.protocols.json_body import read_json
-from app.protocols.json_parameters import read_parameters_object
-from app.protocols.json_tensors import numeric_tensor, read_datatype
+from app.wire.bytes_elements import string_elements
+from app.wire.json_body import read_json
+from app.wire.json_parameters import read_parameters_object
+from app.wire.json_tensors import numeric_tensor, read_datatype
 from tasks.inference.limits import Limits
 from tasks.inference.request import InferenceRequest
 from tasks.inference.response import InferenceOutput, InferenceResponse

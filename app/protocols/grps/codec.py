@@ -9,12 +9,12 @@ import msgspec
 from app.engine.models.registry import Registry
 from app.engine.models.servable import Servable
 from app.engine.streams.text_stream import Chunk
-from app.protocols.bytes_elements import BinaryElement, StringElement
 from app.protocols.grps.chunks import ChunkWriter
 from app.protocols.grps.gmap import echo_metadata, read_map
 from app.protocols.grps.messages import GrpsMessage, entry_path, with_success_status
 from app.protocols.grps.model_reference import resolve_model
 from app.protocols.grps.tensors import read_tensor, wire_type_of, write_tensor
+from app.wire.bytes_elements import BinaryElement, StringElement
 from tasks.inference.error import InferenceError, invalid
 from tasks.inference.request import InferenceRequest
 from tasks.inference.response import InferenceResponse, Prediction

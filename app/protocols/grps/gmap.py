@@ -9,9 +9,9 @@ from typing import Any
 
 import msgspec
 
-from app.protocols.bytes_elements import BinaryElement, StringElement
 from app.protocols.grps.messages import entry_path
-from app.protocols.json_body import read_json
+from app.wire.bytes_elements import BinaryElement, StringElement
+from app.wire.json_body import read_json
 from metadata.entry import METADATA_PARAMETER as METADATA
 from tasks.inference.error import invalid, quote_value
 from tasks.inference.limits import too_large

@@ -10,7 +10,7 @@ from google.protobuf.json_format import ParseDict, ParseError
 from app.protocols.grps.messages import GenericTensor, GrpsMessage
 from app.protocols.grps.ndarray import nested_numbers
 from app.protocols.grps.tensors import FLAT_FIELDS
-from app.protocols.json_body import read_json
+from app.wire.json_body import read_json
 from tasks.inference.error import InferenceError, invalid
 from tasks.inference.limits import Limits
 

@@ -5,7 +5,7 @@ from typing import Any
 from google.protobuf.message import DecodeError
 
 from app.proto import message_class
-from app.protocols.protobuf_limits import check_message
+from app.wire.protobuf_limits import check_message
 from tasks.inference.error import invalid
 from tasks.inference.limits import Limits
 

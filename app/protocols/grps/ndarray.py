@@ -6,7 +6,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from app.protocols.nested_rows import index_path
+from app.wire.nested_rows import index_path
 from tasks.inference.error import invalid, quote_value
 
 __all__ = ("nested_numbers",)

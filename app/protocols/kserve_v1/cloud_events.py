@@ -12,9 +12,9 @@ from urllib.parse import quote
 
 import msgspec
 
-from app.protocols.bytes_elements import StringElement
-from app.protocols.json_body import read_json
 from app.protocols.kserve_v1.wire import WireEvent, WireEventAnswer
+from app.wire.bytes_elements import StringElement
+from app.wire.json_body import read_json
 from tasks.inference.error import InferenceError, invalid, quote_value
 
 __all__ = (

@@ -7,11 +7,7 @@ from typing import Any, cast
 import msgspec
 
 from app.engine.models.servable import Servable
-from app.protocols.bytes_elements import BinaryElement
 from app.protocols.inference_call import HttpAnswer
-from app.protocols.input_names import takes_prompts
-from app.protocols.json_body import read_json
-from app.protocols.json_parameters import read_parameters_object
 from app.protocols.kserve_v1.cloud_events import (
     EVENT_MEDIA_TYPE,
     EventMode,
@@ -30,6 +26,10 @@ from app.protocols.kserve_v1.instances import Instance, read_instance
 from app.protocols.kserve_v1.rows import Column, prediction_rows, read_rows
 from app.protocols.kserve_v1.wire import WireAnswer, WireEvent, WireExplainedAnswer, WireRequest
 from app.protocols.media_type import media_type_of
+from app.wire.bytes_elements import BinaryElement
+from app.wire.input_names import takes_prompts
+from app.wire.json_body import read_json
+from app.wire.json_parameters import read_parameters_object
 from tasks.inference.error import ErrorKind, InferenceError, invalid, quote_value
 from tasks.inference.limits import Limits, too_large
 from tasks.inference.request import InferenceRequest

@@ -6,11 +6,11 @@ from typing import Any
 
 import msgspec
 
-from app.protocols.bytes_elements import BASE64_KEY, BinaryElement, StringElement
-from app.protocols.input_names import INPUT_ALIASES, PROMPT_NAMES, PROMPTS
-from app.protocols.json_body import read_json
-from app.protocols.json_parameters import read_parameters_object
 from app.protocols.kserve_v1.nesting import nested_tensor
+from app.wire.bytes_elements import BASE64_KEY, BinaryElement, StringElement
+from app.wire.input_names import INPUT_ALIASES, PROMPT_NAMES, PROMPTS
+from app.wire.json_body import read_json
+from app.wire.json_parameters import read_parameters_object
 from tasks.inference.error import InferenceError, invalid, quote_value
 from tasks.inference.tensor import BytesTensor, Datatype, InputTensor
 from tasks.vision.request import IMAGE_INPUT

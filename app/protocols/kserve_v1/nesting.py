@@ -8,10 +8,10 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from app.protocols.bfloat16 import from_bfloat16_bits, to_bfloat16_bits
-from app.protocols.json_body import read_json
-from app.protocols.json_tensors import numeric_tensor
-from app.protocols.nested_rows import shape_and_values
+from app.wire.bfloat16 import from_bfloat16_bits, to_bfloat16_bits
+from app.wire.json_body import read_json
+from app.wire.json_tensors import numeric_tensor
+from app.wire.nested_rows import shape_and_values
 from tasks.inference.error import invalid
 from tasks.inference.tensor import Datatype, Tensor
 

@@ -6,11 +6,11 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from app.protocols.bfloat16 import from_bfloat16_bits
-from app.protocols.bytes_elements import BASE64_KEY, base64_object, nested_elements
-from app.protocols.json_body import read_json
 from app.protocols.kserve_v1.nesting import nested_tensor
-from app.protocols.nested_rows import index_path, shape_and_values
+from app.wire.bfloat16 import from_bfloat16_bits
+from app.wire.bytes_elements import BASE64_KEY, base64_object, nested_elements
+from app.wire.json_body import read_json
+from app.wire.nested_rows import index_path, shape_and_values
 from tasks.inference.error import ErrorKind, InferenceError, invalid, quote_value
 from tasks.inference.tensor import BytesTensor, Datatype, InputTensor, Tensor, TensorSpec
 

@@ -13,7 +13,7 @@ import numpy as np
 import pybase64
 from numpy.typing import NDArray
 
-from app.protocols.bytes_elements import BinaryElement
+from app.wire.bytes_elements import BinaryElement
 from tasks.inference.error import invalid, quote_value
 from tasks.inference.limits import too_large
 from tasks.inference.tensor import BytesTensor, Datatype, Element, InputTensor, Tensor

@@ -7,10 +7,6 @@ import msgspec
 import numpy as np
 
 from app.engine.models.servable import Servable
-from app.protocols.bytes_elements import StringElement, string_elements
-from app.protocols.json_body import read_json
-from app.protocols.json_parameters import read_parameters_object
-from app.protocols.json_tensors import numeric_tensor, read_datatype
 from app.protocols.kserve_v2.binary import (
     SniffedElement,
     binary_tensor,
@@ -30,7 +26,11 @@ from app.protocols.kserve_v2.rendering import (
     select_outputs,
 )
 from app.protocols.kserve_v2.wire import WireInput, WireOutput, WireRequest, WireRequestedOutput, WireResponse
-from app.protocols.nested_rows import flatten_rows
+from app.wire.bytes_elements import StringElement, string_elements
+from app.wire.json_body import read_json
+from app.wire.json_parameters import read_parameters_object
+from app.wire.json_tensors import numeric_tensor, read_datatype
+from app.wire.nested_rows import flatten_rows
 from tasks.inference.error import invalid
 from tasks.inference.limits import Limits
 from tasks.inference.parameters import Positive, convert

@@ -13,15 +13,15 @@ from litestar import Response
 
 from app.engine.engine import Engine
 from app.engine.streams.text_stream import Chunk
-from app.protocols.bytes_elements import StringElement
 from app.protocols.error_body import error_object
-from app.protocols.json_body import read_json
-from app.protocols.json_parameters import read_parameters_object
 from app.protocols.kserve_v2.parameters import read_timeout
 from app.protocols.protocol import INFER_FAILURES, Endpoint, HttpRequest, json_response
 from app.protocols.request_body import read_inference_body
 from app.protocols.request_info import read_request_info
 from app.protocols.streamed_response import EVENT_STREAM, event, streamed_response
+from app.wire.bytes_elements import StringElement
+from app.wire.json_body import read_json
+from app.wire.json_parameters import read_parameters_object
 from tasks.inference.error import InferenceError, invalid
 from tasks.inference.limits import Limits
 from tasks.inference.request import InferenceRequest

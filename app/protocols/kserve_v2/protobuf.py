@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from app.engine.models.servable import Servable
 from app.engine.streams.text_stream import Chunk
 from app.proto import message_class
-from app.protocols.json_tensors import read_datatype
 from app.protocols.kserve_v2.binary import (
     SniffedElement,
     binary_tensor,
@@ -30,7 +29,8 @@ from app.protocols.kserve_v2.rendering import (
     render,
     select_outputs,
 )
-from app.protocols.protobuf_limits import check_message
+from app.wire.json_tensors import read_datatype
+from app.wire.protobuf_limits import check_message
 from tasks.inference.error import InferenceError, invalid, quote_value
 from tasks.inference.limits import Limits
 from tasks.inference.parameters import Positive, convert

@@ -9,9 +9,9 @@ from litestar import Response
 from app.engine.engine import Engine
 from app.engine.models.registry import Registration
 from app.engine.statistics import Duration, ModelStatistics
-from app.protocols.json_body import read_json
 from app.protocols.protocol import Endpoint, HttpRequest, json_response
 from app.protocols.request_body import read_body
+from app.wire.json_body import read_json
 from tasks.inference.error import ErrorKind, InferenceError
 
 __all__ = ("index_entry", "reject_load_parameters", "repository_endpoints", "statistics_of", "versions_with_statistics")

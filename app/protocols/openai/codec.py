@@ -9,8 +9,6 @@ import msgspec
 from app.engine.models.registry import Registration
 from app.engine.request_context import RequestContext
 from app.engine.streams.text_stream import Chunk
-from app.protocols.bytes_elements import StringElement
-from app.protocols.json_body import read_json
 from app.protocols.openai.unsupported import UNSUPPORTED_PARAMETER, UnsupportedError, check_supported
 from app.protocols.openai.wire import (
     WireChatCompletion,
@@ -25,6 +23,8 @@ from app.protocols.openai.wire import (
     WireTextChoice,
     WireUsage,
 )
+from app.wire.bytes_elements import StringElement
+from app.wire.json_body import read_json
 from metadata.entry import METADATA_PARAMETER
 from tasks.inference.error import InferenceError, invalid
 from tasks.inference.limits import Limits

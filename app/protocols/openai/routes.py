@@ -11,7 +11,6 @@ from litestar import Response
 from app.engine.engine import Engine
 from app.engine.models.registry import Registration
 from app.engine.streams.text_stream import Chunk
-from app.protocols.json_body import read_json
 from app.protocols.openai.codec import ChatCodec, CompletionCodec
 from app.protocols.openai.errors import error_body, routing_error
 from app.protocols.openai.unsupported import UnsupportedError
@@ -29,6 +28,7 @@ from app.protocols.protocol import INFER_FAILURES, Endpoint, HttpRequest, json_r
 from app.protocols.request_body import read_inference_body
 from app.protocols.request_info import read_request_info
 from app.protocols.streamed_response import EVENT_STREAM, event, streamed_response
+from app.wire.json_body import read_json
 from tasks.inference.error import InferenceError
 
 __all__ = ("OpenAI",)

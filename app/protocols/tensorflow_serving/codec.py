@@ -3,9 +3,9 @@
 from app.engine.models.registry import Registry
 from app.protocols.tensorflow_serving.document import read_object
 from app.protocols.tensorflow_serving.examples import example_results, example_tensors, read_examples
+from app.protocols.tensorflow_serving.grpc.predict_tensors import TensorFormat, encode, read_tensors
 from app.protocols.tensorflow_serving.inputs import model_inputs
 from app.protocols.tensorflow_serving.paths import ModelTarget
-from app.protocols.tensorflow_serving.predict_tensors import TensorFormat, encode, read_tensors
 from app.protocols.tensorflow_serving.request_codec import RequestCodec
 from app.protocols.tensorflow_serving.signatures import Method, Signature, example_signature, predict_signature
 from app.protocols.tensorflow_serving.values import json_document

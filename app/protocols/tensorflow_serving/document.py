@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import msgspec
 
-from app.protocols.json_limits import check_json
+from app.wire.json_limits import check_json
 from tasks.inference.error import invalid, quote_value
 from tasks.inference.limits import Limits
 

@@ -8,9 +8,9 @@ from typing import Any, cast
 import msgspec
 import numpy as np
 
-from app.protocols.bytes_elements import BASE64_KEY, BinaryElement, StringElement, is_base64_object
 from app.protocols.tensorflow_serving.dtypes import short_name
 from app.protocols.tensorflow_serving.signatures import Method, Signature
+from app.wire.bytes_elements import BASE64_KEY, BinaryElement, StringElement, is_base64_object
 from tasks.inference.error import ErrorKind, InferenceError, invalid, quote_value
 from tasks.inference.response import InferenceResponse
 from tasks.inference.tensor import BytesTensor, Datatype, Element, InputTensor, Tensor, TensorSpec

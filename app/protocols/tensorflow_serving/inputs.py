@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from app.protocols.input_names import PROMPTS
-from app.protocols.tensorflow_serving.predict_tensors import TensorFormat
+from app.protocols.tensorflow_serving.grpc.predict_tensors import TensorFormat
 from app.protocols.tensorflow_serving.signatures import PROMPTS_INPUT, Signature
+from app.wire.input_names import PROMPTS
 from tasks.inference.error import InferenceError, invalid
 from tasks.inference.tensor import BytesTensor, InputTensor, Tensor
 from tasks.vision.request import IMAGE_INPUT

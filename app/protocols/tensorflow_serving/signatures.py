@@ -11,8 +11,8 @@ from typing import Any
 import msgspec
 
 from app.engine.models.servable import Servable
-from app.protocols.input_names import INPUT_ALIASES, PROMPT_NAMES, PROMPTS, takes_prompts
 from app.protocols.tensorflow_serving.dtypes import enum_name
+from app.wire.input_names import INPUT_ALIASES, PROMPT_NAMES, PROMPTS, takes_prompts
 from tasks.inference.error import ErrorKind, InferenceError, invalid
 from tasks.inference.tensor import Datatype, TensorSpec
 from tasks.task import TaskType

@@ -10,9 +10,9 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from app.protocols.bytes_elements import base64_object, nested_elements
-from app.protocols.nested_rows import index_path, shape_and_values
 from app.protocols.tensorflow_serving.dtypes import short_name
+from app.wire.bytes_elements import base64_object, nested_elements
+from app.wire.nested_rows import index_path, shape_and_values
 from tasks.inference.error import ErrorKind, InferenceError, invalid, quote_value
 from tasks.inference.tensor import Datatype, InputTensor, Tensor
 

@@ -9,7 +9,7 @@ import pytest
 
 from app.assembly.discovery import discover, model_at, models_in
 from app.assembly.models import FIXTURE_MODELS, describe, load
-from app.cli.check import check
+from app.cli.model.check import check
 from app.settings.model import BatchingSettings, ModelError, OnnxRuntimeSettings
 
 CLASSIFIER = FIXTURE_MODELS / "classifier" / "model.onnx"

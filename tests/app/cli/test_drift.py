@@ -10,7 +10,7 @@ import cv2
 import pytest
 
 from app.assembly.drift_monitoring import load_embedder
-from app.cli.drift import drift
+from app.cli.recorded.drift import drift
 from app.drift.baseline import Baseline, write_baseline
 from app.drift.measurement import BUNDLED
 from tests.support.drift_samples import sample

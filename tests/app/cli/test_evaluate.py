@@ -18,7 +18,7 @@ import cv2
 import pytest
 from cyclopts import App
 
-from app.cli.evaluate import evaluate
+from app.cli.recorded.evaluate import evaluate
 from tests.support.datasets import coco_annotation, write_coco_dataset, write_image_folder
 from tests.support.server_process import ROOT, run_server
 
@@ -223,7 +223,7 @@ def test_wrong_arguments_print_an_error(
 def test_command_imports_no_heavy_library_at_start() -> None:
     extra = ("faster_coco_eval", "pyarrow", "shapely", "sklearn", "valor_lite")
     heavy = (*extra, "sqlalchemy", "grpc", "onnxruntime", "torch")
-    program = f"import sys, app.cli.evaluate; print([name for name in {heavy!r} if name in sys.modules])"
+    program = f"import sys, app.cli.recorded.evaluate; print([name for name in {heavy!r} if name in sys.modules])"
     completed = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
     assert completed.stdout.strip() == "[]"
 
@@ -245,7 +245,9 @@ def test_interrupted_evaluation_is_resumed(tmp_path: Path) -> None:
             proceed.wait(300)
         return [{"label": "cat", "score": 1}]
 
-    program = "from cyclopts import App; from app.cli.evaluate import evaluate; App(default_command=evaluate)()"
+    program = (
+        "from cyclopts import App; from app.cli.recorded.evaluate import evaluate; App(default_command=evaluate)()"
+    )
     with fake_server(answer) as url:
         command = [str(argument) for argument in (sys.executable, "-c", program, data, *url_options(url, "--out", out))]
         with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True) as process:

@@ -7,7 +7,7 @@ import cv2
 import numpy as np
 import pytest
 
-from app.cli.drawing import overlay_heat_map, write_image
+from app.cli.model.drawing import overlay_heat_map, write_image
 from app.settings.model import ModelError
 from tests.app.cli.test_commands import IMAGES, MODELS
 from tests.support.command_line import charioteer

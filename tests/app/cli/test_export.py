@@ -13,7 +13,7 @@ import pytest
 from app.assembly.discovery import discover
 from app.assembly.export import export_model
 from app.assembly.models import describe
-from app.cli.export import export
+from app.cli.model.export import export
 from app.settings.model import ModelError
 from tasks.task import TaskType
 from tests.support import tiny_language, tiny_vision

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from app.cli import cli
-from app.cli.inferences import inferences
+from app.cli.recorded.inferences import inferences
 from app.recording.stores.sqlite_store import SqliteStore
 from app.settings.inference_query import InferenceQuery
 from app.settings.server import SettingsError

@@ -22,7 +22,7 @@ from tests.support.command_line import charioteer
 from tests.support.images import encode_base64
 from tests.support.server_process import ROOT, run_server
 
-SCAFFOLD = ROOT / "app" / "cli" / "scaffold"
+SCAFFOLD = ROOT / "app" / "cli" / "model" / "scaffold"
 TASKS = tuple(task_type for task_type in TaskType if (SCAFFOLD / task_type.lower()).is_dir())
 IMAGE_TASKS = tuple(task for task in TASKS if task.takes in ("image", "question"))
 TEXT_TASKS = tuple(task for task in TASKS if task.takes == "text")

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from app.assembly.models import FIXTURE_MODELS
-from app.cli.check import check
-from app.cli.manifest import manifest
-from app.cli.pack import pack
+from app.cli.model.check import check
+from app.cli.model.manifest import manifest
+from app.cli.model.pack import pack
 from app.settings.model import ModelError
 from tests.support.server_process import ROOT
 

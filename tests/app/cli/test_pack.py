@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from app.cli.pack import archive, members
+from app.cli.model.pack import archive, members
 from app.settings.model import ModelError
 from tests.support.command_line import charioteer
 from tests.support.server_process import ROOT

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from app.cli.recorded_answers import match_recorded
+from app.cli.recorded.recorded_answers import match_recorded
 from app.evaluation.dataset import Dataset, Item
 from app.evaluation.extras import EvaluationError
 from app.recording.inference import RecordedImage, RecordedInference

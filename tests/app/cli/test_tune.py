@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from app.cli import cli
-from app.cli.image_files import choose_images
-from app.cli.tune import tune
+from app.cli.model.image_files import choose_images
+from app.cli.model.tune import tune
 from tests.support.datasets import coco_annotation, write_coco_dataset
 from tests.support.images import encode_image
 from tests.support.server_process import ROOT

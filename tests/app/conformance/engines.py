@@ -13,10 +13,10 @@ from litestar.testing import TestClient
 
 from app.assembly.models import FIXTURE_MODELS
 from app.assembly.models import load as load_fixture
-from app.conformance.calls import GrpcChannel
 from app.conformance.check import Verdict
-from app.conformance.messages import GRPS, OPEN_INFERENCE, answer_class, request_class
-from app.conformance.probe import GrpcTransport, Probe, Target
+from app.conformance.client.calls import GrpcChannel
+from app.conformance.client.messages import GRPS, OPEN_INFERENCE, answer_class, request_class
+from app.conformance.client.probe import GrpcTransport, Probe, Target
 from app.conformance.protocols import PROTOCOLS
 from app.conformance.runner import ConformanceReport, run_checks
 from app.conformance.sample_images import SampleImage, load_image

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from app.conformance.auth_headers import HeaderError, read_headers
+from app.conformance.client.auth_headers import HeaderError, read_headers
 
 
 def test_header_file_overrides_options(tmp_path: Path) -> None:

@@ -10,9 +10,9 @@ import grpc
 import httpx
 import pytest
 
-from app.conformance.calls import open_channel
 from app.conformance.check import Verdict
-from app.conformance.probe import Probe, ResponseTimeoutError, Target
+from app.conformance.client.calls import open_channel
+from app.conformance.client.probe import Probe, ResponseTimeoutError, Target
 from app.conformance.runner import CheckRunner, UnreachableError
 from tests.app.conformance.engines import PROTOCOLS_BY_NAME
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from app.conformance.client_tls import TlsOptions, TlsOptionsError
+from app.conformance.client.tls import TlsOptions, TlsOptionsError
 from tests.support.certificate_authority import CertificateAuthority
 
 

@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from app.conformance.check import Level, Verdict
-from app.conformance.probe import Probe, Target
+from app.conformance.client.probe import Probe, Target
 from app.conformance.runner import CheckRunner, ConformanceReport, UnreachableError
 from tests.app.conformance.engines import PROTOCOLS_BY_NAME
 

@@ -17,8 +17,8 @@ from app.engine.models.registry import Registry
 from app.engine.models.repository import Repository
 from app.engine.models.servable import BoundServable, Servable
 from app.engine.request_context import RequestContext
-from app.protocols.bytes_elements import BinaryElement
 from app.settings.model import ModelSettings, ModelSource
+from app.wire.bytes_elements import BinaryElement
 from tasks.inference.error import ErrorKind, InferenceError, invalid
 from tasks.inference.limits import Limits
 from tasks.inference.request import InferenceRequest

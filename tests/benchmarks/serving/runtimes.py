@@ -12,7 +12,7 @@ import numpy as np
 from app.assembly.discovery import model_at
 from app.assembly.quantization import quantize
 from app.assembly.tuning import Candidate, with_candidate
-from app.cli.tuning_data import AnswerComparison, TuningData, read_tuning_data
+from app.cli.model.tuning_data import AnswerComparison, TuningData, read_tuning_data
 from app.runtimes.onnxruntime.graph_session import GraphSession
 from app.runtimes.onnxruntime.single_graph import open_session
 from app.runtimes.openvino.session import OpenVinoSession

@@ -4,7 +4,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from app.protocols.bytes_elements import StringElement
+from app.wire.bytes_elements import StringElement
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.inference.limits import Limits, check_request
 from tasks.inference.request import InferenceRequest

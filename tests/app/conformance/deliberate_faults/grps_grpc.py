@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from app.conformance.messages import message
+from app.conformance.client.messages import message
 from tests.app.conformance.engines import CallFault, Fault, Reply
 
 _OK, _NOT_FOUND = 0, 5

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from app.conformance.messages import message
+from app.conformance.client.messages import message
 from tests.app.conformance.engines import CallFault, Fault, Reply
 
 _OK, _INVALID, _NOT_FOUND, _INTERNAL = 0, 3, 5, 13

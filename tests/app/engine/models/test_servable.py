@@ -9,8 +9,8 @@ import pytest
 from app.engine.inference_result import InferenceResult
 from app.engine.models.model_metadata import ModelMetadata
 from app.engine.models.servable import BoundServable
-from app.protocols.bytes_elements import BinaryElement
 from app.settings.model import ModelError
+from app.wire.bytes_elements import BinaryElement
 from tasks.inference.error import ErrorKind, InferenceError, invalid
 from tasks.inference.limits import Limits
 from tasks.inference.request import InferenceRequest

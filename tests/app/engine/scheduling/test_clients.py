@@ -7,7 +7,7 @@ import pytest
 
 from app.engine.request_context import RequestContext
 from app.engine.scheduling.admission import Admission, QueueLimits
-from app.protocols.bytes_elements import BinaryElement
+from app.wire.bytes_elements import BinaryElement
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.inference.request import InferenceRequest
 from tasks.inference.tensor import BytesTensor

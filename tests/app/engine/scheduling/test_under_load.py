@@ -19,8 +19,8 @@ from app.engine.models.servable import BoundServable, Servable
 from app.engine.request_context import RequestContext
 from app.engine.scheduling.admission import QueueLimits
 from app.engine.scheduling.thread_pool import release_worker
-from app.protocols.bytes_elements import StringElement
 from app.settings.model import ModelSettings, ModelSource
+from app.wire.bytes_elements import StringElement
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.inference.limits import Limits
 from tasks.inference.request import InferenceRequest

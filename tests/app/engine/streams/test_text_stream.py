@@ -10,7 +10,7 @@ import pytest
 from app.engine.engine import Engine
 from app.engine.request_context import RequestContext
 from app.engine.streams.text_stream import Chunk
-from app.protocols.bytes_elements import BinaryElement
+from app.wire.bytes_elements import BinaryElement
 from tasks.image_text_to_text import PromptedImage
 from tasks.inference.error import ErrorKind, InferenceError, invalid
 from tasks.inference.request import InferenceRequest

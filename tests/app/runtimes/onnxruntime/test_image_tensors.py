@@ -17,12 +17,12 @@ from onnx import TensorProto, helper
 from rich.console import Console
 
 from app.assembly.models import load
-from app.cli.check import check
-from app.cli.predict import predict
+from app.cli.model.check import check
+from app.cli.model.predict import predict
 from app.engine.models.model_metadata import Origin
-from app.protocols.bytes_elements import BinaryElement
 from app.settings.model import ModelError
 from app.settings.server import ModelOptions
+from app.wire.bytes_elements import BinaryElement
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.inference.limits import Limits
 from tasks.inference.request import InferenceRequest
@@ -288,7 +288,7 @@ def folder_of(tmp_path: Path) -> Path:
 def test_check_tries_the_model_on_an_image(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("app.cli.check.console", lambda: Console(width=200))
+    monkeypatch.setattr("app.cli.model.check.console", lambda: Console(width=200))
     check(folder_of(tmp_path))
     shown = capsys.readouterr().out
     assert "Tried on one image, 2 results" in shown

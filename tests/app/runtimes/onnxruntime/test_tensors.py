@@ -11,8 +11,8 @@ from onnx import TensorProto, helper
 
 from app.assembly.models import describe, load
 from app.engine.models.servable import Servable
-from app.protocols.bytes_elements import StringElement
 from app.settings.model import ModelSettings, ModelSource
+from app.wire.bytes_elements import StringElement
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.inference.limits import Limits
 from tasks.inference.request import InferenceRequest

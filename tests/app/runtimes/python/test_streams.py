@@ -11,7 +11,7 @@ import pytest
 from app.assembly.models import load
 from app.engine.models.servable import Servable
 from app.engine.streams.text_stream import TextStream
-from app.protocols.bytes_elements import StringElement
+from app.wire.bytes_elements import StringElement
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.inference.limits import Limits
 from tasks.inference.request import InferenceRequest

@@ -10,7 +10,7 @@ import PIL.Image
 from numpy.typing import NDArray
 
 from app.engine.models.servable import Servable
-from app.protocols.bytes_elements import BinaryElement, StringElement
+from app.wire.bytes_elements import BinaryElement, StringElement
 from tasks.inference.limits import Limits
 from tasks.inference.request import InferenceRequest
 from tasks.inference.tensor import BytesTensor, InputTensor

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from app.cli.check import check
-from app.cli.explain import explain
-from app.cli.predict import predict
+from app.cli.model.check import check
+from app.cli.model.explain import explain
+from app.cli.model.predict import predict
 from app.settings.demo import DEMO_IMAGES
 from app.settings.server import ModelOptions
 from tasks.inference.error import InferenceError

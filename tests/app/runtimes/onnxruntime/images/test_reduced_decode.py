@@ -10,8 +10,8 @@ import pytest
 from app.assembly.discovery import model_at
 from app.assembly.models import load
 from app.engine.models.servable import Servable
-from app.protocols.bytes_elements import BinaryElement
 from app.settings.model import ModelSettings, PreprocessingSettings
+from app.wire.bytes_elements import BinaryElement
 from tasks.inference.limits import Limits
 from tasks.inference.request import InferenceRequest
 from tasks.inference.tensor import BytesTensor

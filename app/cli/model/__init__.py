@@ -1,0 +1,1 @@
+"""Commands on one model, without a server."""

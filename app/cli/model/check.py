@@ -1,0 +1,146 @@
+"""``charioteer check``."""
+
+import sys
+import time
+from pathlib import Path
+from typing import Annotated
+
+import cv2
+import msgspec
+import numpy as np
+from cyclopts import Parameter
+from cyclopts.types import ExistingFile
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from app.cli.terminal import console
+from app.engine.models.model_metadata import ModelMetadata, Origin
+from app.engine.models.registry import chariot_name_warning
+from app.engine.models.servable import Servable
+from app.settings.model import ModelError, ModelSource
+from app.wire.bytes_elements import BinaryElement, StringElement
+from tasks.inference.error import InferenceError
+from tasks.inference.limits import Limits
+from tasks.inference.request import InferenceRequest
+from tasks.inference.tensor import BytesTensor
+from tasks.text.request import TEXT_INPUT
+from tasks.vision.request import IMAGE_INPUT
+
+__all__ = ("check", "sample_image")
+
+_MAX_SHOWN_CHARACTERS = 120
+_CANDIDATES = ("red square", "blue circle")
+"""The shapes of `sample_image`, for models whose requests name the classes."""
+_TEXT = "On a good day in May, 3 ships left Dover."
+
+
+def check(
+    path: Annotated[Path, Parameter(help="A model file, a model's folder, or a repository of them.")],
+    *,
+    image: ExistingFile | None = None,
+    allow_code: Annotated[bool, Parameter(env_var="CHARIOTEER_ALLOW_CODE", negative="")] = False,
+    require_manifest: Annotated[bool, Parameter(env_var="CHARIOTEER_REQUIRE_MANIFEST", negative="")] = False,
+    model_links: Annotated[str | None, Parameter(env_var="CHARIOTEER_MODEL_LINKS")] = None,
+    model_signing_key: Annotated[ExistingFile | None, Parameter(env_var="CHARIOTEER_MODEL_SIGNING_KEY")] = None,
+) -> None:
+    """Show how a model is interpreted and which facts were guessed, then try it on one image or text.
+
+    Exits with 1 when a model cannot be served, or its trial request fails.
+
+    Args:
+        path: the model.
+        image: Image to try the model on; drawn shapes by default.
+        allow_code: Whether to allow models that are Python classes. Their code then runs here.
+        require_manifest: Whether to reject models whose files are not all listed in a model.sha256.
+        model_links: Folders, separated by commas, that links in model folders may lead to.
+        model_signing_key: File of public keys (PEM). One of them must have signed the model.sha256.
+    """
+    from app.assembly.discovery import discover
+    from app.assembly.models import link_folders, load
+
+    image_data = image.read_bytes() if image else sample_image()
+    terminal, failures = console(), 0
+    policy = {
+        "allow_code": allow_code,
+        "require_manifest": require_manifest,
+        "signing_key": model_signing_key,
+        "links": link_folders(model_links),
+    }
+    for source in discover(path):
+        label = f"{escape(source.name)} {source.version}"
+        try:
+            servable = load(msgspec.structs.replace(source, **policy))
+        except ModelError as error:
+            failures += 1
+            _write_line(terminal, f"[red]{label} cannot be served[/red]: {escape(str(error))}")
+            continue
+        terminal.print(_table(source, servable.description))
+        if warning := chariot_name_warning(source.name):
+            _write_line(terminal, f"[yellow]{escape(warning)}[/yellow].")
+        guessed = [fact.topic for fact in servable.description.facts if fact.origin is Origin.GUESSED]
+        if source.imported is not None:
+            _write_line(terminal, f"Settings from {source.imported.file}: {', '.join(source.imported.settings)}.")
+            if source.imported.ignored:
+                ignored = escape(", ".join(source.imported.ignored))
+                _write_line(terminal, f"[yellow]No effect here: {ignored}[/yellow], in {source.imported.file}.")
+        if guessed:
+            advice = "declare it in model-settings.json if it is wrong"
+            terminal.print(f"[yellow]Guessed: {', '.join(guessed)}[/yellow]; {advice}.")
+        try:
+            _write_line(terminal, _try_on_sample(source, servable, image_data))
+        except InferenceError as error:
+            failures += 1
+            _write_line(terminal, f"[red]{label} cannot answer[/red]: {escape(str(error))}")
+    if failures:
+        sys.exit(1)
+
+
+def _write_line(terminal: Console, line: str) -> None:
+    """Print `line` without hard wraps, so that its text can be searched for."""
+    terminal.print(line, soft_wrap=True)
+
+
+def _try_on_sample(source: ModelSource, servable: Servable, image_data: bytes) -> str:
+    """Run the model on one image or text, and return a line that describes the result."""
+    parameters: dict[str, object] = {}
+    if servable.description.open_vocabulary and "candidate_labels" not in source.settings.parameters:
+        parameters["candidate_labels"] = _CANDIDATES
+    match tuple(servable.inputs):
+        case (spec,) if spec == IMAGE_INPUT:
+            elements = [BinaryElement(image_data)]
+            tensor = BytesTensor(name="image", shape=(1,), elements=elements, parameters=parameters)
+            input_kind = f"image with the candidate labels {', '.join(_CANDIDATES)}" if parameters else "image"
+        case (spec,) if spec == TEXT_INPUT:
+            tensor, input_kind = BytesTensor(name="args", shape=(1,), elements=[StringElement(_TEXT)]), "text"
+        case _:
+            return "Not tried: the model takes neither one image nor one text."
+    started = time.perf_counter()
+    result = servable.predict(InferenceRequest(id="check", model_name=source.name, inputs=(tensor,)), Limits())
+    milliseconds = (time.perf_counter() - started) * 1000
+    records = result.outputs[0].predictions[0].records()
+    first = msgspec.json.encode(records[0]).decode() if records else "no results"
+    summary = first if len(first) <= _MAX_SHOWN_CHARACTERS else f"{first[:_MAX_SHOWN_CHARACTERS]}..."
+    count = "1 result" if len(records) == 1 else f"{len(records)} results"
+    return f"Tried on one {input_kind}, {count} in {milliseconds:.0f} ms: {escape(summary)}"
+
+
+def sample_image() -> bytes:
+    """Return a PNG of a few shapes on grey, 640 by 480 pixels."""
+    pixels = np.full((480, 640, 3), 60, np.uint8)
+    cv2.rectangle(pixels, (80, 100), (280, 300), (230, 40, 40), cv2.FILLED)
+    cv2.circle(pixels, (470, 280), 110, (40, 200, 240), cv2.FILLED)
+    return cv2.imencode(".png", cv2.cvtColor(pixels, cv2.COLOR_RGB2BGR))[1].tobytes()
+
+
+def _table(source: ModelSource, description: ModelMetadata) -> Table:
+    table = Table(
+        "what", "understood as", "from", title=f"{escape(source.name)} {source.version}", title_justify="left"
+    )
+    for fact in description.facts:
+        table.add_row(fact.topic, escape(fact.value), fact.origin)
+    declared_by = Origin.CLASS if description.platform == "python" else Origin.MODEL_FILE
+    for heading, specs in (("input", description.inputs), ("output", description.outputs)):
+        for spec in specs:
+            table.add_row(heading, escape(f"{spec.name} {spec.datatype} {list(spec.shape)}"), declared_by)
+    return table

@@ -1,0 +1,169 @@
+"""``charioteer pack``."""
+
+import gzip
+import hashlib
+import io
+import os
+import stat
+import tarfile
+import tempfile
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path, PurePosixPath
+from typing import Annotated, BinaryIO
+
+from cyclopts import Parameter
+from cyclopts.types import ExistingDirectory
+from rich.filesize import decimal
+from rich.markup import escape
+from rich.table import Table
+
+from app.cli.model.check import check
+from app.cli.terminal import console
+from app.settings.model import SETTINGS_FILE, ModelError
+
+__all__ = ("archive", "members", "pack")
+
+_SUFFIX = ".tar.gz"
+_PICKLED = (".ckpt", ".joblib", ".pickle", ".pkl", ".pt", ".pth")
+_PICKLE_STARTS = (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
+_ZIP_START = b"PK\x03\x04"
+_COMPRESSION_LEVEL = 6
+
+
+def pack(
+    directory: Annotated[ExistingDirectory, Parameter(help="A model's folder, or a repository of them.")],
+    *,
+    output: Annotated[Path, Parameter(help="The archive to write, a .tar.gz.")],
+    allow_code: Annotated[bool, Parameter(env_var="CHARIOTEER_ALLOW_CODE", negative="")] = False,
+) -> None:
+    """Check a model and pack its folder into a .tar.gz for platforms.
+
+    The same files always give the same archive bytes. Nothing is written when the check fails.
+
+    Args:
+        directory: Folder to pack.
+        output: Archive to write.
+        allow_code: Whether to allow models that are Python classes. Their code then runs here.
+    """
+    if not output.name.endswith(_SUFFIX):
+        raise ModelError(f"{output}: Expected a name that ends in {_SUFFIX}")
+    if not output.parent.is_dir():
+        raise ModelError(f"{output}: There is no folder {output.parent}")
+    if output.resolve().is_relative_to(directory.resolve()):
+        raise ModelError(f"{output} is inside the packed folder; write it somewhere else")
+    packed, left_out = members(directory)
+    check(directory, allow_code=allow_code)
+    digest = archive(directory, packed, output)
+
+    terminal = console()
+    table = Table("file", "bytes", title=escape(str(output)), title_justify="left")
+    table.columns[1].justify = "right"
+    for file in packed:
+        table.add_row(escape(str(file)), str((directory / file).stat().st_size))
+    terminal.print(table)
+    if left_out:
+        terminal.print(f"Left out: {escape(', '.join(map(str, left_out)))}.", soft_wrap=True)
+    total = sum((directory / file).stat().st_size for file in packed)
+    count = "1 file" if len(packed) == 1 else f"{len(packed)} files"
+    terminal.print(f"{count}, {decimal(total)}, in {decimal(output.stat().st_size)}; sha256 {digest}", soft_wrap=True)
+    if _named_by_its_folder(directory):
+        terminal.print(
+            f"The model is named after its folder, and would be called models in /mnt/models; [yellow]set name in "
+            f"{SETTINGS_FILE}[/yellow] to give it a name of its own.",
+            soft_wrap=True,
+        )
+
+
+def members(directory: Path) -> tuple[Sequence[PurePosixPath], Sequence[PurePosixPath]]:
+    """Return the files below `directory` to pack, and the files and folders to leave out, both sorted.
+
+    Hidden files and Python caches are left out. A link to a file in the same folder counts as that file.
+
+    Raises:
+        ModelError: for links that lead out of the folder or to folders, special files, and pickles.
+    """
+    packed: list[PurePosixPath] = []
+    left_out: list[PurePosixPath] = []
+    root = directory.resolve()
+    pending = [root]
+    while pending:
+        for path in pending.pop().iterdir():
+            relative_path = PurePosixPath(path.relative_to(root))
+            if path.name.startswith(".") or path.name == "__pycache__":
+                left_out.append(relative_path)
+            elif path.is_symlink() and not (path.is_file() and path.resolve().is_relative_to(root)):
+                raise ModelError(
+                    f"{directory / relative_path} is a link to {path.readlink()}; expected files of this folder"
+                )
+            elif path.is_dir():
+                pending.append(path)
+            elif not path.is_file():
+                raise ModelError(f"{directory / relative_path} is neither a file nor a folder")
+            elif _is_pickle(path):
+                raise ModelError(
+                    f"{directory / relative_path} is a pickle, which runs code when it is read; export the model"
+                )
+            else:
+                packed.append(relative_path)
+    return sorted(packed), sorted(left_out)
+
+
+def archive(directory: Path, packed: Sequence[PurePosixPath], output: Path) -> str:
+    """Write `packed` files below `directory` to the archive `output` in one step, and return the archive's SHA-256.
+
+    Owners, times and modes are fixed, so that the archive is reproducible. It has no entries for folders.
+    """
+    with tempfile.NamedTemporaryFile(dir=output.parent, prefix=f".{output.name}.", delete=False) as file:
+        try:
+            with (
+                gzip.GzipFile("", "wb", _COMPRESSION_LEVEL, file, mtime=0) as zipped,
+                tarfile.open(fileobj=zipped, mode="w", format=tarfile.PAX_FORMAT) as tar,
+            ):
+                for name in packed:
+                    with (directory / name).open("rb") as content:
+                        tar.addfile(_entry(name, content), content)
+            Path(file.name).chmod(0o644)
+            Path(file.name).replace(output)
+        except BaseException:
+            Path(file.name).unlink()
+            raise
+    with output.open("rb") as written:
+        return hashlib.file_digest(written, "sha256").hexdigest()
+
+
+def _entry(name: PurePosixPath, content: BinaryIO) -> tarfile.TarInfo:
+    entry = tarfile.TarInfo(str(name))
+    entry.size = os.fstat(content.fileno()).st_size
+    entry.mode = stat.S_IRUSR | stat.S_IWUSR | stat.S_IRGRP | stat.S_IROTH
+    return entry
+
+
+def _is_pickle(path: Path) -> bool:
+    """Return whether a file is a pickle, by its suffix or content, or a zip of one, as ``torch.save`` writes."""
+    if path.suffix.lower() in _PICKLED:
+        return True
+    with path.open("rb") as file:
+        start = file.read(4)
+        if start != _ZIP_START:
+            return start.startswith(_PICKLE_STARTS) and _ends_with_stop(file)
+        try:
+            return any(name.endswith(".pkl") for name in zipfile.ZipFile(file).namelist())
+        except zipfile.BadZipFile:
+            return False
+
+
+def _ends_with_stop(file: BinaryIO) -> bool:
+    """Return whether the last byte is the opcode that ends every pickle."""
+    file.seek(-1, io.SEEK_END)
+    return file.read() == b"."
+
+
+def _named_by_its_folder(directory: Path) -> bool:
+    from app.assembly.discovery import model_at
+
+    try:
+        return any(source.settings.name is None for source in model_at(directory))
+    except ModelError:
+        # A repository: its models are named after their folders in the archive.
+        return False

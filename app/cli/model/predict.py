@@ -1,0 +1,138 @@
+"""``charioteer predict``."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, cast
+
+import msgspec
+from cyclopts import Parameter
+from cyclopts.types import ExistingFile
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from app.cli.model.model_choice import choose_model
+from app.cli.terminal import console
+from app.engine.models.servable import Servable
+from app.settings.model import ModelError, ModelSource
+from app.settings.server import ModelOptions
+from tasks.inference.limits import Limits
+from tasks.inference.request import InferenceRequest
+from tasks.inference.response import Record
+from tasks.inference.tensor import BytesTensor
+from tasks.task import Geometry
+from tasks.vision.image import decode_image
+
+__all__ = ("predict",)
+
+_MAX_SHOWN_NUMBERS = 8
+
+
+def predict(
+    image: ExistingFile,
+    *,
+    name: str | None = None,
+    prompt: list[str] | None = None,
+    candidate_labels: list[str] | None = None,
+    top_k: int | None = None,
+    iou_threshold: float | None = None,
+    draw: Path | None = None,
+    json: Annotated[bool, Parameter(negative="")] = False,
+    options: ModelOptions = ModelOptions(),  # noqa: B008
+) -> None:
+    """Run a model on one image, without a server.
+
+    Args:
+        image: Image file.
+        name: Which model, if there are several.
+        prompt: Question, for models that answer questions; may be repeated.
+        candidate_labels: Class to look for, for zero-shot models; repeat it for each class.
+        top_k: Maximum number of results.
+        iou_threshold: Drop the lower-scored of two boxes of a class whose overlap (IoU) is higher.
+        draw: Write the image with the results drawn on it to this file.
+        json: Print the records as JSON instead of a table.
+        options: Which models.
+    """
+    terminal = console()
+    if draw is not None:
+        from app.cli.model.drawing import check_image_path
+
+        check_image_path(draw)
+    source = choose_model(options, name)
+    data = image.read_bytes()
+    parameters = {
+        "prompts": prompt,
+        "candidate_labels": candidate_labels,
+        "top_k": top_k,
+        "iou_threshold": iou_threshold,
+    }
+    with Console(stderr=True).status(f"Running {escape(source.name)}"):
+        servable = _load(source, draws=draw is not None)
+        records = _records(
+            source, servable, data, {key: value for key, value in parameters.items() if value is not None}
+        )
+    if json:
+        terminal.print_json(msgspec.json.encode(records).decode())
+    elif records:
+        terminal.print(_table(source, records))
+    else:
+        terminal.print(f"{escape(source.name)}: nothing found")
+    if draw is not None:
+        _write(draw, data, records, servable.description.task_type.geometry)
+        Console(stderr=True).print(f"Wrote {escape(str(draw))}")
+
+
+def _load(source: ModelSource, *, draws: bool) -> Servable:
+    from app.assembly.models import load
+
+    servable = load(source)
+    task_type, takes = servable.description.task_type, servable.description.takes
+    if takes not in ("image", "question"):
+        raise ModelError(f"{source.name}: predict sends an image; a model of {task_type} takes a {takes}")
+    if draws and task_type.returns == "tensors":
+        raise ModelError(f"{source.name}: --draw cannot draw the tensors of a model of {task_type}")
+    return servable
+
+
+def _records(
+    source: ModelSource, servable: Servable, data: bytes, parameters: Mapping[str, object]
+) -> Sequence[Record]:
+    from app.wire.bytes_elements import BinaryElement
+
+    tensor = BytesTensor(name="image", shape=(1,), elements=[BinaryElement(data)], parameters=parameters)
+    request = InferenceRequest(id="predict", model_name=source.name, inputs=(tensor,))
+    outputs = servable.predict(request, Limits()).outputs
+    return outputs[0].predictions[0].records()
+
+
+def _table(source: ModelSource, records: Sequence[Record]) -> Table:
+    table = Table(title=f"{escape(source.name)}: {len(records)} found", title_justify="left")
+    for heading in records[0].__struct_fields__:
+        table.add_column(heading)
+    for record in records:
+        table.add_row(*(_cell(value) for value in msgspec.structs.astuple(record)))
+    return table
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, float):
+        return f"{value:.4g}" if abs(value) < 1 else f"{value:.1f}"
+    if isinstance(value, list):
+        return escape(_list_cell(cast("list[object]", value)))
+    return escape(str(value))
+
+
+def _list_cell(values: list[object]) -> str:
+    if values and isinstance(values[0], list):
+        lists = cast("list[list[object]]", values)
+        if lists[0] and not isinstance(lists[0][0], list):
+            return f"{len(lists)} points"
+        return f"{len(lists)} contours, {sum(map(len, lists))} points"
+    dots = ", ..." if len(values) > _MAX_SHOWN_NUMBERS else ""
+    return ", ".join(map(str, values[:_MAX_SHOWN_NUMBERS])) + dots
+
+
+def _write(path: Path, data: bytes, records: Sequence[Record], geometry: Geometry | None) -> None:
+    from app.cli.model.drawing import draw, write_image
+
+    write_image(path, draw(decode_image(data).pixels, records, geometry))

@@ -1,0 +1,197 @@
+"""``charioteer tune``."""
+
+import os
+import shutil
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import msgspec
+from cyclopts import Parameter
+from cyclopts.types import ExistingDirectory, ExistingFile, ExistingPath, PositiveInt
+from cyclopts.validators import Number
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from app.cli.terminal import console, progress
+from app.settings.model import SETTINGS_FILE, ModelError, ModelSource
+from app.settings.server import ServerSettings
+
+if TYPE_CHECKING:
+    from app.assembly.benchmarking import Measurement
+    from app.cli.model.tuning_run import TuningResult
+
+__all__ = ("tune",)
+
+# Limits of model-settings.json, so that the result can be written there.
+_BatchSize = Annotated[int, Parameter(validator=Number(gte=1, lte=1024))]
+_Threads = Annotated[int, Parameter(validator=Number(gte=1, lte=256))]
+_Milliseconds = Annotated[float, Parameter(validator=Number(gte=0, lte=1000))]
+_Seconds = Annotated[float, Parameter(validator=Number(gt=0, lte=3600))]
+_Minutes = Annotated[float, Parameter(validator=Number(gt=0, lte=1440))]
+_Fraction = Annotated[float, Parameter(validator=Number(gte=0, lte=1))]
+_SEVERAL = Parameter(consume_multiple=True)
+_MAX_SENT = 32
+"""Maximum number of different images that are sent in rotation."""
+_NAMES = ("runtime", "precision", "decode")
+_GAINS = {"throughput": "answers a second", "latency": "latency of a single request", "cost": "CPU time"}
+
+
+def tune(
+    path: Annotated[Path, Parameter(help="A model file, or a model's folder.")],
+    *,
+    data: ExistingDirectory | None = None,
+    labels: ExistingPath | None = None,
+    max_drop: _Fraction = 0.005,
+    objective: Annotated[Literal["throughput", "latency", "cost"], Parameter(name="--for")] = "throughput",
+    runtimes: Annotated[tuple[Literal["onnxruntime", "openvino"], ...], _SEVERAL] = ("onnxruntime", "openvino"),
+    precisions: Annotated[tuple[Literal["fp32", "bf16", "int8"], ...], _SEVERAL] = ("fp32", "bf16", "int8"),
+    decodes: Annotated[tuple[Literal["full", "reduced"], ...], _SEVERAL] = ("full", "reduced"),
+    batches: Annotated[tuple[_BatchSize, ...], _SEVERAL] = (1, 2, 4, 8, 16),
+    threads: Annotated[tuple[_Threads, ...] | None, _SEVERAL] = None,
+    delay_ms: _Milliseconds = 2.0,
+    seconds: _Seconds = 1.0,
+    minutes: _Minutes = 10.0,
+    limit: PositiveInt = 200,
+    image: ExistingFile | None = None,
+    write: bool = False,
+    allow_code: Annotated[bool, Parameter(env_var="CHARIOTEER_ALLOW_CODE", negative="")] = False,
+) -> None:
+    """Find the runtime, precision, image decoding, batch size and thread count that serve a model best here.
+
+    What changes answers is compared with fp32 on your images first, and refused if it changes them too much. The rest
+    is measured in turns, as the server would run it. Keep the machine idle meanwhile.
+
+    Args:
+        path: Model file or model folder.
+        data: Folder of images to compare answers on, such as those of --record-images.
+        labels: Labelled dataset to measure answers on, as for `charioteer evaluate`.
+        max_drop: Maximum drop of the metric with --labels, or of the agreement with fp32 with --data.
+        objective: What to optimize: throughput under load, the latency of a single request, or CPU time (cost).
+        runtimes: Runtimes to try for an ONNX model; onnxruntime is always included.
+        precisions: Precisions to try for an ONNX model; fp32 is always included.
+        decodes: Ways to decode images; full is always included.
+        batches: Batch sizes to try; 1 is always included.
+        threads: Thread counts for one call to try; 1 and all cores by default, 1 is always included.
+        delay_ms: Milliseconds that the first request of a batch waits for others.
+        seconds: Seconds for each measurement under load; each set-up has three.
+        minutes: Maximum minutes for everything.
+        limit: Maximum number of images to compare.
+        image: Image to measure with; those of --data or --labels, or drawn shapes, by default.
+        write: Write the best result to model-settings.json; for int8, as a new version of the model.
+        allow_code: Whether to allow models that are Python classes. Their code then runs here.
+    """
+    from app.assembly.discovery import model_at
+    from app.cli.model.check import sample_image
+    from app.cli.model.tuning_data import read_tuning_data
+    from app.cli.model.tuning_run import TuningOptions, run_tuning
+    from app.engine.models.registry import version_sort_key
+    from app.evaluation.extras import EvaluationError
+
+    latest = max(model_at(path), key=lambda source: version_sort_key(source.version))
+    source = msgspec.structs.replace(latest, allow_code=allow_code)
+    workers = ServerSettings().worker_count
+    options = TuningOptions(
+        objective=objective,
+        runtimes=runtimes,
+        precisions=precisions,
+        decodes=decodes,
+        batches=batches,
+        threads=threads or (1, len(os.sched_getaffinity(0))),
+        delay_ms=delay_ms,
+        seconds=seconds,
+        minutes=minutes,
+        max_drop=max_drop,
+        workers=workers,
+    )
+    terminal = console()
+    try:
+        tuning_data = read_tuning_data(data, labels, limit)
+        files = [image] if image else [item.image for item in tuning_data.items[:_MAX_SENT]] if tuning_data else []
+        images = [file.read_bytes() for file in files] or [sample_image()]
+        with tempfile.TemporaryDirectory() as scratch, progress(f"Tuning {source.name}", 100) as advance:
+            result = run_tuning(source, tuning_data, images, options, Path(scratch), lambda share: advance(100 * share))
+            _print(result, f"{source.name} {source.version}, {workers} workers", terminal)
+            _print_best(result, objective, terminal)
+            if result.best is result.current:
+                return
+            if write:
+                terminal.print(f"Written to {_write(source, result, workers)}", highlight=False, soft_wrap=True)
+            else:
+                terminal.print(f"--write saves the best result to {SETTINGS_FILE}", highlight=False)
+    except EvaluationError as error:
+        raise ModelError(str(error)) from None
+
+
+def _print(result: "TuningResult", title: str, terminal: Console) -> None:
+    if result.checks:
+        count = "1 image" if result.images == 1 else f"{result.images} images"
+        answers = Table(title=f"Answers, {result.metric} on {count}", title_justify="left")
+        columns = (*_NAMES, result.metric, "drop", "labels", "matched", "IoU mean, least", "score", "")
+        for column in columns:
+            answers.add_column(column, justify="right")
+        for candidate, check in result.checks.items():
+            agreement = check.agreement
+            objects = agreement if agreement and agreement.mean_iou is not None else None
+            answers.add_row(
+                *_names(candidate.runtime, candidate.precision, candidate.reduced_decode),
+                f"{check.metric:.4f}",
+                f"{check.drop:.4f}",
+                f"{agreement.labels:.3f}" if agreement else "",
+                f"{objects.matched} of {objects.objects}" if objects else "",
+                f"{objects.mean_iou:.4f}, {objects.least_iou:.3f}" if objects else "",
+                f"{agreement.score_difference:.3f}" if agreement else "",
+                "refused" if candidate in result.refused else "",
+            )
+        terminal.print(answers)
+    speed = Table(title=title, title_justify="left")
+    for column in (*_NAMES, "batch", "threads", "answers/s", "p50 ms", "p99 ms", "alone ms", "CPU ms", ""):
+        speed.add_column(column, justify="right")
+    for row in result.measurements:
+        candidate = row.candidate
+        numbers = (row.rate, row.p50, row.p99, row.single_latency, row.cpu)
+        marks = [name for name, marked in (("now", result.current), ("best", result.best)) if row is marked]
+        speed.add_row(
+            *_names(candidate.runtime, candidate.precision, candidate.reduced_decode),
+            str(candidate.batch),
+            str(candidate.threads),
+            *(f"{number:.2f}" for number in numbers),
+            ", ".join(marks),
+        )
+    terminal.print(speed)
+    for note in result.notes:
+        terminal.print(f"[yellow]{escape(note)}[/yellow]", soft_wrap=True)
+
+
+def _print_best(result: "TuningResult", objective: str, terminal: Console) -> None:
+    if result.current is None:
+        return
+    if result.best is result.current:
+        terminal.print("Nothing to change: the current settings are the best, or within the noise of the best.")
+        return
+    now, best = (_figure(row, objective) for row in (result.current, result.best))
+    terminal.print(f"{_GAINS[objective]}: {now:.2f} now, {best:.2f} with the best.", highlight=False)
+
+
+def _figure(row: "Measurement", objective: str) -> float:
+    return {"throughput": row.rate, "latency": row.single_latency, "cost": row.cpu}[objective]
+
+
+def _names(runtime: str | None, precision: str, reduced: bool) -> Sequence[str]:
+    return (runtime or "own", precision if runtime else "", "reduced" if reduced else "full")
+
+
+def _write(source: ModelSource, result: "TuningResult", workers: int) -> Path:
+    """Write the best candidate to the settings of the model, or of a new version if it is a new graph."""
+    from app.assembly.quantization import next_version
+    from app.assembly.tuning import write_settings
+
+    candidate = result.best.candidate
+    served = result.sources[candidate.precision]
+    if served.folder == source.folder:
+        return write_settings(source, candidate, workers)
+    folder = next_version(source)
+    shutil.copytree(served.folder, folder)
+    return write_settings(msgspec.structs.replace(served, folder=folder), candidate, workers)

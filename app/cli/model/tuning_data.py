@@ -1,0 +1,142 @@
+"""The images of `charioteer tune`, and what a set-up does to the answers for them."""
+
+import random
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+
+from app.cli.model.image_files import choose_images
+from app.cli.recorded.evaluation_source import local_predictor, parameters_for
+from app.evaluation.agreement import Agreement, compare_answers
+from app.evaluation.checkpoint import Records
+from app.evaluation.dataset import Dataset, Item, LabelErrors
+from app.evaluation.datasets.files import read_image_size
+from app.evaluation.datasets.read import read_dataset
+from app.evaluation.evaluation import evaluate_records
+from app.evaluation.extras import EvaluationError
+from app.evaluation.runner import InferenceClientError
+from app.settings.model import ModelSource
+
+__all__ = ("AnswerCheck", "AnswerComparison", "TuningData", "read_tuning_data")
+
+_MAX_CALIBRATION = 100
+_SCORE_THRESHOLD, _TOP_K = 0.001, 100
+"""Parameters of requests that are measured with labels, as `charioteer evaluate` sends them."""
+
+
+class TuningData(msgspec.Struct, frozen=True, kw_only=True):
+    """The images of a run.
+
+    Attributes:
+        items: images whose answers are compared.
+        calibration: images for the quantisation; others than `items`, unless there are few.
+        dataset: their labels; None for images without labels.
+    """
+
+    items: Sequence[Item]
+    calibration: Sequence[Path]
+    dataset: Dataset | None
+
+
+class AnswerCheck(msgspec.Struct, frozen=True, kw_only=True):
+    """What a set-up does to the answers.
+
+    Attributes:
+        metric: the first figure of `charioteer evaluate`, or the agreement with the reference.
+        drop: by how much it is below that of the reference.
+        agreement: details without labels.
+    """
+
+    metric: float
+    drop: float
+    agreement: Agreement | None = None
+
+
+def read_tuning_data(images: Path | None, labels: Path | None, limit: int) -> TuningData | None:
+    """Read the images, at most `limit` to compare and 100 to calibrate; None if no data is given.
+
+    Args:
+        images: a folder of images.
+        labels: a labelled dataset, which is preferred.
+        limit: maximum number of compared images.
+
+    Raises:
+        EvaluationError: when the dataset cannot be read.
+        ModelError: when the folder has no images.
+    """
+    if labels is not None:
+        dataset = read_dataset(labels)
+        items = random.Random(0).sample(dataset.items, len(dataset.items))  # noqa: S311  not for security
+    elif images is not None:
+        dataset = None
+        files = choose_images(images, limit + _MAX_CALIBRATION)
+        sizes = [read_image_size(file, LabelErrors(lenient=True)) for file in files]
+        pairs = zip(files, sizes, strict=True)
+        items = [Item(id=str(file), image=file, width=width, height=height) for file, (width, height) in pairs]
+    else:
+        return None
+    half = min(_MAX_CALIBRATION, len(items) // 2)
+    calibration = [item.image for item in items[:half] or items]
+    return TuningData(items=items[half:][:limit], calibration=calibration, dataset=dataset)
+
+
+class AnswerComparison:
+    """Compares the answers of set-ups with those of the first one.
+
+    Args:
+        data: the images.
+
+    Attributes:
+        metric_name: what is measured: ``agreement``, or the figure of `charioteer evaluate`.
+    """
+
+    def __init__(self, data: TuningData) -> None:
+        self._items, self._dataset = data.items, data.dataset
+        self._parameters: Mapping[str, object] = (
+            {} if data.dataset is None else parameters_for(data.dataset, _SCORE_THRESHOLD, _TOP_K, ())
+        )
+        self._reference: Mapping[str, Records] | None = None
+        self._metric = 1.0
+        self.metric_name = "agreement"
+
+    @property
+    def count(self) -> int:
+        """Return the number of compared images."""
+        return len(self._items)
+
+    def limit(self, count: int) -> None:
+        """Compare at most `count` images from now on, at least one."""
+        self._items = self._items[: max(1, count)]
+        if self._dataset is not None and self._reference is not None:
+            self._metric = self._figure(self._dataset, self._reference)
+
+    def check(self, source: ModelSource) -> AnswerCheck:
+        """Measure the answers of a set-up. The first one is the reference.
+
+        Raises:
+            EvaluationError: when an image cannot be answered, or the extra `evaluate` is needed and not installed.
+            ModelError: when it cannot be loaded.
+        """
+        with local_predictor(source, self._parameters) as predict:
+            try:
+                records = {item.id: predict(item, item.image.read_bytes()) for item in self._items}
+            except InferenceClientError as error:
+                raise EvaluationError(str(error)) from None
+        reference = self._reference or records
+        metric, agreement = 1.0, None
+        if self._dataset is None:
+            agreement = compare_answers(self._items, reference, records)
+            metric = agreement.score
+        else:
+            metric = self._figure(self._dataset, records)
+        if self._reference is None:
+            self._reference, self._metric = records, metric
+        return AnswerCheck(metric=metric, drop=self._metric - metric, agreement=agreement)
+
+    def _figure(self, dataset: Dataset, records: Mapping[str, Records]) -> float:
+        restricted = msgspec.structs.replace(dataset, items=tuple(self._items))
+        kept = {item.id: records[item.id] for item in self._items}
+        figure = evaluate_records(restricted, kept, {}, "").measures.figures[0]
+        self.metric_name = figure.name
+        return figure.value or 0.0

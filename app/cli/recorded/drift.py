@@ -1,0 +1,237 @@
+"""``charioteer drift``."""
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, NoReturn
+
+from cyclopts import App, Parameter
+from cyclopts.types import ExistingFile, PositiveInt
+from cyclopts.validators import Number
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from app.cli.terminal import console
+from app.settings.model import ModelError, ModelSource
+from app.settings.server import ModelOptions, SettingsError
+from tasks.inference.error import InferenceError
+
+if TYPE_CHECKING:
+    from app.cli.recorded.drift_source import MeasuredImages
+    from app.drift.measurement import Embedder
+    from app.drift.result import DriftComparison
+
+__all__ = ("drift",)
+
+_DRIFTED, _FAILED = 1, 2
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class ImageOptions:
+    """Options of both commands for the images to measure."""
+
+    name: str | None = None
+    """Which model to run on a folder of images, if there are several."""
+
+    embedder: ExistingFile | None = None
+    """ONNX graph that makes embeddings from FP32 [n, 3, height, width] RGB 0..1; by default the bundled one, or the one
+    beside the baseline."""
+
+    limit: PositiveInt = 2000
+    """Maximum number of images: a random choice from a folder, the newest from recordings."""
+
+    since: str | None = None
+    """Only recordings from this time on: 2026-11-05T12:30:00Z, 2026-11-05, or 2h, 7d ago."""
+
+    until: str | None = None
+    """Only recordings before this time."""
+
+    recorded_model: str | None = None
+    """Only recordings of this model."""
+
+    where: list[str] | None = None
+    """Only recordings with this metadata, such as 'camera = "north"'; may be repeated."""
+
+    images: Path | None = None
+    """Folder of recorded images (--record-images)."""
+
+
+drift = App(name="drift", help="Detect drift in images and in a model's predictions.")
+
+
+@drift.command
+def baseline(
+    source: str,
+    *,
+    out: Path = Path("drift-baseline.npz"),
+    embeddings: bool = True,
+    ignore: list[str] | None = None,
+    images: ImageOptions = ImageOptions(),
+    options: ModelOptions = ModelOptions(),  # noqa: B008
+) -> None:
+    """Measure images from a normal period, and write the measurements to a baseline file.
+
+    Args:
+        source: Folder of images, or a recording store (the value of --record).
+        out: Baseline file. `charioteer serve --drift` watches a model that has a drift-baseline.npz in its folder.
+        embeddings: Whether to compute embeddings.
+        ignore: Leave out this metadata key, whose values change by design, such as a session; may be repeated.
+        images: Which images to measure.
+        options: Which model to run on a folder of images; none by default. Recordings already hold predictions.
+    """
+    from app.assembly.drift_monitoring import load_embedder
+    from app.drift.baseline import Baseline, write_baseline
+    from app.drift.measurement import BUNDLED
+    from app.drift.sample import DriftError
+
+    try:
+        embedding_model = load_embedder(images.embedder or BUNDLED) if embeddings else None
+        model = _model(options, images.name, source)
+        measured = _measure(source, images, model, embedding_model)
+        embedded = embedding_model is not None and measured.sample.embeddings.shape[1] > 0
+        new_baseline = Baseline(
+            sample=measured.sample.without_metadata(ignore or ()),
+            embedder=embedding_model.name if embedding_model is not None and embedded else "",
+            embedder_digest=embedding_model.digest if embedding_model is not None and embedded else "",
+            model=model.name if model else images.recorded_model or "",
+            source=Path(source).name if "://" not in source else "recordings",
+            created=datetime.now(UTC).isoformat(timespec="seconds"),
+        )
+        write_baseline(out, new_baseline)
+    except (DriftError, ModelError, SettingsError, InferenceError, OSError) as error:
+        _stop(error)
+    _print_skipped(measured.skipped)
+    sample = measured.sample
+    counts = f"{len(sample)} images, {len(sample.features)} numbers, {sample.embeddings.shape[1]} of an embedding"
+    console().print(f"Wrote {escape(str(out))}: {counts}, {len(sample.labels)} labels", soft_wrap=True)
+
+
+@drift.command
+def check(
+    baseline: ExistingFile,
+    source: str,
+    *,
+    slice: list[str] | None = None,  # noqa: A002
+    alpha: Annotated[float, Parameter(validator=Number(gt=0, lt=1))] = 0.01,
+    json: Path | None = None,
+    html: Path | None = None,
+    fail_on_drift: Annotated[bool, Parameter(negative="")] = False,
+    images: ImageOptions = ImageOptions(),
+    options: ModelOptions = ModelOptions(),  # noqa: B008
+) -> None:
+    """Compare images with a baseline.
+
+    Exits with 0, even if there is drift; with --fail-on-drift, with 1 on drift; with 2 when the check cannot run.
+
+    Args:
+        baseline: File that `charioteer drift baseline` wrote.
+        source: Folder of images, or a recording store (the value of --record).
+        slice: Also test each value of this metadata key ("folder" for a folder of images); may be repeated.
+        alpha: Probability of a false drift verdict when nothing has changed.
+        json: Write the report to this file as JSON.
+        html: Write the report to this file as a page.
+        fail_on_drift: Exit with 1 when there is drift.
+        images: Which images to measure.
+        options: Which model to run on a folder of images; none by default. Recordings already hold predictions.
+    """
+    from app.assembly.drift_monitoring import embedder_for
+    from app.drift.baseline import read_baseline
+    from app.drift.comparison import compare
+    from app.drift.hypothesis_tests import import_scipy
+    from app.drift.report import html_report, json_report
+    from app.drift.sample import DriftError
+
+    try:
+        import_scipy()  # before images are measured, which can take minutes
+        baseline_data = read_baseline(baseline)
+        embedding_model = embedder_for(baseline_data, [baseline.parent], images.embedder)
+        measured = _measure(source, images, _model(options, images.name, source), embedding_model)
+        comparison = compare(baseline_data.sample, measured.sample, alpha=alpha, slices=slice or ())
+        if json:
+            json.write_bytes(json_report(comparison))
+        if html:
+            names = (
+                baseline_data.source or baseline.name,
+                Path(source).name if "://" not in source else "recordings",
+            )
+            html.write_bytes(
+                html_report(comparison, baseline_data.sample, measured.sample, names, measured.image_bytes)
+            )
+    except (DriftError, ModelError, SettingsError, InferenceError, OSError) as error:
+        _stop(error)
+    _print_skipped(measured.skipped)
+    _print(comparison)
+    if comparison.drifted and fail_on_drift:
+        sys.exit(_DRIFTED)
+
+
+def _model(options: ModelOptions, name: str | None, source: str) -> ModelSource | None:
+    """Return the model that `options` name, None if they name none.
+
+    Recordings already hold predictions, so the MODEL_DIR of a container applies only to folders of images.
+    """
+    by_environment = options.model is None and options.model_repository is None
+    if by_environment and (options.model_dir is None or not Path(source).is_dir()):
+        return None
+    from app.cli.model.model_choice import choose_model
+
+    return choose_model(options, name)
+
+
+def _measure(
+    source: str, options: ImageOptions, model: ModelSource | None, embedder: "Embedder | None"
+) -> "MeasuredImages":
+    from app.cli.recorded.drift_source import measure_source
+
+    with Console(stderr=True).status("Measuring ...") as status:
+        return measure_source(source, options, model, embedder, lambda count: status.update(f"Measured {count} images"))
+
+
+def _print(comparison: "DriftComparison") -> None:
+    terminal = console()
+    table = Table("test", "of", "most", "p", "corrected p", "")
+    for test in comparison.tests:
+        verdict = "[red]drifted[/red]" if test.drifted else "no drift seen"
+        table.add_row(
+            test.name, escape(test.about), _printable(test.where), f"{test.p:.2g}", f"{test.adjusted:.2g}", verdict
+        )
+    terminal.print(table)
+    for slice_result in comparison.slices:
+        verdict = "too few images" if slice_result.q is None else f"corrected p {slice_result.q:.2g}"
+        drifted = " [red]drifted[/red]" if slice_result.drifted else ""
+        slice_name = _printable(f"{slice_result.key} = {slice_result.value}")
+        terminal.print(
+            f"{slice_name}: {slice_result.baseline} and {slice_result.production} images, {verdict}{drifted}"
+        )
+    for note in comparison.notes:
+        terminal.print(_printable(note))
+    for drift in comparison.mix:
+        if drift.drifted or not all(value.baseline for value in drift.values):
+            terminal.print(f"{_printable(drift.key)}: {_printable(drift.change)}")
+    if unknown := [label.label for label in comparison.labels if not label.known]:
+        terminal.print(f"Not in the baseline: {_printable(', '.join(unknown[:20]))}")
+    terminal.print(
+        f"Similarity to the baseline {comparison.production_similarity:.3f}, of the baseline to itself "
+        f"{comparison.baseline_similarity:.3f}"
+    )
+    terminal.print("[red]Drift was found[/red]" if comparison.drifted else "No drift was found")
+
+
+def _printable(text: str) -> str:
+    """Escape names of folders and metadata, which may hold terminal control characters."""
+    return escape(text if text.isprintable() else repr(text))
+
+
+def _print_skipped(skipped: Mapping[str, int]) -> None:
+    for reason, count in skipped.items():
+        Console(stderr=True).print(f"{count} images {reason}")
+
+
+def _stop(error: Exception) -> NoReturn:
+    """Exit with the status for a check that could not run."""
+    sys.stderr.write(f"charioteer: {error}\n")
+    sys.exit(_FAILED)

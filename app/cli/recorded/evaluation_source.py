@@ -1,0 +1,221 @@
+"""Choose the answers to evaluate: of a model in this process, of one on a server, or recorded ones."""
+
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, closing, contextmanager
+from pathlib import Path
+
+import httpx
+import msgspec
+
+from app.cli.model.model_choice import choose_model
+from app.conformance.client.tls import TlsOptions
+from app.evaluation.answers import MEASURED_TASKS
+from app.evaluation.checkpoint import Records
+from app.evaluation.clients import HTTP_PROTOCOLS, HttpInferenceClient
+from app.evaluation.dataset import Dataset, Item
+from app.evaluation.extras import EvaluationError
+from app.evaluation.runner import CollectedAnswers, InferenceClient, InferenceClientError
+from app.settings.inference_query import NO_ERROR, InferenceQuery
+from app.settings.model import ModelSource
+from app.settings.server import ModelOptions
+from tasks.inference.error import InferenceError
+from tasks.inference.limits import Limits
+from tasks.inference.request import InferenceRequest
+from tasks.inference.tensor import BytesTensor
+
+__all__ = ("PROTOCOLS", "Source", "local_predictor", "local_source", "parameters_for", "read_recorded", "server_source")
+
+PROTOCOLS = (*HTTP_PROTOCOLS, "v2-grpc", "grps-grpc")
+
+
+class Source(msgspec.Struct, frozen=True, kw_only=True):
+    """The model to evaluate.
+
+    Attributes:
+        label: name for the report.
+        identity: everything that a prediction depends on, for the checkpoint.
+        open_predictor: opens a function that predicts records for one image.
+        notes: notes for the report.
+    """
+
+    label: str
+    identity: Mapping[str, object]
+    open_predictor: Callable[[], AbstractContextManager[InferenceClient]]
+    notes: Sequence[str] = ()
+
+
+def parameters_for(
+    dataset: Dataset, score_threshold: float, top_k: int, assignments: Sequence[str]
+) -> Mapping[str, object]:
+    """Return the parameters of every request: a low score threshold for a full curve, and the user's parameters.
+
+    Args:
+        dataset: its task type decides which defaults apply.
+        score_threshold: for objects.
+        top_k: maximum number of objects for each image.
+        assignments: ``name=value``, where value is JSON or else text.
+
+    Raises:
+        EvaluationError: when one of `assignments` has another form.
+    """
+    parameters: dict[str, object] = {}
+    for assignment in assignments:
+        name, equals, value = assignment.partition("=")
+        if not equals or not name.strip():
+            raise EvaluationError(f'--parameter: Expected "name=value", got {assignment}')
+        try:
+            parameters[name.strip()] = msgspec.json.decode(value)
+        except msgspec.DecodeError:
+            parameters[name.strip()] = value
+    match dataset.tasks[0].returns:
+        case "texts":
+            return parameters
+        case "classes":
+            return {"action": "predict_proba", **parameters}
+        case _:
+            return {"score_threshold": score_threshold, "top_k": top_k, **parameters}
+
+
+def local_source(options: ModelOptions, name: str | None, parameters: Mapping[str, object]) -> Source:
+    """Return a source for a model in this process.
+
+    Raises:
+        ModelError: when there is no such model.
+    """
+    source = choose_model(options, name)
+    identity: dict[str, object] = {"model": source.name, "version": source.version, "parameters": parameters}
+    return Source(
+        label=f"{source.name} {source.version}".strip(),
+        identity={**identity, "files": _files(source)},
+        open_predictor=lambda: local_predictor(source, parameters),
+    )
+
+
+def server_source(
+    url: str,
+    protocol: str,
+    name: str | None,
+    parameters: Mapping[str, object],
+    headers: Mapping[str, str],
+    timeout: float,
+    tls: TlsOptions,
+) -> Source:
+    """Return a source for a model behind a URL.
+
+    Raises:
+        EvaluationError: when the URL, protocol and name do not fit together.
+    """
+    if protocol not in PROTOCOLS:
+        raise EvaluationError(f"--protocol: Expected one of {', '.join(PROTOCOLS)}, got {protocol}")
+    over_http = protocol in HTTP_PROTOCOLS
+    if over_http and not url.startswith(("http://", "https://")):
+        raise EvaluationError(f"--url: Expected a URL that begins with http:// or https://, got {url}")
+    display_url = _without_user_info(url) if over_http else url
+    needs_name = HTTP_PROTOCOLS[protocol].needs_model if over_http else protocol == "v2-grpc"
+    if needs_name and not name:
+        raise EvaluationError(f"--name: {protocol} needs the model's name")
+    notes: list[str] = []
+    if over_http and not HTTP_PROTOCOLS[protocol].takes_parameters:
+        notes.append(
+            f"{protocol} has no request parameters: it leaves out objects below the model's own score threshold. "
+            "Average precision and recall differ from other protocols."
+        )
+
+    @contextmanager
+    def open_client() -> Generator[InferenceClient]:
+        if over_http:
+            with httpx.Client(timeout=timeout, headers=dict(headers), trust_env=False, verify=tls.context()) as client:
+                yield HttpInferenceClient(client, url, protocol, name or "", parameters)
+        else:
+            from app.cli.grpc_client import GrpcClient
+
+            credentials = tls.credentials() if url.startswith("grpcs://") else None
+            address = url.partition("://")[2] or url
+            with closing(
+                GrpcClient(address, protocol, name or "", parameters, timeout, headers, credentials)
+            ) as grpc_client:
+                yield grpc_client
+
+    return Source(
+        label=f"{name or 'the only model'} at {display_url} ({protocol})",
+        identity={"url": display_url, "protocol": protocol, "model": name or "", "parameters": parameters},
+        open_predictor=open_client,
+        notes=notes,
+    )
+
+
+def read_recorded(dataset: Dataset, url: str, name: str | None) -> tuple[str, CollectedAnswers, Sequence[str]]:
+    """Return a label, the recorded answers and notes, instead of the answers of a `Source`.
+
+    Raises:
+        EvaluationError: when the store has no answers for the dataset, or answers of several models.
+    """
+    from app.cli.recorded.recorded_answers import match_recorded
+    from app.recording.export.reading import open_recordings
+    from app.recording.inference import RecordedInference
+    from app.recording.stores.dsn import parse_dsn
+
+    dsn = parse_dsn(url)
+    reader = open_recordings(url)
+
+    def all_inferences() -> Iterator[RecordedInference]:
+        for batch in reader.batches(InferenceQuery(model=name, error=NO_ERROR)):
+            yield from batch
+
+    matched = match_recorded(dataset, all_inferences(), name)
+    notes = [
+        "Recorded predictions use the score threshold of their requests, usually 0.5, which lowers average precision."
+    ]
+    if matched.repeated:
+        notes.append(f"{matched.repeated} images were recorded more than once; the latest prediction counts.")
+    return f"{matched.model}, as recorded in {dsn.display_name}", matched.collected, notes
+
+
+@contextmanager
+def local_predictor(source: ModelSource, parameters: Mapping[str, object]) -> Generator[InferenceClient]:
+    """Load a model in this process, and yield a function that predicts records.
+
+    Raises:
+        EvaluationError: when an evaluation cannot measure its task.
+        ModelError: when it cannot be loaded.
+    """
+    from app.assembly.models import load
+    from app.wire.bytes_elements import BinaryElement
+
+    servable = load(source)
+    task_type = servable.description.task_type
+    if task_type not in MEASURED_TASKS:
+        measured = " or ".join(MEASURED_TASKS)
+        raise EvaluationError(f"{source.name} is a model of {task_type}; an evaluation measures {measured}")
+
+    def predict(item: Item, data: bytes) -> Records:
+        item_parameters = {**parameters, **({"prompts": [item.question]} if item.question else {})}
+        tensor = BytesTensor(name="image", shape=(1,), elements=[BinaryElement(data)], parameters=item_parameters)
+        request = InferenceRequest(id=item.id, model_name=source.name, inputs=(tensor,))
+        try:
+            outputs = servable.predict(request, Limits()).outputs
+        except InferenceError as error:
+            raise InferenceClientError(str(error)) from None
+        records = outputs[0].predictions[0].records()
+        return msgspec.convert(msgspec.to_builtins(records), list[dict[str, object]])
+
+    yield predict
+
+
+def _without_user_info(url: str) -> str:
+    try:
+        return str(httpx.URL(url).copy_with(userinfo=b""))
+    except httpx.InvalidURL as error:
+        raise EvaluationError(f"--url: {error}") from None
+
+
+def _files(source: ModelSource) -> Sequence[str]:
+    """Return the name, size and modification time of each model file, to identify the model."""
+    paths = [source.file] if source.file else sorted(path for path in source.folder.rglob("*") if path.is_file())
+    return [_file(path, source.folder) for path in paths if "__pycache__" not in path.parts]
+
+
+def _file(path: Path, folder: Path) -> str:
+    status = path.stat()
+    name = path.relative_to(folder) if path.is_relative_to(folder) else path
+    return f"{name} {status.st_size} {status.st_mtime_ns}"

@@ -1,0 +1,1 @@
+"""Call an engine, and keep the exchanges."""

@@ -1,0 +1,170 @@
+"""Call an engine over gRPC."""
+
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, cast
+from urllib.parse import urlsplit
+
+import grpc
+from google.protobuf.descriptor import ServiceDescriptor
+from google.protobuf.json_format import MessageToJson
+from google.protobuf.message import DecodeError
+
+from app.conformance.check import ViolationError
+from app.conformance.client.messages import answer_class, is_streamed
+from app.conformance.client.probe import Exchange, Probe, ResponseTimeoutError
+from app.conformance.client.tls import TlsOptions
+from app.conformance.quoting import quote
+
+__all__ = ("SCHEMES", "GrpcCall", "GrpcChannel", "call", "expect_refusal", "first_response", "open_channel")
+
+SCHEMES = ("grpc://", "grpcs://")
+"""URL schemes of engines: plain text and TLS."""
+
+_MAX_MESSAGE_BYTES = 8_000_000
+_MAX_CONNECT_S = 10
+_UNAUTHORIZED = ("UNAUTHENTICATED", "PERMISSION_DENIED")
+
+
+@dataclass(frozen=True, slots=True)
+class GrpcCall(Exchange):
+    """An exchange over gRPC, with its response messages; a refused call has none."""
+
+    answers: Sequence[Any]
+    unreadable: str
+    """Why the response could not be decoded; empty if it could."""
+
+    @property
+    def ok(self) -> bool:
+        """Return whether the status is OK."""
+        return self.status == 0
+
+    @property
+    def unauthorized(self) -> bool:
+        """Return whether the engine refused the credentials."""
+        return self.code in _UNAUTHORIZED
+
+    @property
+    def code(self) -> str:
+        """Return the name of the status."""
+        return self.headers["grpc-status"]
+
+
+@dataclass(frozen=True, slots=True)
+class GrpcChannel:
+    """A channel to an engine.
+
+    Args:
+        channel: the grpc channel.
+        metadata: sent with every call.
+        timeout: seconds to wait for a response.
+    """
+
+    channel: Any
+    metadata: Sequence[tuple[str, str]]
+    timeout: float
+
+    def wait_connected(self) -> None:
+        seconds = min(self.timeout, _MAX_CONNECT_S)
+        try:
+            grpc.channel_ready_future(self.channel).result(timeout=seconds)
+        except grpc.FutureTimeoutError:
+            raise ResponseTimeoutError(f"Nothing speaks gRPC there within {seconds:g} seconds") from None
+
+    def call(self, path: str, message: bytes, *, streamed: bool) -> tuple[int, str, Sequence[bytes]]:
+        stub = self.channel.unary_stream if streamed else self.channel.unary_unary
+        answers: list[bytes] = []
+        try:
+            answer = stub(path)(message, metadata=self.metadata, timeout=self.timeout)
+            answers.extend(answer if streamed else [answer])
+        except grpc.RpcError as error:
+            status: Any = error
+            if status.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
+                raise ResponseTimeoutError(f"{path} had no answer within {self.timeout:g} seconds") from None
+            return status.code().value[0], str(status.details() or ""), answers
+        return 0, "", answers
+
+
+@contextmanager
+def open_channel(
+    url: str,
+    headers: Mapping[str, str],
+    timeout: float,
+    tls: TlsOptions = TlsOptions(),  # noqa: B008  frozen
+) -> Generator[GrpcChannel]:
+    """Open a channel to the engine at `url`, which starts with one of `SCHEMES`; it connects on first use."""
+    url_parts = urlsplit(url)
+    options = [("grpc.max_receive_message_length", _MAX_MESSAGE_BYTES), ("grpc.enable_http_proxy", 0)]
+    if url_parts.scheme == "grpcs":
+        channel = grpc.secure_channel(url_parts.netloc, tls.credentials(), options)
+    else:
+        channel = grpc.insecure_channel(url_parts.netloc, options)
+    try:
+        yield GrpcChannel(channel, [(name.lower(), value) for name, value in headers.items()], timeout)
+    finally:
+        channel.close()
+
+
+def call(probe: Probe, service: ServiceDescriptor, method: str, request: Any, *, fresh: bool = False) -> GrpcCall:
+    """Call `method` of `service`. Reuse the response to an equal earlier call, unless `fresh`.
+
+    Raises:
+        RequestLimitError: the request limit is reached.
+        ResponseTimeoutError: there is no response in time.
+    """
+    path = f"/{service.full_name}/{method}"
+    request_body = request.SerializeToString(deterministic=True)
+    streamed = is_streamed(service, method)
+    if probe.transport is None:
+        raise TypeError("expected a probe with a gRPC channel")
+    transport = probe.transport
+
+    def send() -> GrpcCall:
+        status, text, answers = transport.call(path, request_body, streamed=streamed)
+        decoded, unreadable = _decode(answer_class(service, method), answers)
+        body = "\n".join(map(_as_json, decoded)) if status == 0 and not unreadable else text or unreadable
+        headers = {"grpc-status": _status_name(status), **({"grpc-message": text} if text else {})}
+        return GrpcCall(
+            "gRPC", path, {}, _as_json(request).encode(), status, headers, body.encode(), decoded, unreadable
+        )
+
+    return cast("GrpcCall", probe.exchange(("gRPC", path, request_body), send, fresh=fresh))
+
+
+def first_response(exchange: GrpcCall) -> Any:
+    """Return the first response message of a call.
+
+    Raises:
+        ViolationError: the call failed, or the response could not be decoded.
+    """
+    if not exchange.ok:
+        raise ViolationError(f"{exchange.path}: Expected OK, got {exchange.code} {quote(exchange.body)}")
+    if exchange.unreadable:
+        raise ViolationError(f"{exchange.path}: {exchange.unreadable}")
+    return exchange.answers[0]
+
+
+def expect_refusal(exchange: GrpcCall, *codes: str) -> None:
+    """Raise a `ViolationError` unless the call was refused, with one of `codes` if given."""
+    if exchange.ok or (codes and exchange.code not in codes):
+        expected = " or ".join(codes) or "a status other than OK"
+        raise ViolationError(f"{exchange.path}: Expected {expected}, got {exchange.code} {quote(exchange.body)}")
+
+
+def _decode(message_class: Any, answers: Sequence[bytes]) -> tuple[Sequence[Any], str]:
+    try:
+        return [message_class.FromString(answer) for answer in answers], ""
+    except DecodeError as error:
+        return [], f"The answer is not a {message_class.DESCRIPTOR.name}: {error}"
+
+
+def _as_json(message: Any) -> str:
+    try:
+        return MessageToJson(message, preserving_proto_field_name=True, indent=None)
+    except (ValueError, UnicodeError) as error:
+        return f"{message.DESCRIPTOR.name}, which cannot be shown: {error}"
+
+
+def _status_name(status: int) -> str:
+    return next((code.name for code in grpc.StatusCode if cast("Any", code.value)[0] == status), str(status))

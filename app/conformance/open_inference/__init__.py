@@ -1,0 +1,1 @@
+"""Check the Open Inference Protocol over REST and gRPC."""

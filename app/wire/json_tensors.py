@@ -1,0 +1,102 @@
+"""Numeric tensors in JSON protocols: a shape, and flat or nested numbers in row-major order."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from app.wire.json_body import first_path, read_json
+from app.wire.nested_rows import flatten_rows
+from tasks.inference.error import invalid, quote_value
+from tasks.inference.tensor import Datatype, Tensor
+
+__all__ = ("numeric_tensor", "read_datatype")
+
+_MAX_DIMENSIONS = 32
+_FLAT_TYPES: dict[str, Any] = {"b": list[bool | int], "i": list[int | bool], "u": list[int | bool], "f": list[float]}
+
+_DATATYPES = {datatype.value: datatype for datatype in Datatype}
+
+
+def read_datatype(name: str, path: str) -> Datatype:
+    """Return the datatype called `name`.
+
+    Raises:
+        InferenceError: INVALID_REQUEST listing the known datatypes.
+    """
+    datatype = _DATATYPES.get(name)
+    if datatype is None:
+        raise invalid(f"Expected one of {', '.join(Datatype)}, got {quote_value(name)}", path)
+    return datatype
+
+
+def numeric_tensor(
+    name: str,
+    datatype: Datatype,
+    shape: Sequence[int],
+    data: msgspec.Raw,
+    parameters: Mapping[str, object],
+    path: str,
+) -> Tensor:
+    """Return a tensor of `shape` from a flat or nested JSON array; one dimension of `shape` may be -1.
+
+    Integers are accepted for floating-point datatypes, and booleans for integer datatypes (0 and 1). Other mismatches
+    are rejected.
+
+    Raises:
+        InferenceError: INVALID_REQUEST naming the field under `path`: a value of another type or out of range, or a
+            count that does not fit the shape.
+    """
+    if datatype is Datatype.BF16:
+        raise invalid("BF16 has no form in JSON; send FP32", f"{path}.datatype")
+    values = _values(datatype, data, f"{path}.data")
+    return Tensor(name=name, datatype=datatype, data=_shaped(values, shape, f"{path}.shape"), parameters=parameters)
+
+
+def _values(datatype: Datatype, data: msgspec.Raw, path: str) -> NDArray[Any]:
+    try:
+        numbers: Sequence[object] = msgspec.json.decode(data, type=_FLAT_TYPES[datatype.kind])
+    except (msgspec.DecodeError, RecursionError):
+        numbers = _flat_numbers(read_json(data, list[Any], path), datatype, path)
+    try:
+        with np.errstate(over="ignore"):
+            array = np.array(numbers, dtype=datatype.dtype)
+    except OverflowError:
+        raise invalid(f"Expected {datatype} numbers, got one out of range", path) from None
+    if datatype is Datatype.BOOL and any(number not in (0, 1) for number in numbers):
+        raise invalid("Expected true, false, 0 or 1, got another number", path)
+    if datatype.kind == "f" and not np.all(np.isfinite(array)):
+        raise invalid(f"Expected {datatype} numbers, got one out of range", path)
+    return array
+
+
+def _flat_numbers(values: list[Any], datatype: Datatype, path: str) -> Sequence[object]:
+    """Return nested rows in row-major order, after a check that `datatype` accepts the type of every value."""
+    allowed: set[type] = {int, float} if datatype.kind == "f" else {int, bool}
+    flat_values = flatten_rows(values)
+    if set(map(type, flat_values)) <= allowed:
+        return flat_values
+    mismatch = first_path(values, lambda value: type(value) not in {list, *allowed}, path)
+    if mismatch is None:
+        raise invalid("Expected a flat array, or nested rows that are all of one depth", path)
+    type_name = "null" if mismatch[1] is None else type(mismatch[1]).__name__
+    raise invalid(f"Expected {datatype} numbers, got {type_name}", mismatch[0])
+
+
+def _shaped(values: NDArray[Any], shape: Sequence[int], path: str) -> NDArray[Any]:
+    if len(shape) > _MAX_DIMENSIONS:
+        raise invalid(f"Expected at most {_MAX_DIMENSIONS} dimensions, got {len(shape)}", path)
+    free_dimensions = [index for index, size in enumerate(shape) if size == -1]
+    if len(free_dimensions) > 1 or any(size < -1 for size in shape):
+        raise invalid(f"Expected sizes of 0 or more, at most one of them -1, got {quote_value(list(shape))}", path)
+    known_size = math.prod(size for size in shape if size != -1)
+    fits = known_size and values.size % known_size == 0 if free_dimensions else known_size == values.size
+    if not fits:
+        raise invalid(f"Expected a shape for the {values.size} numbers in data, got {quote_value(list(shape))}", path)
+    try:
+        return values.reshape(tuple(shape))
+    except (ValueError, OverflowError):
+        raise invalid(f"Expected sizes whose product can be counted, got {quote_value(list(shape))}", path) from None
