@@ -6,9 +6,11 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 
+from app.assembly.benchmarking import Measurement, measure_candidates
 from app.cli import cli
 from app.cli.model.image_files import choose_images
 from app.cli.model.tune import tune
@@ -26,6 +28,18 @@ def folder(tmp_path: Path) -> Path:
     return shutil.copytree(MODELS / "classifier", tmp_path / "classifier")
 
 
+@pytest.fixture
+def fixed_costs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Measure, then set the CPU times, which depend on the machine: threads cost, int8 costs less than fp32."""
+
+    def measure(*arguments: Any) -> list[Measurement]:
+        rows = measure_candidates(*arguments)
+        costs = [row.candidate.threads + (row.candidate.precision != "int8") for row in rows]
+        return [msgspec.structs.replace(row, cpu=cost, rounds=()) for row, cost in zip(rows, costs, strict=True)]
+
+    monkeypatch.setattr("app.cli.model.tuning_run.measure_candidates", measure)
+
+
 def test_unchanged_settings_are_reported_and_not_written(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = {file.name: file.read_bytes() for file in folder.iterdir()}
     tune(folder, **FAST, write=True)
@@ -36,8 +50,8 @@ def test_unchanged_settings_are_reported_and_not_written(folder: Path, capsys: p
     assert {file.name: file.read_bytes() for file in folder.iterdir()} == before
 
 
+@pytest.mark.usefixtures("fixed_costs")
 def test_best_settings_are_written(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    # Many threads for a tiny call cost much.
     slow = {"onnxruntime": {"threads": 32}, "labels": ["a"] * 20}
     (folder / "model-settings.json").write_text(json.dumps(slow))
     tune(folder, **FAST, objective="cost", write=True)
@@ -60,9 +74,9 @@ def test_variant_that_changes_answers_too_much_is_refused(tmp_path: Path, capsys
     assert "int8 │   full │     1" not in output
 
 
+@pytest.mark.usefixtures("fixed_costs")
 def test_int8_is_written_as_a_new_version(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     detector = shutil.copytree(MODELS / "detector", tmp_path / "detector")
-    # The current settings are slow, so that the quantised graph is surely faster.
     (detector / "model-settings.json").write_text('{"onnxruntime": {"threads": 32}}')
     options: dict[str, Any] = {
         "data": IMAGES,
