@@ -4,57 +4,54 @@ import os
 import re
 import shutil
 import subprocess
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
 
 from tests.support.client_environments import python_with, run_checks
-from tests.support.server_process import ROOT, run_server
+from tests.support.server_process import ROOT, ServerProcess, run_server
 
 MODELS = ROOT / "fixtures" / "models"
 
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture
-def models(tmp_path: Path) -> str:
-    """Return a copy of the fixture models that checks may change."""
-    return str(shutil.copytree(MODELS, tmp_path / "models"))
+@pytest.fixture(scope="module")
+def server() -> Generator[ServerProcess]:
+    """Serve the fixture models to clients that leave them as they were."""
+    with run_server("--model-repository", str(MODELS)) as process:
+        yield process
 
 
 @pytest.mark.parametrize(
-    ("client", "module"),
-    [
-        ("tritonclient", "with_tritonclient_http"),
-        ("kserve", "with_kserve"),
-        ("mlserver", "with_mlserver"),
-        ("openai", "with_openai"),
-    ],
+    ("client", "module"), [("kserve", "with_kserve"), ("mlserver", "with_mlserver"), ("openai", "with_openai")]
 )
-def test_client_passes_checks_over_http(models: str, client: str, module: str) -> None:
-    with run_server("--model-repository", models) as server:
-        run_checks(client, module, server.address, models)
+def test_client_passes_checks_over_http(server: ServerProcess, client: str, module: str) -> None:
+    run_checks(client, module, server.address)
 
 
-@pytest.mark.parametrize(
-    ("client", "module"), [("tritonclient", "with_tritonclient_grpc"), ("kserve", "with_kserve_grpc")]
-)
-def test_client_passes_checks_over_grpc(models: str, client: str, module: str) -> None:
-    with run_server("--model-repository", models) as server:
-        run_checks(client, module, server.grpc_address, models)
+def test_kserve_passes_checks_over_grpc(server: ServerProcess) -> None:
+    run_checks("kserve", "with_kserve_grpc", server.grpc_address)
 
 
-def test_grps_client_passes_checks(models: str) -> None:
-    with run_server("--model-repository", models) as server:
-        proto = ROOT / "app" / "proto" / "grps.proto"
-        run_checks("grps", "with_grps", server.address, server.grpc_address, str(proto))
+@pytest.mark.parametrize("transport", ["http", "grpc"])
+def test_tritonclient_passes_checks_and_exchanges_a_model(tmp_path: Path, transport: str) -> None:
+    models = str(shutil.copytree(MODELS, tmp_path / "models"))
+    with run_server("--model-repository", models) as own:
+        address = own.address if transport == "http" else own.grpc_address
+        run_checks("tritonclient", f"with_tritonclient_{transport}", address, models)
 
 
-def test_tensorflow_serving_clients_pass_checks(models: str) -> None:
-    with run_server("--model-repository", models) as server:
-        http = server.tensorflow_serving_address.removeprefix("http://")
-        run_checks("ovmsclient", "with_ovmsclient", http, server.tensorflow_grpc_address)
-        run_checks("grps", "with_tensorflow_stubs", server.tensorflow_grpc_address)
+def test_grps_client_passes_checks(server: ServerProcess) -> None:
+    proto = ROOT / "app" / "proto" / "grps.proto"
+    run_checks("grps", "with_grps", server.address, server.grpc_address, str(proto))
+
+
+def test_tensorflow_serving_clients_pass_checks(server: ServerProcess) -> None:
+    http = server.tensorflow_serving_address.removeprefix("http://")
+    run_checks("ovmsclient", "with_ovmsclient", http, server.tensorflow_grpc_address)
+    run_checks("grps", "with_tensorflow_stubs", server.tensorflow_grpc_address)
 
 
 def test_grpcurl_session_of_the_page_prints_its_answers(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Create an environment for each foreign client, because their dependencies and gRPC stubs conflict.
+"""Create environments for foreign clients: one for those that pip can install together, and one for each other.
 
 What the environment of the tests already has is imported from there.
 """
@@ -14,9 +14,10 @@ _REQUIREMENTS = ROOT / "tests" / "clients"
 
 
 def python_with(client: str) -> Path:
-    """Return the interpreter for ``<client>.txt``; skip the test if its packages cannot be downloaded."""
-    texts = (_REQUIREMENTS / f"{client}.txt").read_text().split()
-    return layered_environment(Environment(Path(sys.prefix)), f"client-{client}", *texts).python
+    """Return the interpreter for ``<client>.txt``, or for `many.txt`; skip the test if nothing can be downloaded."""
+    name = client if (_REQUIREMENTS / f"{client}.txt").is_file() else "many"
+    texts = (_REQUIREMENTS / f"{name}.txt").read_text().split()
+    return layered_environment(Environment(Path(sys.prefix)), f"client-{name}", *texts).python
 
 
 def run_checks(client: str, module: str, *arguments: str) -> None:
