@@ -1,7 +1,7 @@
 """Create environments as users have them: the base dependencies of Charioteer, or those and one extra.
 
 `linked_environment` is fast: it creates hard links to installed files, and resolves the requirements of pyproject.toml
-as pip does. `wheel_environment` adds a wheel, and `layered_environment` what pip downloads. The Makefile creates the
+as pip does. `wheel_environment` adds a wheel, and `layered_environment` what pip downloads. The Makefile completes the
 one that all must equal. They are cached in ``.venv-installed`` until pyproject.toml changes.
 """
 
@@ -110,13 +110,21 @@ def linked_environment(*extras: str) -> Environment:
 
 
 def makefile_environment() -> Environment:
-    """Return the environment that ``make serve`` creates."""
+    """Return the environment that ``make serve`` creates.
+
+    The dependencies are linked from here before the Makefile calls pip, which installs only what it finds missing.
+    """
+    packages, content = _linked_packages()
 
     def make(folder: Path) -> None:
         shutil.rmtree(folder, ignore_errors=True)
-        _run("make", f"PYTHON={sys.executable}", f"VENV={folder}", str(folder / ".serve"))
+        variables = (f"PYTHON={sys.executable}", f"VENV={folder}")
+        _run("make", *variables, str(folder / "bin" / "python"))
+        for package in packages.values():
+            _link(package, Environment(folder))
+        _run("make", *variables, str(folder / ".serve"))
 
-    return _cached("made", "", make)
+    return _cached("made", content, make)
 
 
 def wheel_environment(wheel_file: Path) -> Environment:
