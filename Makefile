@@ -9,8 +9,8 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --no-com
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test test-slow browser database check format bench bench-explanations bench-recording bench-recorded-query \
-	bench-drift bench-evaluation compare-pipelines docs screenshots lock sbom audit proto fixtures evaluate-fixtures clean soak fuzz fuzz-decoders
+.PHONY: help serve test test-slow browser database check check-types check-texts format bench bench-explanations \
+	bench-recording bench-recorded-query bench-drift bench-evaluation compare-pipelines docs screenshots lock sbom audit proto fixtures evaluate-fixtures clean soak fuzz fuzz-decoders
 
 # The text after `##` has a target's group in brackets, then its help.
 help: ## [run] show this list
@@ -24,8 +24,9 @@ test: $(VENV)/.test ## [test] install the dependencies of the quick tests, and r
 	@$(BIN)/python -m pytest --numprocesses 2 -m "not slow"
 
 # One worker runs all tests of a file, so that servers and environments are started once; the longest files run first.
+# The tests wait for processes half of their time: three workers keep two cores busy.
 test-slow: $(VENV)/.test-slow browser database ## [test] run the slow tests: browser, foreign clients, Ray, PostgreSQL, torch
-	@$(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder -m slow
+	@$(BIN)/python -m pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder -m slow
 
 # The tests of the web page need Debian's Chromium and axe-core from npm, those of clients Debian's Go. This needs root
 # and Debian. Otherwise install them yourself, or these tests are skipped.
@@ -50,10 +51,16 @@ database: ## [test] install PostgreSQL for the tests of recording
 		{ apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends \
 			postgresql; } >/dev/null || echo "PostgreSQL could not be installed; its tests are skipped"; }
 
+# Types take longest; the other checks run beside them.
 check: $(VENV)/.check ## [test] check style, types, import contracts, spelling, wording and links
+	@$(MAKE) --no-print-directory --jobs=2 --keep-going check-types check-texts
+
+check-types: $(VENV)/.check ## [test] check types with pyright
+	@$(BIN)/pyright
+
+check-texts: $(VENV)/.check ## [test] check style, import contracts, spelling, wording and links
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
-	@$(BIN)/pyright
 	@$(BIN)/lint-imports
 	@$(BIN)/codespell
 	@$(BIN)/python -m tests.support.prose
@@ -149,6 +156,11 @@ $(VENV)/.bench: pyproject.toml | $(BIN)/python
 $(VENV)/.check: pyproject.toml | $(BIN)/python
 	@$(PIP) --editable '.[test-slow,check]'
 	@touch $(VENV)/.serve $@
+
+# What .ci/run needs after the quick tests, in one installation instead of three.
+$(VENV)/.gate: pyproject.toml | $(BIN)/python
+	@$(PIP) --editable '.[test-slow,check,docs]'
+	@touch $(VENV)/.serve $(VENV)/.test $(VENV)/.test-slow $(VENV)/.check $(VENV)/.docs $@
 
 $(VENV)/.supply: pyproject.toml | $(BIN)/python
 	@$(PIP) --editable '.[supply]'

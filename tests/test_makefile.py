@@ -2,6 +2,7 @@
 
 import re
 import subprocess
+from pathlib import Path
 from typing import Any
 
 import yaml
@@ -27,12 +28,32 @@ def test_help_lists_every_target_once_in_its_group() -> None:
 def test_pre_commit_runs_the_tools_of_make_check() -> None:
     configuration: Any = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())
     hooks = [hook for repository in configuration["repos"] for hook in repository["hooks"]]
-    recipe = re.search(r"^check:.*\n((?:\t.*\n)+)", MAKEFILE, re.MULTILINE)
-    assert recipe
-    commands = [line.removeprefix("\t@$(BIN)/").removesuffix(" .") for line in recipe[1].splitlines()]
+    recipes = re.findall(r"^check-\w+:.*\n((?:\t.*\n)+)", MAKEFILE, re.MULTILINE)
+    lines = [line for recipe in recipes for line in recipe.splitlines()]
+    commands = [line.removeprefix("\t@$(BIN)/").removesuffix(" .") for line in lines]
     entries = [hook["entry"].removeprefix(".venv/bin/").removesuffix(" --force-exclude") for hook in hooks]
-    assert entries == commands
+    assert sorted(entries) == sorted(commands)
+    assert len(recipes) == 2
     assert {hook["language"] for hook in hooks} == {"system"}
+
+
+def test_check_fails_if_one_of_its_parts_fails(tmp_path: Path) -> None:
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    for name in ("ruff", "pyright", "lint-imports", "codespell", "python"):
+        (programs / name).write_text("#!/bin/sh\necho $0\n")
+        (programs / name).chmod(0o755)
+    stamp = tmp_path / ".check"
+    stamp.touch()
+    command = ["make", f"VENV={tmp_path}", "check"]
+    passed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert passed.returncode == 0, passed.stderr
+    assert passed.stdout.count("/bin/") == 7
+    for name in ("pyright", "codespell"):
+        program = (programs / name).read_text()
+        (programs / name).write_text("#!/bin/sh\nexit 1\n")
+        assert subprocess.run(command, cwd=ROOT, capture_output=True, timeout=60).returncode != 0
+        (programs / name).write_text(program)
 
 
 def test_hosted_ci_runs_the_gate() -> None:
