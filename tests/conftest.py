@@ -32,11 +32,13 @@ SLOW = tuple(
 LONGEST = tuple(
     _TESTS / name
     for name in (
-        "ray/test_ray_serve.py", "deploy/test_image.py", "app/conformance/test_foreign_servers.py",
-        "installed/test_readme.py", "soak/test_soak.py", "clients/test_foreign_clients.py", "fuzz/test_slice.py",
+        "ray/test_ray_serve.py", "installed/test_extras.py", "deploy/test_image.py", "clients/test_foreign_clients.py",
+        "browser/test_try_view.py", "faults/test_stopping.py", "app/conformance/test_deliberate_faults.py",
+        "browser/test_request_view.py", "browser/test_accessibility.py", "installed/test_readme.py",
+        "browser/test_models_view.py", "browser/test_metrics_page.py", "app/conformance/test_foreign_servers.py",
     )
 )  # fmt: skip
-"""Files that take longest, and run first: at the end one worker would wait for another."""
+"""Files that take longest, the longest first: at the end one worker would wait for another."""
 
 
 def _is_slow(path: Path) -> bool:
@@ -50,7 +52,8 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark the tests in slow folders, and begin with the longest."""
-    items.sort(key=lambda item: item.path not in LONGEST)
+    order = {path: index for index, path in enumerate(LONGEST)}
+    items.sort(key=lambda item: order.get(item.path, len(order)))
     for item in items:
         if _is_slow(item.path):
             item.add_marker(pytest.mark.slow)
