@@ -118,7 +118,8 @@ def blip(folder: Path, class_name: str = "BlipForConditionalGeneration") -> Path
     tokenizer = bert_tokenizer()
     text = {"vocab_size": len(tokenizer), "hidden_size": 32, "encoder_hidden_size": 32, "intermediate_size": 48,
             "num_hidden_layers": 2, "num_attention_heads": 2, "bos_token_id": 2, "sep_token_id": 3, "eos_token_id": 3,
-            "pad_token_id": 0, "max_position_embeddings": 64, "projection_dim": 32}  # fmt: skip
+            "pad_token_id": 0, "max_position_embeddings": 64, "projection_dim": 32,
+            "initializer_range": 0.2}  # fmt: skip
     config = t.BlipConfig(
         text_config=text, vision_config=vision_config("BlipVisionConfig").to_dict(), projection_dim=32
     )

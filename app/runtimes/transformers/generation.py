@@ -98,9 +98,9 @@ def load_text_generator(spec: ModelSpec, network: Network) -> TextGenerator:
     return TextGenerator(network, copy_tokenizer(hf_tokenizer, spec.source)[0], hf_tokenizer)
 
 
-def last_tokens(inputs: Mapping[str, Any]) -> list[int]:
+def last_tokens(inputs: Mapping[str, Any], name: str = "input_ids") -> list[int]:
     """Return the last tokens of a prompt, which determine the spelling of its continuation."""
-    return inputs["input_ids"][0, -_CONTEXT_TOKENS:].tolist()
+    return inputs[name][0, -_CONTEXT_TOKENS:].tolist()
 
 
 def end_tokens(network: Network) -> frozenset[int]:
@@ -109,19 +109,27 @@ def end_tokens(network: Network) -> frozenset[int]:
     return frozenset((declared,) if isinstance(declared, int) else declared or ())
 
 
-def max_answer_tokens(network: Network, count: int, parameters: SamplingParameters, path: str) -> int:
-    """Return the maximum number of new tokens after a prompt of `count` tokens.
+def max_answer_tokens(
+    network: Network, count: int, parameters: SamplingParameters, path: str, decoder_count: int = 1
+) -> int:
+    """Return the maximum number of new tokens after a prompt.
+
+    Args:
+        network: the model.
+        count: number of tokens of the prompt.
+        parameters: sampling parameters.
+        path: path of the prompt in the request, for errors.
+        decoder_count: number of tokens at the start of the decoder, if the model has an encoder for the prompt.
 
     Raises:
         InferenceError: INVALID_REQUEST if the prompt fills the model's context.
     """
     config = network.config
-    if config.is_encoder_decoder:
-        return parameters.max_new_tokens
-    positions = getattr(config.get_text_config(), "max_position_embeddings", None)
+    positions = getattr(config.get_text_config(decoder=True), "max_position_embeddings", None)
     if not isinstance(positions, int) or positions <= 0:
         return parameters.max_new_tokens
-    if count >= positions:
+    used = decoder_count if config.is_encoder_decoder else count
+    if used >= positions or count > positions:
         message = f"Expected a text that leaves room for an answer among the model's {positions} tokens, got {count}"
         raise invalid(message, path)
-    return min(parameters.max_new_tokens, positions - count)
+    return min(parameters.max_new_tokens, positions - used)

@@ -13,39 +13,86 @@ from app.runtimes.transformers.framework import first_line, framework
 from app.runtimes.transformers.images import load_image_processor
 from app.runtimes.transformers.tokenizing import load_tokenizer
 from app.settings.model import ModelError, ModelSource, read_bounded
+from tasks.image_text_to_text import PromptedImage
 from tasks.inference.error import invalid
 from tasks.text.conversation import Message, question, reject_conversation, template_message, with_texts
 from tasks.text.unicode import check_unicode
 from tasks.vision.image import Image
 
-__all__ = ("Conversation", "load_processor")
+__all__ = ("Conversation", "PromptStyle", "load_processor", "prompt_style")
 
 _PROBE = "What is in the image?"
+
+_ENCODER_DECODER = "vision-encoder-decoder"
 
 _WITHOUT_VIDEO = {"SmolVLMProcessor": "Idefics3Processor"}
 """Processors that need video packages, and a replacement that treats images in the same way."""
 
-_JOINED = frozenset({"paligemma"})
-"""Model types without a chat template whose prompt follows the image on the same line."""
+
+class PromptStyle(msgspec.Struct, frozen=True, kw_only=True):
+    """How a model without a chat template gets a prompt, according to the library's documentation of the model.
+
+    Attributes:
+        text: text for the processor, made of the image token and the prompt.
+        needs: token of `text` without which the vocabulary has no use for a prompt.
+        verbatim: a prompt that starts with this is used unchanged.
+        in_decoder: whether the text starts the answer. Otherwise the model reads it with the image.
+        open_end: whether to remove the last token, which ends a text.
+        keeps_markup: whether tokens for locations and fields are text, in prompts and in answers.
+        without_unknown: whether an answer must not contain the unknown token.
+    """
+
+    text: str = "{image}\n{prompt}"
+    needs: str = ""
+    verbatim: str | None = None
+    in_decoder: bool = False
+    open_end: bool = False
+    keeps_markup: bool = False
+    without_unknown: bool = False
+
+
+_STYLES = {
+    "donut-swin": PromptStyle(
+        text="<s_docvqa><s_question>{prompt}</s_question><s_answer>",
+        needs="<s_docvqa>",
+        verbatim="<s_",
+        in_decoder=True,
+        keeps_markup=True,
+        without_unknown=True,
+    ),
+    # The processor adds the image token, and replaces task prompts such as <CAPTION>.
+    "florence2": PromptStyle(text="{prompt}", keeps_markup=True),
+    # The model does not continue a text after its end token.
+    "git": PromptStyle(open_end=True),
+    "paligemma": PromptStyle(text="{image}{prompt}"),
+    _ENCODER_DECODER: PromptStyle(text="", in_decoder=True),
+}
+"""By model type, or by that of the image encoder; others have the defaults."""
+
+
+def prompt_style(config: Any) -> PromptStyle:
+    """Return how the model of a configuration gets its prompts."""
+    encoder = getattr(getattr(config, "encoder", None), "model_type", "")
+    return _STYLES.get(encoder) or _STYLES.get(config.model_type) or PromptStyle()
 
 
 class Conversation:
-    """Formats an image and a prompt with the model's chat template.
+    """Formats an image and a prompt with the model's chat template, or in its style.
 
     Args:
         processor: transformers' processor.
         tokenizer: our tokenizer.
-        model_type: type of the model.
+        style: how the model gets a prompt if it has no chat template.
         end_tokens: tokens that end an answer, which a prompt must not contain.
 
     Raises:
         ModelError: if the chat template does not accept one image and one prompt.
     """
 
-    def __init__(self, processor: Any, tokenizer: Tokenizer, model_type: str, end_tokens: frozenset[int]) -> None:
+    def __init__(self, processor: Any, tokenizer: Tokenizer, style: PromptStyle, end_tokens: frozenset[int]) -> None:
         self._processor = processor
         self._tokenizer = tokenizer
-        self._model_type = model_type
+        self._style = style
         self._lock = threading.Lock()
         self._image_token = str(getattr(processor, "image_token", None) or "")
         self._first_token = getattr(processor.tokenizer, "bos_token", None)
@@ -63,26 +110,29 @@ class Conversation:
     def render(self, messages: Sequence[Message]) -> str:
         """Return the conversation as one text that marks the positions of the images."""
         if not getattr(self._processor, "chat_template", None):
-            separator = "" if self._model_type in _JOINED or not self._image_token else "\n"
-            return f"{self._image_token}{separator}{messages[0].text}"
+            return self._styled(messages[0].text)
         image_token = None if self._uses_parts else self._image_token
         rendered = [template_message(message, image_token) for message in messages]
         return self._processor.apply_chat_template(rendered, add_generation_prompt=True, tokenize=False)
 
-    def render_messages(self, messages: Sequence[Message], path: str) -> str:
-        """Validate the messages of a client, and return the conversation as one text; errors as `render_checked`."""
-        if not getattr(self._processor, "chat_template", None):
-            reject_conversation(messages, path)
-        harmless = [with_texts(message, _PROBE) for message in messages]
-        return self._render(messages, self._control_tokens(self._try_render(harmless, path)), path)
-
-    def render_checked(self, prompt: str, path: str) -> str:
-        """Validate the prompt of a client, and return the conversation as one text.
+    def render_item(self, item: PromptedImage) -> list[str]:
+        """Validate the prompts of a client, and return each with its image, or the conversation, as one text.
 
         Raises:
             InferenceError: INVALID_REQUEST for an empty or invalid Unicode text, one that the template rejects, or one
                 that contains a control token.
         """
+        if item.parameters.messages is not None:
+            return [self._render_messages(item.parameters.messages, item.path)]
+        return [self._render_prompt(text, f"{item.path}[{index}]") for index, text in enumerate(item.prompts)]
+
+    def _render_messages(self, messages: Sequence[Message], path: str) -> str:
+        if not getattr(self._processor, "chat_template", None):
+            reject_conversation(messages, path)
+        harmless = [with_texts(message, _PROBE) for message in messages]
+        return self._render(messages, self._control_tokens(self._try_render(harmless, path)), path)
+
+    def _render_prompt(self, prompt: str, path: str) -> str:
         if not prompt.strip():
             raise invalid("Expected a question, got an empty text", path)
         return self._render([question(prompt)], self._expected, path)
@@ -101,22 +151,39 @@ class Conversation:
         except Exception as error:  # noqa: BLE001 - a template may raise any type
             raise invalid(f"The model's chat template rejects the text: {error}", path) from None
 
-    def inputs(self, images: Sequence[Image], text: str) -> dict[str, Any]:
-        """Return the model's inputs, as a batch of one."""
-        has_first_token = bool(self._first_token) and text.startswith(str(self._first_token))
-        options: dict[str, Any] = {"add_special_tokens": False} if has_first_token else {}
-        with self._lock:
-            processed: Any = self._processor(
-                images=[PIL.Image.fromarray(image.pixels) for image in images],
-                text=[text],
-                return_tensors="pt",
-                **options,
-            )
-        inputs = {name: value for name, value in processed.items() if framework().torch.is_tensor(value)}
-        if self._model_type == "git":
-            # The model does not continue a text after its end token.
+    def inputs(self, images: Sequence[Image], text: str, path: str) -> dict[str, Any]:
+        """Return the arguments of the model for a text of `render_item`, as a batch of one.
+
+        Raises:
+            InferenceError: INVALID_REQUEST if the processor rejects the images or the text.
+        """
+        options: dict[str, Any] = {} if self._style.in_decoder else {"text": [text]}
+        if self._first_token and text.startswith(str(self._first_token)):
+            options["add_special_tokens"] = False
+        files = [PIL.Image.fromarray(image.pixels) for image in images]
+        try:
+            with self._lock:
+                processed: Any = self._processor(images=files, return_tensors="pt", **options)
+        except ValueError as error:
+            raise invalid(f"The model's processor rejects the image or the text: {first_line(error)}", path) from None
+        torch = framework().torch
+        inputs = {name: value for name, value in processed.items() if torch.is_tensor(value)}
+        if self._style.open_end:
             inputs = {name: value[:, :-1] if value.ndim == 2 else value for name, value in inputs.items()}
+        if self._style.in_decoder and text:
+            inputs["decoder_input_ids"] = torch.tensor([self._tokenizer.encode(text, with_special_tokens=False)])
+        if self._style.without_unknown and self._tokenizer.unknown is not None:
+            inputs["bad_words_ids"] = [[self._tokenizer.unknown]]
         return inputs
+
+    def _styled(self, prompt: str) -> str:
+        style = self._style
+        if style.verbatim is not None and prompt.startswith(style.verbatim):
+            return prompt
+        if style.needs and self._tokenizer.id_of(style.needs) is None:
+            return ""
+        text = style.text if self._image_token else style.text.removeprefix("{image}\n")
+        return text.format(image=self._image_token, prompt=prompt)
 
     def _accepts(self, prompt: str) -> bool:
         try:
@@ -146,6 +213,9 @@ def load_processor(source: ModelSource, model_type: str) -> Any:
         ModelError: if it cannot be loaded from the files.
     """
     transformers = framework().transformers
+    if model_type == _ENCODER_DECODER:
+        # Not all of these models name a processor, and all processors of this kind are such a pair.
+        return transformers.TrOCRProcessor(load_image_processor(source), load_tokenizer(source))
     try:
         return transformers.AutoProcessor.from_pretrained(source.folder, local_files_only=True, trust_remote_code=False)
     except Exception as error:  # noqa: BLE001 - missing packages, missing files and bad ones have no common base

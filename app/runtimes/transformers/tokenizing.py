@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import msgspec
 import tokenizers
 
 from app.runtimes.tokenizer import Tokenizer
@@ -11,6 +12,8 @@ from app.settings.model import ModelError, ModelSource
 from tasks.inference.error import ErrorKind, InferenceError
 
 __all__ = ("check_length", "copy_tokenizer", "load_tokenizer", "max_text_tokens", "text_inputs")
+
+_ROLES = ("bos", "eos", "unk", "sep", "pad", "cls", "mask")
 
 
 def load_tokenizer(source: ModelSource) -> Any:
@@ -27,10 +30,15 @@ def load_tokenizer(source: ModelSource) -> Any:
         raise ModelError(f"{source.folder} has no usable tokenizer: {first_line(error)}") from error
 
 
-def copy_tokenizer(tokenizer: Any, source: ModelSource) -> tuple[Tokenizer, Any]:
+def copy_tokenizer(tokenizer: Any, source: ModelSource, *, keeps_markup: bool = False) -> tuple[Tokenizer, Any]:
     """Copy the fast tokenizer inside transformers' tokenizer, and return it both wrapped and bare.
 
     transformers changes the padding of the inner tokenizer with each call, which is not thread-safe.
+
+    Args:
+        tokenizer: transformers' tokenizer.
+        source: the model.
+        keeps_markup: whether special tokens are text unless they have a role, such as the first or the last token.
 
     Raises:
         ModelError: for a tokenizer that is implemented in Python.
@@ -38,7 +46,14 @@ def copy_tokenizer(tokenizer: Any, source: ModelSource) -> tuple[Tokenizer, Any]
     inner = getattr(tokenizer, "backend_tokenizer", None)
     if inner is None:
         raise ModelError(f"{source.folder}: {type(tokenizer).__name__} has no tokenizer.json, which is required")
-    bare: Any = tokenizers.Tokenizer.from_str(inner.to_str())
+    state = inner.to_str()
+    if keeps_markup:
+        content = msgspec.json.decode(state)
+        roles = {getattr(tokenizer, f"{role}_token_id") for role in _ROLES}
+        for token in content["added_tokens"]:
+            token["special"] = token["id"] in roles
+        state = msgspec.json.encode(content).decode()
+    bare: Any = tokenizers.Tokenizer.from_str(state)
     bare.no_padding()
     bare.no_truncation()
     return Tokenizer(bare, tokenizer.unk_token_id), bare

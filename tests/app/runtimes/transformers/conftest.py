@@ -9,17 +9,18 @@ import pytest
 from app.engine.models.servable import Servable
 from app.runtimes.transformers import TransformersRuntime
 from app.settings.model import ModelSettings, ModelSource
-from tests.support import tiny_language, tiny_vision
+from tests.support import tiny_language, tiny_readers, tiny_vision
 
 
 @pytest.fixture(scope="session")
 def folder_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """Return a function that creates a model of `tiny_vision` or `tiny_language` and returns its folder."""
+    """Return a function that creates a tiny model by its name in `tests.support` and returns its folder."""
     root = tmp_path_factory.mktemp("tiny")
 
     @cache
     def create(name: str) -> Path:
-        maker = getattr(tiny_vision, name, None) or getattr(tiny_language, name)
+        modules = (tiny_vision, tiny_language, tiny_readers)
+        (maker,) = {getattr(module, name) for module in modules if hasattr(module, name)}
         return maker(root / name)
 
     return create
