@@ -1,6 +1,6 @@
 """IMAGE_TEXT_TO_TEXT: answer prompts about an image with text."""
 
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from typing import Protocol, Self, runtime_checkable
 
 import msgspec
@@ -27,7 +27,6 @@ __all__ = (
     "PromptedImage",
     "StreamingModel",
     "VisionLanguageModel",
-    "strip_chunks",
 )
 
 DEFAULT_PROMPT = "What is in the picture?"
@@ -178,22 +177,6 @@ class ImageTextToText:
 
     def gather(self, item: PromptedImage, answers: Sequence[str], /) -> Answers:
         return Answers(prompts=item.prompts[: len(answers)], answers=answers)
-
-
-def strip_chunks(chunks: Iterable[str]) -> Iterator[str]:
-    """Yield `chunks` such that joined they equal the joined input after `str.strip`.
-
-    White space is held back until other text follows it. No result is empty.
-    """
-    pending_space = ""
-    started = False
-    for chunk in chunks:
-        text = pending_space + chunk if started else chunk.lstrip()
-        stripped_text = text.rstrip()
-        pending_space = text[len(stripped_text) :]
-        if stripped_text:
-            started = True
-            yield stripped_text
 
 
 def _complete_answers(items: Sequence[PromptedImage], model: VisionLanguageModel) -> Generator[TextChunk]:

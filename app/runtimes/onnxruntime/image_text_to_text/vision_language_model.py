@@ -14,7 +14,7 @@ from app.runtimes.onnxruntime.image_text_to_text.prompting import ImageMarkup, P
 from app.runtimes.onnxruntime.image_text_to_text.vision import VisionEncoder
 from app.runtimes.sampling import Sampler
 from app.runtimes.tokenizer import Tokenizer
-from tasks.image_text_to_text import Answers, GenerationParameters, PromptedImage, strip_chunks
+from tasks.image_text_to_text import Answers, GenerationParameters, PromptedImage
 from tasks.inference.error import ErrorKind, InferenceError, invalid
 from tasks.task import TextChunk
 from tasks.vision.image import Image
@@ -126,14 +126,13 @@ class OnnxVisionLanguageModel(msgspec.Struct, frozen=True, kw_only=True, eq=Fals
         return [self.prompts.encode(text, _path(item, index)) for index, text in enumerate(item.prompts)]
 
     def _answer(self, item: PromptedImage, prompts: Sequence[PromptIds]) -> Answers:
-        answers = ["".join(self.tokenizer.decode_stream(answer)).strip() for answer in self._begin(item, prompts)]
+        answers = ["".join(self.tokenizer.decode_stream(answer)) for answer in self._begin(item, prompts)]
         return Answers(prompts=item.prompts, answers=answers)
 
     def _stream(self, inputs: Sequence[PromptedImage], prompts: Sequence[Sequence[PromptIds]]) -> Generator[TextChunk]:
         for index, (item, encoded) in enumerate(zip(inputs, prompts, strict=True)):
             for prompt, answer in enumerate(self._begin(item, encoded)):
-                texts = strip_chunks(self.tokenizer.decode_stream(answer))
-                yield from answer_chunks(answer, texts, index, prompt)
+                yield from answer_chunks(answer, self.tokenizer.decode_stream(answer), index, prompt)
 
     def _begin(self, item: PromptedImage, prompts: Sequence[PromptIds]) -> list[AnswerTokens]:
         images = [self.encode_image(image) for image in (item.image, *item.more_images)]

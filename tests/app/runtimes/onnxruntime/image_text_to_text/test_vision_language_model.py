@@ -173,7 +173,7 @@ def test_generate_streams_answer_in_chunks(tiny: Any, model: Any) -> None:
     )
     chunks = list(model.tokenizer.decode_stream(answer))
     assert len(chunks) > 1
-    assert "".join(chunks).strip() == tiny.reference("what is this", (1, 2, 3, 4), 9)
+    assert "".join(chunks) == tiny.reference("what is this", (1, 2, 3, 4), 9)
     assert answer.usage == TokenUsage(prompt=9, completion=9)
     assert not answer.ended
 
