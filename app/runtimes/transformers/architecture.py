@@ -84,6 +84,8 @@ _LABELLED: frozenset[ModelKind] = frozenset(
     }
 )
 
+_WAY_ON = "a Python class can run it with its own library: see docs/python_models.md#transformers"
+
 _SUBTASKS = ("panoptic", "instance", "semantic")
 
 
@@ -155,7 +157,7 @@ def _read_config(source: ModelSource) -> Any:
             source.folder, local_files_only=True, trust_remote_code=False
         )
     except Exception as error:
-        raise ModelError(f"{source.folder / 'config.json'} cannot be parsed: {first_line(error)}") from error
+        raise ModelError(f"{source.folder / 'config.json'} cannot be parsed: {first_line(error)}; {_WAY_ON}") from error
 
 
 def _family(source: ModelSource, config: Any, names: Sequence[str]) -> _Family:
@@ -175,7 +177,7 @@ def _family(source: ModelSource, config: Any, names: Sequence[str]) -> _Family:
         raise ModelError(f"{path} names {shown}, which transformers does not list for {declared_task}")
     if not names:
         raise ModelError(f'{path} names no architectures; declare "task_type" in model-settings.json')
-    raise ModelError(f"{path} names {shown}, and no supported task has this architecture")
+    raise ModelError(f"{path} names {shown}, and no supported task has this architecture; {_WAY_ON}")
 
 
 def _table(name: str) -> Mapping[str, str | Sequence[str]]:

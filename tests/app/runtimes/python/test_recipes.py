@@ -13,7 +13,9 @@ import numpy as np
 import pytest
 
 from tests.app.runtimes.onnxruntime import graphs
+from tests.support import tiny_readers
 from tests.support.client_environments import python_with
+from tests.support.library_answers import LibraryModel
 from tests.support.model_folders import write_and_load
 from tests.support.server_process import ROOT
 
@@ -135,6 +137,14 @@ def test_scikit_learn_recipe_works(tmp_path: Path) -> None:
     arguments = {"weights": "net.joblib", "size": 8}
     model = write_and_load(tmp_path, recipe("scikit-learn"), task_type=None, arguments=arguments)
     assert msgspec.to_builtins(model.ask(RED)) == [{"label": "red", "score": 0.75}, {"label": "blue", "score": 0.25}]
+
+
+def test_transformers_recipe_works(tmp_path: Path) -> None:
+    library = LibraryModel(tiny_readers.florence2(tmp_path / "weights"))
+    model = write_and_load(tmp_path, recipe("Transformers"), task_type=None)
+    inputs = library.inputs([RED], "<CAPTION>")
+    expected = library.tokenizer.decode(library.generate(inputs, 8), skip_special_tokens=True)
+    assert [record.answer for record in model.ask(RED, prompts=["<CAPTION>"], max_new_tokens=8)] == [expected]
 
 
 def test_other_outputs_recipe_works(tmp_path: Path) -> None:

@@ -151,8 +151,11 @@ def changed(folder_of: Callable[[str], Path], tmp_path: Path) -> Callable[..., P
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"model_type": "nothing"}, "config.json cannot be parsed"),
-        ({"architectures": ["ViTModel"]}, "ViTModel, and no supported task has this architecture"),
+        ({"model_type": "nothing"}, r"config.json cannot be parsed.*python_models\.md#transformers"),
+        (
+            {"architectures": ["ViTModel"]},
+            r"no supported task has this architecture; a Python class .*\.md#transformers",
+        ),
         ({"architectures": ()}, 'names no architectures; declare "task_type"'),
         ({"id2label": {"0": "a", "2": "b", "3": "c"}}, "id2label: Expected the numbers 0 to 2"),
         ({"id2label": {str(number): str(number) for number in range(5)}}, r"classifier.*is \[3.*but \[5.*labels wrong"),
