@@ -1,6 +1,6 @@
 """Run vision-language models with transformers alone, as the library's documentation of each model does."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -94,7 +94,7 @@ class LibraryModel:
         return self.model.config.id2label[logits.argmax(-1).item()]
 
     @contextmanager
-    def recorded(self) -> Iterator[list[list[int]]]:
+    def recorded(self) -> Generator[list[list[int]]]:
         """Record the sequences that any model of this class generates."""
         sequences: list[list[int]] = []
         original = self.model_class.generate

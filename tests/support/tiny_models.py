@@ -78,7 +78,7 @@ def bert_tokenizer() -> Any:
     return transformers().BertTokenizerFast(vocab=vocabulary, model_max_length=64)
 
 
-def byte_tokenizer(*special_tokens: str, **roles: str) -> Any:
+def byte_tokenizer(*special_tokens: str, **roles: Any) -> Any:
     """A tokenizer of bytes: it can say anything."""
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     tokenizer: Any = tokenizers.Tokenizer(

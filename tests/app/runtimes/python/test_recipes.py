@@ -144,7 +144,8 @@ def test_transformers_recipe_works(tmp_path: Path) -> None:
     model = write_and_load(tmp_path, recipe("Transformers"), task_type=None)
     inputs = library.inputs([RED], "<CAPTION>")
     expected = library.tokenizer.decode(library.generate(inputs, 8), skip_special_tokens=True)
-    assert [record.answer for record in model.ask(RED, prompts=["<CAPTION>"], max_new_tokens=8)] == [expected]
+    found = msgspec.to_builtins(model.ask(RED, prompts=["<CAPTION>"], max_new_tokens=8))
+    assert found == [{"prompt": "<CAPTION>", "answer": expected}]
 
 
 def test_other_outputs_recipe_works(tmp_path: Path) -> None:

@@ -11,7 +11,10 @@ import pytest
 from app.engine.models.servable import Servable
 from app.runtimes.transformers import TransformersRuntime
 from app.runtimes.transformers.architecture import read_model_spec
-from app.runtimes.transformers.heads.image_text_to_text import load_vision_language_model
+from app.runtimes.transformers.heads.image_text_to_text import (
+    TransformersVisionLanguageModel,
+    load_vision_language_model,
+)
 from app.runtimes.transformers.network import load_network
 from app.runtimes.transformers.processing import load_processor
 from app.settings.model import ModelError, ModelSource
@@ -154,7 +157,9 @@ def test_closed_stream_stops_generation(folder_of: Callable[[str], Path], name: 
     getattr(network.module, "text_decoder", network.module).register_forward_pre_hook(count)
     parameters = GenerationParameters(max_new_tokens=40, temperature=3.0, seed=1)
     item = PromptedImage(Image(scene()), ("what?", "who?"), parameters)
-    chunks = load_vision_language_model(known, network).stream([item])
+    model = load_vision_language_model(known, network)
+    assert isinstance(model, TransformersVisionLanguageModel)
+    chunks = model.stream([item])
     next(chunks)
     assert [thread.name for thread in threading.enumerate()].count("generate") == 1
     chunks.close()
