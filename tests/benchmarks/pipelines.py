@@ -31,6 +31,7 @@ from tasks.inference.limits import Limits
 from tasks.inference.request import InferenceRequest
 from tasks.inference.tensor import Datatype, Tensor
 from tasks.task import TaskType
+from tests.benchmarks.pipelines_text import text_table
 from tests.support import tiny_vision
 from tests.support.server_process import ROOT
 
@@ -212,7 +213,7 @@ def measured(family: Family, images: Sequence[Pixels], settings: ModelSettings |
 
 
 def main() -> None:
-    """Print the table."""
+    """Print the tables."""
     warnings.simplefilter("ignore")
     images = photos()
     table = Table("model", "reference", "score", "box, pixels", "score with OpenCV's bilinear filter")
@@ -223,7 +224,10 @@ def main() -> None:
             before, _ = measured(family, images, ModelSettings(preprocessing=BEFORE))
             shown = f"{box:.3f}" if box else "-"
             table.add_row(family.name, family.pipeline, f"{score:.5f}", shown, f"{before:.5f}")
-    Console(width=140).print(table)
+        texts = text_table(folder, images)
+    console = Console(width=140)
+    console.print(table)
+    console.print(texts)
 
 
 if __name__ == "__main__":
