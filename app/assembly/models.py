@@ -3,12 +3,14 @@
 import gc
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import msgspec
 
 from app.assembly.discovery import discover, model_at, models_in, name_only_model
 from app.assembly.manifest import check_manifest
+from app.engine.models.memory import LoadMeter
 from app.engine.models.model_metadata import ModelMetadata
 from app.engine.models.servable import Servable
 from app.runtimes import RUNTIMES
@@ -25,6 +27,8 @@ from app.settings.model import SETTINGS_FILE, ModelError, ModelSource
 from app.settings.server import ModelOptions
 
 __all__ = ("FIXTURE_MODELS", "describe", "find_models", "link_folders", "load")
+
+_load_meter = LoadMeter()
 
 FIXTURE_MODELS = DEMO_MODELS
 """Models that this repository trains for its tests."""
@@ -104,11 +108,11 @@ def load(source: ModelSource, on_process_lost: OnProcessLost | None = None) -> S
     Raises:
         ModelError: when the model cannot be served.
     """
-    servable = (
-        load_in_subprocess(source, _load_in_subprocess, on_process_lost)
-        if _is_isolated(source)
-        else _load_in_process(source)
-    )
+    if _is_isolated(source):
+        servable = load_in_subprocess(source, _load_in_subprocess, on_process_lost)
+    else:
+        servable, added = _load_meter.measure(partial(_load_in_process, source))
+        servable.loaded_bytes = added
     batching = source.settings.batching
     return servable.batched(batching.max_size, batching.max_delay_ms / 1000) if batching.max_size > 1 else servable
 

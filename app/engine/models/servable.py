@@ -27,7 +27,7 @@ from tasks.saliency.sampling import ExplanationTarget
 from tasks.task import ExplainableTask, InputGroup, Model, StreamingTask, Task
 from tasks.tensor_inference import TensorInference, TensorModel, Tensors, TensorsInput
 
-__all__ = ("BoundServable", "HealthReporting", "Servable")
+__all__ = ("BoundServable", "HealthReporting", "MemoryReporting", "Servable")
 
 InputT = TypeVar("InputT")
 PredictionT = TypeVar("PredictionT", bound=Prediction)
@@ -43,8 +43,24 @@ class HealthReporting(Protocol):
         ...
 
 
+@runtime_checkable
+class MemoryReporting(Protocol):
+    """A model that reports the memory of its own process."""
+
+    @property
+    def resident_bytes(self) -> int | None:
+        """Return its resident memory in bytes, None while it has no process."""
+        ...
+
+
 class Servable(Protocol):
-    """A model ready to answer requests. Called from several threads at once."""
+    """A model ready to answer requests. Called from several threads at once.
+
+    Attributes:
+        loaded_bytes: what loading the model added to the memory of this process; None if unknown.
+    """
+
+    loaded_bytes: int | None
 
     @property
     def description(self) -> ModelMetadata: ...
@@ -67,6 +83,11 @@ class Servable(Protocol):
     @property
     def unavailable_reason(self) -> str:
         """Return why it cannot answer now, empty if it can."""
+        ...
+
+    @property
+    def resident_bytes(self) -> int | None:
+        """Return the bytes in memory of its process, or those that loading it added to this one; None if unknown."""
         ...
 
     def batched(self, max_size: int, max_delay: float, /) -> Self:
@@ -147,6 +168,9 @@ class BoundServable(Generic[InputT, PredictionT]):
         defaults: default request parameters from the model's settings.
         downscale: `Limits.downscale` of the model, if its settings enable it. Explanations use the full resolution.
 
+    Attributes:
+        loaded_bytes: what loading the model added to the memory of this process; None if unknown.
+
     Raises:
         ModelError: if the defaults are not valid parameters of the task.
     """
@@ -166,6 +190,7 @@ class BoundServable(Generic[InputT, PredictionT]):
         self.task = task
         self.model = self._batched = model
         self._health = cast("HealthReporting", model) if isinstance(model, HealthReporting) else None
+        self.loaded_bytes: int | None = None
         self.defaults = defaults
         self.downscale = downscale
         self._streaming = cast("StreamingTask[InputT, PredictionT]", task) if isinstance(task, StreamingTask) else None
@@ -179,6 +204,11 @@ class BoundServable(Generic[InputT, PredictionT]):
     @property
     def unavailable_reason(self) -> str:
         return self._health.unavailable_reason if self._health is not None else ""
+
+    @property
+    def resident_bytes(self) -> int | None:
+        model = self.model
+        return model.resident_bytes if isinstance(model, MemoryReporting) else self.loaded_bytes
 
     def batched(self, max_size: int, max_delay: float) -> Self:
         """Return a copy with dynamic batching (`BatchingModel`), which streams and explanations do not use."""

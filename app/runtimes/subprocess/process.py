@@ -15,6 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
 
+from app.engine.models.memory import resident_bytes
 from app.runtimes.subprocess.messages import InvalidMessageError, Job, LoadFailure, ModelUnavailable, receive, send
 from app.settings.model import ModelError, ModelSource
 from tasks.inference.error import ErrorKind, InferenceError
@@ -32,9 +33,9 @@ _STOP_SECONDS = 5.0
 
 
 class ModelProcess:
-    """A process that runs one job. Only the creating thread may use it, except for `open_channel` and `kill`.
+    """A process that runs one job.
 
-    Linux kills the process when that thread ends.
+    Only the creating thread may use it, except for `open_channel`, `resident_bytes` and `kill`. Linux kills the process when that thread ends.
 
     Args:
         source: the model.
@@ -68,6 +69,14 @@ class ModelProcess:
         with suppress(OSError):  # `outcome` reports a process that has ended already
             self._control.sendall(len(path).to_bytes(8, "little") + path)
             send(self._control, message)
+
+    @property
+    def resident_bytes(self) -> int | None:
+        """Return the resident memory in bytes, None if the process has ended."""
+        try:
+            return resident_bytes(self._popen.pid)
+        except ProcessLookupError:
+            return None
 
     def fileno(self) -> int:
         """Return a descriptor that becomes readable when a message arrives or the process ends."""

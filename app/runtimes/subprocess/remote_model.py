@@ -32,6 +32,11 @@ class SubprocessModel:
         """Return why the model cannot answer now, or an empty string."""
         return self._supervisor.unavailable_reason
 
+    @property
+    def resident_bytes(self) -> int | None:
+        """Return the resident memory of the process in bytes, None while none runs."""
+        return self._supervisor.resident_bytes
+
     def __call__(self, inputs: Sequence[Any], /) -> Sequence[Any]:
         return _call(self._supervisor, "predict", list(inputs))
 

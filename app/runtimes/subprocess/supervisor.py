@@ -88,6 +88,12 @@ class Supervisor:
                 self.unavailable_reason = message
         return InferenceError(ErrorKind.MODEL_NOT_READY, message)
 
+    @property
+    def resident_bytes(self) -> int | None:
+        """Return the resident memory of the running process in bytes, None while none runs."""
+        channels = self._channels
+        return None if channels is None else channels.process.resident_bytes
+
     def wake(self) -> None:
         """Wake the supervisor thread."""
         try:

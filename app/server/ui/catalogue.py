@@ -42,6 +42,7 @@ class ModelEntry(msgspec.Struct, frozen=True, kw_only=True):
         explains: whether it supports explanations.
         inputs: input tensors, as tensor protocols report them.
         outputs: output tensors, into which its predictions are stacked.
+        memory: bytes of memory that it uses, as `Servable.resident_bytes`; None if unknown.
         facts: detected properties of the model and their sources.
         parameters: JSON Schema of each parameter by name; the default is the model's own if its settings define one.
     """
@@ -61,6 +62,7 @@ class ModelEntry(msgspec.Struct, frozen=True, kw_only=True):
     explains: bool = False
     inputs: Sequence[TensorShape] = ()
     outputs: Sequence[TensorShape] = ()
+    memory: int | None = None
     facts: Sequence[Fact] = ()
     parameters: Mapping[str, Any] = {}
 
@@ -147,6 +149,7 @@ def _entry(registration: Registration, *, latest: bool) -> ModelEntry:
         explains=servable.explains,
         inputs=_shapes(servable.inputs),
         outputs=_shapes(servable.outputs),
+        memory=servable.resident_bytes,
         facts=description.facts,
         parameters=_parameters(
             servable.parameters_type, source.settings.parameters, open_vocabulary=description.open_vocabulary

@@ -11,6 +11,7 @@ from litestar.exceptions import NotFoundException
 from litestar.handlers import ASGIRouteHandler, HTTPRouteHandler
 
 from app.engine.engine import Engine
+from app.engine.models.memory import resident_bytes
 from app.observers.request_history import Readings
 from app.observers.trends import Trends
 from app.protocols.protocol import HttpRequest
@@ -20,7 +21,7 @@ from app.server.ui.catalogue import make_catalogue
 from app.server.ui.event_stream import EventStream
 from app.server.ui.page_files import HEADERS, file_response, read_files, render_shell, wants_html
 from app.server.ui.preview import preview_handler
-from app.server.ui.process_usage import CpuMeter, resident_bytes
+from app.server.ui.process_usage import CpuMeter
 from app.server.ui.protocol_proxy import ProtocolProxy
 from app.server.ui.samples import read_sample
 from app.server.ui.series import read_series

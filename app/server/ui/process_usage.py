@@ -1,15 +1,12 @@
-"""Measure the processor time and memory of this process, without its children."""
+"""Measure the processor time of this process, without its children, and the memory of the machine."""
 
 import os
-import resource
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 
-__all__ = ("CpuMeter", "machine_memory", "resident_bytes")
+__all__ = ("CpuMeter", "machine_memory")
 
-_STATM = Path("/proc/self/statm")
 _MEMORY_LIMIT = Path("/sys/fs/cgroup/memory.max")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
@@ -34,15 +31,6 @@ class CpuMeter:
         clock, used = self._clock(), self._used()
         (clock_before, used_before), self._before = self._before, (clock, used)
         return max(used - used_before, 0.0) / max(clock - clock_before, 1e-3)
-
-
-def resident_bytes() -> int:
-    """Return the resident memory of this process in bytes; without proc(5), its maximum so far."""
-    try:
-        return int(_STATM.read_text().split()[1]) * _PAGE
-    except OSError:
-        unit = 1 if sys.platform == "darwin" else 1024
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
 def machine_memory(limit_file: Path = _MEMORY_LIMIT) -> int:

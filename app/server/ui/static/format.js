@@ -46,6 +46,13 @@ export function bytes(value) {
   return gib >= 1 ? `${gib.toFixed(gib < 10 ? 2 : 1)} GiB` : `${count(value / 2 ** 20)} MiB`;
 }
 
+// For amounts that may be below a few MiB.
+export function smallBytes(value) {
+  const mib = value === null ? 0 : value / 2 ** 20;
+  if (value === null || mib >= 10) return bytes(value);
+  return mib < 0.1 ? "< 0.1 MiB" : `${mib.toFixed(1)} MiB`;
+}
+
 // For axes, which have round numbers.
 export function trimmed(figure) {
   return figure.replace(/\.0+(?= |$)/, "").replace(/(\.\d*[1-9])0+(?= |$)/, "$1");

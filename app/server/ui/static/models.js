@@ -4,15 +4,13 @@ import { fetchCatalogue } from "./catalogue.js";
 import { requestJson } from "./connection.js";
 import { notice } from "./controls.js";
 import { make, setText } from "./dom.js";
-import { bytes, count, milliseconds } from "./format.js";
+import { bytes, count, milliseconds, smallBytes } from "./format.js";
+import { modelDetails } from "./model_details.js";
 import { text } from "./text.js";
 
 const strings = text.models;
 const ID = "models";
 const POLL_MS = 4000;
-const MAX_LABELS = 24;
-// Facts that the row already shows.
-const SHOWN_IN_ROW = new Set(["task type", "labels"]);
 
 export const models = { id: ID, title: strings.title, open };
 
@@ -117,14 +115,20 @@ const STATES_BEST_FIRST = ["READY", "LOADING", "UNAVAILABLE"];
 function mergeModels({ models: catalogue, usage }, versions) {
   const models = new Map();
   for (const version of versions) {
-    if (!models.has(version.name)) models.set(version.name, { name: version.name, versions: [], about: null });
+    if (!models.has(version.name)) models.set(version.name, { name: version.name, versions: [], memories: [], about: null });
     models.get(version.name).versions.push(version);
   }
-  for (const entry of catalogue) {
+  // The memory of a process changes all the time, and must not redraw the details.
+  for (const { memory, ...entry } of catalogue) {
     const model = models.get(entry.name);
-    if (model !== undefined && entry.task_type && (model.about === null || entry.latest)) model.about = entry;
+    if (model === undefined) continue;
+    if (entry.state === "READY") model.memories.push(memory);
+    if (entry.task_type && (model.about === null || entry.latest)) model.about = entry;
   }
   for (const model of models.values()) {
+    const { memories } = model;
+    model.memory = !memories.length || memories.includes(null) ? null : memories.reduce((sum, value) => sum + value);
+    delete model.memories;
     model.usage = usage[model.name] ?? NO_USAGE;
     model.state = STATES_BEST_FIRST.find((state) => model.versions.some((version) => version.state === state));
   }
@@ -142,7 +146,7 @@ function createEntry(name, { tools, change, select }) {
   const reasons = make("div");
   const body = make("div", { id, class: "model-details" });
   const figures = Object.fromEntries(
-    ["version", "latency", "requests", "used"].map((key) => [key, make("td", { class: `col-${key}` })]),
+    ["version", "memory", "latency", "requests", "used"].map((key) => [key, make("td", { class: `col-${key}` })]),
   );
   const row = make(
     "tr",
@@ -171,7 +175,8 @@ function createEntry(name, { tools, change, select }) {
       detailRow.hidden = !opened;
     },
     show(model, admin) {
-      const { usage, ...described } = model;
+      const { usage, memory, ...described } = model;
+      setText(figures.memory, smallBytes(memory));
       setText(figures.latency, milliseconds(usage.latency));
       setText(figures.requests, count(usage.requests));
       setText(figures.used, usage.last_used === null ? strings.unused : strings.used(usage.last_used));
@@ -198,7 +203,7 @@ function createEntry(name, { tools, change, select }) {
           make("p", { class: wanted ? "reason" : "reason hint" }, strings.reason(version, reason)),
         ),
       );
-      body.replaceChildren(...details(model, tools.root));
+      body.replaceChildren(...modelDetails(model, tools.root));
     },
   };
 }
@@ -218,91 +223,4 @@ function confirmUnload(name, element) {
       resolve(dialog.returnValue === "yes");
     });
   });
-}
-
-function details({ name, versions, about }, root) {
-  const urlOf = (path) => new URL(path, root).href;
-  const path = `v2/models/${encodeURIComponent(name)}`;
-  const sections = [
-    table(
-      strings.versions,
-      strings.versionColumns,
-      versions.map((version) => [version.version, strings.states[version.state]]),
-    ),
-  ];
-  if (about !== null) {
-    const shape = ({ name: tensor, datatype, shape: sizes }) => {
-      return [tensor, datatype, `[${sizes.map((size) => (size < 0 ? strings.anySize : size)).join(", ")}]`];
-    };
-    const parameters = Object.entries(about.parameters).map(([key, schema]) => [
-      key,
-      typeText(schema),
-      valueText(schema.default),
-    ]);
-    const facts = about.facts
-      .filter((fact) => !SHOWN_IN_ROW.has(fact.topic))
-      .map((fact) => [fact.topic, fact.value, fact.origin]);
-    sections.push(
-      table(strings.inputs, strings.tensorColumns, about.inputs.map(shape)),
-      table(strings.outputs, strings.tensorColumns, about.outputs.map(shape)),
-      table(strings.parameters, strings.parameterColumns, parameters),
-      labels(about.labels),
-      table(strings.facts, strings.factColumns, facts, "wide"),
-    );
-  }
-  const links = [
-    [`#request?${new URLSearchParams({ model: name })}`, strings.links.request],
-    [urlOf(path), strings.links.metadata],
-    [urlOf(`${path}/stats`), strings.links.statistics],
-    [urlOf("schema"), strings.links.schema],
-  ];
-  const shown = about === null ? links.slice(-1) : links;
-  sections.push(
-    make(
-      "div",
-      {},
-      make("h3", {}, strings.more),
-      make("ul", { class: "links" }, ...shown.map(([href, label]) => make("li", {}, make("a", { href }, label)))),
-    ),
-  );
-  return sections.filter((section) => section !== null);
-}
-
-function labels(names) {
-  if (!names.length) return null;
-  const chips = make("ul", { class: "chips" }, ...names.slice(0, MAX_LABELS).map((label) => make("li", {}, label)));
-  const moreButton = make("button", { type: "button", class: "link" }, strings.allLabels(count(names.length)));
-  moreButton.hidden = names.length <= MAX_LABELS;
-  moreButton.addEventListener("click", () => {
-    chips.append(...names.slice(MAX_LABELS).map((label) => make("li", {}, label)));
-    moreButton.hidden = true;
-  });
-  return make("div", { class: "wide" }, make("h3", {}, strings.labels(count(names.length))), chips, moreButton);
-}
-
-function table(title, headings, rows, kind = "") {
-  if (!rows.length) return null;
-  const head = make("tr", {}, ...headings.map((heading) => make("th", { scope: "col" }, heading)));
-  const cells = ([first, ...rest]) =>
-    make("tr", {}, make("th", { scope: "row" }, first), ...rest.map((cell) => make("td", {}, cell)));
-  const body = make("tbody", {}, ...rows.map(cells));
-  const content = make("table", { class: "text-table", "aria-label": title }, make("thead", {}, head), body);
-  return make("div", { class: kind }, make("h3", {}, title), make("div", { class: "scrollable" }, content));
-}
-
-function typeText(schema) {
-  const ownType = schema.type ?? (schema.enum ?? []).map(valueText).join(", ") ?? "";
-  const content = schema.anyOf
-    ? schema.anyOf
-        .map((option) => typeText(option))
-        .filter((option) => option !== "null")
-        .join(", ")
-    : [ownType].flat().join(", ");
-  const { minimum, maximum } = schema;
-  if (minimum !== undefined && maximum !== undefined) return strings.between(content, minimum, maximum);
-  return minimum === undefined ? content : strings.minimum(content, minimum);
-}
-
-function valueText(value) {
-  return value === undefined || value === null ? "–" : typeof value === "string" ? value : JSON.stringify(value);
 }

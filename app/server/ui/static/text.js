@@ -119,6 +119,7 @@ export const text = {
       state: "State",
       task: "Task",
       version: "Version",
+      memory: "Memory",
       latency: "Latency p50",
       requests: "Requests",
       used: "Last use",

@@ -16,6 +16,7 @@ import httpx
 import pytest
 from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
 
+from app.engine.models.memory import resident_bytes
 from app.proto import message_class
 from tests.app.runtimes.subprocess.test_processes import CODE, SEGV, is_running
 from tests.support.images import encode_base64
@@ -169,6 +170,9 @@ def test_model_process_ends_on_reload_unload_and_shutdown(tmp_path: Path) -> Non
     with repository(tmp_path, "classifier") as server:
         name = f"{ISOLATED}classifier"
         (first,) = model_processes(server).values()
+        entries = httpx.get(f"{server.address}/page/models.json", timeout=60).json()["models"]
+        memory = next(entry["memory"] for entry in entries if entry["name"] == name)
+        assert memory == pytest.approx(resident_bytes(first), rel=0.5)
         assert httpx.post(f"{server.address}/v2/repository/models/{name}/load", timeout=60).status_code == 200
         wait_until(lambda: not is_running(first))
         (second,) = model_processes(server).values()

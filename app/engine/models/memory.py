@@ -1,0 +1,74 @@
+"""Measure resident memory: of a process, and what loading one model adds to it."""
+
+import os
+import resource
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+__all__ = ("LoadMeter", "resident_bytes")
+
+T = TypeVar("T")
+
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+
+_TURN_SECONDS = 1.0
+"""Small models load one after another and are measured; those that wait longer load in parallel, unmeasured."""
+
+
+def resident_bytes(process: int | None = None) -> int:
+    """Return the resident memory of a process in bytes; without proc(5), the maximum so far of this process.
+
+    Args:
+        process: id of the process; None for this one.
+
+    Raises:
+        ProcessLookupError: if `process` has ended.
+    """
+    try:
+        return int(Path(f"/proc/{process or 'self'}/statm").read_text().split()[1]) * _PAGE
+    except OSError:
+        if process is not None:
+            raise ProcessLookupError from None
+        unit = 1 if sys.platform == "darwin" else 1024
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+
+
+class LoadMeter:
+    """Measure what loading adds to the resident memory of this process.
+
+    Args:
+        resident: return the resident memory in bytes.
+        seconds: time that a load waits until no other one runs.
+    """
+
+    def __init__(self, resident: Callable[[], int] = resident_bytes, seconds: float = _TURN_SECONDS) -> None:
+        self._resident = resident
+        self._seconds = seconds
+        self._turn = threading.Lock()
+        self._lock = threading.Lock()
+        self._running = 0
+        self._started = 0
+
+    def measure(self, load: Callable[[], T]) -> tuple[T, int | None]:
+        """Return the result of `load` and the bytes that it added; None if other loads ran, or it added nothing."""
+        has_turn = self._turn.acquire(timeout=self._seconds)
+        try:
+            with self._lock:
+                self._running += 1
+                self._started += 1
+                number, is_alone = self._started, self._running == 1
+            before = self._resident()
+            try:
+                result = load()
+                added = self._resident() - before
+            finally:
+                with self._lock:
+                    self._running -= 1
+                    is_alone = is_alone and self._started == number
+        finally:
+            if has_turn:
+                self._turn.release()
+        return result, added if is_alone and added > 0 else None
