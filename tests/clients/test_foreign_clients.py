@@ -1,5 +1,6 @@
 """Run third-party clients, each in its own environment, against a server that is started as users start it."""
 
+import json
 import os
 import re
 import shutil
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.apps import PYTHON_MODELS
 from tests.support.client_environments import python_with, run_checks
 from tests.support.server_process import ROOT, ServerProcess, run_server
 
@@ -24,9 +26,7 @@ def server() -> Generator[ServerProcess]:
         yield process
 
 
-@pytest.mark.parametrize(
-    ("client", "module"), [("kserve", "with_kserve"), ("mlserver", "with_mlserver"), ("openai", "with_openai")]
-)
+@pytest.mark.parametrize(("client", "module"), [("kserve", "with_kserve"), ("mlserver", "with_mlserver")])
 def test_client_passes_checks_over_http(server: ServerProcess, client: str, module: str) -> None:
     run_checks(client, module, server.address)
 
@@ -41,6 +41,17 @@ def test_tritonclient_passes_checks_and_exchanges_a_model(tmp_path: Path, transp
     with run_server("--model-repository", models) as own:
         address = own.address if transport == "http" else own.grpc_address
         run_checks("tritonclient", f"with_tritonclient_{transport}", address, models)
+
+
+def test_openai_clients_pass_checks(tmp_path: Path) -> None:
+    folder = shutil.copytree(MODELS / "vlm", tmp_path / "vlm").parent
+    shutil.copytree(MODELS / "detector", folder / "detector")
+    shutil.copytree(MODELS / "classifier", folder / "image-embedder")
+    settings = {"task_type": "TENSOR", "preprocessing": {"size": [64, 64]}}
+    (folder / "image-embedder" / "model-settings.json").write_text(json.dumps(settings))
+    shutil.copytree(PYTHON_MODELS / "embedder", folder / "embedder")
+    with run_server("--model-repository", str(folder), "--allow-code") as own:
+        run_checks("openai", "with_openai", own.address)
 
 
 def test_grps_client_passes_checks(server: ServerProcess) -> None:

@@ -26,11 +26,12 @@ MESSAGES = [
 
 
 def check_models(client: Any, url: str) -> None:
-    assert [model.id for model in client.models.list()] == ["vlm"]
+    names = ["embedder", "image-embedder", "vlm"]
+    assert [model.id for model in client.models.list()] == names
     assert client.models.retrieve("vlm").owned_by == "charioteer"
     # The path that KServe V1 shares.
     other = openai.OpenAI(base_url=f"{url}/v1", api_key="none")
-    assert [model.id for model in other.models.list()] == ["vlm"]
+    assert [model.id for model in other.models.list()] == names
     assert answer_of(other) == answer_of(client)
 
 
@@ -82,11 +83,28 @@ def check_errors(client: Any) -> None:
         error = raised_error(openai.BadRequestError, create, **{"model": model, "messages": MESSAGES, **options})
         assert (error.param, error.type) == (param, "invalid_request_error"), error
         assert error.message
-    for call, options in (
-        (client.responses.create, {"model": "vlm", "input": "a"}),
-        (client.embeddings.create, {"model": "vlm", "input": "a"}),
+    missing = raised_error(openai.NotFoundError, client.responses.create, model="vlm", input="a")
+    assert "Nothing is served" in str(missing)
+
+
+def check_embeddings(client: Any) -> None:
+    embed = client.embeddings.create
+    texts = ["abba", "cab"]
+    expected = [[2.5, 2.5, 0.5], [1.5, 1.5, 1.5]]
+    # The client requests base64, and decodes it.
+    assert [item.embedding for item in embed(model="embedder", input=texts).data] == expected
+    assert embed(model="embedder", input="abba", encoding_format="float", dimensions=3).data[0].embedding == expected[0]
+    image = f"data:image/jpeg;base64,{IMAGE}"
+    (item,) = embed(model="image-embedder", input=[image]).data
+    assert item.embedding == embed(model="image-embedder", input=image, encoding_format="float").data[0].embedding
+    for model, options, param in (
+        ("vlm", {}, "model"),
+        ("embedder", {"input": [[1, 2]]}, "input[0]"),
+        ("embedder", {"dimensions": 2}, "dimensions"),
+        ("image-embedder", {"input": "https://example.org/a.png"}, "input"),
     ):
-        assert "Nothing is served" in str(raised_error(openai.NotFoundError, call, **options))
+        error: Any = raised_error(openai.BadRequestError, embed, **{"model": model, "input": texts, **options})
+        assert (error.param, error.type) == (param, "invalid_request_error"), error
 
 
 def check_concurrent_requests(client: Any, url: str) -> None:

@@ -38,7 +38,7 @@ _ECHO = """
             return tensors
 """
 
-_TEXT_MODELS = {
+_PYTHON_MODELS = {
     "sorter": """
         class Model:
             task_type = "TEXT_CLASSIFICATION"
@@ -47,6 +47,15 @@ _TEXT_MODELS = {
             def predict(self, text):
                 counted = [text.count(each) for each in self.labels]
                 return [each / max(sum(counted), 1) for each in counted]
+    """,
+    "embedder": """
+        class Model:
+            task_type = "TENSOR"
+            inputs = {"text": ("BYTES", (-1,))}
+            outputs = {"embedding": ("FP32", (-1, 3))}
+
+            def predict(self, tensors):
+                return {"embedding": [[text.count(letter) for letter in "abc"] for text in tensors["text"]]}
     """,
     "tagger": """
         import re
@@ -81,7 +90,7 @@ def write_models(folder: Path) -> None:
     for name, tensors in ECHOES.items():
         specs = {tensor: (datatype, shape) for tensor, datatype, shape in tensors}
         _write_class(folder / name, dedent(_ECHO).format(tensors=specs))
-    for name, code in _TEXT_MODELS.items():
+    for name, code in _PYTHON_MODELS.items():
         _write_class(folder / name, dedent(code))
 
 

@@ -208,7 +208,7 @@ PROTOCOL_CASES: Mapping[str, ProtocolCase] = {
             **{
                 f"POST {prefix}/{path}": "infer"
                 for prefix in ("/openai/v1", "/v1")
-                for path in ("chat/completions", "completions")
+                for path in ("chat/completions", "completions", "embeddings")
             },
             "GET /openai/v1/models": "infer",
             "GET /openai/v1/models/{target:str}": "infer",

@@ -16,7 +16,7 @@ from app.protocols.kserve_v1.cloud_events import EVENT_MEDIA_TYPE, HEADER_PREFIX
 from app.protocols.kserve_v1.codec import RequestCodec
 from app.protocols.kserve_v1.wire import WireAnswer, WireExplainedAnswer, WireModelReady, WireModels, WireRequest
 from app.protocols.media_type import media_type_of
-from app.protocols.openai_models import text_models
+from app.protocols.openai_models import listed_models
 from app.protocols.protocol import INFER_FAILURES, Endpoint, HttpRequest, json_response
 from app.protocols.request_body import read_inference_body
 from app.protocols.request_info import read_request_info
@@ -38,7 +38,7 @@ class KServeV1:
     def endpoints(self, engine: Engine, /) -> Sequence[Endpoint]:
         async def models(_: HttpRequest) -> Response[bytes]:
             names = sorted({registration.source.name for registration in engine.registry.registrations})
-            return json_response(msgspec.json.encode(WireModels(models=names, data=text_models(engine))))
+            return json_response(msgspec.json.encode(WireModels(models=names, data=listed_models(engine))))
 
         async def model_ready(request: HttpRequest) -> Response[bytes]:
             name = request.path_params["target"]

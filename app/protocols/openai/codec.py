@@ -33,7 +33,7 @@ from tasks.inference.tensor import BytesTensor
 from tasks.text.request import TEXT_INPUT
 from tasks.vision.request import IMAGE_INPUT
 
-__all__ = ("ChatCodec", "CompletionCodec")
+__all__ = ("ChatCodec", "CompletionCodec", "check_data_uri")
 
 _SEEDS = 1 << 64
 _NEUTRAL_PATH = re.compile(r"^inputs(?:\[0\])?(?:\.data(?:\[(?P<index>\d+)\])?|\.parameters\.(?P<name>\w+))?")
@@ -204,7 +204,8 @@ class ChatCodec(_Codec[WireChatRequest]):
         for index, part in enumerate(message.content):
             if isinstance(part, WireImagePart):
                 image_path = f"{path}.content[{index}].image_url.url"
-                images.append(_image(part.image_url.url, image_path))
+                check_data_uri(part.image_url.url, image_path)
+                images.append(StringElement(part.image_url.url))
                 self._image_paths.append(image_path)
                 parts.append({"type": "image"})
             else:
@@ -250,11 +251,15 @@ class CompletionCodec(_Codec[WireCompletionRequest]):
         return BytesTensor(name=TEXT_INPUT.name, shape=(1,), elements=elements, parameters=parameters)
 
 
-def _image(url: str, path: str) -> StringElement:
+def check_data_uri(url: str, path: str) -> None:
+    """Reject an image that is not in a data URI.
+
+    Raises:
+        UnsupportedError: naming `path`.
+    """
     if not url.startswith("data:image/"):
         message = "Expected a data URI, data:image/<type>;base64,<data>: this server does not download images"
         raise UnsupportedError(message, path, "unsupported_image_url")
-    return StringElement(url)
 
 
 def _metadata(members: Mapping[str, msgspec.Raw]) -> object:

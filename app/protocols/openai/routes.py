@@ -9,21 +9,25 @@ import msgspec
 from litestar import Response
 
 from app.engine.engine import Engine
-from app.engine.models.registry import Registration
+from app.engine.request_context import RequestContext
 from app.engine.streams.text_stream import Chunk
+from app.protocols.inference_call import InferenceHead
 from app.protocols.openai.codec import ChatCodec, CompletionCodec
+from app.protocols.openai.embeddings import EmbeddingsCall
 from app.protocols.openai.errors import error_body, routing_error
-from app.protocols.openai.unsupported import UnsupportedError
+from app.protocols.openai.model_choice import default_model, listed_model, text_model
 from app.protocols.openai.wire import (
     WireChatCompletion,
     WireChatRequest,
     WireCompletion,
     WireCompletionRequest,
+    WireEmbeddings,
+    WireEmbeddingsRequest,
     WireModelList,
     WireModelName,
     WireRefusal,
 )
-from app.protocols.openai_models import WireModel, text_models
+from app.protocols.openai_models import WireModel, listed_models
 from app.protocols.protocol import INFER_FAILURES, Endpoint, HttpRequest, json_response
 from app.protocols.request_body import read_inference_body
 from app.protocols.request_info import read_request_info
@@ -34,7 +38,7 @@ from tasks.inference.error import InferenceError
 __all__ = ("OpenAI",)
 
 _PREFIXES = ("/openai/v1", "/v1")
-_CHAT, _COMPLETIONS = "chat/completions", "completions"
+_CHAT, _COMPLETIONS, _EMBEDDINGS = "chat/completions", "completions", "embeddings"
 _MAX_INLINE_BYTES = 64 * 1024
 """Longer bodies are not scanned in the event loop."""
 
@@ -43,17 +47,17 @@ Handle = Callable[[HttpRequest], Awaitable[Response[Any]]]
 
 
 class OpenAI:
-    """OpenAI's chat completions, completions and models, for models that answer with text."""
+    """OpenAI's chat completions, completions, embeddings and models, for models that answer with text or vectors."""
 
     name = "openai"
-    prefixes = ("/openai", "/v1/chat", "/v1/completions")
+    prefixes = ("/openai", "/v1/chat", "/v1/completions", "/v1/embeddings")
 
     def endpoints(self, engine: Engine, /) -> Sequence[Endpoint]:
         async def models(_: HttpRequest) -> Response[bytes]:
-            return json_response(msgspec.json.encode(WireModelList(data=text_models(engine))))
+            return json_response(msgspec.json.encode(WireModelList(data=listed_models(engine))))
 
         async def model(request: HttpRequest) -> Response[bytes]:
-            registration = _text_model(engine, request.path_params["target"])
+            registration = listed_model(engine, request.path_params["target"])
             return json_response(msgspec.json.encode(WireModel(id=registration.source.name)))
 
         async def chat(request: HttpRequest) -> Response[Any]:
@@ -61,6 +65,9 @@ class OpenAI:
 
         async def complete(request: HttpRequest) -> Response[Any]:
             return await self._complete(engine, request, CompletionCodec)
+
+        def embed(_: InferenceHead, body: bytes, context: RequestContext) -> EmbeddingsCall:
+            return EmbeddingsCall(engine, body, context)
 
         inferences = [
             endpoint
@@ -70,6 +77,18 @@ class OpenAI:
                 _inference(
                     f"{prefix}/{_COMPLETIONS}", complete, "Continue a text", WireCompletionRequest, WireCompletion
                 ),
+                Endpoint(
+                    method="POST",
+                    path=f"{prefix}/{_EMBEDDINGS}",
+                    start=embed,
+                    queue_model=str,
+                    summary="Embed texts or images",
+                    body=WireEmbeddingsRequest,
+                    answer=WireEmbeddings,
+                    refusal=WireRefusal,
+                    failures=INFER_FAILURES,
+                    permission="infer",
+                ),
             )
         ]
         return [
@@ -78,7 +97,7 @@ class OpenAI:
                 method="GET",
                 path="/openai/v1/models",
                 handle=models,
-                summary="The models that answer with text",
+                summary="The models that answer with text or vectors",
                 answer=WireModelList,
                 refusal=WireRefusal,
                 permission="infer",
@@ -87,7 +106,7 @@ class OpenAI:
                 method="GET",
                 path="/openai/v1/models/{target:str}",
                 handle=model,
-                summary="A model that answers with text",
+                summary="A model that answers with text or vectors",
                 answer=WireModel,
                 refusal=WireRefusal,
                 failures=(400, 404, 503),
@@ -110,8 +129,8 @@ class OpenAI:
                 head = read_json(body, WireModelName, limits=engine.limits)
             else:
                 head = await asyncio.to_thread(read_json, body, WireModelName, "", engine.limits)
-            name = head.model or _default_model(engine)
-            codec = codec_type(body, _text_model(engine, name), context, engine.limits)
+            name = head.model or default_model(engine)
+            codec = codec_type(body, text_model(engine, name), context, engine.limits)
         except InferenceError as error:
             raise engine.report_refused(context, error, name) from None
         chunks = engine.stream_text(context, name, codec.decode, all_or_nothing=not head.stream)
@@ -158,24 +177,3 @@ async def _events(codec: Codec, first_chunk: Chunk, chunks: AsyncGenerator[Chunk
     except InferenceError as error:
         yield event(error_body(codec.map_error_path(error)))
     yield event(b"[DONE]")
-
-
-def _default_model(engine: Engine) -> str:
-    try:
-        return engine.registry.default_name()
-    except InferenceError as error:
-        raise InferenceError(error.kind, "Expected the name of a model: this server has several", "model") from None
-
-
-def _text_model(engine: Engine, name: str) -> Registration:
-    """Return a model that answers with text.
-
-    Raises:
-        InferenceError: MODEL_NOT_FOUND or MODEL_NOT_READY; INVALID_REQUEST for a model of another task.
-    """
-    registration = engine.registry.find(name)
-    task_type = registration.ready_servable().description.task_type
-    if task_type.returns != "texts":
-        message = f"Expected a model that answers with text, {name!r} has the task {task_type}; use /v2/models/{name}"
-        raise UnsupportedError(message, "model", "unsupported_model")
-    return registration

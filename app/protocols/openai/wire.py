@@ -1,4 +1,4 @@
-"""The JSON types of OpenAI's chat completions, completions and models."""
+"""The JSON types of OpenAI's chat completions, completions, embeddings and models."""
 
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
@@ -13,6 +13,9 @@ __all__ = (
     "WireChoice",
     "WireCompletion",
     "WireCompletionRequest",
+    "WireEmbedding",
+    "WireEmbeddings",
+    "WireEmbeddingsRequest",
     "WireError",
     "WireGenerationRequest",
     "WireImagePart",
@@ -109,6 +112,15 @@ class WireCompletionRequest(WireGenerationRequest, frozen=True, kw_only=True):
     suffix: Any = None
 
 
+class WireEmbeddingsRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """Texts, or data URIs of images, to embed; `dimensions` accepts the length of the model's vectors only."""
+
+    model: str | None = None
+    input: str | list[Any]
+    encoding_format: Literal["float", "base64"] | None = None
+    dimensions: int | None = None
+
+
 class WireUsage(msgspec.Struct, frozen=True):
     """The tokens of the prompt, images included, and of the answer."""
 
@@ -165,8 +177,25 @@ class WireCompletion(msgspec.Struct, frozen=True, kw_only=True):
     usage: WireUsage | None
 
 
+class WireEmbedding(msgspec.Struct, frozen=True, kw_only=True):
+    """A vector: a list of numbers, or base64 of little-endian 32-bit floats."""
+
+    object: str = "embedding"
+    index: int
+    embedding: str | list[float]
+
+
+class WireEmbeddings(msgspec.Struct, frozen=True, kw_only=True):
+    """The vectors of all inputs. `usage` is null, because these models count no tokens."""
+
+    object: str = "list"
+    data: Sequence[WireEmbedding]
+    model: str
+    usage: None = None
+
+
 class WireModelList(msgspec.Struct, frozen=True, kw_only=True):
-    """The models that answer with text."""
+    """The models that answer with text or vectors."""
 
     object: str = "list"
     data: Sequence[WireModel]

@@ -201,7 +201,7 @@ def test_model_must_be_named_if_there_are_several(several: TestClient[Litestar])
     assert (response.status_code, response.json()["error"]["param"]) == (404, "model")
 
 
-@pytest.mark.parametrize("path", ["/openai/v1/embeddings", "/openai", "/v1/chat/nothing", "/v1/completions/1"])
+@pytest.mark.parametrize("path", ["/openai/v1/responses", "/openai", "/v1/embeddings/1", "/v1/completions/1"])
 def test_unknown_paths_answer_with_an_error_object(several: TestClient[Litestar], path: str) -> None:
     response = several.post(path, json={})
     assert response.status_code == 404

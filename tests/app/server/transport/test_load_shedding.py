@@ -232,7 +232,7 @@ TARGETS = {
     ],
     "kserve-v1": ["/v1/models/detector:predict"],
     "grps": ["/grps/v1/infer/predict"],
-    "openai": ["/openai/v1/chat/completions", "/v1/completions"],
+    "openai": ["/openai/v1/chat/completions", "/v1/completions", "/v1/embeddings"],
     "tensorflow-serving": ["/v1/models/detector:predict", "/v1/models/detector/versions/1:classify"],
 }
 

@@ -1,0 +1,151 @@
+"""Decode requests for embeddings, and encode the vectors of a TENSOR model. One object for each request."""
+
+import re
+from typing import Any
+
+import msgspec
+import numpy as np
+import pybase64
+from numpy.typing import NDArray
+
+from app.engine.engine import Engine
+from app.engine.models.registry import Registration
+from app.engine.request_context import RequestContext
+from app.protocols.inference_call import HttpAnswer
+from app.protocols.openai.codec import check_data_uri
+from app.protocols.openai.model_choice import default_model, unsupported_model
+from app.protocols.openai.unsupported import UNSUPPORTED_PARAMETER, UnsupportedError
+from app.protocols.openai.wire import WireEmbedding, WireEmbeddings, WireEmbeddingsRequest
+from app.protocols.openai_models import embedding_output, vector_length
+from app.wire.bfloat16 import from_bfloat16_bits
+from app.wire.bytes_elements import StringElement
+from app.wire.json_body import read_json
+from tasks.inference.error import ErrorKind, InferenceError, invalid
+from tasks.inference.request import InferenceRequest
+from tasks.inference.response import InferenceResponse
+from tasks.inference.tensor import BytesTensor, Datatype, Tensor, TensorSpec
+
+__all__ = ("EmbeddingsCall",)
+
+_IMAGE_NAMES = ("image", "image_bytes")
+_BASE64 = {"content_type": "base64"}
+_NEUTRAL_PATH = re.compile(r"^inputs(?:\[0\](?:\.data\[(?P<index>\d+)\])?)?")
+
+
+class EmbeddingsCall:
+    """One request for embeddings and its answer. The model's name is in the body.
+
+    Args:
+        engine: has the models and the limits.
+        body: the JSON body, whose size is checked already.
+        context: the request, for its id.
+    """
+
+    model_name = ""
+
+    def __init__(self, engine: Engine, body: bytes, context: RequestContext) -> None:
+        self._engine = engine
+        self._body = body
+        self._request_id = context.request_id
+        self._output_name = ""
+        self._is_list = False
+        self._count = 0
+        self._width: int | None = None
+        self._as_base64 = False
+
+    def decode(self) -> InferenceRequest:
+        """Decode the body, in a worker.
+
+        Raises:
+            InferenceError: naming the invalid member.
+        """
+        wire = read_json(self._body, WireEmbeddingsRequest, limits=self._engine.limits)
+        registration = self._engine.registry.find(wire.model or default_model(self._engine))
+        (spec,), output = self._specs(registration)
+        self._output_name, self._width, self._as_base64 = output.name, wire.dimensions, wire.encoding_format == "base64"
+        if (length := vector_length(output.shape)) > 0:
+            self._check_width(length)
+        texts = self._texts(wire)
+        shape = _shape(spec.shape, len(texts), single=output.shape[0] == 1 or len(output.shape) == 1)
+        is_image = spec.name in _IMAGE_NAMES
+        if is_image:
+            for index, text in enumerate(texts):
+                check_data_uri(text, self._path(index))
+        tensor = BytesTensor(
+            name=spec.name,
+            shape=shape,
+            elements=[StringElement(text) for text in texts],
+            parameters=_BASE64 if is_image else {},
+        )
+        return InferenceRequest(id=self._request_id, model_name=registration.source.name, inputs=(tensor,))
+
+    def encode(self, response: InferenceResponse, /) -> HttpAnswer:
+        """Encode the vectors, in a worker.
+
+        Raises:
+            InferenceError: MODEL_FAILED for another number of vectors; INVALID_REQUEST for other `dimensions`.
+        """
+        predictions = [prediction for output in response.outputs for prediction in output.predictions]
+        tensors = {tensor.name: tensor for tensor in type(predictions[0]).stack(predictions)}
+        vectors = self._vectors(tensors[self._output_name])
+        self._check_width(vectors.shape[1])
+        data = [WireEmbedding(index=index, embedding=self._encoded(vector)) for index, vector in enumerate(vectors)]
+        return HttpAnswer(content=msgspec.json.encode(WireEmbeddings(data=data, model=response.model_name)))
+
+    def map_error_path(self, error: InferenceError, /) -> InferenceError:
+        """Return `error` with its path in terms of this body."""
+        match = _NEUTRAL_PATH.match(error.path)
+        if match is None or isinstance(error, UnsupportedError):
+            return error
+        path = self._path(int(match["index"])) if match["index"] else "input"
+        return InferenceError(error.kind, error.message, path, retry_after=error.retry_after)
+
+    def _specs(self, registration: Registration) -> tuple[tuple[TensorSpec, ...], TensorSpec]:
+        servable = registration.ready_servable()
+        output = embedding_output(servable)
+        if output is None:
+            raise unsupported_model(registration, "returns one vector for each text or image")
+        return tuple(servable.inputs), output
+
+    def _texts(self, wire: WireEmbeddingsRequest) -> list[str]:
+        self._is_list = isinstance(wire.input, list)
+        texts: list[Any] = wire.input if isinstance(wire.input, list) else [wire.input]
+        if not texts:
+            raise invalid("Expected a text, or a list of texts, got an empty list", "input")
+        for index, text in enumerate(texts):
+            if not isinstance(text, str):
+                raise invalid("Expected a text; this server takes no tokens", self._path(index))
+        self._count = len(texts)
+        return texts
+
+    def _path(self, index: int) -> str:
+        return f"input[{index}]" if self._is_list else "input"
+
+    def _check_width(self, width: int) -> None:
+        if self._width not in (None, width):
+            message = f"Expected {width}, the length of the model's vectors, got {self._width}"
+            raise UnsupportedError(message, "dimensions", UNSUPPORTED_PARAMETER)
+
+    def _vectors(self, tensor: Tensor) -> NDArray[np.float32]:
+        """Return (N, n), one vector for each input."""
+        numbers = from_bfloat16_bits(tensor.data) if tensor.datatype is Datatype.BF16 else tensor.data
+        if numbers.ndim > 1 and len(numbers) != self._count:
+            message = f"The model returned {len(numbers)} vectors for {self._count} inputs"
+            raise InferenceError(ErrorKind.MODEL_FAILED, message)
+        with np.errstate(over="ignore"):
+            return numbers.reshape(self._count, -1).astype("<f4")
+
+    def _encoded(self, vector: NDArray[np.float32]) -> str | list[float]:
+        return pybase64.b64encode_as_string(vector.tobytes()) if self._as_base64 else vector.tolist()
+
+
+def _shape(declared: tuple[int, ...], count: int, *, single: bool) -> tuple[int, ...]:
+    """Return the shape of a tensor of `count` elements.
+
+    Raises:
+        InferenceError: INVALID_REQUEST if the model takes one element only.
+    """
+    if count > 1 and (single or -1 not in declared):
+        raise invalid(f"Expected one text: this model takes one in a request, got {count}", "input")
+    batch = declared.index(-1) if -1 in declared else None
+    return tuple(count if index == batch else 1 for index in range(len(declared)))
