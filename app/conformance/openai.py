@@ -1,10 +1,12 @@
-"""Check the chat completions of OpenAI's API."""
+"""Check the chat completions and embeddings of OpenAI's API."""
 
+import binascii
+import struct
 from typing import Any
 
 import msgspec
 
-from app.conformance.check import Check, InconclusiveError, Level, ViolationError
+from app.conformance.check import Check, InconclusiveError, Level, NotApplicableError, ViolationError
 from app.conformance.client.probe import Exchange, Probe
 from app.conformance.quoting import quote
 from app.conformance.row_requests import UNKNOWN
@@ -13,6 +15,9 @@ from app.conformance.tensors import ENCODED_IMAGES, expect_error, expect_json_ob
 __all__ = ("CHECKS",)
 
 _CHAT = "/v1/chat/completions"
+_EMBEDDINGS = "/v1/embeddings"
+_TEXTS = ("a red car", "a blue star")
+_FLOAT_ERROR = 1e-6
 _DATA = "data: "
 _DONE = "[DONE]"
 
@@ -22,6 +27,7 @@ def _request(probe: Probe, **members: object) -> dict[str, object]:
 
     Raises:
         InconclusiveError: the engine accepts none.
+        NotApplicableError: the model embeds texts instead.
     """
     model = _model(probe)
     if probe.target.request is not None:
@@ -32,6 +38,8 @@ def _request(probe: Probe, **members: object) -> dict[str, object]:
         request = {"model": model, "messages": [{"role": "user", "content": content}], "temperature": 0}
         if probe.post_json(_CHAT, request).ok:
             return {**request, **members}
+    if probe.post_json(_EMBEDDINGS, {"model": model, "input": _TEXTS, "encoding_format": "float"}).ok:
+        raise NotApplicableError("The model answers with vectors")
     raise InconclusiveError("The engine refuses every generated request; give a body with --request")
 
 
@@ -190,6 +198,47 @@ def _error_object(probe: Probe) -> None:
             raise ViolationError(f"Expected error.message and error.type, got {quote(exchange.body)}")
 
 
+def _embeddings(probe: Probe, **members: object) -> list[Any]:
+    """Return the embeddings of `_TEXTS`.
+
+    Raises:
+        NotApplicableError: the model embeds no texts.
+    """
+    exchange = probe.post_json(_EMBEDDINGS, {"model": _model(probe), "input": _TEXTS, **members})
+    if exchange.refused and not exchange.unauthorized:
+        raise NotApplicableError("The model embeds no texts")
+    data = expect_json_object(exchange).get("data")
+    if not is_list(data) or not all(is_object(item) for item in data):
+        raise ViolationError(f"Expected a list of objects in data, got {quote(data)}")
+    return data
+
+
+def _embeds(probe: Probe) -> None:
+    for index, item in enumerate(data := _embeddings(probe, encoding_format="float")):
+        vector = item.get("embedding")
+        if item.get("object") != "embedding" or item.get("index") != index or not is_list(vector) or not vector:
+            raise ViolationError(f"Expected an embedding with the index {index} and a vector, got {quote(item)}")
+    if len(data) != len(_TEXTS):
+        raise ViolationError(f"Expected {len(_TEXTS)} embeddings, got {len(data)}")
+
+
+def _embeds_base64(probe: Probe) -> None:
+    floats = _embeddings(probe, encoding_format="float")
+    for item, encoded in zip(floats, _embeddings(probe, encoding_format="base64"), strict=False):
+        text, vector = encoded.get("embedding"), item["embedding"]
+        if is_list(text):
+            raise ViolationError("Expected base64, got a list")
+        try:
+            data = binascii.a2b_base64(str(text))
+        except binascii.Error as error:
+            raise ViolationError(f"Expected base64: {error}") from None
+        decoded = struct.unpack(f"<{len(data) // 4}f", data) if len(data) == 4 * len(vector) else ()
+        if len(decoded) != len(vector) or any(
+            abs(one - other) > _FLOAT_ERROR * max(1, abs(other)) for one, other in zip(decoded, vector, strict=True)
+        ):
+            raise ViolationError(f"Expected {len(vector)} little-endian 32-bit floats of the same vector")
+
+
 _API = "OpenAI, API reference"
 _SDK = "openai-python"
 _MUST, _SHOULD = Level.MUST, Level.SHOULD
@@ -220,4 +269,8 @@ CHECKS = (
     Check("OAI-013", _MUST, "Invalid JSON is refused with 4xx.", f"{_API}, Errors", _bad_json),
     Check("OAI-014", _MUST, "Refusals have an error object with message and type.", f"{_SDK} shows no other text",
           _error_object, requires=_ANSWERS),
+    Check("OAI-015", _MUST, "POST /v1/embeddings returns a vector for each text, in their order.",
+          f"{_API}, Embeddings", _embeds),
+    Check("OAI-016", _SHOULD, "encoding_format base64 gives the same vectors as 32-bit floats.",
+          f"{_SDK} requests it, and accepts lists", _embeds_base64, requires=("OAI-015",)),
 )  # fmt: skip

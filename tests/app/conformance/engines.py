@@ -26,7 +26,7 @@ from app.settings.model import ModelSource
 from tasks.object_detection import DetectionInput
 from tasks.oriented_object_detection import OrientedDetections, OrientedObjectDetection
 from tasks.task import TaskType
-from tests.support.apps import app_with_sources
+from tests.support.apps import PYTHON_MODELS, app_with_sources, model_source
 from tests.support.fake_models import bright_mask, detect_oriented
 from tests.support.grpc_server import build_engine_from_sources, run_grpc_server
 from tests.support.server_process import ROOT
@@ -106,7 +106,9 @@ def scenes() -> Sequence[SampleImage]:
 
 
 def sources(model: str) -> Sequence[ModelSource]:
-    """Return the source of a model, a fixture or `BARS`."""
+    """Return the source of a model: a fixture, a Python model of the tests, or `BARS`."""
+    if (PYTHON_MODELS / model).is_dir():
+        return [model_source(model)]
     return [ModelSource(name=model, version="1", folder=FIXTURE_MODELS / model)]
 
 

@@ -15,7 +15,7 @@ MODELS = {
     "v2": ("classifier", "detector", "segmenter", "vlm", "half_plus_two", "greeter"),
     "v2-grpc": ("classifier", "oriented-detector", "vlm", "half_plus_two", "greeter"),
     "v1": ("classifier", "detector", "vlm", "half_plus_two"),
-    "openai": ("vlm",),
+    "openai": ("vlm", "embedder"),
     "tensorflow-serving": ("classifier", "detector", "vlm", "half_plus_two", "greeter"),
     "grps": ("classifier", "segmenter", "vlm", "half_plus_two", "greeter"),
     "grps-grpc": ("classifier", "segmenter", "vlm", "half_plus_two", "greeter"),

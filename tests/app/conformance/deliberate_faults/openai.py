@@ -28,6 +28,12 @@ def always_stop(answer: Any) -> None:
     answer["choices"][0]["finish_reason"] = "stop"
 
 
+def double_base64(answer: Any) -> None:
+    for item in answer["data"]:
+        if isinstance(item["embedding"], str):
+            item["embedding"] *= 2
+
+
 def replaced_bytes(old: bytes, new: bytes) -> AnswerFault:
     """Replace bytes in streams."""
 
@@ -59,10 +65,27 @@ REQUEST_FAULTS: dict[str, tuple[str, RequestFault]] = {
 }
 """For each fault the check that must fail, and the change of the request."""
 
-FAULTS = {
-    name: Fault(protocol="openai", model="vlm", check=check, change_answer=change_answer, raw=True)
-    for name, (check, change_answer) in ANSWER_FAULTS.items()
-} | {
-    name: Fault(protocol="openai", model="vlm", check=check, change_request=change_request)
-    for name, (check, change_request) in REQUEST_FAULTS.items()
+EMBEDDINGS_FAULTS: dict[str, tuple[str, AnswerFault]] = {
+    "vectors in another order": (
+        "OAI-015",
+        change_answers(lambda a: a["data"].reverse(), "embeddings"),
+    ),
+    "a bare vector": ("OAI-015", change_answers(lambda a: a["data"].__setitem__(0, [0.5]), "embeddings")),
+    "base64 of 64-bit floats": ("OAI-016", change_answers(double_base64, "embeddings")),
 }
+"""As `ANSWER_FAULTS`, for a model that embeds texts."""
+
+FAULTS = (
+    {
+        name: Fault(protocol="openai", model="vlm", check=check, change_answer=change_answer, raw=True)
+        for name, (check, change_answer) in ANSWER_FAULTS.items()
+    }
+    | {
+        name: Fault(protocol="openai", model="vlm", check=check, change_request=change_request)
+        for name, (check, change_request) in REQUEST_FAULTS.items()
+    }
+    | {
+        name: Fault(protocol="openai", model="embedder", check=check, change_answer=change_answer)
+        for name, (check, change_answer) in EMBEDDINGS_FAULTS.items()
+    }
+)
