@@ -97,7 +97,9 @@ def prepare_command(
     spans: list[tuple[str, bytes]] = []
     with ExitStack() as stack:
         addresses: dict[str, str] = {}
-        if "{postgres}" in command:
+        if "{postgres}" in command and "asyncpg" not in environment.packages():
+            addresses["postgres"] = "postgresql://127.0.0.1/unused"
+        elif "{postgres}" in command:
             server = stack.enter_context(run_postgres())
             addresses["postgres"] = server.create_database()
             if command.startswith("inferences"):

@@ -4,12 +4,17 @@ import json
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import cache
+from hashlib import sha256
 from typing import Any
 
+import cv2
 import httpx
 import numpy as np
+import pytest
 from litestar import Litestar
 from litestar.testing import TestClient
+from numpy.typing import NDArray
 
 from app.assembly.models import FIXTURE_MODELS
 from app.assembly.models import load as load_fixture
@@ -99,6 +104,7 @@ class Fault:
     raw: bool = False
 
 
+@cache
 def scenes() -> Sequence[SampleImage]:
     """Return images of the kinds that the fixture models were trained on."""
     folder = ROOT / "fixtures" / "images"
@@ -178,6 +184,23 @@ class Engines:
         if key not in self._answers:
             self._answers[key] = request()
         return self._answers[key]
+
+
+@contextmanager
+def open_engines() -> Generator[Engines]:
+    """Yield engines; until they close, encode equal images once, because every run of the checks sends the same."""
+    encode: Callable[..., Any] = cv2.imencode
+    encoded: dict[Key, Any] = {}
+
+    def encode_once(extension: str, pixels: NDArray[Any], *options: Sequence[int]) -> Any:
+        key = (extension, pixels.shape, pixels.dtype, sha256(pixels.tobytes()).digest(), str(options))
+        if key not in encoded:
+            encoded[key] = encode(extension, pixels, *options)
+        return encoded[key]
+
+    with ExitStack() as stack, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cv2, "imencode", encode_once)
+        yield Engines(stack)
 
 
 class FaultyTransport(httpx.BaseTransport):

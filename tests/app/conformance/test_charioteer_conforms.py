@@ -1,13 +1,12 @@
 """Our server conforms to every protocol that it serves, with every kind of model that the protocol supports."""
 
 from collections.abc import Iterator
-from contextlib import ExitStack
 
 import pytest
 
 from app.conformance.check import Level, Verdict
 from app.conformance.protocols import PROTOCOLS
-from tests.app.conformance.engines import Engines, Fault, check_with_fault, failed_checks
+from tests.app.conformance.engines import Engines, Fault, check_with_fault, failed_checks, open_engines
 
 MODELS = {
     "chariot-v2-kserve": ("classifier", "detector", "oriented-detector", "segmenter", "vlm"),
@@ -24,8 +23,8 @@ MODELS = {
 
 @pytest.fixture(scope="module")
 def engines() -> Iterator[Engines]:
-    with ExitStack() as stack:
-        yield Engines(stack)
+    with open_engines() as engines:
+        yield engines
 
 
 def test_every_protocol_is_covered() -> None:

@@ -1,7 +1,6 @@
 """Each deliberate fault fails its own check and no other, and every check has a deliberate fault."""
 
 from collections.abc import Iterator
-from contextlib import ExitStack
 
 import pytest
 
@@ -17,7 +16,7 @@ from tests.app.conformance.deliberate_faults import (
     openai,
     tensorflow_serving,
 )
-from tests.app.conformance.engines import Engines, Fault, check_with_fault, failed_checks
+from tests.app.conformance.engines import Engines, Fault, check_with_fault, failed_checks, open_engines
 
 MODULES = (
     chariot_kserve,
@@ -38,8 +37,8 @@ FAULTS: dict[str, Fault] = {
 
 @pytest.fixture(scope="module")
 def engines() -> Iterator[Engines]:
-    with ExitStack() as stack:
-        yield Engines(stack)
+    with open_engines() as engines:
+        yield engines
 
 
 @pytest.mark.slow
