@@ -28,11 +28,10 @@ from app.protocols import GRPC_PROTOCOLS, main_port_protocols
 from app.protocols.grpc_protocol import GrpcProtocol
 from app.protocols.protocol import HttpListener
 from app.protocols.tensorflow_serving.grpc.servicer import (
-    TENSORFLOW_SERVING_GRPC,
     TensorFlowModelService,
     TensorFlowPredictionService,
 )
-from app.protocols.tensorflow_serving.metrics import RequestMetrics
+from app.protocols.tensorflow_serving.metrics import TENSORFLOW_SERVING_GRPC
 from app.protocols.tensorflow_serving.routes import TensorFlowServing
 from app.server.auth.access_control import open_access_control
 from app.server.auth.bind_policy import cors_origins
@@ -143,15 +142,14 @@ class Service:
         ProcessCollector(registry=metrics)
         self.loading = ModelLoading(self.registry, load_model)
         protocols = main_port_protocols(settings.chariot_protocol)
-        tensorflow_metrics = RequestMetrics(self.registry.has_model)
-        grpc_protocols = _grpc_protocols(settings, tensorflow_metrics)
+        grpc_protocols = _grpc_protocols(settings)
         interceptors: list[ServerInterceptor] = [CallShedder(self.engine, grpc_protocols)]
         if access_control is not None:
             interceptors.append(GrpcAccess(access_control, grpc_protocols))
         self.grpc = (
             _grpc_server(self.engine, grpc_protocols, settings, self.transport, interceptors) if settings.grpc else None
         )
-        listeners = _listeners(settings, tensorflow_metrics)
+        listeners = _listeners(settings)
         requires_auth = access_control is not None
         self._shedder = self.transport.connections.shedder = LoadShedder(
             [*inference_routes(self.engine, protocols, secured=requires_auth), *inferences.sheddable_routes],
@@ -298,22 +296,20 @@ def _page(
     )
 
 
-def _grpc_protocols(settings: ServerSettings, metrics: RequestMetrics) -> Sequence[GrpcProtocol]:
-    """Return the enabled gRPC services; TensorFlow Serving's share their metrics with its REST API."""
+def _grpc_protocols(settings: ServerSettings) -> Sequence[GrpcProtocol]:
+    """Return the enabled gRPC services."""
     others = [protocol for protocol in GRPC_PROTOCOLS if protocol.name != TENSORFLOW_SERVING_GRPC]
     if not settings.tensorflow_serving:
         return others
-    prediction = TensorFlowPredictionService(loading_status=settings.loading_status, metrics=metrics)
+    prediction = TensorFlowPredictionService(loading_status=settings.loading_status)
     return [*others, prediction, TensorFlowModelService()]
 
 
-def _listeners(settings: ServerSettings, metrics: RequestMetrics) -> Mapping[HttpListener, int]:
+def _listeners(settings: ServerSettings) -> Mapping[HttpListener, int]:
     """Return the enabled protocols with their own port, and their ports."""
     if not settings.tensorflow_serving:
         return {}
-    listener = TensorFlowServing(
-        cors=settings.tensorflow_serving_cors, loading_status=settings.loading_status, metrics=metrics
-    )
+    listener = TensorFlowServing(cors=settings.tensorflow_serving_cors, loading_status=settings.loading_status)
     return {listener: settings.tensorflow_serving_port}
 
 

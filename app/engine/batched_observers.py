@@ -35,10 +35,14 @@ class BatchedObservers:
         observers: Sequence[InferenceObserver],
     ) -> None:
         self._immediate_observers = immediate_observers
-        self._observers = observers
+        self._observers = list(observers)
         self._pending: deque[RequestContext] = deque()
         self._is_delayed = False
         self._lock = threading.Lock()
+
+    def attach(self, observer: InferenceObserver) -> None:
+        """Pass requests to another observer too, without their inputs and predictions."""
+        self._observers.append(observer)
 
     def add(self, context: RequestContext) -> None:
         """Add a finished request."""

@@ -33,6 +33,7 @@ class RequestContext(CancellationToken, kw_only=True, eq=False):
         address: the address of the peer, which may be a shared proxy; empty if it is unknown.
         response_headers: headers that annotators add to the response (gRPC: trailing metadata), by name.
         model_name: the requested model, empty if the request did not name one.
+        operation: what the client asks of the model, in a protocol with several operations; otherwise empty.
         explanation: whether the client requested explanations, which take hundreds of times as long.
         max_queue_seconds: seconds that it may wait for a worker; None for no limit.
         arrived: arrival of the complete body on the clock of `time.perf_counter_ns`, in nanoseconds.
@@ -69,6 +70,7 @@ class RequestContext(CancellationToken, kw_only=True, eq=False):
     address: str = ""
     response_headers: dict[str, str] = field(default_factory=dict[str, str])
     model_name: str = ""
+    operation: str = ""
     explanation: bool = False
     max_queue_seconds: float | None = None
     arrived: int = field(default_factory=time.perf_counter_ns)

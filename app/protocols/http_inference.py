@@ -8,12 +8,13 @@ from litestar import Response
 from app.engine.engine import Engine
 from app.engine.request_context import RequestContext
 from app.protocols.inference_call import HttpAnswer, InferenceCall, InferenceHead
-from app.protocols.protocol import Endpoint, HttpRequest, StartCall
+from app.protocols.protocol import Endpoint, HttpProtocol, HttpRequest, StartCall
 from app.protocols.request_body import read_inference_body
-from app.protocols.request_info import read_request_info
+from app.protocols.request_info import RETRY_AFTER, read_request_info
+from app.protocols.status import http_status
 from tasks.inference.error import InferenceError
 
-__all__ = ("answer_inference", "read_head", "start_call", "to_response")
+__all__ = ("answer_inference", "error_answer", "read_head", "start_call", "to_response")
 
 CallT = TypeVar("CallT", bound=InferenceCall)
 
@@ -56,6 +57,12 @@ def start_call(
         return start(head, body, context)
     except InferenceError as error:
         raise engine.report_refused(context, error, model_name) from None
+
+
+def error_answer(protocol: HttpProtocol, error: InferenceError) -> HttpAnswer:
+    """Return the answer of a protocol for an error."""
+    headers = () if error.retry_after is None else ((RETRY_AFTER, str(error.retry_after)),)
+    return HttpAnswer(content=protocol.error_body(error), status=http_status(error.kind), headers=headers)
 
 
 def read_head(request: HttpRequest) -> InferenceHead:

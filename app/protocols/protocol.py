@@ -8,7 +8,7 @@ from litestar import Request, Response
 
 from app.engine.engine import Engine
 from app.engine.request_context import RequestContext
-from app.protocols.inference_call import InferenceCall, InferenceHead
+from app.protocols.inference_call import HttpAnswer, InferenceCall, InferenceHead
 from app.protocols.permission import Permission
 from tasks.inference.error import InferenceError
 
@@ -87,7 +87,7 @@ class Endpoint(Operation, frozen=True, kw_only=True, eq=False):
 
     Attributes:
         handle: returns the response, or raises an `InferenceError`, which the server formats for the protocol. None
-            for an inference that only `start` answers.
+            for an inference that only `start` answers, and for a protocol with its own port.
         start: for an inference, creates its `InferenceCall` from the head and the body, or raises an `InferenceError`.
         accepts_target: whether a target belongs to this protocol, for paths that several protocols share.
         queue_model: for an inference, returns the model in whose queue a target waits; empty if only the body names it.
@@ -131,12 +131,20 @@ class PrefixOwner(Protocol):
         ...
 
 
+@runtime_checkable
 class HttpListener(HttpProtocol, Protocol):
-    """A protocol with its own port, where it handles every request. Its endpoints only describe it in OpenAPI."""
+    """A protocol with its own port, where it handles every request.
+
+    Its endpoints describe it in OpenAPI. Usual inferences may be answered by their `start`, without the handler.
+    """
 
     @property
     def title(self) -> str:
         """The name in the start message and in OpenAPI."""
+        ...
+
+    def error_answer(self, error: InferenceError, /) -> HttpAnswer:
+        """Return the answer for an error of an inference."""
         ...
 
     def permission(self, request: HttpRequest, /) -> Permission:

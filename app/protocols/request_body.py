@@ -54,13 +54,12 @@ def decompress(body: bytes, encoding: str, max_bytes: int) -> bytes:
     """Decompress `body`, with at most `max_bytes` bytes in memory.
 
     Raises:
-        InferenceError: UNSUPPORTED for an unknown encoding, TOO_LARGE for more than `max_bytes` bytes, INVALID_REQUEST
-            for truncated or invalid data.
+        InferenceError: INVALID_REQUEST for an unknown encoding, and for truncated or invalid data; TOO_LARGE for more
+            than `max_bytes` bytes.
     """
     window_bits = _WINDOW_BITS.get(encoding)
     if window_bits is None:
-        message = f"Expected gzip, deflate or identity, got {quote_value(encoding)}"
-        raise InferenceError(ErrorKind.UNSUPPORTED, message, "Content-Encoding")
+        raise invalid(f"Expected gzip, deflate or identity, got {quote_value(encoding)}", "Content-Encoding")
     stream = zlib.decompressobj(window_bits)
     try:
         content = stream.decompress(body, max_bytes + 1)

@@ -1,6 +1,9 @@
 """Decode one request of `:predict`, `:classify` or `:regress`, and encode its response."""
 
+from collections.abc import Sequence
+
 from app.engine.models.registry import Registry
+from app.protocols.inference_call import HttpAnswer
 from app.protocols.tensorflow_serving.document import read_object
 from app.protocols.tensorflow_serving.examples import example_results, example_tensors, read_examples
 from app.protocols.tensorflow_serving.grpc.predict_tensors import TensorFormat, encode, read_tensors
@@ -30,6 +33,7 @@ class TensorFlowRequestCodec(RequestCodec):
         body: the request's body.
         limits: limits for the JSON.
         loading_error: the kind of error while the model loads.
+        headers: further headers of the response.
     """
 
     def __init__(
@@ -39,10 +43,12 @@ class TensorFlowRequestCodec(RequestCodec):
         body: bytes,
         limits: Limits | None = None,
         loading_error: ErrorKind = ErrorKind.MODEL_NOT_FOUND,
+        headers: Sequence[tuple[str, str]] = (),
     ) -> None:
         super().__init__(registry, target, loading_error)
         self._body = body
         self._limits = limits
+        self._headers = headers
         self._format = TensorFormat.ROW
         self._signature: Signature | None = None
         self._example_count = 0
@@ -69,13 +75,14 @@ class TensorFlowRequestCodec(RequestCodec):
             tensors, self._example_count = example_tensors(examples, signature), len(examples)
         return self.request(registration, model_inputs(tensors, self._format, signature))
 
-    def encode(self, response: InferenceResponse) -> bytes:
+    def encode(self, response: InferenceResponse) -> HttpAnswer:
         """Encode the response.
 
         Raises:
             InferenceError: INVALID_REQUEST for outputs that cannot be written in the requested form.
         """
-        self.stop_clock()
         if self._example_count and self._signature is not None:
-            return json_document("results", example_results(response, self._example_count, self._signature))
-        return encode(response, self._format)
+            content = json_document("results", example_results(response, self._example_count, self._signature))
+        else:
+            content = encode(response, self._format)
+        return HttpAnswer(content=content, headers=self._headers)

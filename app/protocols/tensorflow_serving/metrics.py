@@ -4,14 +4,23 @@ The names begin with a colon, which Prometheus allows (tensorflow/serving, `serv
 """
 
 from collections.abc import Callable
-from typing import Literal
 
+import grpc
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 
-__all__ = ("Entrypoint", "RequestMetrics")
+from app.engine.request_context import RequestContext
+from app.protocols.status import grpc_status
+from app.protocols.tensorflow_serving.signatures import UnknownSignatureError
+from app.protocols.tensorflow_serving.status import OK
+from tasks.inference.error import InferenceError
 
-Entrypoint = Literal["REST", "GRPC"]
+__all__ = ("TENSORFLOW_SERVING", "TENSORFLOW_SERVING_GRPC", "RequestMetrics", "grpc_code")
 
+TENSORFLOW_SERVING = "tensorflow-serving"
+TENSORFLOW_SERVING_GRPC = "tensorflow-serving-grpc"
+
+_REST = "REST"
+_ENTRYPOINTS = {TENSORFLOW_SERVING: _REST, TENSORFLOW_SERVING_GRPC: "GRPC"}
 _MICROSECONDS = tuple(10 * 1.8**power for power in range(33))
 _PREFIX = ":tensorflow:serving:"
 _REQUEST_COUNT = f"{_PREFIX}request_count"
@@ -46,25 +55,46 @@ class RequestMetrics:
             buckets=_MICROSECONDS,
         )
 
-    def record_request(self, model: str, api: str, code: str, nanoseconds: int, entrypoint: Entrypoint) -> None:
-        """Record a request that ended with `code`.
+    def observe(self, context: RequestContext, /) -> None:
+        """Record an inference, unless it belongs to another protocol."""
+        entrypoint, api = _ENTRYPOINTS.get(context.protocol), context.operation
+        if entrypoint is None:
+            return
+        code = OK if context.outcome is None else grpc_status(context.outcome).name
+        if entrypoint != _REST and context.failure is not None:
+            code = grpc_code(context.failure).name
+        self._record(context.model_name, api, code, context.total, entrypoint, context.count)
+        registration = context.registration
+        if code == OK and registration is not None and registration.servable is not None:
+            nanoseconds = context.decode_ns + context.model_ns + context.postprocess_ns
+            if entrypoint == _REST:
+                api = api.capitalize()
+            platform = registration.servable.description.platform
+            self._runtime.labels(context.model_name, api, platform).observe(nanoseconds / 1000)
+
+    def record_other(self, model: str, error: InferenceError | None, nanoseconds: int) -> None:
+        """Record a REST request that is no inference: for the state or the metadata of a model, or malformed.
 
         Args:
             model: the requested model.
-            api: what was requested; empty for the state and the metadata of a model.
-            code: the name of the status.
+            error: the answer; None for success.
             nanoseconds: from the request to the response.
-            entrypoint: where the request came in.
         """
-        name = model if self._is_known_model(model) else ""
-        self._requests.labels(name, code).inc()
-        if code == "OK":
-            self._latency.labels(name, api, entrypoint).observe(nanoseconds / 1000)
-
-    def record_model_run(self, model: str, api: str, platform: str, nanoseconds: int) -> None:
-        """Record a successful call of a model."""
-        self._runtime.labels(model, api, platform).observe(nanoseconds / 1000)
+        self._record(model, "", OK if error is None else grpc_status(error.kind).name, nanoseconds, _REST, 1)
 
     def render(self) -> bytes:
         """Return all metrics in Prometheus' text format."""
         return generate_latest(self._registry).replace(f"{_REQUEST_COUNT}_total".encode(), _REQUEST_COUNT.encode())
+
+    def _record(self, model: str, api: str, code: str, nanoseconds: int, entrypoint: str, count: int) -> None:
+        name = model if self._is_known_model(model) else ""
+        self._requests.labels(name, code).inc(count)
+        if code == OK:
+            self._latency.labels(name, api, entrypoint).observe(nanoseconds / 1000)
+
+
+def grpc_code(error: InferenceError) -> grpc.StatusCode:
+    """Return the gRPC status of an error."""
+    if isinstance(error, UnknownSignatureError):
+        return grpc.StatusCode.FAILED_PRECONDITION
+    return grpc_status(error.kind)

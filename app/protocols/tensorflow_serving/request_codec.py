@@ -1,12 +1,12 @@
-"""What the codecs of REST and gRPC share: they find the model, and measure the time that it takes."""
+"""What the codecs of REST and gRPC share: the model and the inputs of a request."""
 
-import time
 from collections.abc import Sequence
 
 from app.engine.models.registry import Registration, Registry
+from app.protocols.tensorflow_serving.inputs import map_error_path
 from app.protocols.tensorflow_serving.lookup import find_ready_version
 from app.protocols.tensorflow_serving.paths import ModelTarget
-from tasks.inference.error import ErrorKind
+from tasks.inference.error import ErrorKind, InferenceError
 from tasks.inference.request import InferenceRequest
 from tasks.inference.tensor import InputTensor
 
@@ -24,18 +24,18 @@ class RequestCodec:
     Attributes:
         target: the requested model.
         inputs: the decoded inputs; empty before.
-        platform: the platform of the model; empty before the request is decoded.
-        model_nanoseconds: nanoseconds between decoding and encoding.
     """
 
     def __init__(self, registry: Registry, target: ModelTarget, loading_error: ErrorKind) -> None:
         self.target = target
         self.inputs: Sequence[InputTensor] = ()
-        self.platform = ""
-        self.model_nanoseconds = 0
         self._registry = registry
         self._loading_error = loading_error
-        self._started = 0
+
+    @property
+    def model_name(self) -> str:
+        """Return the name of the requested model."""
+        return self.target.model
 
     def find_model(self) -> Registration:
         """Return the requested version of the model.
@@ -46,14 +46,12 @@ class RequestCodec:
         return find_ready_version(self._registry, self.target, self._loading_error)
 
     def request(self, registration: Registration, inputs: tuple[InputTensor, ...]) -> InferenceRequest:
-        """Return the neutral request, and start the clock."""
+        """Return the neutral request."""
         self.inputs = inputs
-        self.platform = registration.ready_servable().description.platform
-        self._started = time.perf_counter_ns()
         return InferenceRequest(
             id="", model_name=registration.source.name, model_version=registration.source.version, inputs=inputs
         )
 
-    def stop_clock(self) -> None:
-        """Set `model_nanoseconds`."""
-        self.model_nanoseconds = time.perf_counter_ns() - self._started
+    def map_error_path(self, error: InferenceError) -> InferenceError:
+        """Return `error` with its path in terms of the request."""
+        return map_error_path(error, self.inputs)

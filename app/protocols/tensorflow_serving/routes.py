@@ -2,24 +2,33 @@
 
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
+import msgspec
 from litestar import Response
 
 from app.engine.engine import Engine
 from app.engine.request_context import RequestContext
+from app.protocols.http_inference import error_answer, to_response
+from app.protocols.inference_call import HttpAnswer, InferenceHead
 from app.protocols.media_type import PROMETHEUS
 from app.protocols.permission import Permission
-from app.protocols.protocol import INFER_FAILURES, Endpoint, HttpRequest, json_response
+from app.protocols.protocol import INFER_FAILURES, Endpoint, HttpRequest, StartCall
 from app.protocols.request_body import read_inference_body
-from app.protocols.request_info import RETRY_AFTER, read_request_info
+from app.protocols.request_info import read_request_info
 from app.protocols.tensorflow_serving.codec import TensorFlowRequestCodec
-from app.protocols.tensorflow_serving.inputs import map_error_path
 from app.protocols.tensorflow_serving.lookup import LoadingStatus, find_ready_version, find_versions, loading_error
-from app.protocols.tensorflow_serving.metrics import RequestMetrics
-from app.protocols.tensorflow_serving.paths import METRICS_PATH, ModelTarget, is_api_path, parse_target, served_methods
+from app.protocols.tensorflow_serving.metrics import TENSORFLOW_SERVING, RequestMetrics
+from app.protocols.tensorflow_serving.paths import (
+    METRICS_PATH,
+    ModelTarget,
+    Verb,
+    is_api_path,
+    parse_target,
+    served_methods,
+)
 from app.protocols.tensorflow_serving.signatures import signature_definitions
-from app.protocols.tensorflow_serving.status import OK, code_name, http_status, indented_json, model_status
+from app.protocols.tensorflow_serving.status import indented_json, model_status
 from app.protocols.tensorflow_serving.values import json_document
 from app.protocols.tensorflow_serving.wire import (
     WireExamples,
@@ -29,19 +38,20 @@ from app.protocols.tensorflow_serving.wire import (
     WirePredictions,
     WireResults,
 )
-from tasks.inference.error import ErrorKind, InferenceError, invalid
+from tasks.inference.error import ErrorKind, InferenceError
 
 __all__ = ("TensorFlowServing",)
 
 _CORS_HEADERS = {
-    "Access-Control-Allow-Origin": "*",
-    "Access-Control-Allow-Methods": "POST, GET",
-    "Access-Control-Allow-Headers": "Content-Type",
+    "access-control-allow-origin": "*",
+    "access-control-allow-methods": "POST, GET",
+    "access-control-allow-headers": "Content-Type",
 }
 _NOT_FOUND = b"<HTML><HEAD>\n<TITLE>404 Not Found</TITLE>\n</HEAD><BODY>\n<H1>Not Found</H1>\n</BODY></HTML>\n"
 _MODEL = "/v1/models/{target:str}"
 _INFERENCES = frozenset({"predict", "classify", "regress"})
-_FAILURES = (*INFER_FAILURES, 501)
+_NOT_IMPLEMENTED = 501
+_FAILURES = (*INFER_FAILURES, _NOT_IMPLEMENTED)
 
 
 class TensorFlowServing:
@@ -50,21 +60,16 @@ class TensorFlowServing:
     Args:
         cors: whether responses allow pages of any origin to read them.
         loading_status: the HTTP status for a model that is loading. The real server answers 404.
-        metrics: shared with the protocol's gRPC services; None for metrics of this listener only.
     """
 
-    name = "tensorflow-serving"
+    name = TENSORFLOW_SERVING
     title = "TensorFlow Serving"
 
-    def __init__(
-        self, *, cors: bool = False, loading_status: LoadingStatus = 404, metrics: RequestMetrics | None = None
-    ) -> None:
-        self._headers = _CORS_HEADERS if cors else {}
+    def __init__(self, *, cors: bool = False, loading_status: LoadingStatus = 404) -> None:
+        self._headers = tuple(_CORS_HEADERS.items()) if cors else ()
         self._loading_error = loading_error(loading_status)
-        self._metrics = metrics
 
     def endpoints(self, engine: Engine, /) -> Sequence[Endpoint]:
-        handler = self.handler(engine)
         endpoints: list[Endpoint] = []
         for suffix, target_text in (
             ("", ""),
@@ -76,7 +81,6 @@ class TensorFlowServing:
                 Endpoint(
                     method="GET",
                     path=path,
-                    handle=handler,
                     summary=f"The state of a model's {target_text or 'versions'}".strip(),
                     answer=WireModelStatus,
                     failures=(400, 404),
@@ -85,7 +89,6 @@ class TensorFlowServing:
                 Endpoint(
                     method="GET",
                     path=f"{path}/metadata",
-                    handle=handler,
                     summary="The signatures of a model",
                     answer=WireModelMetadata,
                     failures=(400, 404, 503),
@@ -102,7 +105,8 @@ class TensorFlowServing:
                         method="POST",
                         path=path,
                         verb=verb,
-                        handle=handler,
+                        # Only the listener's handler reads versions and labels.
+                        start=None if suffix else self._start(engine, verb),
                         queue_model=str,
                         summary=f"Ask a model to {verb}",
                         body=body,
@@ -116,6 +120,11 @@ class TensorFlowServing:
     def error_body(self, error: InferenceError, /) -> bytes:
         return json_document("error", str(error))
 
+    def error_answer(self, error: InferenceError, /) -> HttpAnswer:
+        answer = error_answer(self, error)
+        status = _NOT_IMPLEMENTED if error.kind is ErrorKind.UNSUPPORTED else answer.status
+        return msgspec.structs.replace(answer, status=status, headers=(*answer.headers, *self._headers))
+
     def permission(self, request: HttpRequest, /) -> Permission:
         if _path_of(request).partition("?")[0] == METRICS_PATH:
             # The metrics page accepts every method.
@@ -124,11 +133,13 @@ class TensorFlowServing:
         return "open" if request.method == "OPTIONS" else "infer"
 
     def handler(self, engine: Engine, /) -> Callable[[HttpRequest], Awaitable[Response[Any]]]:
-        metrics = self._metrics or RequestMetrics(engine.registry.has_model)
+        metrics = RequestMetrics(engine.registry.has_model)
+        engine.batched_observers.attach(metrics)
 
         async def handle(request: HttpRequest) -> Response[Any]:
             path = _path_of(request)
             if path.partition("?")[0] == METRICS_PATH:
+                engine.batched_observers.flush()
                 return _metrics_page(metrics, path)
             if not is_api_path(path):
                 return Response(_NOT_FOUND, status_code=404, media_type="text/html")
@@ -136,7 +147,7 @@ class TensorFlowServing:
                 # The real server accepts any origin that contains a URL scheme.
                 origin = request.headers.get("origin", "")
                 allowed = "http://" in origin or "https://" in origin
-                headers = {**self._headers, "Allow": ", ".join(served_methods(path))}
+                headers = {**dict(self._headers), "Allow": ", ".join(served_methods(path))}
                 return Response(b"", status_code=200 if allowed else 400, headers=headers)
             return await self._respond(engine, metrics, request, path)
 
@@ -146,37 +157,48 @@ class TensorFlowServing:
         self, engine: Engine, metrics: RequestMetrics, request: HttpRequest, path: str
     ) -> Response[bytes]:
         started = time.perf_counter_ns()
-        target, code = None, OK
+        model, failure = "", None
         try:
             target = parse_target(request.method, path)
-            body = await self._response_body(engine, metrics, request, target)
-            response = json_response(body)
+            if target.verb in _INFERENCES:
+                # The engine reports inferences to the metrics.
+                return await self._infer(engine, request, target)
+            model = target.model
+            answer = HttpAnswer(content=self._description(engine, target), headers=self._headers)
         except InferenceError as error:
-            code = code_name(error.kind)
-            response = json_response(self.error_body(error), http_status(error.kind))
-            if error.retry_after is not None:
-                response.headers[RETRY_AFTER] = str(error.retry_after)
-        api = target.verb if target and target.verb in _INFERENCES else ""
-        metrics.record_request(target.model if target else "", api, code, time.perf_counter_ns() - started, "REST")
-        response.headers.update(self._headers)
-        return response
+            failure, answer = error, self.error_answer(error)
+        metrics.record_other(model, failure, time.perf_counter_ns() - started)
+        return to_response(answer)
 
-    async def _response_body(
-        self, engine: Engine, metrics: RequestMetrics, request: HttpRequest, target: ModelTarget
-    ) -> bytes:
-        if target.verb == "status":
-            return indented_json(model_status(find_versions(engine.registry, target), engine.server_not_ready_reason))
+    async def _infer(self, engine: Engine, request: HttpRequest, target: ModelTarget) -> Response[bytes]:
+        context = read_request_info(request, self.name)
+        try:
+            body = await read_inference_body(request, engine, context, target.model)
+            codec = self._codec(engine, target, body, context)
+            try:
+                answer = await engine.handle(context, codec.model_name, codec.decode, codec.encode)
+            except InferenceError as error:
+                raise codec.map_error_path(error) from None
+        except InferenceError as error:
+            answer = self.error_answer(error)
+        return to_response(answer)
+
+    def _start(self, engine: Engine, verb: str) -> StartCall:
+        def start(head: InferenceHead, body: bytes, context: RequestContext) -> TensorFlowRequestCodec:
+            return self._codec(engine, ModelTarget(model=head.target, verb=cast("Verb", verb)), body, context)
+
+        return start
+
+    def _codec(
+        self, engine: Engine, target: ModelTarget, body: bytes, context: RequestContext
+    ) -> TensorFlowRequestCodec:
+        context.operation = target.verb
+        return TensorFlowRequestCodec(engine.registry, target, body, engine.limits, self._loading_error, self._headers)
+
+    def _description(self, engine: Engine, target: ModelTarget) -> bytes:
         if target.verb == "metadata":
             return _metadata(engine, target, self._loading_error)
-        context = read_request_info(request, self.name)
-        body = await _read_body(request, engine, context, target.model)
-        codec = TensorFlowRequestCodec(engine.registry, target, body, engine.limits, self._loading_error)
-        try:
-            answer = await engine.handle(context, target.model, codec.decode, codec.encode)
-        except InferenceError as error:
-            raise map_error_path(error, codec.inputs) from None
-        metrics.record_model_run(target.model, target.verb.capitalize(), codec.platform, codec.model_nanoseconds)
-        return answer
+        return indented_json(model_status(find_versions(engine.registry, target), engine.server_not_ready_reason))
 
 
 def _path_of(request: HttpRequest) -> str:
@@ -191,16 +213,6 @@ def _metrics_page(metrics: RequestMetrics, path: str) -> Response[bytes]:
         message = f"Unexpected path: {path}. Should be {METRICS_PATH}"
         return Response(message.encode(), status_code=400, media_type="text/plain")
     return Response(metrics.render(), media_type=PROMETHEUS)
-
-
-async def _read_body(request: HttpRequest, engine: Engine, context: RequestContext, model_name: str) -> bytes:
-    try:
-        return await read_inference_body(request, engine, context, model_name)
-    except InferenceError as error:
-        if error.kind is ErrorKind.UNSUPPORTED:
-            # UNSUPPORTED is 501 in this protocol, but an unknown content encoding is a client error.
-            raise invalid(error.message, error.path) from None
-        raise
 
 
 def _metadata(engine: Engine, target: ModelTarget, error_kind: ErrorKind) -> bytes:

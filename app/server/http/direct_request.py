@@ -18,9 +18,8 @@ from app.engine.engine import Engine
 from app.engine.request_job import RequestJob
 from app.protocols.inference_call import HttpAnswer, InferenceCall, InferenceHead
 from app.protocols.permission import Permission
-from app.protocols.protocol import HttpProtocol, StartCall
-from app.protocols.request_info import BASE_ID_HEADER, REQUEST_ID_HEADER, RETRY_AFTER, new_context
-from app.protocols.status import http_status
+from app.protocols.protocol import StartCall
+from app.protocols.request_info import BASE_ID_HEADER, REQUEST_ID_HEADER, new_context
 from app.server.auth.access_control import AccessControl
 from app.server.auth.credentials import AUTHORIZATION, KEY_HEADER
 from app.server.auth.identity import AccessError
@@ -63,14 +62,16 @@ class DirectRoute(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """An inference path.
 
     Attributes:
-        protocol: shapes the errors.
+        protocol: the name of the protocol.
         start: creates the call of a request.
+        error_answer: returns the answer for an error.
         permission: what the client needs.
         compressible: whether a long response is compressed for a client that accepts it.
     """
 
-    protocol: HttpProtocol
+    protocol: str
     start: StartCall
+    error_answer: Callable[[InferenceError], HttpAnswer]
     permission: Permission
     compressible: bool
 
@@ -148,10 +149,10 @@ class DirectRequest(ConnectionRequest):
 
     __slots__ = (
         "_accepts_gzip",
+        "_call",
         "_connection",
         "_head",
         "_job",
-        "_map_error_path",
         "_route",
         "_routes",
         "context",
@@ -172,13 +173,13 @@ class DirectRequest(ConnectionRequest):
         self._routes = routes
         self._route = route
         self._connection = connection
-        self._map_error_path: Callable[[InferenceError], InferenceError] | None = None
+        self._call: InferenceCall | None = None
         self._job: RequestJob[HttpAnswer] | None = None
         self._head = head = InferenceHead(
             target=target,
             headers={name.decode("latin-1"): value.decode("latin-1") for name, value in headers},
         )
-        self.context = new_context(head.headers, route.protocol.name, connection.client[0] if connection.client else "")
+        self.context = new_context(head.headers, route.protocol, connection.client[0] if connection.client else "")
         self.context.client = client_name
         self._accepts_gzip = route.compressible and "gzip" in head.headers.get("accept-encoding", "")
 
@@ -202,20 +203,22 @@ class DirectRequest(ConnectionRequest):
         body, self.body = bytes(self.body), bytearray()
         self._connection.mark_body_arrived()
         try:
-            call = self._route.start(self._head, body, context)
+            self._call = call = self._route.start(self._head, body, context)
         except InferenceError as error:
             self._respond(self._error_answer(engine.report_refused(context, error, self._head.target)))
             return
+        encode = partial(self._encode, call) if self._accepts_gzip else call.encode
         try:
-            self._map_error_path = call.map_error_path
-            encode = partial(self._encode, call)
             self._job = engine.submit(context, call.model_name, call.decode, encode, self._finish)
         except InferenceError as error:
-            self._respond(self._error_answer(call.map_error_path(error)))
+            self._respond(self._error_answer(error))
+
+    def _error_answer(self, error: InferenceError) -> HttpAnswer:
+        return self._route.error_answer(error if self._call is None else self._call.map_error_path(error))
 
     def _encode(self, call: InferenceCall, response: InferenceResponse) -> HttpAnswer:
         answer = call.encode(response)
-        if self._accepts_gzip and len(answer.content) >= MIN_COMPRESSED_BYTES:
+        if len(answer.content) >= MIN_COMPRESSED_BYTES:
             return msgspec.structs.replace(
                 answer,
                 content=gzip.compress(answer.content, _COMPRESSION_LEVEL),
@@ -227,22 +230,17 @@ class DirectRequest(ConnectionRequest):
         try:
             answer = job.result()
         except InferenceError as error:
-            answer = self._error_answer(self._map_error_path(error) if self._map_error_path is not None else error)
+            answer = self._error_answer(error)
         except BaseException:  # `SystemExit` from a codec must not stop the server
             _logger.exception("request failed", extra={"request_id": self.context.request_id})
             message = "Something went wrong in the server; see its log"
             answer = self._error_answer(InferenceError(ErrorKind.INTERNAL, message))
         self._respond(answer)
 
-    def _error_answer(self, error: InferenceError) -> HttpAnswer:
-        headers = () if error.retry_after is None else ((RETRY_AFTER, str(error.retry_after)),)
-        content = self._route.protocol.error_body(error)
-        return HttpAnswer(content=content, status=http_status(error.kind), headers=headers)
-
     def _respond(self, answer: HttpAnswer) -> None:
         context, connection = self.context, self._connection
         # The connection keeps this request until the next one, and needs neither its body nor its images.
-        self._job = self._map_error_path = None
+        self._job = self._call = None
         if self.disconnected:
             return
         content = answer.content

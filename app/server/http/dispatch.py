@@ -6,10 +6,8 @@ from litestar import Response, route
 from litestar.handlers import HTTPRouteHandler
 
 from app.engine.engine import Engine
-from app.protocols.http_inference import answer_inference
-from app.protocols.protocol import Endpoint, HttpProtocol, HttpRequest, Method, json_response
-from app.protocols.request_info import RETRY_AFTER, set_response_header
-from app.protocols.status import http_status
+from app.protocols.http_inference import answer_inference, error_answer, to_response
+from app.protocols.protocol import Endpoint, HttpProtocol, HttpRequest, Method
 from app.server.auth.http_access import BY_ENDPOINT, HttpAccess, requires
 from tasks.inference.error import ErrorKind, InferenceError, quote_value
 
@@ -66,7 +64,7 @@ def _create_handler(
             message = f"Expected the name of a model and {expected_verbs} behind it"
         else:
             message = f"No protocol here serves a model called {quote_value(target)} on this path"
-        return _error_response(candidates[0][0], InferenceError(ErrorKind.MODEL_NOT_FOUND, message))
+        return to_response(error_answer(candidates[0][0], InferenceError(ErrorKind.MODEL_NOT_FOUND, message)))
 
     return route(path, http_method=method, status_code=200, opt=requires(BY_ENDPOINT))(dispatch)
 
@@ -92,10 +90,4 @@ async def _handle(
             return await answer_inference(engine, protocol.name, endpoint, endpoint.start, request)
         raise TypeError(f"{endpoint.path} has neither handle nor start")
     except InferenceError as error:
-        if error.retry_after is not None:
-            set_response_header(request.scope, RETRY_AFTER, str(error.retry_after))
-        return _error_response(protocol, error)
-
-
-def _error_response(protocol: HttpProtocol, error: InferenceError) -> Response[bytes]:
-    return json_response(protocol.error_body(error), http_status(error.kind))
+        return to_response(error_answer(protocol, error))

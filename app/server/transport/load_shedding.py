@@ -9,7 +9,7 @@ import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from functools import lru_cache
+from functools import lru_cache, partial
 from re import Pattern
 from typing import Generic, TypeVar
 
@@ -19,7 +19,8 @@ from app.engine.engine import Engine
 from app.engine.ids import request_id as new_request_id
 from app.engine.request_context import RequestContext
 from app.engine.scheduling.admission import Overload
-from app.protocols.protocol import Endpoint, HttpProtocol
+from app.protocols.http_inference import error_answer
+from app.protocols.protocol import Endpoint, HttpListener, HttpProtocol
 from app.protocols.request_info import BASE_ID_HEADER, REQUEST_ID_HEADER, RETRY_AFTER, valid_id
 from app.server.http.direct_request import STREAMED_PATHS, DirectRoute
 from tasks.inference.error import ErrorKind, InferenceError
@@ -115,7 +116,7 @@ class LoadShedder:
     def __init__(self, routes: Sequence[Route], secondary_routes: Mapping[str, Sequence[Route]] | None = None) -> None:
         self._main_table = _RouteTable(routes)
         self._secondary_tables = {
-            name: _RouteTable(port_routes) for name, port_routes in (secondary_routes or {}).items()
+            name: _RouteTable(port_routes, end="") for name, port_routes in (secondary_routes or {}).items()
         }
         self._tables_by_port: dict[int | None, _RouteTable] = {}
         self._next_resume = 0.0
@@ -224,7 +225,11 @@ def _direct_route(protocol: HttpProtocol, endpoint: Endpoint) -> DirectRoute | N
         return None
     is_streamed = any(path in endpoint.path for path in STREAMED_PATHS)
     return DirectRoute(
-        protocol=protocol, start=endpoint.start, permission=endpoint.permission, compressible=not is_streamed
+        protocol=protocol.name,
+        start=endpoint.start,
+        error_answer=protocol.error_answer if isinstance(protocol, HttpListener) else partial(error_answer, protocol),
+        permission=endpoint.permission,
+        compressible=not is_streamed,
     )
 
 
@@ -236,9 +241,14 @@ def _pattern(endpoint: Endpoint) -> str:
 
 
 class _RouteTable:
-    """Find routes by method and path, with one regular expression for each method."""
+    """Find routes by method and path, with one regular expression for each method.
 
-    def __init__(self, routes: Sequence[Route]) -> None:
+    Args:
+        routes: the routes.
+        end: pattern of what may follow a path. Other ports have their own routing, where a slash at the end counts.
+    """
+
+    def __init__(self, routes: Sequence[Route], end: str = "/?") -> None:
         methods = {route.method for route in routes}
         self._methods: dict[bytes, tuple[Pattern[bytes], Sequence[Sequence[Route]]]] = {}
         for method in methods:
@@ -246,7 +256,7 @@ class _RouteTable:
             for route in routes:
                 if route.method == method:
                     by_pattern.setdefault(route.pattern, []).append(route)
-            pattern = re.compile(f"(?:{'|'.join(by_pattern)})/?".encode())
+            pattern = re.compile(f"(?:{'|'.join(by_pattern)}){end}".encode())
             self._methods[method] = pattern, list(by_pattern.values())
 
     def find_route(self, method: bytes, path: bytes) -> tuple[Route, str] | None:

@@ -136,7 +136,6 @@ class PredictCodec(RequestCodec):
 
     def encode(self, response: InferenceResponse) -> bytes:
         """Encode the response with the wanted outputs."""
-        self.stop_clock()
         predictions = [prediction for output in response.outputs for prediction in output.predictions]
         wanted = set(self._message.output_filter)
         spec = model_spec(response.model_name, response.model_version, self._signature_name)
@@ -197,7 +196,6 @@ class ExamplesCodec(RequestCodec):
         Raises:
             InferenceError: INVALID_REQUEST when the model's output does not have a row for each example.
         """
-        self.stop_clock()
         results = [
             (
                 model_spec(response.model_name, response.model_version, signature.name),

@@ -1,18 +1,16 @@
 """TensorFlow Serving's gRPC services: `tensorflow.serving.PredictionService` and `tensorflow.serving.ModelService`."""
 
 import asyncio
-import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import grpc
 from google.protobuf.json_format import ParseDict
 from google.protobuf.message import DecodeError
 
 from app.engine.engine import Engine
 from app.engine.request_context import RequestContext
 from app.proto import MODEL_SERVICE, PREDICTION_SERVICE, message_class
-from app.protocols.grpc_protocol import Handler, status_of_error, unary_handler
+from app.protocols.grpc_protocol import Handler, unary_handler
 from app.protocols.permission import Permission
 from app.protocols.tensorflow_serving.grpc.codec import (
     ExamplesCodec,
@@ -22,17 +20,14 @@ from app.protocols.tensorflow_serving.grpc.codec import (
     read_tasks,
     target_of,
 )
-from app.protocols.tensorflow_serving.inputs import map_error_path
 from app.protocols.tensorflow_serving.lookup import LoadingStatus, find_ready_version, find_versions, loading_error
-from app.protocols.tensorflow_serving.metrics import RequestMetrics
-from app.protocols.tensorflow_serving.signatures import Method, UnknownSignatureError, signature_definitions
-from app.protocols.tensorflow_serving.status import OK, model_status
+from app.protocols.tensorflow_serving.metrics import TENSORFLOW_SERVING_GRPC, grpc_code
+from app.protocols.tensorflow_serving.signatures import Method, signature_definitions
+from app.protocols.tensorflow_serving.status import model_status
 from app.wire.protobuf_limits import check_message
 from tasks.inference.error import ErrorKind, InferenceError, invalid
 
-__all__ = ("TENSORFLOW_SERVING_GRPC", "TensorFlowModelService", "TensorFlowPredictionService")
-
-TENSORFLOW_SERVING_GRPC = "tensorflow-serving-grpc"
+__all__ = ("TensorFlowModelService", "TensorFlowPredictionService")
 
 _PACKAGE = "tensorflow.serving"
 _SIGNATURE_DEF = "signature_def"
@@ -44,7 +39,6 @@ class TensorFlowPredictionService:
 
     Args:
         loading_status: as `TensorFlowServing`; 503 is UNAVAILABLE, 404 is NOT_FOUND.
-        metrics: shared with the REST API; None for metrics that nothing shows.
     """
 
     name = TENSORFLOW_SERVING_GRPC
@@ -52,9 +46,8 @@ class TensorFlowPredictionService:
     permissions: Mapping[str, Permission] = dict.fromkeys(PREDICTION_SERVICE.methods_by_name, "infer")
     queued_methods = frozenset({"Predict", "Classify", "Regress", "MultiInference"})
 
-    def __init__(self, *, loading_status: LoadingStatus = 404, metrics: RequestMetrics | None = None) -> None:
+    def __init__(self, *, loading_status: LoadingStatus = 404) -> None:
         self._loading_error = loading_error(loading_status)
-        self._metrics = metrics
 
     def refusal_message(self, error: InferenceError, /) -> bytes | None:
         del error
@@ -66,7 +59,7 @@ class TensorFlowPredictionService:
 
     def handlers(self, engine: Engine, stopping: asyncio.Event, /) -> Mapping[str, Handler]:
         del stopping
-        calls = _Calls(engine, self._loading_error, self._metrics or RequestMetrics(engine.registry.has_model))
+        calls = _Calls(engine, self._loading_error)
         methods = {
             "Predict": calls.predict,
             "Classify": calls.classify,
@@ -74,7 +67,7 @@ class TensorFlowPredictionService:
             "MultiInference": calls.multi_inference,
             "GetModelMetadata": calls.model_metadata,
         }
-        return {name: unary_handler(self.name, method, _status_of) for name, method in methods.items()}
+        return {name: unary_handler(self.name, method, grpc_code) for name, method in methods.items()}
 
 
 class TensorFlowModelService:
@@ -120,10 +113,9 @@ class TensorFlowModelService:
 class _Calls:
     """The methods of `PredictionService` over an engine, from message bytes to message bytes."""
 
-    def __init__(self, engine: Engine, loading_error: ErrorKind, metrics: RequestMetrics) -> None:
+    def __init__(self, engine: Engine, loading_error: ErrorKind) -> None:
         self._engine = engine
         self._loading_error = loading_error
-        self._metrics = metrics
 
     async def predict(self, data: bytes, context: RequestContext) -> bytes:
         return await self._infer(
@@ -186,35 +178,16 @@ class _Calls:
     async def _infer(
         self, name: str, data: bytes, context: RequestContext, create_codec: Callable[[Any], InferCodec]
     ) -> bytes:
-        started = time.perf_counter_ns()
-        api, model, code = name.removesuffix("Request"), "", grpc.StatusCode.INTERNAL.name
+        context.operation = name.removesuffix("Request")
         try:
             # Parse in the event loop: parsing holds the GIL in any thread, and the model names the queue.
-            codec = self._read_codec(name, data, context, create_codec)
-            model = codec.target.model
-            response = await self._run(codec, context)
-            code = OK
-            self._metrics.record_model_run(model, api, codec.platform, codec.model_nanoseconds)
-        except InferenceError as error:
-            code = _status_of(error).name
-            raise
-        finally:
-            self._metrics.record_request(model, api, code, time.perf_counter_ns() - started, "GRPC")
-        return response
-
-    def _read_codec(
-        self, name: str, data: bytes, context: RequestContext, create_codec: Callable[[Any], InferCodec]
-    ) -> InferCodec:
-        try:
-            return create_codec(_parse(name, data, self._engine))
+            codec = create_codec(_parse(name, data, self._engine))
         except InferenceError as error:
             raise self._engine.report_refused(context, error) from None
-
-    async def _run(self, codec: InferCodec, context: RequestContext) -> bytes:
         try:
-            return await self._engine.handle(context, codec.target.model, codec.decode, codec.encode)
+            return await self._engine.handle(context, codec.model_name, codec.decode, codec.encode)
         except InferenceError as error:
-            raise map_error_path(error, codec.inputs) from None
+            raise codec.map_error_path(error) from None
 
 
 def _parse(name: str, data: bytes, engine: Engine) -> Any:
@@ -224,9 +197,3 @@ def _parse(name: str, data: bytes, engine: Engine) -> Any:
         return message_type.FromString(data)
     except DecodeError:
         raise invalid(f"Expected a {name}, got other bytes") from None
-
-
-def _status_of(error: InferenceError) -> grpc.StatusCode:
-    if isinstance(error, UnknownSignatureError):
-        return grpc.StatusCode.FAILED_PRECONDITION
-    return status_of_error(error)

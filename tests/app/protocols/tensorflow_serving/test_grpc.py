@@ -10,7 +10,6 @@ from litestar.testing import TestClient
 from app.proto import message_class
 from app.protocols.grpc_protocol import GrpcProtocol
 from app.protocols.tensorflow_serving.grpc.servicer import TensorFlowModelService, TensorFlowPredictionService
-from app.protocols.tensorflow_serving.metrics import RequestMetrics
 from app.protocols.tensorflow_serving.routes import TensorFlowServing
 from app.server.http.asgi import create_listener_app
 from tasks.inference.error import ErrorKind
@@ -337,15 +336,13 @@ def test_code_for_a_loading_model_comes_from_the_settings(protocol: GrpcProtocol
 
 def test_rest_and_grpc_share_metrics() -> None:
     engine = build_engine(("half_plus_two",))
-    metrics = RequestMetrics(engine.registry.has_model)
-    protocol = TensorFlowPredictionService(metrics=metrics)
-    with run_grpc_server(engine, protocols=[protocol]) as peer:
+    app = create_listener_app(engine, TensorFlowServing(), MAX_REQUEST_BYTES)
+    with run_grpc_server(engine, protocols=[TensorFlowPredictionService()]) as peer, TestClient(app) as client:
         call(peer, "Predict", model_spec=spec("half_plus_two"), inputs=HALVES)
         call_error(peer, "Predict", model_spec=spec("half_plus_two", signature_name="s"))
         call_error(peer, "Predict", model_spec=spec("unknown"))
-        with TestClient(create_listener_app(engine, TensorFlowServing(metrics=metrics), MAX_REQUEST_BYTES)) as client:
-            client.post("/v1/models/half_plus_two:predict", json={"instances": [1.0]})
-            page = client.get("/monitoring/prometheus/metrics").text
+        client.post("/v1/models/half_plus_two:predict", json={"instances": [1.0]})
+        page = client.get("/monitoring/prometheus/metrics").text
     count = ":tensorflow:serving:request_count"
     assert f'{count}{{model_name="half_plus_two",status="OK"}} 2.0' in page
     assert f'{count}{{model_name="half_plus_two",status="FAILED_PRECONDITION"}} 1.0' in page

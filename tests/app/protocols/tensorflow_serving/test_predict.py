@@ -17,13 +17,12 @@ from app.engine.engine import Engine
 from app.engine.models.registry import ModelState, Registration
 from app.engine.models.servable import Servable
 from app.engine.request_context import RequestContext
-from app.protocols.status import http_status as protocols_status
+from app.protocols.status import grpc_status, http_status
 from app.protocols.tensorflow_serving.routes import TensorFlowServing
-from app.protocols.tensorflow_serving.status import code_name, http_status
 from app.server.http.asgi import create_app, create_listener_app
 from app.settings.model import ModelError, ModelSettings, ModelSource
 from app.settings.server import ServerSettings
-from tasks.inference.error import ErrorKind
+from tasks.inference.error import ErrorKind, InferenceError
 from tests.support.apps import MAX_REQUEST_BYTES, load_test_model
 from tests.support.grpc_server import build_engine_from_sources
 from tests.support.images import encode_base64, encode_image, rectangle
@@ -238,8 +237,9 @@ def test_error_kind_has_a_code_and_the_matching_status(kind: ErrorKind) -> None:
     statuses = {"INVALID_ARGUMENT": 400, "UNIMPLEMENTED": 501, "RESOURCE_EXHAUSTED": 429, "UNAVAILABLE": 503}
     statuses |= {"NOT_FOUND": 404, "UNAUTHENTICATED": 401, "DEADLINE_EXCEEDED": 504, "INTERNAL": 500, "CANCELLED": 499}
     statuses |= {"PERMISSION_DENIED": 403}
-    assert http_status(kind) == (413 if kind is ErrorKind.TOO_LARGE else statuses[code_name(kind)])
-    assert http_status(kind) in (protocols_status(kind), 501)
+    status = TensorFlowServing().error_answer(InferenceError(kind, "message")).status
+    assert status == (413 if kind is ErrorKind.TOO_LARGE else statuses[grpc_status(kind).name])
+    assert status in (http_status(kind), 501)
 
 
 def test_openapi_schema_describes_the_listener() -> None:

@@ -51,9 +51,24 @@ REQUESTS = {
 }
 
 
+PREDICT_BODY = json_body(instances=[{"b64": TEXT}])
+TENSORFLOW_SERVING_REQUESTS = {
+    "predict": ("detector:predict", PREDICT_BODY),
+    "predict columns": ("half_plus_two:predict", json_body(inputs=[1.0, 2.0])),
+    "classify": ("classifier:classify", json_body(examples=[{"image": {"b64": TEXT}}])),
+    "regress": ("half_plus_two:regress", json_body(examples=[{"x": 1.0}])),
+    "invalid JSON": ("detector:predict", b"{"),
+    "no image": ("detector:predict", json_body(instances=[{"b64": "AAAA"}])),
+    "unknown model": ("missing:predict", PREDICT_BODY),
+    "unknown signature": ("detector:predict", json_body(signature_name="missing", instances=[{"b64": TEXT}])),
+    "slash at the end": ("detector:predict/", PREDICT_BODY),
+    "version": ("detector/versions/1:predict", PREDICT_BODY),
+}
+
+
 @pytest.fixture(scope="module")
 def server() -> Iterator[ServerProcess]:
-    with run_server("--model-repository", "fixtures/models") as process:
+    with run_server("--model-repository", "fixtures/models", "--tensorflow-serving-cors") as process:
         yield process
 
 
@@ -85,6 +100,20 @@ def test_direct_response_equals_that_of_the_application(
     by_application = client.post(path, content=body, headers={**headers, "referer": f"{server.address}/"})
     assert essence(direct) == essence(by_application)
     assert direct.headers["x-request-id"] == ID
+
+
+@pytest.mark.parametrize("accepted", ["identity", "gzip, deflate"])
+@pytest.mark.parametrize("name", TENSORFLOW_SERVING_REQUESTS)
+def test_direct_response_of_tensorflow_serving_equals_that_of_the_application(
+    client: httpx.Client, server: ServerProcess, name: str, accepted: str
+) -> None:
+    path, body = TENSORFLOW_SERVING_REQUESTS[name]
+    url = f"{server.tensorflow_serving_address}/v1/models/{path}"
+    headers = {"content-type": JSON, "accept-encoding": accepted, "x-request-id": ID}
+    direct = client.post(url, content=body, headers=headers)
+    by_application = client.post(url, content=body, headers={**headers, "referer": f"{server.address}/"})
+    assert essence(direct) == essence(by_application)
+    assert direct.headers["access-control-allow-origin"] == "*"
 
 
 def test_long_direct_response_is_compressed_for_clients_that_accept_it(client: httpx.Client) -> None:

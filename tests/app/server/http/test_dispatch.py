@@ -10,6 +10,7 @@ from prometheus_client import CollectorRegistry
 
 from app.engine.engine import Engine
 from app.protocols import main_port_protocols
+from app.protocols.inference_call import HttpAnswer
 from app.protocols.permission import Permission
 from app.protocols.protocol import Endpoint, HttpRequest, json_response
 from app.server.http.asgi import create_app, create_listener_app
@@ -42,6 +43,9 @@ class VerbProtocol:
 
     def error_body(self, error: InferenceError, /) -> bytes:
         return str(error).encode()
+
+    def error_answer(self, error: InferenceError, /) -> HttpAnswer:
+        return HttpAnswer(content=self.error_body(error))
 
     def permission(self, request: HttpRequest, /) -> Permission:
         return "infer"
