@@ -155,7 +155,8 @@ class _PoolState:
     def __init__(self, count: int, name: str) -> None:
         self._max_running = count
         self._name = name
-        self._lock = threading.Lock()
+        # Reentrant, because the garbage collector may call `close` in a worker that holds it.
+        self._lock = threading.RLock()
         self._queue: FairQueue[Job] = FairQueue()
         # By worker: the estimated end of its job, and the seconds that the job is assumed to need after that.
         self._estimated_ends: dict[_Worker, tuple[float, float]] = {}

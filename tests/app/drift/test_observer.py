@@ -23,6 +23,7 @@ from tasks.inference.tensor import BytesTensor
 from tasks.vision.filtering import SelectionParameters
 from tasks.vision.image import Image
 from tests.app.observers.test_tracing import event
+from tests.support.polling import wait_until
 
 PREDICTION = Classification(labels=["red"], scores=np.array([0.5], np.float32))
 
@@ -226,11 +227,9 @@ def test_changed_baseline_is_used_and_removed_baseline_is_dropped() -> None:
     seen = [DriftInput(id=str(seed), image=image(seed, light=180)) for seed in range(100, 160)]
     other = MonitoredModel("m", Baseline(sample=build_sample(measure_images(seen, "", None))), None)
     changes.put({"m": Monitor(other, 40)})
-    while changes.qsize() or "charioteer_drift_detected{" in generate_latest(registry).decode():
-        pass
+    wait_until(lambda: not changes.qsize() and "charioteer_drift_detected{" not in generate_latest(registry).decode())
     watch.observe(event_of(result_of(*drifted), 2))
     assert not windows.get(timeout=30).comparison.drifted
     changes.put({"m": None})
-    while "charioteer_drift_detected{" in generate_latest(registry).decode():
-        pass
+    wait_until(lambda: "charioteer_drift_detected{" not in generate_latest(registry).decode())
     watch.close()

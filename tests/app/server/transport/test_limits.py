@@ -14,6 +14,7 @@ from app.server.transport.connection_table import ConnectionTable
 from app.settings.server import SettingsError
 from app.settings.transport import TransportSettings
 from tests.support.http_connections import HttpTestServer, parse_responses, read_until_closed, run_http_server
+from tests.support.polling import wait_until
 
 GET = b"GET / HTTP/1.1\r\nHost: a\r\n"
 LAST = GET + b"Connection: close\r\n\r\n"
@@ -195,15 +196,12 @@ def test_accepted_socket_has_keepalive_and_user_timeout() -> None:
             accepted.sendall(b"x" * 1000)
             client.recv(1000, socket.MSG_WAITALL)
             assert before is not None
-            after = before
-            while after == before:
-                after = tcp_info.acknowledged_bytes(accepted) or 0
-            assert after - before == 1000
+            wait_until(lambda: (tcp_info.acknowledged_bytes(accepted) or 0) > before)
+            assert (tcp_info.acknowledged_bytes(accepted) or 0) - before == 1000
             assert not tcp_info.is_reset(accepted)
             client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             client.close()
-            while not tcp_info.is_reset(accepted):
-                pass
+            wait_until(lambda: tcp_info.is_reset(accepted))
 
 
 @pytest.mark.parametrize(("write_timeout", "milliseconds"), [(30.0, 120_000), (600.0, 1_200_000), (inf, 86_400_000)])
@@ -222,5 +220,4 @@ def test_error_of_the_connection_is_json() -> None:
 
 
 def wait_for(server: HttpTestServer, name: str, value: float) -> None:
-    while server.metric_value(name) != value:
-        pass
+    wait_until(lambda: server.metric_value(name) == value)

@@ -9,6 +9,7 @@ import pytest
 
 from app.settings.transport import TransportSettings
 from tests.support.http_connections import HttpTestServer, parse_responses, read_until_closed, run_http_server
+from tests.support.polling import wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -82,8 +83,7 @@ def test_client_that_stops_reading_is_disconnected(server: HttpTestServer) -> No
     with closing(server.connect()) as connection:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         connection.sendall(b"GET /much HTTP/1.1\r\nHost: a\r\n\r\n")
-        while server.metric_value("charioteer_connections_ended_total", reason="answer") == before:
-            pass
+        wait_until(lambda: server.metric_value("charioteer_connections_ended_total", reason="answer") != before)
         assert len(read_until_closed(connection)) < 64_000_000
 
 

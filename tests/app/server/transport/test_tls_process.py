@@ -15,6 +15,7 @@ import pytest
 
 from tests.support.certificate_authority import CertificateAuthority, peer_certificate_serial
 from tests.support.chariot import image_input
+from tests.support.polling import wait_until
 from tests.support.server_process import ROOT, ServerProcess, run_server
 
 pytestmark = pytest.mark.slow
@@ -114,8 +115,7 @@ def test_renewed_certificate_is_used_on_every_port(
         assert ready(grpc_channel) == b"\x08\x01"
         before = [serial_of_port(port, context) for port in ports]
         authority.issue("server")
-        while any(serial_of_port(port, context) == old for port, old in zip(ports, before, strict=True)):
-            pass
+        wait_until(lambda: not set(before) & {serial_of_port(port, context) for port in ports})
         assert len({serial_of_port(port, context) for port in ports}) == 1
         assert http.get("/health").status_code == 200
         assert ready(grpc_channel) == b"\x08\x01"
