@@ -18,6 +18,8 @@ SCHEMA = environment_schema()
 PROPERTIES: dict[str, dict[str, Any]] = SCHEMA["properties"]
 VARIABLES = {name: schema for name, schema in PROPERTIES.items() if "$ref" not in schema}
 _STEP = {"integer": 1, "number": 0.001}
+COMMAND = App()
+COMMAND.default(serve)
 
 
 def read(name: str, value: str, monkeypatch: pytest.MonkeyPatch) -> Any:
@@ -25,9 +27,7 @@ def read(name: str, value: str, monkeypatch: pytest.MonkeyPatch) -> Any:
     for variable in PROPERTIES:
         monkeypatch.delenv(variable, raising=False)
     monkeypatch.setenv(name, value)
-    command = App()
-    command.default(serve)
-    _, bound, _ = command.parse_args([], exit_on_error=False, print_error=False)
+    _, bound, _ = COMMAND.parse_args([], exit_on_error=False, print_error=False)
     for options in bound.arguments.values():
         defaults = asdict(type(options)())
         for field, parsed in asdict(options).items():
