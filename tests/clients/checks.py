@@ -28,13 +28,16 @@ TENSOR_MODELS = ("greeter", "half_plus_three", "half_plus_two")
 def run(names: dict[str, Any], *arguments: object) -> None:
     """Call every function in `names` called ``check_...``, with `arguments`; exit with 1 when any of them fails."""
     checks: list[Callable[..., object]] = [function for name, function in names.items() if name.startswith("check_")]
-    failed = 0
+    script, failed = Path(sys.argv[0]).stem, 0
     for check in checks:
+        result = "passed"
         try:
             check(*arguments[: len(inspect.signature(check).parameters)])
         except Exception:  # noqa: BLE001  a client may raise anything
             failed += 1
+            result = "failed"
             sys.stderr.write(f"{check.__name__} failed\n{traceback.format_exc()}\n")
+        sys.stdout.write(f"{script} {check.__name__} {result}\n")
     sys.stderr.write(f"{len(checks) - failed} checks passed, {failed} failed\n")
     sys.exit(1 if failed or not checks else 0)
 

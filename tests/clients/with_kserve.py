@@ -1,4 +1,4 @@
-"""Check KServe's REST client, V2 and V1, against a server: ``python -m tests.clients.with_kserve URL``.
+"""Check KServe's REST client of V2 and V1 against a server: ``python -m tests.clients.with_kserve URL``.
 
 CloudEvents are encoded and decoded by the library that KServe uses.
 """

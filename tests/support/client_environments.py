@@ -21,7 +21,11 @@ def python_with(client: str) -> Path:
 
 
 def run_checks(client: str, module: str, *arguments: str) -> None:
-    """Run ``tests.clients.<module>`` with a client's interpreter; every check in it must pass."""
+    """Run ``tests.clients.<module>`` with a client's interpreter; every check in it must pass.
+
+    Print a line for each check, which ``python -m tests.clients`` reads from the report of the test.
+    """
     command = [str(python_with(client)), "-m", f"tests.clients.{module}", *arguments]
     process = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
+    sys.stdout.write(process.stdout)
     assert process.returncode == 0, process.stdout + process.stderr
