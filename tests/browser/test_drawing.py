@@ -4,10 +4,14 @@ import math
 import re
 from collections.abc import Iterator
 from itertools import combinations
+from pathlib import Path
 
+import numpy as np
+import PIL.Image
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
+from tests.app.runtimes.onnxruntime import graphs
 from tests.browser.axe import violations
 from tests.browser.looking import open_page
 from tests.support.server_process import ROOT, run_server
@@ -84,3 +88,35 @@ def test_boxes_names_scores_and_masks_can_be_switched_off(browser: Browser, serv
         expect(page.get_by_role("slider", name="Mask opacity")).to_have_count(1)
         page.get_by_role("checkbox", name="Names").first.check()
         expect(page.get_by_role("checkbox", name="Names").last).to_be_checked()
+
+
+DOTS = """(([width, height, points]) => {
+  const canvas = document.querySelector("canvas.shapes");
+  const copy = new OffscreenCanvas(canvas.width, canvas.height).getContext("2d", { willReadFrequently: true });
+  copy.drawImage(canvas, 0, 0);
+  const at = ([x, y]) => [x + (canvas.width - width) / 2, y + (canvas.height - height) / 2].map(Math.round);
+  return points.map((point) => copy.getImageData(...at(point), 1, 1).data[3]);
+})"""
+
+
+def test_keypoints_of_a_pose_are_drawn_and_can_be_switched_off(browser: Browser, tmp_path: Path) -> None:
+    # The letterbox halves the image of 256x128 to 128x64, and puts it 32 pixels below the top.
+    box, shown, hidden = [64, 64, 60, 50], [60, 60, 0.9], [70, 70, 0.1]
+    graphs.constant(
+        tmp_path / "model.onnx",
+        {"output0": graphs.raw([[*box, 0.75, *shown, *hidden]])},
+        shape=("b", 3, 128, 128),
+        properties=graphs.properties("pose", ("person",), (128, 128), kpt_shape="[2, 3]"),
+    )
+    PIL.Image.fromarray(np.full((128, 256, 3), 90, np.uint8)).save(tmp_path / "image.png")
+    points = [[120, 56], [140, 76]]
+    with (
+        run_server("--model", str(tmp_path / "model.onnx")) as process,
+        open_page(browser, process.address) as page,
+    ):
+        page.locator("input[type=file]").first.set_input_files(tmp_path / "image.png")
+        expect(page.get_by_role("region", name="Results").locator("ol.records li")).to_have_count(1)
+        page.get_by_role("button", name="1:1, actual size").click()
+        page.wait_for_function(f"points => {DOTS}([256, 128, points]).join() === '255,0'", arg=points)
+        page.get_by_role("checkbox", name="Keypoints").uncheck()
+        page.wait_for_function(f"points => {DOTS}([256, 128, points]).join() === '0,0'", arg=points)

@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 
 from app.settings.model import ModelError
 from tasks.inference.response import Record
+from tasks.object_detection import PosedObject
 from tasks.shapes import read_shape
 from tasks.task import Geometry
 
-__all__ = ("check_image_path", "draw", "overlay_heat_map", "write_image")
+__all__ = ("check_image_path", "colour_of", "draw", "overlay_heat_map", "write_image")
 
 Pixels = NDArray[np.uint8]
 Colour = tuple[int, int, int]
@@ -24,12 +25,20 @@ _FONT = cv2.FONT_HERSHEY_SIMPLEX
 _PNG = ".png"
 _FILL = 0.35
 _HEAT = 0.55
+_MIN_VISIBILITY = 0.5
 _TEXT_COLOUR = (30, 30, 30)
 _LUMA_WEIGHTS = (0.299, 0.587, 0.114)
 """Luma of ITU-R BT.601."""
 
 
-def draw(pixels: Pixels, records: Sequence[Record], geometry: Geometry | None, *, filled: bool = True) -> Pixels:
+def draw(
+    pixels: Pixels,
+    records: Sequence[Record],
+    geometry: Geometry | None,
+    *,
+    filled: bool = True,
+    width: int | None = None,
+) -> Pixels:
     """Return a copy of `pixels` with the shapes of `records` drawn on it, or without a geometry their values as text.
 
     Args:
@@ -37,17 +46,25 @@ def draw(pixels: Pixels, records: Sequence[Record], geometry: Geometry | None, *
         records: all of one image task type.
         geometry: the geometry of that task type.
         filled: whether to tint the inside of contours.
+        width: width at which a terminal shows the copy: lines stay visible, and names, unreadable there, are left out.
     """
     canvas = pixels.copy()
     scale = max(0.4, min(canvas.shape[:2]) / 700)
     if geometry is None:
         _write(canvas, records, scale)
         return canvas
-    for shape in (read_shape(geometry, record) for record in records):
+    thickness = max(1, round(2 * scale) if width is None else round(canvas.shape[1] / width))
+    for record in records:
+        shape = read_shape(geometry, record)
         rings = shape.rings(canvas.shape[1], canvas.shape[0])
         if geometry == "contour" and filled:
-            _fill(canvas, rings, _colour(shape.label))
-        _outline(canvas, rings, shape.label, shape.score, scale)
+            _fill(canvas, rings, colour_of(shape.label))
+        _outline(canvas, rings, colour_of(shape.label), thickness)
+        if width is None:
+            x, y = _integer(rings[0]).reshape(-1, 2).min(axis=0).tolist()
+            _tag(canvas, f"{shape.label} {shape.score:.2f}", (x, y), colour_of(shape.label), scale)
+        if isinstance(record, PosedObject):
+            _dots(canvas, record.keypoints, colour_of(shape.label), thickness)
     return canvas
 
 
@@ -87,13 +104,8 @@ def write_image(path: Path, pixels: Pixels) -> None:
     path.write_bytes(encoded.tobytes())
 
 
-def _outline(canvas: Pixels, contours: Sequence[NDArray[np.float64]], label: str, score: float, scale: float) -> None:
-    colour = _colour(label)
-    thickness = max(1, round(2 * scale))
-    points = [_integer(contour) for contour in contours]
-    cv2.polylines(canvas, points, True, colour, thickness, cv2.LINE_AA)
-    x, y = points[0].reshape(-1, 2).min(axis=0).tolist()
-    _tag(canvas, f"{label} {score:.2f}", (x, y), colour, scale)
+def _outline(canvas: Pixels, contours: Sequence[NDArray[np.float64]], colour: Colour, thickness: int) -> None:
+    cv2.polylines(canvas, [_integer(contour) for contour in contours], True, colour, thickness, cv2.LINE_AA)
 
 
 def _fill(canvas: Pixels, contours: Sequence[NDArray[np.float64]], colour: Colour) -> None:
@@ -102,14 +114,21 @@ def _fill(canvas: Pixels, contours: Sequence[NDArray[np.float64]], colour: Colou
     cv2.addWeighted(layer, _FILL, canvas, 1 - _FILL, 0, canvas)
 
 
+def _dots(canvas: Pixels, keypoints: Sequence[Sequence[float]], colour: Colour, thickness: int) -> None:
+    """Draw dots with an edge that contrasts with them, without keypoints that are more likely hidden than not."""
+    radius = 2 * thickness
+    for x, y, *visibility in keypoints:
+        if not visibility or visibility[0] >= _MIN_VISIBILITY:
+            cv2.circle(canvas, (round(x), round(y)), radius + 1, _ink_on(colour), cv2.FILLED, cv2.LINE_AA)
+            cv2.circle(canvas, (round(x), round(y)), radius, colour, cv2.FILLED, cv2.LINE_AA)
+
+
 def _tag(canvas: Pixels, text: str, corner: tuple[int, int], colour: Colour, scale: float) -> None:
     (width, height), base = cv2.getTextSize(text, _FONT, scale, 1)
     x = max(0, min(corner[0], canvas.shape[1] - width))
     y = max(height + base, corner[1])
     cv2.rectangle(canvas, (x, y - height - base), (x + width, y), colour, cv2.FILLED)
-    # Choose black or white ink, whichever contrasts more with the background.
-    ink = (0, 0, 0) if np.dot(colour, _LUMA_WEIGHTS) > 128 else (255, 255, 255)
-    cv2.putText(canvas, text, (x, y - base // 2), _FONT, scale, ink, 1, cv2.LINE_AA)
+    cv2.putText(canvas, text, (x, y - base // 2), _FONT, scale, _ink_on(colour), 1, cv2.LINE_AA)
 
 
 def _write(canvas: Pixels, records: Sequence[Record], scale: float) -> None:
@@ -119,7 +138,7 @@ def _write(canvas: Pixels, records: Sequence[Record], scale: float) -> None:
         values = msgspec.structs.astuple(record)
         text = " ".join(f"{value:.2f}" if isinstance(value, float) else str(value) for value in values)
         label = getattr(record, "label", None)
-        colour = _colour(label) if isinstance(label, str) else _TEXT_COLOUR
+        colour = colour_of(label) if isinstance(label, str) else _TEXT_COLOUR
         (_, height), base = cv2.getTextSize(text, _FONT, scale, 1)
         y += height + 2 * base
         _tag(canvas, text, (0, y), colour, scale)
@@ -129,7 +148,12 @@ def _integer(points: NDArray[np.float64]) -> NDArray[np.int32]:
     return np.rint(points).astype(np.int32).reshape(-1, 1, 2)
 
 
-def _colour(label: str) -> Colour:
+def _ink_on(colour: Colour) -> Colour:
+    """Return black or white, whichever contrasts more with `colour`."""
+    return (0, 0, 0) if np.dot(colour, _LUMA_WEIGHTS) > 128 else (255, 255, 255)
+
+
+def colour_of(label: str) -> Colour:
     """Return a colour that stays the same for a label in every image."""
     hue = zlib.crc32(label.encode()) % 360 / 360
     red, green, blue = colorsys.hsv_to_rgb(hue, 0.85, 0.95)

@@ -35,7 +35,8 @@ _STOP_SECONDS = 5.0
 class ModelProcess:
     """A process that runs one job.
 
-    Only the creating thread may use it, except for `open_channel`, `resident_bytes` and `kill`. Linux kills the process when that thread ends.
+    Only the creating thread may use it, except for `open_channel`, `resident_bytes` and `kill`. Linux kills the process
+    when that thread ends.
 
     Args:
         source: the model.

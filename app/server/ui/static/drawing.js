@@ -9,6 +9,9 @@ import { taskOf } from "./tasks.js";
 const LABEL_SIZE = 12;
 const LINE_WIDTH = 2;
 const MAX_LABEL_CHARACTERS = 40;
+const POINT_RADIUS = 3;
+// Keypoints that a model takes to be hidden more likely than not are left out.
+const MIN_VISIBILITY = 0.5;
 
 const RINGS = {
   box: ({ xmin, ymin, xmax, ymax }) => [
@@ -30,14 +33,15 @@ const RINGS = {
   contour: ({ contour }) => contour.map((ring) => ring.map(({ x, y }) => [x + 0.5, y + 0.5])),
 };
 
-// The shapes of `records` in an image of this size: { index, label, score, kind, rings, bounds }.
+// The shapes of `records` in an image of this size: { index, label, score, kind, rings, bounds, points }.
 export function shapesOf(task, records, width, height) {
   const { geometry: kind } = taskOf(task);
   if (kind === null) return [];
   return records.map((record, index) => {
     const ringsOfRecord = RINGS[kind](record, width, height);
     const bounds = boundsOf(ringsOfRecord);
-    return { index, label: record.label, score: record.score, kind, rings: ringsOfRecord, bounds };
+    const points = (record.keypoints ?? []).filter(([, , visibility = 1]) => visibility >= MIN_VISIBILITY);
+    return { index, label: record.label, score: record.score, kind, rings: ringsOfRecord, bounds, points };
   });
 }
 
@@ -152,7 +156,7 @@ function pathOf({ rings }) {
 const paths = new WeakMap();
 
 // What is drawn of shapes, in every viewer: `opacity` is that of masks.
-export const style = { outlines: true, names: true, scores: true, opacity: 0.4 };
+export const style = { outlines: true, points: true, names: true, scores: true, opacity: 0.4 };
 
 // Paint `shapes`, best first, in pixels of the image. `scale`: canvas pixels per image pixel. `strong`: highlight.
 // `width`: image width, which labels must not exceed. `unit`: line width factor.
@@ -169,9 +173,25 @@ export function paint(context, shapes, { scale = 1, strong = false, unit = 1, wi
       context.globalAlpha = 1;
     }
     if (style.outlines || strong) context.stroke(path);
+    if (style.points || strong) paintPoints(context, shape, unit / scale);
   }
   const occupied = [];
   for (const shape of shapes) drawLabel(context, shape, occupied, { scale, unit, width });
+}
+
+// Keypoints are dots with an edge that contrasts with them. `unit`: image pixels for each pixel of the screen.
+function paintPoints(context, { label, points }, unit) {
+  for (const [x, y] of points) {
+    for (const [colour, radius] of [
+      [inkOn(label), POINT_RADIUS + 1],
+      [colourOf(label), POINT_RADIUS],
+    ]) {
+      context.beginPath();
+      context.arc(x, y, radius * unit, 0, 2 * Math.PI);
+      context.fillStyle = colour;
+      context.fill();
+    }
+  }
 }
 
 // Paint the label at the upper left corner, in the same size at every zoom. Put it inside the shape, or leave it out,

@@ -10,7 +10,7 @@ const open = new Set();
 
 // Return { element, show(shapes), close() }. `onchange` redraws the viewer after a change in any viewer.
 export function drawingSwitches(onchange) {
-  const boxes = ["outlines", "names", "scores"].map((key) => {
+  const boxes = ["outlines", "points", "names", "scores"].map((key) => {
     const input = make("input", { type: "checkbox" });
     input.addEventListener("change", () => change({ [key]: input.checked }));
     return { key, input, label: make("span", {}, strings[key]) };
@@ -35,6 +35,7 @@ export function drawingSwitches(onchange) {
       const hasMasks = shapes.some(({ kind }) => kind === "contour");
       element.hidden = !shapes.length;
       opacity.element.hidden = !hasMasks;
+      labels[1].hidden = !shapes.some(({ points }) => points.length);
       setText(boxes[0].label, hasMasks ? strings.outlines : strings.boxes);
     },
     close: () => open.delete(self),

@@ -218,6 +218,7 @@ export const text = {
     drawn: "Drawn",
     boxes: "Boxes",
     outlines: "Outlines",
+    points: "Keypoints",
     names: "Names",
     scores: "Scores",
     opacity: "Mask opacity",
