@@ -12,6 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from app.cli.model.model_choice import choose_model
+from app.cli.model.terminal_image import Graphics, graphics_of, show_image
 from app.cli.terminal import console
 from app.engine.models.servable import Servable
 from app.settings.model import ModelError, ModelSource
@@ -37,6 +38,7 @@ def predict(
     top_k: int | None = None,
     iou_threshold: float | None = None,
     draw: Path | None = None,
+    show: bool = True,
     json: Annotated[bool, Parameter(negative="")] = False,
     options: ModelOptions = ModelOptions(),  # noqa: B008
 ) -> None:
@@ -50,6 +52,7 @@ def predict(
         top_k: Maximum number of results.
         iou_threshold: Drop the lower-scored of two boxes of a class whose overlap (IoU) is higher.
         draw: Write the image with the results drawn on it to this file.
+        show: Show the image with the results in terminals that can; never if the output is not a terminal.
         json: Print the records as JSON instead of a table.
         options: Which models.
     """
@@ -71,14 +74,18 @@ def predict(
         records = _records(
             source, servable, data, {key: value for key, value in parameters.items() if value is not None}
         )
+    geometry = servable.description.task_type.geometry
+    graphics = graphics_of(terminal) if show and geometry is not None and not json else None
+    if graphics is not None:
+        _show(terminal, graphics, data, records, geometry)
     if json:
         terminal.print_json(msgspec.json.encode(records).decode())
     elif records:
-        terminal.print(_table(source, records))
+        terminal.print(_table(source, records, coloured=graphics is not None))
     else:
         terminal.print(f"{escape(source.name)}: nothing found")
     if draw is not None:
-        _write(draw, data, records, servable.description.task_type.geometry)
+        _write(draw, data, records, geometry)
         Console(stderr=True).print(f"Wrote {escape(str(draw))}")
 
 
@@ -105,13 +112,22 @@ def _records(
     return outputs[0].predictions[0].records()
 
 
-def _table(source: ModelSource, records: Sequence[Record]) -> Table:
+def _table(source: ModelSource, records: Sequence[Record], *, coloured: bool) -> Table:
+    """Return the records as a table, `coloured` with a square in the colour of each label on the shown image."""
     table = Table(title=f"{escape(source.name)}: {len(records)} found", title_justify="left")
     for heading in records[0].__struct_fields__:
         table.add_column(heading)
     for record in records:
-        table.add_row(*(_cell(value) for value in msgspec.structs.astuple(record)))
+        first, *rest = (_cell(value) for value in msgspec.structs.astuple(record))
+        table.add_row(f"{_square(record)} {first}" if coloured else first, *rest)
     return table
+
+
+def _square(record: Record) -> str:
+    from app.cli.model.drawing import colour_of
+
+    red, green, blue = colour_of(getattr(record, "label", ""))
+    return f"[rgb({red},{green},{blue})]■[/]"
 
 
 def _cell(value: object) -> str:
@@ -130,6 +146,15 @@ def _list_cell(values: list[object]) -> str:
         return f"{len(lists)} contours, {sum(map(len, lists))} points"
     dots = ", ..." if len(values) > _MAX_SHOWN_NUMBERS else ""
     return ", ".join(map(str, values[:_MAX_SHOWN_NUMBERS])) + dots
+
+
+def _show(
+    terminal: Console, graphics: Graphics, data: bytes, records: Sequence[Record], geometry: Geometry | None
+) -> None:
+    from app.cli.model.drawing import draw
+
+    pixels = decode_image(data).pixels
+    show_image(terminal, graphics, lambda width: draw(pixels, records, geometry, width=width))
 
 
 def _write(path: Path, data: bytes, records: Sequence[Record], geometry: Geometry | None) -> None:
