@@ -1,5 +1,6 @@
 """Render a report as one self-contained HTML page."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +21,17 @@ def html_report(report: ConformanceReport) -> bytes:
         Path(__file__).with_name("report.html.jinja").read_text(encoding="utf-8")
     )
     values = to_plain(report)
-    values["findings"].sort(key=_rank)
+    values["groups"] = _groups(sorted(values.pop("findings"), key=_rank))
     return template.render(report=values).encode()
+
+
+def _groups(findings: Sequence[dict[str, Any]]) -> Sequence[Sequence[dict[str, Any]]]:
+    """Return the findings in groups: untested checks with the same reason together, each other finding alone."""
+    groups: dict[object, list[dict[str, Any]]] = {}
+    for finding in findings:
+        is_untested = finding["verdict"] == Verdict.NOT_TESTED.value
+        groups.setdefault(finding["reason"] if is_untested else (finding["id"],), []).append(finding)
+    return list(groups.values())
 
 
 def _rank(finding: dict[str, Any]) -> int:

@@ -149,6 +149,14 @@ def test_page_escapes_text_and_lists_failures_first() -> None:
     assert page.index("X-1") < page.index("X-4") < page.index("X-2")
 
 
+def test_page_folds_untested_checks_with_the_same_reason() -> None:
+    page = html_report(report()).decode()
+    assert "2 checks" in page
+    assert "<td>X-1 failed<details><summary>X-6, X-9</summary>" in page
+    assert page.count("It follows what follows.") == 1
+    assert [page.count(f"<td>{check.id}<br>") for check in CHECKS] == [1] * len(CHECKS)
+
+
 def test_table_shows_texts_verdict_and_features() -> None:
     written = io.StringIO()
     print_report(report(), Console(file=written, width=160), everything=True)
