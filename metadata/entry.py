@@ -1,4 +1,4 @@
-"""Read and type the client's custom metadata.
+"""Read and type the client's custom metadata, and decide what an output returns of it.
 
 There are two forms (Chariot, "Inference Protocols" and "Inference Store"): an object with `standard_metadata` and
 `extended_metadata`, and a list of entries. Both come as a JSON string, or as the JSON value itself.
@@ -13,13 +13,22 @@ import msgspec
 from tasks.inference.error import quote_value
 from tasks.inference.request import InferenceRequest
 
-__all__ = ("METADATA_PARAMETER", "Metadata", "MetadataEntry", "metadata_of_inputs", "metadata_values", "read_metadata")
+__all__ = (
+    "METADATA_PARAMETER",
+    "Metadata",
+    "MetadataEntry",
+    "metadata_of_inputs",
+    "metadata_values",
+    "output_parameters",
+    "read_metadata",
+)
 
 METADATA_PARAMETER = "metadata"
 """The name of the input parameter for metadata, and of the output parameter that returns it."""
 
 SectionT = TypeVar("SectionT", dict[Any, Any], list[Any])
 
+_INPUT_SUFFIX = f"].{METADATA_PARAMETER}"
 _MAX_BYTES = 1 << 20
 _MAX_ENTRIES = 10_000
 _EXPECTED: dict[type, str] = {dict: "an object", list: "a list of entries"}
@@ -49,6 +58,19 @@ class Metadata(msgspec.Struct, frozen=True, kw_only=True):
     standard: Mapping[str, object] = {}
     entries: Sequence[MetadataEntry] = ()
     faults: Sequence[str] = ()
+
+
+def output_parameters(parameters: Mapping[str, object], /) -> Mapping[str, object]:
+    """Return the parameters of the output for an input with `parameters`.
+
+    These are the client's metadata, unchanged and unread, because the platform matches and stores them. An output that
+    answers several inputs returns the metadata of each as ``inputs[<index>].metadata``.
+    """
+    output: dict[str, object] = {}
+    for name, value in parameters.items():
+        if name == METADATA_PARAMETER or name.endswith(_INPUT_SUFFIX):
+            output[name] = value  # noqa: PERF403  a comprehension is one more call for each request
+    return output
 
 
 def metadata_values(request: InferenceRequest) -> Sequence[object]:

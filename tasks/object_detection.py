@@ -162,7 +162,7 @@ class ObjectDetection:
         scores = np.where(inside, prediction.scores, np.float32(np.nan))
         selected = select(scores, prediction.labels, item.parameters)
         return Detections(
-            labels=[prediction.labels[index] for index in selected],
+            labels=list(map(prediction.labels.__getitem__, selected)),
             scores=prediction.scores[selected],
             boxes=boxes[selected],
             keypoints=None if prediction.keypoints is None else prediction.keypoints[selected],

@@ -9,8 +9,8 @@ from typing import Any
 from litestar import Request
 from litestar.types import Message, Scope
 
-from app.engine.ids import request_id as new_request_id
 from app.engine.request_context import RequestContext
+from app.engine.request_context import request_id as new_request_id
 from app.engine.scheduling.admission import TIMEOUT_HEADER
 
 __all__ = (

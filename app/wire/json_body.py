@@ -2,18 +2,19 @@
 
 import json
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from typing import Any, TypeVar, cast
 
 import msgspec
 
 from app.wire.json_limits import check_json
+from metadata.entry import METADATA_PARAMETER
 from tasks.inference.error import InferenceError, invalid
 from tasks.inference.limits import Limits
 from tasks.inference.parameters import validation_error
 
-__all__ = ("first_path", "has_lone_surrogate", "read_json")
+__all__ = ("first_path", "has_lone_surrogate", "read_json", "read_parameters_object")
 
 T = TypeVar("T")
 
@@ -44,6 +45,22 @@ def read_json(body: bytes | msgspec.Raw, expected_type: type[T], path: str = "",
         raise _diagnose(memoryview(body), error, path) from None
     except RecursionError:
         raise invalid("Expected JSON that is not nested too deeply", path) from None
+
+
+def read_parameters_object(raw: Mapping[str, msgspec.Raw] | None, path: str) -> Mapping[str, object]:
+    """Decode the members of a `parameters` object, except `metadata`, which stays as received to be returned.
+
+    Raises:
+        InferenceError: INVALID_REQUEST naming the invalid parameter under `path`.
+    """
+    if not raw:
+        return {}
+    parameters: dict[str, object] = {}
+    for name, value in raw.items():
+        value_path = f"{path}.{name}"
+        is_metadata = name == METADATA_PARAMETER
+        parameters[name] = _raw_utf8(value, value_path) if is_metadata else read_json(value, object, value_path)
+    return parameters
 
 
 def first_path(value: object, predicate: Callable[[object], bool], path: str = "") -> tuple[str, object] | None:
@@ -87,6 +104,14 @@ def has_lone_surrogate(value: object) -> bool:
 @cache
 def _decoder(expected_type: type[T]) -> msgspec.json.Decoder[T]:
     return msgspec.json.Decoder(expected_type)
+
+
+def _raw_utf8(raw: msgspec.Raw, path: str) -> msgspec.Raw:
+    try:
+        str(raw, "utf-8")
+    except UnicodeDecodeError:
+        raise invalid("Expected JSON in UTF-8, got other bytes", path) from None
+    return raw.copy()
 
 
 def _path_of(path: str, keys: list[str | int]) -> str:

@@ -58,7 +58,9 @@ def suppress_boxes(
         return np.arange(len(boxes))
     # Move classes apart so that their boxes do not overlap. OpenCV's batched version is wrong for negative coordinates,
     # which boxes over the border have.
-    class_offsets = class_ids[:, np.newaxis] * (float(boxes.max() - boxes.min()) + 1.0)
+    # The methods of an array call a ufunc through a Python function.
+    extent = np.maximum.reduce(boxes, axis=None) - np.minimum.reduce(boxes, axis=None)
+    class_offsets = class_ids[:, np.newaxis] * (float(extent) + 1.0)
     rectangles = np.concatenate([boxes[:, :2] + class_offsets, boxes[:, 2:] - boxes[:, :2]], axis=1, dtype=np.float64)
     kept = cv2.dnn.NMSBoxes(rectangles, scores, 0.0, iou_threshold)  # pyright: ignore
     return _by_score(np.asarray(kept, np.intp), scores)

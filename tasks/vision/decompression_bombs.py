@@ -1,25 +1,13 @@
 """Reject decompression bombs: small files that keep a decoder busy for minutes."""
 
-import re
 import struct
 import zlib
 from collections.abc import Iterator
 
 from tasks.inference.error import invalid
-from tasks.inference.limits import too_large
 from tasks.vision.header import PNG_SIGNATURE
 
-__all__ = ("check_chunks", "check_png", "check_scans", "max_decompressed_bytes", "strip_text_chunks")
-
-_JPEG_START = b"\xff\xd8\xff"
-_MARKER = re.compile(rb"\xff+([^\x00\x01\xd0-\xd7\xff])", re.DOTALL)
-"""A decoder skips any bytes before a marker, including fill bytes (ITU-T T.81, B.1.1.2)."""
-
-_LOWEST_SEGMENT = 0xC0
-_START, _END, _SCAN = 0xD8, 0xD9, 0xDA
-_SEQUENTIAL = frozenset({0xC0, 0xC1})
-_FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
-_MAX_SEGMENTS = 4096
+__all__ = ("check_chunks", "check_png", "max_decompressed_bytes", "strip_text_chunks")
 
 _MAX_RATIO = 1032
 """The maximum compression ratio of deflate (RFC 1951: a length of 258 in two bits)."""
@@ -37,40 +25,6 @@ _MAX_CHUNKS = 65_536
 _CHECKSUM_BYTES = 4
 _BLOCK = 1 << 20
 _SLACK = 1 << 20
-
-
-def check_scans(data: bytes, max_scans: int, position: int = 2) -> None:
-    """Reject JPEGs with more than `max_scans` progressive scans, because each may process the whole image.
-
-    Args:
-        data: the encoded file; other images are accepted.
-        max_scans: the limit.
-        position: where to start, at the frame header or before it.
-
-    Raises:
-        InferenceError: TOO_LARGE; INVALID_REQUEST for too many segments.
-    """
-    if not data.startswith(_JPEG_START):
-        return
-    scans, frame, components = 0, 0, 0
-    for _ in range(_MAX_SEGMENTS):
-        match = _MARKER.search(data, position)
-        if match is None or (marker := match[1][0]) == _END or match.end() + 8 > len(data):
-            return
-        position = match.end()
-        if marker < _LOWEST_SEGMENT or marker == _START:
-            continue
-        if marker in _FRAMES:
-            frame, components = marker, data[position + 7]
-        elif marker == _SCAN:
-            # A decoder stops after a sequential scan of all components.
-            if frame in _SEQUENTIAL and data[position + 2] >= components:
-                return
-            scans += 1
-            if scans > max_scans:
-                raise too_large(max_scans, "scans in a JPEG")
-        position += max(2, struct.unpack_from(">H", data, position)[0])
-    raise invalid(f"The image is a JPEG of more than {_MAX_SEGMENTS:,} segments")
 
 
 def strip_text_chunks(data: bytes) -> bytes:

@@ -1,4 +1,4 @@
-"""Read the size of an encoded image from its header, so that large images are rejected before decoding."""
+"""Read the size and the scans of an encoded image, so that large images are rejected before decoding."""
 
 import io
 import re
@@ -7,15 +7,23 @@ import struct
 import PIL.Image
 
 from tasks.inference.error import InferenceError, invalid
+from tasks.inference.limits import too_large
 from tasks.vision.tiff_tags import tags
 
-__all__ = ("JPEG_START", "PNG_SIGNATURE", "image_size", "upright_size")
+__all__ = ("JPEG_START", "PNG_SIGNATURE", "check_scans", "image_size", "jpeg_frame", "upright_size")
 
 # Disable Pillow's own limit: the server's limit is a setting, and is checked first.
 PIL.Image.MAX_IMAGE_PIXELS = None
 
 PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 JPEG_START = b"\xff\xd8\xff"
+_MARKER = re.compile(rb"\xff+([^\x00\x01\xd0-\xd7\xff])", re.DOTALL)
+"""A decoder skips any bytes before a marker, including fill bytes (ITU-T T.81, B.1.1.2)."""
+
+_LOWEST_SEGMENT = 0xC0
+_START, _END, _SCAN = 0xD8, 0xD9, 0xDA
+_SEQUENTIAL = frozenset({0xC0, 0xC1})
+
 _STANDALONE_MARKERS = frozenset({0x01, *range(0xD0, 0xDA)})
 _FILL = re.compile(rb"\xff+")
 _MAX_SEGMENTS = 4096
@@ -106,6 +114,40 @@ def jpeg_frame(data: bytes) -> tuple[int, int, int]:
         else:
             position += 2 + struct.unpack_from(">H", data, position + 2)[0]
     raise invalid("The image is a JPEG without a frame header: its data is truncated or damaged")
+
+
+def check_scans(data: bytes, max_scans: int, position: int = 2) -> None:
+    """Reject JPEGs with more than `max_scans` progressive scans, because each may process the whole image.
+
+    Args:
+        data: the encoded file; other images are accepted.
+        max_scans: the limit.
+        position: where to start, at the frame header or before it.
+
+    Raises:
+        InferenceError: TOO_LARGE; INVALID_REQUEST for too many segments.
+    """
+    if not data.startswith(JPEG_START):
+        return
+    scans, frame, components = 0, 0, 0
+    for _ in range(_MAX_SEGMENTS):
+        match = _MARKER.search(data, position)
+        if match is None or (marker := match[1][0]) == _END or match.end() + 8 > len(data):
+            return
+        position = match.end()
+        if marker < _LOWEST_SEGMENT or marker == _START:
+            continue
+        if marker in _FRAME_MARKERS:
+            frame, components = marker, data[position + 7]
+        elif marker == _SCAN:
+            # A decoder stops after a sequential scan of all components.
+            if frame in _SEQUENTIAL and data[position + 2] >= components:
+                return
+            scans += 1
+            if scans > max_scans:
+                raise too_large(max_scans, "scans in a JPEG")
+        position += max(2, struct.unpack_from(">H", data, position)[0])
+    raise invalid(f"The image is a JPEG of more than {_MAX_SEGMENTS:,} segments")
 
 
 def _unknown_format(data: bytes) -> InferenceError:

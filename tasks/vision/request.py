@@ -9,9 +9,9 @@ from tasks.inference.parameters import read_parameters
 from tasks.inference.request import InferenceRequest
 from tasks.inference.tensor import BytesTensor, Datatype, InputTensor, TensorSpec
 from tasks.task import InputGroup
-from tasks.vision.decompression_bombs import check_png, check_scans, max_decompressed_bytes
+from tasks.vision.decompression_bombs import check_png, max_decompressed_bytes
 from tasks.vision.filtering import SelectionParameters, check_candidate_labels, reject_candidate_labels
-from tasks.vision.header import JPEG_START, image_size, jpeg_frame, upright_size
+from tasks.vision.header import JPEG_START, check_scans, image_size, jpeg_frame, upright_size
 from tasks.vision.image import Image, check_size, decode_image, images_from_tensor, raw_size
 from tasks.vision.tiff_tags import check_tags, tile_pixels
 
@@ -34,10 +34,14 @@ class PixelBudget:
 
     Args:
         limits: `max_pixels` and `max_image_side` for each image, `max_request_pixels` for all images.
+
+    Attributes:
+        downscales: whether images may be decoded at a fraction of their size.
     """
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
+        self.downscales = limits.downscale is not None
         self._remaining = limits.max_request_pixels
         self._decompression_budget = _BYTES_PER_PIXEL * limits.max_request_pixels
 
@@ -140,7 +144,8 @@ def image_groups(
         items: list[ItemT] = []
         for image in read_images(tensor, budget, f"inputs[{index}]"):
             items.append(make_item(image, parameters))  # noqa: PERF401  a comprehension is one more call
-        groups.append(InputGroup(name=tensor.name, index=index, parameters=request.parameters_of(index), items=items))
+        own_parameters = tensor.parameters if not request.parameters else request.parameters_of(index)
+        groups.append(InputGroup(name=tensor.name, index=index, parameters=own_parameters, items=items))
     return groups
 
 
@@ -164,7 +169,7 @@ def read_images(tensor: InputTensor, budget: PixelBudget, path: str) -> list[Ima
         try:
             data = element.binary()
             width, height = budget.admit(data)
-            images.append(decode_image(data, budget.divisor(data, width, height)))
+            images.append(decode_image(data, budget.divisor(data, width, height) if budget.downscales else 1))
         except InferenceError as error:
             raise error.with_prefix(f"{path}.data[{index}]") from None
     return images

@@ -21,8 +21,7 @@ import numpy as np
 from prometheus_client import CollectorRegistry
 
 from app.assembly.recording import open_recorder
-from app.engine.ids import event_id
-from app.engine.request_context import RequestContext
+from app.engine.request_context import RequestContext, event_id
 from app.settings.server import ServerSettings
 from tests.support.inference_events import detection_event
 from tests.support.postgres import is_postgres_installed, run_postgres

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from metadata.rule import output_parameters
+from metadata.entry import output_parameters
 
 
 def case_id(value: object) -> str:

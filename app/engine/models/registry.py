@@ -177,9 +177,10 @@ class Registry:
         versions = self._models.get(name)
         if versions is not None and len(versions) == 1 and version is None:
             # The usual case: nothing to sort.
-            candidates = [_with_health(next(iter(versions.values())))]
-        else:
-            candidates = self._versions(name, None if version == LATEST else version)
+            (registration,) = versions.values()
+            if registration.servable is not None and not registration.servable.unavailable_reason:
+                return registration
+        candidates = self._versions(name, None if version == LATEST else version)
         for registration in candidates:
             if registration.servable is not None:
                 return registration

@@ -15,7 +15,7 @@ from app.engine.models.model_metadata import ModelMetadata
 from app.engine.scheduling.batching import BatchingModel
 from app.engine.streams.text_stream import InputPosition, TextStream
 from app.settings.model import ModelError
-from metadata.rule import output_parameters
+from metadata.entry import output_parameters
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.inference.limits import Limits
 from tasks.inference.parameters import read_parameters

@@ -231,10 +231,8 @@ class _PoolState:
         return self._running + self._queue.waiting > 1
 
     @property
-    def _may_start(self) -> bool:
-        """Return whether a job waits that may start now."""
-        if self._running < self._max_running:
-            return self._queue.waiting > 0
+    def _may_exceed(self) -> bool:
+        """Return whether a job may start although all workers run: another model's long job must not delay it."""
         return self._running < 2 * self._max_running and self._queue.has_idle_model_waiting
 
     def _start_jobs(self) -> None:
@@ -243,7 +241,7 @@ class _PoolState:
         Raises:
             RuntimeError: if the first thread cannot be started.
         """
-        while self._queue.waiting and self._may_start:
+        while self._queue.waiting and (self._running < self._max_running or self._may_exceed):
             worker = self._parked.pop() if self._parked else self._spawn()
             if worker is None:
                 return
@@ -266,7 +264,7 @@ class _PoolState:
         return worker
 
     def _assign(self, worker: _Worker) -> None:
-        """Give the next job to `worker`. Call this with the lock held, if `_may_start`."""
+        """Give the next job to `worker`. Call this with the lock held, if a job waits that may start."""
         worker.entry = self._queue.next()
         self._running += 1
         estimate = self._queue.mean_duration(worker.entry[0]) if worker.entry is not None else 0.0
@@ -288,7 +286,7 @@ class _PoolState:
                 self._running -= 1
                 self._estimated_ends.pop(worker, None)
                 self._queue.finish(model, duration)
-                if self._queue.waiting and self._may_start:
+                if self._queue.waiting and (self._running < self._max_running or self._may_exceed):
                     self._assign(worker)
                     continue
                 if self._closed:

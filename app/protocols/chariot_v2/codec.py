@@ -11,8 +11,7 @@ import msgspec
 
 from app.protocols.chariot_v2.wire import WireRequest, WireResponse
 from app.wire.bytes_elements import BinaryElement, StringElement
-from app.wire.json_body import read_json
-from app.wire.json_parameters import read_parameters_object
+from app.wire.json_body import read_json, read_parameters_object
 from tasks.inference.error import InferenceError, invalid
 from tasks.inference.limits import Limits, too_large
 from tasks.inference.request import InferenceRequest

@@ -1,11 +1,12 @@
 """Convert bodies of chariot-v2-kserve to and from the neutral request and response."""
 
+from operator import methodcaller
+
 import msgspec
 
 from app.protocols.chariot_v2_kserve.wire import WireInput, WireOutput, WireRequest, WireResponse
 from app.wire.bytes_elements import string_elements
-from app.wire.json_body import read_json
-from app.wire.json_parameters import read_parameters_object
+from app.wire.json_body import read_json, read_parameters_object
 from app.wire.json_tensors import numeric_tensor, read_datatype
 from tasks.inference.limits import Limits
 from tasks.inference.request import InferenceRequest
@@ -15,6 +16,7 @@ from tasks.inference.tensor import BytesTensor, Datatype, InputTensor
 __all__ = ("decode", "encode")
 
 _encoder = msgspec.json.Encoder()
+_records = methodcaller("records")
 
 
 def decode(
@@ -51,11 +53,11 @@ def encode(response: InferenceResponse) -> bytes:
 
 
 def _tensor(wire: WireInput, path: str) -> InputTensor:
-    datatype = read_datatype(wire.datatype, f"{path}.datatype")
     parameters = read_parameters_object(wire.parameters, f"{path}.parameters")
-    if datatype is Datatype.BYTES:
+    if wire.datatype == Datatype.BYTES:
         elements = string_elements(wire.data, f"{path}.data")
         return BytesTensor(name=wire.name, shape=tuple(wire.shape), elements=elements, parameters=parameters)
+    datatype = read_datatype(wire.datatype, f"{path}.datatype")
     return numeric_tensor(wire.name, datatype, wire.shape, wire.data, parameters, path)
 
 
@@ -64,6 +66,6 @@ def _output(output: InferenceOutput) -> WireOutput:
         name=output.name,
         shape=(len(output.predictions),),
         datatype=Datatype.BYTES,
-        data=[prediction.records() for prediction in output.predictions],
+        data=list(map(_records, output.predictions)),
         parameters=output.parameters or msgspec.UNSET,
     )

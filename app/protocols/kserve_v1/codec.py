@@ -28,8 +28,7 @@ from app.protocols.kserve_v1.wire import WireAnswer, WireEvent, WireExplainedAns
 from app.protocols.media_type import media_type_of
 from app.wire.bytes_elements import BinaryElement
 from app.wire.input_names import takes_prompts
-from app.wire.json_body import read_json
-from app.wire.json_parameters import read_parameters_object
+from app.wire.json_body import read_json, read_parameters_object
 from tasks.inference.error import ErrorKind, InferenceError, invalid, quote_value
 from tasks.inference.limits import Limits, too_large
 from tasks.inference.request import InferenceRequest

@@ -9,8 +9,7 @@ import msgspec
 from app.protocols.kserve_v1.nesting import nested_tensor
 from app.wire.bytes_elements import BASE64_KEY, BinaryElement, StringElement
 from app.wire.input_names import INPUT_ALIASES, PROMPT_NAMES, PROMPTS
-from app.wire.json_body import read_json
-from app.wire.json_parameters import read_parameters_object
+from app.wire.json_body import read_json, read_parameters_object
 from tasks.inference.error import InferenceError, invalid, quote_value
 from tasks.inference.tensor import BytesTensor, Datatype, InputTensor
 from tasks.vision.request import IMAGE_INPUT

@@ -27,8 +27,7 @@ from app.protocols.kserve_v2.rendering import (
 )
 from app.protocols.kserve_v2.wire import WireInput, WireOutput, WireRequest, WireRequestedOutput, WireResponse
 from app.wire.bytes_elements import StringElement, string_elements
-from app.wire.json_body import read_json
-from app.wire.json_parameters import read_parameters_object
+from app.wire.json_body import read_json, read_parameters_object
 from app.wire.json_tensors import numeric_tensor, read_datatype
 from app.wire.nested_rows import flatten_rows
 from tasks.inference.error import invalid

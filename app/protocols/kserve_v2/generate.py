@@ -20,8 +20,7 @@ from app.protocols.request_body import read_inference_body
 from app.protocols.request_info import read_request_info
 from app.protocols.streamed_response import EVENT_STREAM, event, streamed_response
 from app.wire.bytes_elements import StringElement
-from app.wire.json_body import read_json
-from app.wire.json_parameters import read_parameters_object
+from app.wire.json_body import read_json, read_parameters_object
 from tasks.inference.error import InferenceError, invalid
 from tasks.inference.limits import Limits
 from tasks.inference.request import InferenceRequest

@@ -69,6 +69,7 @@ class ImageGraph:
     ) -> None:
         self._session = session
         self._inputs = inputs
+        self._image_name, self._only_image = inputs.image.name, inputs.only_image
         self.batcher = ImageBatcher(preprocessing, inputs.image.datatype, channels_last=inputs.channels_last)
         self.preprocessing = preprocessing
         self._dynamic_size = preprocessing.dynamic_size
@@ -117,7 +118,8 @@ class ImageGraph:
     def _run_batch(self, images: Sequence[Image], count: int, frame: tuple[int, int]) -> list[RawOutputs]:
         batch, placements = self.batcher.prepare(images, count, frame if self._dynamic_size else None)
         height, width = frame
-        outputs = self._session.run(self._inputs.feeds(batch, height, width), self._outputs)
+        feeds = {self._image_name: batch} if self._only_image else self._inputs.feeds(batch, height, width)
+        outputs = self._session.run(feeds, self._outputs)
         floats: list[NDArray[Any]] = []
         for output in outputs:
             if not self._unbatched and output.shape[:1] != (count,):
@@ -129,7 +131,7 @@ class ImageGraph:
             )
         if self._unbatched:
             return [RawOutputs(floats, placements[0], height, width)]
-        return [
-            RawOutputs([output[index] for output in floats], placement, height, width)
-            for index, placement in enumerate(placements)
-        ]
+        answers: list[RawOutputs] = []
+        for placement, *own_outputs in zip(placements, *floats, strict=False):
+            answers.append(RawOutputs(own_outputs, placement, height, width))
+        return answers

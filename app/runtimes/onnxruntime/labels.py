@@ -31,7 +31,7 @@ class Labels:
             if not 0 <= class_id < len(self.names):
                 message = f"The model returned class number {class_id}, but has only {len(self.names)} labels"
                 raise InferenceError(ErrorKind.MODEL_FAILED, message)
-        return [self.names[class_id] for class_id in class_ids]
+        return list(map(self.names.__getitem__, class_ids))
 
 
 def declared_labels(model_files: ModelFiles) -> tuple[tuple[str, ...], Origin] | None:

@@ -5,7 +5,7 @@ from typing import Any
 import structlog
 from litestar.types import Message, Scope
 
-from app.engine.ids import request_id as new_request_id
+from app.engine.request_context import request_id as new_request_id
 from app.protocols.request_info import (
     CLIENT,
     REQUEST_ID_HEADER,

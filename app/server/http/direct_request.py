@@ -25,7 +25,7 @@ from app.server.auth.credentials import AUTHORIZATION, KEY_HEADER
 from app.server.auth.identity import AccessError
 from app.server.http.cross_site import is_allowed_host
 from app.server.transport.raw_response import STATUS_LINES
-from app.server.transport.request import ConnectionRequest
+from app.server.transport.request_head import ConnectionRequest
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.inference.response import InferenceResponse
 
@@ -175,10 +175,10 @@ class DirectRequest(ConnectionRequest):
         self._connection = connection
         self._call: InferenceCall | None = None
         self._job: RequestJob[HttpAnswer] | None = None
-        self._head = head = InferenceHead(
-            target=target,
-            headers={name.decode("latin-1"): value.decode("latin-1") for name, value in headers},
-        )
+        texts: dict[str, str] = {}
+        for name, value in headers:
+            texts[name.decode("latin-1")] = value.decode("latin-1")
+        self._head = head = InferenceHead(target=target, headers=texts)
         self.context = new_context(head.headers, route.protocol, connection.client[0] if connection.client else "")
         self.context.client = client_name
         self._accepts_gzip = route.compressible and "gzip" in head.headers.get("accept-encoding", "")

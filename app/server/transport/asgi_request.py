@@ -10,7 +10,7 @@ from litestar.types import ASGIApp
 
 from app.server.transport.flow_control import FlowControl
 from app.server.transport.raw_response import STATUS_LINES, raw_response
-from app.server.transport.request import ConnectionRequest
+from app.server.transport.request_head import ConnectionRequest
 
 __all__ = ("AsgiRequest",)
 

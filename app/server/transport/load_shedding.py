@@ -16,8 +16,8 @@ from typing import Generic, TypeVar
 import msgspec
 
 from app.engine.engine import Engine
-from app.engine.ids import request_id as new_request_id
 from app.engine.request_context import RequestContext
+from app.engine.request_context import request_id as new_request_id
 from app.engine.scheduling.admission import Overload
 from app.protocols.http_inference import error_answer
 from app.protocols.protocol import Endpoint, HttpListener, HttpProtocol
@@ -114,9 +114,9 @@ class LoadShedder:
     """
 
     def __init__(self, routes: Sequence[Route], secondary_routes: Mapping[str, Sequence[Route]] | None = None) -> None:
-        self._main_table = _RouteTable(routes)
+        self._main_table = _route_table(routes)
         self._secondary_tables = {
-            name: _RouteTable(port_routes, end="") for name, port_routes in (secondary_routes or {}).items()
+            name: _route_table(port_routes, end="") for name, port_routes in (secondary_routes or {}).items()
         }
         self._tables_by_port: dict[int | None, _RouteTable] = {}
         self._next_resume = 0.0
@@ -124,11 +124,20 @@ class LoadShedder:
 
     def assign_port(self, port: int, name: str) -> None:
         """Assign `port` to the listener called `name`."""
-        self._tables_by_port[port] = self._secondary_tables.get(name, _NO_ROUTES)
+        self._tables_by_port[port] = self._secondary_tables.get(name, {})
 
     def find_route(self, method: bytes, port: int | None, path: bytes) -> tuple[Route, str] | None:
         """Return the route and the target of a request; None if it is never rejected early."""
-        return self._tables_by_port.get(port, self._main_table).find_route(method, path)
+        table = self._tables_by_port.get(port, self._main_table)
+        pattern, routes = table.get(method, _NO_ROUTES)
+        match = pattern.fullmatch(path)
+        if match is None or match.lastindex is None:
+            return None
+        target = match[match.lastindex].decode("latin-1")
+        for route in routes[match.lastindex - 1]:
+            if route.accepts_target is None or route.accepts_target(target):
+                return route, target
+        return None
 
     def refusal(self, route: Route, target: str, headers: Headers, *, close: bool) -> bytes | None:
         """Return the complete response if the request is rejected, otherwise None.
@@ -240,38 +249,25 @@ def _pattern(endpoint: Endpoint) -> str:
     return f"{path}{verb}" if "(" in path else f"{path}{verb}()"
 
 
-class _RouteTable:
-    """Find routes by method and path, with one regular expression for each method.
+def _route_table(routes: Sequence[Route], end: str = "/?") -> "_RouteTable":
+    """Return one regular expression for each method, and the routes of each of its groups.
 
     Args:
         routes: the routes.
         end: pattern of what may follow a path. Other ports have their own routing, where a slash at the end counts.
     """
-
-    def __init__(self, routes: Sequence[Route], end: str = "/?") -> None:
-        methods = {route.method for route in routes}
-        self._methods: dict[bytes, tuple[Pattern[bytes], Sequence[Sequence[Route]]]] = {}
-        for method in methods:
-            by_pattern: dict[str, list[Route]] = {}
-            for route in routes:
-                if route.method == method:
-                    by_pattern.setdefault(route.pattern, []).append(route)
-            pattern = re.compile(f"(?:{'|'.join(by_pattern)}){end}".encode())
-            self._methods[method] = pattern, list(by_pattern.values())
-
-    def find_route(self, method: bytes, path: bytes) -> tuple[Route, str] | None:
-        pattern, routes = self._methods.get(method, (None, ()))
-        match = pattern.fullmatch(path) if pattern is not None else None
-        if match is None or match.lastindex is None:
-            return None
-        target = match[match.lastindex].decode("latin-1")
-        for route in routes[match.lastindex - 1]:
-            if route.accepts_target is None or route.accepts_target(target):
-                return route, target
-        return None
+    table: _RouteTable = {}
+    for method in {route.method for route in routes}:
+        by_pattern: dict[str, list[Route]] = {}
+        for route in routes:
+            if route.method == method:
+                by_pattern.setdefault(route.pattern, []).append(route)
+        table[method] = re.compile(f"(?:{'|'.join(by_pattern)}){end}".encode()), list(by_pattern.values())
+    return table
 
 
-_NO_ROUTES = _RouteTable(())
+_RouteTable = dict[bytes, tuple[Pattern[bytes], Sequence[Sequence[Route]]]]
+_NO_ROUTES: tuple[Pattern[bytes], Sequence[Sequence[Route]]] = (re.compile(b"(?!)"), ())
 
 
 @lru_cache(maxsize=256)

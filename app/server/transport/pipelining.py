@@ -12,7 +12,7 @@ from uvicorn.server import ServerState
 
 from app.server.transport.asgi_request import AsgiRequest
 from app.server.transport.flow_control import FlowControl
-from app.server.transport.request import ConnectionRequest
+from app.server.transport.request_head import ConnectionRequest
 
 __all__ = ("PipelinedProtocol", "ServedApplication")
 

@@ -4,7 +4,7 @@ import multiprocessing
 import uuid
 from multiprocessing.queues import Queue
 
-from app.engine.ids import event_id, request_id
+from app.engine.request_context import event_id, request_id
 
 
 def test_ids_are_unique_and_well_formed() -> None:

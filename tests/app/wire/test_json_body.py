@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from app.protocols.chariot_v2_kserve.codec import decode
 from app.protocols.chariot_v2_kserve.wire import WireRequest
 from app.protocols.status import http_status
-from app.wire.json_body import read_json
-from app.wire.json_parameters import read_parameters_object
+from app.wire.json_body import read_json, read_parameters_object
 from tasks.inference.error import ErrorKind, InferenceError
 
 JSON_VALUES = st.recursive(

@@ -21,11 +21,10 @@ from tasks.inference.tensor import BytesTensor
 from tasks.vision.decompression_bombs import (
     check_chunks,
     check_png,
-    check_scans,
     max_decompressed_bytes,
     strip_text_chunks,
 )
-from tasks.vision.header import image_size, upright_size
+from tasks.vision.header import check_scans, image_size, upright_size
 from tasks.vision.image import decode_image
 from tasks.vision.request import PixelBudget, read_images
 from tests.support.images import encode_image, rectangle

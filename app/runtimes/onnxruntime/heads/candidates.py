@@ -37,9 +37,11 @@ class Candidates(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     def finite(self) -> "Candidates":
         """Return the candidates whose values are all finite."""
-        valid = np.isfinite(self.boxes).all(axis=1) & np.isfinite(self.scores)
-        valid &= np.isfinite(self.extras).all(axis=1)
-        return self if valid.all() else self.select(valid.nonzero()[0])
+        # The methods of an array call a ufunc through a Python function.
+        every = np.logical_and.reduce
+        valid = every(np.isfinite(self.boxes), axis=1) & np.isfinite(self.scores)
+        valid &= every(np.isfinite(self.extras), axis=1)
+        return self if every(valid) else self.select(valid.nonzero()[0])
 
 
 def best_indices(scores: NDArray[Any], score_threshold: float, max_count: int) -> NDArray[np.intp]:
@@ -48,7 +50,7 @@ def best_indices(scores: NDArray[Any], score_threshold: float, max_count: int) -
     Raises:
         InferenceError: MODEL_FAILED if all scores are NaN, which shows a broken model and not an empty image.
     """
-    if scores.size and np.isnan(scores).all():
+    if scores.size and np.logical_and.reduce(np.isnan(scores), axis=None):
         raise InferenceError(ErrorKind.MODEL_FAILED, "The model returned scores that are all NaN")
     chosen = ((scores >= score_threshold) & (scores > 0)).nonzero()[0]
     if len(chosen) > max_count:

@@ -1,6 +1,7 @@
 """Object detection with upright boxes."""
 
 from collections.abc import Sequence
+from operator import attrgetter
 
 from app.runtimes.onnxruntime.graph import ImageGraph, RawOutputs
 from app.runtimes.onnxruntime.labels import Labels
@@ -8,6 +9,8 @@ from app.runtimes.onnxruntime.layouts.layout import BoxDecoder
 from tasks.object_detection import DetectionInput, Detections
 
 __all__ = ("OnnxObjectDetector",)
+
+_image = attrgetter("image")
 
 
 class OnnxObjectDetector:
@@ -25,8 +28,11 @@ class OnnxObjectDetector:
         self._decoder = decoder
 
     def __call__(self, inputs: Sequence[DetectionInput], /) -> Sequence[Detections]:
-        answers = self._graph.run([item.image for item in inputs])
-        return [self._detections(item, answer) for item, answer in zip(inputs, answers, strict=True)]
+        answers = self._graph.run(list(map(_image, inputs)))
+        detections: list[Detections] = []
+        for item, answer in zip(inputs, answers, strict=True):
+            detections.append(self._detections(item, answer))
+        return detections
 
     def _detections(self, item: DetectionInput, answer: RawOutputs) -> Detections:
         candidates = self._decoder.decode(answer, item.parameters)

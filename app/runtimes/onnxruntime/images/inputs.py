@@ -56,6 +56,11 @@ class ImageInputs(msgspec.Struct, frozen=True, kw_only=True):
         """Return the shape of `count` images."""
         return (count, height, width, _CHANNELS) if self.channels_last else (count, _CHANNELS, height, width)
 
+    @property
+    def only_image(self) -> bool:
+        """Return whether a batch of images is all that the graph takes."""
+        return self._has_batch and self.target_sizes is None and self.pixel_mask is None
+
     def feeds(self, images: NDArray[Any], height: int, width: int) -> Mapping[str, NDArray[Any]]:
         """Return all inputs of the graph for an image batch of this size."""
         feeds = {self.image.name: images if self._has_batch else images[0]}

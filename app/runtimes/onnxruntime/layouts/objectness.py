@@ -18,7 +18,7 @@ from app.runtimes.onnxruntime.graph import RawOutputs
 from app.runtimes.onnxruntime.heads.candidates import Candidates
 from app.runtimes.onnxruntime.images.preprocessing_defaults import NO_DEFAULTS, PreprocessingDefaults
 from app.runtimes.onnxruntime.layouts.layout import BoxDecoder, Certainty, GraphView, Layout, Match
-from app.runtimes.onnxruntime.layouts.yolo_rows import BOX, MAX_DETECTION_ROWS, RowFormat, detect
+from app.runtimes.onnxruntime.layouts.yolo_rows import BOX, MAX_DETECTION_ROWS, RowFormat, detect, find
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.object_detection import DetectionParameters
 from tasks.task import TaskType
@@ -49,7 +49,7 @@ def _recognise(view: GraphView, *, name: str) -> Match | None:
     return Match(
         layout=name,
         task_type=TaskType.OBJECT_DETECTION,
-        decoder=BoxDecoder(partial(_find if name == _YOLOV5 else _find_in_grids, rows=rows)),
+        decoder=BoxDecoder(partial(find if name == _YOLOV5 else _find_in_grids, rows=rows)),
         outputs=(output,),
         certainty=Certainty.NAMES if is_yolov5_file else Certainty.SHAPES,
         classes=classes,
@@ -59,10 +59,6 @@ def _recognise(view: GraphView, *, name: str) -> Match | None:
         if name == _YOLOX
         else NO_DEFAULTS,
     )
-
-
-def _find(answer: RawOutputs, parameters: DetectionParameters, *, rows: RowFormat) -> Candidates:
-    return detect(answer.outputs[0], rows, parameters)
 
 
 def _find_in_grids(answer: RawOutputs, parameters: DetectionParameters, *, rows: RowFormat) -> Candidates:

@@ -28,7 +28,7 @@ from app.runtimes.onnxruntime.layouts.layout import (
     Outline,
     OutputDecoder,
 )
-from app.runtimes.onnxruntime.layouts.yolo_rows import BOX, MAX_DETECTION_ROWS, RowFormat, detect, read_rows
+from app.runtimes.onnxruntime.layouts.yolo_rows import BOX, MAX_DETECTION_ROWS, RowFormat, detect, find, read_rows
 from tasks.image_segmentation import SegmentationInput
 from tasks.object_detection import DetectionParameters
 from tasks.task import TaskType
@@ -95,7 +95,7 @@ def _decoder(task_type: TaskType, rows: RowFormat, keypoints: tuple[int, int] | 
         return MaskDecoder(partial(_outline, rows=rows))
     if task_type is TaskType.ORIENTED_OBJECT_DETECTION:
         return OrientedBoxDecoder(partial(_find_oriented, rows=rows))
-    return BoxDecoder(partial(_find, rows=rows), keypoints)
+    return BoxDecoder(partial(find, rows=rows), keypoints)
 
 
 def _has_angle(rows: int, columns: int, view: GraphView) -> tuple[bool, bool]:
@@ -131,10 +131,6 @@ def _layout(rows: int, columns: int, extra: int, view: GraphView) -> str | None:
     if columns == channels:
         return _TRANSPOSED
     return _RAW if BOX + extra < rows < columns else None
-
-
-def _find(answer: RawOutputs, parameters: DetectionParameters, *, rows: RowFormat) -> Candidates:
-    return detect(answer.outputs[0], rows, parameters)
 
 
 def _find_oriented(answer: RawOutputs, parameters: DetectionParameters, *, rows: RowFormat) -> Candidates:

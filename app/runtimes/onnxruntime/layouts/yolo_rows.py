@@ -6,11 +6,12 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from app.runtimes.onnxruntime.graph import RawOutputs
 from app.runtimes.onnxruntime.heads.candidates import Candidates, best_indices
 from tasks.object_detection import DetectionParameters
 from tasks.vision.boxes import suppress_boxes, xywh_to_xyxy
 
-__all__ = ("BOX", "MAX_DETECTION_ROWS", "RowFormat", "detect", "read_rows", "suppress_duplicates")
+__all__ = ("BOX", "MAX_DETECTION_ROWS", "RowFormat", "detect", "find", "read_rows", "suppress_duplicates")
 
 BOX = 4
 """Values of a box."""
@@ -55,7 +56,8 @@ def read_rows(output: NDArray[Any], rows: RowFormat, score_threshold: float, max
     columns = output.T if rows.transposed else output
     first = BOX + rows.objectness
     end = first + (rows.classes or 0)
-    best = columns[first:end].max(axis=0)
+    # The methods of an array call a ufunc through a Python function.
+    best = np.maximum.reduce(columns[first:end], axis=0)
     if rows.objectness:
         best = best * columns[BOX]
     chosen = best_indices(best, score_threshold, max_count)
@@ -66,6 +68,11 @@ def read_rows(output: NDArray[Any], rows: RowFormat, score_threshold: float, max
         class_ids=picked[first:end].argmax(axis=0),
         extras=picked[end:].T,
     ).finite()
+
+
+def find(answer: RawOutputs, parameters: DetectionParameters, *, rows: RowFormat) -> Candidates:
+    """Return the upright objects in the first output, as `detect` does."""
+    return detect(answer.outputs[0], rows, parameters)
 
 
 def detect(output: NDArray[Any], rows: RowFormat, parameters: DetectionParameters) -> Candidates:
