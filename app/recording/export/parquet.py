@@ -1,15 +1,17 @@
 """Export inferences as Parquet, for DuckDB, pandas and other tools."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module
+from pathlib import Path
 from typing import Any, BinaryIO
 
 import msgspec
 
-from app.recording.inference import Batches, Exported, RecordedInference
+from app.recording.inference import Batches, Exported, RecordedImage, RecordedInference
+from app.settings.server import SettingsError
 from metadata.entry import MetadataEntry
 
-__all__ = ("SCHEMA", "write_parquet")
+__all__ = ("SCHEMA", "read_parquet", "write_parquet")
 
 # pyarrow has no type annotations.
 _arrow: Any = import_module("pyarrow")
@@ -66,6 +68,44 @@ def write_parquet(batches: Batches, file: BinaryIO) -> Exported:
             writer.write_batch(_arrow.RecordBatch.from_pylist(rows, SCHEMA))
             written += len(batch)
     return Exported(written=written)
+
+
+def read_parquet(file: Path) -> Sequence[RecordedInference]:
+    """Read what `write_parquet` wrote.
+
+    Raises:
+        SettingsError: when the file is not Parquet, or has other columns.
+    """
+    try:
+        table = _parquet.read_table(file)
+    except _arrow.ArrowInvalid as error:
+        raise SettingsError(f"{file} is not a Parquet file: {error}") from None
+    if missing := sorted(set(SCHEMA.names) - set(table.schema.names)):
+        raise SettingsError(f"{file}: Expected the columns of an export of inferences, without {', '.join(missing)}")
+    table = table.select(SCHEMA.names).cast(SCHEMA)
+    started = table.column("started").cast(_INTEGER)
+    return [_inference(row) for row in table.set_column(SCHEMA.names.index("started"), "started", started).to_pylist()]
+
+
+def _inference(row: Mapping[str, Any]) -> RecordedInference:
+    image = {name: row[f"image_{name}"] for name in RecordedImage.__struct_fields__}
+    records = row["records"]
+    fields: dict[str, Any] = {name: row[name] for name in RecordedInference.__struct_fields__ if name in row}
+    fields |= {
+        "duration": row["duration_us"],
+        "image": None if image["digest"] is None else RecordedImage(**image),
+        "records": None if records is None else msgspec.json.decode(records),
+        "parameters": msgspec.json.decode(row["parameters"]),
+        "metadata": [MetadataEntry(entry["key"], entry["type"], _entry_value(entry)) for entry in row["metadata"]],
+    }
+    return RecordedInference(**fields)
+
+
+def _entry_value(entry: Mapping[str, Any]) -> Any:
+    for name in ("int", "float"):
+        if entry[name] is not None:
+            return entry[name]
+    return entry["text"] if entry["type"] == "str" else msgspec.json.decode(entry["text"])
 
 
 def _row(inference: RecordedInference) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Open a store for reading, or a JSONL export as a temporary store."""
+"""Open a store for reading, or a JSONL or Parquet export as a temporary store."""
 
 import shutil
 import tempfile
@@ -14,6 +14,7 @@ from app.recording.query.reader import RecordingReader
 from app.recording.stores.dsn import parse_dsn
 from app.recording.stores.rows import InferenceRow, Rows, label_rows, metadata_rows, position
 from app.recording.stores.sqlite_store import SqliteStore
+from app.settings.extras import missing_extra
 from app.settings.server import SettingsError
 
 __all__ = ("open_recordings",)
@@ -22,20 +23,21 @@ _BATCH_SIZE = 1000
 
 
 def open_recordings(source: str, images: Path | None = None) -> RecordingReader:
-    """Open a store, or a file that ``charioteer inferences --to found.jsonl`` wrote.
+    """Open a store, or a file that ``charioteer inferences --to`` wrote as JSONL or Parquet.
 
     Args:
-        source: the address of a store, or a file that ends in ``.jsonl`` or ``.ndjson``.
+        source: the address of a store, or a file that ends in ``.jsonl``, ``.ndjson`` or ``.parquet``.
         images: the folder of stored images, if there is one.
 
     Raises:
-        SettingsError: when the address is invalid, or a line of the file is not an inference.
+        SettingsError: when the address is invalid, or the file is not such an export.
         InferenceError: when the store cannot be read.
     """
     file = Path(source)
-    if file.suffix.lower() not in (".jsonl", ".ndjson") or not file.is_file():
+    read = _READERS.get(file.suffix.lower())
+    if read is None or not file.is_file():
         return RecordingReader(parse_dsn(source), images)
-    inferences = _read_lines(file)
+    inferences = read(file)
     folder = tempfile.mkdtemp(prefix="charioteer-")
     store = SqliteStore(Path(folder) / "recordings.db")
     store.open()
@@ -54,6 +56,17 @@ def _read_lines(file: Path) -> Sequence[RecordedInference]:
             return [msgspec.json.decode(line, type=RecordedInference) for line in lines if line.strip()]
     except msgspec.DecodeError as error:
         raise SettingsError(f"{file}: Expected one recorded inference on each line: {error}") from None
+
+
+def _read_parquet(file: Path) -> Sequence[RecordedInference]:
+    try:
+        from app.recording.export.parquet import read_parquet
+    except ImportError as error:
+        raise SettingsError(missing_extra("Parquet", "parquet", error)) from None
+    return read_parquet(file)
+
+
+_READERS = {".jsonl": _read_lines, ".ndjson": _read_lines, ".parquet": _read_parquet}
 
 
 def _rows(inference: RecordedInference) -> Rows:

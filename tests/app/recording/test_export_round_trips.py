@@ -2,6 +2,7 @@
 
 import hashlib
 import math
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -126,22 +127,40 @@ def test_yolo_has_each_stored_image_once_and_one_task(tmp_path: Path, images: Pa
     assert sorted(path.name for path in tmp_path.iterdir()) == ["images", "y"]
 
 
-def test_jsonl_is_read_back_as_a_store(tmp_path: Path, images: Path) -> None:
+@pytest.mark.parametrize("file_format", [Format.JSONL, Format.PARQUET])
+def test_complete_export_is_read_back_as_a_store(tmp_path: Path, images: Path, file_format: Format) -> None:
+    entries = [
+        MetadataEntry("camera", "str", "north"),
+        MetadataEntry("height", "float", 12.5),
+        MetadataEntry("count", "int", 2**70),
+        MetadataEntry("lens", "dict", {"mm": 35}),
+    ]
     inferences = [
-        inference(2, TaskType.OBJECT_DETECTION, BOX, metadata=[MetadataEntry("camera", "str", "north")]),
+        inference(2, TaskType.OBJECT_DETECTION, BOX, metadata=entries),
         inference(1, TaskType.OBJECT_DETECTION, parameters={"top_k": 3}, image=None),
     ]
     inferences.append(
         RecordedInference(id="x", protocol="p", model="m", started=0, duration=0, error="internal", metadata=[])
     )
-    export([inferences], tmp_path / "found.jsonl", Format.JSONL)
-    reader = open_recordings(str(tmp_path / "found.jsonl"), images)
+    file = tmp_path / f"found.{file_format}"
+    export([inferences], file, file_format)
+    reader = open_recordings(str(file), images)
     assert reader.page(InferenceQuery(), 10).inferences == inferences
     assert inference_ids(reader.page(InferenceQuery(where=['camera = "north"'], label="car"), 10).inferences) == [
         "2-0-0"
     ]
     assert reader.image(inferences[0]) == png(2)
     assert reader.sql("SELECT count(*) FROM recorded").rows[0][0] == 3
+
+
+def test_parquet_of_something_else_is_rejected(tmp_path: Path) -> None:
+    (tmp_path / "text.parquet").write_text("text")
+    with pytest.raises(SettingsError, match="is not a Parquet file"):
+        open_recordings(str(tmp_path / "text.parquet"))
+    arrow, parquet = import_module("pyarrow"), import_module("pyarrow.parquet")
+    parquet.write_table(arrow.table({"id": ["a"]}), tmp_path / "other.parquet")
+    with pytest.raises(SettingsError, match="Expected the columns of an export of inferences, without base_id"):
+        open_recordings(str(tmp_path / "other.parquet"))
 
 
 def test_jsonl_of_something_else_is_rejected(tmp_path: Path) -> None:
