@@ -9,8 +9,8 @@ import msgspec
 from app.engine.models.model_metadata import Fact, ModelMetadata, Origin
 from app.runtimes.label_files import declared_labels
 from app.runtimes.transformers.files import check_files
-from app.runtimes.transformers.framework import first_line, framework
-from app.settings.model import ModelError, ModelSource, PreprocessingSettings
+from app.runtimes.transformers.framework import first_line, framework, import_timm
+from app.settings.model import ModelError, ModelSource, PreprocessingSettings, read_json_file
 from tasks.task import TaskType
 
 __all__ = ("ModelKind", "ModelSpec", "read_model_spec")
@@ -86,6 +86,9 @@ _LABELLED: frozenset[ModelKind] = frozenset(
 
 _WAY_ON = "a Python class can run it with its own library: see docs/python_models.md#transformers"
 
+_TIMM = "timm_wrapper"
+"""Model type of transformers' wrapper, which reads folders of timm."""
+
 _SUBTASKS = ("panoptic", "instance", "semantic")
 
 
@@ -126,7 +129,7 @@ def read_model_spec(source: ModelSource) -> ModelSpec:
     family = _family(source, config, names)
     facts = [
         Fact("task type", family.task_type, Origin.DECLARED if settings.task_type else Origin.CONFIG),
-        Fact("architecture", f"{', '.join(names) or 'not named'} ({config.model_type})", Origin.CONFIG),
+        Fact("architecture", f"{_shown_architecture(config)} ({config.model_type})", Origin.CONFIG),
     ]
     labels = _labels(source, config, facts) if family.kind in _LABELLED else ()
     layout = _layout(source, family.kind, config, facts)
@@ -152,12 +155,20 @@ def read_model_spec(source: ModelSource) -> ModelSpec:
 
 
 def _read_config(source: ModelSource) -> Any:
+    if "pretrained_cfg" in read_json_file(source.folder / "config.json", dict[str, object]):
+        import_timm()
     try:
-        return framework().transformers.AutoConfig.from_pretrained(
+        config = framework().transformers.AutoConfig.from_pretrained(
             source.folder, local_files_only=True, trust_remote_code=False
         )
     except Exception as error:
         raise ModelError(f"{source.folder / 'config.json'} cannot be parsed: {first_line(error)}; {_WAY_ON}") from error
+    if config.model_type == _TIMM:
+        # timm repeats the number of classes here, and the wrapper passes it to the model itself.
+        arguments: dict[str, Any] = config.model_args or {}
+        config.model_args = {name: value for name, value in arguments.items() if name != "num_classes"}
+        config.architectures = config.architectures or ["TimmWrapperForImageClassification"]
+    return config
 
 
 def _family(source: ModelSource, config: Any, names: Sequence[str]) -> _Family:
@@ -178,6 +189,12 @@ def _family(source: ModelSource, config: Any, names: Sequence[str]) -> _Family:
     if not names:
         raise ModelError(f'{path} names no architectures; declare "task_type" in model-settings.json')
     raise ModelError(f"{path} names {shown}, and no supported task has this architecture; {_WAY_ON}")
+
+
+def _shown_architecture(config: Any) -> str:
+    return (
+        str(config.architecture) if config.model_type == _TIMM else ", ".join(config.architectures or ()) or "not named"
+    )
 
 
 def _table(name: str) -> Mapping[str, str | Sequence[str]]:

@@ -11,7 +11,7 @@ import msgspec
 from app.settings.extras import missing_extra
 from app.settings.model import ModelError
 
-__all__ = ("Framework", "first_line", "framework")
+__all__ = ("Framework", "first_line", "framework", "import_timm")
 
 _importing = threading.Lock()
 
@@ -31,6 +31,22 @@ def framework() -> Framework:
     """
     with _importing:
         return _import()
+
+
+def import_timm() -> None:
+    """Import timm, whose models and transforms transformers wraps.
+
+    Raises:
+        ModelError: if timm, or torchvision, which it needs, is not installed or does not fit torch.
+    """
+    framework()
+    try:
+        importlib.import_module("timm")
+    except ImportError as error:
+        raise ModelError(missing_extra("A model of timm", "timm", error)) from None
+    except Exception as error:
+        reason = "install torchvision from the index that torch came from"
+        raise ModelError(f"timm cannot be imported: {first_line(error)}; {reason}") from error
 
 
 def first_line(error: Exception) -> str:
