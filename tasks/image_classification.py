@@ -25,6 +25,8 @@ __all__ = (
     "ImageClassification",
     "ImageClassifier",
     "LabelledScore",
+    "class_similarity",
+    "class_targets",
     "select_classes",
 )
 
@@ -116,18 +118,13 @@ class ImageClassification:
     def targets(
         self, prediction: Classification, filtered: Classification, label: str | None, max_objects: int, /
     ) -> Classification:
-        if label is None:
-            return select_classes(filtered, SelectionParameters(action="predict"))
-        if label not in prediction.labels:
-            raise invalid(f"The model has no class {quote_value(label)}", "label")
-        return select_classes(prediction, SelectionParameters(labels=(label,), top_k=max_objects))
+        return class_targets(prediction, filtered, label, max_objects)
 
     def probe(self, item: ClassificationInput, image: Image, targets: Classification, /) -> ClassificationInput:
         return probe_item(item, image, targets, low_threshold=False)
 
     def similarity(self, targets: Classification, detected: Classification, _: float, /) -> NDArray[np.float32]:
-        scores = dict(zip(detected.labels, detected.scores.tolist(), strict=True))
-        return np.array([scores.get(label, 0) for label in targets.labels], np.float32)
+        return class_similarity(targets, detected)
 
 
 def select_classes(prediction: Classification, parameters: SelectionParameters) -> Classification:
@@ -140,3 +137,24 @@ def select_classes(prediction: Classification, parameters: SelectionParameters) 
         scores=prediction.scores[selected],
         class_ids=selected if prediction.class_ids is None else [prediction.class_ids[index] for index in selected],
     )
+
+
+def class_targets(
+    prediction: Classification, filtered: Classification, label: str | None, max_objects: int
+) -> Classification:
+    """Return the classes to explain: the best one of `filtered`, or those of `prediction` with the name `label`.
+
+    Raises:
+        InferenceError: INVALID_REQUEST, with the path ``label``, if the model has no such class.
+    """
+    if label is None:
+        return select_classes(filtered, SelectionParameters(action="predict"))
+    if label not in prediction.labels:
+        raise invalid(f"The model has no class {quote_value(label)}", "label")
+    return select_classes(prediction, SelectionParameters(labels=(label,), top_k=max_objects))
+
+
+def class_similarity(targets: Classification, detected: Classification) -> NDArray[np.float32]:
+    """Return (K,) the scores in `detected` of the classes of `targets`, 0 for a class that is not among them."""
+    scores = dict(zip(detected.labels, detected.scores.tolist(), strict=True))
+    return np.array([scores.get(label, 0) for label in targets.labels], np.float32)

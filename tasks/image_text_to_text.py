@@ -11,6 +11,7 @@ from tasks.inference.parameters import TextList, read_parameters
 from tasks.inference.request import InferenceRequest
 from tasks.inference.stacking import count_tensor, stack_text
 from tasks.inference.tensor import BytesTensor, Datatype, Tensor, TensorSpec
+from tasks.saliency.answers import AnswersToExplain, answers_to_explain
 from tasks.task import InputGroup, Model, TaskType, TextChunk
 from tasks.text.conversation import check_messages, last_question
 from tasks.text.generation import SamplingParameters, check_sampling, within_limits
@@ -53,10 +54,17 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 class Answers(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """The answers about one image: `answers[i]` to `prompts[i]`."""
+    """The answers about one image: `answers[i]` to `prompts[i]`.
+
+    Attributes:
+        prompts: the prompts.
+        answers: their answers.
+        tokens: the ids of the tokens of each answer; None if the runtime does not know them.
+    """
 
     prompts: Sequence[str]
     answers: Sequence[str]
+    tokens: Sequence[Sequence[int]] | None = None
 
     def records(self) -> list[Answer]:
         """Return one `Answer` for each prompt, in order."""
@@ -168,6 +176,15 @@ class ImageTextToText:
         if not stop:
             return prediction
         return Answers(prompts=prediction.prompts, answers=[cut(answer, stop) for answer in prediction.answers])
+
+    def targets(
+        self, prediction: Answers, filtered: Answers, label: str | None, max_objects: int, /
+    ) -> AnswersToExplain:
+        del max_objects
+        return answers_to_explain(filtered.answers, prediction, filtered, label)
+
+    def probe(self, item: PromptedImage, image: Image, _: AnswersToExplain, /) -> PromptedImage:
+        return msgspec.structs.replace(item, image=image)
 
     def stream(self, items: Sequence[PromptedImage], model: VisionLanguageModel, /) -> Generator[TextChunk]:
         """Answer `items` in chunks; a model that cannot stream returns each answer in one chunk."""

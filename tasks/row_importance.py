@@ -18,13 +18,17 @@ from tasks.inference.tensor import Datatype, TensorSpec
 from tasks.tensor_inference import Tensors, TensorsInput
 
 __all__ = (
+    "UNEXPLAINED_ROWS",
     "RowExplanationParameters",
     "RowImportance",
     "RowTarget",
-    "check_explains_rows",
     "explain_rows",
+    "explains_rows",
     "order_cost",
 )
+
+UNEXPLAINED_ROWS = "it does not map rows of numbers to one output with a number or numbers for each row"
+"""The reason why a model without `explains_rows` is not explained."""
 
 _NUMERIC = frozenset("biuf")
 
@@ -90,19 +94,11 @@ class RowTarget(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         return len(next(iter(self.item.tensors.values())))
 
 
-def check_explains_rows(inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec], model_name: str) -> None:
-    """Check that a model maps rows of numbers to one number, or to some numbers, for each row.
-
-    Raises:
-        InferenceError: UNSUPPORTED.
-    """
+def explains_rows(inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]) -> bool:
+    """Return whether a model maps rows of numbers to one number, or to some numbers, for each row."""
     numeric = all(spec.datatype.kind in _NUMERIC and spec.datatype is not Datatype.BF16 for spec in (*inputs, *outputs))
     in_rows = all(spec.shape and spec.shape[0] == -1 for spec in (*inputs, *outputs))
-    if not (inputs and numeric and in_rows and len(outputs) == 1 and len(outputs[0].shape) <= 2):
-        message = (
-            f"Model {model_name!r} (TENSOR) does not support explanations, because it does not map rows of numbers"
-        )
-        raise InferenceError(ErrorKind.UNSUPPORTED, f"{message} to one output with a number or numbers for each row")
+    return bool(inputs) and numeric and in_rows and len(outputs) == 1 and len(outputs[0].shape) <= 2
 
 
 def order_cost(target: RowTarget) -> int:

@@ -2,7 +2,7 @@
 
 from collections.abc import Generator, Mapping, Sequence
 from enum import StrEnum
-from typing import Generic, Literal, Protocol, Self, TypeVar, runtime_checkable
+from typing import Any, Generic, Literal, Protocol, Self, TypeVar, runtime_checkable
 
 import msgspec
 import numpy as np
@@ -12,16 +12,19 @@ from tasks.inference.limits import Limits
 from tasks.inference.request import InferenceRequest
 from tasks.inference.response import Prediction
 from tasks.inference.tensor import TensorSpec
-from tasks.vision.image import Image
 
 __all__ = (
     "BEST_ONLY",
     "ExplainableTask",
+    "ExplainedPart",
     "Geometry",
     "InputGroup",
     "InputKind",
+    "LikelihoodModel",
     "Model",
     "ResultKind",
+    "ScoredTask",
+    "SelfExplainingModel",
     "StreamingTask",
     "Task",
     "TaskType",
@@ -39,32 +42,45 @@ Geometry = Literal["box", "oriented", "contour"]
 """The shape of an object: the fields of `DetectedObject`, `OrientedObject` or `SegmentedObject` (`tasks.shapes`)."""
 
 
+ExplainedPart = Literal["pixels", "words", "numbers"]
+"""The parts of an input whose importance an explanation measures."""
+
+
 class TaskType(StrEnum):
     """The task types of the Chariot page with its spelling, the text tasks, and TENSOR for models without a task.
 
-    Commands, page, export, evaluation, metrics and drift read what a task type takes and returns.
+    Commands, page, export, evaluation, metrics and drift read what a task type takes and returns. Explanations measure
+    how important the `explains` of an input are for a score; for models that return texts, for the answer's likelihood.
     """
 
     _value_: str
     takes: InputKind
     returns: ResultKind
+    explains: ExplainedPart
     geometry: Geometry | None
 
-    def __new__(cls, name: str, takes: InputKind, returns: ResultKind, geometry: Geometry | None = None) -> Self:
+    def __new__(
+        cls,
+        name: str,
+        takes: InputKind,
+        returns: ResultKind,
+        explains: ExplainedPart,
+        geometry: Geometry | None = None,
+    ) -> Self:
         member = str.__new__(cls, name)
         member._value_ = name
-        member.takes, member.returns, member.geometry = takes, returns, geometry
+        member.takes, member.returns, member.explains, member.geometry = takes, returns, explains, geometry
         return member
 
-    IMAGE_CLASSIFICATION = "IMAGE_CLASSIFICATION", "image", "classes"
-    OBJECT_DETECTION = "OBJECT_DETECTION", "image", "objects", "box"
-    ORIENTED_OBJECT_DETECTION = "ORIENTED_OBJECT_DETECTION", "image", "objects", "oriented"
-    IMAGE_SEGMENTATION = "IMAGE_SEGMENTATION", "image", "objects", "contour"
-    IMAGE_TEXT_TO_TEXT = "IMAGE_TEXT_TO_TEXT", "question", "texts"
-    TEXT_CLASSIFICATION = "TEXT_CLASSIFICATION", "text", "classes"
-    TOKEN_CLASSIFICATION = "TOKEN_CLASSIFICATION", "text", "entities"
-    TEXT_GENERATION = "TEXT_GENERATION", "text", "texts"
-    TENSOR = "TENSOR", "tensor", "tensors"
+    IMAGE_CLASSIFICATION = "IMAGE_CLASSIFICATION", "image", "classes", "pixels"
+    OBJECT_DETECTION = "OBJECT_DETECTION", "image", "objects", "pixels", "box"
+    ORIENTED_OBJECT_DETECTION = "ORIENTED_OBJECT_DETECTION", "image", "objects", "pixels", "oriented"
+    IMAGE_SEGMENTATION = "IMAGE_SEGMENTATION", "image", "objects", "pixels", "contour"
+    IMAGE_TEXT_TO_TEXT = "IMAGE_TEXT_TO_TEXT", "question", "texts", "pixels"
+    TEXT_CLASSIFICATION = "TEXT_CLASSIFICATION", "text", "classes", "words"
+    TOKEN_CLASSIFICATION = "TOKEN_CLASSIFICATION", "text", "entities", "words"
+    TEXT_GENERATION = "TEXT_GENERATION", "text", "texts", "words"
+    TENSOR = "TENSOR", "tensor", "tensors", "numbers"
 
 
 BEST_ONLY = frozenset(task_type for task_type in TaskType if task_type.returns == "classes")
@@ -179,38 +195,62 @@ class StreamingTask(Protocol[InputT_contra, PredictionT_co]):
 
 
 @runtime_checkable
-class ExplainableTask(Protocol[InputT, PredictionT]):
-    """A vision task whose predictions can be explained with masked images.
+class ExplainableTask(Protocol[InputT]):
+    """A task whose predictions can be explained with changed copies of an image or a text."""
 
-    Its inputs are `tasks.saliency.probe.ImageItem`, its predictions have `labels` and `scores`.
-    """
-
-    def targets(
-        self, prediction: PredictionT, filtered: PredictionT, label: str | None, max_objects: int, /
-    ) -> PredictionT:
-        """Return the K predictions to explain, by descending score.
+    def targets(self, prediction: Any, filtered: Any, label: str | None, max_objects: int, /) -> Any:
+        """Return the K predictions to explain, with `labels` and `scores` by descending score.
 
         Args:
             prediction: the raw prediction of the model.
             filtered: the prediction after `postprocess`.
             label: only predictions of this class.
-            max_objects: maximum number of objects.
+            max_objects: maximum number of objects or entities.
 
         Raises:
             InferenceError: INVALID_REQUEST, with the path ``label``, if the model has no such class.
         """
         ...
 
-    def probe(self, item: InputT, image: Image, targets: PredictionT, /) -> InputT:
-        """Return `item` with another image, and parameters that select every prediction that may match a target."""
+    def probe(self, item: InputT, content: Any, targets: Any, /) -> InputT:
+        """Return `item` with another image or text, and parameters that select all that may match a target."""
         ...
 
-    def similarity(self, targets: PredictionT, detected: PredictionT, scale: float, /) -> NDArray[np.float32]:
+
+@runtime_checkable
+class ScoredTask(ExplainableTask[InputT], Protocol[InputT]):
+    """An explainable task whose predictions have scores."""
+
+    def similarity(self, targets: Any, detected: Any, change: Any, /) -> NDArray[np.float32]:
         """Return (K,) 0..1: the similarity of each target to its best match in `detected`.
 
         Args:
-            targets: in pixels of the original image.
-            detected: predictions for the masked image, in its pixels.
-            scale: size of the masked image relative to the original, 0..1.
+            targets: in pixels of the original image, or characters of the original text.
+            detected: predictions for the copy, in its pixels or characters.
+            change: size of the copied image relative to the original, 0..1; or the (start, end) of the characters that
+                the copied text lacks.
         """
+        ...
+
+
+class LikelihoodModel(Protocol[InputT_contra]):
+    """A model of a task that returns texts, which knows how likely an answer is."""
+
+    def log_likelihoods(
+        self, inputs: Sequence[InputT_contra], answers: Sequence[Any], /
+    ) -> Sequence[NDArray[np.float64]]:
+        """Return, for each input, the log-likelihood of each of its answers, in nats.
+
+        Args:
+            inputs: the inputs.
+            answers: predictions of this model, one for each input; their `tokens` are used.
+        """
+        ...
+
+
+class SelfExplainingModel(Protocol[InputT_contra, PredictionT_co]):
+    """A model that explains its own predictions."""
+
+    def explain(self, inputs: Sequence[InputT_contra], /) -> Sequence[tuple[PredictionT_co, Any]]:
+        """Return a prediction for each input, and its explanation, which JSON can encode."""
         ...

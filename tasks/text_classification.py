@@ -3,10 +3,20 @@
 from collections.abc import Mapping, Sequence
 
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
-from tasks.image_classification import CLASSIFICATION_OUTPUTS, Classification, select_classes
+from tasks.image_classification import (
+    CLASSIFICATION_OUTPUTS,
+    Classification,
+    class_similarity,
+    class_targets,
+    select_classes,
+)
 from tasks.inference.limits import Limits
 from tasks.inference.request import InferenceRequest
+from tasks.saliency.probe import probe_parameters
+from tasks.saliency.words import Span, with_text
 from tasks.task import InputGroup, Model, TaskType
 from tasks.text.request import TEXT_INPUT, TextItem, text_groups
 from tasks.vision.filtering import SelectionParameters, reject_candidate_labels
@@ -39,3 +49,15 @@ class TextClassification:
 
     def postprocess(self, item: ClassifiedText, prediction: Classification, /) -> Classification:
         return select_classes(prediction, item.parameters)
+
+    def targets(
+        self, prediction: Classification, filtered: Classification, label: str | None, max_objects: int, /
+    ) -> Classification:
+        return class_targets(prediction, filtered, label, max_objects)
+
+    def probe(self, item: ClassifiedText, text: str, targets: Classification, /) -> ClassifiedText:
+        parameters = probe_parameters(item.parameters, targets, low_threshold=False)
+        return ClassifiedText(with_text(item.item, text), parameters)
+
+    def similarity(self, targets: Classification, detected: Classification, _: Span, /) -> NDArray[np.float32]:
+        return class_similarity(targets, detected)

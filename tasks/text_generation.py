@@ -6,10 +6,12 @@ from typing import Protocol, Self, runtime_checkable
 import msgspec
 import numpy as np
 
-from tasks.inference.error import ErrorKind, InferenceError
+from tasks.inference.error import ErrorKind, InferenceError, invalid
 from tasks.inference.limits import Limits
 from tasks.inference.request import InferenceRequest
 from tasks.inference.tensor import Datatype, Tensor, TensorSpec
+from tasks.saliency.answers import AnswersToExplain, answers_to_explain
+from tasks.saliency.words import with_text
 from tasks.task import InputGroup, Model, TaskType, TextChunk
 from tasks.text.conversation import check_messages
 from tasks.text.generation import SamplingParameters, check_sampling, within_limits
@@ -50,9 +52,15 @@ class GeneratedText(msgspec.Struct, frozen=True):
 
 
 class Generation(msgspec.Struct, frozen=True, eq=False):
-    """The continuation of one text."""
+    """The continuation of one text.
+
+    Attributes:
+        text: the continuation.
+        tokens: the ids of its tokens; None if the runtime does not know them.
+    """
 
     text: str
+    tokens: Sequence[int] | None = None
 
     def records(self) -> list[GeneratedText]:
         """Return one `GeneratedText`."""
@@ -117,6 +125,17 @@ class TextGeneration:
     def postprocess(self, item: ContinuedText, prediction: Generation, /) -> Generation:
         text = cut(prediction.text, item.parameters.stop)
         return Generation(item.item.text + text if item.parameters.return_full_text else text)
+
+    def targets(
+        self, prediction: Generation, filtered: Generation, label: str | None, max_objects: int, /
+    ) -> AnswersToExplain:
+        del max_objects
+        return answers_to_explain([prediction.text], prediction, filtered, label)
+
+    def probe(self, item: ContinuedText, text: str, _: AnswersToExplain, /) -> ContinuedText:
+        if item.parameters.messages is not None:
+            raise invalid("Expected a text to explain, got messages", "parameters.messages")
+        return ContinuedText(with_text(item.item, text), item.parameters)
 
     def stream(self, items: Sequence[ContinuedText], model: TextGenerator, /) -> Generator[TextChunk]:
         """Continue `items` in chunks; a model that cannot stream returns each continuation in one chunk."""

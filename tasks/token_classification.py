@@ -11,6 +11,8 @@ from tasks.inference.limits import Limits
 from tasks.inference.request import InferenceRequest
 from tasks.inference.stacking import count_tensor, stack_numbers, stack_text
 from tasks.inference.tensor import Datatype, Tensor, TensorSpec
+from tasks.saliency.probe import best_match, probe_parameters, select_targets
+from tasks.saliency.words import Span, shifted, with_text
 from tasks.task import InputGroup, Model, TaskType
 from tasks.text.request import TEXT_INPUT, TextItem, text_groups
 from tasks.vision.filtering import SCORE_DECIMALS, SelectionParameters, reject_candidate_labels, select
@@ -118,10 +120,31 @@ class TokenClassification:
         return text_groups(request, defaults, limits, TokenParameters, TaggedText, reject_candidate_labels)
 
     def postprocess(self, item: TaggedText, prediction: Entities, /) -> Entities:
-        selected = sorted(select(prediction.scores, prediction.labels, item.parameters))
-        return Entities(
-            labels=[prediction.labels[index] for index in selected],
-            scores=prediction.scores[selected],
-            words=[prediction.words[index] for index in selected],
-            spans=prediction.spans[selected],
-        )
+        return _chosen(prediction, sorted(select(prediction.scores, prediction.labels, item.parameters)))
+
+    def targets(self, _: Entities, filtered: Entities, label: str | None, max_objects: int, /) -> Entities:
+        best_first = _chosen(filtered, np.argsort(-filtered.scores, kind="stable").tolist())
+        return _chosen(best_first, select_targets(best_first, label, max_objects))
+
+    def probe(self, item: TaggedText, text: str, targets: Entities, /) -> TaggedText:
+        return TaggedText(with_text(item.item, text), probe_parameters(item.parameters, targets, low_threshold=True))
+
+    def similarity(self, targets: Entities, detected: Entities, removed: Span, /) -> NDArray[np.float32]:
+        expected = np.array([[shifted(position, removed) for position in span] for span in targets.spans.tolist()])
+        return best_match(targets, detected, _overlaps(expected.reshape(-1, 2), detected.spans))
+
+
+def _chosen(entities: Entities, indices: Sequence[int]) -> Entities:
+    return Entities(
+        labels=[entities.labels[index] for index in indices],
+        scores=entities.scores[list(indices)],
+        words=[entities.words[index] for index in indices],
+        spans=entities.spans[list(indices)],
+    )
+
+
+def _overlaps(expected: NDArray[np.integer], detected: NDArray[np.integer]) -> NDArray[np.float32]:
+    """Return (K, M) whether each of K spans shares a character with each of M spans."""
+    starts = np.maximum(expected[:, None, 0], detected[None, :, 0])
+    ends = np.minimum(expected[:, None, 1], detected[None, :, 1])
+    return (starts < ends).astype(np.float32)

@@ -21,7 +21,7 @@ from app.cli.recorded.evaluation_source import local_source
 from app.conformance.chariot.image_probe import FIELDS
 from app.conformance.options import ConformanceOptions, OptionsError, open_runner
 from app.drift.measurement import DriftInput, measure_images
-from app.engine.explain import explain_request
+from app.engine.explanations.request import explain_request
 from app.engine.models.servable import Servable
 from app.evaluation.answers import MEASURED_TASKS, infer_task
 from app.evaluation.extras import EvaluationError
@@ -164,10 +164,12 @@ def test_evaluation_measures_the_task_type_or_says_no(task_type: TaskType, tmp_p
 def test_model_is_explained_or_says_no(task_type: TaskType) -> None:
     servable = load(task_type)
     request = msgspec.structs.replace(request_for(task_type), parameters={"samples": 16})
-    if servable.explains:
+    # The stand-ins of tasks that return texts do not report how likely an answer is.
+    assert servable.explained_by == (None if task_type.returns == "texts" else task_type.explains)
+    if servable.explained_by:
         assert explain_request(servable, request, Limits(), lambda: True).explanations[0][0]
         return
-    with pytest.raises(InferenceError, match="does not support explanations") as caught:
+    with pytest.raises(InferenceError, match="its runtime does not report how likely an answer is") as caught:
         explain_request(servable, request, Limits(), lambda: True)
     assert caught.value.kind is ErrorKind.UNSUPPORTED
 

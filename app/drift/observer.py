@@ -15,7 +15,7 @@ from app.drift.measurement import DriftInput, metadata_texts
 from app.drift.monitor import DriftMetrics, DriftWindow, Monitor, MonitoredModel
 from app.drift.sample import DriftError, Observation
 from app.drift.webhook import Alert, build_alert
-from app.engine.explain import lower_priority
+from app.engine.explanations.workers import lower_priority
 from app.engine.inference_result import InferenceResult, SampleResult
 from app.engine.request_context import RequestContext
 from metadata.entry import METADATA_PARAMETER, Metadata, metadata_of_inputs, read_metadata

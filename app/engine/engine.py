@@ -11,7 +11,7 @@ from app.engine.batched_observers import BatchedObservers
 from app.engine.cancellation import stopping_error
 from app.engine.events import InferenceObserver, OutputAnnotator, RecordSink
 from app.engine.executor import Executor, Explanations
-from app.engine.explain import ExplanationWorkers
+from app.engine.explanations.workers import ExplanationWorkers
 from app.engine.models.readiness import Readiness
 from app.engine.models.repository import Repository
 from app.engine.request_context import RequestContext

@@ -6,15 +6,14 @@ from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future
 from contextlib import closing, contextmanager
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
 from app.engine.batched_observers import BatchedObservers
 from app.engine.cancellation import exchange_token
 from app.engine.events import OutputAnnotator, RecordSink
-from app.engine.explain import explain_request
-from app.engine.explain_rows import explain_rows_of_request
+from app.engine.explanations.request import explain_request
 from app.engine.inference_result import InferenceResult
 from app.engine.models.registry import Registration, Registry
 from app.engine.request_context import RequestContext
@@ -24,15 +23,14 @@ from tasks.inference.error import ErrorKind, InferenceError
 from tasks.inference.limits import Limits, check_request
 from tasks.inference.request import InferenceRequest
 from tasks.inference.response import InferenceResponse
-from tasks.row_importance import RowImportance
-from tasks.saliency.explanation import Explanation
 
 __all__ = ("Executor", "Explanations")
 
 WireT = TypeVar("WireT")
 
-Explanations = Sequence[Sequence[Sequence[Explanation]]] | Sequence[Sequence[Sequence[RowImportance]]]
-"""For each output of a response, for each of its samples, one explanation for each explained prediction or row."""
+Explanations = Sequence[Sequence[Any]]
+"""For each output of a response, for each of its samples: one explanation for each explained prediction or row, as the
+`explained_by` of the servable makes them; or the explanation of a model that explains itself."""
 
 _logger = logging.getLogger(__name__)
 
@@ -144,10 +142,7 @@ class Executor:
                 context.start_work()
                 request, registration = self._decode(context, decode)
                 servable = registration.ready_servable()
-                rows = servable.description.takes == "tensor"
-                explained = (explain_rows_of_request if rows else explain_request)(
-                    servable, request, self._limits, should_continue, context.remaining
-                )
+                explained = explain_request(servable, request, self._limits, should_continue, context.remaining)
                 context.result, context.explanation_samples = explained.result, explained.samples
                 response = _response(request, registration, explained.result)
                 return encode(self._annotated(context, explained.result, response), explained.explanations)

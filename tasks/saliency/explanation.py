@@ -55,8 +55,8 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """The saliency map of one prediction in an image.
 
     Attributes:
-        label: the class.
-        score: the model's score on the unmasked image, 0..1.
+        label: the class, or the answer.
+        score: the model's score on the unmasked image, 0..1; the log-likelihood of an answer, in nats.
         record: the record of the prediction in the answer, with its box or contour.
         coarse: (rows, columns) float32, 0..1: the saliency at the resolution of the masks. All zero if no part of the
             image changed the score.

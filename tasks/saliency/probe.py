@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from tasks.vision.filtering import SelectionParameters
 from tasks.vision.image import Image
 
-__all__ = ("ImageItem", "best_match", "probe_item", "select_targets")
+__all__ = ("ImageItem", "best_match", "probe_item", "probe_parameters", "select_targets")
 
 _LOW_THRESHOLD = 0.1
 
@@ -36,6 +36,7 @@ class LabelledPredictions(Protocol):
 
 
 ItemT = TypeVar("ItemT", bound=ImageItem)
+ParametersT = TypeVar("ParametersT", bound=SelectionParameters)
 
 
 def select_targets(predictions: LabelledPredictions, label: str | None, max_objects: int) -> list[int]:
@@ -46,24 +47,35 @@ def select_targets(predictions: LabelledPredictions, label: str | None, max_obje
 
 
 def probe_item(item: ItemT, image: Image, targets: LabelledPredictions, *, low_threshold: bool) -> ItemT:
-    """Return `item` with another image, and with parameters that select every prediction that may match a target.
+    """Return `item` with another image, and parameters that select every prediction that may match a target.
 
     Args:
         item: the original input of the model.
         image: a masked copy of its image.
         targets: the predictions to detect again.
+        low_threshold: as for `probe_parameters`.
+    """
+    parameters: Any = probe_parameters(item.parameters, targets, low_threshold=low_threshold)
+    return msgspec.structs.replace(item, image=image, parameters=parameters)  # pyright: ignore
+
+
+def probe_parameters(parameters: ParametersT, targets: LabelledPredictions, *, low_threshold: bool) -> ParametersT:
+    """Return parameters that select every prediction that may match a target.
+
+    Args:
+        parameters: the original parameters.
+        targets: the predictions to detect again.
         low_threshold: whether to use a score threshold of a tenth of the lowest target's score. Lower scores do not
             matter, and without a threshold a detector returns thousands of objects.
     """
     threshold = _LOW_THRESHOLD * float(targets.scores.min()) if low_threshold else 0.0
-    parameters: Any = msgspec.structs.replace(
-        item.parameters,
+    return msgspec.structs.replace(
+        parameters,
         action=None,
         score_threshold=min(max(threshold, 0.0), 1.0),
         top_k=None,
         labels=tuple(dict.fromkeys(targets.labels)),
     )
-    return msgspec.structs.replace(item, image=image, parameters=parameters)  # pyright: ignore
 
 
 def best_match(

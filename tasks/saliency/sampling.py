@@ -13,7 +13,7 @@ from tasks.saliency.combination import WeightedMasks, normalize
 from tasks.saliency.explanation import Explanation, ExplanationParameters
 from tasks.saliency.masks import MaskSource, masks_for
 from tasks.saliency.probe import ImageItem
-from tasks.task import ExplainableTask, Task
+from tasks.task import ExplainableTask, ScoredTask, Task
 from tasks.vision.filtering import SCORE_DECIMALS
 from tasks.vision.image import Image
 
@@ -31,32 +31,33 @@ PredictionT = TypeVar("PredictionT", bound=Prediction)
 
 
 class ExplanationTarget(msgspec.Struct, Generic[InputT, PredictionT], frozen=True, kw_only=True, eq=False):
-    """One image and its predictions to explain.
+    """One image or text, and its predictions to explain.
 
     Attributes:
-        task: the task of the model.
-        model: runs a batch.
-        item: the input of the model, with an image.
-        predictions: the predictions to explain.
+        task: the task of the model, which is explainable.
+        model: returns, for a batch, predictions if the task is a `ScoredTask`; else the (K,) log-likelihoods of the
+            answers to explain.
+        item: the input of the model.
+        predictions: the K predictions to explain.
     """
 
     task: Task[InputT, PredictionT]
-    model: Callable[[Sequence[InputT]], Sequence[PredictionT]]
+    model: Callable[[Sequence[InputT]], Sequence[Any]]
     item: InputT
-    predictions: PredictionT
+    predictions: Any
 
     @property
     def image(self) -> Image:
-        """Return the original image."""
+        """Return the original image, of an item with an image."""
         return cast("ImageItem", self.item).image
 
     @property
     def prediction_count(self) -> int:
         """Return the number of predictions to explain."""
-        return len(cast("Any", self.predictions).labels)
+        return len(self.predictions.labels)
 
     def scores(self, copies: Sequence[Pixels], scale: float = 1.0) -> NDArray[np.float32]:
-        """Return (n, targets) 0..1: the similarity of each target to the predictions for each of n masked copies.
+        """Return (n, K): the score of each target in each of n masked copies of the image.
 
         Args:
             copies: pixels of the masked images.
@@ -65,11 +66,32 @@ class ExplanationTarget(msgspec.Struct, Generic[InputT, PredictionT], frozen=Tru
         Raises:
             InferenceError: MODEL_FAILED if the model fails.
         """
-        task = cast("ExplainableTask[InputT, PredictionT]", self.task)
-        probes = [task.probe(self.item, Image(pixels), self.predictions) for pixels in copies]
-        outputs = zip(probes, self.model(probes), strict=True)
-        predictions = [self.task.postprocess(probe, prediction) for probe, prediction in outputs]
-        return np.stack([task.similarity(self.predictions, prediction, scale) for prediction in predictions])
+        return self.scores_of([Image(pixels) for pixels in copies], [scale] * len(copies))
+
+    def scores_of(self, contents: Sequence[object], changes: Sequence[object]) -> NDArray[np.float32]:
+        """Return (n, K): the score of each target for n other images or texts.
+
+        It is the similarity 0..1 to the predictions for that content, or the log-likelihood of the answer in nats.
+
+        Args:
+            contents: the images or texts.
+            changes: how each differs from the original, as `ScoredTask.similarity` takes it.
+
+        Raises:
+            InferenceError: MODEL_FAILED if the model fails.
+        """
+        task = cast("ExplainableTask[InputT]", self.task)
+        probes = [task.probe(self.item, content, self.predictions) for content in contents]
+        outputs = self.model(probes)
+        if not isinstance(task, ScoredTask):
+            return np.stack(outputs).astype(np.float32)
+        predictions = [self.task.postprocess(probe, output) for probe, output in zip(probes, outputs, strict=True)]
+        return np.stack(
+            [
+                task.similarity(self.predictions, prediction, change)
+                for prediction, change in zip(predictions, changes, strict=True)
+            ]
+        )
 
 
 def sample_count(image: Image, parameters: ExplanationParameters, default: int) -> int:
@@ -155,13 +177,12 @@ def _masks(image: Image, parameters: ExplanationParameters) -> MaskSource:
 
 
 def _explanations(
-    predictions_of_target: Prediction,
+    predictions: Any,
     saliency: NDArray[np.float32],
     image: Image,
     parameters: ExplanationParameters,
     samples: int,
 ) -> list[Explanation]:
-    predictions = cast("Any", predictions_of_target)
     return [
         Explanation(
             label=label,
@@ -175,6 +196,6 @@ def _explanations(
             seed=parameters.seed,
         )
         for label, score, record, coarse in zip(
-            predictions.labels, predictions.scores, predictions_of_target.records(), saliency, strict=True
+            predictions.labels, predictions.scores, predictions.records(), saliency, strict=True
         )
     ]

@@ -4,13 +4,13 @@ import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from copy import copy
 from functools import partial
-from typing import Generic, Protocol, Self, TypeVar, cast, runtime_checkable
+from typing import Any, Generic, Protocol, Self, TypeVar, cast, runtime_checkable
 
 import msgspec
 
-from app.engine.cancellation import raise_if_cancelled
-from app.engine.error_text import error_text
 from app.engine.inference_result import ExplanationTargets, InferenceResult, SampleResult
+from app.engine.models.explanation_source import Explainer, ExplanationSource
+from app.engine.models.model_call import call_model
 from app.engine.models.model_metadata import ModelMetadata
 from app.engine.scheduling.batching import BatchingModel
 from app.engine.streams.text_stream import InputPosition, TextStream
@@ -22,10 +22,8 @@ from tasks.inference.parameters import read_parameters
 from tasks.inference.request import InferenceRequest
 from tasks.inference.response import InferenceOutput, Prediction
 from tasks.inference.tensor import TensorSpec
-from tasks.row_importance import RowTarget, check_explains_rows
-from tasks.saliency.sampling import ExplanationTarget
-from tasks.task import ExplainableTask, InputGroup, Model, StreamingTask, Task
-from tasks.tensor_inference import TensorInference, TensorModel, Tensors, TensorsInput
+from tasks.row_importance import RowTarget
+from tasks.task import InputGroup, Model, StreamingTask, Task
 
 __all__ = ("BoundServable", "HealthReporting", "MemoryReporting", "Servable")
 
@@ -129,8 +127,16 @@ class Servable(Protocol):
         ...
 
     @property
-    def explains(self) -> bool:
-        """Return whether its answers can be explained."""
+    def explained_by(self) -> Explainer | None:
+        """Return what explains its answers; None if they cannot be explained."""
+        ...
+
+    def check_explained(self, model_name: str, /) -> None:
+        """Check that its answers can be explained.
+
+        Raises:
+            InferenceError: UNSUPPORTED, with the reason.
+        """
         ...
 
     def explanation_targets(
@@ -145,7 +151,7 @@ class Servable(Protocol):
             max_objects: maximum number of explained objects in each image.
 
         Raises:
-            InferenceError: as `predict`; UNSUPPORTED for a task that cannot be explained.
+            InferenceError: as `predict`, and INVALID_REQUEST for an unknown label.
         """
         ...
 
@@ -153,7 +159,17 @@ class Servable(Protocol):
         """Answer a request to a TENSOR model, and return the rows to explain.
 
         Raises:
-            InferenceError: as `predict`; UNSUPPORTED for a model that does not map rows of numbers to numbers.
+            InferenceError: as `predict`.
+        """
+        ...
+
+    def explain_itself(
+        self, request: InferenceRequest, limits: Limits, /
+    ) -> tuple[InferenceResult, Sequence[Sequence[Any]]]:
+        """Answer every input of `request`, and return the model's own explanation of each sample of each output.
+
+        Raises:
+            InferenceError: as `predict`.
         """
         ...
 
@@ -195,7 +211,8 @@ class BoundServable(Generic[InputT, PredictionT]):
         self.downscale = downscale
         self._streaming = cast("StreamingTask[InputT, PredictionT]", task) if isinstance(task, StreamingTask) else None
         self.streams = self._streaming is not None
-        self.explains = isinstance(task, ExplainableTask)
+        self._explanations = ExplanationSource(task, model, description.takes)
+        self.explained_by: Explainer | None = self._explanations.explainer
         self.description = description
         self.inputs = task.inputs
         self.parameters_type = task.parameters_type
@@ -224,42 +241,20 @@ class BoundServable(Generic[InputT, PredictionT]):
     def explanation_targets(
         self, request: InferenceRequest, limits: Limits, label: str | None, max_objects: int, /
     ) -> ExplanationTargets:
-        if not isinstance(self.task, ExplainableTask):
-            raise self._unexplained(request)
-        task = cast("ExplainableTask[InputT, PredictionT]", self.task)
-        result, groups, predictions = self._predict(request, limits, self.model)
-        raw_predictions = iter(predictions)
-        targets = [
-            [
-                ExplanationTarget(
-                    task=self.task,
-                    model=partial(_predict, self.model),
-                    item=item,
-                    predictions=task.targets(next(raw_predictions), cast("PredictionT", filtered), label, max_objects),
-                )
-                for item, filtered in zip(group.items, output.predictions, strict=True)
-            ]
-            for group, output in zip(groups, result.outputs, strict=True)
-        ]
-        return ExplanationTargets(result=result, targets=targets)
+        return self._explanations.targets(partial(self._predict, request, limits), label, max_objects)
 
     def row_target(self, request: InferenceRequest, limits: Limits, /) -> tuple[InferenceResult, RowTarget]:
-        if not isinstance(self.task, TensorInference):
-            raise self._unexplained(request)
-        check_explains_rows(self.inputs, self.outputs, request.model_name)
-        result, groups, predictions = self._predict(request, limits, self.model)
-        target = RowTarget(
-            model=partial(_predict, cast("TensorModel", self.model)),
-            item=cast("TensorsInput", groups[0].items[0]),
-            prediction=cast("Tensors", predictions[0]),
-            labels=self.description.labels,
-        )
-        return result, target
+        return self._explanations.row_target(partial(self._predict, request, limits), self.description.labels)
 
-    def _unexplained(self, request: InferenceRequest) -> InferenceError:
-        task_type = self.task.task_type
-        message = f"Model {request.model_name!r} ({task_type}) does not support explanations"
-        return InferenceError(ErrorKind.UNSUPPORTED, message)
+    def explain_itself(
+        self, request: InferenceRequest, limits: Limits, /
+    ) -> tuple[InferenceResult, Sequence[Sequence[Any]]]:
+        return self._explanations.by_model(partial(self._predict, request, limits))
+
+    def check_explained(self, model_name: str) -> None:
+        if self.explained_by is None:
+            message = f"Model {model_name!r} ({self.task.task_type}) does not support explanations"
+            raise InferenceError(ErrorKind.UNSUPPORTED, f"{message}, because {self._explanations.missing}")
 
     def predict_each(self, request: InferenceRequest, limits: Limits, /) -> Generator[InferenceResult]:
         started = time.perf_counter_ns()
@@ -268,7 +263,7 @@ class BoundServable(Generic[InputT, PredictionT]):
         for group in groups:
             for index, item in enumerate(group.items):
                 model_started = time.perf_counter_ns()
-                (prediction,) = _predict(self.model, [item])
+                (prediction,) = call_model(self.model, [item])
                 model_ended = time.perf_counter_ns()
                 filtered = self.task.postprocess(item, prediction)
                 output = InferenceOutput(
@@ -316,7 +311,7 @@ class BoundServable(Generic[InputT, PredictionT]):
         groups = self.task.decode(request, self.defaults, limits)
         items = groups[0].items if len(groups) == 1 else [item for group in groups for item in group.items]
         decoded_at = time.perf_counter_ns()
-        predictions = _predict(model, items)
+        predictions = call_model(model, items)
         model_ended = time.perf_counter_ns()
         remaining = iter(predictions)
         outputs: list[InferenceOutput] = []
@@ -340,18 +335,3 @@ class BoundServable(Generic[InputT, PredictionT]):
             samples=samples,
         )
         return result, groups, predictions
-
-
-def _predict(model: Model[InputT, PredictionT], items: Sequence[InputT]) -> Sequence[PredictionT]:
-    raise_if_cancelled()
-    try:
-        predictions = model(items)
-    except InferenceError:
-        raise
-    except BaseException as error:
-        # `SystemExit` and `KeyboardInterrupt` from model code must not stop the worker.
-        raise InferenceError(ErrorKind.MODEL_FAILED, f"The model failed: {error_text(error)}") from error
-    if len(predictions) != len(items):
-        message = f"The model answered {len(predictions)} of {len(items)} inputs"
-        raise InferenceError(ErrorKind.MODEL_FAILED, message)
-    return predictions

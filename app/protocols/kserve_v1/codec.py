@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 
@@ -21,6 +21,7 @@ from app.protocols.kserve_v1.explanations import (
     saliency_format,
     wire_explanations,
     wire_row_explanations,
+    wire_text_explanations,
 )
 from app.protocols.kserve_v1.instances import Instance, read_instance
 from app.protocols.kserve_v1.rows import Column, prediction_rows, read_rows
@@ -34,8 +35,6 @@ from tasks.inference.limits import Limits, too_large
 from tasks.inference.request import InferenceRequest
 from tasks.inference.response import InferenceResponse
 from tasks.inference.tensor import BytesTensor, InputTensor
-from tasks.row_importance import RowImportance
-from tasks.saliency.explanation import Explanation
 from tasks.task import TaskType
 from tasks.vision.request import IMAGE_INPUT
 
@@ -142,9 +141,9 @@ class RequestCodec:
     def encode_explained(
         self,
         response: InferenceResponse,
-        explanations: Sequence[Sequence[Sequence[Explanation]]] | Sequence[Sequence[Sequence[RowImportance]]],
+        explanations: Sequence[Sequence[Any]],
     ) -> HttpAnswer:
-        """Encode the response with explanations, which are parallel to the outputs and their images.
+        """Encode the response with explanations, which are parallel to the outputs and their samples.
 
         Raises:
             InferenceError: TOO_LARGE for more pixels than a response may hold.
@@ -154,11 +153,21 @@ class RequestCodec:
             WireExplainedAnswer(
                 predictions=predictions,
                 parameters=self._response_parameters(response),
-                explanations=wire_row_explanations(cast("Any", explanations)[0][0])
-                if self._servable.description.takes == "tensor"
-                else wire_explanations(predictions, cast("Any", explanations), self._format),
+                explanations=self._explanations(predictions, explanations),
             )
         )
+
+    def _explanations(self, predictions: Sequence[Any], explanations: Sequence[Sequence[Any]]) -> Sequence[Any]:
+        match self._servable.explained_by:
+            case "numbers":
+                return wire_row_explanations(explanations[0][0])
+            case "words":
+                return wire_text_explanations(predictions, explanations)
+            case "model":
+                by_sample = [explanation for output in explanations for explanation in output]
+                return by_sample[0] if self._servable.description.takes == "tensor" else by_sample
+            case _:
+                return wire_explanations(predictions, explanations, self._format)
 
     def map_error_path(self, error: InferenceError) -> InferenceError:
         """Return `error`, raised after `decode`, with its path in terms of the body."""

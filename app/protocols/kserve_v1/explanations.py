@@ -10,13 +10,15 @@ import msgspec
 import numpy as np
 import pybase64
 
-from app.protocols.kserve_v1.wire import WireExplanation, WireRowExplanation, WireSaliency
+from app.protocols.kserve_v1.wire import WireExplanation, WireRowExplanation, WireSaliency, WireTextExplanation
 from tasks.inference.error import ErrorKind, InferenceError, invalid, quote_value
 from tasks.inference.response import Record
 from tasks.row_importance import RowImportance
 from tasks.saliency.explanation import Explanation
+from tasks.saliency.words import WordImportance
+from tasks.vision.filtering import SCORE_DECIMALS
 
-__all__ = ("SaliencyFormat", "saliency_format", "wire_explanations", "wire_row_explanations")
+__all__ = ("SaliencyFormat", "saliency_format", "wire_explanations", "wire_row_explanations", "wire_text_explanations")
 
 _FORMAT = "format"
 _DECIMALS = 4
@@ -72,6 +74,28 @@ def wire_explanations(
     ]
 
 
+def wire_text_explanations(
+    predictions: Sequence[Sequence[Record]], explanations: Sequence[Sequence[Sequence[WordImportance]]]
+) -> list[list[WireTextExplanation]]:
+    """Return the explanations of every text, parallel to `predictions`."""
+    return [
+        [
+            WireTextExplanation(
+                label=importance.label,
+                score=importance.score,
+                index=_index(importance.record, records),
+                words=importance.words,
+                spans=importance.spans,
+                importance_scores=importance.importances.round(SCORE_DECIMALS).tolist(),
+                method="occlusion",
+                samples=importance.samples,
+            )
+            for importance in group
+        ]
+        for records, group in zip(predictions, chain.from_iterable(explanations), strict=True)
+    ]
+
+
 def wire_row_explanations(importances: Sequence[RowImportance]) -> list[WireRowExplanation]:
     """Return the explanation of every row."""
     return [
@@ -97,12 +121,16 @@ def _wire_explanation(explanation: Explanation, records: Sequence[Record], encod
     return WireExplanation(
         label=explanation.label,
         score=explanation.score,
-        index=next((index for index, record in enumerate(records) if record == explanation.record), msgspec.UNSET),
+        index=_index(explanation.record, records),
         saliency=_saliency(explanation, encoding),
         method=explanation.method,
         samples=explanation.samples,
         seed=explanation.seed,
     )
+
+
+def _index(explained: Record, records: Sequence[Record]) -> int | msgspec.UnsetType:
+    return next((index for index, record in enumerate(records) if record == explained), msgspec.UNSET)
 
 
 def _saliency(explanation: Explanation, encoding: SaliencyFormat) -> WireSaliency:

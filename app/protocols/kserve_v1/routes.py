@@ -104,7 +104,7 @@ class KServeV1:
                 path=_MODEL,
                 verb="explain",
                 handle=explain,
-                summary="Predict with a model, and explain which parts of the image or row led to each prediction",
+                summary="Predict with a model, and explain which parts of the input led to each prediction",
                 body=WireRequest,
                 answer=WireExplainedAnswer,
                 media_types=(EVENT_MEDIA_TYPE, "image/*"),

@@ -18,6 +18,7 @@ __all__ = (
     "WireRequest",
     "WireRowExplanation",
     "WireSaliency",
+    "WireTextExplanation",
 )
 
 
@@ -107,6 +108,30 @@ class WireExplanation(msgspec.Struct, frozen=True, kw_only=True):
     seed: int
 
 
+class WireTextExplanation(msgspec.Struct, frozen=True, kw_only=True):
+    """The explanation of one prediction for a text.
+
+    Attributes:
+        label: the predicted label, or the answer.
+        score: its score, 0..1; the log-likelihood of an answer, in nats.
+        index: index of the explained prediction in the instance's predictions; missing if it is not among them.
+        words: the words of the text, or groups of neighbours.
+        spans: start and end of each word in the text, in characters.
+        importance_scores: `score` minus the score without the word; null for words for which time ran out.
+        method: the method of explanation.
+        samples: number of copies of the text that the model was run on.
+    """
+
+    label: str
+    score: float
+    index: int | msgspec.UnsetType = msgspec.UNSET
+    words: Sequence[str]
+    spans: Sequence[tuple[int, int]]
+    importance_scores: Sequence[float]
+    method: str
+    samples: int
+
+
 class WireRowExplanation(msgspec.Struct, frozen=True, kw_only=True):
     """The explanation of one row of numbers.
 
@@ -130,9 +155,15 @@ class WireRowExplanation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WireExplainedAnswer(WireAnswer, frozen=True, kw_only=True):
-    """The body of an explanation's response: `explanations[i]` explains `predictions[i]`."""
+    """The body of an explanation's response.
 
-    explanations: Sequence[Sequence[WireExplanation] | WireRowExplanation]
+    Attributes:
+        explanations: `explanations[i]` explains `predictions[i]`. A list of `WireExplanation` for an image, a list of
+            `WireTextExplanation` for a text, a `WireRowExplanation` for a row of numbers, and any JSON of a model that
+            explains itself.
+    """
+
+    explanations: Sequence[Any]
 
 
 class WireModels(msgspec.Struct, frozen=True, kw_only=True):

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from prometheus_client import CollectorRegistry, Counter
 
-from app.engine.explain import lower_priority
+from app.engine.explanations.workers import lower_priority
 from app.engine.scheduling.admission import Overload
 from tasks.inference.error import ErrorKind, InferenceError
 

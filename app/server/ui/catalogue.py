@@ -39,7 +39,8 @@ class ModelEntry(msgspec.Struct, frozen=True, kw_only=True):
         layout: the name of its output layout.
         labels: class names by class number.
         streams: whether it can stream generated text.
-        explains: whether it supports explanations.
+        explained_by: what explains its answers: `pixels`, `words`, `numbers` or the `model` itself; empty if nothing
+            does.
         inputs: input tensors, as tensor protocols report them.
         outputs: output tensors, into which its predictions are stacked.
         memory: bytes of memory that it uses, as `Servable.resident_bytes`; None if unknown.
@@ -59,7 +60,7 @@ class ModelEntry(msgspec.Struct, frozen=True, kw_only=True):
     layout: str = ""
     labels: Sequence[str] = ()
     streams: bool = False
-    explains: bool = False
+    explained_by: str = ""
     inputs: Sequence[TensorShape] = ()
     outputs: Sequence[TensorShape] = ()
     memory: int | None = None
@@ -146,7 +147,7 @@ def _entry(registration: Registration, *, latest: bool) -> ModelEntry:
         layout=description.layout,
         labels=description.labels,
         streams=servable.streams,
-        explains=servable.explains,
+        explained_by=servable.explained_by or "",
         inputs=_shapes(servable.inputs),
         outputs=_shapes(servable.outputs),
         memory=servable.resident_bytes,

@@ -11,7 +11,7 @@ import pytest
 
 from app.engine.engine import Engine
 from app.engine.executor import Explanations
-from app.engine.explain import explain_request
+from app.engine.explanations.request import explain_request
 from app.engine.models.model_metadata import ModelMetadata
 from app.engine.models.registry import Registry
 from app.engine.models.repository import Repository

@@ -25,7 +25,7 @@ export const explain = modelView({
   id: ID,
   title: strings.title,
   none: strings.none,
-  select: (catalogue) => readyModels(catalogue).filter((model) => model.explains),
+  select: (catalogue) => readyModels(catalogue).filter((model) => model.explained_by === "pixels"),
   create: createExplainView,
 });
 

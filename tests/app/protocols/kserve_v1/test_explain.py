@@ -150,6 +150,45 @@ def test_model_without_explanations_returns_501(client: Client, model: str, inst
     assert f"'{model}'" in response.json()["error"]
 
 
+def test_texts_have_an_importance_for_each_word(client: Client) -> None:
+    answer = explain(client, "sorter", "red or blue, red", "green").json()
+    text = answer["predictions"][0]
+    assert text[0] == {"label": "red", "score": pytest.approx(2 / 3, abs=1e-6)}
+    ((first,), (second,)) = answer["explanations"]
+    assert first == {
+        "label": "red",
+        "score": text[0]["score"],
+        "index": 0,
+        "words": ["red", "or", "blue", ",", "red"],
+        "spans": [[0, 3], [4, 6], [7, 11], [11, 12], [13, 16]],
+        "importance_scores": pytest.approx([1 / 6, 0, -1 / 3, 0, 1 / 6], abs=1e-6),
+        "method": "occlusion",
+        "samples": 5,
+    }
+    assert (second["words"], second["importance_scores"]) == (["green"], [1.0])
+
+
+def test_each_entity_is_explained_best_first(client: Client) -> None:
+    (entities,) = explanations(explain(client, "tagger", "blue, red", max_objects=1))
+    assert [(entity["index"], entity["importance_scores"]) for entity in entities] == [(0, [1, 0, 0])]
+
+
+@pytest.mark.parametrize(
+    ("status", "parameters", "message"),
+    [
+        (400, {"method": "rise"}, "parameters.method: "),
+        (400, {"label": "violet"}, "parameters.label: The model has no class 'violet'"),
+        (400, {"max_objects": 0}, "parameters.max_objects: "),
+    ],
+)
+def test_bad_parameter_of_texts_is_rejected(
+    client: Client, status: int, parameters: dict[str, object], message: str
+) -> None:
+    response = explain(client, "sorter", "red", **parameters)
+    assert response.status_code == status, response.text
+    assert response.json()["error"].startswith(message)
+
+
 def test_rows_have_an_importance_for_each_number(client: Client) -> None:
     rows = [[1.0, 2.0, 5.0], [5.0, 6.0, 5.0]]
     answer = explain(client, "ranker", *rows).json()

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from app.engine.explain import ExplainedResult, TimedModel, explanation_deadline
+from app.engine.explanations.result import ExplainedResult, TimedModel, explanation_deadline
 from app.engine.models.servable import Servable
 from tasks.inference.limits import Limits, too_large
 from tasks.inference.parameters import read_parameters
