@@ -1,5 +1,8 @@
 """Sample the next token."""
 
+from collections.abc import Sequence
+from typing import Protocol
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -7,7 +10,43 @@ from app.engine.cancellation import raise_if_cancelled
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.text.generation import SamplingParameters
 
-__all__ = ("Sampler",)
+__all__ = ("ForcedTokens", "Sampler", "TokenPicker")
+
+
+class TokenPicker(Protocol):
+    """Chooses the tokens of one answer, in order."""
+
+    def pick(self, logits: NDArray[np.float32], /) -> int:
+        """Return the id of the next token; `logits` are the (vocabulary,) scores of all tokens."""
+        ...
+
+
+class ForcedTokens:
+    """Makes a model generate a known answer, and adds up how likely it was.
+
+    Args:
+        tokens: the ids of the answer.
+
+    Attributes:
+        log_likelihood: of the tokens that were picked, in nats.
+    """
+
+    def __init__(self, tokens: Sequence[int]) -> None:
+        self._remaining = iter(tokens)
+        self.log_likelihood = 0.0
+
+    def pick(self, logits: NDArray[np.float32], /) -> int:
+        """Return the next token of the answer.
+
+        Raises:
+            InferenceError: CANCELLED or DEADLINE_EXCEEDED if the request has ended.
+        """
+        raise_if_cancelled()
+        token = next(self._remaining)
+        scores = logits.astype(np.float64)
+        highest = scores.max()
+        self.log_likelihood += float(scores[token] - highest - np.log(np.exp(scores - highest).sum()))
+        return token
 
 
 class Sampler:
@@ -23,7 +62,7 @@ class Sampler:
         self._parameters = parameters
         self._random = np.random.default_rng(parameters.seed) if parameters.temperature > 0 else None
 
-    def pick(self, logits: NDArray[np.float32]) -> int:
+    def pick(self, logits: NDArray[np.float32], /) -> int:
         """Return the id of the next token.
 
         Args:

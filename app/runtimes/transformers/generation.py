@@ -3,12 +3,15 @@
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from app.runtimes.answer_tokens import AnswerTokens, answer_chunks
 from app.runtimes.tokenizer import Tokenizer
 from app.runtimes.transformers.architecture import ModelSpec
 from app.runtimes.transformers.chat import TextConversation
 from app.runtimes.transformers.network import Network
-from app.runtimes.transformers.token_stream import generate, stream
+from app.runtimes.transformers.token_stream import generate, log_likelihood, stream
 from app.runtimes.transformers.tokenizing import copy_tokenizer, load_tokenizer, text_inputs
 from app.settings.model import ModelError
 from tasks.inference.error import invalid
@@ -41,8 +44,18 @@ class TextGenerator:
         answers: list[Generation] = []
         for item, (encoded, max_tokens) in zip(inputs, self._encode_all(inputs), strict=True):
             tokens = generate(self._network, encoded, item.parameters, max_tokens)
-            answers.append(Generation("".join(self._text(self._tokens(tokens, encoded), encoded))))
+            answer = list(self._tokens(tokens, encoded))
+            answers.append(Generation("".join(self._text(answer, encoded)), answer))
         return answers
+
+    def log_likelihoods(
+        self, inputs: Sequence[ContinuedText], answers: Sequence[Generation], /
+    ) -> Sequence[NDArray[np.float64]]:
+        """Return (1,) for each input: the log-likelihood of the tokens of its answer."""
+        return [
+            np.array([log_likelihood(self._network, encoded, answer.tokens or ())])
+            for (encoded, _), answer in zip(self._encode_all(inputs), answers, strict=True)
+        ]
 
     def stream(self, inputs: Sequence[ContinuedText], /) -> Generator[TextChunk]:
         """Stream the texts token by token. Each text ends with an empty final chunk: no token is known to be last.

@@ -6,15 +6,15 @@ Therefore our sampler selects a token from the scores of each step, and masks al
 
 import queue
 import threading
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Any
 
-from app.runtimes.sampling import Sampler
+from app.runtimes.sampling import ForcedTokens, Sampler, TokenPicker
 from app.runtimes.transformers.framework import framework
 from app.runtimes.transformers.network import Network
 from tasks.text.generation import SamplingParameters
 
-__all__ = ("generate", "stream")
+__all__ = ("generate", "log_likelihood", "stream")
 
 
 def generate(network: Network, inputs: Mapping[str, Any], parameters: SamplingParameters, max_tokens: int) -> list[int]:
@@ -32,6 +32,17 @@ def generate(network: Network, inputs: Mapping[str, Any], parameters: SamplingPa
     tokens: list[int] = []
     _run(network, inputs, Sampler(parameters), max_tokens, tokens.append, threading.Event())
     return tokens
+
+
+def log_likelihood(network: Network, inputs: Mapping[str, Any], tokens: Sequence[int]) -> float:
+    """Return how likely `tokens` are as the start of the answer to `inputs`, as a logarithm in nats.
+
+    It is of the distribution at temperature 1, after the processors that the model's own generation config declares.
+    """
+    forced = ForcedTokens(tokens)
+    if tokens:
+        _run(network, inputs, forced, len(tokens), lambda _: None, threading.Event())
+    return forced.log_likelihood
 
 
 def stream(
@@ -70,7 +81,7 @@ def stream(
 def _run(
     network: Network,
     inputs: Mapping[str, Any],
-    sampler: Sampler,
+    sampler: TokenPicker,
     max_tokens: int,
     on_token: Callable[[int], None],
     closed: threading.Event,

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.runtimes.sampling import Sampler
+from app.runtimes.sampling import ForcedTokens, Sampler
 from tasks.image_text_to_text import GenerationParameters
 from tasks.inference.error import ErrorKind, InferenceError
 
@@ -59,3 +59,12 @@ def test_nan_or_infinite_score_is_model_failure(temperature: float, score: float
     with pytest.raises(InferenceError, match="the score of a token is") as caught:
         Sampler(GenerationParameters(temperature=temperature)).pick(np.array([1.0, score, 2.0], np.float32))
     assert caught.value.kind is ErrorKind.MODEL_FAILED
+
+
+def test_forced_tokens_add_up_their_log_probabilities() -> None:
+    logits = np.array([[2.0, 0.0, -1.0], [500.0, 499.0, -np.inf]], np.float32)
+    forced = ForcedTokens([1, 0])
+    assert [forced.pick(row) for row in logits] == [1, 0]
+    first = 0.0 - np.log(np.exp([2.0, 0.0, -1.0]).sum())
+    second = -np.log(1 + np.exp(-1.0))
+    assert forced.log_likelihood == pytest.approx(first + second)

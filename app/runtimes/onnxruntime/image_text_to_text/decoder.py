@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from app.runtimes.onnxruntime.image_text_to_text.configuration import TextConfiguration
 from app.runtimes.onnxruntime.session import Session
-from app.runtimes.sampling import Sampler
+from app.runtimes.sampling import TokenPicker
 from app.settings.model import ModelError
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.inference.tensor import TensorSpec
@@ -83,7 +83,7 @@ class Decoder:
         return self._embed_tokens.run({spec.name: np.asarray([ids], spec.datatype.dtype)})[0]
 
     def generate(
-        self, embeddings: NDArray[Any], sampler: Sampler, end_tokens: Collection[int], max_tokens: int
+        self, embeddings: NDArray[Any], sampler: TokenPicker, end_tokens: Collection[int], max_tokens: int
     ) -> Iterator[int]:
         """Continue a text.
 

@@ -12,7 +12,7 @@ from app.runtimes.onnxruntime.image_text_to_text.decoder import Decoder
 from app.runtimes.onnxruntime.image_text_to_text.pixels import Tiles
 from app.runtimes.onnxruntime.image_text_to_text.prompting import ImageMarkup, PromptEncoder, PromptIds
 from app.runtimes.onnxruntime.image_text_to_text.vision import VisionEncoder
-from app.runtimes.sampling import Sampler
+from app.runtimes.sampling import ForcedTokens, Sampler, TokenPicker
 from app.runtimes.tokenizer import Tokenizer
 from tasks.image_text_to_text import Answers, GenerationParameters, PromptedImage
 from tasks.inference.error import ErrorKind, InferenceError, invalid
@@ -71,6 +71,12 @@ class OnnxVisionLanguageModel(msgspec.Struct, frozen=True, kw_only=True, eq=Fals
         """
         return self._stream(inputs, self._encode_all(inputs))
 
+    def log_likelihoods(
+        self, inputs: Sequence[PromptedImage], answers: Sequence[Answers], /
+    ) -> list[NDArray[np.float64]]:
+        """Return (prompts,) for each input: the log-likelihood of the tokens of each answer."""
+        return [self._log_likelihoods(item, answer.tokens or ()) for item, answer in zip(inputs, answers, strict=True)]
+
     def encode_image(self, image: Image) -> EncodedImage:
         """Run the vision encoder.
 
@@ -100,9 +106,7 @@ class OnnxVisionLanguageModel(msgspec.Struct, frozen=True, kw_only=True, eq=Fals
         Raises:
             InferenceError: INVALID_REQUEST if the prompt fills the model's context; MODEL_FAILED.
         """
-        ids = [*prompt.parts[0]]
-        for image, part in zip(images, prompt.parts[1:], strict=True):
-            ids += image.ids + part
+        ids = _input_ids(images, prompt)
         max_tokens = parameters.max_new_tokens
         if self.max_positions is not None:
             if len(ids) >= self.max_positions:
@@ -126,8 +130,9 @@ class OnnxVisionLanguageModel(msgspec.Struct, frozen=True, kw_only=True, eq=Fals
         return [self.prompts.encode(text, _path(item, index)) for index, text in enumerate(item.prompts)]
 
     def _answer(self, item: PromptedImage, prompts: Sequence[PromptIds]) -> Answers:
-        answers = ["".join(self.tokenizer.decode_stream(answer)) for answer in self._begin(item, prompts)]
-        return Answers(prompts=item.prompts, answers=answers)
+        tokens = [list(answer) for answer in self._begin(item, prompts)]
+        answers = ["".join(self.tokenizer.decode_stream(ids)) for ids in tokens]
+        return Answers(prompts=item.prompts, answers=answers, tokens=tokens)
 
     def _stream(self, inputs: Sequence[PromptedImage], prompts: Sequence[Sequence[PromptIds]]) -> Generator[TextChunk]:
         for index, (item, encoded) in enumerate(zip(inputs, prompts, strict=True)):
@@ -135,13 +140,26 @@ class OnnxVisionLanguageModel(msgspec.Struct, frozen=True, kw_only=True, eq=Fals
                 yield from answer_chunks(answer, self.tokenizer.decode_stream(answer), index, prompt)
 
     def _begin(self, item: PromptedImage, prompts: Sequence[PromptIds]) -> list[AnswerTokens]:
-        images = [self.encode_image(image) for image in (item.image, *item.more_images)]
+        images = self._images(item)
         return [
             self.generate(images, prompt, item.parameters, _path(item, index)) for index, prompt in enumerate(prompts)
         ]
 
+    def _log_likelihoods(self, item: PromptedImage, answers: Sequence[Sequence[int]]) -> NDArray[np.float64]:
+        images = self._images(item)
+        likelihoods: list[float] = []
+        for prompt, tokens in zip(self._encode(item), answers, strict=True):
+            forced = ForcedTokens(tokens)
+            for _ in self._tokens(_input_ids(images, prompt), images, forced, len(tokens)):
+                pass
+            likelihoods.append(forced.log_likelihood)
+        return np.array(likelihoods)
+
+    def _images(self, item: PromptedImage) -> list[EncodedImage]:
+        return [self.encode_image(image) for image in (item.image, *item.more_images)]
+
     def _tokens(
-        self, ids: list[int], images: Sequence[EncodedImage], sampler: Sampler, max_tokens: int
+        self, ids: list[int], images: Sequence[EncodedImage], sampler: TokenPicker, max_tokens: int
     ) -> Iterator[int]:
         yield from self.decoder.generate(self._embed(ids, images), sampler, self.end_tokens, max_tokens)
 
@@ -156,6 +174,13 @@ class OnnxVisionLanguageModel(msgspec.Struct, frozen=True, kw_only=True, eq=Fals
         merged = embeddings.copy()
         merged[0, image_positions] = features.astype(merged.dtype, copy=False)
         return merged
+
+
+def _input_ids(images: Sequence[EncodedImage], prompt: PromptIds) -> list[int]:
+    ids = [*prompt.parts[0]]
+    for image, part in zip(images, prompt.parts[1:], strict=True):
+        ids += image.ids + part
+    return ids
 
 
 def _path(item: PromptedImage, index: int) -> str:

@@ -4,6 +4,9 @@ import inspect
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from app.runtimes.answer_tokens import AnswerTokens, answer_chunks
 from app.runtimes.tokenizer import Tokenizer
 from app.runtimes.transformers.architecture import ModelSpec
@@ -11,7 +14,7 @@ from app.runtimes.transformers.framework import framework
 from app.runtimes.transformers.generation import end_tokens, last_tokens, max_answer_tokens
 from app.runtimes.transformers.network import Network
 from app.runtimes.transformers.processing import Conversation, load_processor, prompt_style
-from app.runtimes.transformers.token_stream import generate, stream
+from app.runtimes.transformers.token_stream import generate, log_likelihood, stream
 from app.runtimes.transformers.tokenizing import check_length, copy_tokenizer
 from app.settings.model import ModelError
 from tasks.image_text_to_text import Answers, PromptedImage, VisionLanguageModel
@@ -41,9 +44,20 @@ class TransformersVisionLanguageModel:
         self._has_types = "token_type_ids" in inspect.signature(network.module.forward).parameters
 
     def __call__(self, inputs: Sequence[PromptedImage], /) -> Sequence[Answers]:
+        return [self._answers(item, texts) for item, texts in zip(inputs, self._render_all(inputs), strict=True)]
+
+    def log_likelihoods(
+        self, inputs: Sequence[PromptedImage], answers: Sequence[Answers], /
+    ) -> Sequence[NDArray[np.float64]]:
+        """Return (prompts,) for each input: the log-likelihood of the tokens of each answer."""
         return [
-            Answers(prompts=item.prompts, answers=list(self._answers(item, texts)))
-            for item, texts in zip(inputs, self._render_all(inputs), strict=True)
+            np.array(
+                [
+                    log_likelihood(self._network, encoded, tokens)
+                    for (encoded, _), tokens in zip(self._encode(item, texts), answer.tokens or (), strict=True)
+                ]
+            )
+            for item, texts, answer in zip(inputs, self._render_all(inputs), answers, strict=True)
         ]
 
     def stream(self, inputs: Sequence[PromptedImage], /) -> Generator[TextChunk]:
@@ -68,10 +82,14 @@ class TransformersVisionLanguageModel:
         # Validate all prompts before the first image is encoded, which takes about a thousand times longer.
         return [self._conversation.render_item(item) for item in inputs]
 
-    def _answers(self, item: PromptedImage, texts: Sequence[str]) -> Iterator[str]:
+    def _answers(self, item: PromptedImage, texts: Sequence[str]) -> Answers:
+        answers: list[str] = []
+        tokens: list[Sequence[int]] = []
         for encoded, max_tokens in self._encode(item, texts):
-            answer = self._tokens(generate(self._network, encoded, item.parameters, max_tokens), encoded)
-            yield "".join(self._text(answer, encoded))
+            answer = list(self._tokens(generate(self._network, encoded, item.parameters, max_tokens), encoded))
+            tokens.append(answer)
+            answers.append("".join(self._text(answer, encoded)))
+        return Answers(prompts=item.prompts, answers=answers, tokens=tokens)
 
     def _encode(self, item: PromptedImage, texts: Sequence[str]) -> Iterator[tuple[dict[str, Any], int]]:
         """Yield the inputs and the maximum number of tokens of each text. The vision tower runs once, if possible."""
