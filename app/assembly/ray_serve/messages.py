@@ -6,6 +6,7 @@ from typing import Any, cast
 
 import msgspec
 
+from app.engine.models.explanation_source import explanation_methods
 from app.engine.models.model_metadata import ModelMetadata
 from app.engine.models.servable import BoundServable, Servable
 from app.settings.model import ModelError, ModelSource
@@ -23,11 +24,13 @@ class ReplicaBinding(msgspec.Struct, frozen=True, kw_only=True):
         task: the model's task.
         description: the model's metadata.
         defaults: default request parameters from the model's settings.
+        methods: the `explanation_methods` of the model.
     """
 
     task: Any
     description: ModelMetadata
     defaults: Mapping[str, object]
+    methods: frozenset[str]
 
 
 class NotLoaded(msgspec.Struct, frozen=True):
@@ -73,7 +76,12 @@ def binding_of(servable: Servable) -> ReplicaBinding:
         ModelError: for a servable that is not a `BoundServable`.
     """
     bound = _as_bound(servable)
-    return ReplicaBinding(task=bound.task, description=bound.description, defaults=bound.defaults)
+    return ReplicaBinding(
+        task=bound.task,
+        description=bound.description,
+        defaults=bound.defaults,
+        methods=explanation_methods(bound.model),
+    )
 
 
 def model_of(servable: Servable) -> Any:

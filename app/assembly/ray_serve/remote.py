@@ -46,9 +46,32 @@ class RemoteModel:
         self._handle = handle.options(multiplexed_model_id=model_id(source))
         self._seconds = timeout_seconds
         self._retries = retries
+        self._methods: frozenset[str] = frozenset()
 
     def __call__(self, inputs: Sequence[Any], /) -> Sequence[Any]:
-        outcome: Outcome = self._request("predict", self._source, list(inputs))
+        return self._outcome("predict", self._source, list(inputs))
+
+    @property
+    def explain(self) -> Any:
+        """Return the function of a `SelfExplainingModel`; None if the model has none."""
+        return self._method("explain")
+
+    @property
+    def log_likelihoods(self) -> Any:
+        """Return the function of a `LikelihoodModel`; None if the model has none."""
+        return self._method("log_likelihoods")
+
+    def _method(self, name: str) -> Any:
+        if name not in self._methods:
+            return None
+
+        def call(*arguments: Sequence[Any]) -> Sequence[Any]:
+            return self._outcome("call", self._source, name, [list(values) for values in arguments])
+
+        return call
+
+    def _outcome(self, method: str, *arguments: object) -> Sequence[Any]:
+        outcome: Outcome = self._request(method, *arguments)
         if isinstance(outcome, ReplicaFailure):
             raise outcome.error()
         if isinstance(outcome, NotLoaded):
@@ -67,6 +90,7 @@ class RemoteModel:
             raise ModelError(error.message) from error
         if isinstance(answer, NotLoaded):
             raise ModelError(answer.reason)
+        self._methods = answer.methods
         return answer
 
     def _request(self, method: str, *arguments: object) -> Any:

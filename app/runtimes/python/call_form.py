@@ -1,4 +1,4 @@
-"""Derive the arguments of ``predict`` from its signature."""
+"""Derive the arguments of ``predict`` and ``explain`` from their signatures."""
 
 import inspect
 from collections.abc import Sequence
@@ -9,7 +9,10 @@ import msgspec
 from app.runtimes.python.task_adapters import PROMPT, PROMPTS, TaskAdapter
 from app.settings.model import ModelError
 
-__all__ = ("CallForm", "call_form")
+__all__ = ("INPUTS", "PREDICTIONS", "CallForm", "call_form", "explain_arguments")
+
+INPUTS, PREDICTIONS = "inputs", "predictions"
+"""The arguments of ``explain`` for what ``predict`` got, and for what it returned."""
 
 
 class CallForm(msgspec.Struct, frozen=True, kw_only=True):
@@ -78,3 +81,29 @@ def call_form(predict: Any, adapter: TaskAdapter[Any, Any]) -> CallForm:
         condition = f"only if it takes {needed}" if needed else "only if its answers are texts"
         raise ModelError(f"predict() may yield texts {condition}, got {form}")
     return form
+
+
+def explain_arguments(explain: Any, adapter: TaskAdapter[Any, Any]) -> Sequence[str]:
+    """Return the names of the arguments of ``explain``.
+
+    Args:
+        explain: the function, bound or not.
+        adapter: the arguments that the task offers.
+
+    Raises:
+        ModelError: if the signature has unknown arguments, or none for the inputs.
+    """
+    choices = (INPUTS, PREDICTIONS, *adapter.optional_arguments)
+    names: list[str] = []
+    for name, parameter in inspect.signature(explain).parameters.items():
+        if name == "self" or parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            continue
+        if name in choices and parameter.kind is not parameter.POSITIONAL_ONLY:
+            names.append(name)
+        elif parameter.default is parameter.empty:
+            raise ModelError(f"explain() takes {name!r}, but may take only {', '.join(choices)}, by these names")
+    if INPUTS not in names:
+        raise ModelError(f"explain() must take {INPUTS} after self, by this name, got explain({', '.join(names)})")
+    if inspect.isgeneratorfunction(explain) or inspect.isasyncgenfunction(explain):
+        raise ModelError("explain() must return a list, but it yields")
+    return names

@@ -10,7 +10,7 @@ from app.engine.models.model_metadata import Fact, ModelMetadata, Origin
 from app.engine.models.servable import BoundServable, Servable
 from app.runtimes.label_files import declared_labels
 from app.runtimes.python.answers.value_parsing import ClassNames
-from app.runtimes.python.call_form import CallForm, call_form
+from app.runtimes.python.call_form import CallForm, call_form, explain_arguments
 from app.runtimes.python.instances import InstancePool, JobTimeoutError, ModelExited, ModelInstance, describe_exception
 from app.runtimes.python.maite_models import MaiteModel, is_maite_model
 from app.runtimes.python.model_code import ModelCode
@@ -101,7 +101,7 @@ def _bind(source: ModelSource, target: Any, pool: InstancePool, code: ModelCode)
     form = _form(source, target.predict, adapter)
     labels = ClassNames(_labels(source, target))
     model_class = cast("type[PythonModel[Any, Any]]", StreamingPythonModel if form.streams else PythonModel)
-    model = model_class(pool, form, adapter, labels)
+    model = model_class(pool, form, adapter, labels, _explain_arguments(source, target, adapter))
     # The registration and the requests in flight keep the model alive.
     weakref.finalize(model, _unload, pool, code).atexit = False
     return BoundServable(adapter.task, model, _description(source, target, adapter, form), source.settings.parameters)
@@ -116,6 +116,14 @@ def _adapter(source: ModelSource, target: object) -> TaskAdapter[Any, Any]:
         return TASK_ADAPTERS[TaskType(str(declared))](target)
     except (ValueError, KeyError):
         raise _error(source, f"task_type: Expected one of {known}, got {str(declared)!r}") from None
+    except ModelError as error:
+        raise _error(source, str(error)) from None
+
+
+def _explain_arguments(source: ModelSource, target: object, adapter: TaskAdapter[Any, Any]) -> Sequence[str] | None:
+    explain = getattr(target, "explain", None)
+    try:
+        return explain_arguments(explain, adapter) if callable(explain) else None
     except ModelError as error:
         raise _error(source, str(error)) from None
 
@@ -151,6 +159,8 @@ def _description(
         Fact("class", str(settings.implementation), Origin.DECLARED),
         Fact("is called as", str(form) if form else "a MAITE model", Origin.CLASS),
     ]
+    if (explain := _explain_arguments(source, target, adapter)) is not None:
+        facts.append(Fact("explains itself", f"explain({', '.join(explain)})", Origin.CLASS))
     if settings.timeout_seconds != ModelSettings().timeout_seconds:
         facts.append(Fact("a call may take", f"{settings.timeout_seconds:g} s", Origin.DECLARED))
     if labels:

@@ -1,10 +1,11 @@
 """Call the instances of a class as a model of its task, and validate their answers."""
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
+from app.runtimes.python.answers.explanation import read_explanations
 from app.runtimes.python.answers.value_parsing import ClassNames, describe, invalid_answer, items, text
-from app.runtimes.python.call_form import CallForm
+from app.runtimes.python.call_form import INPUTS, PREDICTIONS, CallForm
 from app.runtimes.python.instances import InstanceLease, InstancePool
 from app.runtimes.python.task_adapters import PROMPT, PROMPTS, TaskAdapter
 from tasks.inference.response import Prediction
@@ -15,7 +16,7 @@ __all__ = ("PythonModel", "StreamingPythonModel")
 InputT = TypeVar("InputT")
 PredictionT = TypeVar("PredictionT", bound=Prediction)
 
-_RESULT = "predict()"
+_RESULT, _EXPLANATION = "predict()", "explain()"
 
 
 class PythonModel(Generic[InputT, PredictionT]):
@@ -26,15 +27,22 @@ class PythonModel(Generic[InputT, PredictionT]):
         form: how ``predict`` is called.
         adapter: the arguments of ``predict``, and the reader of its answers.
         labels: the model's class names.
+        explain_arguments: names of the arguments of ``explain``; None without this method.
     """
 
     def __init__(
-        self, instances: InstancePool, form: CallForm, adapter: TaskAdapter[InputT, PredictionT], labels: ClassNames
+        self,
+        instances: InstancePool,
+        form: CallForm,
+        adapter: TaskAdapter[InputT, PredictionT],
+        labels: ClassNames,
+        explain_arguments: Sequence[str] | None = None,
     ) -> None:
         self._instances = instances
         self._form = form
         self._adapter = adapter
         self._labels = labels
+        self._explain_arguments = explain_arguments
 
     @property
     def unavailable_reason(self) -> str:
@@ -43,10 +51,57 @@ class PythonModel(Generic[InputT, PredictionT]):
 
     def __call__(self, inputs: Sequence[InputT], /) -> Sequence[PredictionT]:
         with self._instances.lease() as lease:
-            if self._form.batch:
-                answers = self._batch(lease, inputs)
-            else:
-                answers = [(self._answer(lease, item), _RESULT) for item in inputs]
+            answers = self._answers(lease, inputs)
+        return self._parse(answers, inputs)
+
+    @property
+    def explain(self) -> Callable[[Sequence[InputT]], Sequence[tuple[PredictionT, Any]]] | None:
+        """Return the function of a `SelfExplainingModel`; None if the class has no ``explain``."""
+        return None if self._explain_arguments is None else self._explain
+
+    def _explain(self, inputs: Sequence[InputT], /) -> Sequence[tuple[PredictionT, Any]]:
+        """Call ``predict``, then ``explain`` of the same object, so that it can use what ``predict`` kept."""
+        with self._instances.lease() as lease:
+            answers = self._answers(lease, inputs)
+            predictions = self._parse(answers, inputs)
+            explanations = (self._explain_tensors if self._adapter.batch_argument is None else self._explain_samples)(
+                lease, inputs, [answer for answer, _ in answers]
+            )
+        return list(zip(predictions, explanations, strict=True))
+
+    def _explain_samples(
+        self, lease: InstanceLease, inputs: Sequence[InputT], answers: Sequence[object]
+    ) -> Sequence[object]:
+        samples = [self._adapter.arguments(item) for item in inputs]
+        arguments = {name: [sample[name] for sample in samples] for name in self._adapter.optional_arguments}
+        arguments[INPUTS] = [sample[self._adapter.sample_argument] for sample in samples]
+        arguments[PREDICTIONS] = list(answers)
+        result = self._call_explain(lease, arguments)
+        return read_explanations(result, _EXPLANATION, len(inputs), self._adapter.sample_argument)
+
+    def _explain_tensors(
+        self, lease: InstanceLease, inputs: Sequence[InputT], answers: Sequence[object]
+    ) -> Sequence[object]:
+        """Explain the rows of tensors: one call for each dict of them."""
+        explanations: list[object] = []
+        for item, answer in zip(inputs, answers, strict=True):
+            tensors: Any = self._adapter.arguments(item)[self._adapter.sample_argument]
+            result = self._call_explain(lease, {INPUTS: tensors, PREDICTIONS: answer})
+            row_count = max((len(tensor) for tensor in tensors.values() if tensor.ndim), default=1)
+            explanations.append(read_explanations(result, _EXPLANATION, row_count, "row"))
+        return explanations
+
+    def _call_explain(self, lease: InstanceLease, arguments: Mapping[str, object]) -> object:
+        chosen = {name: arguments[name] for name in self._explain_arguments or ()}
+        return lease.run(lambda target: target.explain(**chosen))
+
+    def _answers(self, lease: InstanceLease, inputs: Sequence[InputT]) -> Sequence[tuple[object, str]]:
+        """Return what ``predict`` answers to each input, with its path in error messages."""
+        if self._form.batch:
+            return self._batch(lease, inputs)
+        return [(self._answer(lease, item), _RESULT) for item in inputs]
+
+    def _parse(self, answers: Sequence[tuple[object, str]], inputs: Sequence[InputT]) -> Sequence[PredictionT]:
         return [
             self._adapter.parse(answer, path, item, self._labels)
             for (answer, path), item in zip(answers, inputs, strict=True)

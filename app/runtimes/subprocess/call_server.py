@@ -110,6 +110,8 @@ class CallServer:
             case "close":
                 self._close()
                 return StreamEnd()
+            case "explain" | "log_likelihoods":
+                return list(getattr(self._servable.model, call.kind)(*self._read_inputs(call)))
             case "downscale":
                 downscale = self._servable.downscale
                 return 1.0 if downscale is None else downscale(*self._read_inputs(call))

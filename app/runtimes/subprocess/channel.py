@@ -4,12 +4,12 @@ import select
 import socket
 import time
 from contextlib import suppress
-from typing import Any, Literal
+from typing import Any
 
 from app.engine.cancellation import current_token, raise_if_cancelled
 from app.engine.scheduling.thread_pool import release_worker
 from app.runtimes.subprocess.memory import SharedMemory, pickle_out_of_band
-from app.runtimes.subprocess.messages import Call, Reply, receive, send
+from app.runtimes.subprocess.messages import Call, CallKind, Reply, receive, send
 from tasks.inference.error import ErrorKind, InferenceError
 
 __all__ = ("Channel",)
@@ -53,7 +53,7 @@ class Channel:
         """Return a descriptor that becomes readable when a reply arrives or the process ends."""
         return self._socket.fileno()
 
-    def call(self, kind: Literal["predict", "stream", "next", "close", "downscale"], inputs: Any = None) -> Reply:
+    def call(self, kind: CallKind, inputs: Any = None) -> Reply:
         """Send a call and return its reply.
 
         Raises:
@@ -80,7 +80,7 @@ class Channel:
         self._memory = None
         self._socket.close()
 
-    def _send(self, kind: Literal["predict", "stream", "next", "close", "downscale"], inputs: Any) -> None:
+    def _send(self, kind: CallKind, inputs: Any) -> None:
         message, allocated = Call(kind, niceness=self.niceness), None
         if inputs is not None:
             body, buffers, spans, size = pickle_out_of_band(inputs)

@@ -31,7 +31,7 @@ def bind(source: ModelSource, job: Callable[[ModelSource], object], on_lost: OnP
     supervisor = Supervisor(source, job, on_lost)
     _open.add(supervisor)
     binding = supervisor.binding()
-    model = (StreamingSubprocessModel if binding.streams else SubprocessModel)(supervisor)
+    model = (StreamingSubprocessModel if binding.streams else SubprocessModel)(supervisor, binding.methods)
     # The registration and the requests in flight keep the model alive.
     weakref.finalize(model, supervisor.close).atexit = False
     downscale = downscale_of(supervisor) if binding.downscales else None

@@ -22,6 +22,7 @@ from tasks.inference.error import ErrorKind, InferenceError
 __all__ = (
     "Binding",
     "Call",
+    "CallKind",
     "Failure",
     "InvalidMessageError",
     "Job",
@@ -34,6 +35,8 @@ __all__ = (
     "receive_exactly",
     "send",
 )
+
+CallKind = Literal["predict", "stream", "next", "close", "downscale", "explain", "log_likelihoods"]
 
 _HEAD = struct.Struct("<QQ")
 """Length of the message in bytes, and of the shared memory passed with it (0 for none)."""
@@ -63,6 +66,7 @@ class Binding(msgspec.Struct, frozen=True, kw_only=True):
         description: metadata of the model.
         defaults: default request parameters from the settings.
         streams: whether the model streams its answers.
+        methods: the `explanation_methods` of the model.
         downscales: whether the model declares how far images may be downscaled.
     """
 
@@ -70,6 +74,7 @@ class Binding(msgspec.Struct, frozen=True, kw_only=True):
     description: ModelMetadata
     defaults: Mapping[str, object]
     streams: bool
+    methods: frozenset[str]
     downscales: bool
 
 
@@ -84,13 +89,14 @@ class Call(msgspec.Struct, frozen=True):
 
     Attributes:
         kind: `predict`; `stream`, `next` and `close` for the first chunk, the next chunk and an early end of a
-            stream; or `downscale` for the downscale factor of an image.
-        inputs: pickled inputs, or the (width, height) of an image; large buffers are in shared memory.
+            stream; `downscale` for the downscale factor of an image; or one of the `explanation_methods`.
+        inputs: pickled inputs, the (width, height) of an image, or the arguments of the method; large buffers
+            are in shared memory.
         spans: offset and length of each large buffer in shared memory, in bytes.
         niceness: niceness of the calling thread, which the serving thread adopts. Explanations have a higher one.
     """
 
-    kind: Literal["predict", "stream", "next", "close", "downscale"]
+    kind: CallKind
     inputs: bytes = b""
     spans: Sequence[tuple[int, int]] = ()
     niceness: int = 0

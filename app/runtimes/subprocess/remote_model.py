@@ -1,13 +1,13 @@
 """A callable that forwards inputs to a model in its own process."""
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Collection, Generator, Sequence
 from contextlib import suppress
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Literal
 
 from app.runtimes.subprocess.channel import Channel
 from app.runtimes.subprocess.channel_pool import ChannelPool
-from app.runtimes.subprocess.messages import Failure, InvalidMessageError, Reply, StreamEnd
+from app.runtimes.subprocess.messages import CallKind, Failure, InvalidMessageError, Reply, StreamEnd
 from app.runtimes.subprocess.supervisor import Supervisor
 from tasks.inference.error import InferenceError
 from tasks.task import TextChunk
@@ -22,10 +22,19 @@ class SubprocessModel:
 
     Args:
         supervisor: keeps the process running.
+        methods: the `explanation_methods` of the model.
+
+    Attributes:
+        explain: the method of a `SelfExplainingModel`; None if the model has none.
+        log_likelihoods: the method of a `LikelihoodModel`; None if the model has none.
     """
 
-    def __init__(self, supervisor: Supervisor) -> None:
+    def __init__(self, supervisor: Supervisor, methods: Collection[str] = ()) -> None:
         self._supervisor = supervisor
+        self.explain = partial(_call_method, supervisor, "explain") if "explain" in methods else None
+        self.log_likelihoods = (
+            partial(_call_method, supervisor, "log_likelihoods") if "log_likelihoods" in methods else None
+        )
 
     @property
     def unavailable_reason(self) -> str:
@@ -76,7 +85,13 @@ def downscale_of(supervisor: Supervisor) -> Callable[[int, int], float]:
     return lru_cache(_MAX_CACHED_SIZES)(downscale)
 
 
-def _call(supervisor: Supervisor, kind: Literal["predict", "downscale"], inputs: Any) -> Any:
+def _call_method(
+    supervisor: Supervisor, kind: Literal["explain", "log_likelihoods"], *arguments: Sequence[Any]
+) -> Sequence[Any]:
+    return _call(supervisor, kind, arguments)
+
+
+def _call(supervisor: Supervisor, kind: CallKind, inputs: Any) -> Any:
     channels = supervisor.channels()
     channel = None
     try:
@@ -94,7 +109,7 @@ def _outcome(
     supervisor: Supervisor,
     channels: ChannelPool,
     channel: Channel,
-    kind: Literal["predict", "stream", "next", "close", "downscale"],
+    kind: CallKind,
     inputs: Any = None,
 ) -> Any:
     """Make one call and return the outcome of its reply.

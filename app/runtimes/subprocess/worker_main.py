@@ -21,9 +21,17 @@ from typing import Any, cast
 import msgspec
 
 from app.engine.error_text import error_text
+from app.engine.models.explanation_source import explanation_methods
 from app.engine.models.servable import BoundServable, HealthReporting
 from app.runtimes.subprocess.call_server import CallServer
-from app.runtimes.subprocess.messages import Binding, Job, LoadFailure, ModelUnavailable, receive, send
+from app.runtimes.subprocess.messages import (
+    Binding,
+    Job,
+    LoadFailure,
+    ModelUnavailable,
+    receive,
+    send,
+)
 from app.settings.model import ModelError
 
 __all__ = ("run_worker",)
@@ -106,6 +114,7 @@ def _binding(servable: BoundServable[Any, Any]) -> Binding:
         description=servable.description,
         defaults=servable.defaults,
         streams=callable(getattr(servable.model, "stream", None)),
+        methods=explanation_methods(servable.model),
         downscales=servable.downscale is not None,
     )
 
