@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 import numpy as np
@@ -16,13 +16,16 @@ from rich.table import Table
 
 from app.cli.model.model_choice import choose_model
 from app.cli.terminal import console, progress
+from app.engine.models.servable import Servable
 from app.settings.model import ModelError, ModelSource
 from app.settings.server import ModelOptions
 from tasks.inference.limits import Limits
 from tasks.inference.request import InferenceRequest
 from tasks.inference.tensor import BytesTensor
 from tasks.saliency.explanation import Explanation, ExplanationMethod
+from tasks.saliency.words import WordImportance
 from tasks.task import Geometry
+from tasks.vision.filtering import SCORE_DECIMALS
 from tasks.vision.image import decode_image
 
 __all__ = ("explain",)
@@ -30,13 +33,14 @@ __all__ = ("explain",)
 _DEFAULT_OBJECTS = 10
 _MAX_OBJECTS = 100
 """The maximum that `ExplanationParameters` accepts."""
-_Explained = tuple[Geometry | None, Sequence[Explanation]]
 
 
 def explain(
-    image: ExistingFile,
+    image: ExistingFile | None = None,
     *,
+    text: str | None = None,
     name: str | None = None,
+    prompt: list[str] | None = None,
     label: str | None = None,
     candidate_labels: list[str] | None = None,
     method: ExplanationMethod = ExplanationMethod.RISE,
@@ -49,21 +53,25 @@ def explain(
     json: Annotated[bool, Parameter(negative="")] = False,
     options: ModelOptions = ModelOptions(),  # noqa: B008
 ) -> None:
-    """Show which parts of an image led to a model's prediction.
+    """Show which parts of an image, or which words of a text, led to a model's prediction.
+
+    A model with a method of its own for explanations prints what that method returns, as JSON.
 
     Args:
-        image: Image file.
+        image: Image file, for models that take images.
+        text: Text, for models that take texts.
         name: Which model, if there are several.
+        prompt: Question, for models that answer questions; may be repeated.
         label: Class to explain; by default, the best class, or every object.
         candidate_labels: Class to look for, for zero-shot models; repeat it for each class.
         method: Random masks (rise), or a sliding window (occlusion).
-        samples: Number of masked images to run the model on.
+        samples: Number of masked images, or of texts without a word, to run the model on.
         grid: Cells of a mask along the longer side.
         seed: Seed of the random masks.
         max_seconds: Stop after this time, and use the samples so far.
         object: Which object to draw; 1 is the one with the highest score.
         draw: Write the image with the heat map to this file.
-        json: Print the objects and the peaks of their heat maps as JSON instead of a table.
+        json: Print JSON instead of a table: the objects and the peaks of their heat maps, or the words.
         options: Which models.
     """
     terminal = console()
@@ -72,47 +80,78 @@ def explain(
 
         check_image_path(draw)
     source = choose_model(options, name)
-    data = image.read_bytes()
+    data = None if image is None else image.read_bytes()
     parameters = {
         "label": label,
-        "method": method,
+        "method": method if text is None else None,
         "samples": samples,
         "grid": grid,
         "seed": seed,
         "max_seconds": max_seconds,
         "max_objects": max(_DEFAULT_OBJECTS, object),
     }
-    geometry, explanations = _explanations(
+    of_input = {"candidate_labels": candidate_labels, "prompts": prompt}
+    servable, explained = _explain(
         source,
-        data,
+        _input(data, text, {key: value for key, value in of_input.items() if value is not None}),
         {key: value for key, value in parameters.items() if value is not None},
-        {} if candidate_labels is None else {"candidate_labels": candidate_labels},
+        draws=draw is not None,
     )
+    if servable.explained_by == "model":
+        terminal.print_json(msgspec.json.encode(explained).decode())
+        return
+    explanations: Sequence[Any] = explained
     if json:
         terminal.print_json(msgspec.json.encode([_summary(explanation) for explanation in explanations]).decode())
-    elif explanations:
-        terminal.print(_table(source, explanations))
-    else:
+    elif not explanations:
         terminal.print(f"{escape(source.name)}: no objects to explain")
-    if draw is not None and explanations:
+    elif servable.explained_by == "words":
+        for explanation in explanations:
+            terminal.print(_word_table(explanation))
+    else:
+        terminal.print(_table(source, explanations))
+    if draw is not None and data is not None and explanations:
         if object > len(explanations):
             raise ModelError(f"Cannot draw object {object}: the model found only {len(explanations)}")
-        _write(draw, data, explanations[object - 1], geometry)
+        _write(draw, data, explanations[object - 1], servable.description.task_type.geometry)
         Console(stderr=True).print(f"Wrote {escape(str(draw))}: {escape(explanations[object - 1].label)}")
 
 
-def _explanations(
-    source: ModelSource, data: bytes, parameters: Mapping[str, object], of_image: Mapping[str, object]
-) -> _Explained:
-    from app.assembly.models import load
-    from app.engine.explain import explain_request
-    from app.wire.bytes_elements import BinaryElement
+def _input(data: bytes | None, text: str | None, parameters: Mapping[str, object]) -> BytesTensor:
+    from app.wire.bytes_elements import BinaryElement, StringElement
 
-    tensor = BytesTensor(name="image", shape=(1,), elements=[BinaryElement(data)], parameters=of_image)
+    if (data is None) == (text is None):
+        raise ModelError("explain takes an image file, or --text with a text")
+    name, element = ("args", StringElement(text)) if text is not None else ("image", BinaryElement(data or b""))
+    return BytesTensor(name=name, shape=(1,), elements=[element], parameters=parameters)
+
+
+def _check_takes(source: ModelSource, servable: Servable, sent: str, *, draws: bool) -> None:
+    """Reject an input that the model does not take, or a heat map that does not exist."""
+    task_type, takes = servable.description.task_type, servable.description.takes
+    if takes == "tensor":
+        advice = "explain its rows with :explain of KServe V1"
+        raise ModelError(
+            f"{source.name}: explain sends an image or a text; a model of {task_type} takes tensors: {advice}"
+        )
+    if (takes == "text") != (sent == "args"):
+        expected = "--text with a text" if takes == "text" else "an image file"
+        raise ModelError(f"{source.name}: Expected {expected}, which a model of {task_type} takes")
+    if draws and servable.explained_by not in ("pixels", None):
+        raise ModelError(f"{source.name}: --draw draws a heat map, which explanations of this model do not have")
+
+
+def _explain(
+    source: ModelSource, tensor: BytesTensor, parameters: Mapping[str, object], *, draws: bool
+) -> tuple[Servable, Any]:
+    from app.assembly.models import load
+    from app.engine.explanations.request import explain_request
+
     request = InferenceRequest(id="explain", model_name=source.name, inputs=(tensor,), parameters=parameters)
     limits = Limits(max_explanation_samples=10**9, max_explanation_seconds=10.0**9)
     with Console(stderr=True).status(f"Loading {escape(source.name)}"):
         servable = load(source)
+    _check_takes(source, servable, tensor.name, draws=draws)
     with ExitStack() as stack:
         advance: Callable[[int], None] | None = None
 
@@ -122,11 +161,20 @@ def _explanations(
             advance(samples)
 
         result = explain_request(servable, request, limits, lambda: True, on_samples=show)
-    explanations = result.explanations[0][0]
-    return servable.description.task_type.geometry, explanations
+    return servable, result.explanations[0][0]
 
 
-def _summary(explanation: Explanation) -> dict[str, object]:
+def _summary(explanation: Explanation | WordImportance) -> dict[str, object]:
+    if isinstance(explanation, WordImportance):
+        return {
+            "label": explanation.label,
+            "score": explanation.score,
+            "words": explanation.words,
+            "spans": explanation.spans,
+            "importance_scores": explanation.importances.round(SCORE_DECIMALS).tolist(),
+            "method": "occlusion",
+            "samples": explanation.samples,
+        }
     y, x = np.unravel_index(int(explanation.saliency.argmax()), (explanation.height, explanation.width))
     return {
         "label": explanation.label,
@@ -144,6 +192,14 @@ def _table(source: ModelSource, explanations: Sequence[Explanation]) -> Table:
     for explanation in explanations:
         y, x = np.unravel_index(int(explanation.saliency.argmax()), (explanation.height, explanation.width))
         table.add_row(escape(explanation.label), f"{explanation.score:.4g}", f"x {x}, y {y}")
+    return table
+
+
+def _word_table(explanation: WordImportance) -> Table:
+    title = f"{escape(explanation.label)}: {explanation.score:.4g}"
+    table = Table("word", "importance", title=title, title_justify="left")
+    for word, importance in zip(explanation.words, explanation.importances.tolist(), strict=True):
+        table.add_row(escape(word), f"{importance:+.4g}")
     return table
 
 

@@ -1,6 +1,7 @@
 """``charioteer explain`` with the options of a user, and the heat map it draws."""
 
 import json
+import re
 from pathlib import Path
 
 import cv2
@@ -12,7 +13,11 @@ from app.settings.model import ModelError
 from tests.app.cli.test_commands import IMAGES, MODELS
 from tests.support.command_line import charioteer
 from tests.support.images import rectangle
+from tests.support.model_folders import write_model
 from tests.support.server_process import ROOT
+
+STAR = (190, 70, 330, 240)
+"""Left, top, right and bottom of the star in shape.jpg."""
 
 
 def test_heat_map_is_red_where_salient_and_keeps_the_image_visible() -> None:
@@ -45,7 +50,7 @@ def test_image_format_follows_the_file_extension(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("model", "image", "box"),
     [
-        ("classifier", "shape.jpg", (190, 70, 330, 240)),
+        ("classifier", "shape.jpg", STAR),
         ("detector", "scene.jpg", (50, 170, 255, 376)),
         ("oriented-detector", "oriented.jpg", (10, 5, 115, 170)),
         ("segmenter", "scene.jpg", (410, 138, 555, 280)),
@@ -79,6 +84,50 @@ def test_explain_prints_a_table() -> None:
     assert "occlusion" in completed.stdout
 
 
+def test_explain_shows_the_region_that_an_answer_needs() -> None:
+    completed = charioteer(
+        "explain", IMAGES / "shape.jpg", "--name", "vlm", "--prompt", "What color is the shape?", "--json",
+        "--method", "occlusion", "--grid", "4",
+    )  # fmt: skip
+    assert completed.returncode == 0, completed.stderr
+    (best,) = json.loads(completed.stdout)
+    assert best["label"] == "blue"
+    assert -1 < best["score"] < 0
+    left, top, right, bottom = STAR
+    assert left <= best["peak"]["x"] <= right
+    assert top <= best["peak"]["y"] <= bottom
+
+
+def test_explain_prints_the_importance_of_each_word(tmp_path: Path) -> None:
+    code = """
+        class Model:
+            def predict(self, text):
+                return {"loud": 0.9 if "!" in text else 0.1}
+    """
+    model = write_model(tmp_path / "m", code, task_type="TEXT_CLASSIFICATION")
+    arguments = ("explain", "--text", "hi there!", "--model", model, "--allow-code")
+    table, summary = charioteer(*arguments), charioteer(*arguments, "--json")
+    assert re.search(r"!\s+│\s+\+0\.8", table.stdout), table.stderr
+    assert json.loads(summary.stdout)[0]["importance_scores"] == [0, 0, pytest.approx(0.8)]
+
+
+def test_explain_prints_what_a_model_says_of_itself(tmp_path: Path) -> None:
+    code = """
+        class Model:
+            def predict(self, image):
+                return {"dog": 1.0}
+
+            def explain(self, inputs, predictions):
+                return [{"height": len(image)} for image in inputs]
+    """
+    model = write_model(tmp_path / "m", code, task_type="IMAGE_CLASSIFICATION")
+    arguments = ("explain", IMAGES / "shape.jpg", "--model", model, "--allow-code")
+    completed = charioteer(*arguments)
+    assert json.loads(completed.stdout) == {"height": 320}, completed.stderr
+    refused = charioteer(*arguments, "--draw", tmp_path / "map.png")
+    assert "--draw draws a heat map" in refused.stderr
+
+
 def test_explain_reports_that_no_object_was_found() -> None:
     completed = charioteer("explain", IMAGES / "photo.jpg", "--name", "detector", "--label", "red star")
     assert completed.returncode == 0, completed.stderr
@@ -89,7 +138,9 @@ def test_explain_reports_that_no_object_was_found() -> None:
     ("arguments", "message"),
     [
         ((IMAGES / "scene.jpg",), "--name"),
-        ((IMAGES / "shape.jpg", "--name", "vlm"), "IMAGE_TEXT_TO_TEXT"),
+        (("--name", "classifier"), "explain takes an image file, or --text with a text"),
+        (("--text", "hello", "--name", "classifier"), "Expected an image file"),
+        ((IMAGES / "shape.jpg", "--name", "ranker"), ":explain of KServe V1"),
         ((IMAGES / "shape.jpg", "--name", "classifier", "--label", "dog"), "'dog'"),
         ((IMAGES / "shape.jpg", "--name", "classifier", "--grid", "99"), "grid"),
         (
