@@ -23,7 +23,6 @@ SLOW = tuple(
     for name in (
         "app/runtimes/transformers", "browser", "clients", "fixtures", "fuzz", "platform", "ray", "soak",
         "conformance/test_schema.py", "conformance/test_schema_negative.py", "app/proto/test_proto.py",
-        "app/evaluation/test_objects_oracles.py",
     )
 )  # fmt: skip
 """Folders and files that need packages of `make test-slow`, or a minute of CPU."""
@@ -46,8 +45,12 @@ def _is_slow(path: Path) -> bool:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Skip the import of slow modules in a run without slow tests: it costs more than the quick tests of a folder."""
-    return True if config.option.markexpr == "not slow" and _is_slow(collection_path) else None
+    """Skip the import of modules that have no test of this run: it costs more than the quick tests of a folder."""
+    expression, slow = config.option.markexpr, _is_slow(collection_path)
+    if expression == "not slow":
+        return slow or None
+    is_test = collection_path.name.startswith("test_") and collection_path.suffix == ".py"
+    return (expression == "slow" and is_test and not slow and "mark.slow" not in collection_path.read_text()) or None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
