@@ -4,8 +4,9 @@ import shutil
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+import msgspec
 import pytest
 
 from app.engine.models.servable import Servable
@@ -216,3 +217,15 @@ def test_text_model_template_receives_content_as_string(templated: Callable[[str
 def test_template_without_image_and_prompt_is_rejected(templated: Callable[[str], Servable], template: str) -> None:
     with pytest.raises(ModelError, match="does not accept one image and one question"):
         templated(template)
+
+
+@pytest.mark.parametrize("name", ["llava", "blip"])
+def test_first_token_of_a_greedy_answer_is_the_likeliest(served: Callable[..., Servable], name: str) -> None:
+    image = image_input(scene(80, 48), prompts=[PROMPT, "who lives in Paris?"], max_new_tokens=1)
+    ((target,),) = served(name).explanation_targets(request(image), Limits(), None, 1).targets
+    own, answers = target.predictions.scores, target.predictions.prediction
+    assert (own < 0).all()
+    for token in range(5, 40):
+        other = msgspec.structs.replace(answers, tokens=[[token], [token]])
+        (likelihoods,) = cast("Any", served(name)).model.log_likelihoods([target.item], [other])
+        assert (own >= likelihoods - 1e-4).all()

@@ -192,3 +192,20 @@ def test_unusable_text_is_rejected(served: Callable[..., Servable], text: str, r
 def test_answer_stops_at_context_length(served: Callable[..., Servable]) -> None:
     ((found,),) = answers(served("causal_lm"), text_input("x" * 250, max_new_tokens=50))
     assert 0 < len(found.generated_text.encode()) <= 18
+
+
+def test_log_likelihood_of_a_continuation_equals_that_of_a_forward_pass(
+    folder_of: Callable[[str], Path], served: Callable[..., Servable]
+) -> None:
+    t = tiny_models.transformers()
+    model = t.AutoModelForCausalLM.from_pretrained(folder_of("causal_lm")).eval()
+    tokenizer = t.AutoTokenizer.from_pretrained(folder_of("causal_lm"))
+    texts = text_input("what is this", max_new_tokens=5)
+    ((target,),) = served("causal_lm").explanation_targets(request(texts), Limits(), None, 1).targets
+    tokens = target.predictions.prediction.tokens
+    assert tokens
+    prompt = tokenizer("what is this")["input_ids"]
+    ids = model.dummy_inputs["input_ids"].new_tensor([[*prompt, *tokens]])
+    scores = model(ids).logits[0, len(prompt) - 1 : -1].log_softmax(-1)
+    expected = sum(float(row[token]) for row, token in zip(scores.detach(), tokens, strict=True))
+    assert target.predictions.scores.tolist() == pytest.approx([expected], abs=1e-3)
