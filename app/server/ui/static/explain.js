@@ -25,7 +25,10 @@ export const explain = modelView({
   id: ID,
   title: strings.title,
   none: strings.none,
-  select: (catalogue) => readyModels(catalogue).filter((model) => model.explained_by === "pixels"),
+  select: (catalogue) =>
+    readyModels(catalogue).filter(
+      (model) => model.explained_by === "pixels" && taskOf(model.task_type).takes === "image",
+    ),
   create: createExplainView,
 });
 
