@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from app.runtimes.onnxruntime.images.placement import Fit, Placement, fit
 from app.runtimes.onnxruntime.images.preprocessing import Preprocessing
-from app.runtimes.onnxruntime.images.resampling import resize_window
+from app.runtimes.onnxruntime.images.resampling import resize_floats, resize_window
 from tasks.inference.tensor import Datatype
 from tasks.vision.image import Image
 
@@ -39,6 +39,7 @@ class ImageBatcher:
             # Pillow resizes only the kept part of a thin strip; OpenCV would resize all of it.
             cut=preprocessing.antialias is not True,
             half_even=preprocessing.crop_half_even,
+            box_scale=preprocessing.box_scale,
         )
         pixels = np.arange(256, dtype=np.float64)
         # A byte has 256 values: a lookup is faster than arithmetic, and rounds once instead of three times.
@@ -95,10 +96,19 @@ class ImageBatcher:
         bottom = min(fitted.top + fitted.height, height)
         window = (left - fitted.left, top - fitted.top, right - fitted.left, bottom - fitted.top)
         size = (fitted.height, fitted.width)
-        inside = resize_window(cropped, size, window, options.interpolation, options.antialias)
+        floats = options.resizes_floats and planes.dtype.kind == "f"
+        inside: NDArray[Any] = (
+            resize_floats(cropped, size, window)
+            if floats
+            else resize_window(cropped, size, window, options.interpolation, options.antialias)
+        )
         for plane, channel, table, fill in zip(planes, self._channels, self._tables, self._fills, strict=True):
             plane[:top] = fill
             plane[bottom:] = fill
             plane[top:bottom, :left] = fill
             plane[top:bottom, right:] = fill
-            cv2.LUT(cv2.extractChannel(inside, channel), table, plane[top:bottom, left:right])
+            part = plane[top:bottom, left:right]
+            if floats:
+                part[:] = (inside[:, :, channel] * options.scale - options.mean[channel]) / options.std[channel]
+            else:
+                cv2.LUT(cv2.extractChannel(inside, channel), table, part)

@@ -7,9 +7,11 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ("Fit", "Placement", "Resize", "fit")
+__all__ = ("BoxScale", "Fit", "Placement", "Resize", "fit")
 
 Resize = Literal["letterbox", "pad", "line", "stretch", "crop"]
+BoxScale = Literal["axes", "common", "height"]
+"""The scale that maps boxes back: that of each axis, the one before the sides were rounded, or that of the height."""
 
 _MAX_ASPECT = 4
 """Images are cropped to this aspect ratio before a resize of the shorter side, which bounds memory for thin strips."""
@@ -102,6 +104,7 @@ def fit(
     *,
     cut: bool = True,
     half_even: bool = True,
+    box_scale: BoxScale = "axes",
 ) -> Fit:
     """Compute how an image is resized and placed in the input.
 
@@ -115,6 +118,7 @@ def fit(
         shorter_side: for `crop` and `stretch`, the length of the shorter side before the centre crop, pixels.
         cut: whether `crop` first cuts thin strips, so that less is resized.
         half_even: whether a centre crop rounds half a pixel to even, as in torchvision, or down, as in transformers.
+        box_scale: for `letterbox` and `pad`, `common` as in Ultralytics and YOLOX, `height` as in InsightFace.
     """
     image_height, image_width = image_size
     height, width = input_size
@@ -143,6 +147,9 @@ def fit(
             left = round((width - new_width) / 2) if width < new_width else (width - new_width) // 2
             top = round((height - new_height) / 2) if height < new_height else (height - new_height) // 2
     scale_x, scale_y = new_width / (image_width - 2 * cut_x), new_height / (image_height - 2 * cut_y)
+    if resize in ("letterbox", "pad") and box_scale != "axes":
+        common = min(width / image_width, height / image_height)
+        scale_x = scale_y = common if box_scale == "common" else scale_y
     placement = Placement(
         image_width=image_width,
         image_height=image_height,

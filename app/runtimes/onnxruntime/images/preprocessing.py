@@ -10,7 +10,7 @@ from app.runtimes.onnxruntime.files.model_files import Facts, ModelFiles
 from app.runtimes.onnxruntime.images.dynamic_input import DynamicSize, TextLine
 from app.runtimes.onnxruntime.images.hints import NO_HINTS, Hints, processor_hints, processor_size, timm_hints
 from app.runtimes.onnxruntime.images.inputs import ImageInputs
-from app.runtimes.onnxruntime.images.placement import Resize
+from app.runtimes.onnxruntime.images.placement import BoxScale, Resize
 from app.runtimes.onnxruntime.images.preprocessing_defaults import (
     IMAGENET_MEAN,
     IMAGENET_STD,
@@ -53,6 +53,9 @@ class Preprocessing(msgspec.Struct, frozen=True, kw_only=True):
         bgr: whether the input's first channel is blue.
         crop_half_even: whether a centre crop rounds half a pixel to even, as in torchvision, or down, as in
             transformers.
+        box_scale: scale that maps boxes back (`app.runtimes.onnxruntime.images.placement.fit`).
+        resizes_floats: whether resized pixels are not rounded to bytes, as in RF-DETR; only for OpenCV's bilinear
+            filter.
     """
 
     height: int
@@ -68,6 +71,8 @@ class Preprocessing(msgspec.Struct, frozen=True, kw_only=True):
     std: Triple = _ONES
     bgr: bool = False
     crop_half_even: bool = True
+    box_scale: BoxScale = "axes"
+    resizes_floats: bool = False
 
 
 def decide_size(
@@ -180,6 +185,9 @@ def decide_preprocessing(
         std=std,
         bgr=order == "BGR",
         crop_half_even=hints.crop_half_even,
+        box_scale=(defaults.box_scale if resize == defaults.resize else None)
+        or ("common" if resize == "letterbox" else "axes"),
+        resizes_floats=defaults.resizes_floats and (interpolation, antialias) == ("bilinear", False),
     )
 
 

@@ -4,7 +4,7 @@ import msgspec
 
 from app.engine.models.model_metadata import Origin
 from app.runtimes.onnxruntime.images.dynamic_input import DynamicSize
-from app.runtimes.onnxruntime.images.placement import Resize
+from app.runtimes.onnxruntime.images.placement import BoxScale, Resize
 from app.runtimes.onnxruntime.images.resampling import Antialias, Interpolation
 
 __all__ = ("IMAGENET_MEAN", "IMAGENET_STD", "NO_DEFAULTS", "PreprocessingDefaults", "Triple")
@@ -30,6 +30,8 @@ class PreprocessingDefaults(msgspec.Struct, frozen=True, kw_only=True):
         mean: see `Preprocessing`.
         std: see `Preprocessing`.
         bgr: see `Preprocessing`.
+        box_scale: see `Preprocessing`.
+        resizes_floats: see `Preprocessing`.
         origin: CONVENTION if one exporter uses the layout, GUESSED if its models are known to differ.
     """
 
@@ -43,6 +45,8 @@ class PreprocessingDefaults(msgspec.Struct, frozen=True, kw_only=True):
     mean: Triple | None = None
     std: Triple | None = None
     bgr: bool | None = None
+    box_scale: BoxScale | None = None
+    resizes_floats: bool = False
     origin: Origin = Origin.CONVENTION
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import PIL.Image
 from numpy.typing import NDArray
 
-__all__ = ("Antialias", "Interpolation", "Window", "pillow_filter", "resize_window")
+__all__ = ("Antialias", "Interpolation", "Window", "pillow_filter", "resize_floats", "resize_window")
 
 Interpolation = Literal["nearest", "bilinear", "bicubic", "lanczos", "area"]
 _MAX_CROPPED_RATIO = 16
@@ -82,3 +82,27 @@ def resize_window(
     if resized.shape[:2] != size:
         resized = cv2.resize(resized, (width, height), interpolation=_OPENCV[interpolation])
     return np.asarray(resized[top:bottom, left:right], np.uint8)
+
+
+def resize_floats(pixels: NDArray[np.uint8], size: tuple[int, int], window: Window) -> NDArray[np.float32]:
+    """Resize an image bilinearly without antialiasing and without rounding to bytes, and return a part of the result.
+
+    Args:
+        pixels: (rows, columns, 3).
+        size: (height, width) of the whole resized image.
+        window: the part to return.
+
+    Returns:
+        Pixels in 0..255.
+    """
+    left, top, right, bottom = window
+    height, width = size
+    rows = pixels.shape[0]
+    # Blend the rows first: converting all rows of a large photo would need a gigabyte.
+    centres = np.clip((np.arange(top, bottom) + 0.5) * (rows / height) - 0.5, 0, rows - 1)
+    upper = centres.astype(np.intp)
+    blended = pixels[upper].astype(np.float32)
+    weights = (centres - upper).astype(np.float32)[:, np.newaxis, np.newaxis]
+    blended += (pixels[np.minimum(upper + 1, rows - 1)] - blended) * weights
+    resized: NDArray[Any] = cv2.resize(blended, (width, bottom - top), interpolation=cv2.INTER_LINEAR)
+    return np.asarray(resized[:, left:right], np.float32)

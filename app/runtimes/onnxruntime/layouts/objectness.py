@@ -54,7 +54,7 @@ def _recognise(view: GraphView, *, name: str) -> Match | None:
         certainty=Certainty.NAMES if is_yolov5_file else Certainty.SHAPES,
         classes=classes,
         preprocessing_defaults=PreprocessingDefaults(
-            resize="pad", interpolation="bilinear", antialias=False, scale=1.0, bgr=True
+            resize="pad", interpolation="bilinear", antialias=False, scale=1.0, bgr=True, box_scale="common"
         )
         if name == _YOLOX
         else NO_DEFAULTS,

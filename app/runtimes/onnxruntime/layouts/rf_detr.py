@@ -71,6 +71,7 @@ def _recognise(view: GraphView) -> Match | None:
             interpolation="bilinear",
             # `predict` antialiased until version 1.11; since then it resizes as in training.
             antialias=False,
+            resizes_floats=True,
             scale=1 / 255,
             mean=(metadata.means if metadata else None) or IMAGENET_MEAN,
             std=(metadata.stds if metadata else None) or IMAGENET_STD,

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.runtimes.onnxruntime.images.placement import Placement, Resize, fit
+from app.runtimes.onnxruntime.images.placement import BoxScale, Placement, Resize, fit
 
 Sides = st.integers(1, 5000)
 
@@ -36,6 +36,21 @@ def test_pad_places_image_in_top_left_corner(image: tuple[int, int], size: tuple
     fitted = fit(image, (640, 640), "pad", 640)
     assert (fitted.width, fitted.height, fitted.left, fitted.top) == (*size, 0, 0)
     assert (fitted.placement.offset_x, fitted.placement.offset_y) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("resize", "box_scale", "scales"),
+    [
+        ("letterbox", "common", (192 / 1203, 192 / 1203)),
+        ("pad", "common", (192 / 1203, 192 / 1203)),
+        ("pad", "height", (143 / 901, 143 / 901)),
+        ("pad", "axes", (192 / 1203, 143 / 901)),
+        ("stretch", "common", (192 / 1203, 192 / 901)),
+    ],
+)
+def test_boxes_are_scaled_as_in_the_library(resize: Resize, box_scale: BoxScale, scales: tuple[float, float]) -> None:
+    placement = fit((901, 1203), (192, 192), resize, 192, box_scale=box_scale).placement
+    assert (placement.scale_x, placement.scale_y) == pytest.approx(scales)
 
 
 def test_stretch_fills_the_input() -> None:

@@ -59,7 +59,9 @@ def test_preprocessing_is_guessed_without_evidence() -> None:
     assert preprocessing == Preprocessing(height=224, width=224, resize="crop", shorter_side=224, **IMAGENET)
     assert set(origins.values()) == {Origin.GUESSED}
     preprocessing, origins = decided(evidence(), DETECT)
-    assert preprocessing == Preprocessing(height=640, width=640, resize="letterbox", shorter_side=640, antialias=False)
+    assert preprocessing == Preprocessing(
+        height=640, width=640, resize="letterbox", shorter_side=640, antialias=False, box_scale="common"
+    )
     assert set(origins.values()) == {Origin.GUESSED}
 
 
@@ -69,7 +71,14 @@ def test_ultralytics_metadata_implies_its_convention(task: str, resize: Any) -> 
     task_type = CLASSIFY if task == "classify" else DETECT
     preprocessing, origins = decided(known, task_type)
     antialias = resize == "crop"
-    assert preprocessing == Preprocessing(height=320, width=640, resize=resize, shorter_side=320, antialias=antialias)
+    assert preprocessing == Preprocessing(
+        height=320,
+        width=640,
+        resize=resize,
+        shorter_side=320,
+        antialias=antialias,
+        box_scale="common" if resize == "letterbox" else "axes",
+    )
     assert set(origins.values()) == {Origin.MODEL_FILE}
 
 

@@ -19,6 +19,7 @@ from PIL import Image as Pillow
 
 from app.runtimes.onnxruntime.images.image_batch import ImageBatcher
 from app.runtimes.onnxruntime.images.preprocessing import Preprocessing
+from app.runtimes.onnxruntime.images.resampling import resize_floats
 from tasks.inference.tensor import Datatype
 from tasks.vision.image import Image
 from tests.app.runtimes.onnxruntime import answers, graphs
@@ -290,3 +291,12 @@ def test_rf_detr_input_equals_torchvision_resize_of_floats(
     # torchvision does not round the resized pixels.
     assert levels.max() < 1.01
     assert levels.mean() < 0.3
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_resized_floats_are_not_rounded(size: tuple[int, int]) -> None:
+    pixels = photo(*size)
+    expected = cv2.resize(pixels.astype(np.float32), (72, 64), interpolation=cv2.INTER_LINEAR)
+    np.testing.assert_allclose(resize_floats(pixels, (64, 72), (0, 0, 72, 64)), expected, atol=1e-3)
+    part = resize_floats(pixels, (64, 72), (3, 5, 60, 50))
+    np.testing.assert_allclose(part, expected[5:50, 3:60], atol=1e-3)
