@@ -2,7 +2,7 @@
 
 import msgspec
 
-__all__ = ("DynamicSize", "EdgeLimits", "OwnSize", "TextLine")
+__all__ = ("DynamicSize", "EdgeLimits", "OwnSize", "TextLine", "TextPage")
 
 
 _MIN_SIDE = 32
@@ -12,35 +12,29 @@ _MIN_SIDE = 32
 class EdgeLimits(msgspec.Struct, frozen=True, kw_only=True):
     """Resize the shorter side to a length, with a limit for the longer side. No side is shorter than 32.
 
-    The image processors of DETR do this, and, with `multiple`, PaddleOCR's text detection.
+    The image processors of DETR do this.
 
     Attributes:
         shortest: length of the shorter side, pixels.
         longest: maximum length of the longer side, pixels.
-        multiple: both sides are rounded to a multiple of this, which changes the aspect ratio slightly.
         floor: both sides are truncated to a multiple of this, as YOLOS does.
     """
 
     shortest: int
     longest: int
-    multiple: int = 1
     floor: int = 1
 
     @property
     def summary(self) -> str:
         """Return the rule in words."""
-        unit = max(self.multiple, self.floor)
-        rounded = f", to multiples of {unit}" if unit > 1 else ""
+        rounded = f", to multiples of {self.floor}" if self.floor > 1 else ""
         return f"shorter side to {self.shortest}, longer to at most {self.longest}{rounded}"
 
     def input_size(self, height: int, width: int) -> tuple[int, int]:
         """Return the (height, width) of the input for an image of this size, pixels."""
         shorter, longer = min(height, width), max(height, width)
-        if self.multiple == 1:
-            short, long = self._detr_sides(shorter, longer)
-            return (short, long) if height <= width else (long, short)
-        scale = min(self.shortest / shorter, self.longest / longer)
-        return self._rounded(height * scale), self._rounded(width * scale)
+        short, long = self._detr_sides(shorter, longer)
+        return (short, long) if height <= width else (long, short)
 
     def _detr_sides(self, shorter: int, longer: int) -> tuple[int, int]:
         """Return the resized sides, rounded as in ``get_size_with_aspect_ratio`` of transformers."""
@@ -51,8 +45,34 @@ class EdgeLimits(msgspec.Struct, frozen=True, kw_only=True):
         short, long = (max(_MIN_SIDE, side - side % self.floor) for side in sides)
         return short, long
 
-    def _rounded(self, side: float) -> int:
-        return max(_MIN_SIDE, round(side / self.multiple) * self.multiple)
+
+class TextPage(msgspec.Struct, frozen=True, kw_only=True):
+    """Reduce large images as RapidOCR does, then enlarge small ones and round to multiples of 32 as PaddleOCR does.
+
+    Attributes:
+        min_side: minimum length of the shorter side, pixels.
+        max_side: maximum length of the longer side before the image is enlarged, pixels.
+        max_enlarged: maximum length of the longer side of an enlarged image, pixels. It goes before `min_side`.
+    """
+
+    min_side: int
+    max_side: int
+    max_enlarged: int
+
+    @property
+    def summary(self) -> str:
+        """Return the rule in words."""
+        return f"longer side reduced to {self.max_side}, then shorter one enlarged to {self.min_side}"
+
+    def input_size(self, height: int, width: int) -> tuple[int, int]:
+        """Return the (height, width) of the input for an image of this size, pixels."""
+        longer = max(height, width)
+        scale = max(min(1.0, self.max_side / longer), self.min_side / min(height, width))
+        scale = min(scale, self.max_enlarged / longer)
+        rounded_height, rounded_width = (
+            max(_MIN_SIDE, round(int(side * scale) / _MIN_SIDE) * _MIN_SIDE) for side in (height, width)
+        )
+        return rounded_height, rounded_width
 
 
 class TextLine(msgspec.Struct, frozen=True, kw_only=True):
@@ -91,4 +111,4 @@ class OwnSize(msgspec.Struct, frozen=True, kw_only=True):
         return height, width
 
 
-DynamicSize = EdgeLimits | TextLine | OwnSize
+DynamicSize = EdgeLimits | TextPage | TextLine | OwnSize

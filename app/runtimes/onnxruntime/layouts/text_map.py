@@ -2,11 +2,12 @@
 
 (``ppocr/postprocess/db_postprocess.py``.) Cells over a threshold form regions. The score of a region is the mean of the
 map within its minimum rectangle. The rectangle is then expanded on all sides by its area times a ratio over its
-perimeter, which reverts the shrinking in training. The rectangle covers its cells completely, whereas PaddleOCR
-measures between the centres of cells.
+perimeter, which reverts the shrinking in training. Rectangles are measured between the centres of cells.
 """
 
 import math
+from collections.abc import Sequence
+from typing import Any
 
 import cv2
 import numpy as np
@@ -15,7 +16,8 @@ from numpy.typing import NDArray
 from app.engine.models.model_metadata import Origin
 from app.runtimes.onnxruntime.graph import RawOutputs
 from app.runtimes.onnxruntime.heads.candidates import Candidates
-from app.runtimes.onnxruntime.images.dynamic_input import EdgeLimits
+from app.runtimes.onnxruntime.images.dynamic_input import TextPage
+from app.runtimes.onnxruntime.images.placement import Placement
 from app.runtimes.onnxruntime.images.preprocessing_defaults import PreprocessingDefaults
 from app.runtimes.onnxruntime.layouts.layout import Certainty, GraphView, Layout, Match, OrientedBoxDecoder
 from tasks.object_detection import DetectionParameters
@@ -32,6 +34,8 @@ _THRESHOLD = 0.3
 _GROWTH = 1.5
 _MIN_WIDTH = 3
 """Cells, from centre to centre. Narrower regions are noise."""
+_MIN_EXPANDED = 5
+"""Cells. Regions that are narrower after they were expanded are noise, too."""
 _MAX_REGIONS = 1000
 _MAX_NOISE = 3
 """Pixels of the image. PaddleOCR drops boxes with a side of this length or less (``filter_tag_det_res``)."""
@@ -41,7 +45,7 @@ _DEFAULTS = PreprocessingDefaults(
     resize="stretch",
     interpolation="bilinear",
     antialias=False,
-    dynamic_size=EdgeLimits(shortest=736, longest=2000, multiple=32),
+    dynamic_size=TextPage(min_side=736, max_side=2000, max_enlarged=4000),
     scale=1 / 255,
     # PaddleOCR normalises BGR pixels with ImageNet's RGB statistics, so they are listed in reverse here.
     mean=(0.406, 0.456, 0.485),
@@ -79,21 +83,22 @@ def _find(answer: RawOutputs, parameters: DetectionParameters) -> Candidates:
     cells: NDArray[np.float32] = np.nan_to_num(answer.outputs[0][0])
     across, down = answer.width / cells.shape[1], answer.height / cells.shape[0]
     regions, _ = cv2.findContours((cells > _THRESHOLD).astype(np.uint8), cv2.RETR_LIST, cv2.CHAIN_APPROX_SIMPLE)
-    least_side = (_MAX_NOISE + 1) * math.sqrt(answer.placement.scale_x * answer.placement.scale_y)
     boxes: list[tuple[float, ...]] = []
     scores: list[float] = []
     for region in regions[:_MAX_REGIONS]:
-        (cx, cy), (width, height), degrees = cv2.minAreaRect(region)
-        if min(width, height) < _MIN_WIDTH:
+        rectangle = cv2.minAreaRect(region)
+        if min(rectangle[1]) < _MIN_WIDTH:
             continue
-        score = _mean_within(cells, ((cx, cy), (width, height), degrees))
+        corners: NDArray[Any] = cv2.boxPoints(rectangle)
+        score = _mean_within(cells, corners)
         if score < parameters.score_threshold:
             continue
-        # Contours pass through the centres of cells, half a cell inside the covered area.
-        box = _expand(cx + 0.5, cy + 0.5, width + 1, height + 1, degrees, across, down)
-        if min(box[2:4]) < least_side:
+        (cx, cy), (width, height), degrees = _expand(rectangle[1], corners)
+        if min(width, height) < _MIN_EXPANDED:
             continue
-        boxes.append(box)
+        if _is_noise(cv2.boxPoints(((cx, cy), (width, height), degrees)) * np.array([across, down]), answer.placement):
+            continue
+        boxes.append(_in_pixels(cx, cy, width, height, degrees, across, down))
         scores.append(min(score, 1.0))
     extras: NDArray[np.float32] = np.zeros((len(boxes), 0), np.float32)
     return Candidates(
@@ -104,12 +109,10 @@ def _find(answer: RawOutputs, parameters: DetectionParameters) -> Candidates:
     )
 
 
-def _expand(
+def _in_pixels(
     cx: float, cy: float, width: float, height: float, degrees: float, across: float, down: float
 ) -> tuple[float, ...]:
-    """Expand a rectangle of cells. Return cx, cy, w, h in input pixels and r in -pi/2..pi/2; w is the longer side."""
-    grown = _GROWTH * width * height / (width + height)
-    width, height = width + grown, height + grown
+    """Convert a rectangle of cells to cx, cy, w, h in input pixels and r in -pi/2..pi/2; w is the longer side."""
     if height > width:
         width, height, degrees = height, width, degrees - 90
     scale = math.sqrt(across * down)
@@ -117,15 +120,30 @@ def _expand(
     return cx * across, cy * down, width * scale, height * scale, angle
 
 
-def _mean_within(
-    cells: NDArray[np.float32], rectangle: tuple[tuple[float, float], tuple[float, float], float]
-) -> float:
-    """Return the mean of the cells whose centres are in a rectangle or on its border."""
-    corners = np.rint(cv2.boxPoints(rectangle)).astype(np.int32)
-    left, top = np.maximum(corners.min(axis=0), 0).tolist()
-    right, bottom = np.minimum(corners.max(axis=0), np.array(cells.shape[::-1]) - 1).tolist()
+def _expand(sides: Sequence[float], corners: NDArray[Any]) -> tuple[Sequence[float], tuple[float, float], float]:
+    """Expand a rectangle of cells, whose corners PaddleOCR truncates to whole cells; return it as `cv2.minAreaRect`."""
+    width, height = sides
+    grown = _GROWTH * width * height / (width + height)
+    centre, (width, height), degrees = cv2.minAreaRect(np.trunc(corners))
+    return centre, (width + grown, height + grown), degrees
+
+
+def _is_noise(corners: NDArray[Any], placement: Placement) -> bool:
+    """Return whether a box with (4, 2) corners in input pixels is too small after it is rounded to image pixels."""
+    offset, scale = (placement.offset_x, placement.offset_y), (placement.scale_x, placement.scale_y)
+    points = np.rint((corners - offset) / scale)
+    points = np.clip(points, 0, [placement.image_width - 1, placement.image_height - 1])
+    return min(math.dist(points[0], points[1]), math.dist(points[0], points[3])) < _MAX_NOISE + 1
+
+
+def _mean_within(cells: NDArray[np.float32], corners: NDArray[Any]) -> float:
+    """Return the mean of the cells whose centres are in a rectangle with (4, 2) corners, or on its border."""
+    limits = np.array(cells.shape[::-1]) - 1
+    left, top = np.clip(np.floor(corners.min(axis=0)), 0, limits).astype(int).tolist()
+    right, bottom = np.clip(np.ceil(corners.max(axis=0)), 0, limits).astype(int).tolist()
     inside = np.zeros((bottom - top + 1, right - left + 1), np.uint8)
-    cv2.fillPoly(inside, [corners - np.array([left, top], np.int32)], 1)
+    # PaddleOCR truncates the corners.
+    cv2.fillPoly(inside, [(corners - np.array([left, top], np.float32)).astype(np.int32)], 1)
     return float(cv2.mean(cells[top : bottom + 1, left : right + 1], inside)[0])
 
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.runtimes.onnxruntime.images.dynamic_input import EdgeLimits, TextLine
+from app.runtimes.onnxruntime.images.dynamic_input import EdgeLimits, TextLine, TextPage
 
 SIDES = st.integers(1, 20_000)
 
@@ -24,11 +24,25 @@ def test_edges_keep_aspect_ratio(height: int, width: int, frame: tuple[int, int]
     assert EdgeLimits(shortest=800, longest=1333).input_size(height, width) == frame
 
 
+@pytest.mark.parametrize(
+    ("height", "width", "frame"),
+    [
+        (300, 451, (736, 1120)),
+        (901, 1203, (896, 1216)),
+        (1500, 3000, (992, 1984)),
+        (150, 451, (736, 2208)),
+        (10, 100, (384, 4000)),
+    ],
+)
+def test_page_is_enlarged_but_not_reduced_as_in_paddleocr(height: int, width: int, frame: tuple[int, int]) -> None:
+    assert TextPage(min_side=736, max_side=2000, max_enlarged=4000).input_size(height, width) == frame
+
+
 @given(height=SIDES, width=SIDES)
-def test_edges_stay_within_bounds(height: int, width: int) -> None:
-    frame = EdgeLimits(shortest=736, longest=2000, multiple=32).input_size(height, width)
+def test_page_stays_within_bounds(height: int, width: int) -> None:
+    frame = TextPage(min_side=736, max_side=2000, max_enlarged=4000).input_size(height, width)
     assert all(side % 32 == 0 and side >= 32 for side in frame)
-    assert max(frame) <= 2016
+    assert max(frame) <= 4000
     assert (frame[0] <= frame[1]) or height >= width
 
 

@@ -32,7 +32,11 @@ def dark_map() -> NDArray[np.float32]:
 
 
 def expanded(width: float, height: float) -> tuple[float, float]:
-    """Return the expanded size as in the paper: area times 1.5 over perimeter is added on each side."""
+    """Return the expanded size of a region of cells: area times 1.5 over perimeter is added on each side.
+
+    PaddleOCR measures between the centres of the outermost cells.
+    """
+    width, height = width - 1, height - 1
     distance = width * height * 1.5 / (2 * (width + height))
     return width + 2 * distance, height + 2 * distance
 
@@ -46,7 +50,7 @@ def test_bright_rectangle_is_one_text_box(tmp_path: Path, batch: int | str) -> N
     for found in model([detection_input(uniform_image(SIZE, SIZE, 0)), detection_input(uniform_image(SIZE, SIZE, 0))]):
         assert found.labels == ["text"]
         assert found.scores == pytest.approx([0.75])
-        assert all_close(found.boxes, [[27, 25, width, height, 0]])
+        assert all_close(found.boxes, [[26.5, 24.5, width, height, 0]])
 
 
 def test_upright_text_is_rotated_by_quarter_turn(tmp_path: Path) -> None:
@@ -55,7 +59,7 @@ def test_upright_text_is_rotated_by_quarter_turn(tmp_path: Path) -> None:
     (found,) = oriented_detector(write(tmp_path, cells), **OBB)([detection_input(uniform_image(SIZE, SIZE, 0))])
     width, height = expanded(30, 10)
     (box,) = found.boxes.tolist()
-    assert box[:4] == pytest.approx([25, 25, width, height])
+    assert box[:4] == pytest.approx([24.5, 24.5, width, height])
     assert abs(box[4]) == pytest.approx(math.pi / 2)
 
 
@@ -67,8 +71,9 @@ def test_rotated_text_keeps_its_angle(tmp_path: Path, degrees: float) -> None:
     cells[(np.abs(x * cosine + y * sine) <= 18) & (np.abs(y * cosine - x * sine) <= 5)] = 0.9
     (found,) = oriented_detector(write(tmp_path, cells), **OBB)([detection_input(uniform_image(SIZE, SIZE, 0))])
     ((cx, cy, width, height, angle),) = found.boxes.tolist()
-    expected_width, expected_height = expanded(36, 10)
-    assert (cx, cy) == pytest.approx((32, 32), abs=0.75)
+    # Between the centres of cells, a rotated region is as long as the region itself.
+    expected_width, expected_height = expanded(37, 11)
+    assert (cx, cy) == pytest.approx((31.5, 31.5), abs=1)
     assert (width, height) == pytest.approx((expected_width, expected_height), abs=2)
     assert math.degrees(angle) == pytest.approx(degrees, abs=4)
 
@@ -78,7 +83,7 @@ def test_boxes_are_scaled_back_to_stretched_image(tmp_path: Path) -> None:
     cells[20:30, 12:42] = 1
     (found,) = oriented_detector(write(tmp_path, cells), **OBB)([detection_input(uniform_image(2 * SIZE, SIZE, 0))])
     width, height = expanded(30, 10)
-    assert all_close(found.boxes, [[27, 50, width, 2 * height, 0]])
+    assert all_close(found.boxes, [[26.5, 49, width, 2 * height, 0]])
 
 
 def test_a_coarser_map_is_scaled(tmp_path: Path) -> None:
@@ -86,7 +91,7 @@ def test_a_coarser_map_is_scaled(tmp_path: Path) -> None:
     cells[4:8, 2:12] = 1
     (found,) = oriented_detector(write(tmp_path, cells), **OBB)([detection_input(uniform_image(SIZE, SIZE, 0))])
     width, height = expanded(10, 4)
-    assert all_close(found.boxes, [[28, 24, 4 * width, 4 * height, 0]])
+    assert all_close(found.boxes, [[26, 22, 4 * width, 4 * height, 0]])
 
 
 def test_faint_narrow_or_nan_regions_are_dropped(tmp_path: Path) -> None:
@@ -115,9 +120,9 @@ def test_images_keep_aspect_ratio_if_graph_allows_any_size(tmp_path: Path) -> No
     file = graphs.affine(tmp_path / "model.onnx", outputs, shape=("b", 3, "h", "w"), name="x")
     found = inspected(graphs.source(file, **OBB))
     facts = {fact.topic: fact for fact in found.description.facts}
-    assert facts["size of each image"].value == "shorter side to 736, longer to at most 2000, to multiples of 32"
+    assert facts["size of each image"].value == "longer side reduced to 2000, then shorter one enlarged to 736"
     answers = found.graph.run([uniform_image(100, 200, 0), uniform_image(10, 100, 0), uniform_image(1000, 800, 0)])
-    assert [(answer.height, answer.width) for answer in answers] == [(736, 1472), (192, 1984), (928, 736)]
+    assert [(answer.height, answer.width) for answer in answers] == [(736, 1472), (384, 4000), (992, 800)]
     assert facts["channel order"] == Fact("channel order", "BGR", Origin.GUESSED)
     assert facts["labels"] == Fact("labels", "1: text", Origin.CONVENTION)
     # These are ImageNet's means in the order B, G, R.
