@@ -1,12 +1,15 @@
-"""Decode face detectors that return one group of outputs for each stride. Landmarks are left out.
+"""Decode face detectors that return one group of outputs for each stride. Landmarks become keypoints.
 
 - ``yunet``: ``cls_8``, ``obj_8``, ``bbox_8`` and ``kps_8``, and the same for 16 and 32, as in OpenCV's zoo. A score is
-  the root of class times objectness; a box is an offset in cells and the logarithms of its sides
-  (``FaceDetectorYN`` of OpenCV). Images are BGR in 0..255.
+  the root of class times objectness; a box is an offset in cells and the logarithms of its sides; a landmark is an
+  offset in cells (``FaceDetectorYN`` of OpenCV). Images are BGR in 0..255.
 - ``scrfd``: scores [N, 1] of all strides, then boxes [N, 4], then optionally landmarks [N, 10], as InsightFace exports
-  them, with or without a batch dimension. A box is the distances from a cell's corner to its sides, in cells.
+  them, with or without a batch dimension. A box is the distances from a cell's corner to its sides, in cells; a
+  landmark is an offset from that corner, in cells.
 """
 
+import math
+from collections.abc import Sequence
 from functools import partial
 from itertools import pairwise
 from typing import Any
@@ -14,11 +17,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from app.engine.models.model_metadata import Fact, Origin
+from app.engine.models.model_metadata import Origin
 from app.runtimes.onnxruntime.graph import RawOutputs
 from app.runtimes.onnxruntime.heads.candidates import Candidates, best_indices
 from app.runtimes.onnxruntime.images.preprocessing_defaults import PreprocessingDefaults
-from app.runtimes.onnxruntime.layouts.layout import BoxDecoder, Certainty, GraphView, Layout, Match, Output
+from app.runtimes.onnxruntime.layouts.layout import (
+    BoxDecoder,
+    Certainty,
+    GraphView,
+    Layout,
+    Match,
+    Output,
+    keypoints_fact,
+)
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.object_detection import DetectionParameters
 from tasks.task import TaskType
@@ -32,7 +43,8 @@ _SCRFD_STRIDES = {6: (8, 16, 32), 9: (8, 16, 32), 10: (8, 16, 32, 64, 128), 15: 
 """Strides by number of outputs."""
 _MAX_CANDIDATES = 5000
 _MAX_EXPONENT = 20.0
-_LANDMARKS = Fact("landmarks", "left out", Origin.MODEL_FILE)
+_POINTS = (5, 2)
+"""Landmarks of a face, and coordinates of each: the eyes, the tip of the nose and the corners of the mouth."""
 _YUNET_DEFAULTS = PreprocessingDefaults(
     size=(640, 640), resize="pad", interpolation="bilinear", antialias=False, fill=0, scale=1.0, bgr=True
 )
@@ -47,7 +59,11 @@ _SCRFD_DEFAULTS = PreprocessingDefaults(
     mean=(_MIDDLE[0], _MIDDLE[1], _MIDDLE[2]),
     std=(128 / 255, 128 / 255, 128 / 255),
     bgr=False,
+    box_scale="height",
 )
+
+_Part = tuple[NDArray[Any], NDArray[Any], NDArray[Any]]
+"""Boxes, scores and landmarks of one stride."""
 
 
 def _match(
@@ -65,7 +81,7 @@ def _match(
         classes=1,
         names=("face",),
         preprocessing_defaults=defaults,
-        facts=(_LANDMARKS,),
+        facts=(keypoints_fact(decoder.keypoints, Origin.MODEL_FILE),) if decoder.keypoints else (),
     )
 
 
@@ -78,7 +94,11 @@ def _recognise_yunet(view: GraphView) -> Match | None:
     for score, presence, box in zip(scores, objectness, boxes, strict=True):
         if not score.shape == presence.shape == (*box.shape[:2], 1) or box.shape[2] != 4:
             return None
-    return _match(_YUNET, outputs, BoxDecoder(_find_yunet), _YUNET_DEFAULTS)
+    points = view.outputs_named(*(f"kps_{stride}" for stride in _YUNET_STRIDES)) or []
+    if [point.shape for point in points] != [(*box.shape[:2], math.prod(_POINTS)) for box in boxes]:
+        points = []
+    decoder = BoxDecoder(_find_yunet, _POINTS if points else None)
+    return _match(_YUNET, [*outputs, *points], decoder, _YUNET_DEFAULTS)
 
 
 def _recognise_scrfd(view: GraphView) -> Match | None:
@@ -94,29 +114,39 @@ def _recognise_scrfd(view: GraphView) -> Match | None:
         return None
     if not all(count == 4 * following > 0 for count, following in pairwise(counts)):
         return None
-    decoder = BoxDecoder(partial(_find_scrfd, strides=strides))
-    return _match(_SCRFD, list(view.outputs[: 2 * levels]), decoder, _SCRFD_DEFAULTS, unbatched=ranks == {2})
+    decoder = BoxDecoder(partial(_find_scrfd, strides=strides), _POINTS if len(widths) == 3 else None)
+    return _match(_SCRFD, list(view.outputs), decoder, _SCRFD_DEFAULTS, unbatched=ranks == {2})
 
 
 def _find_yunet(answer: RawOutputs, parameters: DetectionParameters) -> Candidates:
-    parts: list[tuple[NDArray[Any], NDArray[Any]]] = []
+    parts: list[_Part] = []
     for level, stride in enumerate(_YUNET_STRIDES):
         scores, presence, boxes = (answer.outputs[level + offset] for offset in (0, 3, 6))
         corners = _corners(len(boxes), stride, answer)
         centres = corners + boxes[:, :2] * stride
         sides = np.exp(np.minimum(boxes[:, 2:], _MAX_EXPONENT)) * stride
         score = np.sqrt(np.clip(scores[:, 0], 0, 1) * np.clip(presence[:, 0], 0, 1))
-        parts.append((xywh_to_xyxy(np.concatenate([centres, sides], axis=1, dtype=np.float32)), score))
+        points = _points(answer.outputs[level + 9 :: len(_YUNET_STRIDES)], corners, stride)
+        parts.append((xywh_to_xyxy(np.concatenate([centres, sides], axis=1, dtype=np.float32)), score, points))
     return _suppressed(parts, parameters)
 
 
 def _find_scrfd(answer: RawOutputs, parameters: DetectionParameters, *, strides: tuple[int, ...]) -> Candidates:
-    parts: list[tuple[NDArray[Any], NDArray[Any]]] = []
+    parts: list[_Part] = []
     for level, stride in enumerate(strides):
         scores, distances = answer.outputs[level], answer.outputs[level + len(strides)] * np.float32(stride)
         corners = _corners(len(distances), stride, answer)
-        parts.append((np.concatenate([corners - distances[:, :2], corners + distances[:, 2:]], axis=1), scores[:, 0]))
+        boxes = np.concatenate([corners - distances[:, :2], corners + distances[:, 2:]], axis=1)
+        points = _points(answer.outputs[level + 2 * len(strides) :: len(strides)], corners, stride)
+        parts.append((boxes, scores[:, 0], points))
     return _suppressed(parts, parameters)
+
+
+def _points(outputs: Sequence[NDArray[Any]], corners: NDArray[np.float32], stride: int) -> NDArray[np.float32]:
+    """Return the (count, 10) landmarks in pixels; (count, 0) without outputs."""
+    if not outputs:
+        return np.zeros((len(corners), 0), np.float32)
+    return np.asarray(outputs[0] * np.float32(stride) + np.tile(corners, _POINTS[0]), np.float32)
 
 
 def _corners(count: int, stride: int, answer: RawOutputs) -> NDArray[np.float32]:
@@ -133,12 +163,11 @@ def _corners(count: int, stride: int, answer: RawOutputs) -> NDArray[np.float32]
     return np.repeat(grid, count // len(grid), axis=0).astype(np.float32)
 
 
-def _suppressed(parts: list[tuple[NDArray[Any], NDArray[Any]]], parameters: DetectionParameters) -> Candidates:
-    boxes, scores = (np.concatenate(arrays).astype(np.float32) for arrays in zip(*parts, strict=True))
+def _suppressed(parts: list[_Part], parameters: DetectionParameters) -> Candidates:
+    boxes, scores, points = (np.concatenate(arrays).astype(np.float32) for arrays in zip(*parts, strict=True))
     chosen = best_indices(scores, parameters.score_threshold, _MAX_CANDIDATES)
-    extras: NDArray[np.float32] = np.zeros((len(chosen), 0), np.float32)
     candidates = Candidates(
-        boxes=boxes[chosen], scores=scores[chosen], class_ids=np.zeros(len(chosen), np.intp), extras=extras
+        boxes=boxes[chosen], scores=scores[chosen], class_ids=np.zeros(len(chosen), np.intp), extras=points[chosen]
     ).finite()
     kept = suppress_boxes(candidates.boxes, candidates.scores, candidates.class_ids, parameters.iou_threshold)
     return candidates.select(kept)

@@ -38,6 +38,7 @@ __all__ = (
     "TensorDecoder",
     "TextDecoder",
     "format_outputs",
+    "keypoints_fact",
     "planes_first",
 )
 
@@ -209,6 +210,11 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
     task_types: tuple[TaskType, ...]
     expected_outputs: str
     recognise: Callable[[GraphView], Match | None]
+
+
+def keypoints_fact(keypoints: tuple[int, int], origin: Origin) -> Fact:
+    """Return the fact that each object has keypoints; `keypoints` is that of `BoxDecoder`."""
+    return Fact("keypoints", f"{keypoints[0]} of {keypoints[1]} numbers for each box", origin)
 
 
 def planes_first(output: Output, inputs: ImageInputs) -> Output:

@@ -14,7 +14,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from app.engine.models.model_metadata import Fact, Origin
+from app.engine.models.model_metadata import Origin
 from app.runtimes.onnxruntime.graph import RawOutputs
 from app.runtimes.onnxruntime.heads.candidates import Candidates
 from app.runtimes.onnxruntime.heads.mask_grid import MaskGrid
@@ -27,6 +27,7 @@ from app.runtimes.onnxruntime.layouts.layout import (
     OrientedBoxDecoder,
     Outline,
     OutputDecoder,
+    keypoints_fact,
 )
 from app.runtimes.onnxruntime.layouts.yolo_rows import BOX, MAX_DETECTION_ROWS, RowFormat, detect, find, read_rows
 from tasks.image_segmentation import SegmentationInput
@@ -78,7 +79,7 @@ def _recognise(view: GraphView) -> Match | None:
     row_format = RowFormat(suppressed=name in _SUPPRESSED, transposed=name == _TRANSPOSED, classes=classes)
     facts = ()
     if keypoints is not None and task_type is TaskType.OBJECT_DETECTION:
-        facts = (Fact("keypoints", f"{keypoints[0]} of {keypoints[1]} numbers for each box", Origin.MODEL_FILE),)
+        facts = (keypoints_fact(keypoints, Origin.MODEL_FILE),)
     return Match(
         layout=name,
         task_type=task_type,

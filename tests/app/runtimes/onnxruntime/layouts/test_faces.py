@@ -43,6 +43,11 @@ def test_yunet_gives_boxes_of_opencv(tmp_path: Path) -> None:
     assert len(faces) > 2
     assert found.labels == ["face"] * len(faces)
     np.testing.assert_allclose(sorted_rows(found.boxes, found.scores), sorted_rows(expected, faces[:, 14]), atol=1e-3)
+    assert found.keypoints is not None
+    found_points = found.keypoints.reshape(len(faces), 10)
+    np.testing.assert_allclose(
+        sorted_rows(found_points, found.scores), sorted_rows(faces[:, 4:14], faces[:, 14]), atol=1e-3
+    )
 
 
 def scrfd_outputs(anchors: int, *, landmarks: bool) -> list[NDArray[np.float32]]:
@@ -55,7 +60,7 @@ def scrfd_outputs(anchors: int, *, landmarks: bool) -> list[NDArray[np.float32]]
 
 
 def insightface(outputs: list[NDArray[np.float32]], threshold: float, overlap: float) -> NDArray[np.float64]:
-    """Return rows of score and box as InsightFace's detector does: anchor centres, distances, greedy suppression."""
+    """Return rows of score, box and landmarks as InsightFace does: anchor centres, distances, greedy suppression."""
     rows: list[NDArray[np.float64]] = []
     for level, stride in enumerate(STRIDES):
         scores, distances = outputs[level], outputs[level + 3] * stride
@@ -64,17 +69,19 @@ def insightface(outputs: list[NDArray[np.float32]], threshold: float, overlap: f
         centres = np.stack([columns_of_cells, rows_of_cells], axis=-1).reshape(-1, 2) * stride
         anchors = len(scores) // len(centres)
         centres = np.stack([centres] * anchors, axis=1).reshape(-1, 2)
-        boxes = np.concatenate([centres - distances[:, :2], centres + distances[:, 2:]], axis=1)
-        rows.append(np.concatenate([scores, boxes], axis=1, dtype=np.float64)[scores[:, 0] >= threshold])
+        parts = [scores, centres - distances[:, :2], centres + distances[:, 2:]]
+        if len(outputs) > 6:
+            parts.append(outputs[level + 6] * stride + np.tile(centres, 5))
+        rows.append(np.concatenate(parts, axis=1, dtype=np.float64)[scores[:, 0] >= threshold])
     left = np.concatenate(rows)
     left = left[np.argsort(-left[:, 0])]
     kept: list[NDArray[np.float64]] = []
     while len(left):
         best, left = left[0], left[1:]
         kept.append(best)
-        sides = np.clip(np.minimum(best[3:], left[:, 3:]) - np.maximum(best[1:3], left[:, 1:3]), 0, None)
+        sides = np.clip(np.minimum(best[3:5], left[:, 3:5]) - np.maximum(best[1:3], left[:, 1:3]), 0, None)
         shared = sides.prod(axis=1)
-        areas = (left[:, 3:] - left[:, 1:3]).prod(axis=1) + (best[3:] - best[1:3]).prod() - shared
+        areas = (left[:, 3:5] - left[:, 1:3]).prod(axis=1) + (best[3:5] - best[1:3]).prod() - shared
         left = left[shared / areas <= overlap]
     return np.array(kept)
 
@@ -97,7 +104,9 @@ def test_scrfd_gives_boxes_of_insightface(tmp_path: Path, batched: bool, landmar
     assert len(expected) > 3
     for found in detector(file)([image, image]):
         assert found.labels == ["face"] * len(expected)
-        np.testing.assert_allclose(sorted_rows(found.boxes, found.scores), expected, atol=1e-3)
+        points = [] if found.keypoints is None else [found.keypoints.reshape(len(expected), 10)]
+        places = np.concatenate([found.boxes, *points], axis=1)
+        np.testing.assert_allclose(sorted_rows(places, found.scores), expected, atol=1e-3)
 
 
 def test_scrfd_input_equals_insightface(tmp_path: Path) -> None:
