@@ -81,6 +81,52 @@ def test_detector_needs_no_settings(tmp_path: Path) -> None:
     assert (facts["mean"].value, facts["std"].value, facts["scale"].value) == ("0, 0, 0", "1, 1, 1", "1/255")
 
 
+def write_two(folder: Path, extra: dict[str, Any]) -> Path:
+    """Write a graph with a box of a cat, one of a dog below the threshold, and further outputs."""
+    values: dict[str, Any] = {
+        "boxes": np.array([[0, 0, 20, 10], [0, 0, 5, 5]], np.float32),
+        "labels": np.array([1, 2]),
+        "scores": np.array([0.9, 0.2], np.float32),
+        **extra,
+    }
+    return graphs.write(
+        folder / "model.onnx",
+        [helper.make_node("Identity", [f"{name}.value"], [name]) for name in values],
+        {name: array.shape for name, array in values.items()},
+        constants={f"{name}.value": array for name, array in values.items()},
+        shape=(3, "h", "w"),
+        name="image",
+        output_types={"labels": TensorProto.INT64},
+    )
+
+
+def test_masks_of_mask_r_cnn_become_contours(tmp_path: Path) -> None:
+    masks = np.zeros((2, 1, 40, 60), np.float32)
+    masks[0, 0, 5:10, 10:20], masks[0, 0, 20:30, 30:40] = 0.8, 0.4
+    file = write_two(tmp_path, {"masks": masks})
+    (found,) = segmenter(file, labels=NAMES)([segmentation_input(uniform_image(40, 60, 0))])
+    assert found.labels == ["cat"]
+    (contour,) = found.contours[0]
+    assert (contour.min(axis=0).tolist(), contour.max(axis=0).tolist()) == ([10, 5], [19, 9])
+
+
+def test_mask_r_cnn_returns_boxes_if_the_task_is_declared(tmp_path: Path) -> None:
+    file = write_two(tmp_path, {"masks": np.zeros((2, 1, 40, 60), np.float32)})
+    options: dict[str, Any] = {"labels": NAMES, "task_type": "OBJECT_DETECTION"}
+    (found,) = detector(file, **options)([detection_input(uniform_image(40, 60, 0))])
+    assert all_close(found.boxes, [[0, 0, 20, 10]])
+    facts = inspected(graphs.source(file, **options)).description.facts
+    assert Fact("further output", "masks, left out", Origin.MODEL_FILE) in facts
+
+
+def test_keypoints_of_keypoint_r_cnn_are_returned(tmp_path: Path) -> None:
+    points = np.arange(2 * 17 * 3, dtype=np.float32).reshape(2, 17, 3)
+    file = write_two(tmp_path, {"keypoints": points, "keypoints_scores": np.zeros((2, 17), np.float32)})
+    (found,) = detector(file, labels=NAMES)([detection_input(uniform_image(40, 60, 0))])
+    assert found.keypoints is not None
+    assert all_close(found.keypoints[0], points[0].tolist())
+
+
 def segments(folder: Path, outputs: dict[str, Any], **options: Any) -> Path:
     return graphs.constant(folder / "model.onnx", outputs, **options)
 
