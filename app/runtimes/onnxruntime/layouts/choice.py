@@ -2,6 +2,7 @@
 
 from app.engine.models.model_metadata import Origin
 from app.runtimes.onnxruntime.files.model_files import Facts, ModelFiles
+from app.runtimes.onnxruntime.layouts.anchors import ANCHORS
 from app.runtimes.onnxruntime.layouts.class_map import CLASS_MAP
 from app.runtimes.onnxruntime.layouts.classes import CLASSES
 from app.runtimes.onnxruntime.layouts.ctc import CTC
@@ -34,6 +35,7 @@ LAYOUTS = (
     TORCHVISION_BOXES,
     YUNET,
     SCRFD,
+    ANCHORS,
     SEMANTIC,
     MASK,
     CLASS_MAP,

@@ -61,12 +61,16 @@ CASES: dict[tuple[str, TaskType], dict[str, NDArray[np.float32]]] = {
     ("detr", DETECTION): {"logits": repeated(LOW, LOW, LOW, 0), "pred_boxes": blank(9, 4)},
     ("detr-sigmoid", DETECTION): {"logits": blank(9, 3, value=LOW), "pred_boxes": blank(9, 4)},
     ("torchvision", DETECTION): {"boxes": blank(4), "labels": blank(), "scores": blank()},
+    ("torchvision", SEGMENTATION): {
+        "boxes": blank(4), "labels": blank(), "scores": blank(), "masks": blank(1, 64, 64),
+    },
     ("yunet", DETECTION): {
         f"{kind}_{stride}": blank((64 // stride) ** 2, width)
         for kind, width in (("cls", 1), ("obj", 1), ("bbox", 4))
         for stride in (8, 16, 32)
     },
     ("scrfd", DETECTION): {f"{width}.{count}": blank(count, width) for width in (1, 4) for count in (128, 32, 8)},
+    ("mediapipe", DETECTION): {"regressors": blank(896, 16), "classificators": blank(896, 1, value=LOW)},
     ("mask", SEGMENTATION): {"alpha": blank(1, 16, 16)},
     ("mask-logits", SEGMENTATION): {"logits": blank(1, 16, 16, value=LOW)},
     ("text-map", ORIENTED): {"maps": blank(1, 64, 64)},
@@ -76,7 +80,8 @@ ALWAYS_FIND_SOMETHING = {"probabilities", "logits", "multi-label", "semantic", "
 """Layouts whose outputs name a class for every image or pixel, or are returned unchanged."""
 
 
-ONE_CLASS = {"text-map", "yunet", "scrfd", "mask", "mask-logits"}
+ONE_CLASS = {"text-map", "yunet", "scrfd", "mediapipe", "mask", "mask-logits"}
+SIDES = {"mediapipe": 128}
 
 
 def test_every_layout_has_a_case() -> None:
@@ -93,7 +98,7 @@ def test_image_without_findings_has_an_empty_answer(layout: str, task_type: Task
     file = graphs.constant(
         tmp_path / "model.onnx",
         outputs,
-        shape=("batch", 3, 64, 64),
+        shape=("batch", 3, SIDES.get(layout, 64), SIDES.get(layout, 64)),
         extra_inputs=extra_inputs,
         output_types=output_types,
     )
