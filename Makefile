@@ -93,7 +93,7 @@ bench-recorded-query: $(VENV)/.test ## [measure] measure queries on a million re
 bench-drift: $(VENV)/.test ## [measure] measure how much drift is found, and the rate of false alarms (minutes)
 	@$(BIN)/python -m tests.benchmarks.drift_power
 
-compare-pipelines: $(VENV)/.test-slow ## [measure] compare models with the pipelines of transformers, timm and Ultralytics (minutes)
+compare-pipelines: $(VENV)/.test-slow ## [measure] compare models with the pipelines of their libraries (minutes)
 	@$(BIN)/python -m tests.benchmarks.pipelines
 
 bench-evaluation: $(VENV)/.test ## [measure] compare figures of evaluations with pycocotools, faster-coco-eval and scikit-learn

@@ -1,0 +1,124 @@
+"""Face detectors, compared with OpenCV's FaceDetectorYN and with the steps of InsightFace."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from fixtures import reference
+from tests.benchmarks.pipelines.comparison import Answer, Family, Pixels
+from tests.benchmarks.pipelines.references import detections, greedy_suppression
+from tests.benchmarks.pipelines.stand_ins import StandIn
+
+__all__ = ("face_families",)
+
+_SIDE = 192
+_STRIDES = (8, 16, 32)
+_MIN_SCORE = 0.4
+_PARAMETERS = {"score_threshold": _MIN_SCORE, "iou_threshold": 0.3}
+
+
+def face_families(folder: Path) -> Iterator[Family]:
+    """Yield YuNet and SCRFD with random weights."""
+    yunet = _yunet(folder / "yunet" / "model.onnx")
+    yield Family(
+        name="YuNet faces",
+        pipeline="OpenCV's FaceDetectorYN",
+        path=yunet,
+        expected=_OpenCv(yunet),
+        parameters=_PARAMETERS,
+    )
+    scrfd = _scrfd(folder / "scrfd" / "model.onnx")
+    yield Family(
+        name="SCRFD faces", pipeline="steps of InsightFace", path=scrfd, expected=_InsightFace(scrfd),
+        parameters=_PARAMETERS,
+    )  # fmt: skip
+
+
+def _yunet(file: Path) -> Path:
+    graph = StandIn(1)
+    outputs: dict[str, list[int | str]] = {}
+    for kind, width, gain, bias in (
+        ("cls", 1, 0.02, 1),
+        ("obj", 1, 0.02, -2),
+        ("bbox", 4, 0.01, 0),
+        ("kps", 10, 0.01, 0),
+    ):
+        for stride in _STRIDES:
+            features = graph.convolution("input", width, (stride, stride), gain, bias)
+            name = f"{kind}_{stride}"
+            if width == 1:
+                graph.node("Sigmoid", graph.rows(features, width), output=name)
+            else:
+                graph.rows(features, width, name)
+            outputs[name] = [1, (_SIDE // stride) ** 2, width]
+    return graph.write(file, outputs, (1, 3, _SIDE, _SIDE), name="input")
+
+
+class _OpenCv:
+    """Fits the image into the input, as its example does, and runs `cv2.FaceDetectorYN`."""
+
+    def __init__(self, file: Path) -> None:
+        self._detector = cv2.FaceDetectorYN.create(str(file), "", (_SIDE, _SIDE), _MIN_SCORE, 0.3)
+
+    def __call__(self, pixels: Pixels) -> Answer:
+        canvas, scale = _fitted(pixels)
+        _, faces = self._detector.detect(canvas)
+        rows = np.zeros((0, 15)) if faces is None else np.asarray(faces, np.float64)
+        boxes = np.concatenate([rows[:, :2], rows[:, :2] + rows[:, 2:4]], axis=1) / np.tile(scale, 2)
+        return detections(["face"] * len(rows), rows[:, 14], boxes, pixels, rows[:, 4:14] / np.tile(scale, 5))
+
+
+def _fitted(pixels: Pixels) -> tuple[Pixels, NDArray[np.float64]]:
+    """Return BGR pixels in the left top corner of the input as InsightFace does, and the scales of x and y."""
+    height, width = pixels.shape[:2]
+    new_height = _SIDE if height > width else int(_SIDE * (height / width))
+    new_width = int(new_height / (height / width)) if height > width else _SIDE
+    canvas = np.zeros((_SIDE, _SIDE, 3), np.uint8)
+    canvas[:new_height, :new_width] = cv2.resize(pixels[:, :, ::-1], (new_width, new_height))
+    return canvas, np.array([new_width / width, new_height / height])
+
+
+def _scrfd(file: Path) -> Path:
+    graph = StandIn(2)
+    parts: dict[str, list[str]] = {"score": [], "bbox": [], "kps": []}
+    outputs: dict[str, list[int | str]] = {}
+    for kind, width, gain, bias in (("score", 1, 2.0, -1), ("bbox", 4, 1, 2), ("kps", 10, 1, 0)):
+        for stride in _STRIDES:
+            features = graph.convolution("input.1", 2 * width, (stride, stride), gain, bias)
+            name = f"{kind}_{stride}"
+            rows = graph.rows(features, width, "" if kind == "score" else name)
+            if kind == "score":
+                graph.node("Sigmoid", rows, output=name)
+            parts[kind].append(name)
+            outputs[name] = ["batch", 2 * (_SIDE // stride) ** 2, width]
+    return graph.write(file, outputs, ("batch", 3, _SIDE, _SIDE), name="input.1")
+
+
+class _InsightFace:
+    """The steps of `SCRFD.detect`."""
+
+    def __init__(self, file: Path) -> None:
+        self._session = reference.load(file)
+
+    def __call__(self, pixels: Pixels) -> Answer:
+        canvas, (_, scale) = _fitted(pixels)
+        blob = cv2.dnn.blobFromImage(canvas, 1.0 / 128, (_SIDE, _SIDE), (127.5, 127.5, 127.5), swapRB=True)
+        outputs = [output[0] for output in reference.run(self._session, **{"input.1": np.asarray(blob)})]
+        scores, boxes, points = [], [], []
+        for level, stride in enumerate(_STRIDES):
+            side = _SIDE // stride
+            centres = np.stack(np.mgrid[:side, :side][::-1], axis=-1).reshape(-1, 2).astype(np.float64) * stride
+            centres = np.stack([centres] * 2, axis=1).reshape(-1, 2)
+            chosen = outputs[level][:, 0] >= _MIN_SCORE
+            distances = outputs[level + 3] * stride
+            corners = [centres - distances[:, :2], centres + distances[:, 2:]]
+            scores.append(outputs[level][chosen, 0])
+            boxes.append(np.concatenate(corners, axis=1)[chosen])
+            offsets = outputs[level + 6] * stride
+            points.append((offsets + np.tile(centres, 5))[chosen])
+        score, box, point = (np.concatenate(arrays) for arrays in (scores, boxes, points))
+        kept = greedy_suppression(box, score, 0.3)
+        return detections(["face"] * len(kept), score[kept], box[kept] / scale, pixels, point[kept] / scale)

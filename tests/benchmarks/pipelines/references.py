@@ -1,0 +1,78 @@
+"""Steps that several references share, written without the server's code."""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image as Pillow
+
+from tests.benchmarks.pipelines.comparison import Answer, Numbers, Pixels
+
+__all__ = ("NO_PLACES", "declare", "detections", "greedy_suppression", "named_scores", "sigmoid", "torchvision_crop")
+
+NO_PLACES: Numbers = np.zeros((0, 0))
+
+
+def declare(file: Path, settings: Mapping[str, object]) -> Path:
+    """Write the settings beside a model file, and return the folder."""
+    (file.parent / "model-settings.json").write_text(json.dumps(settings))
+    return file.parent
+
+
+def named_scores(scores: NDArray[Any], names: Any) -> Answer:
+    """Return the (n,) scores of classes."""
+    labels = [str(names[number]) for number in range(len(scores))]
+    return Answer(
+        labels=labels, scores=np.asarray(scores, np.float64)[:, np.newaxis], places=np.zeros((len(labels), 0))
+    )
+
+
+def detections(
+    labels: Sequence[str], scores: NDArray[Any], boxes: NDArray[Any], pixels: Pixels, points: NDArray[Any] | None = None
+) -> Answer:
+    """Return the boxes that are not empty after they are clipped to the image.
+
+    Args:
+        labels: n class names.
+        scores: (n,) or (n, s) scores.
+        boxes: (n, 4) xyxy in pixels.
+        pixels: the image.
+        points: (n, 2 * k) further coordinates, not clipped.
+    """
+    height, width = pixels.shape[:2]
+    clipped = np.clip(np.asarray(boxes, np.float64), 0, [width, height, width, height])
+    inside = np.flatnonzero((clipped[:, 2:] > clipped[:, :2]).all(axis=1))
+    places = clipped if points is None else np.concatenate([clipped, points], axis=1)
+    columns = np.asarray(scores, np.float64).reshape(len(clipped), -1)
+    return Answer(labels=[labels[index] for index in inside], scores=columns[inside], places=places[inside])
+
+
+def greedy_suppression(boxes: NDArray[Any], scores: NDArray[Any], iou_threshold: float) -> list[int]:
+    """Return the indices of the (n, 4) xyxy boxes of one class that are kept, by descending score."""
+    left = np.argsort(-scores, kind="stable")
+    kept: list[int] = []
+    while len(left):
+        best, left = left[0], left[1:]
+        kept.append(int(best))
+        sides = np.minimum(boxes[best, 2:], boxes[left, 2:]) - np.maximum(boxes[best, :2], boxes[left, :2])
+        shared = np.clip(sides, 0, None).prod(axis=1)
+        areas = (boxes[left, 2:] - boxes[left, :2]).prod(axis=1) + (boxes[best, 2:] - boxes[best, :2]).prod() - shared
+        left = left[shared <= iou_threshold * areas]
+    return kept
+
+
+def sigmoid(values: NDArray[Any]) -> NDArray[Any]:
+    """Convert logits to probabilities."""
+    return 1 / (1 + np.exp(-values))
+
+
+def torchvision_crop(pixels: Pixels, side: int, crop: int, resample: int) -> Pixels:
+    """Return `Resize(side)` and `CenterCrop(crop)` of torchvision."""
+    height, width = pixels.shape[:2]
+    other = int(side * max(height, width) / min(height, width))
+    size = (side, other) if width <= height else (other, side)
+    left, top = (round((length - crop) / 2.0) for length in size)
+    return np.asarray(Pillow.fromarray(pixels).resize(size, resample).crop((left, top, left + crop, top + crop)))
