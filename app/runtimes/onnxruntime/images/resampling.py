@@ -104,5 +104,5 @@ def resize_floats(pixels: NDArray[np.uint8], size: tuple[int, int], window: Wind
     blended = pixels[upper].astype(np.float32)
     weights = (centres - upper).astype(np.float32)[:, np.newaxis, np.newaxis]
     blended += (pixels[np.minimum(upper + 1, rows - 1)] - blended) * weights
-    resized: NDArray[Any] = cv2.resize(blended, (width, bottom - top), interpolation=cv2.INTER_LINEAR)
-    return np.asarray(resized[:, left:right], np.float32)
+    resized = np.asarray(cv2.resize(blended, (width, bottom - top), interpolation=cv2.INTER_LINEAR), np.float32)
+    return resized[:, left:right]
