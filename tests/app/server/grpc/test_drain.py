@@ -68,8 +68,8 @@ def test_calls_that_arrive_during_the_stop_are_not_cancelled() -> None:
             assert await call(channel) == "x"
             calls = [asyncio.create_task(call(channel)) for _ in range(CALLS)]
             await asyncio.sleep(0)
-            await interceptor.drain(5.0)
-            await server.stop(5.0)
+            await interceptor.drain(60.0)
+            await server.stop(60.0)
             outcomes = Counter(await asyncio.gather(*calls))
         assert sum(outcomes.values()) == CALLS
         assert [outcome for outcome in outcomes if outcome.startswith("CANCELLED")] == []
