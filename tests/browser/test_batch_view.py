@@ -10,6 +10,7 @@ import pytest
 from playwright.sync_api import Browser, Page, Request, Route, expect
 
 from tests.browser.looking import open_page
+from tests.browser.zero_shot import open_zero_shot, sent_labels
 from tests.support.server_process import ROOT
 
 MODELS = ROOT / "fixtures" / "models"
@@ -160,3 +161,15 @@ def test_long_batch_is_shown_in_parts_and_can_be_stopped(browser: Browser, serve
         page.get_by_label("Model").select_option("detector")
         page.get_by_role("button", name="Stop").click()
         expect(page.get_by_text("Stopped after 0 of 150 images")).to_be_visible()
+
+
+def test_candidate_labels_are_sent_with_every_image(browser: Browser, server: str, folder: Path) -> None:
+    with open_zero_shot(browser, f"{server}/#batch?model=detector", "detector") as page:
+        page.locator("input[webkitdirectory]").set_input_files(folder)
+        expect(page.get_by_role("alert")).to_contain_text("Enter candidate labels: detector")
+        sent: list[tuple[str, object]] = []
+        page.on("request", lambda request: sent.append(sent_labels(request)) if request.method == "POST" else None)
+        page.get_by_role("textbox", name="Candidate labels").fill("cup, spoon")
+        page.keyboard.press("Enter")
+        expect(page.get_by_text("5 failed")).to_be_visible()
+        assert sent == [("m-detector", ["cup", "spoon"])] * 5

@@ -8,6 +8,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.browser.looking import open_page
+from tests.browser.zero_shot import open_zero_shot, sent_labels
 from tests.support.chariot import image_input
 from tests.support.images import encode_base64
 from tests.support.server_process import ROOT
@@ -128,3 +129,16 @@ def test_a_row_is_reached_by_keyboard(browser: Browser, server: str) -> None:
 def test_unknown_model_is_reported(browser: Browser, server: str) -> None:
     with open_page(browser, f"{server}/#compare?a=lost&b=detector&image=scene.jpg") as page:
         expect(page.get_by_role("alert")).to_have_text("No image model called lost is ready")
+
+
+def test_candidate_labels_are_sent_to_zero_shot_models_only(browser: Browser, server: str) -> None:
+    with open_zero_shot(browser, f"{server}/#compare?a=segmenter&b=detector&image=scene.jpg", "detector") as page:
+        expect(page.get_by_role("alert")).to_contain_text("Enter candidate labels: detector")
+        sent: list[tuple[str, Any]] = []
+        page.on("request", lambda request: sent.append(sent_labels(request)) if request.method == "POST" else None)
+        page.get_by_role("textbox", name="Candidate labels").fill("cup, spoon")
+        with page.expect_response(re.compile("/m-detector/infer")):
+            page.keyboard.press("Enter")
+        assert dict(sent) == {"m-detector": ["cup", "spoon"], "m-segmenter": None}
+        page.goto(f"{server}/#compare?a=segmenter&b=classifier")
+        expect(page.get_by_role("textbox", name="Candidate labels")).to_be_hidden()

@@ -2,6 +2,8 @@
 
 import { showDialog } from "./batch_dialog.js";
 import { createRow } from "./batch_row.js";
+import { batchTable } from "./batch_table.js";
+import { candidateLabels } from "./candidate_labels.js";
 import { readyModels, inputKind, waitForModels } from "./catalogue.js";
 import { button, choice, field, save, slider } from "./controls.js";
 import { modelView } from "./model_view.js";
@@ -17,9 +19,7 @@ const strings = text.batch;
 const ID = "batch";
 const MIN_SCORE = 0.05;
 const MAX_CONCURRENT = 4;
-const PAGE_SIZE = 100;
 const MAX_ATTEMPTS = 6;
-const NUMERIC_COLUMNS = new Set(["score", "found", "time"]);
 
 export const batch = modelView({
   id: ID,
@@ -35,6 +35,7 @@ function createBatchView({ main, content, tools, catalogue, models, message, sta
     () => start(rows.map((row) => row.file)),
   );
   const score = slider({ label: strings.score, min: MIN_SCORE, value: 0.5, oninput: () => updateRows() });
+  const labels = candidateLabels(() => start(rows.map((row) => row.file)));
   const fileButton = (attributes, label) => {
     const input = make("input", { type: "file", multiple: "", hidden: "", "aria-label": label, ...attributes });
     input.addEventListener("change", () => {
@@ -45,49 +46,7 @@ function createBatchView({ main, content, tools, catalogue, models, message, sta
   };
   const stop = button(strings.stop, () => pending?.abort());
   const bar = make("progress", { max: 1, value: 0, "aria-label": strings.progress });
-  const search = make("input", { type: "search", placeholder: strings.searchHint });
-  const show = choice(Object.entries(strings.filters), () => updateTable());
-  const resultCount = make("p", { class: "hint", role: "status" });
-  const headings = new Map(Object.keys(strings.columns).map((key) => [key, createHeading(key)]));
-  const body = make("tbody");
-  const moreButton = button(strings.more, () => {
-    limit += PAGE_SIZE;
-    updateTable();
-  });
-  const table = make(
-    "table",
-    { class: "text-table batch" },
-    make(
-      "thead",
-      {},
-      make(
-        "tr",
-        {},
-        make("th", { scope: "col", class: "col-image" }, make("span", { class: "visually-hidden" }, strings.image)),
-        ...[...headings.values()].map((heading) => heading.element),
-      ),
-    ),
-    body,
-  );
-  const results = make(
-    "section",
-    { class: "panel", "aria-label": strings.results, hidden: "" },
-    make(
-      "div",
-      { class: "row" },
-      field(strings.search, search),
-      field(strings.show, show),
-      make(
-        "div",
-        { class: "actions" },
-        button(strings.csv, () => saveCsv()),
-        button(strings.json, () => saveJson()),
-      ),
-    ),
-    resultCount,
-    make("div", { class: "scrollable" }, table),
-    moreButton,
-  );
+  const results = batchTable([button(strings.csv, () => saveCsv()), button(strings.json, () => saveJson())]);
   const progress = make("div", { class: "row", hidden: "" }, bar, stop);
   const empty = make("p", { class: "hint" }, strings.empty);
   content.append(
@@ -99,6 +58,7 @@ function createBatchView({ main, content, tools, catalogue, models, message, sta
         { class: "row" },
         field(strings.model, model),
         score.element,
+        labels.element,
         make(
           "div",
           { class: "actions" },
@@ -109,33 +69,30 @@ function createBatchView({ main, content, tools, catalogue, models, message, sta
       progress,
       empty,
     ),
-    results,
+    results.element,
   );
-  let [rows, order, limit, pending, timer] = [[], { key: "name", descending: false }, PAGE_SIZE, null, 0];
-
-  function createHeading(key) {
-    const arrow = make("span", { "aria-hidden": "true" });
-    const sortButton = make("button", { type: "button", class: "link" }, strings.columns[key], arrow);
-    const element = make("th", { scope: "col", class: `col-${key}` }, sortButton);
-    sortButton.addEventListener("click", () => {
-      order = { key, descending: order.key === key ? !order.descending : NUMERIC_COLUMNS.has(key) };
-      updateTable();
-    });
-    return { element, arrow };
-  }
+  let [rows, pending, timer] = [[], null, 0];
 
   const current = () => models.find(({ name }) => name === model.value);
 
   function start(files) {
     pending?.abort();
     saveAddress();
+    labels.show([current()]);
     const images = files.filter(isImage);
     if (!files.length) return;
     message.clear();
     if (images.length < files.length) message.show(strings.skipped(files.length - images.length));
     if (!images.length) return;
     rows = images.map((file) => createRow(file, (row) => showDialog(main, row, current().task_type, score.value())));
-    [limit, empty.hidden, results.hidden, progress.hidden] = [PAGE_SIZE, true, false, false];
+    const missing = labels.missing([current()]);
+    results.element.hidden = progress.hidden = missing !== undefined;
+    if (missing) {
+      message.showError(text.try.needsLabels(missing.name));
+      return;
+    }
+    empty.hidden = true;
+    results.reset();
     run(rows);
   }
 
@@ -177,7 +134,8 @@ function createBatchView({ main, content, tools, catalogue, models, message, sta
   // A busy server answers 429: wait, then send the image again.
   async function requestRow(row, signal) {
     const selected = current();
-    const parameters = selected.parameters.score_threshold ? { score_threshold: MIN_SCORE } : {};
+    const low = selected.parameters.score_threshold ? { score_threshold: MIN_SCORE } : {};
+    const parameters = { ...low, ...labels.parameters(selected) };
     for (let attempt = 1; ; attempt += 1) {
       try {
         const result = await infer({
@@ -213,35 +171,8 @@ function createBatchView({ main, content, tools, catalogue, models, message, sta
   }
 
   function updateTable() {
-    const done = rows.filter((row) => row.records || row.error).length;
-    [bar.max, bar.value] = [Math.max(rows.length, 1), done];
-    const query = search.value.trim().toLowerCase();
-    const filters = {
-      all: () => true,
-      found: (row) => row.found > 0,
-      empty: (row) => row.records && row.found === 0,
-      failed: (row) => row.error,
-    };
-    const visibleRows = rows.filter((row) => filters[show.value](row) && row.searchText().includes(query));
-    const { key, descending } = order;
-    const sign = descending ? -1 : 1;
-    visibleRows.sort((one, other) => {
-      const [left, right] = [one.key(key), other.key(key)];
-      // Unknown values come last in both directions.
-      if (left === null || right === null) return (left === null) - (right === null);
-      return sign * (typeof left === "string" ? left.localeCompare(right, "en", { numeric: true }) : left - right);
-    });
-    for (const [name, heading] of headings) {
-      const sorted = name === key ? (descending ? "descending" : "ascending") : "none";
-      heading.element.setAttribute("aria-sort", sorted);
-      setText(heading.arrow, { descending: " ▼", ascending: " ▲", none: "" }[sorted]);
-    }
-    const focused = document.activeElement;
-    body.replaceChildren(...visibleRows.slice(0, limit).map((row) => row.element));
-    if (focused !== document.activeElement && body.contains(focused)) focused.focus();
-    for (const row of visibleRows.slice(0, limit)) row.drawThumbnail();
-    moreButton.hidden = visibleRows.length <= limit;
-    setText(resultCount, strings.counted(visibleRows.length, rows.length));
+    [bar.max, bar.value] = [Math.max(rows.length, 1), rows.filter((row) => row.records || row.error).length];
+    results.show(rows);
   }
 
   function saveAddress() {
@@ -290,7 +221,6 @@ function createBatchView({ main, content, tools, catalogue, models, message, sta
     if (event.type === "drop") start(await droppedFiles(event.dataTransfer));
   }
 
-  search.addEventListener("input", updateTable);
   for (const type of ["dragover", "drop"]) main.addEventListener(type, drop);
   return {
     change(parameters) {
@@ -300,6 +230,7 @@ function createBatchView({ main, content, tools, catalogue, models, message, sta
       model.value = (requested ?? models.find((model) => taskOf(model.task_type).geometry !== null) ?? models[0]).name;
       const threshold = Number.parseFloat(parameters.get("score"));
       if (threshold >= MIN_SCORE && threshold <= 1) score.set(threshold);
+      labels.show([current()]);
       if (rows.length) start(rows.map((row) => row.file));
     },
     recover,

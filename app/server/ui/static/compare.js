@@ -1,13 +1,15 @@
 // The Compare view: results of two models, or of one model at two thresholds, side by side.
 
+import { candidateLabels } from "./candidate_labels.js";
 import { inputKind, readyModels } from "./catalogue.js";
 import { choice, field, slider } from "./controls.js";
 import { modelView } from "./model_view.js";
 import { make, setText } from "./dom.js";
-import { filterShapes, overlap, shapesOf } from "./drawing.js";
+import { filterShapes, shapesOf } from "./drawing.js";
 import { milliseconds, percent } from "./format.js";
 import { infer } from "./inference.js";
 import { imageInput } from "./image_input.js";
+import { matchResults } from "./matching.js";
 import { colourOf } from "./palette.js";
 import { sampleFor } from "./samples.js";
 import { session } from "./session.js";
@@ -20,7 +22,6 @@ const ID = "compare";
 const SIDES = ["a", "b"];
 // Request low scores too: the sliders only filter the received answer.
 const MIN_SCORE = 0.05;
-const MIN_IOU = 0.5;
 
 export const compare = modelView({
   id: ID,
@@ -40,39 +41,16 @@ function resultsOf(model, records, score, image) {
   return filterShapes(shapesOf(model.task_type, records, image.width, image.height), { score });
 }
 
-// Match two lists by label, highest overlap first. Return [left, right, iou], with null for a missing partner.
-export function matchResults(ones, others, byOverlap) {
-  const candidates = [];
-  for (const one of ones) {
-    for (const other of others) {
-      if (one.label !== other.label) continue;
-      const iou = byOverlap ? overlap(one, other) : 1;
-      if (iou >= MIN_IOU) candidates.push([one, other, iou]);
-    }
-  }
-  candidates.sort((left, right) => right[2] - left[2]);
-  const matched = new Set();
-  const both = candidates.filter(([one, other]) => {
-    if (matched.has(one) || matched.has(other)) return false;
-    matched.add(one).add(other);
-    return true;
-  });
-  const unmatched = (all) => all.filter((shape) => !matched.has(shape));
-  const rows = [
-    ...both,
-    ...unmatched(ones).map((shape) => [shape, null, null]),
-    ...unmatched(others).map((shape) => [null, shape, null]),
-  ];
-  const best = ([one, other]) => Math.max(one?.score ?? 0, other?.score ?? 0);
-  return rows.sort((left, right) => best(right) - best(left));
-}
-
 function createCompareView({ main, content, tools, catalogue, models, message, status }) {
   const source = imageInput(main, {
     root: tools.root,
     catalogue,
     onimage: useImage,
     onerror: message.showError,
+  });
+  const labels = candidateLabels(() => {
+    for (const id of SIDES) sides[id].records = null;
+    send();
   });
   const sides = Object.fromEntries(SIDES.map((id) => [id, createSide(id)]));
   const body = make("tbody");
@@ -88,7 +66,7 @@ function createCompareView({ main, content, tools, catalogue, models, message, s
   );
   let [image, sample, pending, warning] = [null, "", null, ""];
   content.replaceChildren(
-    make("div", { class: "panel" }, source.element),
+    make("div", { class: "panel" }, source.element, labels.element),
     make("div", { class: "side-by-side" }, ...SIDES.map((id) => sides[id].element)),
     results,
   );
@@ -148,8 +126,18 @@ function createCompareView({ main, content, tools, catalogue, models, message, s
   // If both sides have the same model, one request serves both.
   async function send() {
     saveAddress();
+    const chosen = SIDES.map((id) => sides[id].current());
+    labels.show(chosen);
     if (image === null) return;
     pending?.abort();
+    const missing = labels.missing(chosen);
+    if (missing) {
+      setText(status, "");
+      for (const id of SIDES) sides[id].view.shapes([]);
+      table.hidden = true;
+      message.showError(text.try.needsLabels(missing.name));
+      return;
+    }
     const thisRequest = (pending = new AbortController());
     message.showError(warning);
     warning = "";
@@ -158,7 +146,8 @@ function createCompareView({ main, content, tools, catalogue, models, message, s
     try {
       for (const name of names) {
         const model = models.find((model) => model.name === name);
-        const parameters = model.parameters.score_threshold ? { score_threshold: MIN_SCORE } : {};
+        const low = model.parameters.score_threshold ? { score_threshold: MIN_SCORE } : {};
+        const parameters = { ...low, ...labels.parameters(model) };
         const answer = await infer({
           root: tools.root,
           catalogue,

@@ -3,6 +3,7 @@
 import { distributionChart, roundBytes, sparkline, trendChart } from "./charts.js";
 import { make, setText } from "./dom.js";
 import { curlExample } from "./curl_example.js";
+import { figureTable } from "./figure_table.js";
 import { subscribe } from "./snapshots.js";
 import { aligned, bytes, cores, count, milliseconds, percent, rate } from "./format.js";
 import { text } from "./text.js";
@@ -207,8 +208,8 @@ function details() {
     batch: trendChart({ title: strings.charts.batch, lines: ["value"], format: rate, min: 1 }),
   };
   const distribution = distributionChart({ title: strings.charts.cdf, format: milliseconds });
-  const percentiles = figureTable(strings.percentiles);
-  const batches = figureTable(strings.batches);
+  const percentiles = figureTable(strings.percentiles, "");
+  const batches = figureTable(strings.batches, strings.batchesNone);
   const element = make(
     "section",
     { class: "panel", id: "detail", "aria-labelledby": "detail-title" },
@@ -265,33 +266,6 @@ function processCharts() {
       charts.flight.show({ in_flight: process.in_flight, waiting: process.waiting }, interval, over);
       charts.cpu.show({ value: process.cpu }, interval, over);
       charts.memory.show({ value: process.memory }, interval, over);
-    },
-  };
-}
-
-// A table of names and figures. It keeps its rows while the names stay the same.
-function figureTable(title) {
-  const body = make("tbody");
-  const none = make("p", { class: "hint" }, strings.batchesNone);
-  let names = "";
-  return {
-    element: make(
-      "div",
-      {},
-      make("h3", {}, title),
-      make("table", { class: "figures", "aria-label": title }, body),
-      none,
-    ),
-    show(pairs) {
-      none.hidden = pairs.length > 0;
-      const newNames = pairs.map(([name]) => name).join();
-      if (newNames !== names) {
-        names = newNames;
-        body.replaceChildren(
-          ...pairs.map(([name]) => make("tr", {}, make("th", { scope: "row" }, name), make("td"))),
-        );
-      }
-      pairs.forEach(([, figure], index) => setText(body.rows[index].cells[1], figure));
     },
   };
 }

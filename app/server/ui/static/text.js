@@ -309,6 +309,7 @@ export const text = {
     stopped: "(stopped)",
     noAnswer: "(no answer)",
     needsImage: "Add an image first.",
+    needsLabels: (name) => `Enter candidate labels: ${name} finds what they name.`,
     needsText: "Enter a text first.",
     text: "Text",
     textExample: "Ada Lovelace wrote the first program in London.",

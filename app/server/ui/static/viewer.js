@@ -4,11 +4,10 @@ import { make, setText } from "./dom.js";
 import { hit, paint } from "./drawing.js";
 import { drawingSwitches } from "./switches.js";
 import { text } from "./text.js";
+import { ZOOM_STEP, addGestures } from "./viewer_gestures.js";
 
 const strings = text.viewer;
 const MAX_SCALE = 40;
-const ZOOM_STEP = 1.25;
-const KEY_PAN = 40;
 const HIT_DISTANCE = 6;
 // Above this number of screen pixels per image pixel, pixels are shown as squares.
 const MIN_SQUARE_PIXELS = 3;
@@ -45,8 +44,6 @@ export function viewer({ label }) {
   let transform = { scale: 1, x: 0, y: 0 };
   let [fitted, stale, scheduled] = [true, {}, false];
   let [isHeavy, paintedTransform, repaintTimer] = [false, transform, 0];
-  const pointers = new Map();
-  let pinchDistance = 0;
   const self = { element, show, shapes: setShapes, overlay, choose, restore, fit, close };
   self.onhover = () => {};
   self.ontransform = () => {};
@@ -224,13 +221,7 @@ export function viewer({ label }) {
     move({ ...transform, x: transform.x + x, y: transform.y + y });
   }
 
-  function pointAt(event) {
-    const box = stage.getBoundingClientRect();
-    return [event.clientX - box.left, event.clientY - box.top];
-  }
-
-  function point(event) {
-    const [x, y] = pointAt(event);
+  function point(x, y) {
     const { scale } = transform;
     const found = hit(shapes, (x - transform.x) / scale, (y - transform.y) / scale, HIT_DISTANCE / scale);
     hover(found?.index ?? null);
@@ -242,62 +233,7 @@ export function viewer({ label }) {
     self.onhover(index);
   }
 
-  stage.addEventListener(
-    "wheel",
-    (event) => {
-      if (image === null) return;
-      event.preventDefault();
-      zoomBy(Math.exp(-event.deltaY * (event.ctrlKey ? 0.01 : 0.0015)), ...pointAt(event));
-    },
-    { passive: false },
-  );
-  stage.addEventListener("pointerdown", (event) => {
-    if (event.button !== 0) return;
-    stage.setPointerCapture(event.pointerId);
-    pointers.set(event.pointerId, [event.clientX, event.clientY]);
-    pinchDistance = 0;
-  });
-  stage.addEventListener("pointermove", (event) => {
-    const before = pointers.get(event.pointerId);
-    if (before === undefined) {
-      point(event);
-      return;
-    }
-    pointers.set(event.pointerId, [event.clientX, event.clientY]);
-    if (pointers.size === 1) shift(event.clientX - before[0], event.clientY - before[1]);
-    if (pointers.size !== 2) return;
-    const [[ax, ay], [bx, by]] = pointers.values();
-    const distance = Math.hypot(ax - bx, ay - by);
-    const middle = { clientX: (ax + bx) / 2, clientY: (ay + by) / 2 };
-    if (pinchDistance > 0) zoomBy(distance / pinchDistance, ...pointAt(middle));
-    pinchDistance = distance;
-  });
-  for (const end of ["pointerup", "pointercancel"]) {
-    stage.addEventListener(end, (event) => {
-      pointers.delete(event.pointerId);
-      pinchDistance = 0;
-      if (event.type === "pointerup" && event.pointerType === "touch") point(event);
-    });
-  }
-  stage.addEventListener("pointerleave", () => hover(null));
-  stage.addEventListener("dblclick", fit);
-  stage.addEventListener("keydown", (event) => {
-    const action = {
-      "+": () => zoomBy(ZOOM_STEP),
-      "=": () => zoomBy(ZOOM_STEP),
-      "-": () => zoomBy(1 / ZOOM_STEP),
-      0: fit,
-      1: () => zoomTo(1),
-      ArrowLeft: () => shift(KEY_PAN, 0),
-      ArrowRight: () => shift(-KEY_PAN, 0),
-      ArrowUp: () => shift(0, KEY_PAN),
-      ArrowDown: () => shift(0, -KEY_PAN),
-      Escape: () => hover(null),
-    }[event.key];
-    if (action === undefined || event.ctrlKey || event.metaKey || event.altKey) return;
-    event.preventDefault();
-    action();
-  });
+  addGestures(stage, { isEmpty: () => image === null, point, leave: () => hover(null), zoomBy, zoomTo, shift, fit });
 
   const observer = new ResizeObserver(() => {
     const ratio = window.devicePixelRatio || 1;
