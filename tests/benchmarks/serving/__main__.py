@@ -12,7 +12,7 @@ import onnxruntime
 from tests.benchmarks.serving.accuracy import accuracy
 from tests.benchmarks.serving.difference import difference
 from tests.benchmarks.serving.isolation import isolation
-from tests.benchmarks.serving.overhead import leak, overhead, protocols, start
+from tests.benchmarks.serving.overhead import chat, leak, overhead, protocols, start
 from tests.benchmarks.serving.overload import overload, queue_time
 from tests.benchmarks.serving.peers import peers
 from tests.benchmarks.serving.processes import ROOT
@@ -43,6 +43,7 @@ def main() -> None:
         "overhead": lambda workload: overhead(workload, rounds, requests),
         "difference": lambda workload: difference(workload, rounds, requests),
         "protocols": lambda workload: protocols(workload, rounds, requests),
+        "chat": lambda workload: chat(workload, rounds, requests),
         "start": lambda workload: start(workload, rounds),
         "accuracy": lambda workload: accuracy(workload, options.scenes),
         "shortcuts": lambda workload: shortcuts(workload, rounds, requests),

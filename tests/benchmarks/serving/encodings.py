@@ -10,7 +10,7 @@ import msgspec
 from app.proto import message_class
 from tests.benchmarks.serving.load import BenchmarkRequest
 
-__all__ = ("CHARIOT", "RAW_CHARIOT", "chariot", "encodings", "raw_chariot")
+__all__ = ("CHARIOT", "RAW_CHARIOT", "chariot", "encodings", "questions", "raw_chariot")
 
 CHARIOT = "chariot-v2-kserve, JSON"
 RAW_CHARIOT = "chariot-v2, raw body"
@@ -64,6 +64,24 @@ def encodings(ports: Mapping[str, int], model: str, image: Path) -> Mapping[str,
         "GRPS, gRPC": BenchmarkRequest(
             ports["grpc"], "/grps.protos.v1.GrpsService/Predict", grps.SerializeToString(), grpc=True
         ),
+    }
+
+
+def questions(port: int, model: str, image: Path) -> Mapping[str, BenchmarkRequest]:
+    """Return the requests for the same answer to a question about an image, by name. Chariot's is the first."""
+    text, question = _base64(image), "What is in the picture?"
+    content = [
+        {"type": "text", "text": question},
+        {"type": "image_url", "image_url": {"url": f"data:image/jpeg;base64,{text}"}},
+    ]
+    chat: dict[str, object] = {"model": model, "messages": [{"role": "user", "content": content}]}
+    path = "/v1/chat/completions"
+    return {
+        CHARIOT: BenchmarkRequest(
+            port, f"/v2/models/m-{model}/infer", _json_of({**_input(text), "parameters": {"prompts": [question]}})
+        ),
+        "OpenAI, chat": BenchmarkRequest(port, path, msgspec.json.encode(chat)),
+        "OpenAI, streamed chat": BenchmarkRequest(port, path, msgspec.json.encode({**chat, "stream": True})),
     }
 
 

@@ -5,13 +5,13 @@ from collections.abc import Callable
 from functools import partial
 
 from tests.benchmarks.serving.cost import cost, measure_floor, measure_server
-from tests.benchmarks.serving.encodings import CHARIOT, RAW_CHARIOT, chariot, encodings, raw_chariot
+from tests.benchmarks.serving.encodings import CHARIOT, RAW_CHARIOT, chariot, encodings, questions, raw_chariot
 from tests.benchmarks.serving.load import send
-from tests.benchmarks.serving.processes import charioteer
+from tests.benchmarks.serving.processes import ROOT, charioteer
 from tests.benchmarks.serving.section import Cell, Section
 from tests.benchmarks.serving.workload import Workload
 
-__all__ = ("leak", "overhead", "protocols", "start")
+__all__ = ("chat", "leak", "overhead", "protocols", "start")
 
 _CASES = (("small", "vga"), ("small", "hd"), ("medium", "vga"), ("medium", "hd"))
 _CONCURRENCY = (1, 8, 64)
@@ -82,6 +82,29 @@ def protocols(workload: Workload, rounds: int, requests: int) -> Section:
     )
     columns = ["protocol and encoding", "body, bytes", "server", f"ratio to {CHARIOT}"]
     return Section(title="Protocols and encodings", about=about, columns=columns, rows=rows)
+
+
+def chat(workload: Workload, rounds: int, requests: int) -> Section:
+    """Compare the CPU of a chat completion with that of the same question over Chariot's protocol."""
+    del workload
+    with charioteer("--model", str(ROOT / "fixtures" / "models" / "vlm")) as server:
+        requests_by_name = questions(server.ports["http"], "vlm", ROOT / "fixtures" / "images" / "shape.jpg")
+        for request in requests_by_name.values():
+            send(request, 50, 4)
+        costs = cost(
+            rounds, **{name: measure_server(server, request, requests, 1) for name, request in requests_by_name.items()}
+        )
+    base = costs[CHARIOT]
+    rows: list[list[Cell]] = []
+    for name, result in costs.items():
+        pairs = zip(base.milliseconds, result.milliseconds, strict=True)
+        rows.append([name, result.median, statistics.median(measured / reference for reference, measured in pairs)])
+    about = (
+        "CPU milliseconds of the same answer to a question about an image, by the fixture model, in turns on one "
+        "connection. The ratio is the median of the rounds' ratios."
+    )
+    columns = ["protocol", "server", f"ratio to {CHARIOT}"]
+    return Section(title="Chat completions", about=about, columns=columns, rows=rows)
 
 
 def start(workload: Workload, rounds: int) -> Section:
