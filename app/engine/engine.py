@@ -190,7 +190,7 @@ class Engine(Readiness):
             model_name: the requested model; empty if only the body has its name.
             decode: decode the body, in the worker.
             all_or_nothing: whether the client gets nothing before the last chunk, so that disconnecting earlier is a
-                failure.
+                failure. Each answer is one chunk then.
 
         Yields:
             The chunks of every answer, one answer after the other.
@@ -200,9 +200,8 @@ class Engine(Readiness):
                 fails while it generates.
         """
         queue = self._admit(context, model_name)
-        async with aclosing(
-            self._stream(context, queue, self._executor.stream_text(context, decode), all_or_nothing=all_or_nothing)
-        ) as chunks:
+        source = self._executor.stream_text(context, decode, complete=all_or_nothing)
+        async with aclosing(self._stream(context, queue, source, all_or_nothing=all_or_nothing)) as chunks:
             async for chunk in chunks:
                 yield chunk
 

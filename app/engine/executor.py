@@ -17,7 +17,7 @@ from app.engine.explanations.request import explain_request
 from app.engine.inference_result import InferenceResult
 from app.engine.models.registry import Registration, Registry
 from app.engine.request_context import RequestContext
-from app.engine.streams.sources import sample_results, text_chunks
+from app.engine.streams.sources import complete_answers, sample_results, text_chunks
 from app.engine.streams.text_stream import Chunk
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.inference.limits import Limits, check_request
@@ -149,15 +149,18 @@ class Executor:
         finally:
             self.report(context)
 
-    def stream_text(self, context: RequestContext, decode: Callable[[], InferenceRequest]) -> Generator[Chunk]:
-        """Yield the chunks of generated text. The reader reports the request.
+    def stream_text(
+        self, context: RequestContext, decode: Callable[[], InferenceRequest], *, complete: bool = False
+    ) -> Generator[Chunk]:
+        """Yield the chunks of generated text, or one for each answer if `complete`. The reader reports the request.
 
         Raises:
             InferenceError: for every failure.
         """
         with self._capture_errors(context):
             context.start_work()
-            yield from text_chunks(context, *self._decode(context, decode), self._limits)
+            chunks = text_chunks(context, *self._decode(context, decode), self._limits)
+            yield from complete_answers(chunks) if complete else chunks
 
     def stream_outputs(
         self,

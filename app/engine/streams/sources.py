@@ -1,7 +1,11 @@
-"""The sources of a streamed answer: chunks of text, or results of single samples."""
+"""The sources of a streamed answer: chunks of text, complete texts, or results of single samples."""
 
 from collections.abc import Generator
+from contextlib import closing
 
+import msgspec
+
+from app.engine.cancellation import raise_if_cancelled
 from app.engine.inference_result import InferenceResult, SampleResult
 from app.engine.models.registry import Registration
 from app.engine.request_context import RequestContext
@@ -9,7 +13,7 @@ from app.engine.streams.text_stream import Chunk
 from tasks.inference.limits import Limits
 from tasks.inference.request import InferenceRequest
 
-__all__ = ("sample_results", "text_chunks")
+__all__ = ("complete_answers", "sample_results", "text_chunks")
 
 
 def text_chunks(
@@ -45,6 +49,22 @@ def text_chunks(
             model_ns=stream.model,
             samples=samples,
         )
+
+
+def complete_answers(chunks: Generator[Chunk]) -> Generator[Chunk]:
+    """Yield one chunk for each answer, so that the reader wakes once for it and not for each token.
+
+    Raises:
+        InferenceError: if the request is cancelled, before the next token.
+    """
+    texts: list[str] = []
+    with closing(chunks):
+        for chunk in chunks:
+            raise_if_cancelled()
+            texts.append(chunk.text)
+            if chunk.final:
+                yield msgspec.structs.replace(chunk, text="".join(texts))
+                texts.clear()
 
 
 def sample_results(

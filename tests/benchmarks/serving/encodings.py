@@ -76,10 +76,13 @@ def questions(port: int, model: str, image: Path) -> Mapping[str, BenchmarkReque
     ]
     chat: dict[str, object] = {"model": model, "messages": [{"role": "user", "content": content}]}
     path = "/v1/chat/completions"
+    chariot_path, body = (
+        f"/v2/models/m-{model}/infer",
+        _json_of({**_input(text), "parameters": {"prompts": [question]}}),
+    )
     return {
-        CHARIOT: BenchmarkRequest(
-            port, f"/v2/models/m-{model}/infer", _json_of({**_input(text), "parameters": {"prompts": [question]}})
-        ),
+        CHARIOT: BenchmarkRequest(port, chariot_path, body),
+        "the same through the web framework": BenchmarkRequest(port, f"{chariot_path}?query=1", body),
         "OpenAI, chat": BenchmarkRequest(port, path, msgspec.json.encode(chat)),
         "OpenAI, streamed chat": BenchmarkRequest(port, path, msgspec.json.encode({**chat, "stream": True})),
     }
