@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import schemathesis
 import schemathesis.checks
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, given, settings, strategies
 from prometheus_client import CollectorRegistry
 
 from app.recording.query.reader import RecordingReader
@@ -18,6 +18,7 @@ from app.server.http.inferences import Inferences
 from tests.support.chariot import Client
 from tests.support.fake_app import build_app
 from tests.support.grpc_server import MAX_REQUEST_BYTES, build_engine
+from tests.support.openapi import operations_of
 from tests.support.recorded_rows import ALL_IDS, ALL_ROWS
 
 APP = build_app(("classifier", "detector", "teller"), "chariot-v2-kserve")
@@ -34,14 +35,16 @@ CHECKS = [
 TARGETS = cycle(["m-classifier", "m-detector", "m-missing", "classifier", "teller", "missing"])
 
 
-@SCHEMA.parametrize()
+@pytest.mark.parametrize("operation", operations_of(SCHEMA))
 @settings(
     max_examples=15,
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow],
 )
-def test_endpoint_responses_conform_to_schema(case: Any) -> None:
+@given(data=strategies.data())
+def test_endpoint_responses_conform_to_schema(operation: Any, data: strategies.DataObject) -> None:
+    case = data.draw(operation.as_strategy())
     if "target" in case.path_parameters:
         case.path_parameters["target"] = next(TARGETS)
     response = case.call()

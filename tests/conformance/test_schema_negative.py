@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 import schemathesis
 import schemathesis.checks
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, given, settings, strategies
 from schemathesis import GenerationMode
 
 from tests.support.fake_app import build_app
+from tests.support.openapi import operations_of
 
 LIBRARY: Any = schemathesis.checks
 CHECKS = [LIBRARY.content_type_conformance, LIBRARY.not_a_server_error, LIBRARY.status_code_conformance]
@@ -20,19 +21,17 @@ CHECKS = [LIBRARY.content_type_conformance, LIBRARY.not_a_server_error, LIBRARY.
 TARGETS = cycle(["m-classifier", "m-detector", "classifier", "teller", "continuer", "missing"])
 
 
-def negative_schema(protocol: str) -> Any:
-    """Return the schema of an application that generates invalid data."""
+def schema_of(protocol: str) -> Any:
+    """Return the schema of an application."""
     app = build_app(("classifier", "detector", "teller", "continuer"), protocol)
-    schema: Any = schemathesis.openapi.from_asgi("/schema", app)
-    schema.config.generation.update(modes=[GenerationMode.NEGATIVE])
-    return schema
+    return schemathesis.openapi.from_asgi("/schema", app)
 
 
 def takes_a_body(context: Any) -> bool:
     return "requestBody" in context.operation.definition.raw
 
 
-KSERVE, LEAN = negative_schema("chariot-v2-kserve"), negative_schema("chariot-v2")
+KSERVE, LEAN = schema_of("chariot-v2-kserve"), schema_of("chariot-v2")
 FEW_EXAMPLES = settings(
     max_examples=10,
     deadline=None,
@@ -51,14 +50,16 @@ def check_response(case: Any) -> None:
 
 
 @pytest.mark.slow
-@KSERVE.include(takes_a_body).parametrize()
+@pytest.mark.parametrize("operation", operations_of(KSERVE.include(takes_a_body)))
 @FEW_EXAMPLES
-def test_invalid_requests_conform_to_schema(case: Any) -> None:
-    check_response(case)
+@given(data=strategies.data())
+def test_invalid_requests_conform_to_schema(operation: Any, data: strategies.DataObject) -> None:
+    check_response(data.draw(operation.as_strategy(GenerationMode.NEGATIVE)))
 
 
 @pytest.mark.slow
-@LEAN.include(path="/infer").parametrize()
+@pytest.mark.parametrize("operation", operations_of(LEAN.include(path="/infer")))
 @FEW_EXAMPLES
-def test_invalid_chariot_v2_requests_conform_to_schema(case: Any) -> None:
-    check_response(case)
+@given(data=strategies.data())
+def test_invalid_chariot_v2_requests_conform_to_schema(operation: Any, data: strategies.DataObject) -> None:
+    check_response(data.draw(operation.as_strategy(GenerationMode.NEGATIVE)))

@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from app.cli.model.image_files import read_image
 from app.cli.model.model_choice import choose_model
 from app.cli.terminal import console, progress
 from app.engine.models.servable import Servable
@@ -80,7 +81,7 @@ def explain(
 
         check_image_path(draw)
     source = choose_model(options, name)
-    data = None if image is None else image.read_bytes()
+    data = None if image is None else read_image(image)
     parameters = {
         "label": label,
         "method": method if text is None else None,

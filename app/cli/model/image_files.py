@@ -1,4 +1,4 @@
-"""Choose images of a folder."""
+"""Read image files, and choose images of a folder."""
 
 import random
 import re
@@ -7,8 +7,10 @@ from pathlib import Path
 
 from app.evaluation.datasets.files import list_images
 from app.settings.model import ModelError
+from tasks.inference.error import InferenceError
+from tasks.vision.header import image_size
 
-__all__ = ("choose_images",)
+__all__ = ("choose_images", "read_image")
 
 _RECORDED = re.compile(r"[0-9a-f]{64}")
 """The file name of a recorded image: its digest."""
@@ -28,3 +30,17 @@ def choose_images(folder: Path, limit: int) -> Sequence[Path]:
     if not files:
         raise ModelError(f"There are no images in {folder}")
     return random.Random(0).sample(files, min(limit, len(files)))  # noqa: S311  not for security
+
+
+def read_image(file: Path) -> bytes:
+    """Return the content of an image file.
+
+    Raises:
+        ModelError: when it is not an image of an accepted format.
+    """
+    data = file.read_bytes()
+    try:
+        image_size(data)
+    except InferenceError as error:
+        raise ModelError(f"{file}: {error}") from None
+    return data

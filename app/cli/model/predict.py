@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from app.cli.model.image_files import read_image
 from app.cli.model.model_choice import choose_model
 from app.cli.model.terminal_image import Graphics, graphics_of, show_image
 from app.cli.terminal import console
@@ -62,7 +63,7 @@ def predict(
 
         check_image_path(draw)
     source = choose_model(options, name)
-    data = image.read_bytes()
+    data = read_image(image)
     parameters = {
         "prompts": prompt,
         "candidate_labels": candidate_labels,
