@@ -21,7 +21,7 @@ serve: $(VENV)/.serve ## [run] install the server, and serve the demo models
 	@$(BIN)/charioteer serve --demo
 
 test: $(VENV)/.test ## [test] install the dependencies of the quick tests, and run them (minutes)
-	@$(BIN)/python -m pytest --numprocesses 2 -m "not slow"
+	@$(BIN)/python -m pytest --numprocesses 2 --override-ini faulthandler_timeout=180 -m "not slow"
 
 # One worker runs all tests of a file, so that servers and environments are started once; the longest files run first.
 # The tests wait for processes half of their time: three workers keep two cores busy.

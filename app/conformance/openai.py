@@ -225,14 +225,15 @@ def _embeds(probe: Probe) -> None:
 def _embeds_base64(probe: Probe) -> None:
     floats = _embeddings(probe, encoding_format="float")
     for item, encoded in zip(floats, _embeddings(probe, encoding_format="base64"), strict=False):
-        text, vector = encoded.get("embedding"), item["embedding"]
+        text = encoded.get("embedding")
+        vector: list[float] = item["embedding"]
         if is_list(text):
             raise ViolationError("Expected base64, got a list")
         try:
             data = binascii.a2b_base64(str(text))
         except binascii.Error as error:
             raise ViolationError(f"Expected base64: {error}") from None
-        decoded = struct.unpack(f"<{len(data) // 4}f", data) if len(data) == 4 * len(vector) else ()
+        decoded: tuple[float, ...] = struct.unpack(f"<{len(data) // 4}f", data) if len(data) == 4 * len(vector) else ()
         if len(decoded) != len(vector) or any(
             abs(one - other) > _FLOAT_ERROR * max(1, abs(other)) for one, other in zip(decoded, vector, strict=True)
         ):
