@@ -15,9 +15,9 @@ from pathlib import Path
 
 import msgspec
 
-from tests.benchmarks.serving.processes import free_port
 from tests.soak.references import ROOT
 from tests.soak.wire import Ports
+from tests.support.ports import reserve_ports
 
 __all__ = ("MAX_BYTES", "Server", "Usage")
 
@@ -69,7 +69,7 @@ class Server:
     """
 
     def __init__(self, models: Path, store: Path, log: Path, extra_options: Sequence[str] = ()) -> None:
-        self.ports = Ports(free_port(), free_port(), free_port())
+        self.ports = Ports(*reserve_ports(3))
         self.starts = 0
         self.warnings: Counter[str] = Counter()
         self.exceptions: Counter[str] = Counter()
