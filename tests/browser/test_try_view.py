@@ -169,6 +169,24 @@ def test_sliders_filter_like_the_server(browser: Browser, server: str, model: st
         expect_findings(page, 2)
 
 
+def test_view_chosen_while_the_address_is_saved_is_opened(browser: Browser, server: str) -> None:
+    with open_page(browser, f"{server}/#try?model=detector&sample=scene.jpg") as page:
+        expect(rows(page).first).to_be_visible()
+        # The timer that saves the threshold is due before the event of the new address.
+        page.get_by_label("Confidence threshold").evaluate(
+            """slider => {
+                slider.value = 0.9;
+                slider.dispatchEvent(new Event("input", { bubbles: true }));
+                const { port1, port2 } = new MessageChannel();
+                port1.onmessage = () => { location.hash = "#models"; };
+                port2.postMessage(null);
+                for (const start = performance.now(); performance.now() - start < 400; );
+            }"""
+        )
+        expect(page.get_by_role("heading", name="Models", level=1)).to_be_visible()
+        assert page.url.endswith("#models")
+
+
 def test_empty_result_above_the_score_threshold_is_reported(browser: Browser, server: str) -> None:
     with open_page(browser, f"{server}/#try?model=detector&sample=scene.jpg") as page:
         expect(rows(page).first).to_be_visible()

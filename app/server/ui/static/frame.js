@@ -79,10 +79,13 @@ const tools = {
   },
   // Keep the state of the view in its address, without a history entry.
   save(parameters) {
-    const id = current.id;
+    const [id, address] = [current.id, location.hash];
     clearTimeout(saving);
     // Browsers limit how often an address may change, and a slider changes it often.
-    saving = setTimeout(() => history.replaceState(null, "", `#${id}?${new URLSearchParams(parameters)}`), SAVE_MS);
+    saving = setTimeout(() => {
+      // The user may have chosen another address, whose event comes later than this timer.
+      if (location.hash === address) history.replaceState(null, "", `#${id}?${new URLSearchParams(parameters)}`);
+    }, SAVE_MS);
   },
   go(view, parameters) {
     location.hash = `${view}?${new URLSearchParams(parameters)}`;
