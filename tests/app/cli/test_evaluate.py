@@ -245,8 +245,10 @@ def test_interrupted_evaluation_is_resumed(tmp_path: Path) -> None:
             proceed.wait(300)
         return [{"label": "cat", "score": 1}]
 
+    # Children of a shell's background job ignore Ctrl+C.
     program = (
-        "from cyclopts import App; from app.cli.recorded.evaluate import evaluate; App(default_command=evaluate)()"
+        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); from cyclopts import App; "
+        "from app.cli.recorded.evaluate import evaluate; App(default_command=evaluate)()"
     )
     with fake_server(answer) as url:
         command = [str(argument) for argument in (sys.executable, "-c", program, data, *url_options(url, "--out", out))]
