@@ -76,11 +76,12 @@ def unsent_bytes(connection: socket.socket) -> int:
 
 
 def unread_bytes(connection: socket.socket) -> int:
-    """Return the number of received bytes that are not read."""
+    """Return the number of received bytes that are not read; 0 for a closed socket."""
     available = array("i", [0])
     try:
         fcntl.ioctl(connection, termios.FIONREAD, available)
-    except OSError:
+    except (OSError, ValueError):
+        # A closed socket has no file descriptor, which is a ValueError.
         return 0
     return available[0]
 

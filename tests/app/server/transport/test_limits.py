@@ -204,6 +204,12 @@ def test_accepted_socket_has_keepalive_and_user_timeout() -> None:
             wait_until(lambda: tcp_info.is_reset(accepted))
 
 
+def test_closed_socket_has_no_unread_bytes() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        assert tcp_info.unread_bytes(listener) == 0
+    assert tcp_info.unread_bytes(listener) == 0
+
+
 @pytest.mark.parametrize(("write_timeout", "milliseconds"), [(30.0, 120_000), (600.0, 1_200_000), (inf, 86_400_000)])
 def test_tcp_user_timeout_follows_the_write_timeout(write_timeout: float, milliseconds: int) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
