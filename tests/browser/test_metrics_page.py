@@ -138,7 +138,7 @@ def test_details_of_a_model_open_by_keyboard(browser: Browser, used_server: str)
         expect(page.get_by_role("heading", level=2, name="detector")).to_be_visible()
         # The row was updated meanwhile and kept the focus.
         expect(detector).to_be_focused()
-        assert page.url.endswith("#metrics?window=60m&model=detector")
+        expect(page).to_have_url(re.compile(r"#metrics\?window=60m&model=detector$"))
         page.keyboard.press("Enter")
         expect(page.get_by_role("heading", level=2, name="All models")).to_be_visible()
         page.go_back()

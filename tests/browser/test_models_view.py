@@ -110,7 +110,7 @@ def test_a_model_is_unloaded_and_loaded_by_keyboard_alone(browser: Browser, serv
         title.focus()
         page.keyboard.press("Enter")
         expect(title).to_have_attribute("aria-expanded", "true")
-        assert page.url.endswith("#models?model=detector")
+        expect(page).to_have_url(re.compile(r"#models\?model=detector$"))
         for name in ("Try detector", "Reload detector", "Unload detector"):
             page.keyboard.press("Tab")
             expect(page.locator(":focus")).to_have_attribute("aria-label", name)

@@ -186,7 +186,7 @@ def test_request_uses_the_settings_of_the_try_view(browser: Browser, server: str
         expect(listed).to_have_count(3)
         page.get_by_role("button", name="Use in code").click()
         expect(page.get_by_role("heading", level=1)).to_have_text("Use in code")
-        assert "score=0.96" in page.url
+        expect(page).to_have_url(re.compile("score=0.96"))
         page.reload()
         for protocol in ("chariot", "v2", "v1", "grps"):
             choose(page, protocol)

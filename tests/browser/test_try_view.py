@@ -13,7 +13,7 @@ import httpx
 import numpy as np
 import PIL.Image
 import pytest
-from playwright.sync_api import Browser, Locator, Page, expect
+from playwright.sync_api import Browser, Locator, Page, Route, expect
 
 from tasks.vision.contours import mask_of_contours
 from tests.browser.axe import violations
@@ -110,7 +110,7 @@ def test_shapes_are_drawn_where_the_answer_has_them(browser: Browser, server: st
     with open_page(browser, f"{server}/#try?model={model}&sample=photo.jpg") as page:
         page.get_by_role("button", name=f"Sample {sample}").click()
         expect_findings(page, len(records))
-        assert f"#try?model={model}&sample={sample}" in page.url
+        expect(page).to_have_url(re.compile(f"#try\\?model={model}&sample={sample}"))
         labels = [f"{record['label']}\n{100 * record['score']:.1f} %" for record in records]
         assert rows(page).all_inner_texts() == labels
         with PIL.Image.open(IMAGES / sample) as image:
@@ -184,7 +184,7 @@ def test_view_chosen_while_the_address_is_saved_is_opened(browser: Browser, serv
             }"""
         )
         expect(page.get_by_role("heading", name="Models", level=1)).to_be_visible()
-        assert page.url.endswith("#models")
+        expect(page).to_have_url(re.compile("#models$"))
 
 
 def test_empty_result_above_the_score_threshold_is_reported(browser: Browser, server: str) -> None:
@@ -338,15 +338,22 @@ def test_image_is_taken_by_the_camera(browser: Browser, server: str) -> None:
         expect(page.get_by_role("group", name="camera.jpg with results")).to_be_visible()
 
 
-def test_denied_camera_is_reported(browser: Browser, server: str) -> None:
-    with open_page(browser, f"{server}/#try?model=classifier") as page:
-        page.context.clear_permissions()
+def test_denied_camera_is_reported_although_a_sample_arrives_later(browser: Browser, server: str) -> None:
+    with open_page(browser, f"{server}/#models") as page:
+        samples: list[Route] = []
+        page.route("**/samples/**", lambda route: samples.append(route))
         page.evaluate(
             "() => { const no = async () => { throw new DOMException('Permission denied') };"
-            "navigator.mediaDevices.getUserMedia = no }"
+            "navigator.mediaDevices.getUserMedia = no; location.hash = 'try?model=classifier' }"
         )
         page.get_by_role("button", name="Camera").click()
-        expect(page.get_by_role("alert")).to_have_text("The camera cannot be used: Permission denied")
+        error = page.get_by_text("The camera cannot be used: Permission denied")
+        expect(error).to_be_visible()
+        page.route("**/samples/**", lambda route: route.continue_())
+        for sample in samples:
+            sample.continue_()
+        expect(rows(page).first).to_be_visible()
+        expect(error).to_be_visible()
 
 
 def test_server_error_is_shown_for_an_invalid_image(browser: Browser, server: str, tmp_path: Path) -> None:

@@ -26,7 +26,10 @@ export function imageList({ root, area, catalogue, task, onshow, onnew, onsample
   input.tabIndex = -1;
   const strip = make("div", { class: "strip", role: "group", "aria-label": strings.images, hidden: "" });
   const dialog = make("dialog", { "aria-label": strings.camera });
-  const remove = button(strings.remove, () => replace([]));
+  const remove = button(strings.remove, () => {
+    message.clear();
+    replace([]);
+  });
   const samples = sampleThumbnails({
     root,
     catalogue,

@@ -27,7 +27,10 @@ const MAX_CONCURRENT = 2;
 export function createImageTry({ tools, root, go, catalogue, model, message, area }) {
   const imageViewer = viewer({ label: strings.images });
   const list = recordList({ onhover: (index) => imageViewer.choose(index) });
-  const onrequest = () => requestAll(session.images, true);
+  const onrequest = () => {
+    message.clear();
+    requestAll(session.images, true);
+  };
   const form = parameterForm(model, { onfilter: refresh, onrequest, onslide: slide });
   const status = make("p", { class: "hint", role: "status" });
   const legend = make("div", { class: "legend", role: "group", "aria-label": strings.labels });
@@ -66,7 +69,6 @@ export function createImageTry({ tools, root, go, catalogue, model, message, are
     const ownParameters = JSON.stringify(form.ownParameters());
     if (ownParameters !== unsuppressedParameters) unsuppressed.clear();
     unsuppressedParameters = ownParameters;
-    message.clear();
     refresh();
     const queue = [...images];
     const worker = async () => {
