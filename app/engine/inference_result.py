@@ -1,14 +1,12 @@
 """The result of one request: outputs, samples and timings."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import msgspec
 
 from tasks.inference.response import InferenceOutput, Prediction
-from tasks.saliency.sampling import ExplanationTarget
 
-__all__ = ("ExplanationTargets", "InferenceResult", "SampleResult")
+__all__ = ("InferenceResult", "SampleResult")
 
 
 class SampleResult(msgspec.Struct, frozen=True, kw_only=True, eq=False):
@@ -56,10 +54,3 @@ class InferenceResult(msgspec.Struct, frozen=True, kw_only=True, eq=False):
             postprocess_ns=self.postprocess_ns + later.postprocess_ns,
             samples=[*self.samples, *later.samples],
         )
-
-
-class ExplanationTargets(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """A result, and the targets to explain: for each output, one for each of its images."""
-
-    result: InferenceResult
-    targets: Sequence[Sequence[ExplanationTarget[Any, Any]]]

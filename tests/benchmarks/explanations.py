@@ -19,6 +19,7 @@ from rich.console import Console
 from rich.table import Table
 
 from app.assembly.models import find_models, load
+from app.engine.explanations.request import explanation_targets
 from app.engine.models.servable import Servable
 from app.settings.server import ModelOptions
 from fixtures.scenes import CLASSIFY, DETECT, ORIENT, SEGMENT, Item, Recipe, Scene, make_scenes
@@ -135,7 +136,7 @@ def _measure_random_maps(
 def _subject(servable: Servable, scene: Scene) -> ExplanationTarget[Any, Any]:
     tensor = Tensor(name="image", datatype=Datatype.UINT8, data=scene.image)
     request = InferenceRequest(id="", model_name="", inputs=(tensor,))
-    ((subject,),) = servable.explanation_targets(request, Limits(), None, 3).targets
+    _, ((subject,),) = explanation_targets(servable, request, Limits(), None, 3)
     return subject
 
 

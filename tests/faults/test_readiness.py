@@ -17,7 +17,7 @@ from app.engine.engine import Engine
 from app.engine.models.model_metadata import ModelMetadata
 from app.engine.models.registry import Registry
 from app.engine.models.repository import Repository
-from app.engine.models.servable import BoundServable, Servable
+from app.engine.models.servable import Servable
 from app.engine.request_context import RequestContext
 from app.engine.scheduling.admission import QueueLimits
 from app.observers.state_metrics import StateMetrics
@@ -87,7 +87,7 @@ class FaultyServer:
         description = ModelMetadata(
             task_type=TaskType.TENSOR, platform="test", layout="none", labels=(), inputs=(), outputs=(), facts=()
         )
-        return BoundServable(TensorInference(specs, specs), self.model, description, {})
+        return Servable(TensorInference(specs, specs), self.model, description, {})
 
     def start(self) -> None:
         for source in SOURCES:

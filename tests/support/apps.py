@@ -14,7 +14,7 @@ from app.engine.engine import Engine
 from app.engine.models.model_metadata import ModelMetadata
 from app.engine.models.registry import Registry
 from app.engine.models.repository import Repository
-from app.engine.models.servable import BoundServable, Servable
+from app.engine.models.servable import Servable
 from app.protocols import LISTENERS, main_port_protocols
 from app.server.http.asgi import create_app, create_listener_app
 from app.settings.model import ModelSettings, ModelSource, read_settings
@@ -91,7 +91,7 @@ def echo_model(specs: Sequence[TensorSpec]) -> Servable:
     description = ModelMetadata(
         task_type=TaskType.TENSOR, platform="echo", layout="none", labels=(), inputs=(), outputs=(), facts=()
     )
-    return BoundServable(TensorInference(specs, specs), _return_inputs(specs), description, {})
+    return Servable(TensorInference(specs, specs), _return_inputs(specs), description, {})
 
 
 def _return_inputs(specs: Sequence[TensorSpec]) -> Callable[[Sequence[TensorsInput]], Sequence[Tensors]]:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.engine.models.model_metadata import ModelMetadata
-from app.engine.models.servable import BoundServable, Servable
+from app.engine.models.servable import Servable
 from app.settings.model import ModelSource
 from tasks.image_classification import Classification, ClassificationInput, ImageClassification
 from tasks.image_segmentation import ImageSegmentation, SegmentationInput, Segments
@@ -149,4 +149,4 @@ def load_fake_model(source: ModelSource) -> Servable:
     description = ModelMetadata(
         task_type=task_type, platform="stand-in", layout="none", labels=LABELS, inputs=(), outputs=(), facts=()
     )
-    return BoundServable(task, model, description, source.settings.parameters)
+    return Servable(task, model, description, source.settings.parameters)

@@ -9,7 +9,7 @@ from app.engine.events import InferenceObserver
 from app.engine.models.model_metadata import ModelMetadata
 from app.engine.models.registry import Registry
 from app.engine.models.repository import Repository
-from app.engine.models.servable import BoundServable, Servable
+from app.engine.models.servable import Servable
 from app.engine.request_context import RequestContext
 from app.engine.scheduling.admission import QueueLimits
 from app.settings.model import ModelSettings, ModelSource
@@ -112,7 +112,7 @@ def scripted_engine(
             outputs=(),
             facts=(),
         )
-        return BoundServable(ImageTextToText(), model, description, {})
+        return Servable(ImageTextToText(), model, description, {})
 
     registry = Registry(sources)
     for entry in sources:

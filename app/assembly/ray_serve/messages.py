@@ -2,17 +2,16 @@
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 
-from app.engine.models.explanation_source import explanation_methods
 from app.engine.models.model_metadata import ModelMetadata
-from app.engine.models.servable import BoundServable, Servable
-from app.settings.model import ModelError, ModelSource
+from app.engine.models.servable import Servable, explanation_methods
+from app.settings.model import ModelSource
 from tasks.inference.error import ErrorKind, InferenceError
 
-__all__ = ("NotLoaded", "Outcome", "ReplicaBinding", "ReplicaFailure", "binding_of", "model_id", "model_of")
+__all__ = ("NotLoaded", "Outcome", "ReplicaBinding", "ReplicaFailure", "binding_of", "model_id")
 
 
 class ReplicaBinding(msgspec.Struct, frozen=True, kw_only=True):
@@ -70,30 +69,10 @@ def model_id(source: ModelSource) -> str:
 
 
 def binding_of(servable: Servable) -> ReplicaBinding:
-    """Return what the ingress needs of `servable`.
-
-    Raises:
-        ModelError: for a servable that is not a `BoundServable`.
-    """
-    bound = _as_bound(servable)
+    """Return what the ingress needs of `servable`."""
     return ReplicaBinding(
-        task=bound.task,
-        description=bound.description,
-        defaults=bound.defaults,
-        methods=explanation_methods(bound.model),
+        task=servable.task,
+        description=servable.description,
+        defaults=servable.defaults,
+        methods=explanation_methods(servable.model),
     )
-
-
-def model_of(servable: Servable) -> Any:
-    """Return the model of `servable`.
-
-    Raises:
-        ModelError: for a servable that is not a `BoundServable`.
-    """
-    return _as_bound(servable).model
-
-
-def _as_bound(servable: Servable) -> BoundServable[Any, Any]:
-    if not isinstance(servable, BoundServable):
-        raise ModelError(f"{type(servable).__name__} cannot be split for Ray")
-    return cast("BoundServable[Any, Any]", servable)

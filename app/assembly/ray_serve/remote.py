@@ -8,7 +8,7 @@ from typing import Any
 
 from app.assembly.ray_serve.messages import NotLoaded, Outcome, ReplicaBinding, ReplicaFailure, model_id
 from app.engine.cancellation import raise_if_cancelled
-from app.engine.models.servable import BoundServable, Servable
+from app.engine.models.servable import Servable
 from app.engine.scheduling.thread_pool import release_worker
 from app.settings.model import ModelError, ModelSource
 from tasks.inference.error import ErrorKind, InferenceError
@@ -135,4 +135,4 @@ def remote_servable(model: RemoteModel) -> Servable:
         ModelError: when the model cannot be served.
     """
     binding = model.binding()
-    return BoundServable(binding.task, model, binding.description, binding.defaults)
+    return Servable(binding.task, model, binding.description, binding.defaults)

@@ -7,7 +7,7 @@ from typing import Any
 
 from app.assembly.models import load
 from app.assembly.ray_serve.batching import run_batch
-from app.assembly.ray_serve.messages import NotLoaded, Outcome, ReplicaBinding, binding_of, model_id, model_of
+from app.assembly.ray_serve.messages import NotLoaded, Outcome, ReplicaBinding, binding_of, model_id
 from app.engine.models.servable import Servable
 from app.server.process_setup import configure_process
 from app.settings.model import ModelError, ModelSource
@@ -48,7 +48,7 @@ def model_replica(models: int, batch_size: int, batch_wait_seconds: float) -> ty
             for requested_id in dict.fromkeys(map(model_id, sources)):
                 indices = [index for index, source in enumerate(sources) if model_id(source) == requested_id]
                 try:
-                    model = model_of(await self._servable(sources[indices[0]]))
+                    model = (await self._servable(sources[indices[0]])).model
                 except ModelError as error:
                     answers: Sequence[Outcome] = [NotLoaded(str(error))] * len(indices)
                 else:
@@ -60,7 +60,7 @@ def model_replica(models: int, batch_size: int, batch_wait_seconds: float) -> ty
         async def call(self, source: ModelSource, method: str, arguments: Sequence[Any]) -> Outcome:
             """Call another method of a model. Explanations are long and rare, so Ray does not collect batches."""
             try:
-                model = model_of(await self._servable(source))
+                model = (await self._servable(source)).model
             except ModelError as error:
                 return NotLoaded(str(error))
             inputs, *others = arguments

@@ -2,26 +2,44 @@
 
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from functools import partial
+from typing import Any, cast
 
 import msgspec
 
-from app.engine.explanations.result import ExplainedResult, TimedModel, explanation_deadline
-from app.engine.explanations.rows import explain_rows_of_request
-from app.engine.models.servable import Servable
+from app.engine.inference_result import InferenceResult
+from app.engine.models.servable import Servable, call_model
 from tasks.inference.error import ErrorKind, InferenceError
-from tasks.inference.limits import Limits
+from tasks.inference.limits import Limits, too_large
 from tasks.inference.parameters import read_parameters
 from tasks.inference.request import InferenceRequest
+from tasks.row_importance import RowExplanationParameters, RowTarget, explain_rows, order_cost
 from tasks.saliency.explanation import DEFAULT_SAMPLES, ExplanationMethod, ExplanationParameters
 from tasks.saliency.sampling import ExplanationTarget, explain_target, sample_count
 from tasks.saliency.words import TextExplanationParameters, copy_count, explain_words
+from tasks.task import ExplainableTask, InputGroup, LikelihoodModel, Model, ScoredTask, SelfExplainingModel
 
-__all__ = ("explain_request",)
+__all__ = ("ExplainedResult", "explain_request", "explanation_targets")
+
+_SHARE_OF_SAMPLES = 0.9
+
+
+class ExplainedResult(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """A result with its explanations.
+
+    Attributes:
+        result: the result; its timings include those of the explanations.
+        explanations: for each output, for each of its samples, one for each explained image object or row.
+        samples: masked copies of images, or copies of rows, that the model processed.
+    """
+
+    result: InferenceResult
+    explanations: Sequence[Sequence[Any]]
+    samples: int
 
 
 class _Method(msgspec.Struct, frozen=True, kw_only=True):
-    """How one kind of input is explained.
+    """How images or texts are explained.
 
     Attributes:
         parameters_type: the parameters of the explanation.
@@ -61,7 +79,7 @@ def explain_request(
     should_continue: Callable[[], bool],
     remaining_seconds: float | None = None,
     on_samples: Callable[[int, int], None] = lambda _, __: None,
-) -> ExplainedResult[Any]:
+) -> ExplainedResult:
     """Answer every input of `request`, and explain the answers by the method of the model.
 
     The remaining time is divided evenly among the remaining images or texts. A model that explains itself takes its own
@@ -80,17 +98,83 @@ def explain_request(
             parameters; TOO_LARGE for more samples than one request may take.
     """
     servable.check_explained(request.model_name)
+    started = time.monotonic()
+
+    def deadline(max_seconds: float | None) -> float:
+        share = None if remaining_seconds is None else remaining_seconds * _SHARE_OF_SAMPLES
+        budgets = (max_seconds, limits.max_explanation_seconds, share)
+        return started + min(seconds for seconds in budgets if seconds is not None)
+
     match servable.explained_by:
         case "model":
-            result, own = servable.explain_itself(request, limits)
-            return ExplainedResult(result=result, explanations=own, samples=0)
+            return _explain_by_model(servable, request, limits)
         case "numbers":
-            return explain_rows_of_request(servable, request, limits, should_continue, remaining_seconds)
-        case "words":
-            method: _Method = _WORDS
-        case _:
-            method = _PIXELS
-    return _explain_parts(method, servable, request, limits, should_continue, remaining_seconds, on_samples)
+            return _explain_rows(servable, request, limits, should_continue, deadline)
+        case kind:
+            method = _WORDS if kind == "words" else _PIXELS
+            return _explain_parts(method, servable, request, limits, should_continue, deadline, on_samples)
+
+
+def explanation_targets(
+    servable: Servable, request: InferenceRequest, limits: Limits, label: str | None, max_objects: int
+) -> tuple[InferenceResult, Sequence[Sequence[ExplanationTarget[Any, Any]]]]:
+    """Answer a request. Return the result and, for each output, the target to explain in each of its images or texts.
+
+    Args:
+        servable: the model.
+        request: the request.
+        limits: limits on one request.
+        label: explain only this class.
+        max_objects: maximum number of explained objects in each image.
+
+    Raises:
+        InferenceError: as `Servable.predict`, and INVALID_REQUEST for an unknown label.
+    """
+    task = cast("ExplainableTask[Any]", servable.task)
+    result, groups, predictions = _answer(servable, request, limits, servable.model)
+    raw_predictions = iter(predictions)
+    return result, [
+        [
+            _target(servable, item, task.targets(next(raw_predictions), filtered, label, max_objects))
+            for item, filtered in zip(group.items, output.predictions, strict=True)
+        ]
+        for group, output in zip(groups, result.outputs, strict=True)
+    ]
+
+
+def _answer(
+    servable: Servable, request: InferenceRequest, limits: Limits, model: Model[Any, Any]
+) -> tuple[InferenceResult, Sequence[InputGroup[Any]], Sequence[Any]]:
+    """Return the result, the decoded inputs and the raw predictions."""
+    started = time.perf_counter_ns()
+    groups = servable.task.decode(request, servable.defaults, limits)
+    result, predictions = servable.run(groups, model, time.perf_counter_ns() - started)
+    return result, groups, predictions
+
+
+def _target(servable: Servable, item: Any, predictions: Any) -> ExplanationTarget[Any, Any]:
+    model: Callable[[Sequence[Any]], Sequence[Any]] = partial(call_model, servable.model)
+    if not isinstance(servable.task, ScoredTask):
+        log_likelihoods = cast("LikelihoodModel[Any]", servable.model).log_likelihoods
+        answer = predictions.prediction
+        model = partial(call_model, lambda items: log_likelihoods(items, [answer] * len(items)))
+        predictions = msgspec.structs.replace(predictions, scores=model([item])[0])
+    return ExplanationTarget(task=servable.task, model=model, item=item, predictions=predictions)
+
+
+def _explain_by_model(servable: Servable, request: InferenceRequest, limits: Limits) -> ExplainedResult:
+    model = cast("SelfExplainingModel[Any, Any]", servable.model)
+    explanations: list[Any] = []
+
+    def explain(items: Sequence[Any], /) -> Sequence[Any]:
+        explained = model.explain(items)
+        explanations.extend(explanation for _, explanation in explained)
+        return [prediction for prediction, _ in explained]
+
+    result, groups, _ = _answer(servable, request, limits, explain)
+    remaining = iter(explanations)
+    of_outputs = [[next(remaining) for _ in group.items] for group in groups]
+    return ExplainedResult(result=result, explanations=of_outputs, samples=0)
 
 
 def _explain_parts(
@@ -99,39 +183,39 @@ def _explain_parts(
     request: InferenceRequest,
     limits: Limits,
     should_continue: Callable[[], bool],
-    remaining_seconds: float | None,
+    deadline: Callable[[float | None], float],
     on_samples: Callable[[int, int], None],
-) -> ExplainedResult[Any]:
+) -> ExplainedResult:
     """Explain images by their pixels, or texts by their words."""
-    started = time.monotonic()
     parameters = read_parameters(method.parameters_type, request.parameters)
     try:
-        explanation_targets = servable.explanation_targets(request, limits, parameters.label, parameters.max_objects)
+        result, targets_of_outputs = explanation_targets(
+            servable, request, limits, parameters.label, parameters.max_objects
+        )
     except InferenceError as error:
         if error.path != "label":
             raise
         raise error.with_prefix("parameters") from None
-    targets = [target for output in explanation_targets.targets for target in output]
+    targets = [target for output in targets_of_outputs for target in output]
     counts = _sample_counts(method, targets, parameters, limits)
-    deadline = explanation_deadline(started, parameters.max_seconds, limits, remaining_seconds)
-    explanations_of_targets: list[Sequence[Any]] = []
-    models: list[TimedModel] = []
+    end = deadline(parameters.max_seconds)
+    explanations: list[Sequence[Any]] = []
+    models: list[_TimedModel] = []
     for remaining, target, count in zip(range(len(targets), 0, -1), targets, counts, strict=True):
         now = time.monotonic()
-        until = now + (deadline - now) / remaining
-        model = TimedModel(target.model, lambda samples: on_samples(samples, sum(counts)))
+        until = now + (end - now) / remaining
+        model = _TimedModel(target.model, lambda samples: on_samples(samples, sum(counts)))
         timed_target = msgspec.structs.replace(target, model=model)
-        explanations_of_targets.append(
+        explanations.append(
             method.explain(
                 timed_target, parameters, count, lambda until=until: should_continue() and time.monotonic() < until
             )
         )
         models.append(model)
-    model_ns = explanation_targets.result.model_ns + sum(model.nanoseconds for model in models)
-    explanations = iter(explanations_of_targets)
+    remaining_explanations = iter(explanations)
     return ExplainedResult(
-        result=msgspec.structs.replace(explanation_targets.result, model_ns=model_ns),
-        explanations=[[next(explanations) for _ in output] for output in explanation_targets.targets],
+        result=msgspec.structs.replace(result, model_ns=result.model_ns + sum(model.nanoseconds for model in models)),
+        explanations=[[next(remaining_explanations) for _ in output] for output in targets_of_outputs],
         samples=sum(model.inputs for model in models),
     )
 
@@ -149,3 +233,65 @@ def _sample_counts(
         message = f"Expected at most {max_samples} {method.copies} in one request, got {requested}"
         raise InferenceError(ErrorKind.TOO_LARGE, message, path)
     return counts
+
+
+def _explain_rows(
+    servable: Servable,
+    request: InferenceRequest,
+    limits: Limits,
+    should_continue: Callable[[], bool],
+    deadline: Callable[[float | None], float],
+) -> ExplainedResult:
+    """Explain each row of a request to a TENSOR model."""
+    parameters = read_parameters(RowExplanationParameters, request.parameters)
+    result, groups, predictions = _answer(servable, request, limits, servable.model)
+    end = deadline(parameters.max_seconds)
+    model = _TimedModel(partial(call_model, servable.model))
+    target = RowTarget(
+        model=model, item=groups[0].items[0], prediction=predictions[0], labels=servable.description.labels
+    )
+    importances = explain_rows(
+        target,
+        parameters,
+        _order_count(order_cost(target), target.row_count, parameters, limits),
+        lambda: should_continue() and time.monotonic() < end,
+    )
+    return ExplainedResult(
+        result=msgspec.structs.replace(result, model_ns=result.model_ns + model.nanoseconds),
+        explanations=[[importances]],
+        samples=sum(importance.samples for importance in importances),
+    )
+
+
+def _order_count(cost: int, row_count: int, parameters: RowExplanationParameters, limits: Limits) -> int:
+    """Return the number of orders for the requested samples. The default is reduced to fit the limit."""
+    if cost <= 0:
+        return 1
+    max_samples = limits.max_explanation_samples
+    if parameters.samples is None:
+        orders = max(1, min(DEFAULT_SAMPLES * row_count, max_samples) // cost)
+    else:
+        orders = -(-parameters.samples * row_count // cost)
+    if orders * cost > max_samples:
+        raise too_large(max_samples, "copies of rows in one request", orders * cost, "parameters.samples")
+    return orders
+
+
+class _TimedModel:
+    """Call a model, count its inputs and the time of its calls, and report the inputs."""
+
+    def __init__(
+        self, model: Callable[[Sequence[Any]], Sequence[Any]], on_inputs: Callable[[int], None] = lambda _: None
+    ) -> None:
+        self._model = model
+        self._on_inputs = on_inputs
+        self.inputs = 0
+        self.nanoseconds = 0
+
+    def __call__(self, inputs: Sequence[Any], /) -> Sequence[Any]:
+        started = time.perf_counter_ns()
+        predictions = self._model(inputs)
+        self.nanoseconds += time.perf_counter_ns() - started
+        self.inputs += len(inputs)
+        self._on_inputs(len(inputs))
+        return predictions

@@ -3,14 +3,13 @@
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from copy import copy
-from functools import partial
-from typing import Any, Generic, Protocol, Self, TypeVar, cast, runtime_checkable
+from typing import Any, Literal, Protocol, Self, TypeVar, runtime_checkable
 
 import msgspec
 
-from app.engine.inference_result import ExplanationTargets, InferenceResult, SampleResult
-from app.engine.models.explanation_source import Explainer, ExplanationSource
-from app.engine.models.model_call import call_model
+from app.engine.cancellation import raise_if_cancelled
+from app.engine.error_text import error_text
+from app.engine.inference_result import InferenceResult, SampleResult
 from app.engine.models.model_metadata import ModelMetadata
 from app.engine.scheduling.batching import BatchingModel
 from app.engine.streams.text_stream import InputPosition, TextStream
@@ -21,14 +20,17 @@ from tasks.inference.limits import Limits
 from tasks.inference.parameters import read_parameters
 from tasks.inference.request import InferenceRequest
 from tasks.inference.response import InferenceOutput, Prediction
-from tasks.inference.tensor import TensorSpec
-from tasks.row_importance import RowTarget
-from tasks.task import InputGroup, Model, StreamingTask, Task
+from tasks.row_importance import UNEXPLAINED_ROWS, explains_rows
+from tasks.task import ExplainedPart, InputGroup, Model, StreamingTask, Task
 
-__all__ = ("BoundServable", "HealthReporting", "MemoryReporting", "Servable")
+__all__ = ("Explainer", "HealthReporting", "MemoryReporting", "Servable", "call_model", "explanation_methods")
+
+Explainer = ExplainedPart | Literal["model"]
+"""What explains answers: copies of the inputs without some of these parts, or the model itself."""
 
 InputT = TypeVar("InputT")
 PredictionT = TypeVar("PredictionT", bound=Prediction)
+ResultT = TypeVar("ResultT")
 
 
 @runtime_checkable
@@ -51,131 +53,8 @@ class MemoryReporting(Protocol):
         ...
 
 
-class Servable(Protocol):
-    """A model ready to answer requests. Called from several threads at once.
-
-    Attributes:
-        loaded_bytes: what loading the model added to the memory of this process; None if unknown.
-    """
-
-    loaded_bytes: int | None
-
-    @property
-    def description(self) -> ModelMetadata: ...
-
-    @property
-    def inputs(self) -> Sequence[TensorSpec]:
-        """Return the input tensors that tensor protocols report for the model."""
-        ...
-
-    @property
-    def outputs(self) -> Sequence[TensorSpec]:
-        """Return the tensors into which predictions are stacked."""
-        ...
-
-    @property
-    def parameters_type(self) -> type[msgspec.Struct]:
-        """Return the type of the parameters of its inputs."""
-        ...
-
-    @property
-    def unavailable_reason(self) -> str:
-        """Return why it cannot answer now, empty if it can."""
-        ...
-
-    @property
-    def resident_bytes(self) -> int | None:
-        """Return the bytes in memory of its process, or those that loading it added to this one; None if unknown."""
-        ...
-
-    def batched(self, max_size: int, max_delay: float, /) -> Self:
-        """Return a copy with dynamic batching: several requests share one call of the model.
-
-        Args:
-            max_size: maximum number of inputs in one call.
-            max_delay: seconds that the first request waits for others.
-        """
-        ...
-
-    def predict(self, request: InferenceRequest, limits: Limits, /) -> InferenceResult:
-        """Answer every input of `request`.
-
-        Raises:
-            InferenceError: for an invalid request, or a model that failed.
-        """
-        ...
-
-    def predict_each(self, request: InferenceRequest, limits: Limits, /) -> Generator[InferenceResult]:
-        """Answer `request` sample by sample. Each sample runs alone, when its result is requested.
-
-        Raises:
-            InferenceError: for an invalid request, instead of the first result, or a model that failed.
-        """
-        ...
-
-    @property
-    def streams(self) -> bool:
-        """Return whether its answers are texts that `stream` can generate in chunks."""
-        ...
-
-    def stream(self, request: InferenceRequest, limits: Limits, /) -> TextStream:
-        """Start to answer every input of `request` in chunks of text.
-
-        Raises:
-            InferenceError: for an invalid request; UNSUPPORTED if `streams` is False.
-        """
-        ...
-
-    @property
-    def explained_by(self) -> Explainer | None:
-        """Return what explains its answers; None if they cannot be explained."""
-        ...
-
-    def check_explained(self, model_name: str, /) -> None:
-        """Check that its answers can be explained.
-
-        Raises:
-            InferenceError: UNSUPPORTED, with the reason.
-        """
-        ...
-
-    def explanation_targets(
-        self, request: InferenceRequest, limits: Limits, label: str | None, max_objects: int, /
-    ) -> ExplanationTargets:
-        """Answer every input of `request`, and return the targets to explain.
-
-        Args:
-            request: as for `predict`.
-            limits: limits on one request.
-            label: explain only this class.
-            max_objects: maximum number of explained objects in each image.
-
-        Raises:
-            InferenceError: as `predict`, and INVALID_REQUEST for an unknown label.
-        """
-        ...
-
-    def row_target(self, request: InferenceRequest, limits: Limits, /) -> tuple[InferenceResult, RowTarget]:
-        """Answer a request to a TENSOR model, and return the rows to explain.
-
-        Raises:
-            InferenceError: as `predict`.
-        """
-        ...
-
-    def explain_itself(
-        self, request: InferenceRequest, limits: Limits, /
-    ) -> tuple[InferenceResult, Sequence[Sequence[Any]]]:
-        """Answer every input of `request`, and return the model's own explanation of each sample of each output.
-
-        Raises:
-            InferenceError: as `predict`.
-        """
-        ...
-
-
-class BoundServable(Generic[InputT, PredictionT]):
-    """The servable of any task.
+class Servable:
+    """A model of any task, ready to answer requests. Called from several threads at once.
 
     Args:
         task: decodes requests and postprocesses predictions.
@@ -186,6 +65,12 @@ class BoundServable(Generic[InputT, PredictionT]):
 
     Attributes:
         loaded_bytes: what loading the model added to the memory of this process; None if unknown.
+        inputs: the input tensors that tensor protocols report for the model.
+        outputs: the tensors into which predictions are stacked.
+        parameters_type: the type of the parameters of its inputs.
+        streams: whether its answers are texts that `stream` can generate in chunks.
+        explained_by: what explains its answers: its own `explain` precedes the method of the task type. None if they
+            cannot be explained.
 
     Raises:
         ModelError: if the defaults are not valid parameters of the task.
@@ -203,88 +88,86 @@ class BoundServable(Generic[InputT, PredictionT]):
             read_parameters(task.parameters_type, defaults)
         except InferenceError as error:
             raise ModelError(f"model-settings.json: {error}") from None
-        self.task = task
-        self.model = self._batched = model
-        self._health = cast("HealthReporting", model) if isinstance(model, HealthReporting) else None
+        self.task: Task[Any, Any] = task
+        self.model: Model[Any, Any] = model
+        self._batched = self.model
+        self._health = model if isinstance(model, HealthReporting) else None
         self.loaded_bytes: int | None = None
         self.defaults = defaults
         self.downscale = downscale
-        self._streaming = cast("StreamingTask[InputT, PredictionT]", task) if isinstance(task, StreamingTask) else None
+        self._streaming: StreamingTask[Any, Any] | None = task if isinstance(task, StreamingTask) else None
         self.streams = self._streaming is not None
-        self._explanations = ExplanationSource(task, model, description.takes)
-        self.explained_by: Explainer | None = self._explanations.explainer
         self.description = description
         self.inputs = task.inputs
         self.parameters_type = task.parameters_type
         self.outputs = task.outputs
+        self.explained_by: Explainer | None = task.task_type.explains
+        self._unexplained_reason = ""
+        if "explain" in explanation_methods(model):
+            self.explained_by = "model"
+        elif self.explained_by == "numbers" and not (
+            description.takes == "tensor" and explains_rows(task.inputs, task.outputs)
+        ):
+            self.explained_by, self._unexplained_reason = None, UNEXPLAINED_ROWS
+        elif task.task_type.returns == "texts" and "log_likelihoods" not in explanation_methods(model):
+            self.explained_by, self._unexplained_reason = None, "its runtime does not report how likely an answer is"
 
     @property
     def unavailable_reason(self) -> str:
+        """Return why it cannot answer now, empty if it can."""
         return self._health.unavailable_reason if self._health is not None else ""
 
     @property
     def resident_bytes(self) -> int | None:
+        """Return the bytes in memory of its process, or those that loading it added to this one; None if unknown."""
         model = self.model
         return model.resident_bytes if isinstance(model, MemoryReporting) else self.loaded_bytes
 
     def batched(self, max_size: int, max_delay: float) -> Self:
-        """Return a copy with dynamic batching (`BatchingModel`), which streams and explanations do not use."""
+        """Return a copy with dynamic batching, which streams and explanations do not use.
+
+        Args:
+            max_size: maximum number of inputs in one call of the model.
+            max_delay: seconds that the first request waits for others.
+        """
         servable = copy(self)
         servable._batched = BatchingModel(self.model, max_size, max_delay)
         return servable
 
-    def predict(self, request: InferenceRequest, limits: Limits, /) -> InferenceResult:
+    def predict(self, request: InferenceRequest, limits: Limits) -> InferenceResult:
+        """Answer every input of `request`.
+
+        Raises:
+            InferenceError: for an invalid request, or a model that failed.
+        """
         if self.downscale is not None:
-            limits = self._with_downscale(limits)
-        return self._predict(request, limits, self._batched)[0]
-
-    def explanation_targets(
-        self, request: InferenceRequest, limits: Limits, label: str | None, max_objects: int, /
-    ) -> ExplanationTargets:
-        return self._explanations.targets(partial(self._predict, request, limits), label, max_objects)
-
-    def row_target(self, request: InferenceRequest, limits: Limits, /) -> tuple[InferenceResult, RowTarget]:
-        return self._explanations.row_target(partial(self._predict, request, limits), self.description.labels)
-
-    def explain_itself(
-        self, request: InferenceRequest, limits: Limits, /
-    ) -> tuple[InferenceResult, Sequence[Sequence[Any]]]:
-        return self._explanations.by_model(partial(self._predict, request, limits))
-
-    def check_explained(self, model_name: str) -> None:
-        if self.explained_by is None:
-            message = f"Model {model_name!r} ({self.task.task_type}) does not support explanations"
-            raise InferenceError(ErrorKind.UNSUPPORTED, f"{message}, because {self._explanations.missing}")
-
-    def predict_each(self, request: InferenceRequest, limits: Limits, /) -> Generator[InferenceResult]:
+            limits = msgspec.structs.replace(limits, downscale=self.downscale)
         started = time.perf_counter_ns()
-        groups = self.task.decode(request, self.defaults, self._with_downscale(limits))
+        groups = self.task.decode(request, self.defaults, limits)
+        return self.run(groups, self._batched, time.perf_counter_ns() - started)[0]
+
+    def predict_each(self, request: InferenceRequest, limits: Limits) -> Generator[InferenceResult]:
+        """Answer `request` sample by sample. Each sample runs alone, when its result is requested.
+
+        Raises:
+            InferenceError: for an invalid request, instead of the first result, or a model that failed.
+        """
+        if self.downscale is not None:
+            limits = msgspec.structs.replace(limits, downscale=self.downscale)
+        started = time.perf_counter_ns()
+        groups = self.task.decode(request, self.defaults, limits)
         decode_ns = time.perf_counter_ns() - started
         for group in groups:
             for index, item in enumerate(group.items):
-                model_started = time.perf_counter_ns()
-                (prediction,) = call_model(self.model, [item])
-                model_ended = time.perf_counter_ns()
-                filtered = self.task.postprocess(item, prediction)
-                output = InferenceOutput(
-                    name=group.name,
-                    index=group.index,
-                    predictions=[filtered],
-                    parameters=output_parameters(group.parameters),
-                )
-                postprocess_ns = time.perf_counter_ns() - model_ended
-                sample = SampleResult(input=group.index, index=index, item=item, prediction=filtered)
-                yield InferenceResult(
-                    outputs=[output],
-                    batch_size=1,
-                    decode_ns=decode_ns,
-                    model_ns=model_ended - model_started,
-                    postprocess_ns=postprocess_ns,
-                    samples=[sample],
-                )
+                yield self.run([msgspec.structs.replace(group, items=[item])], self.model, decode_ns, index)[0]
                 decode_ns = 0
 
-    def stream(self, request: InferenceRequest, limits: Limits, /) -> TextStream:
+    def stream(self, request: InferenceRequest, limits: Limits) -> TextStream:
+        """Start to answer every input of `request` in chunks of text.
+
+        Raises:
+            InferenceError: for an invalid request; UNSUPPORTED if `streams` is False.
+        """
         if self._streaming is None:
             message = f"Model {request.model_name!r} ({self.task.task_type}) does not generate text; use infer instead"
             raise InferenceError(ErrorKind.UNSUPPORTED, message)
@@ -295,30 +178,44 @@ class BoundServable(Generic[InputT, PredictionT]):
             for group in groups
             for index, item in enumerate(group.items)
         ]
-        items = [item for group in groups for item in group.items]
-        decoded_at = time.perf_counter_ns()
-        stream = self._streaming.stream(items, self.model)
-        return TextStream(stream, positions, decoded_at - started, self._streaming.gather)
+        decode_ns = time.perf_counter_ns() - started
+        stream = self._streaming.stream([position.item for position in positions], self.model)
+        return TextStream(stream, positions, decode_ns, self._streaming.gather)
 
-    def _with_downscale(self, limits: Limits) -> Limits:
-        return msgspec.structs.replace(limits, downscale=self.downscale) if self.downscale else limits
+    def check_explained(self, model_name: str) -> None:
+        """Check that its answers can be explained.
 
-    def _predict(
-        self, request: InferenceRequest, limits: Limits, model: Model[InputT, PredictionT]
-    ) -> tuple[InferenceResult, Sequence[InputGroup[InputT]], Sequence[PredictionT]]:
-        """Return the result, the decoded inputs and the raw predictions."""
-        started = time.perf_counter_ns()
-        groups = self.task.decode(request, self.defaults, limits)
+        Raises:
+            InferenceError: UNSUPPORTED, with the reason.
+        """
+        if self.explained_by is None:
+            message = f"Model {model_name!r} ({self.task.task_type}) does not support explanations"
+            raise InferenceError(ErrorKind.UNSUPPORTED, f"{message}, because {self._unexplained_reason}")
+
+    def run(
+        self, groups: Sequence[InputGroup[Any]], model: Model[Any, Any], decode_ns: int, first_index: int = 0
+    ) -> tuple[InferenceResult, Sequence[Any]]:
+        """Run `model` on decoded inputs. Return the result and the raw predictions.
+
+        Args:
+            groups: the inputs.
+            model: a model of the task.
+            decode_ns: nanoseconds that decoding took, for the result.
+            first_index: index of the first sample of each group in its input.
+
+        Raises:
+            InferenceError: as `call_model`.
+        """
         items = groups[0].items if len(groups) == 1 else [item for group in groups for item in group.items]
-        decoded_at = time.perf_counter_ns()
+        started = time.perf_counter_ns()
         predictions = call_model(model, items)
         model_ended = time.perf_counter_ns()
         remaining = iter(predictions)
         outputs: list[InferenceOutput] = []
         samples: list[SampleResult] = []
         for group in groups:
-            filtered: list[PredictionT] = []
-            for index, item in enumerate(group.items):
+            filtered: list[Prediction] = []
+            for index, item in enumerate(group.items, first_index):
                 prediction = self.task.postprocess(item, next(remaining))
                 filtered.append(prediction)
                 samples.append(SampleResult(input=group.index, index=index, item=item, prediction=prediction))
@@ -329,9 +226,35 @@ class BoundServable(Generic[InputT, PredictionT]):
         result = InferenceResult(
             outputs=outputs,
             batch_size=len(items),
-            decode_ns=decoded_at - started,
-            model_ns=model_ended - decoded_at,
+            decode_ns=decode_ns,
+            model_ns=model_ended - started,
             postprocess_ns=time.perf_counter_ns() - model_ended,
             samples=samples,
         )
-        return result, groups, predictions
+        return result, predictions
+
+
+def explanation_methods(model: object) -> frozenset[str]:
+    """Return the names of the methods beside `__call__` that explanations use and `model` has."""
+    return frozenset(name for name in ("explain", "log_likelihoods") if callable(getattr(model, name, None)))
+
+
+def call_model(model: Callable[[Sequence[InputT]], Sequence[ResultT]], items: Sequence[InputT]) -> Sequence[ResultT]:
+    """Return the result of `model` for each of `items`.
+
+    Raises:
+        InferenceError: MODEL_FAILED if the model fails, or answers another number of inputs; CANCELLED or
+            DEADLINE_EXCEEDED if the request has ended.
+    """
+    raise_if_cancelled()
+    try:
+        results = model(items)
+    except InferenceError:
+        raise
+    except BaseException as error:
+        # `SystemExit` and `KeyboardInterrupt` from model code must not stop the worker.
+        raise InferenceError(ErrorKind.MODEL_FAILED, f"The model failed: {error_text(error)}") from error
+    if len(results) != len(items):
+        message = f"The model answered {len(results)} of {len(items)} inputs"
+        raise InferenceError(ErrorKind.MODEL_FAILED, message)
+    return results

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.engine.models.model_metadata import Fact, ModelMetadata, Origin
-from app.engine.models.servable import BoundServable, Servable
+from app.engine.models.servable import Servable
 from app.runtimes.onnxruntime.files.model_files import read_model_files
 from app.runtimes.onnxruntime.graph_session import GraphSession
 from app.runtimes.onnxruntime.labels import declared_labels
@@ -60,7 +60,7 @@ def bind_tensor_model(source: ModelSource, session: GraphSession) -> Servable:
     """Bind a graph to the task TENSOR."""
     task = TensorInference(session.inputs, session.outputs)
     description = describe_tensor_model(source, session)
-    return BoundServable(task, OnnxTensorModel(session), description, source.settings.parameters)
+    return Servable(task, OnnxTensorModel(session), description, source.settings.parameters)
 
 
 def _labels(source: ModelSource, session: GraphSession) -> tuple[Sequence[str], Sequence[Fact]]:

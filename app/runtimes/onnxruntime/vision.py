@@ -4,7 +4,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from app.engine.models.servable import BoundServable, Servable
+from app.engine.models.servable import Servable
 from app.runtimes.onnxruntime.heads.classification import OnnxImageClassifier
 from app.runtimes.onnxruntime.heads.detection import OnnxObjectDetector
 from app.runtimes.onnxruntime.heads.oriented_detection import OnnxOrientedObjectDetector
@@ -85,4 +85,4 @@ def _bind(
     except InferenceError as error:
         raise ModelError(f"{source.folder}: the model cannot answer a blank image: {error.message}") from None
     downscale = inspection.graph.downscale if source.settings.preprocessing.reduced_decode else None
-    return BoundServable(task, model, inspection.description, source.settings.parameters, downscale)
+    return Servable(task, model, inspection.description, source.settings.parameters, downscale)

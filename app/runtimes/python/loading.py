@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar, cast
 
 from app.engine.models.model_metadata import Fact, ModelMetadata, Origin
-from app.engine.models.servable import BoundServable, Servable
+from app.engine.models.servable import Servable
 from app.runtimes.label_files import declared_labels
 from app.runtimes.python.answers.value_parsing import ClassNames
 from app.runtimes.python.call_form import CallForm, call_form, explain_arguments
@@ -104,7 +104,7 @@ def _bind(source: ModelSource, target: Any, pool: InstancePool, code: ModelCode)
     model = model_class(pool, form, adapter, labels, _explain_arguments(source, target, adapter))
     # The registration and the requests in flight keep the model alive.
     weakref.finalize(model, _unload, pool, code).atexit = False
-    return BoundServable(adapter.task, model, _description(source, target, adapter, form), source.settings.parameters)
+    return Servable(adapter.task, model, _description(source, target, adapter, form), source.settings.parameters)
 
 
 def _adapter(source: ModelSource, target: object) -> TaskAdapter[Any, Any]:

@@ -12,7 +12,7 @@ from typing import Any
 
 from app.engine.cancellation import cancellation_scope
 from app.engine.error_text import error_text
-from app.engine.models.servable import BoundServable
+from app.engine.models.servable import Servable
 from app.runtimes.subprocess.memory import MAX_REUSED_BYTES, ReceivedBuffers
 from app.runtimes.subprocess.messages import Call, Failure, MissingMemoryError, Reply, StreamEnd, receive, send
 from tasks.inference.error import ErrorKind, InferenceError
@@ -30,7 +30,7 @@ class CallServer:
         servable: contains the model.
     """
 
-    def __init__(self, channel: socket.socket, servable: BoundServable[Any, Any]) -> None:
+    def __init__(self, channel: socket.socket, servable: Servable) -> None:
         self._channel = channel
         self._servable = servable
         self._niceness: int | None = None

@@ -6,7 +6,7 @@ import time
 import weakref
 from collections.abc import Callable
 
-from app.engine.models.servable import BoundServable, Servable
+from app.engine.models.servable import Servable
 from app.runtimes.subprocess import OnProcessLost
 from app.runtimes.subprocess.remote_model import StreamingSubprocessModel, SubprocessModel, downscale_of
 from app.runtimes.subprocess.supervisor import Supervisor
@@ -35,7 +35,7 @@ def bind(source: ModelSource, job: Callable[[ModelSource], object], on_lost: OnP
     # The registration and the requests in flight keep the model alive.
     weakref.finalize(model, supervisor.close).atexit = False
     downscale = downscale_of(supervisor) if binding.downscales else None
-    return BoundServable(binding.task, model, binding.description, binding.defaults, downscale)
+    return Servable(binding.task, model, binding.description, binding.defaults, downscale)
 
 
 def _check_system(source: ModelSource) -> None:

@@ -21,8 +21,7 @@ from typing import Any, cast
 import msgspec
 
 from app.engine.error_text import error_text
-from app.engine.models.explanation_source import explanation_methods
-from app.engine.models.servable import BoundServable, HealthReporting
+from app.engine.models.servable import HealthReporting, Servable, explanation_methods
 from app.runtimes.subprocess.call_server import CallServer
 from app.runtimes.subprocess.messages import (
     Binding,
@@ -61,8 +60,8 @@ def run_worker(control: socket.socket, name: str) -> None:
         resource.setrlimit(resource.RLIMIT_DATA, (job.memory_limit, job.memory_limit))
     outcome = _run_job(job)
     servable = None
-    if isinstance(outcome, BoundServable):
-        servable = cast("BoundServable[Any, Any]", outcome)
+    if isinstance(outcome, Servable):
+        servable = outcome
         outcome = _binding(servable)
     with send_lock:
         try:
@@ -108,7 +107,7 @@ def _run_job(job: Job) -> object:
         return LoadFailure(f"{job.source.folder} cannot be used: {error_text(error)}{limit}")
 
 
-def _binding(servable: BoundServable[Any, Any]) -> Binding:
+def _binding(servable: Servable) -> Binding:
     return Binding(
         task=servable.task,
         description=servable.description,

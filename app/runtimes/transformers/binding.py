@@ -5,7 +5,7 @@ from typing import TypeVar
 import msgspec
 import numpy as np
 
-from app.engine.models.servable import BoundServable, Servable
+from app.engine.models.servable import Servable
 from app.runtimes.transformers.architecture import ModelSpec, read_model_spec
 from app.runtimes.transformers.generation import load_text_generator
 from app.runtimes.transformers.heads.detection import load_detector
@@ -100,4 +100,4 @@ def _bind(
     except Exception as error:
         raise ModelError(f"{source.folder}: the model cannot answer a first request: {error}") from error
     description = msgspec.structs.replace(spec.description, facts=[*spec.description.facts, *network.facts])
-    return BoundServable(task, model, description, source.settings.parameters)
+    return Servable(task, model, description, source.settings.parameters)

@@ -26,7 +26,7 @@ from app.conformance.protocols import PROTOCOLS
 from app.conformance.runner import ConformanceReport, run_checks
 from app.conformance.sample_images import SampleImage, load_image
 from app.engine.models.model_metadata import ModelMetadata
-from app.engine.models.servable import BoundServable, Servable
+from app.engine.models.servable import Servable
 from app.settings.model import ModelSource
 from tasks.object_detection import DetectionInput
 from tasks.oriented_object_detection import OrientedDetections, OrientedObjectDetection
@@ -126,7 +126,7 @@ def load(source: ModelSource) -> Servable:
         task_type=TaskType.ORIENTED_OBJECT_DETECTION, platform="stand-in", layout="none", labels=(), inputs=(),
         outputs=(), facts=(),
     )  # fmt: skip
-    return BoundServable(OrientedObjectDetection(), detect_bars, description, {})
+    return Servable(OrientedObjectDetection(), detect_bars, description, {})
 
 
 def detect_bars(inputs: Sequence[DetectionInput]) -> Sequence[OrientedDetections]:

@@ -15,7 +15,7 @@ from app.engine.engine import Engine
 from app.engine.models.model_metadata import ModelMetadata
 from app.engine.models.registry import Registry
 from app.engine.models.repository import Repository
-from app.engine.models.servable import BoundServable, Servable
+from app.engine.models.servable import Servable
 from app.engine.request_context import RequestContext
 from app.settings.model import ModelSettings, ModelSource
 from app.wire.bytes_elements import BinaryElement
@@ -80,7 +80,7 @@ def running(
             outputs=(),
             facts=(),
         )
-        return BoundServable(ObjectDetection(), model or detect, description, {})
+        return Servable(ObjectDetection(), model or detect, description, {})
 
     registry = Registry(sources)
     for source in sources:

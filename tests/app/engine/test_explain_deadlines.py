@@ -15,7 +15,7 @@ from app.engine.explanations.request import explain_request
 from app.engine.models.model_metadata import ModelMetadata
 from app.engine.models.registry import Registry
 from app.engine.models.repository import Repository
-from app.engine.models.servable import BoundServable, Servable
+from app.engine.models.servable import Servable
 from app.engine.request_context import RequestContext
 from app.engine.scheduling.admission import QueueLimits
 from app.settings.model import ModelSettings, ModelSource
@@ -59,7 +59,7 @@ def load_slow(model: SlowDetector) -> Servable:
         outputs=(),
         facts=(),
     )
-    return BoundServable(ObjectDetection(), model, description, {})
+    return Servable(ObjectDetection(), model, description, {})
 
 
 @contextmanager

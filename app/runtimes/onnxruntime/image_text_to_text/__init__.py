@@ -7,7 +7,7 @@ models are rejected with an explanation.
 import numpy as np
 
 from app.engine.models.model_metadata import ModelMetadata
-from app.engine.models.servable import BoundServable, Servable
+from app.engine.models.servable import Servable
 from app.runtimes.onnxruntime.image_text_to_text.assembly import assemble
 from app.runtimes.onnxruntime.image_text_to_text.graph_files import find_component_graphs, is_component_graph
 from app.settings.model import ModelError, ModelSource
@@ -50,4 +50,4 @@ def load(source: ModelSource) -> Servable:
         model([PromptedImage(blank, (DEFAULT_PROMPT,), GenerationParameters(max_new_tokens=2))])
     except InferenceError as error:
         raise ModelError(f"{source.folder}: the model cannot answer about a blank image: {error}") from None
-    return BoundServable(ImageTextToText(), model, description, source.settings.parameters)
+    return Servable(ImageTextToText(), model, description, source.settings.parameters)

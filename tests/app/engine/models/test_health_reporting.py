@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
 from app.engine.models.registry import ModelState, Registry
-from app.engine.models.servable import BoundServable, Servable
+from app.engine.models.servable import Servable
 from app.settings.model import ModelSource
 from tasks.inference.error import ErrorKind, InferenceError
 from tests.support.fake_models import load_fake_model
@@ -27,10 +27,10 @@ def registry_of(model: UnavailableModel) -> Registry:
     """Return a registry of a detector with two versions; the later one is `model`."""
 
     def load(source: ModelSource) -> Servable:
-        servable = cast("BoundServable[Any, Any]", load_fake_model(source))
+        servable = load_fake_model(source)
         if source.version == "1":
             return servable
-        return BoundServable(servable.task, model, servable.description, {}).batched(4, 0.001)
+        return Servable(servable.task, model, servable.description, {}).batched(4, 0.001)
 
     sources = [ModelSource(name="detector", version=version, folder=Path("/srv/models/detector")) for version in "12"]
     registry = Registry(sources)

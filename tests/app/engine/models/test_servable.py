@@ -8,7 +8,7 @@ import pytest
 
 from app.engine.inference_result import InferenceResult
 from app.engine.models.model_metadata import ModelMetadata
-from app.engine.models.servable import BoundServable
+from app.engine.models.servable import Servable
 from app.settings.model import ModelError
 from app.wire.bytes_elements import BinaryElement
 from tasks.inference.error import ErrorKind, InferenceError, invalid
@@ -43,7 +43,7 @@ def images(name: str, *widths: int, **parameters: object) -> BytesTensor:
 def run_servable(
     model: Detector, *inputs: InputTensor, defaults: dict[str, object] | None = None, limits: Limits | None = None
 ) -> InferenceResult:
-    servable = BoundServable(ObjectDetection(), model, DESCRIPTION, defaults or {})
+    servable = Servable(ObjectDetection(), model, DESCRIPTION, defaults or {})
     return servable.predict(InferenceRequest(id="r", model_name="m", inputs=inputs), limits or Limits())
 
 
@@ -156,4 +156,4 @@ def test_invalid_default_parameters_raise_model_error() -> None:
         return [full_image_box(item) for item in inputs]
 
     with pytest.raises(ModelError, match=r"model-settings\.json: parameters\.score_threshold"):
-        BoundServable(ObjectDetection(), detector, DESCRIPTION, {"score_threshold": "high"})
+        Servable(ObjectDetection(), detector, DESCRIPTION, {"score_threshold": "high"})

@@ -15,7 +15,7 @@ from app.engine.engine import Engine
 from app.engine.models.model_metadata import ModelMetadata
 from app.engine.models.registry import Registry
 from app.engine.models.repository import Repository
-from app.engine.models.servable import BoundServable, Servable
+from app.engine.models.servable import Servable
 from app.engine.request_context import RequestContext
 from app.engine.scheduling.admission import QueueLimits
 from app.engine.scheduling.thread_pool import release_worker
@@ -83,7 +83,7 @@ def engine_of(seed: int, observer: EventRecorder, workers: int = WORKERS) -> Gen
             task_type=TaskType.TEXT_GENERATION, platform="stand-in", layout="none", labels=(), inputs=(), outputs=(),
             facts=(),
         )  # fmt: skip
-        servable = BoundServable(TextGeneration(), model, description, {})
+        servable = Servable(TextGeneration(), model, description, {})
         return servable.batched(4, 0.001) if source.name in ("gathered", "elsewhere") else servable
 
     registry = Registry(sources)

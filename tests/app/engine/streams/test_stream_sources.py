@@ -13,7 +13,7 @@ from app.engine.engine import Engine
 from app.engine.models.model_metadata import ModelMetadata
 from app.engine.models.registry import Registry
 from app.engine.models.repository import Repository
-from app.engine.models.servable import BoundServable, Servable
+from app.engine.models.servable import Servable
 from app.engine.request_context import RequestContext
 from app.engine.streams.text_stream import Chunk
 from app.settings.model import ModelSource
@@ -84,7 +84,7 @@ def engine_of(model: GatedDetector, observer: EventRecorder) -> Engine:
             outputs=(),
             facts=(),
         )
-        return BoundServable(ObjectDetection(), model, description, {})
+        return Servable(ObjectDetection(), model, description, {})
 
     source = ModelSource(name="detector", version="3", folder=Path("detector"))
     registry = Registry([source])

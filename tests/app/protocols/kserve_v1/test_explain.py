@@ -17,7 +17,7 @@ from litestar.testing import TestClient
 from numpy.typing import NDArray
 
 from app.engine.models.model_metadata import ModelMetadata
-from app.engine.models.servable import BoundServable, Servable
+from app.engine.models.servable import Servable
 from app.protocols.kserve_v1.explanations import SaliencyFormat, wire_explanations
 from app.settings.model import ModelSettings, ModelSource
 from tasks.image_classification import Classification, ClassificationInput, ImageClassification, LabelledScore
@@ -340,7 +340,7 @@ def test_disconnect_ends_the_wait_for_an_explanation() -> None:
             outputs=(),
             facts=(),
         )
-        return BoundServable(ImageClassification(), classifier, description, {})
+        return Servable(ImageClassification(), classifier, description, {})
 
     source = ModelSource(name="gate", version="1", folder=Path("gate"), settings=ModelSettings())
     app = app_with_sources([source], load)

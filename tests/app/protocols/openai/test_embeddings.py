@@ -11,7 +11,7 @@ from litestar.testing import TestClient
 from numpy.typing import NDArray
 
 from app.engine.models.model_metadata import ModelMetadata
-from app.engine.models.servable import BoundServable, Servable
+from app.engine.models.servable import Servable
 from app.settings.model import ModelSource
 from tasks.inference.tensor import Datatype, Tensor, TensorSpec
 from tasks.task import TaskType
@@ -48,7 +48,7 @@ def colours() -> Servable:
         TensorSpec(name="embedding", datatype=Datatype.FP64, shape=(-1, 1, 3)),
         TensorSpec(name="logits", datatype=Datatype.FP32, shape=(-1, 7)),
     ]
-    return BoundServable(ImageTensorInference(outputs), mean_colours, DESCRIPTION, {})
+    return Servable(ImageTensorInference(outputs), mean_colours, DESCRIPTION, {})
 
 
 def one_text(datatype: Datatype, vector: NDArray[Any], declared: tuple[int, ...]) -> Servable:
@@ -56,7 +56,7 @@ def one_text(datatype: Datatype, vector: NDArray[Any], declared: tuple[int, ...]
     tensors = Tensors([Tensor(name="vector", datatype=datatype, data=vector)])
     inputs = [TensorSpec(name="text", datatype=Datatype.BYTES, shape=(1,))]
     outputs = [TensorSpec(name="vector", datatype=datatype, shape=declared)]
-    return BoundServable(TensorInference(inputs, outputs), lambda _: [tensors], DESCRIPTION, {})
+    return Servable(TensorInference(inputs, outputs), lambda _: [tensors], DESCRIPTION, {})
 
 
 MODELS = {

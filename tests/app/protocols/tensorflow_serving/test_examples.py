@@ -11,7 +11,7 @@ from litestar.testing import TestClient
 from numpy.typing import NDArray
 
 from app.engine.models.model_metadata import ModelMetadata
-from app.engine.models.servable import BoundServable, Servable
+from app.engine.models.servable import Servable
 from app.protocols.tensorflow_serving.routes import TensorFlowServing
 from app.protocols.tensorflow_serving.signatures import signatures
 from app.server.http.asgi import create_listener_app
@@ -42,7 +42,7 @@ def servable(inputs: Sequence[TensorSpec], output: TensorSpec, compute: Compute,
     description = ModelMetadata(
         task_type=TaskType.TENSOR, platform="made", layout="none", labels=labels, inputs=(), outputs=(), facts=()
     )
-    return BoundServable(TensorInference(inputs, [output]), model, description, {})
+    return Servable(TensorInference(inputs, [output]), model, description, {})
 
 
 def post_examples(fake_model: Servable, verb: str, *examples: dict[str, Any], **body: Any) -> tuple[int, Any]:

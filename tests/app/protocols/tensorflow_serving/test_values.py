@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
 from app.engine.models.model_metadata import ModelMetadata
-from app.engine.models.servable import BoundServable
+from app.engine.models.servable import Servable
 from app.protocols.tensorflow_serving.grpc.predict_tensors import TensorFormat, read_tensors
 from app.protocols.tensorflow_serving.signatures import Signature, predict_signature
 from app.protocols.tensorflow_serving.values import read_tensor
@@ -47,7 +47,7 @@ def signature(**inputs: Datatype) -> Signature:
     description = ModelMetadata(
         task_type=TaskType.TENSOR, platform="none", layout="none", labels=(), inputs=(), outputs=(), facts=()
     )
-    return predict_signature(BoundServable(TensorInference(specs, specs), fail_if_called, description, {}), "")
+    return predict_signature(Servable(TensorInference(specs, specs), fail_if_called, description, {}), "")
 
 
 def values_of(tensor: InputTensor) -> Any:

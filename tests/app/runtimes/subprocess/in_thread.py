@@ -2,16 +2,15 @@
 
 import socket
 import threading
-from typing import Any
 
-from app.engine.models.servable import BoundServable
+from app.engine.models.servable import Servable
 from app.runtimes.subprocess.call_server import CallServer
 
 
 class FakeProcess:
     """Open lines to `servable`, and record the reasons of kills in `killed`."""
 
-    def __init__(self, servable: BoundServable[Any, Any]) -> None:
+    def __init__(self, servable: Servable) -> None:
         self.servable = servable
         self.killed: list[str] = []
         self.threads: list[threading.Thread] = []

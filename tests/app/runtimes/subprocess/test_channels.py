@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from app.engine.cancellation import CancellationToken, cancellation_scope, raise_if_cancelled
-from app.engine.models.servable import BoundServable
+from app.engine.models.servable import Servable
 from app.runtimes.subprocess.channel_pool import ChannelPool
 from app.runtimes.subprocess.messages import Failure, StreamEnd
 from app.settings.model import ModelSource
@@ -28,12 +28,10 @@ from tests.support.images import rectangle
 SECONDS = 30.0
 
 
-def servable(model: object = None) -> BoundServable[Any, Any]:
+def servable(model: object = None) -> Servable:
     """Return the fake detector, or `model` with the detector's task and description."""
-    loaded = cast(
-        "BoundServable[Any, Any]", load_fake_model(ModelSource(name="detector", version="1", folder=Path("m")))
-    )
-    return loaded if model is None else BoundServable(loaded.task, cast("Any", model), loaded.description, {})
+    loaded = load_fake_model(ModelSource(name="detector", version="1", folder=Path("m")))
+    return loaded if model is None else Servable(loaded.task, cast("Any", model), loaded.description, {})
 
 
 def detection_input() -> DetectionInput:

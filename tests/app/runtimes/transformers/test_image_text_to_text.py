@@ -9,6 +9,7 @@ from typing import Any, cast
 import msgspec
 import pytest
 
+from app.engine.explanations.request import explanation_targets
 from app.engine.models.servable import Servable
 from app.runtimes.transformers import TransformersRuntime
 from app.runtimes.transformers.architecture import read_model_spec
@@ -222,7 +223,7 @@ def test_template_without_image_and_prompt_is_rejected(templated: Callable[[str]
 @pytest.mark.parametrize("name", ["llava", "blip"])
 def test_first_token_of_a_greedy_answer_is_the_likeliest(served: Callable[..., Servable], name: str) -> None:
     image = image_input(scene(80, 48), prompts=[PROMPT, "who lives in Paris?"], max_new_tokens=1)
-    ((target,),) = served(name).explanation_targets(request(image), Limits(), None, 1).targets
+    _, ((target,),) = explanation_targets(served(name), request(image), Limits(), None, 1)
     own, answers = target.predictions.scores, target.predictions.prediction
     assert (own < 0).all()
     for token in range(5, 40):

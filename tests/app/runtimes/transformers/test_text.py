@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from app.engine.explanations.request import explanation_targets
 from app.engine.models.servable import Servable
 from app.runtimes.transformers import TransformersRuntime
 from app.runtimes.transformers.heads.token_classification import Token, entities_of
@@ -201,7 +202,7 @@ def test_log_likelihood_of_a_continuation_equals_that_of_a_forward_pass(
     model = t.AutoModelForCausalLM.from_pretrained(folder_of("causal_lm")).eval()
     tokenizer = t.AutoTokenizer.from_pretrained(folder_of("causal_lm"))
     texts = text_input("what is this", max_new_tokens=5)
-    ((target,),) = served("causal_lm").explanation_targets(request(texts), Limits(), None, 1).targets
+    _, ((target,),) = explanation_targets(served("causal_lm"), request(texts), Limits(), None, 1)
     tokens = target.predictions.prediction.tokens
     assert tokens
     prompt = tokenizer("what is this")["input_ids"]

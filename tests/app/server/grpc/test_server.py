@@ -16,7 +16,7 @@ from google.protobuf.descriptor_pool import DescriptorPool
 from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
 from grpc_reflection.v1alpha.reflection_pb2 import ServerReflectionRequest, ServerReflectionResponse
 
-from app.engine.models.servable import BoundServable
+from app.engine.models.servable import Servable
 from app.proto import message_class
 from app.protocols.status import grpc_status
 from app.server.transport.listen_socket import ListenError
@@ -178,7 +178,7 @@ def test_stop_waits_for_calls_in_flight() -> None:
         return [Tensors([Tensor(name="x", datatype=Datatype.FP32, data=data)]) for _ in inputs]
 
     specs = ECHO_MODELS["echo-fp32"]
-    servable = BoundServable(TensorInference(specs, specs), slow, echo_model(specs).description, {})
+    servable = Servable(TensorInference(specs, specs), slow, echo_model(specs).description, {})
     source = ModelSource(name="slow", version="1", folder=Path("slow"))
     tensor = {"name": "x", "datatype": "FP32", "shape": [1, 1]}
     request = message("ModelInferRequest", model_name="slow", inputs=[tensor], raw_input_contents=[bytes(4)])

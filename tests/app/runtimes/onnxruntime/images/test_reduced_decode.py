@@ -9,6 +9,7 @@ import pytest
 
 from app.assembly.discovery import model_at
 from app.assembly.models import load
+from app.engine.explanations.request import explanation_targets
 from app.engine.models.servable import Servable
 from app.settings.model import ModelSettings, PreprocessingSettings
 from app.wire.bytes_elements import BinaryElement
@@ -67,6 +68,6 @@ def test_image_is_not_reduced_below_model_input_size() -> None:
 
 
 def test_explanation_uses_full_image() -> None:
-    found = servable("detector", reduced=True).explanation_targets(request("scene.jpg"), Limits(), None, 1)
-    item: ImageItem = found.targets[0][0].item
+    _, targets = explanation_targets(servable("detector", reduced=True), request("scene.jpg"), Limits(), None, 1)
+    item: ImageItem = targets[0][0].item
     assert item.image.full_size is None
