@@ -55,7 +55,7 @@ class Check:
         level: MUST or SHOULD.
         sentence: the requirement in one sentence.
         source: a page and its section, or a public engine that behaves this way.
-        run: sends requests; returns if the engine meets the requirement, else raises `ViolationError`,
+        run: sends requests; returns anything if the engine meets the requirement, else raises `ViolationError`,
             `InconclusiveError` or `NotApplicableError`.
         needed_for: what depends on the check.
         requires: ids of checks that this one builds on; if one of them fails, this one is not tested.
@@ -65,7 +65,7 @@ class Check:
     level: Level
     sentence: str
     source: str
-    run: Callable[[Probe], None]
+    run: Callable[[Probe], object]
     needed_for: Sequence[Need] = (Need.CLIENTS,)
     requires: Sequence[str] = ()
 

@@ -6,19 +6,21 @@ from app.conformance.check import Check, InconclusiveError, Level, ViolationErro
 from app.conformance.client.probe import Probe
 from app.conformance.quoting import quote
 from app.conformance.row_requests import (
-    UNKNOWN,
+    UNKNOWN_PATH,
     expect_one_prediction_each,
     given_instances,
     model_path,
+    post_bad_json,
     predict,
     predictions_of,
 )
 from app.conformance.tensors import (
     ENCODED_IMAGES,
     expect_error,
+    expect_error_texts,
     expect_json_object,
+    expect_json_type,
     expect_status,
-    is_json,
     is_list,
     listed_model,
 )
@@ -71,16 +73,8 @@ def _ready(probe: Probe) -> None:
 
 
 def _unknown_model(probe: Probe) -> None:
-    expect_status(probe.get(f"/v1/models/{UNKNOWN}"), 404)
-    expect_status(probe.post_json(f"/v1/models/{UNKNOWN}:predict", {"instances": [1]}), 404)
-
-
-def _predicts(probe: Probe) -> None:
-    _predictions(probe, _instances(probe))
-
-
-def _one_each(probe: Probe) -> None:
-    expect_one_prediction_each(_instances(probe), lambda instances: _predictions(probe, instances))
+    expect_status(probe.get(UNKNOWN_PATH), 404)
+    expect_status(probe.post_json(f"{UNKNOWN_PATH}:predict", {"instances": [1]}), 404)
 
 
 def _in_order(probe: Probe) -> None:
@@ -97,34 +91,6 @@ def _alias(probe: Probe) -> None:
     answer = expect_json_object(predict(probe, {"inputs": _instances(probe)}))
     if not is_list(answer.get("predictions")):
         raise ViolationError(f"Expected predictions, got {quote(answer)}")
-
-
-def _content_type(probe: Probe) -> None:
-    got = predict(probe, {"instances": _instances(probe)}).headers.get("content-type", "")
-    if not is_json(got):
-        raise ViolationError(f"Expected application/json, got {quote(got)}")
-
-
-def _bad_json(probe: Probe) -> None:
-    headers = {"content-type": "application/json"}
-    expect_status(probe.send("POST", f"{model_path(probe)}:predict", body=b'{"instances": [', headers=headers), 400)
-
-
-def _neither(probe: Probe) -> None:
-    expect_error(predict(probe, {"conform": []}))
-
-
-def _not_a_list(probe: Probe) -> None:
-    expect_error(predict(probe, {"instances": 1}))
-
-
-def _error_body(probe: Probe) -> None:
-    for exchange in (probe.get(f"/v1/models/{UNKNOWN}"), predict(probe, {"instances": 1})):
-        if not exchange.refused:
-            continue
-        reason = exchange.object().get("error")
-        if not isinstance(reason, str) or not reason:
-            raise ViolationError(f"Expected a text in error, got {quote(exchange.body)}")
 
 
 def _cloud_event(probe: Probe) -> None:
@@ -152,21 +118,24 @@ CHECKS = (
     Check("V1-003", _MUST, "GET /v1/models/<model> returns name and ready.", f"{_PAGE}, Model Ready", _ready),
     Check("V1-004", _MUST, "An unknown model is answered with 404.", f"{_SDK}, TF Serving", _unknown_model),
     Check("V1-005", _MUST, "POST /v1/models/<model>:predict returns predictions for instances.", f"{_PAGE}, Predict",
-          _predicts),
-    Check("V1-006", _MUST, "There is one prediction for each instance.", f"{_PAGE}, Predict", _one_each,
+          lambda probe: _predictions(probe, _instances(probe))),
+    Check("V1-006", _MUST, "There is one prediction for each instance.", f"{_PAGE}, Predict",
+          lambda probe: expect_one_prediction_each(_instances(probe), lambda instances: _predictions(probe, instances)),
           requires=_PREDICTS),
     Check("V1-007", _MUST, "Predictions are in the order of the instances.", f"{_PAGE}, Predict", _in_order,
           requires=("V1-005", "V1-006")),
     Check("V1-008", _SHOULD, "inputs is another name for instances.", f"{_SDK}; not so in TF Serving", _alias,
           requires=_PREDICTS),
-    Check("V1-009", _MUST, "The response's Content-Type is application/json.", _SDK, _content_type,
-          requires=_PREDICTS),
-    Check("V1-010", _MUST, "Invalid JSON is answered with 400.", f"{_SDK}: Unrecognized request format", _bad_json),
+    Check("V1-009", _MUST, "The response's Content-Type is application/json.", _SDK,
+          lambda probe: expect_json_type(predict(probe, {"instances": _instances(probe)})), requires=_PREDICTS),
+    Check("V1-010", _MUST, "Invalid JSON is answered with 400.", f"{_SDK}: Unrecognized request format",
+          lambda probe: expect_status(post_bad_json(probe), 400)),
     Check("V1-011", _SHOULD, "A body without instances is refused with 4xx.", f"{_PAGE}; the stock server returns 500",
-          _neither),
+          lambda probe: expect_error(predict(probe, {"conform": []}))),
     Check("V1-012", _SHOULD, "Instances that are not a list are refused with 4xx.", f"{_SDK}, with a predictor",
-          _not_a_list),
-    Check("V1-013", _MUST, "Refusals are JSON objects with a text in error.", _SDK, _error_body),
-    Check("V1-014", _SHOULD, "A CloudEvent in ce- headers is answered with one.", f"{_SDK}, CloudEvents",
-          _cloud_event, requires=_PREDICTS),
+          lambda probe: expect_error(predict(probe, {"instances": 1}))),
+    Check("V1-013", _MUST, "Refusals are JSON objects with a text in error.", _SDK,
+          lambda probe: expect_error_texts(probe.get(UNKNOWN_PATH), predict(probe, {"instances": 1}))),
+    Check("V1-014", _SHOULD, "A CloudEvent in ce- headers is answered with one.", f"{_SDK}, CloudEvents", _cloud_event,
+          requires=_PREDICTS),
 )  # fmt: skip

@@ -8,10 +8,20 @@ from app.conformance.client.probe import Exchange, Probe
 from app.conformance.quoting import quote
 from app.conformance.tensors import is_list, listed_model
 
-__all__ = ("UNKNOWN", "expect_one_prediction_each", "given_instances", "model_path", "predict", "predictions_of")
+__all__ = (
+    "UNKNOWN",
+    "UNKNOWN_PATH",
+    "expect_one_prediction_each",
+    "given_instances",
+    "model_path",
+    "post_bad_json",
+    "predict",
+    "predictions_of",
+)
 
 UNKNOWN = "conform-unknown"
 """A name that no engine knows."""
+UNKNOWN_PATH = f"/v1/models/{UNKNOWN}"
 
 
 def model_path(probe: Probe) -> str:
@@ -22,6 +32,11 @@ def model_path(probe: Probe) -> str:
 def predict(probe: Probe, body: object) -> Exchange:
     """Send a predict request to the checked model."""
     return probe.post_json(f"{model_path(probe)}:predict", body)
+
+
+def post_bad_json(probe: Probe) -> Exchange:
+    """Send a predict request to the checked model that is not JSON."""
+    return probe.post(f"{model_path(probe)}:predict", b'{"instances": [')
 
 
 def given_instances(probe: Probe) -> list[object] | None:

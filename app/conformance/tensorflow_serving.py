@@ -7,9 +7,11 @@ from app.conformance.client.probe import Exchange, Probe
 from app.conformance.quoting import quote
 from app.conformance.row_requests import (
     UNKNOWN,
+    UNKNOWN_PATH,
     expect_one_prediction_each,
     given_instances,
     model_path,
+    post_bad_json,
     predict,
     predictions_of,
 )
@@ -17,6 +19,7 @@ from app.conformance.tensors import (
     ENCODED_IMAGES,
     TEXT,
     expect_accepted,
+    expect_error_texts,
     expect_json_object,
     expect_status,
     flattened,
@@ -107,10 +110,6 @@ def _status_of_version(probe: Probe) -> None:
         raise ViolationError(f"Expected version {version} alone, got {quote(got)}")
 
 
-def _unknown_status(probe: Probe) -> None:
-    expect_status(probe.get(f"/v1/models/{UNKNOWN}"), 404)
-
-
 def _metadata(probe: Probe) -> None:
     metadata = expect_json_object(probe.get(f"{model_path(probe)}/metadata"))
     spec, outer = metadata.get("model_spec"), metadata.get("metadata")
@@ -119,14 +118,6 @@ def _metadata(probe: Probe) -> None:
     inner = outer.get("signature_def") if is_object(outer) else None
     if not is_object(inner) or not is_object(inner.get("signature_def")):
         raise ViolationError(f"Expected metadata.signature_def.signature_def, got {quote(outer)}")
-
-
-def _rows(probe: Probe) -> None:
-    _predictions(probe, _instances(probe))
-
-
-def _one_each(probe: Probe) -> None:
-    expect_one_prediction_each(_instances(probe), lambda instances: _predictions(probe, instances))
 
 
 def _columns(probe: Probe) -> None:
@@ -167,19 +158,9 @@ def _both(probe: Probe) -> None:
     expect_status(predict(probe, {"instances": rows, "inputs": rows}), 400)
 
 
-def _neither(probe: Probe) -> None:
-    expect_status(predict(probe, {"conform": []}), 400)
-
-
 def _not_a_list(probe: Probe) -> None:
-    wrong: tuple[object, ...] = (1, [])
-    for instances in wrong:
-        expect_status(predict(probe, {"instances": instances}), 400)
-
-
-def _bad_json(probe: Probe) -> None:
-    headers = {"content-type": "application/json"}
-    expect_status(probe.send("POST", f"{model_path(probe)}:predict", body=b'{"instances": [', headers=headers), 400)
+    expect_status(predict(probe, {"instances": 1}), 400)
+    expect_status(predict(probe, {"instances": []}), 400)
 
 
 def _malformed(probe: Probe) -> None:
@@ -187,17 +168,9 @@ def _malformed(probe: Probe) -> None:
     expect_status(probe.get("/v1/conform"), 400)
 
 
-def _unknown_model(probe: Probe) -> None:
-    expect_status(probe.post_json(f"/v1/models/{UNKNOWN}:predict", {"instances": [1]}), 404)
-
-
-def _unknown_signature(probe: Probe) -> None:
-    expect_status(predict(probe, {"signature_name": UNKNOWN, "instances": _instances(probe)}), 400)
-
-
 def _unknown_label(probe: Probe) -> None:
-    answer = probe.post_json(f"{model_path(probe)}/labels/{UNKNOWN}:predict", {"instances": _instances(probe)})
-    expect_status(answer, 400)
+    path = f"{model_path(probe)}/labels/{UNKNOWN}:predict"
+    expect_status(probe.post_json(path, {"instances": _instances(probe)}), 400)
 
 
 def _bad_base64(probe: Probe) -> None:
@@ -205,15 +178,6 @@ def _bad_base64(probe: Probe) -> None:
     if others or first.get("dtype") != "DT_STRING":
         raise NotApplicableError("About models with one string input")
     expect_status(predict(probe, {"instances": [{"b64": "%%% not base64 %%%"}]}), 400)
-
-
-def _error_body(probe: Probe) -> None:
-    for exchange in (probe.get(f"/v1/models/{UNKNOWN}"), predict(probe, {"conform": []})):
-        if not exchange.refused:
-            continue
-        reason = exchange.object().get("error")
-        if not isinstance(reason, str) or not reason:
-            raise ViolationError(f"Expected a text in error, got {quote(exchange.body)}")
 
 
 _PAGE = "TensorFlow Serving, RESTful API"
@@ -224,40 +188,41 @@ CHECKS = (
     Check("TFS-001", _MUST, "GET /v1/models/<model> lists the states of the versions.", f"{_PAGE}, Model status",
           _status),
     Check("TFS-002", _MUST, "With a version in the path, only that version is listed.", f"{_PAGE}, Model status",
-          _status_of_version,
-          requires=("TFS-001",)),
-    Check("TFS-003", _MUST, "The status of an unknown model is 404.", "Its handler's tests", _unknown_status),
+          _status_of_version, requires=("TFS-001",)),
+    Check("TFS-003", _MUST, "The status of an unknown model is 404.", "Its handler's tests",
+          lambda probe: expect_status(probe.get(UNKNOWN_PATH), 404)),
     Check("TFS-004", _MUST, "Metadata has model_spec, and signature_def nested in signature_def.",
-          f"{_PAGE}, Model Metadata",
-          _metadata),
-    Check("TFS-005", _MUST, "POST <model>:predict returns predictions for instances.", f"{_PAGE}, Predict", _rows,
-          requires=("TFS-004",)),
-    Check("TFS-006", _MUST, "There is one prediction for each instance.", f"{_PAGE}, Predict, row format", _one_each,
+          f"{_PAGE}, Model Metadata", _metadata),
+    Check("TFS-005", _MUST, "POST <model>:predict returns predictions for instances.", f"{_PAGE}, Predict",
+          lambda probe: _predictions(probe, _instances(probe)), requires=("TFS-004",)),
+    Check("TFS-006", _MUST, "There is one prediction for each instance.", f"{_PAGE}, Predict, row format",
+          lambda probe: expect_one_prediction_each(_instances(probe), lambda instances: _predictions(probe, instances)),
           requires=_PREDICTS),
-    Check("TFS-007", _MUST, "inputs, in columns, returns outputs.", f"{_PAGE}, Predict, column format",
-          _columns, requires=_PREDICTS),
+    Check("TFS-007", _MUST, "inputs, in columns, returns outputs.", f"{_PAGE}, Predict, column format", _columns,
+          requires=_PREDICTS),
     Check("TFS-008", _MUST, "Rows and columns give the same answer.", f"{_PAGE}, Predict", _agree,
           requires=("TFS-006", "TFS-007")),
     Check("TFS-009", _MUST, "A version has its own path.", f"{_PAGE}, Predict", _version_path,
           requires=("TFS-001", "TFS-005")),
     Check("TFS-010", _MUST, "A body with both instances and inputs is answered with 400.",
-          f"{_PAGE}, Predict; its tests", _both,
-          requires=_PREDICTS),
-    Check("TFS-011", _MUST, "A body with neither is answered with 400.", "Its handler's tests", _neither),
+          f"{_PAGE}, Predict; its tests", _both, requires=_PREDICTS),
+    Check("TFS-011", _MUST, "A body with neither is answered with 400.", "Its handler's tests",
+          lambda probe: expect_status(predict(probe, {"conform": []}), 400)),
     Check("TFS-012", _MUST, "Instances that are not a list, or an empty list, are answered with 400.", "Its tests",
           _not_a_list),
-    Check("TFS-013", _MUST, "Invalid JSON is answered with 400.", "Its tests", _bad_json),
+    Check("TFS-013", _MUST, "Invalid JSON is answered with 400.", "Its tests",
+          lambda probe: expect_status(post_bad_json(probe), 400)),
     Check("TFS-014", _SHOULD, "An unknown path under /v1/ is answered with 400.", "Its handler: Malformed request",
           _malformed),
     Check("TFS-015", _MUST, "A prediction with an unknown model is answered with 404.", "Its handler's tests",
-          _unknown_model),
-    Check("TFS-016", _MUST, "An unknown signature is answered with 400.", "Its predict code", _unknown_signature,
+          lambda probe: expect_status(probe.post_json(f"{UNKNOWN_PATH}:predict", {"instances": [1]}), 404)),
+    Check("TFS-016", _MUST, "An unknown signature is answered with 400.", "Its predict code",
+          lambda probe: expect_status(predict(probe, {"signature_name": UNKNOWN, "instances": _instances(probe)}), 400),
           requires=_PREDICTS),
     Check("TFS-017", _SHOULD, "An unknown label is answered with 400.", "Its server core", _unknown_label,
           requires=_PREDICTS),
     Check("TFS-018", _MUST, "Invalid base64 in b64 is answered with 400.", f"{_PAGE}, Encoding binary values",
-          _bad_base64,
-          requires=_PREDICTS),
+          _bad_base64, requires=_PREDICTS),
     Check("TFS-019", _MUST, "Refusals are JSON objects with a text in error.", f"{_PAGE}, Error response",
-          _error_body),
+          lambda probe: expect_error_texts(probe.get(UNKNOWN_PATH), predict(probe, {"conform": []}))),
 )  # fmt: skip

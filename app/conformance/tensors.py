@@ -16,11 +16,12 @@ __all__ = (
     "TEXT",
     "expect_accepted",
     "expect_error",
+    "expect_error_texts",
     "expect_json_object",
+    "expect_json_type",
     "expect_status",
     "flattened",
     "generate_data",
-    "is_json",
     "is_list",
     "is_object",
     "listed_model",
@@ -35,11 +36,6 @@ DATATYPES = (
 TEXT = "What is in the picture?"
 _MAX_ELEMENTS = 4_000_000
 ENCODED_IMAGES = tuple(base64.b64encode(image.data).decode() for image in SAMPLE_IMAGES)
-
-
-def is_json(content_type: str) -> bool:
-    """Return whether a Content-Type is application/json, in any case, with or without a charset (RFC 9110, 8.3)."""
-    return content_type.partition(";")[0].strip().lower() == "application/json"
 
 
 def is_list(value: object) -> TypeGuard[list[Any]]:
@@ -91,6 +87,21 @@ def expect_error(exchange: Exchange, min_status: int = 400, max_status: int = 49
         raise ViolationError(
             f"Expected a status from {min_status} to {max_status}, got {exchange.status} {quote(exchange.body)}"
         )
+
+
+def expect_json_type(exchange: Exchange) -> None:
+    """Raise a `ViolationError` unless the Content-Type is application/json, in any case, or with a charset."""
+    content_type = exchange.headers.get("content-type", "")
+    if content_type.partition(";")[0].strip().lower() != "application/json":
+        raise ViolationError(f"Expected application/json, got {quote(content_type)}")
+
+
+def expect_error_texts(*exchanges: Exchange) -> None:
+    """Raise a `ViolationError` if a refusal among `exchanges` has no text in `error`."""
+    for exchange in exchanges:
+        reason = exchange.object().get("error") if exchange.refused else "accepted"
+        if not isinstance(reason, str) or not reason:
+            raise ViolationError(f"Expected a text in error, got {quote(exchange.body)}")
 
 
 def listed_model(probe: Probe, *paths: str) -> str:

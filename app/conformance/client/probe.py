@@ -93,19 +93,8 @@ class Exchange:
         """Return whether the engine refused the credentials."""
         return self.status in _UNAUTHORIZED
 
-    def json(self) -> Any:
-        """Decode the response body as strict JSON: UTF-8, no NaN.
-
-        Raises:
-            InvalidJsonError: the body is something else.
-        """
-        try:
-            return msgspec.json.decode(self.body)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise InvalidJsonError(f"The answer is not JSON: {error}") from None
-
     def object(self) -> dict[str, Any]:
-        """Decode the response body as a JSON object.
+        """Decode the response body as a JSON object, strictly: UTF-8, no NaN.
 
         Raises:
             InvalidJsonError: the body is something else.
@@ -169,8 +158,16 @@ class Probe:
 
     def post_json(self, path: str, body: object, headers: Mapping[str, str] | None = None) -> Exchange:
         """Send POST to `path` with `body` as JSON."""
-        encoded = msgspec.json.encode(body)
-        return self.send("POST", path, body=encoded, headers={"content-type": "application/json", **(headers or {})})
+        return self.post(path, msgspec.json.encode(body), **(headers or {}))
+
+    def post(self, path: str, body: bytes, content_type: str = "application/json", **headers: str) -> Exchange:
+        """Send POST to `path` with `body` as it is."""
+        return self.send("POST", path, body=body, headers={"content-type": content_type, **headers})
+
+    def resend(self, exchange: Exchange, path: str = "") -> Exchange:
+        """Send the request of `exchange` again, to `path` if given."""
+        headers, body = exchange.request_headers, exchange.request_body
+        return self.send(exchange.method, path or exchange.path, body=body, headers=headers, fresh=True)
 
     def send(
         self,

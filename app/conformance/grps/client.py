@@ -1,23 +1,26 @@
-"""Send GRPS requests over HTTP, and read the responses."""
+"""Send GRPS requests over HTTP or gRPC, and read the responses."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import urlencode
 
 import msgspec
+from google.protobuf.json_format import MessageToDict, ParseDict, ParseError
 
 from app.conformance.check import InconclusiveError, NotApplicableError, ViolationError
+from app.conformance.client.calls import GrpcCall, call, first_response
+from app.conformance.client.messages import GRPS
+from app.conformance.client.messages import message as new_message
 from app.conformance.client.probe import Exchange, InvalidJsonError, Probe
 from app.conformance.grps.messages import REFUSED, expect_failure, expect_success, request_messages
 from app.conformance.quoting import quote
 
 __all__ = (
     "BYTES",
-    "ROOT",
+    "call_method",
     "example",
     "failure",
     "first_success",
-    "health",
     "message_of",
     "model_query",
     "post_bytes",
@@ -27,25 +30,50 @@ __all__ = (
     "success",
 )
 
-ROOT = "/grps/v1"
+_ROOT = "/grps/v1"
 BYTES = "application/octet-stream"
-_PREDICT = f"{ROOT}/infer/predict"
+_PATHS: Mapping[str, str] = {
+    "CheckLiveness": "health/live",
+    "CheckReadiness": "health/ready",
+    "Online": "health/online",
+    "Offline": "health/offline",
+    "ServerMetadata": "metadata/server",
+    "ModelMetadata": "metadata/model",
+    "Predict": "infer/predict",
+}
+"""The path of each method over HTTP."""
 
 
-def health(probe: Probe, name: str) -> Exchange:
-    """Send GET to a health path, without reusing an earlier response."""
-    return probe.send("GET", f"{ROOT}/health/{name}", fresh=True)
+def call_method(
+    probe: Probe, method: str, message: Mapping[str, Any] | None = None, *, fresh: bool = False
+) -> Exchange:
+    """Call a method of the service: over gRPC, or at its path over HTTP.
+
+    Raises:
+        InconclusiveError: the given message is not a GrpsMessage.
+    """
+    if probe.transport is None:
+        path = f"{_ROOT}/{_PATHS[method]}"
+        return probe.send("GET", path, fresh=fresh) if message is None else probe.post_json(path, message)
+    try:
+        request = ParseDict(dict(message or {}), new_message("grps.protos.v1.GrpsMessage"))
+    except ParseError as error:
+        raise InconclusiveError(f"--request is not a GrpsMessage in protobuf's JSON: {error}") from None
+    return call(probe, GRPS, method, request, fresh=fresh)
 
 
-def predict(probe: Probe, body: object, **query: str) -> Exchange:
-    """Send POST with a message to predict."""
-    return probe.post_json(f"{_PREDICT}?{urlencode(query)}" if query else _PREDICT, body)
+def predict(probe: Probe, message: Mapping[str, Any], **query: str) -> Exchange:
+    """Call predict; HTTP takes a query."""
+    return probe.post_json(_predict_path(query), message) if query else call_method(probe, "Predict", message)
 
 
 def post_bytes(probe: Probe, body: bytes, content_type: str, **query: str) -> Exchange:
     """Send POST with bytes of the Content-Type `content_type` to predict."""
-    path = f"{_PREDICT}?{urlencode(query)}" if query else _PREDICT
-    return probe.send("POST", path, body=body, headers={"content-type": content_type})
+    return probe.post(_predict_path(query), body, content_type)
+
+
+def _predict_path(query: Mapping[str, str]) -> str:
+    return f"{_ROOT}/{_PATHS['Predict']}" + (f"?{urlencode(query)}" if query else "")
 
 
 def model_query(probe: Probe) -> dict[str, str]:
@@ -54,11 +82,13 @@ def model_query(probe: Probe) -> dict[str, str]:
 
 
 def message_of(exchange: Exchange) -> dict[str, Any]:
-    """Return the message of a response.
+    """Return the message of a response. The status of a gRPC call is OK even if the message reports a failure.
 
     Raises:
-        ViolationError: the body is not a JSON object.
+        ViolationError: there is no message, or the body over HTTP is not a JSON object.
     """
+    if isinstance(exchange, GrpcCall):
+        return MessageToDict(first_response(exchange), preserving_proto_field_name=True)
     try:
         return exchange.object()
     except InvalidJsonError as error:
@@ -94,8 +124,8 @@ def succeeds(exchange: Exchange) -> bool:
     if exchange.ok and exchange.headers.get("content-type", "").startswith(BYTES):
         return True
     try:
-        expect_success(exchange.object())
-    except (ViolationError, InvalidJsonError):
+        expect_success(message_of(exchange))
+    except ViolationError:
         return False
     return exchange.ok
 

@@ -6,13 +6,12 @@ from typing import Any
 
 from app.conformance.check import Check, InconclusiveError, Level, NotApplicableError, ViolationError
 from app.conformance.client.probe import Exchange, Probe
-from app.conformance.grps import health_checks
+from app.conformance.grps import both
 from app.conformance.grps.client import (
     BYTES,
     example,
     failure,
     first_success,
-    health,
     message_of,
     model_query,
     post_bytes,
@@ -27,7 +26,6 @@ from app.conformance.grps.messages import (
     bare_name,
     data_of,
     expect_success,
-    expect_tensors,
     request_messages,
     tensor_messages,
     tensors_in,
@@ -35,7 +33,7 @@ from app.conformance.grps.messages import (
 )
 from app.conformance.quoting import quote
 from app.conformance.sample_images import SAMPLE_IMAGES
-from app.conformance.tensors import is_json, is_object
+from app.conformance.tensors import expect_json_type, is_object
 
 __all__ = ("CHECKS",)
 
@@ -62,15 +60,8 @@ def _one_kind(probe: Probe) -> None:
 
 def _content_type(probe: Probe) -> None:
     example(probe)
-    for exchange in (probe.exchanges[-1], health(probe, "live")):
-        got = exchange.headers.get("content-type", "")
-        if not is_json(got):
-            raise ViolationError(f"Expected application/json, got {quote(got)}")
-
-
-def _tensors(probe: Probe) -> None:
-    _, exchange = first_success(probe, tensor_messages(probe.target))
-    expect_tensors(exchange.object())
+    for exchange in (probe.exchanges[-1], both.health(probe, "CheckLiveness")):
+        expect_json_type(exchange)
 
 
 def _by_number(probe: Probe) -> None:
@@ -137,19 +128,6 @@ def _bytes(probe: Probe) -> None:
     raise InconclusiveError(f"The model accepts neither an image nor a text: {quote(probe.exchanges[-1].body)}")
 
 
-def _unknown_model(probe: Probe) -> None:
-    failure(_request_unknown_model(probe))
-
-
-def _request_unknown_model(probe: Probe) -> Exchange:
-    sent, _ = first_success(probe, request_messages(probe.target))
-    return predict(probe, {**sent, "model": UNKNOWN})
-
-
-def _unknown_model_code(probe: Probe) -> None:
-    failure(_request_unknown_model(probe), 404)
-
-
 def _model_in_query(probe: Probe) -> None:
     sent, _ = first_success(probe, request_messages(probe.target))
     failure(predict(probe, {name: value for name, value in sent.items() if name != "model"}, model=UNKNOWN))
@@ -169,39 +147,24 @@ def _not_json(probe: Probe) -> Exchange:
     return post_bytes(probe, b'{"str_data": ', "application/json", **model_query(probe))
 
 
-def _bad_json(probe: Probe) -> None:
-    failure(_not_json(probe))
+def _not_ready_status(probe: Probe) -> None:
+    if (got := both.readiness_after(probe, "Offline").status) != 503:
+        raise ViolationError(f"Expected HTTP status 503, got {got}")
 
 
-def _bad_json_client_error(probe: Probe) -> None:
-    failure(_not_json(probe), 400)
-
-
-def _no_data(probe: Probe) -> None:
-    failure(predict(probe, {**model_query(probe), "conform_unknown": 1}))
-
-
-def _empty(probe: Probe) -> None:
-    failure(post_bytes(probe, b"", "application/json", **model_query(probe)))
-
-
-def _other_type(probe: Probe) -> None:
-    failure(post_bytes(probe, SAMPLE_IMAGES[0].data, "image/png", **model_query(probe)))
-
-
-def _bytes_in_json(probe: Probe) -> None:
-    failure(predict(probe, {**model_query(probe), "bin_data": "aGVsbG8="}))
+def _predict_nothing(probe: Probe) -> Exchange:
+    return predict(probe, {**model_query(probe), "conform_unknown": 1})
 
 
 def _reasons(probe: Probe) -> None:
-    for exchange in (_request_unknown_model(probe), predict(probe, {**model_query(probe), "conform_unknown": 1})):
+    for exchange in (both.request_unknown_model(probe), _predict_nothing(probe)):
         status = message_of(exchange).get("status")
         if is_object(status) and status.get("status") not in ("SUCCESS", 1) and not status.get("msg"):
             raise ViolationError(f"Expected a text in msg, got {quote(status)}")
 
 
 def _http_status(probe: Probe) -> None:
-    for exchange in (_request_unknown_model(probe), predict(probe, {**model_query(probe), "conform_unknown": 1})):
+    for exchange in (both.request_unknown_model(probe), _predict_nothing(probe)):
         status = message_of(exchange).get("status")
         code = status.get("code") if is_object(status) else None
         if code != exchange.status:
@@ -232,61 +195,58 @@ _MUST, _SHOULD = Level.MUST, Level.SHOULD
 _PREDICTS = ("GRPS-006",)
 
 CHECKS = (
-    Check("GRPS-001", _MUST, "GET health/live reports 200 and SUCCESS.", f"{_PAGE}, health", health_checks.live),
+    Check("GRPS-001", _MUST, "GET health/live reports 200 and SUCCESS.", f"{_PAGE}, health", both.live),
     Check("GRPS-002", _MUST, "After GET health/online, health/ready reports 200 and SUCCESS.", f"{_PAGE}, health",
-          health_checks.online, requires=("GRPS-001",)),
-    Check("GRPS-003", _MUST, "After GET health/offline, health/ready reports FAILURE.", _BOTH, health_checks.not_ready,
+          both.online, requires=("GRPS-001",)),
+    Check("GRPS-003", _MUST, "After GET health/offline, health/ready reports FAILURE.", _BOTH, both.not_ready,
           requires=("GRPS-001", "GRPS-002")),
     Check("GRPS-004", _SHOULD, "After GET health/offline, the HTTP status of health/ready is 503.", _PYTHON,
-          health_checks.not_ready_status,
-          requires=("GRPS-003",)),
+          _not_ready_status, requires=("GRPS-003",)),
     Check("GRPS-005", _MUST, "GET metadata/server describes the server in YAML.", f"{_PAGE}, metadata",
-          health_checks.server_metadata),
+          both.server_metadata),
     Check("GRPS-006", _MUST, "POST infer/predict answers with 200 and SUCCESS, or with bytes.", f"{_PAGE}, predict",
           _predicts),
     Check("GRPS-007", _MUST, "An answer holds one kind of data.", f"{_PAGE}, data_oneof", _one_kind,
           requires=_PREDICTS),
-    Check("GRPS-008", _MUST, "Messages have the Content-Type application/json.",
-          f"{_PAGE}: JSON expresses the message", _content_type,
-          requires=("GRPS-001", *_PREDICTS)),
+    Check("GRPS-008", _MUST, "Messages have the Content-Type application/json.", f"{_PAGE}: JSON expresses the message",
+          _content_type, requires=("GRPS-001", *_PREDICTS)),
     Check("GRPS-009", _MUST, "A tensor's elements are in the field of its dtype, and their number matches its shape.",
-          f"{_PAGE}, GenericTensor", _tensors, requires=_PREDICTS),
+          f"{_PAGE}, GenericTensor", both.tensors, requires=_PREDICTS),
     Check("GRPS-010", _MUST, "A dtype may be a number or a name.", f"{_PAGE}: enumerations", _by_number,
           requires=("GRPS-009",)),
     Check("GRPS-011", _MUST, "ndarray is read as one tensor of DT_FLOAT32.", f"{_PAGE}, ndarray", _ndarray,
           requires=("GRPS-009",)),
-    Check("GRPS-012", _MUST, "With return-ndarray=true, the tensor is returned as nested numbers.",
-          f"{_PAGE}, predict",
+    Check("GRPS-012", _MUST, "With return-ndarray=true, the tensor is returned as nested numbers.", f"{_PAGE}, predict",
           _return_ndarray, requires=("GRPS-009",)),
     Check("GRPS-013", _SHOULD, "return-ndarray=true is a failure if the answer has no tensors.", _BOTH, _no_ndarray,
           requires=_PREDICTS),
     Check("GRPS-014", _MUST, "A body of application/octet-stream is read as bin_data.", f"{_PAGE}, bin_data", _bytes,
           requires=_PREDICTS),
-    Check("GRPS-015", _MUST, "An unknown model is a failure.", _BOTH, _unknown_model, requires=_PREDICTS),
+    Check("GRPS-015", _MUST, "An unknown model is a failure.", _BOTH, both.unknown_model, requires=_PREDICTS),
     Check("GRPS-016", _SHOULD, "The code for an unknown model is 404.",
-          "GRPS's C++ server; the Python server returns 500",
-          _unknown_model_code, requires=("GRPS-015",)),
+          "GRPS's C++ server; the Python server returns 500", both.unknown_model_code, requires=("GRPS-015",)),
     Check("GRPS-017", _MUST, "The query can name the model.", f"{_PAGE}, selecting a model", _model_in_query,
           requires=("GRPS-015",)),
     Check("GRPS-018", _MUST, "The message's model takes precedence over the query's.", f"{_PAGE}, selecting a model",
           _body_before_query, requires=("GRPS-015",)),
-    Check("GRPS-019", _MUST, "Invalid JSON is a failure.", _BOTH, _bad_json),
-    Check("GRPS-020", _SHOULD, "The code for invalid JSON is 400.",
-          "GRPS's C++ server; the Python server returns 500", _bad_json_client_error,
-          requires=("GRPS-019",)),
-    Check("GRPS-021", _MUST, "A message without data is a failure.", _BOTH, _no_data),
-    Check("GRPS-022", _MUST, "An empty body is a failure.", _BOTH, _empty),
-    Check("GRPS-023", _MUST, "Other Content-Types are a failure.", _BOTH, _other_type),
-    Check("GRPS-024", _MUST, "bin_data in JSON is a failure.", f"{_PAGE}, bin_data; {_BOTH}", _bytes_in_json),
+    Check("GRPS-019", _MUST, "Invalid JSON is a failure.", _BOTH, lambda probe: failure(_not_json(probe))),
+    Check("GRPS-020", _SHOULD, "The code for invalid JSON is 400.", "GRPS's C++ server; the Python server returns 500",
+          lambda probe: failure(_not_json(probe), 400), requires=("GRPS-019",)),
+    Check("GRPS-021", _MUST, "A message without data is a failure.", _BOTH,
+          lambda probe: failure(_predict_nothing(probe))),
+    Check("GRPS-022", _MUST, "An empty body is a failure.", _BOTH,
+          lambda probe: failure(post_bytes(probe, b"", "application/json", **model_query(probe)))),
+    Check("GRPS-023", _MUST, "Other Content-Types are a failure.", _BOTH,
+          lambda probe: failure(post_bytes(probe, SAMPLE_IMAGES[0].data, "image/png", **model_query(probe)))),
+    Check("GRPS-024", _MUST, "bin_data in JSON is a failure.", f"{_PAGE}, bin_data; {_BOTH}",
+          lambda probe: failure(predict(probe, {**model_query(probe), "bin_data": "aGVsbG8="}))),
     Check("GRPS-025", _MUST, "A failure has the reason in msg.", _BOTH, _reasons, requires=("GRPS-015", "GRPS-021")),
     Check("GRPS-026", _SHOULD, "The HTTP status equals the code.", f"{_PYTHON}: always 200", _http_status,
           requires=("GRPS-015", "GRPS-021")),
-    Check("GRPS-027", _MUST, "POST metadata/model describes a model, by its bare name, in YAML.",
-          f"{_PAGE}, metadata", health_checks.model_metadata),
-    Check("GRPS-028", _MUST, "A metadata request for an unknown model is a failure.", _BOTH,
-          health_checks.unknown_metadata),
-    Check("GRPS-029", _MUST,
-          "With streaming=true, the messages are concatenated, each with 200 and SUCCESS.",
+    Check("GRPS-027", _MUST, "POST metadata/model describes a model, by its bare name, in YAML.", f"{_PAGE}, metadata",
+          both.model_metadata),
+    Check("GRPS-028", _MUST, "A metadata request for an unknown model is a failure.", _BOTH, both.unknown_metadata),
+    Check("GRPS-029", _MUST, "With streaming=true, the messages are concatenated, each with 200 and SUCCESS.",
           f"{_PAGE}, streaming", _streams, requires=_PREDICTS),
     Check("GRPS-030", _SHOULD, "streaming=true with return-ndarray=true is a failure.", _BOTH, _streamed_ndarray,
           requires=_PREDICTS),

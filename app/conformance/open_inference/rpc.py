@@ -1,11 +1,11 @@
 """Check the Open Inference Protocol, V2, over gRPC."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from app.conformance.check import Check, InconclusiveError, Level, NotApplicableError, ViolationError
-from app.conformance.client.calls import expect_refusal, first_response
+from app.conformance.client.calls import GrpcCall, expect_refusal, first_response
 from app.conformance.client.probe import Probe
 from app.conformance.open_inference.client import (
     CLIENT_ERRORS,
@@ -27,25 +27,15 @@ __all__ = ("CHECKS",)
 _UNKNOWN = "conform-unknown"
 
 
-def _live(probe: Probe) -> None:
-    if not first_response(call_method(probe, "ServerLive")).live:
-        raise ViolationError("Expected live to be true, got false")
-
-
-def _ready(probe: Probe) -> None:
-    if not first_response(call_method(probe, "ServerReady")).ready:
-        raise ViolationError("Expected ready to be true, got false")
+def _expect_true(field: str, exchange: GrpcCall) -> None:
+    if not getattr(first_response(exchange), field):
+        raise ViolationError(f"Expected {field} to be true, got false")
 
 
 def _server_metadata(probe: Probe) -> None:
     metadata = first_response(call_method(probe, "ServerMetadata"))
     if not metadata.name or not metadata.version:
         raise ViolationError(f"Expected name and version, got {quote(metadata.name)} and {quote(metadata.version)}")
-
-
-def _model_ready(probe: Probe) -> None:
-    if not first_response(call_method(probe, "ModelReady", name=model_of(probe))).ready:
-        raise ViolationError("Expected ready to be true, got false")
 
 
 def _model_metadata(probe: Probe) -> None:
@@ -164,14 +154,18 @@ def _unknown_parameters(probe: Probe) -> None:
     first_response(infer(probe, request))
 
 
+def _call_unknown_model(probe: Probe) -> Iterator[GrpcCall]:
+    yield call_method(probe, "ModelMetadata", name=_UNKNOWN)
+    yield call_method(probe, "ModelInfer", model_name=_UNKNOWN)
+
+
 def _unknown_model(probe: Probe) -> None:
-    expect_refusal(call_method(probe, "ModelMetadata", name=_UNKNOWN), "NOT_FOUND")
-    expect_refusal(call_method(probe, "ModelInfer", model_name=_UNKNOWN), "NOT_FOUND")
+    for answer in _call_unknown_model(probe):
+        expect_refusal(answer, "NOT_FOUND")
 
 
 def _reasons(probe: Probe) -> None:
-    refused = [answer for answer in (call_method(probe, "ModelMetadata", name=_UNKNOWN),
-                                 call_method(probe, "ModelInfer", model_name=_UNKNOWN)) if not answer.ok]  # fmt: skip
+    refused = [answer for answer in _call_unknown_model(probe) if not answer.ok]
     if not refused:
         raise InconclusiveError("Nothing was refused")
     for answer in refused:
@@ -184,10 +178,6 @@ def _unknown_output(probe: Probe) -> None:
     request = build_request(probe)
     request.outputs.add(name=_UNKNOWN)
     expect_refusal(infer(probe, request), *CLIENT_ERRORS, "NOT_FOUND")
-
-
-def _no_inputs(probe: Probe) -> None:
-    expect_refusal(call_method(probe, "ModelInfer", model_name=model_of(probe)), *CLIENT_ERRORS)
 
 
 def _wrong_datatype(probe: Probe) -> None:
@@ -240,10 +230,13 @@ _MUST, _SHOULD = Level.MUST, Level.SHOULD
 _INFERS = ("V2G-007",)
 
 CHECKS = (
-    Check("V2G-001", _MUST, "ServerLive returns live.", f"{_OIP}, ServerLive", _live),
-    Check("V2G-002", _MUST, "ServerReady returns ready.", f"{_OIP}, ServerReady", _ready),
+    Check("V2G-001", _MUST, "ServerLive returns live.", f"{_OIP}, ServerLive",
+          lambda probe: _expect_true("live", call_method(probe, "ServerLive"))),
+    Check("V2G-002", _MUST, "ServerReady returns ready.", f"{_OIP}, ServerReady",
+          lambda probe: _expect_true("ready", call_method(probe, "ServerReady"))),
     Check("V2G-003", _MUST, "ServerMetadata returns name and version.", f"{_OIP}, ServerMetadata", _server_metadata),
-    Check("V2G-004", _MUST, "ModelReady returns ready.", f"{_OIP}, ModelReady", _model_ready),
+    Check("V2G-004", _MUST, "ModelReady returns ready.", f"{_OIP}, ModelReady",
+          lambda probe: _expect_true("ready", call_method(probe, "ModelReady", name=model_of(probe)))),
     Check("V2G-005", _MUST, "ModelMetadata returns name, inputs and outputs.", f"{_OIP}, ModelMetadata",
           _model_metadata),
     Check("V2G-006", _MUST, "Declared datatypes are those of the table, or BF16.",
@@ -254,8 +247,8 @@ CHECKS = (
           requires=_INFERS),
     Check("V2G-009", _MUST, "Outputs have the declared datatypes.", f"{_OIP}, ModelMetadata", _output_datatypes,
           requires=("V2G-006", "V2G-007")),
-    Check("V2G-010", _MUST, "Outputs have shapes that fit the declared ones.", f"{_OIP}, ModelMetadata",
-          _output_shapes, requires=_INFERS),
+    Check("V2G-010", _MUST, "Outputs have shapes that fit the declared ones.", f"{_OIP}, ModelMetadata", _output_shapes,
+          requires=_INFERS),
     Check("V2G-011", _MUST, "Elements are in the field of their datatype, or all outputs are raw.",
           f"{_OIP}, InferTensorContents, raw_output_contents", _contents_fields, requires=("V2G-007", "V2G-009")),
     Check("V2G-012", _MUST,
@@ -274,7 +267,8 @@ CHECKS = (
     Check("V2G-019", _MUST, "A refusal has a text with its status.", f"{_OIP}: google.rpc.Status", _reasons),
     Check("V2G-020", _SHOULD, "An unknown output is refused as a client error.", _STATUS, _unknown_output,
           requires=_INFERS),
-    Check("V2G-021", _SHOULD, "A request without inputs is refused as a client error.", _STATUS, _no_inputs),
+    Check("V2G-021", _SHOULD, "A request without inputs is refused as a client error.", _STATUS,
+          lambda probe: expect_refusal(call_method(probe, "ModelInfer", model_name=model_of(probe)), *CLIENT_ERRORS)),
     Check("V2G-022", _SHOULD, "An unknown datatype is refused as a client error.", _STATUS, _wrong_datatype,
           requires=("V2G-005",)),
     Check("V2G-023", _SHOULD, "A shape that does not match the number of elements is refused as a client error.",
@@ -283,6 +277,6 @@ CHECKS = (
           f"{_INPUT}, raw_input_contents; MLServer takes the contents", _raw_and_contents, requires=_INFERS),
     Check("V2G-025", _SHOULD, "More raw_input_contents than inputs are refused as a client error.",
           f"{_INPUT}, raw_input_contents", _raw_count, requires=_INFERS),
-    Check("V2G-026", _SHOULD, "Each version in the metadata can be requested.", f"{_OIP}; KServe has none",
-          _version, requires=_INFERS),
+    Check("V2G-026", _SHOULD, "Each version in the metadata can be requested.", f"{_OIP}; KServe has none", _version,
+          requires=_INFERS),
 )  # fmt: skip
