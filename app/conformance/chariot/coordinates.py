@@ -5,88 +5,20 @@ from collections.abc import Callable, Sequence
 from typing import cast
 
 from app.conformance.chariot.equality import contour_points
-from app.conformance.chariot.image_probe import ImageProbe, Item, ProbeResult, is_number
-from app.conformance.check import Check, InconclusiveError, Level, Need, ViolationError
+from app.conformance.chariot.image_probe import ImageCheck, ImageProbe, Item, ProbeResult, is_number
+from app.conformance.check import InconclusiveError, Level, Need, ViolationError
 from app.conformance.client.probe import Probe
 from app.conformance.quoting import quote
 from app.conformance.sample_images import SampleImage, rotated_bar
 
-__all__ = ("coordinate_checks",)
+__all__ = ("CHECKS",)
 
 _BOX = ("xmin", "ymin", "xmax", "ymax")
 _ORIENTED_BOX = ("cx", "cy", "w", "h", "r")
 _DETECTION, _ORIENTED, _SEGMENTATION = "OBJECT_DETECTION", "ORIENTED_OBJECT_DETECTION", "IMAGE_SEGMENTATION"
-_PAGE = 'Chariot, "Inference Protocols", Responses'
-_STORED = (Need.STORAGE, Need.EVALUATION)
-_EVALUATED = (Need.EVALUATION,)
-_INSIDE = "Chariot 0.26.0 release notes: boxes and masks of annotations lie inside the image"
+_Outline = tuple[SampleImage, Sequence[tuple[float, float]]]
 _MAX_FRACTION = 1.5
 """Coordinates that never exceed this are fractions, because an image has hundreds of pixels."""
-
-
-def coordinate_checks(prefix: str, image_probe: ImageProbe) -> Sequence[Check]:
-    """Return the checks, with ids that start with `prefix`."""
-
-    def check_id(index: int) -> str:
-        return f"{prefix}-P{index:02}"
-
-    def check(
-        index: int,
-        level: Level,
-        source: str,
-        sentence: str,
-        run: Callable[[ImageProbe, Probe], None],
-        needed_for: Sequence[Need] = _EVALUATED,
-        requires: Sequence[int] = (),
-    ) -> Check:
-        def run_check(probe: Probe) -> None:
-            run(image_probe, probe)
-
-        return Check(
-            id=check_id(index),
-            level=level,
-            source=source,
-            sentence=sentence,
-            run=run_check,
-            needed_for=needed_for,
-            requires=[check_id(required) for required in requires],
-        )
-
-    must, should = Level.MUST, Level.SHOULD
-    detection, oriented, segmentation = (
-        f"{_PAGE}, Object Detection",
-        f"{_PAGE}, Oriented Object Detection",
-        f"{_PAGE}, Image Segmentation",
-    )
-    return (
-        check(1, must, detection, "xmin, ymin, xmax and ymax are numbers.", _box_numbers, _STORED),
-        check(2, must, detection, "Boxes are in pixels, not in fractions of the image.", _box_pixels, requires=(1,)),
-        check(3, must, detection, "Boxes are in the frame of the sent image: they scale with it.", _box_scales,
-              requires=(1, 2)),
-        check(4, must, detection, "xmin is at most xmax, and ymin at most ymax.", _box_order, requires=(1,)),
-        check(5, should, _INSIDE, "Boxes lie inside the image.", _box_inside, requires=(1, 2, 3, 4)),
-        check(6, must, oriented, "cx, cy, w, h and r are numbers.", _oriented_numbers, _STORED),
-        check(7, must, oriented, "cx and w are fractions of the image's width, cy and h of its height.",
-              _oriented_fractions, requires=(6,)),
-        check(8, must, oriented, "r is in radians.", _radians, requires=(6,)),
-        check(9, must, oriented, "r is clockwise, with y downward.", _clockwise, requires=(6, 7, 8)),
-        check(10, must, oriented, "w and h are not negative.", _oriented_size, requires=(6,)),
-        check(11, must, segmentation, "contour is a list of contours, each a list of points {x, y} of numbers.",
-              _contours, _STORED),
-        check(12, must, segmentation, "Contours are in pixels, not in fractions of the image.", _contour_pixels,
-              requires=(11,)),
-        check(13, must, segmentation, "Contours are in the frame of the sent image: they scale with it.",
-              _contour_scales, requires=(11, 12)),
-        check(14, should, _INSIDE, "Contours lie inside the image.", _contour_inside, requires=(11, 12, 13)),
-    )  # fmt: skip
-
-
-def _box_numbers(image_probe: ImageProbe, probe: Probe) -> None:
-    _expect_numbers(image_probe.items(probe, _DETECTION), _BOX)
-
-
-def _oriented_numbers(image_probe: ImageProbe, probe: Probe) -> None:
-    _expect_numbers(image_probe.items(probe, _ORIENTED), _ORIENTED_BOX)
 
 
 def _expect_numbers(items: Sequence[tuple[SampleImage, Item]], names: Sequence[str]) -> None:
@@ -110,13 +42,9 @@ def _complete(
     return complete
 
 
-def _boxes(image_probe: ImageProbe, probe: Probe) -> Sequence[tuple[SampleImage, Sequence[float]]]:
+def _boxes(images: ImageProbe, probe: Probe) -> Sequence[tuple[SampleImage, Sequence[float]]]:
     """Return complete boxes: left, top, right, bottom."""
-    return _complete(image_probe.items(probe, _DETECTION), _BOX, "box")
-
-
-def _box_pixels(image_probe: ImageProbe, probe: Probe) -> None:
-    _expect_pixels([box for _, box in _boxes(image_probe, probe)])
+    return _complete(images.items(probe, _DETECTION), _BOX, "box")
 
 
 def _expect_pixels(coordinate_lists: Sequence[Sequence[float]]) -> None:
@@ -127,32 +55,25 @@ def _expect_pixels(coordinate_lists: Sequence[Sequence[float]]) -> None:
         )
 
 
-def _box_scales(image_probe: ImageProbe, probe: Probe) -> None:
-    _expect_scaling(image_probe, probe, _DETECTION, _box_extent)
-
-
-def _contour_scales(image_probe: ImageProbe, probe: Probe) -> None:
-    _expect_scaling(image_probe, probe, _SEGMENTATION, lambda item: _extent(list(contour_points(item.get("contour")))))
-
-
 def _box_extent(item: Item) -> float:
     left, top, right, bottom = (float(item.get(name, 0)) for name in _BOX)
     return abs(right - left) + abs(bottom - top)
 
 
-def _extent(points: Sequence[tuple[float, float]]) -> float:
+def _contour_extent(item: Item) -> float:
+    points = list(contour_points(item.get("contour")))
     if not points:
         return 0
     xs, ys = zip(*points, strict=True)
     return max(xs) - min(xs) + max(ys) - min(ys)
 
 
-def _expect_scaling(image_probe: ImageProbe, probe: Probe, task_type: str, extent: Callable[[Item], float]) -> None:
+def _expect_scaling(images: ImageProbe, probe: Probe, task_type: str, extent: Callable[[Item], float]) -> None:
     """Compare the best item of an image with that of the image at twice its size, if the labels are equal."""
-    image_probe.items(probe, task_type)
+    images.items(probe, task_type)
     unscaled: list[str] = []
-    for result in image_probe.results(probe):
-        large = image_probe.probe_image(probe, result.image.doubled())
+    for result in images.results(probe):
+        large = images.probe_image(probe, result.image.doubled())
         if not result.items or not large.items or result.items[0].get("label") != large.items[0].get("label"):
             continue
         small = extent(result.items[0])
@@ -167,34 +88,33 @@ def _expect_scaling(image_probe: ImageProbe, probe: Probe, task_type: str, exten
     raise InconclusiveError("The model finds other items in the same image at twice its size")
 
 
-def _box_order(image_probe: ImageProbe, probe: Probe) -> None:
-    for image, box in _boxes(image_probe, probe):
+def _box_order(images: ImageProbe, probe: Probe) -> None:
+    for image, box in _boxes(images, probe):
         if box[0] > box[2] or box[1] > box[3]:
             raise ViolationError(
                 f"{image.name}: Expected xmin <= xmax and ymin <= ymax, got {quote(box)} (left, top, right, bottom)"
             )
 
 
-def _box_inside(image_probe: ImageProbe, probe: Probe) -> None:
-    for image, box in _boxes(image_probe, probe):
-        _expect_inside(image, [(box[0], box[1]), (box[2], box[3])])
+def _box_corners(images: ImageProbe, probe: Probe) -> Sequence[_Outline]:
+    return [(image, [(box[0], box[1]), (box[2], box[3])]) for image, box in _boxes(images, probe)]
 
 
-def _expect_inside(image: SampleImage, points: Sequence[tuple[float, float]]) -> None:
-    for x, y in points:
+def _expect_inside(outlines: Sequence[_Outline]) -> None:
+    for image, x, y in ((image, x, y) for image, points in outlines for x, y in points):
         if not (-0.5 <= x <= image.width + 0.5 and -0.5 <= y <= image.height + 0.5):
             raise ViolationError(
                 f"{image.name}: Expected points inside {image.width} x {image.height}, got {quote([x, y])}"
             )
 
 
-def _oriented_boxes(image_probe: ImageProbe, probe: Probe) -> Sequence[tuple[SampleImage, Sequence[float]]]:
+def _oriented_boxes(images: ImageProbe, probe: Probe) -> Sequence[tuple[SampleImage, Sequence[float]]]:
     """Return complete oriented boxes: cx, cy, w, h, r."""
-    return _complete(image_probe.items(probe, _ORIENTED), _ORIENTED_BOX, "oriented box")
+    return _complete(images.items(probe, _ORIENTED), _ORIENTED_BOX, "oriented box")
 
 
-def _oriented_fractions(image_probe: ImageProbe, probe: Probe) -> None:
-    for image, (cx, cy, w, h, _) in _oriented_boxes(image_probe, probe):
+def _oriented_fractions(images: ImageProbe, probe: Probe) -> None:
+    for image, (cx, cy, w, h, _) in _oriented_boxes(images, probe):
         # A rotated side can be longer than the axis that it is divided by; a centre is always inside.
         if not (-0.05 <= cx <= 1.05 and -0.05 <= cy <= 1.05) or max(abs(w), abs(h)) > 10:
             raise ViolationError(
@@ -202,19 +122,19 @@ def _oriented_fractions(image_probe: ImageProbe, probe: Probe) -> None:
             )
 
 
-def _radians(image_probe: ImageProbe, probe: Probe) -> None:
-    for image, box in _oriented_boxes(image_probe, probe):
+def _radians(images: ImageProbe, probe: Probe) -> None:
+    for image, box in _oriented_boxes(images, probe):
         if abs(box[4]) > 2 * math.pi + 0.01:
             raise ViolationError(
                 f"{image.name}: Expected radians, at most 2 pi, got {box[4]:g}, which looks like degrees"
             )
 
 
-def _clockwise(image_probe: ImageProbe, probe: Probe) -> None:
-    _oriented_boxes(image_probe, probe)
+def _clockwise(images: ImageProbe, probe: Probe) -> None:
+    _oriented_boxes(images, probe)
     errors: list[tuple[float, float]] = []
     for degrees in (30.0, 75.0):
-        result = image_probe.probe_image(probe, rotated_bar(degrees))
+        result = images.probe_image(probe, rotated_bar(degrees))
         angle = _long_side_angle(result)
         if angle is None:
             raise InconclusiveError(
@@ -244,14 +164,14 @@ def _line_angle(angle: float, other: float) -> float:
     return min(difference, math.pi - difference)
 
 
-def _oriented_size(image_probe: ImageProbe, probe: Probe) -> None:
-    for image, box in _oriented_boxes(image_probe, probe):
+def _oriented_size(images: ImageProbe, probe: Probe) -> None:
+    for image, box in _oriented_boxes(images, probe):
         if box[2] < 0 or box[3] < 0:
             raise ViolationError(f"{image.name}: Expected w and h of at least 0, got {quote(box[2:4])}")
 
 
-def _contours(image_probe: ImageProbe, probe: Probe) -> None:
-    for image, item in image_probe.items(probe, _SEGMENTATION):
+def _contours(images: ImageProbe, probe: Probe) -> None:
+    for image, item in images.items(probe, _SEGMENTATION):
         contour = item.get("contour")
         if contour is None and "contour" not in item:
             continue
@@ -271,19 +191,51 @@ def _is_contours(value: object) -> bool:
     return True
 
 
-def _outlines(image_probe: ImageProbe, probe: Probe) -> Sequence[tuple[SampleImage, Sequence[tuple[float, float]]]]:
+def _outlines(images: ImageProbe, probe: Probe) -> Sequence[_Outline]:
     outlines = [
-        (image, list(contour_points(item.get("contour")))) for image, item in image_probe.items(probe, _SEGMENTATION)
+        (image, list(contour_points(item.get("contour")))) for image, item in images.items(probe, _SEGMENTATION)
     ]
     if not any(points for _, points in outlines):
         raise InconclusiveError("No contour has a point")
     return outlines
 
 
-def _contour_pixels(image_probe: ImageProbe, probe: Probe) -> None:
-    _expect_pixels([point for _, points in _outlines(image_probe, probe) for point in points])
+_MUST, _SHOULD = Level.MUST, Level.SHOULD
+_PARSED = (Need.STORAGE, Need.EVALUATION)
+_EVALUATED = (Need.EVALUATION,)
+_PAGE = 'Chariot, "Inference Protocols", Responses'
+_BOXES, _ORIENTED_BOXES = f"{_PAGE}, Object Detection", f"{_PAGE}, Oriented Object Detection"
+_CONTOURS = f"{_PAGE}, Image Segmentation"
+_INSIDE = "Chariot 0.26.0 release notes: boxes and masks of annotations lie inside the image"
 
-
-def _contour_inside(image_probe: ImageProbe, probe: Probe) -> None:
-    for image, points in _outlines(image_probe, probe):
-        _expect_inside(image, points)
+CHECKS = (
+    ImageCheck("P01", _MUST, "xmin, ymin, xmax and ymax are numbers.", _BOXES,
+               lambda images, probe: _expect_numbers(images.items(probe, _DETECTION), _BOX), _PARSED),
+    ImageCheck("P02", _MUST, "Boxes are in pixels, not in fractions of the image.", _BOXES,
+               lambda images, probe: _expect_pixels([box for _, box in _boxes(images, probe)]), _EVALUATED, ("P01",)),
+    ImageCheck("P03", _MUST, "Boxes are in the frame of the sent image: they scale with it.", _BOXES,
+               lambda images, probe: _expect_scaling(images, probe, _DETECTION, _box_extent), _EVALUATED,
+               ("P01", "P02")),
+    ImageCheck("P04", _MUST, "xmin is at most xmax, and ymin at most ymax.", _BOXES, _box_order, _EVALUATED, ("P01",)),
+    ImageCheck("P05", _SHOULD, "Boxes lie inside the image.", _INSIDE,
+               lambda images, probe: _expect_inside(_box_corners(images, probe)), _EVALUATED,
+               ("P01", "P02", "P03", "P04")),
+    ImageCheck("P06", _MUST, "cx, cy, w, h and r are numbers.", _ORIENTED_BOXES,
+               lambda images, probe: _expect_numbers(images.items(probe, _ORIENTED), _ORIENTED_BOX), _PARSED),
+    ImageCheck("P07", _MUST, "cx and w are fractions of the image's width, cy and h of its height.", _ORIENTED_BOXES,
+               _oriented_fractions, _EVALUATED, ("P06",)),
+    ImageCheck("P08", _MUST, "r is in radians.", _ORIENTED_BOXES, _radians, _EVALUATED, ("P06",)),
+    ImageCheck("P09", _MUST, "r is clockwise, with y downward.", _ORIENTED_BOXES, _clockwise, _EVALUATED,
+               ("P06", "P07", "P08")),
+    ImageCheck("P10", _MUST, "w and h are not negative.", _ORIENTED_BOXES, _oriented_size, _EVALUATED, ("P06",)),
+    ImageCheck("P11", _MUST, "contour is a list of contours, each a list of points {x, y} of numbers.", _CONTOURS,
+               _contours, _PARSED),
+    ImageCheck("P12", _MUST, "Contours are in pixels, not in fractions of the image.", _CONTOURS,
+               lambda images, probe: _expect_pixels([point for _, outline in _outlines(images, probe)
+                                                     for point in outline]), _EVALUATED, ("P11",)),
+    ImageCheck("P13", _MUST, "Contours are in the frame of the sent image: they scale with it.", _CONTOURS,
+               lambda images, probe: _expect_scaling(images, probe, _SEGMENTATION, _contour_extent), _EVALUATED,
+               ("P11", "P12")),
+    ImageCheck("P14", _SHOULD, "Contours lie inside the image.", _INSIDE,
+               lambda images, probe: _expect_inside(_outlines(images, probe)), _EVALUATED, ("P11", "P12", "P13")),
+)  # fmt: skip

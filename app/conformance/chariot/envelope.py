@@ -2,25 +2,28 @@
 
 import base64
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 
 from app.conformance.chariot.image_probe import ImageProbe
-from app.conformance.check import InconclusiveError, ViolationError
+from app.conformance.check import InconclusiveError
 from app.conformance.client.probe import Exchange, InvalidJsonError, Probe
 from app.conformance.quoting import quote
 from app.conformance.sample_images import SAMPLE_IMAGES, SampleImage
+from app.conformance.tensors import expect_json_object, is_list, is_object
 
 __all__ = (
     "IMAGE_PROBE",
     "base64_of",
     "example",
-    "expect_success",
+    "example_answer",
+    "example_output",
     "image_input",
     "infer",
     "infer_path",
     "items_of",
+    "needed_input",
     "output_parameters",
     "outputs",
 )
@@ -52,6 +55,16 @@ def infer(
     return probe.post_json(infer_path(probe), {"inputs": inputs, **fields}, headers)
 
 
+def needed_input(
+    probe: Probe,
+    image: SampleImage = SAMPLE_IMAGES[0],
+    parameters: Mapping[str, object] | None = None,
+    **fields: object,
+) -> dict[str, object]:
+    """Return one element of `inputs`, with the parameters that the engine requires and `parameters`."""
+    return image_input(image, {**IMAGE_PROBE.required_parameters(probe), **(parameters or {})}, **fields)
+
+
 def example(
     probe: Probe,
     parameters: Mapping[str, object] | None = None,
@@ -59,22 +72,25 @@ def example(
     **fields: object,
 ) -> Exchange:
     """Send POST with the first image, the needed parameters and `parameters`; `fields` go into the body."""
-    request_parameters = {**IMAGE_PROBE.required_parameters(probe), **(parameters or {})}
-    return infer(probe, [image_input(SAMPLE_IMAGES[0], request_parameters)], headers, **fields)
+    return infer(probe, [needed_input(probe, parameters=parameters)], headers, **fields)
 
 
-def expect_success(exchange: Exchange) -> dict[str, Any]:
-    """Return the JSON object of a response with status 200.
+def example_answer(probe: Probe, headers: Mapping[str, str] | None = None, **fields: str) -> dict[str, Any]:
+    """Return the JSON object of the response to `example`.
 
     Raises:
         ViolationError: the status is not 200, or the body is not a JSON object.
     """
-    if not exchange.ok:
-        raise ViolationError(f"Expected status 200, got {exchange.status} {quote(exchange.body)}")
-    try:
-        return exchange.object()
-    except InvalidJsonError as error:
-        raise ViolationError(str(error)) from None
+    return expect_json_object(example(probe, None, headers, **fields))
+
+
+def example_output(probe: Probe, parameters: Mapping[str, object] | None = None) -> Mapping[str, Any]:
+    """Return the first output of the response to `example`.
+
+    Raises:
+        InconclusiveError: the response has no outputs.
+    """
+    return outputs(example(probe, parameters))[0]
 
 
 def outputs(exchange: Exchange) -> Sequence[dict[str, Any]]:
@@ -87,19 +103,15 @@ def outputs(exchange: Exchange) -> Sequence[dict[str, Any]]:
         raw_outputs: object = exchange.object().get("outputs") if exchange.ok else None
     except InvalidJsonError as error:
         raise InconclusiveError(str(error)) from None
-    if (
-        not isinstance(raw_outputs, list)
-        or not raw_outputs
-        or not all(isinstance(output, dict) for output in cast("list[object]", raw_outputs))
-    ):
+    if not is_list(raw_outputs) or not raw_outputs or not all(is_object(output) for output in raw_outputs):
         raise InconclusiveError(f"There are no outputs in status {exchange.status} {quote(exchange.body)}")
-    return cast("list[dict[str, Any]]", raw_outputs)
+    return raw_outputs
 
 
 def output_parameters(output: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the parameters of an output; empty if it has none."""
     parameters = output.get("parameters")
-    return cast("dict[str, Any]", parameters) if isinstance(parameters, dict) else {}
+    return parameters if is_object(parameters) else {}
 
 
 def items_of(output: Mapping[str, Any]) -> Sequence[object]:
@@ -109,28 +121,22 @@ def items_of(output: Mapping[str, Any]) -> Sequence[object]:
         InconclusiveError: no items can be read.
     """
     data = output.get("data")
-    if not isinstance(data, list):
+    if not is_list(data):
         raise InconclusiveError(f"data is not a list: {quote(data)}")
-    elements = cast("list[object]", data)
-    if not elements:
+    if not data:
         return []
-    first = elements[0]
+    first: object = data[0]
     if isinstance(first, str):
         try:
             first = msgspec.json.decode(first)
         except msgspec.DecodeError:
             raise InconclusiveError(f"data holds text that is not JSON: {quote(first)}") from None
-    if isinstance(first, list):
-        return cast("list[object]", first)
-    return elements if isinstance(elements[0], dict) else [first]
+    if is_list(first):
+        return first
+    return data if is_object(data[0]) else [first]
 
 
-def _send(probe: Probe, image: SampleImage, parameters: Mapping[str, object]) -> Exchange:
-    return infer(probe, [image_input(image, parameters)])
-
-
-def _read_items(exchange: Exchange) -> Sequence[object]:
-    return items_of(outputs(exchange)[0])
-
-
-IMAGE_PROBE = ImageProbe(_send, _read_items)
+IMAGE_PROBE = ImageProbe(
+    send=lambda probe, image, parameters: infer(probe, [image_input(image, parameters)]),
+    read_items=lambda exchange: items_of(outputs(exchange)[0]),
+)

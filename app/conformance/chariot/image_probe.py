@@ -3,13 +3,14 @@
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeGuard, cast
 
-from app.conformance.check import InconclusiveError, NotApplicableError
+from app.conformance.check import Check, InconclusiveError, Level, Need, NotApplicableError
 from app.conformance.client.probe import Exchange, Probe
 from app.conformance.sample_images import SAMPLE_IMAGES, SampleImage
 
-__all__ = ("FIELDS", "PROMPTS", "ImageProbe", "Item", "ProbeResult", "is_number")
+__all__ = ("FIELDS", "PROMPTS", "ImageCheck", "ImageProbe", "Item", "ProbeResult", "is_number")
 
 Item = dict[str, Any]
 
@@ -128,6 +129,25 @@ class ImageProbe:
         if not items:
             raise InconclusiveError("No item is an object")
         return items
+
+
+@dataclass(frozen=True, slots=True)
+class ImageCheck:
+    """A `Check` for every protocol with items; `id` and `requires` have no prefix."""
+
+    id: str
+    level: Level
+    sentence: str
+    source: str
+    run: Callable[[ImageProbe, Probe], object]
+    needed_for: Sequence[Need] = (Need.CLIENTS,)
+    requires: Sequence[str] = ()
+
+    def bind(self, prefix: str, images: ImageProbe) -> Check:
+        """Return the check for the protocol that `images` sends, with a prefix for ids."""
+        requires = [f"{prefix}-{required}" for required in self.requires]
+        run = partial(self.run, images)
+        return Check(f"{prefix}-{self.id}", self.level, self.sentence, self.source, run, self.needed_for, requires)
 
 
 def is_number(value: object) -> TypeGuard[float]:

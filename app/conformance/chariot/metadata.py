@@ -1,12 +1,11 @@
 """Check that an engine of chariot-v2-kserve returns custom metadata unchanged."""
 
-from collections.abc import Sequence
+from collections.abc import Callable
 
-from app.conformance.chariot.envelope import IMAGE_PROBE, example, image_input, infer, output_parameters, outputs
+from app.conformance.chariot.envelope import example_output, infer, needed_input, output_parameters, outputs
 from app.conformance.check import Check, Level, Need, ViolationError
 from app.conformance.client.probe import Probe
 from app.conformance.quoting import quote
-from app.conformance.sample_images import SAMPLE_IMAGES
 
 __all__ = ("CHECKS",)
 
@@ -17,86 +16,60 @@ _LIST = '[{"key": "camera", "type": "str", "value": "7"}, {"key": "speed", "type
 _SPACED = '{ "b" : 1.0,\n\t"a" : 1e2, "b" : "\\u00e9" }'
 _UNICODE = '{"place": "Zürich 東京 🛰 \u2028", "quote": "\\"\\\\"}'
 _NOT_JSON = "not JSON: {[ 'x' NaN"
+_LONG = '{"extended_metadata": [{"key": "k", "type": "str", "value": "' + 20_000 * "x" + '"}]}'
 
 
-def _expect_returned(probe: Probe, text: str) -> None:
-    got = output_parameters(outputs(example(probe, {"metadata": text}))[0]).get("metadata")
-    if got != text:
-        raise ViolationError(f"Expected outputs[0].parameters.metadata to be {quote(text)}, got {quote(got)}")
+def _returned(*texts: str) -> Callable[[Probe], None]:
+    """Return a check that each text, sent as metadata, is in the response."""
 
+    def run(probe: Probe) -> None:
+        for text in texts:
+            got = output_parameters(example_output(probe, {"metadata": text})).get("metadata")
+            if got != text:
+                raise ViolationError(f"Expected outputs[0].parameters.metadata to be {quote(text)}, got {quote(got)}")
 
-def _standard(probe: Probe) -> None:
-    _expect_returned(probe, _STANDARD)
-
-
-def _filled(probe: Probe) -> None:
-    _expect_returned(probe, _FILLED)
-
-
-def _list(probe: Probe) -> None:
-    _expect_returned(probe, _LIST)
-
-
-def _spaced(probe: Probe) -> None:
-    _expect_returned(probe, _SPACED)
-
-
-def _unicode(probe: Probe) -> None:
-    _expect_returned(probe, _UNICODE)
-
-
-def _not_json(probe: Probe) -> None:
-    for text in (_NOT_JSON, ""):
-        _expect_returned(probe, text)
-
-
-def _long(probe: Probe) -> None:
-    _expect_returned(probe, '{"extended_metadata": [{"key": "k", "type": "str", "value": "' + 20_000 * "x" + '"}]}')
+    return run
 
 
 def _matching(probe: Probe) -> None:
-    texts: Sequence[str] = (_STANDARD, _LIST, _NOT_JSON)
-    needed = IMAGE_PROBE.required_parameters(probe)
-    inputs = [
-        image_input(SAMPLE_IMAGES[0], {**needed, "metadata": text}, name=f"image-{index}")
-        for index, text in enumerate(texts)
-    ]
-    metadata_by_name = {
+    texts = {f"image-{index}": text for index, text in enumerate((_STANDARD, _LIST, _NOT_JSON))}
+    inputs = [needed_input(probe, parameters={"metadata": text}, name=name) for name, text in texts.items()]
+    returned = {
         str(output.get("name")): output_parameters(output).get("metadata") for output in outputs(infer(probe, inputs))
     }
-    for index, text in enumerate(texts):
-        if (got := metadata_by_name.get(f"image-{index}")) != text:
-            raise ViolationError(f"Expected the metadata of image-{index}, {quote(text)}, got {quote(got)}")
+    for name, text in texts.items():
+        if (got := returned.get(name)) != text:
+            raise ViolationError(f"Expected the metadata of {name}, {quote(text)}, got {quote(got)}")
 
 
 def _not_invented(probe: Probe) -> None:
-    got = output_parameters(outputs(example(probe))[0])
+    got = output_parameters(example_output(probe))
     if "metadata" in got:
         raise ViolationError(f"Expected no metadata, got {quote(got['metadata'])}")
 
 
 _MUST = Level.MUST
+_COPIED = f"{_PAGE}: copied through"
 _STORED = (Need.STORAGE,)
+_RETURNED = ("CV2K-030",)
 
 CHECKS = (
-    Check(id="CV2K-030", level=_MUST, source=_PAGE, run=_standard, needed_for=_STORED, requires=("CV2K-009",),
-          sentence="An output's parameters contain the metadata of its input."),
-    Check(id="CV2K-031", level=_MUST, source=_PAGE, run=_filled, needed_for=_STORED, requires=("CV2K-030",),
-          sentence="Metadata with standard_metadata filled in by Chariot is returned too."),
-    Check(id="CV2K-032", level=_MUST, source='Chariot, "Inference Store"', run=_list, needed_for=_STORED,
-          requires=("CV2K-030",), sentence="Metadata that is a bare list of entries is returned too."),
-    Check(id="CV2K-033", level=_MUST, source=f"{_PAGE}: copied through", run=_spaced, needed_for=_STORED,
-          requires=("CV2K-030",),
-          sentence="Metadata is not parsed and serialized again: spaces, numbers and repeated keys stay."),
-    Check(id="CV2K-034", level=_MUST, source=f"{_PAGE}: copied through", run=_unicode, needed_for=_STORED,
-          requires=("CV2K-030",), sentence="Metadata can contain any Unicode text."),
-    Check(id="CV2K-035", level=_MUST, source=f"{_PAGE}: copied through", run=_not_json, needed_for=_STORED,
-          requires=("CV2K-030",), sentence="Metadata that is not JSON is returned too, without an error."),
-    Check(id="CV2K-036", level=_MUST, source=f"{_PAGE}: the matching output", run=_matching, needed_for=_STORED,
-          requires=("CV2K-030", "CV2K-010", "CV2K-011", "CV2K-035"),
-          sentence="With several inputs, each output has the metadata of its own input."),
-    Check(id="CV2K-037", level=Level.SHOULD, source=_PAGE, run=_not_invented, needed_for=_STORED,
-          requires=("CV2K-009",), sentence="Without metadata in the input, the output has none."),
-    Check(id="CV2K-038", level=_MUST, source=_PAGE, run=_long, needed_for=_STORED, requires=("CV2K-030",),
-          sentence="Metadata of 20,000 characters is returned in full."),
+    Check("CV2K-030", _MUST, "An output's parameters contain the metadata of its input.", _PAGE, _returned(_STANDARD),
+          _STORED, ("CV2K-009",)),
+    Check("CV2K-031", _MUST, "Metadata with standard_metadata filled in by Chariot is returned too.", _PAGE,
+          _returned(_FILLED), _STORED, _RETURNED),
+    Check("CV2K-032", _MUST, "Metadata that is a bare list of entries is returned too.", 'Chariot, "Inference Store"',
+          _returned(_LIST), _STORED, _RETURNED),
+    Check("CV2K-033", _MUST, "Metadata is not parsed and serialized again: spaces, numbers and repeated keys stay.",
+          _COPIED, _returned(_SPACED), _STORED, _RETURNED),
+    Check("CV2K-034", _MUST, "Metadata can contain any Unicode text.", _COPIED, _returned(_UNICODE), _STORED,
+          _RETURNED),
+    Check("CV2K-035", _MUST, "Metadata that is not JSON is returned too, without an error.", _COPIED,
+          _returned(_NOT_JSON, ""), _STORED, _RETURNED),
+    Check("CV2K-036", _MUST, "With several inputs, each output has the metadata of its own input.",
+          f"{_PAGE}: the matching output", _matching, _STORED, ("CV2K-030", "CV2K-010", "CV2K-011", "CV2K-035")),
+    Check("CV2K-037", Level.SHOULD, "Without metadata in the input, the output has none.", _PAGE, _not_invented,
+          _STORED, ("CV2K-009",)),
+    Check("CV2K-038", _MUST, "Metadata of 20,000 characters is returned in full.", _PAGE, _returned(_LONG), _STORED,
+          _RETURNED),
 )  # fmt: skip

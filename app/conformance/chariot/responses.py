@@ -1,24 +1,25 @@
 """Check paths, the response envelope and ids of chariot-v2-kserve."""
 
-from typing import TypeGuard
+from collections.abc import Callable, Mapping
 
 from app.conformance.chariot.envelope import (
     IMAGE_PROBE,
     example,
-    expect_success,
-    image_input,
+    example_answer,
+    example_output,
     infer,
     infer_path,
     items_of,
+    needed_input,
     outputs,
 )
 from app.conformance.chariot.equality import is_similar
 from app.conformance.chariot.image_probe import ProbeResult
 from app.conformance.check import Check, InconclusiveError, Level, Need, ViolationError
-from app.conformance.client.probe import Probe
+from app.conformance.client.probe import Exchange, Probe
 from app.conformance.quoting import quote
 from app.conformance.sample_images import BLANK_IMAGE, SAMPLE_IMAGES
-from app.conformance.tensors import is_json
+from app.conformance.tensors import expect_json_object, expect_json_type, is_list, is_object
 
 __all__ = ("CHECKS",)
 
@@ -28,27 +29,11 @@ _ALL = (Need.STORAGE, Need.DRIFT, Need.EVALUATION, Need.CLIENTS)
 _PARSED = (Need.STORAGE, Need.EVALUATION)
 
 
-def _is_list(value: object) -> TypeGuard[list[object]]:
-    return isinstance(value, list)
-
-
-def _answers(probe: Probe) -> None:
-    expect_success(example(probe))
-
-
-def _answers_with_slash(probe: Probe) -> None:
-    first = example(probe)
-    expect_success(probe.send("POST", f"{infer_path(probe)}/", body=first.request_body, headers=first.request_headers))
-
-
 def _answers_under_chariot_path(probe: Probe) -> None:
-    if probe.target.model or "/v2/models/" in probe.target.url:
-        expect_success(example(probe))
-        return
-    first = example(probe)
-    expect_success(
-        probe.send("POST", "/v2/models/m-conform/infer", body=first.request_body, headers=first.request_headers)
-    )
+    exchange = example(probe)
+    if not probe.target.model and "/v2/models/" not in probe.target.url:
+        exchange = probe.resend(exchange, "/v2/models/m-conform/infer")
+    expect_json_object(exchange)
 
 
 def _health(probe: Probe) -> None:
@@ -66,38 +51,31 @@ def _ready(probe: Probe) -> None:
         raise ViolationError(f"Expected status 200 of GET /ready, got {answer.status}")
 
 
-def _content_type(probe: Probe) -> None:
-    got = example(probe).headers.get("content-type", "")
-    if not is_json(got):
-        raise ViolationError(f"Expected application/json, got {quote(got)}")
-
-
 def _charset(probe: Probe) -> None:
-    first = example(probe)
-    headers = {"content-type": "application/json; charset=utf-8"}
-    expect_success(probe.send("POST", infer_path(probe), body=first.request_body, headers=headers))
+    body = example(probe).request_body
+    expect_json_object(probe.post(infer_path(probe), body, "application/json; charset=utf-8"))
 
 
 def _has_outputs(probe: Probe) -> None:
-    got = expect_success(example(probe)).get("outputs")
-    if not _is_list(got) or len(got) != 1 or not isinstance(got[0], dict):
+    got = example_answer(probe).get("outputs")
+    if not is_list(got) or len(got) != 1 or not is_object(got[0]):
         raise ViolationError(f"Expected an array of one output object, got {quote(got)}")
 
 
-def _several_images(probe: Probe) -> None:
-    answer = infer(
-        probe, [image_input(SAMPLE_IMAGES[i], IMAGE_PROBE.required_parameters(probe), name=_NAMES[i]) for i in range(3)]
+def _infer_three(probe: Probe) -> Exchange:
+    return infer(
+        probe, [needed_input(probe, image, name=name) for image, name in zip(SAMPLE_IMAGES, _NAMES, strict=False)]
     )
-    got = expect_success(answer).get("outputs")
-    if not _is_list(got) or len(got) != 3:
+
+
+def _several_images(probe: Probe) -> None:
+    got = expect_json_object(_infer_three(probe)).get("outputs")
+    if not is_list(got) or len(got) != 3:
         raise ViolationError(f"Expected 3 outputs, got {quote(got)}")
 
 
 def _names(probe: Probe) -> None:
-    answer = infer(
-        probe, [image_input(SAMPLE_IMAGES[i], IMAGE_PROBE.required_parameters(probe), name=_NAMES[i]) for i in range(3)]
-    )
-    got = [output.get("name") for output in outputs(answer)]
+    got = [output.get("name") for output in outputs(_infer_three(probe))]
     if got != list(_NAMES):
         raise ViolationError(f"Expected the names {quote(list(_NAMES))} in this order, got {quote(got)}")
 
@@ -110,8 +88,7 @@ def _items_match_inputs(probe: Probe) -> None:
         raise InconclusiveError("The model gives the same answer for all images; give others with --image")
     first, second = pairs[0]
     alone = [IMAGE_PROBE.probe_image(probe, result.image) for result in (first, second)]
-    needed = IMAGE_PROBE.required_parameters(probe)
-    inputs = [image_input(item.image, needed, name=name) for item, name in zip(alone, ("one", "other"), strict=True)]
+    inputs = [needed_input(probe, item.image, name=name) for item, name in zip(alone, ("one", "other"), strict=True)]
     by_name = {str(output.get("name")): output for output in outputs(infer(probe, inputs))}
     if set(by_name) != {"one", "other"}:
         raise InconclusiveError("The outputs do not have the names of the inputs")
@@ -126,13 +103,13 @@ def _items_match_inputs(probe: Probe) -> None:
 
 
 def _shape(probe: Probe) -> None:
-    got = outputs(example(probe))[0].get("shape")
-    if not _is_list(got) or not all(type(length) is int for length in got):
+    got = example_output(probe).get("shape")
+    if not is_list(got) or not all(type(length) is int for length in got):
         raise ViolationError(f"Expected an array of integers, got {quote(got)}")
 
 
 def _datatype(probe: Probe) -> None:
-    got = outputs(example(probe))[0].get("datatype")
+    got = example_output(probe).get("datatype")
     if got != "BYTES":
         raise ViolationError(f"Expected BYTES, got {quote(got)}")
 
@@ -143,17 +120,15 @@ def _nesting(probe: Probe) -> None:
         if not exchange.ok:
             continue
         data = outputs(exchange)[0].get("data")
-        if not _is_list(data):
+        if not is_list(data):
             raise ViolationError(f"Expected [[item, ...]], got {quote(data)}")
-        if data and not (len(data) == 1 and isinstance(data[0], list)):
+        if data and not (len(data) == 1 and is_list(data[0])):
             raise ViolationError(f"Expected one element, the list of items, [[item, ...]], got {quote(data)}")
 
 
 def _no_items(probe: Probe) -> None:
     for parameters in ({}, {"score_threshold": 0.9999}):
-        output = outputs(
-            infer(probe, [image_input(BLANK_IMAGE, {**IMAGE_PROBE.required_parameters(probe), **parameters})])
-        )[0]
+        output = outputs(infer(probe, [needed_input(probe, BLANK_IMAGE, parameters)]))[0]
         if not items_of(output):
             if output.get("data") != [[]]:
                 raise ViolationError(f"Expected data to be [[]], got {quote(output.get('data'))}")
@@ -162,15 +137,14 @@ def _no_items(probe: Probe) -> None:
 
 
 def _model(probe: Probe) -> None:
-    answer = expect_success(example(probe))
+    answer = example_answer(probe)
     for name in ("model_name", "model_version"):
         if not isinstance(answer.get(name), str):
             raise ViolationError(f"Expected {name} to be a string, got {quote(answer.get(name))}")
 
 
 def _parameters(probe: Probe) -> None:
-    answer = expect_success(example(probe))
-    for where, holder in (("the answer", answer), ("outputs[0]", outputs(example(probe))[0])):
+    for where, holder in (("the answer", example_answer(probe)), ("outputs[0]", example_output(probe))):
         if not isinstance(holder.get("parameters"), dict | None):
             raise ViolationError(
                 f"Expected parameters of {where} to be an object, null or absent, got {quote(holder['parameters'])}"
@@ -179,38 +153,25 @@ def _parameters(probe: Probe) -> None:
 
 def _strict(probe: Probe) -> None:
     for image in SAMPLE_IMAGES:
-        exchange = infer(probe, [image_input(image, IMAGE_PROBE.required_parameters(probe))])
+        exchange = infer(probe, [needed_input(probe, image)])
         if exchange.ok:
-            expect_success(exchange)
+            expect_json_object(exchange)
 
 
-def _expect_id(got: object, expected: str) -> None:
-    if got != expected:
-        raise ViolationError(f"Expected the id {expected}, got {quote(got)}")
+def _id_is(expected: str, headers: Mapping[str, str] | None = None, **fields: str) -> Callable[[Probe], None]:
+    """Return a check that a request with `headers` and `fields` gets the id `expected`."""
 
+    def run(probe: Probe) -> None:
+        got = example_answer(probe, headers, **fields).get("id")
+        if got != expected:
+            raise ViolationError(f"Expected the id {expected}, got {quote(got)}")
 
-def _body_id(probe: Probe) -> None:
-    _expect_id(expect_success(example(probe, id="conform-1 ä")).get("id"), "conform-1 ä")
-
-
-def _id_precedence(probe: Probe) -> None:
-    answer = example(probe, headers={"x-request-id": "from-header"}, id="from-body")
-    _expect_id(expect_success(answer).get("id"), "from-body")
-
-
-def _header_id(probe: Probe) -> None:
-    _expect_id(expect_success(example(probe, headers={"x-request-id": "from-header"})).get("id"), "from-header")
-
-
-def _base_id(probe: Probe) -> None:
-    answer = example(probe, headers={"chariot-inference-base-id": "base-7"}, id="from-body")
-    _expect_id(expect_success(answer).get("id"), "from-body")
+    return run
 
 
 def _own_id(probe: Probe) -> None:
     first = example(probe)
-    second = probe.send("POST", first.path, body=first.request_body, headers=first.request_headers, fresh=True)
-    first_id, second_id = (expect_success(exchange).get("id") for exchange in (first, second))
+    first_id, second_id = (expect_json_object(exchange).get("id") for exchange in (first, probe.resend(first)))
     if not isinstance(first_id, str) or not first_id:
         raise ViolationError(f"Expected an id, got {quote(first_id)}")
     if first_id == second_id:
@@ -220,65 +181,55 @@ def _own_id(probe: Probe) -> None:
 _PAGE = 'Chariot, "Inference Protocols"'
 _YOLO = "Striveworks' public engine-yolo"
 _MUST, _SHOULD = Level.MUST, Level.SHOULD
+_STORED = (Need.STORAGE,)
+_ANSWERED, _ONE_OUTPUT, _SAME_ID = ("CV2K-001",), ("CV2K-009",), ("CV2K-020",)
 
 CHECKS = (
-    Check(id="CV2K-001", level=_MUST, source=f"{_PAGE}, URL Paths", run=_answers, needed_for=_ALL,
-          sentence="POST /infer below the base URL answers an image with status 200."),
-    Check(id="CV2K-002", level=_MUST, source=f"{_PAGE}, URL Paths: the platform's path ends in /infer/",
-          run=_answers_with_slash, needed_for=_ALL, requires=("CV2K-001",),
-          sentence="The path with a slash at the end works too, without a redirect."),
-    Check(id="CV2K-003", level=_SHOULD, source=f"{_PAGE}, URL Paths; container_root_relative_base_url",
-          run=_answers_under_chariot_path, requires=("CV2K-001",),
-          sentence="The path under /v2/models/m-<model id>/ works too."),
-    Check(id="CV2K-004", level=_MUST, source='Chariot, "Custom Inference Engines"', run=_health, needed_for=_ALL,
-          sentence="A health path answers GET with status 200."),
-    Check(id="CV2K-005", level=_SHOULD, source=f"{_YOLO}, and older pages of Chariot", run=_ready,
-          sentence="GET /ready answers with status 200."),
-    Check(id="CV2K-006", level=_MUST, source=f"{_PAGE}: each response is JSON", run=_content_type,
-          requires=("CV2K-001",),
-          sentence="The response's Content-Type is application/json."),
-    Check(id="CV2K-007", level=_MUST, source="RFC 9110, 8.3.1", run=_charset, requires=("CV2K-001",),
-          sentence="A charset in the request's Content-Type is accepted."),
-    Check(id="CV2K-008", level=_MUST, source=f"{_PAGE}, Responses; RFC 8259", run=_strict, needed_for=_ALL,
-          requires=("CV2K-001",), sentence="Responses are strict JSON: UTF-8, no NaN."),
-    Check(id="CV2K-009", level=_MUST, source=f"{_PAGE}, Responses", run=_has_outputs, needed_for=_PARSED,
-          requires=("CV2K-001",), sentence="outputs is an array with one object for one input."),
-    Check(id="CV2K-010", level=_SHOULD, source=f"{_PAGE}, Requests: some engines take several images",
-          run=_several_images, requires=("CV2K-009",),
-          sentence="Several inputs are several images, with one output for each."),
-    Check(id="CV2K-011", level=_MUST, source=f"{_PAGE}, Requests and Responses", run=_names, needed_for=_PARSED,
-          requires=("CV2K-010",),
-          sentence="Outputs have the names of their inputs, with any characters, in the order of the inputs."),
-    Check(id="CV2K-012", level=_MUST, source=f"{_PAGE}, Requests: one output per input", run=_items_match_inputs,
-          needed_for=_PARSED, requires=("CV2K-010",),
-          sentence="The items of an output belong to the image of the input with the same name."),
-    Check(id="CV2K-013", level=_MUST, source=f"{_PAGE}, Responses", run=_shape, requires=("CV2K-009",),
-          needed_for=_PARSED, sentence="An output's shape is an array of integers."),
-    Check(id="CV2K-014", level=_MUST, source=f"{_PAGE}, Responses", run=_datatype, requires=("CV2K-009",),
-          needed_for=_PARSED, sentence="An output's datatype is BYTES."),
-    Check(id="CV2K-015", level=_MUST, source=f"{_YOLO}: data has one element, the list of items", run=_nesting,
-          needed_for=_PARSED, requires=("CV2K-009",),
-          sentence="data holds one list of items for the image: [[item, ...]]."),
-    Check(id="CV2K-016", level=_MUST, source=f"{_YOLO}: no detections are [[]]", run=_no_items, needed_for=_PARSED,
-          requires=("CV2K-015",), sentence="data is [[]] if nothing is found."),
-    Check(id="CV2K-017", level=_SHOULD, source=f"{_PAGE}, Responses, the example", run=_model,
-          requires=("CV2K-001",),
-          needed_for=(Need.STORAGE,), sentence="model_name and model_version are strings."),
-    Check(id="CV2K-018", level=_MUST, source=f"{_PAGE}, Responses; {_YOLO} has null", run=_parameters,
-          requires=("CV2K-009",), needed_for=_PARSED,
-          sentence="parameters, of the response and of an output, is an object, null or absent."),
-    Check(id="CV2K-020", level=_MUST, source="Open Inference Protocol, REST: id", run=_body_id,
-          requires=("CV2K-001",),
-          needed_for=(Need.STORAGE,), sentence="The response has the id of the request."),
-    Check(id="CV2K-021", level=_MUST, source=f"{_YOLO}: id before X-Request-ID", run=_id_precedence,
-          requires=("CV2K-020",), needed_for=(Need.STORAGE,),
-          sentence="The body's id takes precedence over X-Request-ID."),
-    Check(id="CV2K-022", level=_SHOULD, source=f"{_YOLO}: X-Request-ID where the body has no id", run=_header_id,
-          requires=("CV2K-001",), needed_for=(Need.STORAGE,),
-          sentence="Without an id in the body, X-Request-ID is the response's id."),
-    Check(id="CV2K-023", level=_MUST, source="Chariot 0.26.1 release notes: Chariot-Inference-Base-ID", run=_base_id,
-          requires=("CV2K-020",), needed_for=(Need.STORAGE,),
-          sentence="Chariot-Inference-Base-ID is accepted, and does not replace the body's id."),
-    Check(id="CV2K-024", level=_SHOULD, source=f"{_YOLO}: a new UUID", run=_own_id, requires=("CV2K-001",),
-          needed_for=(Need.STORAGE,), sentence="Without an id and X-Request-ID, each response has a new id."),
+    Check("CV2K-001", _MUST, "POST /infer below the base URL answers an image with status 200.", f"{_PAGE}, URL Paths",
+          example_answer, _ALL),
+    Check("CV2K-002", _MUST, "The path with a slash at the end works too, without a redirect.",
+          f"{_PAGE}, URL Paths: the platform's path ends in /infer/",
+          lambda probe: expect_json_object(probe.resend(example(probe), f"{infer_path(probe)}/")), _ALL, _ANSWERED),
+    Check("CV2K-003", _SHOULD, "The path under /v2/models/m-<model id>/ works too.",
+          f"{_PAGE}, URL Paths; container_root_relative_base_url", _answers_under_chariot_path, requires=_ANSWERED),
+    Check("CV2K-004", _MUST, "A health path answers GET with status 200.", 'Chariot, "Custom Inference Engines"',
+          _health, _ALL),
+    Check("CV2K-005", _SHOULD, "GET /ready answers with status 200.", f"{_YOLO}, and older pages of Chariot", _ready),
+    Check("CV2K-006", _MUST, "The response's Content-Type is application/json.", f"{_PAGE}: each response is JSON",
+          lambda probe: expect_json_type(example(probe)), requires=_ANSWERED),
+    Check("CV2K-007", _MUST, "A charset in the request's Content-Type is accepted.", "RFC 9110, 8.3.1", _charset,
+          requires=_ANSWERED),
+    Check("CV2K-008", _MUST, "Responses are strict JSON: UTF-8, no NaN.", f"{_PAGE}, Responses; RFC 8259", _strict,
+          _ALL, _ANSWERED),
+    Check("CV2K-009", _MUST, "outputs is an array with one object for one input.", f"{_PAGE}, Responses", _has_outputs,
+          _PARSED, _ANSWERED),
+    Check("CV2K-010", _SHOULD, "Several inputs are several images, with one output for each.",
+          f"{_PAGE}, Requests: some engines take several images", _several_images, requires=_ONE_OUTPUT),
+    Check("CV2K-011", _MUST, "Outputs have the names of their inputs, with any characters, in the order of the inputs.",
+          f"{_PAGE}, Requests and Responses", _names, _PARSED, ("CV2K-010",)),
+    Check("CV2K-012", _MUST, "The items of an output belong to the image of the input with the same name.",
+          f"{_PAGE}, Requests: one output per input", _items_match_inputs, _PARSED, ("CV2K-010",)),
+    Check("CV2K-013", _MUST, "An output's shape is an array of integers.", f"{_PAGE}, Responses", _shape, _PARSED,
+          _ONE_OUTPUT),
+    Check("CV2K-014", _MUST, "An output's datatype is BYTES.", f"{_PAGE}, Responses", _datatype, _PARSED, _ONE_OUTPUT),
+    Check("CV2K-015", _MUST, "data holds one list of items for the image: [[item, ...]].",
+          f"{_YOLO}: data has one element, the list of items", _nesting, _PARSED, _ONE_OUTPUT),
+    Check("CV2K-016", _MUST, "data is [[]] if nothing is found.", f"{_YOLO}: no detections are [[]]", _no_items,
+          _PARSED, ("CV2K-015",)),
+    Check("CV2K-017", _SHOULD, "model_name and model_version are strings.", f"{_PAGE}, Responses, the example", _model,
+          _STORED, _ANSWERED),
+    Check("CV2K-018", _MUST, "parameters, of the response and of an output, is an object, null or absent.",
+          f"{_PAGE}, Responses; {_YOLO} has null", _parameters, _PARSED, _ONE_OUTPUT),
+    Check("CV2K-020", _MUST, "The response has the id of the request.", "Open Inference Protocol, REST: id",
+          _id_is("conform-1 ä", id="conform-1 ä"), _STORED, _ANSWERED),
+    Check("CV2K-021", _MUST, "The body's id takes precedence over X-Request-ID.", f"{_YOLO}: id before X-Request-ID",
+          _id_is("from-body", {"x-request-id": "from-header"}, id="from-body"), _STORED, _SAME_ID),
+    Check("CV2K-022", _SHOULD, "Without an id in the body, X-Request-ID is the response's id.",
+          f"{_YOLO}: X-Request-ID where the body has no id", _id_is("from-header", {"x-request-id": "from-header"}),
+          _STORED, _ANSWERED),
+    Check("CV2K-023", _MUST, "Chariot-Inference-Base-ID is accepted, and does not replace the body's id.",
+          "Chariot 0.26.1 release notes: Chariot-Inference-Base-ID",
+          _id_is("from-body", {"chariot-inference-base-id": "base-7"}, id="from-body"), _STORED, _SAME_ID),
+    Check("CV2K-024", _SHOULD, "Without an id and X-Request-ID, each response has a new id.", f"{_YOLO}: a new UUID",
+          _own_id, _STORED, _ANSWERED),
 )  # fmt: skip

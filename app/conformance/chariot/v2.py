@@ -5,11 +5,10 @@ from typing import Any
 
 import msgspec
 
-from app.conformance.chariot.coordinates import coordinate_checks
+from app.conformance.chariot import coordinates, items
 from app.conformance.chariot.envelope import base64_of, infer_path
 from app.conformance.chariot.equality import is_similar
 from app.conformance.chariot.image_probe import ImageProbe, ProbeResult
-from app.conformance.chariot.items import item_checks
 from app.conformance.check import Check, InconclusiveError, Level, Need, ViolationError
 from app.conformance.client.probe import Exchange, InvalidJsonError, Probe
 from app.conformance.quoting import quote
@@ -19,6 +18,7 @@ from app.conformance.tensors import expect_error, expect_json_object, is_list, i
 __all__ = ("CHECKS", "IMAGE_PROBE")
 
 _FIRST = SAMPLE_IMAGES[0]
+_BAD_JSON = b'{"input": '
 
 
 def _object(image: SampleImage, parameters: Mapping[str, object]) -> dict[str, object]:
@@ -31,12 +31,12 @@ def _send(probe: Probe, image: SampleImage, parameters: Mapping[str, object]) ->
 
 def _read_items(exchange: Exchange) -> Sequence[object]:
     try:
-        items = exchange.object().get("output")
+        output = exchange.object().get("output")
     except InvalidJsonError as error:
         raise InconclusiveError(str(error)) from None
-    if not is_list(items):
-        raise InconclusiveError(f"output is not a list: {quote(items)}")
-    return items
+    if not is_list(output):
+        raise InconclusiveError(f"output is not a list: {quote(output)}")
+    return output
 
 
 IMAGE_PROBE = ImageProbe(_send, _read_items)
@@ -46,9 +46,13 @@ def _example(probe: Probe) -> Exchange:
     return _send(probe, _FIRST, IMAGE_PROBE.required_parameters(probe))
 
 
-def _send_body(probe: Probe, body: bytes, **headers: str) -> Exchange:
-    header_values = {name.replace("_", "-"): value for name, value in headers.items()}
-    return probe.send("POST", infer_path(probe), body=body, headers=header_values)
+def _post(probe: Probe, body: bytes, content_type: str = "application/json") -> Exchange:
+    return probe.post(infer_path(probe), body, content_type)
+
+
+def _post_image(probe: Probe, parameters: str) -> Exchange:
+    headers = {"content-type": "image/png", "chariot-inference-parameters": parameters}
+    return probe.send("POST", infer_path(probe), body=_FIRST.data, headers=headers)
 
 
 def _expect_same(exchange: Exchange, expected: Exchange) -> None:
@@ -65,9 +69,7 @@ def _answers(probe: Probe) -> None:
 
 def _with_slash(probe: Probe) -> None:
     expected = _example(probe)
-    _expect_same(
-        probe.send("POST", f"{expected.path}/", body=expected.request_body, headers=expected.request_headers), expected
-    )
+    _expect_same(probe.resend(expected, f"{expected.path}/"), expected)
 
 
 def _flat(probe: Probe) -> None:
@@ -78,17 +80,13 @@ def _flat(probe: Probe) -> None:
 
 def _no_content_type(probe: Probe) -> None:
     expected = _example(probe)
-    _expect_same(_send_body(probe, expected.request_body), expected)
+    _expect_same(probe.send("POST", expected.path, body=expected.request_body), expected)
 
 
 def _send_lines(probe: Probe, *images: SampleImage) -> Exchange:
     needed = IMAGE_PROBE.required_parameters(probe)
     body = b"".join(msgspec.json.encode(_object(image, needed)) + b"\n" for image in images)
-    return _send_body(probe, body, content_type="application/jsonl")
-
-
-def _one_line(probe: Probe) -> None:
-    _expect_same(_send_lines(probe, _FIRST), _example(probe))
+    return _post(probe, body, "application/jsonl")
 
 
 def _several_lines(probe: Probe) -> None:
@@ -113,29 +111,11 @@ def _several_lines(probe: Probe) -> None:
 def _raw(probe: Probe) -> None:
     expected = _example(probe)
     parameters = msgspec.json.encode(IMAGE_PROBE.required_parameters(probe)).decode()
-    _expect_same(
-        _send_body(probe, _FIRST.data, content_type="image/png", chariot_inference_parameters=parameters), expected
-    )
-
-
-def _bad_header(probe: Probe) -> None:
-    expect_error(_send_body(probe, _FIRST.data, content_type="image/png", chariot_inference_parameters="{"))
-
-
-def _bad_json(probe: Probe) -> None:
-    expect_error(_send_body(probe, b'{"input": ', content_type="application/json"))
-
-
-def _bad_base64(probe: Probe) -> None:
-    expect_error(probe.post_json(infer_path(probe), {"input": "%%% not base64 %%%", "parameters": {}}))
-
-
-def _no_input(probe: Probe) -> None:
-    expect_error(probe.post_json(infer_path(probe), {"parameters": {}}))
+    _expect_same(_post_image(probe, parameters), expected)
 
 
 def _detail(probe: Probe) -> None:
-    answer = _send_body(probe, b'{"input": ', content_type="application/json")
+    answer = _post(probe, _BAD_JSON)
     if answer.ok:
         raise InconclusiveError("The engine does not refuse invalid JSON")
     if not isinstance(answer.object().get("detail"), str):
@@ -150,25 +130,25 @@ _ANSWERS = ("CV2-001",)
 CHECKS = (
     Check("CV2-001", _MUST, "POST /infer answers {input, parameters} with {output}.", _YOLO, _answers, _PARSED),
     Check("CV2-002", _SHOULD, "The path with a slash at the end works too.", "Chariot's path ends in /infer/",
-          _with_slash,
-          requires=_ANSWERS),
+          _with_slash, requires=_ANSWERS),
     Check("CV2-003", _MUST, "output is the list of items.", _YOLO, _flat, _PARSED, _ANSWERS),
     Check("CV2-004", _SHOULD, "Without a Content-Type, the body is read as JSON.", _YOLO, _no_content_type,
           requires=_ANSWERS),
-    Check("CV2-005", _MUST, "One line of application/jsonl gets the same answer as JSON.", _YOLO, _one_line,
-          requires=_ANSWERS),
+    Check("CV2-005", _MUST, "One line of application/jsonl gets the same answer as JSON.", _YOLO,
+          lambda probe: _expect_same(_send_lines(probe, _FIRST), _example(probe)), requires=_ANSWERS),
     Check("CV2-006", _MUST, "Several lines get one line each, in order.", _YOLO, _several_lines,
           requires=("CV2-001", "CV2-005")),
     Check("CV2-007", _MUST,
           "With another Content-Type, the body is the image, and chariot-inference-parameters has its parameters.",
-          _YOLO, _raw,
-          requires=_ANSWERS),
+          _YOLO, _raw, requires=_ANSWERS),
     Check("CV2-008", _MUST, "Parameters in the header that are not JSON are refused with 4xx.", f"{_YOLO}: 400",
-          _bad_header, requires=("CV2-007",)),
-    Check("CV2-009", _MUST, "Invalid JSON is refused with 4xx.", f"{_YOLO}: 400", _bad_json),
-    Check("CV2-010", _MUST, "Invalid base64 is refused with 4xx.", f"{_YOLO}: 400", _bad_base64),
-    Check("CV2-011", _MUST, "A body without input is refused with 4xx.", f"{_YOLO}: 400", _no_input),
+          lambda probe: expect_error(_post_image(probe, "{")), requires=("CV2-007",)),
+    Check("CV2-009", _MUST, "Invalid JSON is refused with 4xx.", f"{_YOLO}: 400",
+          lambda probe: expect_error(_post(probe, _BAD_JSON))),
+    Check("CV2-010", _MUST, "Invalid base64 is refused with 4xx.", f"{_YOLO}: 400",
+          lambda probe: expect_error(_post(probe, b'{"input":"%%% not base64 %%%","parameters":{}}'))),
+    Check("CV2-011", _MUST, "A body without input is refused with 4xx.", f"{_YOLO}: 400",
+          lambda probe: expect_error(_post(probe, b'{"parameters":{}}'))),
     Check("CV2-012", _SHOULD, "A refusal has the reason in detail.", _YOLO, _detail, requires=("CV2-009",)),
-    *item_checks("CV2", IMAGE_PROBE),
-    *coordinate_checks("CV2", IMAGE_PROBE),
+    *(check.bind("CV2", IMAGE_PROBE) for check in (*items.CHECKS, *coordinates.CHECKS)),
 )  # fmt: skip
