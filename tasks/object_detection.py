@@ -157,9 +157,10 @@ class ObjectDetection:
         )
 
     def postprocess(self, item: DetectionInput, prediction: Detections, /) -> Detections:
-        boxes = clip_boxes(prediction.boxes, item.image.width, item.image.height)
-        inside = np.logical_and.reduce(boxes[:, 2:] > boxes[:, :2], axis=1)
-        scores = np.where(inside, prediction.scores, np.float32(np.nan))
+        height, width = item.image.full_size or item.image.pixels.shape[:2]
+        boxes = clip_boxes(prediction.boxes, width, height)
+        scores = prediction.scores.astype(np.float32)
+        scores[~np.logical_and.reduce(boxes[:, 2:] > boxes[:, :2], axis=1)] = np.nan
         selected = select(scores, prediction.labels, item.parameters)
         return Detections(
             labels=list(map(prediction.labels.__getitem__, selected)),

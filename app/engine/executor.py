@@ -44,6 +44,9 @@ class Executor:
         observers: receive every request.
         annotators: add parameters to every response that is not streamed.
         record_sink: records every request.
+
+    Attributes:
+        start: expect the report of a request.
     """
 
     def __init__(
@@ -60,10 +63,7 @@ class Executor:
         self._annotators = annotators
         self._record_sink = record_sink
         self._unfinished: set[RequestContext] = set()
-
-    def start(self, context: RequestContext) -> None:
-        """Expect the report of a request."""
-        self._unfinished.add(context)
+        self.start = self._unfinished.add
 
     def report_refused(self, context: RequestContext, error: InferenceError) -> InferenceError:
         """Record and report a request that was refused before it was read. Return `error` for the caller to raise."""

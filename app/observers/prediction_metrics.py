@@ -13,7 +13,6 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from app.engine.inference_result import SampleResult
 from app.engine.request_context import RequestContext
 from tasks.task import BEST_ONLY
 from tasks.vision.image import Image
@@ -65,9 +64,16 @@ class PredictionMetrics(Collector):
             return
         # Counting many requests at once is cheaper; keep only what is counted, not the images.
         best_only = context.task_type in BEST_ONLY
-        labels, scores = _labels_and_scores(result.samples, best_only=best_only)
+        labels: list[str] = []
+        scores: list[float] = []
         pixels: list[float] = []
         for sample in result.samples:
+            sample_labels: Sequence[str] | None = getattr(sample.prediction, "labels", None)
+            sample_scores: NDArray[np.floating] | None = getattr(sample.prediction, "scores", None)
+            if sample_labels and sample_scores is not None:
+                count = 1 if best_only else len(sample_labels)
+                labels += sample_labels[:count]
+                scores += sample_scores[:count].tolist()
             image = getattr(sample.item, "image", None)
             if isinstance(image, Image):
                 height, width = image.full_size or image.pixels.shape[:2]
@@ -149,17 +155,3 @@ class _Histograms:
             buckets = [(end, float(count)) for end, count in zip(self._names, accumulate(counts), strict=True)]
             histograms.add_metric((model,), buckets, self._sums[model])
         return histograms
-
-
-def _labels_and_scores(samples: Sequence[SampleResult], *, best_only: bool) -> tuple[list[str], list[float]]:
-    """Return the labels and scores of all samples."""
-    all_labels: list[str] = []
-    all_scores: list[float] = []
-    for sample in samples:
-        labels: Sequence[str] | None = getattr(sample.prediction, "labels", None)
-        scores: NDArray[np.floating] | None = getattr(sample.prediction, "scores", None)
-        if labels and scores is not None:
-            count = 1 if best_only else len(labels)
-            all_labels += labels[:count]
-            all_scores += scores[:count].tolist()
-    return all_labels, all_scores

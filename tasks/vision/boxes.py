@@ -14,7 +14,10 @@ __all__ = ("clip_boxes", "ious", "rotated_ious", "suppress_boxes", "suppress_rot
 def xywh_to_xyxy(boxes: NDArray[np.float32]) -> NDArray[np.float32]:
     """Convert (N, 4) centre x, centre y, width, height to (N, 4) left, top, right, bottom in the same unit."""
     half = boxes[:, 2:4] / np.float32(2)
-    return np.concatenate([boxes[:, :2] - half, boxes[:, :2] + half], axis=1, dtype=np.float32)
+    # NumPy's functions for joining arrays are one more Python call.
+    corners = np.empty((len(boxes), 4), np.float32)
+    corners[:, :2], corners[:, 2:] = boxes[:, :2] - half, boxes[:, :2] + half
+    return corners
 
 
 def clip_boxes(boxes: NDArray[np.float32], width: int, height: int) -> NDArray[np.float32]:
@@ -61,9 +64,10 @@ def suppress_boxes(
     # The methods of an array call a ufunc through a Python function.
     extent = np.maximum.reduce(boxes, axis=None) - np.minimum.reduce(boxes, axis=None)
     class_offsets = class_ids[:, np.newaxis] * (float(extent) + 1.0)
-    rectangles = np.concatenate([boxes[:, :2] + class_offsets, boxes[:, 2:] - boxes[:, :2]], axis=1, dtype=np.float64)
-    kept = cv2.dnn.NMSBoxes(rectangles, scores, 0.0, iou_threshold)  # pyright: ignore
-    return _by_score(np.asarray(kept, np.intp), scores)
+    rectangles = np.empty((len(boxes), 4), np.float64)
+    rectangles[:, :2], rectangles[:, 2:] = boxes[:, :2] + class_offsets, boxes[:, 2:] - boxes[:, :2]
+    kept = np.asarray(cv2.dnn.NMSBoxes(rectangles, scores, 0.0, iou_threshold), np.intp)  # pyright: ignore
+    return kept[(-scores[kept]).argsort(kind="stable")]
 
 
 def suppress_rotated_boxes(
@@ -94,7 +98,3 @@ def _rotated_iou(boxes: NDArray[np.float32], corners: Sequence[NDArray[Any]], fi
     intersection = cv2.intersectConvexConvex(corners[first], corners[second])[0]
     union = float(boxes[[first, second], 2] @ boxes[[first, second], 3]) - intersection
     return intersection / union if union > 0 else 1.0
-
-
-def _by_score(indices: NDArray[np.intp], scores: NDArray[np.float32]) -> NDArray[np.intp]:
-    return indices[(-scores[indices]).argsort(kind="stable")]

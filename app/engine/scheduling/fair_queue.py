@@ -48,11 +48,6 @@ class FairQueue(Generic[T]):
         share = own_backlog + (queue.mean if queue else 0.0)
         return own_backlog + sum(min(other.backlog, share) for name, other in self._models.items() if name != model)
 
-    def mean_duration(self, model: str) -> float:
-        """Return the mean duration of a job of `model`, in seconds."""
-        queue = self._models.get(model)
-        return queue.mean if queue else 0.0
-
     def wait_margin(self, model: str) -> float:
         """Return the seconds by which the jobs before one more job of `model` may exceed their estimate.
 
@@ -80,22 +75,19 @@ class FairQueue(Generic[T]):
         if not queue.jobs and not queue.running:
             queue.virtual_time = max(queue.virtual_time, self._virtual_now)
         self._last_job_id += 1
-        queue.jobs[self._last_job_id] = (job, queue.mean)
-        queue.backlog += queue.mean
+        queue.jobs[self._last_job_id] = job
         self.waiting += 1
         return self._last_job_id
 
     def drop(self, model: str, job_id: int) -> bool:
         """Remove a cancelled job. Return False if the job does not wait."""
-        queue = self._models[model]
-        dropped = queue.jobs.pop(job_id, None)
-        if dropped is None:
+        if self._models[model].jobs.pop(job_id, None) is None:
             return False
-        self._subtract(queue, dropped[1])
+        self.waiting -= 1
         return True
 
-    def next(self) -> tuple[str, T] | None:
-        """Remove and return the next job and its model; None if no job waits."""
+    def next(self) -> tuple[str, T, float] | None:
+        """Remove the next job. Return its model, the job and its estimated seconds; None if no job waits."""
         first: tuple[bool, float, str] | None = None
         for name, queue in self._models.items():
             if queue.jobs:
@@ -105,13 +97,13 @@ class FairQueue(Generic[T]):
             return None
         _, self._virtual_now, name = first
         queue = self._models[name]
-        _, (job, estimate) = queue.jobs.popitem(last=False)
-        self._subtract(queue, estimate)
+        _, job = queue.jobs.popitem(last=False)
+        self.waiting -= 1
         queue.running += 1
         # Charge in advance, so that not all jobs of one model start before the first of them ends.
-        queue.virtual_time += estimate
-        queue.reserved.append(estimate)
-        return name, job
+        queue.virtual_time += queue.mean
+        queue.reserved.append(queue.mean)
+        return name, job, queue.mean
 
     def finish(self, model: str, seconds: float | None) -> None:
         """Charge `model` for a job that ran for `seconds`; None for a job that never started."""
@@ -127,18 +119,12 @@ class FairQueue(Generic[T]):
         queue.deviation += _NEWEST_WEIGHT * (abs(seconds - queue.mean) - queue.deviation)
         queue.mean += _NEWEST_WEIGHT * (seconds - queue.mean)
 
-    def _subtract(self, queue: "_ModelQueue[T]", estimate: float) -> None:
-        self.waiting -= 1
-        # Reset an empty queue to zero, so that rounding errors do not accumulate.
-        queue.backlog = queue.backlog - estimate if queue.jobs else 0.0
-
 
 class _ModelQueue(Generic[T]):
     """The queue of one model.
 
     Attributes:
-        jobs: waiting jobs by id, each with its estimated duration in seconds.
-        backlog: sum of these durations.
+        jobs: waiting jobs by id.
         virtual_time: seconds that its jobs took, on the scale that all models share.
         mean: moving average of the duration of a job, in seconds.
         deviation: moving average of the absolute deviation from `mean`.
@@ -146,13 +132,17 @@ class _ModelQueue(Generic[T]):
         reserved: the seconds that `virtual_time` was charged in advance for running jobs.
     """
 
-    __slots__ = ("backlog", "deviation", "jobs", "mean", "reserved", "running", "virtual_time")
+    __slots__ = ("deviation", "jobs", "mean", "reserved", "running", "virtual_time")
 
     def __init__(self) -> None:
-        self.jobs: OrderedDict[int, tuple[T, float]] = OrderedDict()
-        self.backlog = 0.0
+        self.jobs: OrderedDict[int, T] = OrderedDict()
         self.reserved: deque[float] = deque()
         self.virtual_time = 0.0
         self.mean = 0.0
         self.deviation = 0.0
         self.running = 0
+
+    @property
+    def backlog(self) -> float:
+        """Return the estimated seconds that the waiting jobs will take."""
+        return len(self.jobs) * self.mean

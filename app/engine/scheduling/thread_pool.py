@@ -6,14 +6,12 @@ import weakref
 from collections.abc import Callable, Generator
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
-from functools import partial
-from typing import Generic, ParamSpec, Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from app.engine.scheduling.fair_queue import FairQueue
 
 __all__ = ("Job", "ThreadPool", "is_contended", "release_worker")
 
-P = ParamSpec("P")
 T = TypeVar("T")
 
 _OVERDUE_SHARE = 0.25
@@ -48,21 +46,16 @@ class ThreadPool:
 
     Attributes:
         add: submit a job of a model, and return its id for `remove`; raises RuntimeError if the pool is closed.
+        remove: remove a job of a model that waits; return False if it has started or ended.
+        expected_wait: return the estimated seconds that one more job of a model will wait.
+        close: accept no more jobs, and cancel those that wait. Running jobs finish.
     """
 
     def __init__(self, count: int, name: str) -> None:
-        self._pool = _PoolState(count, name)
-        self.add = self._pool.add
-        # The threads refer to the pool only, so that the garbage collector closes an unused pool.
-        weakref.finalize(self, self._pool.close)
-
-    def submit(self, job: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> "Future[T]":
-        """Submit a job that belongs to no model.
-
-        Raises:
-            RuntimeError: if the pool is closed.
-        """
-        return self.submit_for("", partial(job, *args, **kwargs))
+        # The threads refer to this object only, so that the garbage collector closes an unused pool.
+        pool = _PoolState(count, name)
+        self.add, self.remove, self.expected_wait, self.close = pool.add, pool.remove, pool.expected_wait, pool.close
+        weakref.finalize(self, pool.close)
 
     def submit_for(self, model: str, job: Callable[[], T]) -> "Future[T]":
         """Submit a job of `model`.
@@ -71,24 +64,10 @@ class ThreadPool:
             RuntimeError: if the pool is closed.
         """
         future_job = _FutureJob(job)
-        job_id = self._pool.add(model, future_job)
+        job_id, remove = self.add(model, future_job), self.remove
         # Remove cancelled jobs now: this frees their memory and keeps wait estimates right.
-        future_job.future.add_done_callback(
-            lambda future: self._pool.remove(model, job_id) if future.cancelled() else None
-        )
+        future_job.future.add_done_callback(lambda future: remove(model, job_id) if future.cancelled() else None)
         return future_job.future
-
-    def remove(self, model: str, job_id: int) -> bool:
-        """Remove a job of `model` that waits. Return False if it has started or ended."""
-        return self._pool.remove(model, job_id)
-
-    def expected_wait(self, model: str) -> float:
-        """Return the estimated seconds that one more job of `model` will wait."""
-        return self._pool.expected_wait(model)
-
-    def close(self) -> None:
-        """Accept no more jobs, and cancel those that wait. Running jobs finish."""
-        self._pool.close()
 
 
 @contextmanager
@@ -144,7 +123,7 @@ class _Worker:
     __slots__ = ("entry", "wake")
 
     def __init__(self) -> None:
-        self.entry: tuple[str, Job] | None = None
+        self.entry: tuple[str, Job, float] | None = None
         self.wake = threading.Lock()
         self.wake.acquire()
 
@@ -267,14 +246,14 @@ class _PoolState:
         """Give the next job to `worker`. Call this with the lock held, if a job waits that may start."""
         worker.entry = self._queue.next()
         self._running += 1
-        estimate = self._queue.mean_duration(worker.entry[0]) if worker.entry is not None else 0.0
+        estimate = worker.entry[2] if worker.entry is not None else 0.0
         self._estimated_ends[worker] = time.perf_counter() + estimate, estimate * _OVERDUE_SHARE
 
     def _run(self, worker: _Worker) -> None:
         _thread.pool, _thread.worker = self, worker
         worker.wake.acquire()
         while (entry := worker.entry) is not None:
-            model, job = entry
+            model, job, _ = entry
             # Charge running time only. For a batch, the leader's model is charged.
             _thread.waited, started = 0.0, time.perf_counter()
             ran = job.run()

@@ -117,20 +117,13 @@ class Session:
         Raises:
             InferenceError: MODEL_FAILED with the framework's reason.
         """
-        if len(self._instances) == 1:
-            return self._run(self._instances[0], feeds, names or self._names)
-        with self._lock:
-            instance = min(self._instances, key=lambda candidate: candidate.calls)
-            instance.calls += 1
-        try:
-            return self._run(instance, feeds, names or self._names)
-        finally:
+        names = names or self._names
+        instance = self._instances[0]
+        is_shared = len(self._instances) > 1
+        if is_shared:
             with self._lock:
-                instance.calls -= 1
-
-    def _run(
-        self, instance: "_SessionInstance", feeds: Mapping[str, NDArray[Any]], names: Sequence[str]
-    ) -> list[NDArray[Any]]:
+                instance = min(self._instances, key=lambda candidate: candidate.calls)
+                instance.calls += 1
         try:
             if self._has_bfloat:
                 return self._run_values(instance.session, feeds, names)
@@ -139,6 +132,10 @@ class Session:
             return instance.session.run(names, feeds)
         except Exception as error:
             raise InferenceError(ErrorKind.MODEL_FAILED, f"The model failed: {_first_line(error)}") from error
+        finally:
+            if is_shared:
+                with self._lock:
+                    instance.calls -= 1
 
     def _run_values(self, session: Any, feeds: Mapping[str, NDArray[Any]], names: Sequence[str]) -> list[NDArray[Any]]:
         bfloat16_inputs = {spec.name for spec in self.inputs if spec.datatype is Datatype.BF16}

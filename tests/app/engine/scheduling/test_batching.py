@@ -4,6 +4,7 @@ import threading
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
+from functools import partial
 
 import pytest
 from hypothesis import given, settings
@@ -50,7 +51,7 @@ class BlockedEcho(Echo):
 def busy_workers(count: int = 2) -> Generator[ThreadPool]:
     """Yield workers with a busy one among them, so that requests wait for a batch."""
     workers, done = ThreadPool(count, "w"), threading.Event()
-    blocker = workers.submit(done.wait, TIMEOUT)
+    blocker = workers.submit_for("", partial(done.wait, TIMEOUT))
     try:
         yield workers
     finally:

@@ -13,7 +13,7 @@ def run_all(queue: FairQueue[float]) -> list[str]:
     """Run all jobs one after the other and return their models; a job is its duration in seconds."""
     order: list[str] = []
     while (job_of_model := queue.next()) is not None:
-        model, seconds = job_of_model
+        model, seconds, _ = job_of_model
         queue.finish(model, seconds)
         order.append(model)
     return order
@@ -23,7 +23,7 @@ def test_jobs_of_one_model_keep_their_order() -> None:
     queue: FairQueue[float] = FairQueue()
     for seconds in (3.0, 1.0, 2.0):
         queue.add("a", seconds)
-    assert [queue.next() for _ in range(4)] == [("a", 3.0), ("a", 1.0), ("a", 2.0), None]
+    assert [queue.next() for _ in range(4)] == [("a", 3.0, 0.0), ("a", 1.0, 0.0), ("a", 2.0, 0.0), None]
 
 
 def test_models_with_long_and_short_jobs_get_equal_time() -> None:
@@ -43,7 +43,7 @@ def test_idle_model_does_not_accumulate_time() -> None:
     for _ in range(100):
         queue.add("busy", 1.0)
     for _ in range(50):
-        model, seconds = queue.next() or ("", 0)
+        model, seconds, _ = queue.next() or ("", 0, 0)
         queue.finish(model, seconds)
     for _ in range(50):
         queue.add("rested", 1.0)
@@ -55,10 +55,10 @@ def test_model_without_running_job_goes_first() -> None:
     queue: FairQueue[float] = FairQueue()
     queue.add("a", 1.0)
     queue.add("a", 1.0)
-    assert queue.next() == ("a", 1.0)
+    assert queue.next() == ("a", 1.0, 0.0)
     queue.add("b", 1.0)
     assert queue.has_idle_model_waiting
-    assert queue.next() == ("b", 1.0)
+    assert queue.next() == ("b", 1.0, 0.0)
     assert not queue.has_idle_model_waiting
 
 
@@ -124,7 +124,7 @@ class FairQueueMachine(RuleBasedStateMachine):
         if job_of_model is None:
             assert not any(self.waiting.values())
             return
-        model, job = job_of_model
+        model, job, _ = job_of_model
         first = next(iter(self.waiting[model]))
         assert self.waiting[model].pop(first) == job
         idle = [name for name, jobs in self.waiting.items() if jobs and name not in self.running]

@@ -5,12 +5,22 @@ import threading
 import weakref
 from collections.abc import Callable
 from concurrent.futures import CancelledError, Future
+from functools import partial
+from typing import ParamSpec, TypeVar
 
 import pytest
 
 from app.engine.scheduling.thread_pool import ThreadPool, release_worker
 
+P = ParamSpec("P")
+T = TypeVar("T")
+
 TIMEOUT = 30
+
+
+def submit(workers: ThreadPool, job: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> "Future[T]":
+    """Submit a job that belongs to no model."""
+    return workers.submit_for("", partial(job, *args, **kwargs))
 
 
 class Gate:
@@ -36,12 +46,12 @@ class Gate:
 
 def test_submit_returns_results_and_errors() -> None:
     workers = ThreadPool(2, "w")
-    assert workers.submit(divmod, 7, 2).result(TIMEOUT) == (3, 1)
+    assert submit(workers, divmod, 7, 2).result(TIMEOUT) == (3, 1)
     with pytest.raises(ZeroDivisionError):
-        workers.submit(divmod, 1, 0).result(TIMEOUT)
+        submit(workers, divmod, 1, 0).result(TIMEOUT)
     with pytest.raises(SystemExit):
-        workers.submit(lambda: raise_system_exit()).result(TIMEOUT)
-    assert workers.submit(len, "still there").result(TIMEOUT) == 11
+        submit(workers, lambda: raise_system_exit()).result(TIMEOUT)
+    assert submit(workers, len, "still there").result(TIMEOUT) == 11
     workers.close()
 
 
@@ -51,7 +61,7 @@ def raise_system_exit() -> None:
 
 def test_running_jobs_are_limited_to_the_workers() -> None:
     workers, gate = ThreadPool(2, "w"), Gate()
-    jobs = [workers.submit(gate.block) for _ in range(5)]
+    jobs = [submit(workers, gate.block) for _ in range(5)]
     gate.wait_started(2)
     assert not gate.started.acquire(timeout=0.05)
     gate.open.set()
@@ -61,9 +71,9 @@ def test_running_jobs_are_limited_to_the_workers() -> None:
 
 def test_job_that_waits_elsewhere_releases_its_worker() -> None:
     workers, elsewhere = ThreadPool(2, "w"), Gate()
-    waiting = [workers.submit(elsewhere.block_elsewhere) for _ in range(10)]
+    waiting = [submit(workers, elsewhere.block_elsewhere) for _ in range(10)]
     elsewhere.wait_started(10)
-    assert workers.submit(len, "ab").result(TIMEOUT) == 2
+    assert submit(workers, len, "ab").result(TIMEOUT) == 2
     elsewhere.open.set()
     for job in waiting:
         job.result(TIMEOUT)
@@ -72,12 +82,12 @@ def test_job_that_waits_elsewhere_releases_its_worker() -> None:
 
 def test_running_jobs_are_limited_again_after_waits_elsewhere() -> None:
     workers, elsewhere, gate = ThreadPool(2, "w"), Gate(), Gate()
-    waiting = [workers.submit(elsewhere.block_elsewhere) for _ in range(6)]
+    waiting = [submit(workers, elsewhere.block_elsewhere) for _ in range(6)]
     elsewhere.wait_started(6)
     elsewhere.open.set()
     for job in waiting:
         job.result(TIMEOUT)
-    jobs = [workers.submit(gate.block) for _ in range(20)]
+    jobs = [submit(workers, gate.block) for _ in range(20)]
     gate.wait_started(2)
     assert not gate.started.acquire(timeout=0.05)
     gate.open.set()
@@ -90,9 +100,9 @@ def test_spare_threads_are_reused() -> None:
     workers = ThreadPool(1, "spare")
     for _ in range(20):
         gate = Gate()
-        waiting = workers.submit(gate.block_elsewhere)
+        waiting = submit(workers, gate.block_elsewhere)
         gate.wait_started(1)
-        assert workers.submit(len, "abc").result(TIMEOUT) == 3
+        assert submit(workers, len, "abc").result(TIMEOUT) == 3
         gate.open.set()
         waiting.result(TIMEOUT)
     threads_made = [thread for thread in threading.enumerate() if thread.name.startswith("spare-")]
@@ -107,22 +117,22 @@ def test_waiting_elsewhere_outside_a_worker_does_nothing() -> None:
 
 def test_close_drops_queued_jobs_and_finishes_running_ones() -> None:
     workers, gate = ThreadPool(1, "w"), Gate()
-    running = workers.submit(gate.block)
+    running = submit(workers, gate.block)
     gate.wait_started(1)
-    dropped = workers.submit(len, "")
+    dropped = submit(workers, len, "")
     workers.close()
     workers.close()
     with pytest.raises(CancelledError):
         dropped.result(TIMEOUT)
     with pytest.raises(RuntimeError, match="are closed"):
-        workers.submit(len, "")
+        submit(workers, len, "")
     gate.open.set()
     assert running.result(TIMEOUT) == "w-1"
 
 
 def test_job_that_waits_elsewhere_finishes_after_close() -> None:
     workers, gate = ThreadPool(1, "w"), Gate()
-    waiting = workers.submit(gate.block_elsewhere)
+    waiting = submit(workers, gate.block_elsewhere)
     gate.wait_started(1)
     workers.close()
     gate.open.set()
@@ -131,12 +141,12 @@ def test_job_that_waits_elsewhere_finishes_after_close() -> None:
 
 def test_cancelled_job_is_not_run() -> None:
     workers, gate, ran = ThreadPool(1, "w"), Gate(), threading.Event()
-    workers.submit(gate.block)
+    submit(workers, gate.block)
     gate.wait_started(1)
-    job: Future[None] = workers.submit(ran.set)
+    job: Future[None] = submit(workers, ran.set)
     assert job.cancel()
     gate.open.set()
-    workers.submit(len, "").result(TIMEOUT)
+    submit(workers, len, "").result(TIMEOUT)
     assert not ran.is_set()
     workers.close()
 
@@ -150,7 +160,7 @@ def test_threads_of_garbage_collected_workers_end() -> None:
 
     workers, job_object = ThreadPool(1, "w"), Job()
     threads = {thread for thread in threading.enumerate() if thread.name.startswith("w-")}
-    workers.submit(job_object).result(TIMEOUT)
+    submit(workers, job_object).result(TIMEOUT)
     (thread,) = {thread for thread in threading.enumerate() if thread.name.startswith("w-")} - threads
     reference = weakref.ref(job_object, lambda _: ended.set())
     del job_object
@@ -289,16 +299,16 @@ def test_failed_thread_start_loses_no_job(monkeypatch: pytest.MonkeyPatch) -> No
     with monkeypatch.context() as patched:
         patched.setattr(threading.Thread, "start", refuse)
         with pytest.raises(RuntimeError, match="new thread"):
-            workers.submit(len, "")
-    first = workers.submit(gate.block_elsewhere)
+            submit(workers, len, "")
+    first = submit(workers, gate.block_elsewhere)
     gate.wait_started(1)
     with monkeypatch.context() as patched:
         patched.setattr(threading.Thread, "start", refuse)
-        others = [workers.submit(len, "ab") for _ in range(3)]
+        others = [submit(workers, len, "ab") for _ in range(3)]
     gate.open.set()
     assert first.result(TIMEOUT)
     assert [job.result(TIMEOUT) for job in others] == [2, 2, 2]
     barrier = threading.Barrier(2, timeout=TIMEOUT)
-    for job in [workers.submit(barrier.wait) for _ in range(2)]:
+    for job in [submit(workers, barrier.wait) for _ in range(2)]:
         job.result(TIMEOUT)
     workers.close()
