@@ -8,12 +8,12 @@ from app.engine.models.servable import Servable
 from app.runtimes.folder import resolve_confined
 from app.runtimes.onnxruntime.files.location import locate_graph
 from app.runtimes.onnxruntime.graph_session import GraphSession
+from app.runtimes.onnxruntime.heads import bind_vision_model
 from app.runtimes.onnxruntime.images.inputs import is_single_image
 from app.runtimes.onnxruntime.inspection import inspect_model, read_declared_task
 from app.runtimes.onnxruntime.precision import describe_precision, is_accelerated
 from app.runtimes.onnxruntime.session import Session
 from app.runtimes.onnxruntime.tensors import bind_tensor_model, describe_tensor_model
-from app.runtimes.onnxruntime.vision import bind_vision_model
 from app.settings.model import ModelSource, PreprocessingSettings
 from tasks.task import TaskType
 

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.engine.models.model_metadata import Origin
+from app.runtimes.onnxruntime.candidates import sigmoid
 from app.runtimes.onnxruntime.graph import RawOutputs
-from app.runtimes.onnxruntime.heads.candidates import sigmoid
 from app.runtimes.onnxruntime.layouts.layout import ClassDecoder, GraphView, Layout, Match, Output
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.task import TaskType

@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.engine.models.model_metadata import Fact, Origin
+from app.runtimes.onnxruntime.candidates import Candidates
 from app.runtimes.onnxruntime.files.model_files import ModelFiles
 from app.runtimes.onnxruntime.graph import RawOutputs
-from app.runtimes.onnxruntime.heads.candidates import Candidates
 from app.runtimes.onnxruntime.images.inputs import ImageInputs
 from app.runtimes.onnxruntime.images.preprocessing_defaults import NO_DEFAULTS, PreprocessingDefaults
 from tasks.image_segmentation import SegmentationInput

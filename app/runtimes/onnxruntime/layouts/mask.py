@@ -14,11 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.engine.models.model_metadata import Origin
+from app.runtimes.onnxruntime.candidates import sigmoid
 from app.runtimes.onnxruntime.graph import RawOutputs
-from app.runtimes.onnxruntime.heads.candidates import sigmoid
-from app.runtimes.onnxruntime.heads.mask_grid import MaskGrid
 from app.runtimes.onnxruntime.images.preprocessing_defaults import IMAGENET_MEAN, IMAGENET_STD, PreprocessingDefaults
 from app.runtimes.onnxruntime.layouts.layout import GraphView, Layout, MaskDecoder, Match, Outline, planes_first
+from app.runtimes.onnxruntime.mask_grid import MaskGrid
 from tasks.image_segmentation import SegmentationInput
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.task import TaskType

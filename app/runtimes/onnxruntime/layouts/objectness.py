@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from app.runtimes.onnxruntime.candidates import Candidates
 from app.runtimes.onnxruntime.graph import RawOutputs
-from app.runtimes.onnxruntime.heads.candidates import Candidates
 from app.runtimes.onnxruntime.images.preprocessing_defaults import NO_DEFAULTS, PreprocessingDefaults
 from app.runtimes.onnxruntime.layouts.layout import BoxDecoder, Certainty, GraphView, Layout, Match
 from app.runtimes.onnxruntime.layouts.yolo_rows import BOX, MAX_DETECTION_ROWS, RowFormat, detect, find

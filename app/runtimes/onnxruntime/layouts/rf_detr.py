@@ -13,9 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.engine.models.model_metadata import Fact, Origin
+from app.runtimes.onnxruntime.candidates import Candidates, class_pairs, fractions_to_xyxy, sigmoid
 from app.runtimes.onnxruntime.graph import RawOutputs
-from app.runtimes.onnxruntime.heads.candidates import Candidates, class_pairs, fractions_to_xyxy, sigmoid
-from app.runtimes.onnxruntime.heads.mask_grid import MaskGrid
 from app.runtimes.onnxruntime.images.preprocessing_defaults import IMAGENET_MEAN, IMAGENET_STD, PreprocessingDefaults
 from app.runtimes.onnxruntime.layouts.layout import (
     BoxDecoder,
@@ -26,6 +25,7 @@ from app.runtimes.onnxruntime.layouts.layout import (
     Match,
     Outline,
 )
+from app.runtimes.onnxruntime.mask_grid import MaskGrid
 from tasks.image_segmentation import SegmentationInput
 from tasks.object_detection import DetectionParameters
 from tasks.task import TaskType

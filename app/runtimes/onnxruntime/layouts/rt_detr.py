@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.engine.models.model_metadata import Origin
+from app.runtimes.onnxruntime.candidates import Candidates, best_indices
 from app.runtimes.onnxruntime.graph import RawOutputs
-from app.runtimes.onnxruntime.heads.candidates import Candidates, best_indices
 from app.runtimes.onnxruntime.images.preprocessing_defaults import PreprocessingDefaults
 from app.runtimes.onnxruntime.layouts.layout import BoxDecoder, Certainty, GraphView, Layout, Match
 from tasks.object_detection import DetectionParameters

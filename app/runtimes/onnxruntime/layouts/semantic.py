@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from app.engine.models.model_metadata import Fact, Origin
 from app.runtimes.onnxruntime.graph import RawOutputs
-from app.runtimes.onnxruntime.heads.mask_grid import MaskGrid
 from app.runtimes.onnxruntime.images.preprocessing_defaults import IMAGENET_MEAN, IMAGENET_STD, PreprocessingDefaults
 from app.runtimes.onnxruntime.layouts.layout import (
     Certainty,
@@ -24,6 +23,7 @@ from app.runtimes.onnxruntime.layouts.layout import (
     Outline,
     planes_first,
 )
+from app.runtimes.onnxruntime.mask_grid import MaskGrid
 from tasks.image_segmentation import SegmentationInput
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.task import TaskType

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.engine.models.model_metadata import Origin
+from app.runtimes.onnxruntime.candidates import Candidates
 from app.runtimes.onnxruntime.graph import RawOutputs
-from app.runtimes.onnxruntime.heads.candidates import Candidates
 from app.runtimes.onnxruntime.images.dynamic_input import TextPage
 from app.runtimes.onnxruntime.images.placement import Placement
 from app.runtimes.onnxruntime.images.preprocessing_defaults import PreprocessingDefaults

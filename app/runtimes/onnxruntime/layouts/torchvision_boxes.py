@@ -11,9 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.engine.models.model_metadata import Fact, Origin
+from app.runtimes.onnxruntime.candidates import Candidates, best_indices
 from app.runtimes.onnxruntime.graph import RawOutputs
-from app.runtimes.onnxruntime.heads.candidates import Candidates, best_indices
-from app.runtimes.onnxruntime.heads.mask_grid import MaskGrid
 from app.runtimes.onnxruntime.images.dynamic_input import OwnSize
 from app.runtimes.onnxruntime.images.preprocessing_defaults import PreprocessingDefaults
 from app.runtimes.onnxruntime.layouts.layout import (
@@ -28,6 +27,7 @@ from app.runtimes.onnxruntime.layouts.layout import (
     keypoints_fact,
 )
 from app.runtimes.onnxruntime.layouts.rt_detr import find_ranked
+from app.runtimes.onnxruntime.mask_grid import MaskGrid
 from tasks.image_segmentation import SegmentationInput
 from tasks.object_detection import DetectionParameters
 from tasks.task import TaskType

@@ -15,9 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.engine.models.model_metadata import Origin
+from app.runtimes.onnxruntime.candidates import Candidates
 from app.runtimes.onnxruntime.graph import RawOutputs
-from app.runtimes.onnxruntime.heads.candidates import Candidates
-from app.runtimes.onnxruntime.heads.mask_grid import MaskGrid
 from app.runtimes.onnxruntime.layouts.layout import (
     BoxDecoder,
     GraphView,
@@ -30,6 +29,7 @@ from app.runtimes.onnxruntime.layouts.layout import (
     keypoints_fact,
 )
 from app.runtimes.onnxruntime.layouts.yolo_rows import BOX, MAX_DETECTION_ROWS, RowFormat, detect, find, read_rows
+from app.runtimes.onnxruntime.mask_grid import MaskGrid
 from tasks.image_segmentation import SegmentationInput
 from tasks.object_detection import DetectionParameters
 from tasks.task import TaskType

@@ -6,8 +6,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from app.runtimes.onnxruntime.candidates import Candidates, best_indices
 from app.runtimes.onnxruntime.graph import RawOutputs
-from app.runtimes.onnxruntime.heads.candidates import Candidates, best_indices
 from tasks.object_detection import DetectionParameters
 from tasks.vision.boxes import suppress_boxes, xywh_to_xyxy
 

@@ -7,11 +7,13 @@ from typing import Any
 import numpy as np
 
 from app.runtimes.onnxruntime.files.location import locate_graph
-from app.runtimes.onnxruntime.heads.classification import OnnxImageClassifier
-from app.runtimes.onnxruntime.heads.detection import OnnxObjectDetector
-from app.runtimes.onnxruntime.heads.oriented_detection import OnnxOrientedObjectDetector
-from app.runtimes.onnxruntime.heads.segmentation import OnnxImageSegmenter
-from app.runtimes.onnxruntime.heads.text_reading import OnnxTextReader
+from app.runtimes.onnxruntime.heads import (
+    OnnxImageClassifier,
+    OnnxImageSegmenter,
+    OnnxObjectDetector,
+    OnnxOrientedObjectDetector,
+    OnnxTextReader,
+)
 from app.runtimes.onnxruntime.inspection import Inspection, inspect_model
 from app.runtimes.onnxruntime.layouts.layout import (
     BoxDecoder,
