@@ -64,15 +64,9 @@ class Facts:
         """Record one decision."""
         self.recorded.append(Fact(topic, value, origin))
 
-    def choose(
-        self,
-        topic: str,
-        *candidates: tuple[T | None, Origin],
-        fallback: tuple[T, Origin],
-        to_text: Callable[[T], str] = str,
-    ) -> T:
-        """Return and record the first candidate that is not None, or else `fallback`."""
-        value, origin = next(((value, origin) for value, origin in candidates if value is not None), fallback)
+    def choose(self, topic: str, *candidates: tuple[T | None, Origin], to_text: Callable[[T], str] = str) -> T:
+        """Return and record the first candidate that is not None; the last one must be a value."""
+        value, origin = next((value, origin) for value, origin in candidates if value is not None)
         self.note(topic, to_text(value), origin)
         return value
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from app.engine.models.model_metadata import Origin
 from app.runtimes.onnxruntime.candidates import Candidates, best_indices, sigmoid
 from app.runtimes.onnxruntime.graph import RawOutputs
-from app.runtimes.onnxruntime.images.preprocessing_defaults import PreprocessingDefaults, Triple
+from app.runtimes.onnxruntime.images.preprocessing import PartialPreprocessing, Triple
 from app.runtimes.onnxruntime.layouts.layout import (
     BoxDecoder,
     Certainty,
@@ -69,7 +69,7 @@ def _recognise(view: GraphView) -> Match | None:
         certainty=Certainty.NAMES,
         classes=1,
         names=(label,),
-        preprocessing_defaults=PreprocessingDefaults(
+        preprocessing_defaults=PartialPreprocessing(
             resize="letterbox",
             interpolation="bilinear",
             antialias=False,
@@ -77,7 +77,7 @@ def _recognise(view: GraphView) -> Match | None:
             scale=1 / 255,
             mean=mean,
             std=std,
-            bgr=False,
+            channel_order="RGB",
         ),
         facts=(keypoints_fact(keypoints, Origin.SHAPES),),
     )

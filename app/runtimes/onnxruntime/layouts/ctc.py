@@ -13,7 +13,7 @@ from functools import partial
 from app.engine.models.model_metadata import Fact, Origin
 from app.runtimes.onnxruntime.graph import RawOutputs
 from app.runtimes.onnxruntime.images.dynamic_input import TextLine
-from app.runtimes.onnxruntime.images.preprocessing_defaults import PreprocessingDefaults
+from app.runtimes.onnxruntime.images.preprocessing import PartialPreprocessing
 from app.runtimes.onnxruntime.layouts.layout import Certainty, GraphView, Layout, Match, TextDecoder
 from tasks.task import TaskType
 
@@ -21,7 +21,7 @@ __all__ = ("CTC",)
 
 _NAME = "ctc"
 _HALVES = (0.5, 0.5, 0.5)
-_DEFAULTS = PreprocessingDefaults(
+_DEFAULTS = PartialPreprocessing(
     size=(48, 320),
     resize="line",
     interpolation="bilinear",
@@ -30,7 +30,7 @@ _DEFAULTS = PreprocessingDefaults(
     scale=1 / 255,
     mean=_HALVES,
     std=_HALVES,
-    bgr=True,
+    channel_order="BGR",
 )
 
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from app.engine.models.model_metadata import Origin
 from app.runtimes.onnxruntime.candidates import Candidates, best_indices, class_pairs, fractions_to_xyxy, sigmoid
 from app.runtimes.onnxruntime.graph import RawOutputs
-from app.runtimes.onnxruntime.images.preprocessing_defaults import IMAGENET_MEAN, IMAGENET_STD, PreprocessingDefaults
+from app.runtimes.onnxruntime.images.preprocessing import IMAGENET_MEAN, IMAGENET_STD, PartialPreprocessing
 from app.runtimes.onnxruntime.layouts.layout import BoxDecoder, Certainty, GraphView, Layout, Match
 from tasks.object_detection import DetectionParameters
 from tasks.task import TaskType
@@ -68,13 +68,13 @@ def _recognise(view: GraphView, *, name: str) -> Match | None:
         certainty=Certainty.NAMES,
         origin=Origin.SHAPES if known_layout is None else Origin.CONFIG,
         classes=classes,
-        preprocessing_defaults=PreprocessingDefaults(
+        preprocessing_defaults=PartialPreprocessing(
             resize="stretch",
             interpolation="bilinear",
             antialias=True,
             mean=IMAGENET_MEAN if softmax else None,
             std=IMAGENET_STD if softmax else None,
-            bgr=False,
+            channel_order="RGB",
         ),
     )
 

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from app.engine.models.model_metadata import Origin
 from app.runtimes.onnxruntime.candidates import Candidates, best_indices
 from app.runtimes.onnxruntime.graph import RawOutputs
-from app.runtimes.onnxruntime.images.preprocessing_defaults import PreprocessingDefaults
+from app.runtimes.onnxruntime.images.preprocessing import PartialPreprocessing
 from app.runtimes.onnxruntime.layouts.layout import (
     BoxDecoder,
     Certainty,
@@ -45,11 +45,11 @@ _MAX_CANDIDATES = 5000
 _MAX_EXPONENT = 20.0
 _POINTS = (5, 2)
 """Landmarks of a face, and coordinates of each: the eyes, the tip of the nose and the corners of the mouth."""
-_YUNET_DEFAULTS = PreprocessingDefaults(
-    size=(640, 640), resize="pad", interpolation="bilinear", antialias=False, fill=0, scale=1.0, bgr=True
+_YUNET_DEFAULTS = PartialPreprocessing(
+    size=(640, 640), resize="pad", interpolation="bilinear", antialias=False, fill=0, scale=1.0, channel_order="BGR"
 )
 _MIDDLE = (127.5 / 255,) * 3
-_SCRFD_DEFAULTS = PreprocessingDefaults(
+_SCRFD_DEFAULTS = PartialPreprocessing(
     size=(640, 640),
     resize="pad",
     interpolation="bilinear",
@@ -58,7 +58,7 @@ _SCRFD_DEFAULTS = PreprocessingDefaults(
     scale=1 / 255,
     mean=(_MIDDLE[0], _MIDDLE[1], _MIDDLE[2]),
     std=(128 / 255, 128 / 255, 128 / 255),
-    bgr=False,
+    channel_order="RGB",
     box_scale="height",
 )
 
@@ -67,7 +67,7 @@ _Part = tuple[NDArray[Any], NDArray[Any], NDArray[Any]]
 
 
 def _match(
-    layout: str, outputs: list[Output], decoder: BoxDecoder, defaults: PreprocessingDefaults, *, unbatched: bool = False
+    layout: str, outputs: list[Output], decoder: BoxDecoder, defaults: PartialPreprocessing, *, unbatched: bool = False
 ) -> Match:
     return Match(
         layout=layout,

@@ -17,7 +17,7 @@ from app.runtimes.onnxruntime.candidates import Candidates
 from app.runtimes.onnxruntime.files.model_files import ModelFiles
 from app.runtimes.onnxruntime.graph import RawOutputs
 from app.runtimes.onnxruntime.images.inputs import ImageInputs
-from app.runtimes.onnxruntime.images.preprocessing_defaults import NO_DEFAULTS, PreprocessingDefaults
+from app.runtimes.onnxruntime.images.preprocessing import PartialPreprocessing
 from tasks.image_segmentation import SegmentationInput
 from tasks.object_detection import DetectionParameters
 from tasks.task import TaskType
@@ -192,7 +192,7 @@ class Match(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     task_origin: Origin = Origin.SHAPES
     classes: int | None = None
     names: tuple[str, ...] = ()
-    preprocessing_defaults: PreprocessingDefaults = NO_DEFAULTS
+    preprocessing_defaults: PartialPreprocessing = PartialPreprocessing()
     facts: Sequence[Fact] = ()
 
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from app.engine.models.model_metadata import Origin
 from app.runtimes.onnxruntime.candidates import sigmoid
 from app.runtimes.onnxruntime.graph import RawOutputs
-from app.runtimes.onnxruntime.images.preprocessing_defaults import IMAGENET_MEAN, IMAGENET_STD, PreprocessingDefaults
+from app.runtimes.onnxruntime.images.preprocessing import IMAGENET_MEAN, IMAGENET_STD, PartialPreprocessing
 from app.runtimes.onnxruntime.layouts.layout import GraphView, Layout, MaskDecoder, Match, Outline, planes_first
 from app.runtimes.onnxruntime.mask_grid import MaskGrid
 from tasks.image_segmentation import SegmentationInput
@@ -49,13 +49,13 @@ def _recognise(view: GraphView) -> Match | None:
         origin=origin,
         classes=1,
         names=("foreground",),
-        preprocessing_defaults=PreprocessingDefaults(
+        preprocessing_defaults=PartialPreprocessing(
             resize="stretch",
             interpolation="bilinear",
             antialias=True,
             mean=(0.0, 0.0, 0.0) if keras else IMAGENET_MEAN,
             std=(1.0, 1.0, 1.0) if keras else IMAGENET_STD,
-            bgr=False,
+            channel_order="RGB",
             origin=Origin.GUESSED,
         ),
     )

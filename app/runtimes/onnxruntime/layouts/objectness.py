@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from app.runtimes.onnxruntime.candidates import Candidates
 from app.runtimes.onnxruntime.graph import RawOutputs
-from app.runtimes.onnxruntime.images.preprocessing_defaults import NO_DEFAULTS, PreprocessingDefaults
+from app.runtimes.onnxruntime.images.preprocessing import PartialPreprocessing
 from app.runtimes.onnxruntime.layouts.layout import BoxDecoder, Certainty, GraphView, Layout, Match
 from app.runtimes.onnxruntime.layouts.yolo_rows import BOX, MAX_DETECTION_ROWS, RowFormat, detect, find
 from tasks.inference.error import ErrorKind, InferenceError
@@ -53,11 +53,11 @@ def _recognise(view: GraphView, *, name: str) -> Match | None:
         outputs=(output,),
         certainty=Certainty.NAMES if is_yolov5_file else Certainty.SHAPES,
         classes=classes,
-        preprocessing_defaults=PreprocessingDefaults(
-            resize="pad", interpolation="bilinear", antialias=False, scale=1.0, bgr=True, box_scale="common"
+        preprocessing_defaults=PartialPreprocessing(
+            resize="pad", interpolation="bilinear", antialias=False, scale=1.0, channel_order="BGR", box_scale="common"
         )
         if name == _YOLOX
-        else NO_DEFAULTS,
+        else PartialPreprocessing(),
     )
 
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from app.engine.models.model_metadata import Fact, Origin
 from app.runtimes.onnxruntime.candidates import Candidates, class_pairs, fractions_to_xyxy, sigmoid
 from app.runtimes.onnxruntime.graph import RawOutputs
-from app.runtimes.onnxruntime.images.preprocessing_defaults import IMAGENET_MEAN, IMAGENET_STD, PreprocessingDefaults
+from app.runtimes.onnxruntime.images.preprocessing import IMAGENET_MEAN, IMAGENET_STD, PartialPreprocessing
 from app.runtimes.onnxruntime.layouts.layout import (
     BoxDecoder,
     Certainty,
@@ -66,7 +66,7 @@ def _recognise(view: GraphView) -> Match | None:
         origin=Origin.MODEL_FILE,
         task_origin=Origin.MODEL_FILE,
         classes=len(class_numbers),
-        preprocessing_defaults=PreprocessingDefaults(
+        preprocessing_defaults=PartialPreprocessing(
             resize="stretch",
             interpolation="bilinear",
             # `predict` antialiased until version 1.11; since then it resizes as in training.
@@ -75,7 +75,7 @@ def _recognise(view: GraphView) -> Match | None:
             scale=1 / 255,
             mean=(metadata.means if metadata else None) or IMAGENET_MEAN,
             std=(metadata.stds if metadata else None) or IMAGENET_STD,
-            bgr=False,
+            channel_order="RGB",
         ),
         facts=(fact,) if background else (),
     )

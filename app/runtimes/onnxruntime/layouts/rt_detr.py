@@ -4,13 +4,14 @@
 ``orig_target_sizes``. The graph ranks and scores the queries. Images are stretched, and RGB in 0..1.
 """
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from app.engine.models.model_metadata import Origin
 from app.runtimes.onnxruntime.candidates import Candidates, best_indices
 from app.runtimes.onnxruntime.graph import RawOutputs
-from app.runtimes.onnxruntime.images.preprocessing_defaults import PreprocessingDefaults
+from app.runtimes.onnxruntime.images.preprocessing import BYTE, ONES, STRETCHED, ZEROS
 from app.runtimes.onnxruntime.layouts.layout import BoxDecoder, Certainty, GraphView, Layout, Match
 from tasks.object_detection import DetectionParameters
 from tasks.task import TaskType
@@ -18,7 +19,6 @@ from tasks.task import TaskType
 __all__ = ("RT_DETR", "find_ranked")
 
 _NAME = "rt-detr"
-_ZEROS, _ONES = (0.0, 0.0, 0.0), (1.0, 1.0, 1.0)
 
 
 def _recognise(view: GraphView) -> Match | None:
@@ -36,9 +36,7 @@ def _recognise(view: GraphView) -> Match | None:
         certainty=Certainty.NAMES,
         origin=Origin.MODEL_FILE,
         task_origin=Origin.MODEL_FILE,
-        preprocessing_defaults=PreprocessingDefaults(
-            resize="stretch", interpolation="bilinear", antialias=True, scale=1 / 255, mean=_ZEROS, std=_ONES, bgr=False
-        ),
+        preprocessing_defaults=msgspec.structs.replace(STRETCHED, scale=BYTE, mean=ZEROS, std=ONES),
     )
 
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from app.engine.models.model_metadata import Fact, Origin
 from app.runtimes.onnxruntime.graph import RawOutputs
-from app.runtimes.onnxruntime.images.preprocessing_defaults import IMAGENET_MEAN, IMAGENET_STD, PreprocessingDefaults
+from app.runtimes.onnxruntime.images.preprocessing import IMAGENET_MEAN, IMAGENET_STD, PartialPreprocessing
 from app.runtimes.onnxruntime.layouts.layout import (
     Certainty,
     GraphView,
@@ -55,13 +55,13 @@ def _recognise(view: GraphView) -> Match | None:
         outputs=outputs,
         certainty=Certainty.NAMES if is_torchvision else Certainty.SHAPES,
         classes=output.shape[1],
-        preprocessing_defaults=PreprocessingDefaults(
+        preprocessing_defaults=PartialPreprocessing(
             resize="stretch",
             interpolation="bilinear",
             antialias=True,
             mean=IMAGENET_MEAN,
             std=IMAGENET_STD,
-            bgr=False,
+            channel_order="RGB",
             origin=Origin.GUESSED,
         ),
         facts=(

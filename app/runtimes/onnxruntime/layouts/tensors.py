@@ -1,13 +1,13 @@
 """Outputs of any shape for each image, if the settings declare the task TENSOR and a preprocessing."""
 
 from app.engine.models.model_metadata import Fact, Origin
-from app.runtimes.onnxruntime.images.preprocessing_defaults import PreprocessingDefaults
+from app.runtimes.onnxruntime.images.preprocessing import PartialPreprocessing
 from app.runtimes.onnxruntime.layouts.layout import GraphView, Layout, Match, TensorDecoder
 from tasks.task import TaskType
 
 __all__ = ("TENSORS",)
 
-_DEFAULTS = PreprocessingDefaults(resize="stretch", origin=Origin.GUESSED)
+_DEFAULTS = PartialPreprocessing(resize="stretch", origin=Origin.GUESSED)
 """Clients do not know the placement of an image, so that its whole area should fill the input."""
 
 

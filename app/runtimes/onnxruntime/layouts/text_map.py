@@ -18,7 +18,7 @@ from app.runtimes.onnxruntime.candidates import Candidates
 from app.runtimes.onnxruntime.graph import RawOutputs
 from app.runtimes.onnxruntime.images.dynamic_input import TextPage
 from app.runtimes.onnxruntime.images.placement import Placement
-from app.runtimes.onnxruntime.images.preprocessing_defaults import PreprocessingDefaults
+from app.runtimes.onnxruntime.images.preprocessing import PartialPreprocessing
 from app.runtimes.onnxruntime.layouts.layout import Certainty, GraphView, Layout, Match, OrientedBoxDecoder
 from tasks.object_detection import DetectionParameters
 from tasks.task import TaskType
@@ -40,7 +40,7 @@ _MAX_REGIONS = 1000
 _MAX_NOISE = 3
 """Pixels of the image. PaddleOCR drops boxes with a side of this length or less (``filter_tag_det_res``)."""
 
-_DEFAULTS = PreprocessingDefaults(
+_DEFAULTS = PartialPreprocessing(
     size=(736, 736),
     resize="stretch",
     interpolation="bilinear",
@@ -50,7 +50,7 @@ _DEFAULTS = PreprocessingDefaults(
     # PaddleOCR normalises BGR pixels with ImageNet's RGB statistics, so they are listed in reverse here.
     mean=(0.406, 0.456, 0.485),
     std=(0.225, 0.224, 0.229),
-    bgr=True,
+    channel_order="BGR",
     origin=Origin.GUESSED,
 )
 

@@ -14,7 +14,7 @@ from app.engine.models.model_metadata import Fact, Origin
 from app.runtimes.onnxruntime.candidates import Candidates, best_indices
 from app.runtimes.onnxruntime.graph import RawOutputs
 from app.runtimes.onnxruntime.images.dynamic_input import OwnSize
-from app.runtimes.onnxruntime.images.preprocessing_defaults import PreprocessingDefaults
+from app.runtimes.onnxruntime.images.preprocessing import PartialPreprocessing
 from app.runtimes.onnxruntime.layouts.layout import (
     BoxDecoder,
     Certainty,
@@ -67,7 +67,7 @@ def _recognise(view: GraphView) -> Match | None:
         certainty=Certainty.NAMES,
         origin=Origin.MODEL_FILE,
         task_origin=Origin.MODEL_FILE,
-        preprocessing_defaults=PreprocessingDefaults(
+        preprocessing_defaults=PartialPreprocessing(
             resize="stretch",
             interpolation="bilinear",
             antialias=True,
@@ -75,7 +75,7 @@ def _recognise(view: GraphView) -> Match | None:
             scale=1 / 255,
             mean=(0.0, 0.0, 0.0),
             std=(1.0, 1.0, 1.0),
-            bgr=False,
+            channel_order="RGB",
         ),
         facts=facts,
     )

@@ -16,8 +16,9 @@ from app.runtimes.onnxruntime.files.hugging_face_files import (
 )
 from app.runtimes.onnxruntime.files.metadata import ExportMetadata
 from app.runtimes.onnxruntime.files.model_files import Facts, ModelFiles
+from app.runtimes.onnxruntime.images.decision import decide_preprocessing, decide_size
 from app.runtimes.onnxruntime.images.inputs import ImageInputs
-from app.runtimes.onnxruntime.images.preprocessing import Preprocessing, decide_preprocessing, decide_size
+from app.runtimes.onnxruntime.images.preprocessing import Preprocessing
 from app.settings.model import ModelError, ModelSettings, PreprocessingSettings
 from tasks.inference.tensor import Datatype, TensorSpec
 from tasks.task import TaskType
