@@ -75,6 +75,21 @@ def test_two_images_and_their_controls_fit_a_laptop(browser: Browser, server: st
 BOTTOMS = "stages => stages.map(stage => stage.getBoundingClientRect().bottom)"
 
 
+@pytest.mark.parametrize("width", [820, 920, 1280])
+def test_header_has_one_line_and_texts_do_not_overlap(browser: Browser, server: str, width: int) -> None:
+    with open_page(browser, server, size=(width, 800)) as page:
+        expect_detections(page)
+        header = page.get_by_role("banner").bounding_box()
+        model = page.get_by_role("combobox", name="Model").bounding_box()
+        about = page.get_by_text("detect on drawn shapes").bounding_box()
+        assert header is not None
+        assert model is not None
+        assert about is not None
+        assert header["height"] < 56
+        assert model["x"] + model["width"] <= about["x"] or model["y"] + model["height"] <= about["y"]
+        assert_fits(page, (width, 800))
+
+
 def test_phone_has_a_compact_header(browser: Browser, server: str) -> None:
     with open_page(browser, f"{server}/#metrics", size=PHONE) as page:
         header = page.get_by_role("banner").bounding_box()
