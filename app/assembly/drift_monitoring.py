@@ -14,10 +14,10 @@ from app.assembly.manifest import MANIFEST_FILE, check_manifest
 from app.drift.baseline import FILE_NAME, Baseline, read_baseline
 from app.drift.hypothesis_tests import import_scipy
 from app.drift.measurement import BUNDLED, Embedder
-from app.drift.monitor import DriftMetrics, DriftWindow, Monitor, MonitoredModel
+from app.drift.monitor import DriftMetrics, Monitor, MonitoredModel
 from app.drift.observer import DriftObserver, SimilarityAnnotator
 from app.drift.sample import DriftError
-from app.drift.webhook import Webhook, build_alert
+from app.drift.webhook import Webhook
 from app.engine.events import OutputAnnotator
 from app.engine.models.registry import version_sort_key
 from app.runtimes.folder import check_folder
@@ -104,7 +104,8 @@ class Drift:
         self._baselines = baselines
         self._settings = settings
         monitors = {name: self._monitor(model) for name, model in baselines.monitored.items()}
-        self.observer = DriftObserver(monitors, metrics, settings.drift_per_second, self._send_alert, self._reload)
+        send_alert = self._webhook.send if self._webhook else None
+        self.observer = DriftObserver(monitors, metrics, settings.drift_per_second, send_alert, self._reload)
         self.annotators: Sequence[OutputAnnotator] = (
             (SimilarityAnnotator(baselines.monitored, self.observer),) if settings.drift_similarity else ()
         )
@@ -125,10 +126,6 @@ class Drift:
         for model, monitored in changed.items():
             _logger.info("%s %s", model, "is monitored with a new baseline" if monitored else "is no longer monitored")
         return {model: None if monitored is None else self._monitor(monitored) for model, monitored in changed.items()}
-
-    def _send_alert(self, window: DriftWindow) -> None:
-        if self._webhook is not None:
-            self._webhook.send(build_alert(window))
 
 
 class _Baselines:

@@ -11,7 +11,7 @@ from app.drift.baseline import Baseline
 from app.drift.comparison import ALPHA, compare
 from app.drift.feature_space import Neighbourhood
 from app.drift.measurement import DriftInput, Embedder, measure_images
-from app.drift.result import DriftComparison
+from app.drift.result import DriftTestResult
 from app.drift.sample import MIN_IMAGES, Observation, Sample, build_sample
 
 __all__ = ("DriftMetrics", "DriftWindow", "Monitor", "MonitoredModel")
@@ -66,21 +66,29 @@ class MonitoredModel:
 
 
 class DriftWindow(msgspec.Struct, frozen=True, kw_only=True):
-    """A complete window.
+    """The JSON summary of a complete window: the body of a notification, and a row of the page.
 
     Attributes:
         model: the name of the model.
-        started: arrival of its first image, in seconds since 1970.
-        ended: arrival of its last image, in seconds since 1970.
-        comparison: the comparison of its images with the baseline.
-        changed: whether the verdict differs from the previous window; for the first window, whether it is drift.
+        drifted: whether its images have drifted; a notification is false when drift ends.
+        started: arrival of the first image of the window, in seconds since 1970.
+        ended: arrival of the last image of the window, in seconds since 1970.
+        images: number of images in the window.
+        alpha: the probability of a false alarm.
+        similarity: mean similarity to the baseline.
+        baseline_similarity: mean similarity of the baseline's images to one another.
+        tests: all tests of the verdict.
     """
 
     model: str
+    drifted: bool
     started: float
     ended: float
-    comparison: DriftComparison
-    changed: bool
+    images: int
+    alpha: float
+    similarity: float
+    baseline_similarity: float
+    tests: Sequence[DriftTestResult]
 
 
 class Monitor:
@@ -111,8 +119,10 @@ class Monitor:
         self._started = self._started_monotonic = 0.0
         self._drifted = False
 
-    def add(self, observations: Sequence[Observation], task_type: str) -> DriftWindow | None:
-        """Add images, and return the window if they complete it.
+    def add(self, observations: Sequence[Observation], task_type: str) -> tuple[DriftWindow, bool] | None:
+        """Add images. If they complete the window, return it, and whether its verdict differs from the last one.
+
+        Before the first window, the verdict is no drift.
 
         Raises:
             DriftError: when a complete window cannot be compared; the next window has begun.
@@ -129,9 +139,18 @@ class Monitor:
         neighbourhood = self.monitored.neighbourhood if shared else None
         comparison = compare(self.monitored.sample, sample, alpha=ALPHA, neighbourhood=neighbourhood)
         changed, self._drifted = comparison.drifted is not self._drifted, comparison.drifted
-        return DriftWindow(
-            model=self.monitored.model, started=self._started, ended=now, comparison=comparison, changed=changed
-        )  # fmt: skip
+        window = DriftWindow(
+            model=self.monitored.model,
+            drifted=comparison.drifted,
+            started=self._started,
+            ended=now,
+            images=comparison.production,
+            alpha=comparison.alpha,
+            similarity=comparison.production_similarity,
+            baseline_similarity=comparison.baseline_similarity,
+            tests=comparison.tests,
+        )
+        return window, changed
 
     def continue_from(self, previous: "Monitor") -> None:
         """Replace another monitor, and continue from its last verdict."""
@@ -196,12 +215,11 @@ class DriftMetrics:
 
     def update(self, window: DriftWindow) -> None:
         """Update the metrics after a window has been tested."""
-        comparison = window.comparison
-        self.detected.labels(window.model).set(comparison.drifted)
-        self.similarity.labels(window.model).set(comparison.production_similarity)
-        self.baseline_similarity.labels(window.model).set(comparison.baseline_similarity)
+        self.detected.labels(window.model).set(window.drifted)
+        self.similarity.labels(window.model).set(window.similarity)
+        self.baseline_similarity.labels(window.model).set(window.baseline_similarity)
         self.windows.labels(window.model).inc()
-        for test in comparison.tests:
+        for test in window.tests:
             self.p_value.labels(window.model, test.name).set(test.adjusted)
 
 

@@ -14,7 +14,6 @@ import msgspec
 from app.drift.measurement import DriftInput, metadata_texts
 from app.drift.monitor import DriftMetrics, DriftWindow, Monitor, MonitoredModel
 from app.drift.sample import DriftError, Observation
-from app.drift.webhook import Alert, build_alert
 from app.engine.explanations.workers import lower_priority
 from app.engine.inference_result import InferenceResult, SampleResult
 from app.engine.request_context import RequestContext
@@ -81,7 +80,7 @@ class DriftObserver:
         poll_monitors: Callable[[], Mapping[str, Monitor | None]] | None = None,
         poll_seconds: float = _POLL_SECONDS,
     ) -> None:
-        self._windows: dict[str, deque[Alert]] = {}
+        self._windows: dict[str, deque[DriftWindow]] = {}
         self._monitors = dict(monitors)
         self._poll_monitors = poll_monitors
         self._poll_seconds = poll_seconds
@@ -123,7 +122,7 @@ class DriftObserver:
         """Add observations that were measured elsewhere."""
         self._submit(_Batch(model=model, task_type=task_type, observations=observations))
 
-    def windows(self) -> Mapping[str, Sequence[Alert]]:
+    def windows(self) -> Mapping[str, Sequence[DriftWindow]]:
         """Return the latest windows of each model by name, oldest first."""
         with self._lock:
             return {model: list(windows) for model, windows in sorted(self._windows.items())}
@@ -196,16 +195,15 @@ class DriftObserver:
         observations = [observation for observation in measured if observation.finite]
         self._count(batch.model, "measured", len(observations))
         self._count(batch.model, "failed", len(measured) - len(observations))
-        window = monitor.add(observations, batch.task_type)
-        if window is None:
+        if (tested := monitor.add(observations, batch.task_type)) is None:
             return
+        window, changed = tested
         self._metrics.update(window)
         with self._lock:
-            self._windows.setdefault(window.model, deque(maxlen=MAX_WINDOWS)).append(build_alert(window))
-        if window.changed:
-            comparison = window.comparison
-            verdict = "has drifted" if comparison.drifted else "no longer drifts"
-            where = ", ".join(f"{test.name} {test.where}".strip() for test in comparison.tests if test.drifted)
+            self._windows.setdefault(window.model, deque(maxlen=MAX_WINDOWS)).append(window)
+        if changed:
+            verdict = "has drifted" if window.drifted else "no longer drifts"
+            where = ", ".join(f"{test.name} {test.where}".strip() for test in window.tests if test.drifted)
             _logger.warning("%s %s%s", window.model, verdict, f": {where}" if where else "")
             if self._on_change is not None:
                 self._on_change(window)

@@ -9,57 +9,14 @@ import httpx
 import msgspec
 
 from app.drift.monitor import DriftWindow
-from app.drift.result import DriftTestResult
 
-__all__ = ("Alert", "Webhook", "build_alert")
+__all__ = ("Webhook",)
 
 _logger = logging.getLogger(__name__)
 
 _MAX_WAITING = 64
 _BACKOFF = (1.0, 2.0, 4.0, 8.0)
 _TIMEOUT = 5.0
-
-
-class Alert(msgspec.Struct, frozen=True, kw_only=True):
-    """The JSON summary of a window: the body of a notification, and a row of the page.
-
-    Attributes:
-        model: the name of the model.
-        drifted: whether its images have drifted; a notification is false when drift ends.
-        started: arrival of the first image of the window, in seconds since 1970.
-        ended: arrival of the last image of the window, in seconds since 1970.
-        images: number of images in the window.
-        alpha: the probability of a false alarm.
-        similarity: mean similarity to the baseline.
-        baseline_similarity: mean similarity of the baseline's images to one another.
-        tests: all tests of the verdict.
-    """
-
-    model: str
-    drifted: bool
-    started: float
-    ended: float
-    images: int
-    alpha: float
-    similarity: float
-    baseline_similarity: float
-    tests: Sequence[DriftTestResult]
-
-
-def build_alert(window: DriftWindow) -> Alert:
-    """Return the summary of a window."""
-    comparison = window.comparison
-    return Alert(
-        model=window.model,
-        drifted=comparison.drifted,
-        started=window.started,
-        ended=window.ended,
-        images=comparison.production,
-        alpha=comparison.alpha,
-        similarity=comparison.production_similarity,
-        baseline_similarity=comparison.baseline_similarity,
-        tests=comparison.tests,
-    )
 
 
 class Webhook:
@@ -75,14 +32,14 @@ class Webhook:
         self._url = url
         self._report_outcome = report_outcome
         self._backoff = backoff
-        self._waiting: queue.SimpleQueue[Alert | None] = queue.SimpleQueue()
+        self._waiting: queue.SimpleQueue[DriftWindow | None] = queue.SimpleQueue()
         self._closing = threading.Event()
         # httpx logs every URL, and this one may contain a secret.
         logging.getLogger("httpx").setLevel(logging.WARNING)
         self._thread = threading.Thread(target=self._run, name="drift-webhook", daemon=True)
         self._thread.start()
 
-    def send(self, alert: Alert) -> None:
+    def send(self, alert: DriftWindow) -> None:
         """Queue an alert without blocking."""
         if self._waiting.qsize() >= _MAX_WAITING:
             self._report_outcome("dropped")
@@ -100,7 +57,7 @@ class Webhook:
             while (alert := self._waiting.get()) is not None and not self._closing.is_set():
                 self._report_outcome("sent" if self._post(client, alert) else "failed")
 
-    def _post(self, client: httpx.Client, alert: Alert) -> bool:
+    def _post(self, client: httpx.Client, alert: DriftWindow) -> bool:
         body, reason = msgspec.json.encode(alert), ""
         for wait in (0.0, *self._backoff):
             if self._closing.wait(wait):

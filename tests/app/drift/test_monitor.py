@@ -27,16 +27,17 @@ def test_full_window_is_judged_and_a_change_is_reported_once() -> None:
     monitor = Monitor(monitored_model(), size=60, clock=clock)
     assert monitor.add(observations(59, 1, with_embeddings=False), "") is None
     clock.now = 1060.0
-    window = monitor.add(observations(1, 2, with_embeddings=False, prefix="last"), "")
-    assert window is not None
-    assert (window.model, window.started, window.ended, window.comparison.production) == ("m", 1000, 1060, 60)
-    assert not window.comparison.drifted
-    assert not window.changed
+    tested = monitor.add(observations(1, 2, with_embeddings=False, prefix="last"), "")
+    assert tested is not None
+    window, changed = tested
+    assert (window.model, window.started, window.ended, window.images) == ("m", 1000, 1060, 60)
+    assert not window.drifted
+    assert not changed
     verdicts: list[tuple[bool, bool]] = []
     for shift in (2.0, 2.0, 0.0, 0.0):
-        window = monitor.add(observations(60, 1, shift=shift, with_embeddings=False), "")
-        assert window is not None
-        verdicts.append((window.comparison.drifted, window.changed))
+        tested = monitor.add(observations(60, 1, shift=shift, with_embeddings=False), "")
+        assert tested is not None
+        verdicts.append((tested[0].drifted, tested[1]))
     assert verdicts == [(True, True), (True, False), (False, True), (False, False)]
 
 
@@ -47,9 +48,9 @@ def test_time_limit_ends_a_window_with_enough_images() -> None:
     clock.now -= 1_000_000
     steady.now += 61
     assert monitor.add(observations(19, 2, with_embeddings=False, prefix="b"), "") is None
-    window = monitor.add(observations(1, 3, with_embeddings=False, prefix="c"), "")
-    assert window is not None
-    assert window.comparison.production == 30
+    tested = monitor.add(observations(1, 3, with_embeddings=False, prefix="c"), "")
+    assert tested is not None
+    assert tested[0].images == 30
 
 
 def test_similarity_is_none_without_measurements() -> None:
@@ -67,6 +68,6 @@ def test_similarity_is_none_without_measurements() -> None:
 @pytest.mark.parametrize("judged", [False, True])
 def test_baseline_without_model_ignores_answers(judged: bool) -> None:
     monitor = Monitor(monitored_model(), size=40)
-    window = monitor.add(observations(40, 1, with_embeddings=False, with_predictions=judged), "OBJECT_DETECTION")
-    assert window is not None
-    assert [test.name for test in window.comparison.tests].count("chi-square") == 0
+    tested = monitor.add(observations(40, 1, with_embeddings=False, with_predictions=judged), "OBJECT_DETECTION")
+    assert tested is not None
+    assert [test.name for test in tested[0].tests].count("chi-square") == 0

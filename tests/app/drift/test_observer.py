@@ -87,7 +87,7 @@ def test_drifted_window_is_reported_in_metrics() -> None:
     running.watch.observe(event_of(result_of(*images), 1))
     window = running.windows.get(timeout=30)
     running.watch.close()
-    assert window.comparison.drifted
+    assert window.drifted
     assert [summary.drifted for summary in running.watch.windows()["m"]] == [True]
     assert 'charioteer_drift_detected{model="m"} 1.0' in running.metrics
     assert 'charioteer_drift_images_total{model="m",outcome="measured"} 40.0' in running.metrics
@@ -169,9 +169,9 @@ def test_new_and_vanished_cameras_are_reported(annotated: bool, caplog: pytest.L
         else:
             metadata = [read_metadata(value) for value in metadata_values(request)]
             watch.observe(event_of(result, seed, request=request, metadata=metadata))
-    comparison = windows.get(timeout=30).comparison
+    window = windows.get(timeout=30)
     watch.close()
-    assert [(test.name, test.where) for test in comparison.tests if test.drifted] == [
+    assert [(test.name, test.where) for test in window.tests if test.drifted] == [
         ("mix", "camera: new lobby; gone west")
     ]
     assert "m has drifted: mix camera: new lobby; gone west" in caplog.text
@@ -204,7 +204,7 @@ def test_unmeasurable_image_does_not_lose_the_window() -> None:
     )  # fmt: skip
     watch.observe(event_of(unmeasurable, 0))
     watch.observe(event_of(result_of(*[image(seed, light=180) for seed in range(40)]), 1))
-    assert running.windows.get(timeout=30).comparison.production == 40
+    assert running.windows.get(timeout=30).images == 40
     watch.close()
     running.watch.close()
     assert 'charioteer_drift_images_total{model="m",outcome="failed"} 1.0' in generate_latest(registry).decode()
@@ -223,13 +223,13 @@ def test_changed_baseline_is_used_and_removed_baseline_is_dropped() -> None:
         {"m": Monitor(monitored_model(), 40)}, DriftMetrics(registry), 1e6, windows.put, poll_changes, 0.01
     )
     watch.observe(event_of(result_of(*drifted), 1))
-    assert windows.get(timeout=30).comparison.drifted
+    assert windows.get(timeout=30).drifted
     seen = [DriftInput(id=str(seed), image=image(seed, light=180)) for seed in range(100, 160)]
     other = MonitoredModel("m", Baseline(sample=build_sample(measure_images(seen, "", None))), None)
     changes.put({"m": Monitor(other, 40)})
     wait_until(lambda: not changes.qsize() and "charioteer_drift_detected{" not in generate_latest(registry).decode())
     watch.observe(event_of(result_of(*drifted), 2))
-    assert not windows.get(timeout=30).comparison.drifted
+    assert not windows.get(timeout=30).drifted
     changes.put({"m": None})
     wait_until(lambda: "charioteer_drift_detected{" not in generate_latest(registry).decode())
     watch.close()

@@ -9,9 +9,10 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from app.drift.webhook import Alert, Webhook
+from app.drift.monitor import DriftWindow
+from app.drift.webhook import Webhook
 
-ALERT = Alert(
+ALERT = DriftWindow(
     model="m", drifted=True, started=1.0, ended=2.0, images=60, alpha=0.01, similarity=0.2, baseline_similarity=0.4,
     tests=(),
 )  # fmt: skip
