@@ -4,7 +4,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import msgspec
 from cyclopts import Parameter
@@ -16,6 +16,7 @@ from rich.table import Table
 from app.cli.terminal import console
 from app.recording.export.line_formats import best_prediction
 from app.recording.export.reading import open_recordings
+from app.recording.export.writing import Format, export, format_of
 from app.recording.inference import RecordedInference, format_timestamp
 from app.recording.query.reader import RecordingReader, ResultPage
 from app.recording.query.sql import SqlResult
@@ -26,7 +27,6 @@ from tasks.task import BEST_ONLY
 
 __all__ = ("inferences",)
 
-_Format = Literal["parquet", "coco", "jsonl", "csv", "yolo"]
 _NO_FILTER = InferenceQuery()
 _SKIPPED = {
     "coco": "COCO holds only objects in images of known size",
@@ -44,7 +44,7 @@ def inferences(
     after: NonNegativeInt | None = None,
     json: Annotated[bool, Parameter(negative="")] = False,
     to: Path | None = None,
-    format: _Format | None = None,  # noqa: A002
+    format: Format | None = None,  # noqa: A002
     images: Annotated[Path | None, Parameter(env_var="CHARIOTEER_RECORD_IMAGES")] = None,
 ) -> None:
     """Search recorded inferences, or export them.
@@ -151,12 +151,8 @@ def _value(value: object) -> str:
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
-def _export(
-    batches: Iterable[Sequence[RecordedInference]], to: Path, name: _Format | None, images: Path | None
-) -> None:
-    from app.recording.export.writing import Format, export, format_of
-
-    export_format = Format(name) if name else format_of(to)
+def _export(batches: Iterable[Sequence[RecordedInference]], to: Path, name: Format | None, images: Path | None) -> None:
+    export_format = name or format_of(to)
     error_console = Console(stderr=True)
     with error_console.status("Exporting ...") as status:
         result = export(

@@ -14,17 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.recording.inference import Batches, Exported, RecordedImage, RecordedInference, format_timestamp
-from tasks.shapes import read_shape
-from tasks.task import Geometry, TaskType
+from tasks.shapes import GEOMETRIES, read_shapes
+from tasks.task import Geometry
 from tasks.vision.contours import mask_of_contours
 
 __all__ = ("write_coco",)
 
 _HALF_PIXEL = 0.5
 """Offset: COCO measures from the edge of the first pixel, contours from its centre."""
-_GEOMETRIES: Mapping[str, Geometry] = {
-    task_type.value: task_type.geometry for task_type in TaskType if task_type.geometry is not None
-}
 _Corners = NDArray[np.float64]
 
 
@@ -42,7 +39,7 @@ def write_coco(batches: Batches, file: BinaryIO) -> Exported:
         for batch in batches:
             for inference in batch:
                 image = inference.image
-                geometry = _GEOMETRIES.get(inference.task_type)
+                geometry = GEOMETRIES.get(inference.task_type)
                 if geometry is None or inference.records is None or image is None or not image.width * image.height:
                     left_out += 1
                     continue
@@ -80,11 +77,7 @@ def _image(number: int, inference: RecordedInference, image: RecordedImage) -> d
 def _annotations(
     records: Sequence[Mapping[str, object]], geometry: Geometry, image: RecordedImage
 ) -> Iterator[dict[str, Any]]:
-    for record in records:
-        try:
-            shape = read_shape(geometry, record)
-        except msgspec.ValidationError:
-            continue
+    for shape in read_shapes(geometry, records):
         rings = shape.rings(image.width, image.height)
         if geometry != "contour":
             yield _annotation(shape.label, shape.score, rings[0])

@@ -2,7 +2,8 @@
 
 import csv
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from operator import attrgetter
 from typing import BinaryIO
 
 import msgspec
@@ -11,30 +12,30 @@ from app.recording.inference import Batches, Exported, RecordedInference, format
 
 __all__ = ("best_prediction", "write_csv", "write_jsonl")
 
-COLUMNS = (
-    "id",
-    "started",
-    "duration_ms",
-    "model",
-    "version",
-    "task_type",
-    "protocol",
-    "request_id",
-    "base_id",
-    "found",
-    "label",
-    "score",
-    "error",
-    "message",
-    "image_digest",
-    "image_width",
-    "image_height",
-    "latitude",
-    "longitude",
-    "metadata",
-    "parameters",
-    "records",
-)
+COLUMNS: Mapping[str, Callable[[RecordedInference], object]] = {
+    "id": attrgetter("id"),
+    "started": lambda inference: format_timestamp(inference.started),
+    "duration_ms": lambda inference: inference.duration / 1000,
+    "model": attrgetter("model"),
+    "version": attrgetter("version"),
+    "task_type": attrgetter("task_type"),
+    "protocol": attrgetter("protocol"),
+    "request_id": attrgetter("request_id"),
+    "base_id": attrgetter("base_id"),
+    "found": lambda inference: None if inference.records is None else len(inference.records),
+    "label": lambda inference: best_prediction(inference.records)[0],
+    "score": lambda inference: best_prediction(inference.records)[1],
+    "error": attrgetter("error"),
+    "message": attrgetter("message"),
+    "image_digest": lambda inference: inference.image and inference.image.digest,
+    "image_width": lambda inference: inference.image and inference.image.width,
+    "image_height": lambda inference: inference.image and inference.image.height,
+    "latitude": lambda inference: _degrees(inference, "latitude"),
+    "longitude": lambda inference: _degrees(inference, "longitude"),
+    "metadata": lambda inference: _json(_metadata(inference)),
+    "parameters": lambda inference: _json(inference.parameters),
+    "records": lambda inference: None if inference.records is None else _json(inference.records),
+}
 
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
@@ -59,7 +60,7 @@ def write_csv(batches: Batches, file: BinaryIO) -> Exported:
     table = csv.writer(text)
     table.writerow(COLUMNS)
     for batch in batches:
-        table.writerows([_cell(value) for value in _row(inference)] for inference in batch)
+        table.writerows([_cell(column(inference)) for column in COLUMNS.values()] for inference in batch)
         written += len(batch)
     text.detach()
     return Exported(written=written)
@@ -79,38 +80,17 @@ def best_prediction(records: Sequence[Mapping[str, object]] | None) -> tuple[str
     return label, best
 
 
-def _row(inference: RecordedInference) -> tuple[object, ...]:
-    label, score = best_prediction(inference.records)
-    image = inference.image
-    metadata = {entry.key: entry.value for entry in inference.metadata}
-    return (
-        inference.id,
-        format_timestamp(inference.started),
-        inference.duration / 1000,
-        inference.model,
-        inference.version,
-        inference.task_type,
-        inference.protocol,
-        inference.request_id,
-        inference.base_id,
-        None if inference.records is None else len(inference.records),
-        label,
-        score,
-        inference.error,
-        inference.message,
-        image and image.digest,
-        image and image.width,
-        image and image.height,
-        _number(metadata.get("latitude")),
-        _number(metadata.get("longitude")),
-        msgspec.json.encode(metadata).decode(),
-        msgspec.json.encode(inference.parameters).decode(),
-        None if inference.records is None else msgspec.json.encode(inference.records).decode(),
-    )
+def _metadata(inference: RecordedInference) -> Mapping[str, object]:
+    return {entry.key: entry.value for entry in inference.metadata}
 
 
-def _number(value: object) -> object:
+def _degrees(inference: RecordedInference, key: str) -> object:
+    value = _metadata(inference).get(key)
     return value if isinstance(value, int | float) else None
+
+
+def _json(value: object) -> str:
+    return msgspec.json.encode(value).decode()
 
 
 def _cell(value: object) -> object:

@@ -19,39 +19,34 @@ _parquet: Any = import_module("pyarrow.parquet")
 
 _STRING, _INTEGER, _FLOAT = _arrow.string(), _arrow.int64(), _arrow.float64()
 
+_ENTRY = [("key", _STRING), ("type", _STRING), ("int", _INTEGER), ("float", _FLOAT), ("text", _STRING)]
+
 SCHEMA: Any = _arrow.schema(
     [
         _arrow.field("id", _STRING, nullable=False),
-        _arrow.field("base_id", _STRING),
-        _arrow.field("request_id", _STRING),
-        _arrow.field("input", _arrow.int32()),
-        _arrow.field("datum", _arrow.int32()),
-        _arrow.field("protocol", _STRING),
-        _arrow.field("model", _STRING),
-        _arrow.field("version", _STRING),
-        _arrow.field("task_type", _STRING),
-        _arrow.field("started", _arrow.timestamp("us", tz="UTC")),
-        _arrow.field("duration_us", _INTEGER),
-        _arrow.field("error", _STRING),
-        _arrow.field("message", _STRING),
-        _arrow.field("explanation", _arrow.bool_()),
-        _arrow.field("image_digest", _STRING),
-        _arrow.field("image_width", _arrow.int32()),
-        _arrow.field("image_height", _arrow.int32()),
-        _arrow.field("image_size", _INTEGER),
-        _arrow.field("image_kept", _arrow.bool_()),
-        _arrow.field("labels", _arrow.list_(_STRING)),
-        _arrow.field("scores", _arrow.list_(_FLOAT)),
-        _arrow.field("records", _STRING),
-        _arrow.field("parameters", _STRING),
-        _arrow.field(
-            "metadata",
-            _arrow.list_(
-                _arrow.struct(
-                    [("key", _STRING), ("type", _STRING), ("int", _INTEGER), ("float", _FLOAT), ("text", _STRING)]
-                )
-            ),
-        ),
+        ("base_id", _STRING),
+        ("request_id", _STRING),
+        ("input", _arrow.int32()),
+        ("datum", _arrow.int32()),
+        ("protocol", _STRING),
+        ("model", _STRING),
+        ("version", _STRING),
+        ("task_type", _STRING),
+        ("started", _arrow.timestamp("us", tz="UTC")),
+        ("duration_us", _INTEGER),
+        ("error", _STRING),
+        ("message", _STRING),
+        ("explanation", _arrow.bool_()),
+        ("image_digest", _STRING),
+        ("image_width", _arrow.int32()),
+        ("image_height", _arrow.int32()),
+        ("image_size", _INTEGER),
+        ("image_kept", _arrow.bool_()),
+        ("labels", _arrow.list_(_STRING)),
+        ("scores", _arrow.list_(_FLOAT)),
+        ("records", _STRING),
+        ("parameters", _STRING),
+        ("metadata", _arrow.list_(_arrow.struct(_ENTRY))),
     ]
 )
 """`records` and `parameters` are JSON. `text` of a metadata entry has values other than 64-bit ints and floats."""
@@ -109,33 +104,17 @@ def _entry_value(entry: Mapping[str, Any]) -> Any:
 
 
 def _row(inference: RecordedInference) -> dict[str, Any]:
-    image = inference.image
-    records = inference.records
+    """Return the columns; `SCHEMA` leaves out other fields."""
+    image, records = inference.image, inference.records
     return {
-        "id": inference.id,
-        "base_id": inference.base_id,
-        "request_id": inference.request_id,
-        "input": inference.input,
-        "datum": inference.datum,
-        "protocol": inference.protocol,
-        "model": inference.model,
-        "version": inference.version,
-        "task_type": inference.task_type,
-        "started": inference.started,
+        **msgspec.structs.asdict(inference),
         "duration_us": inference.duration,
-        "error": inference.error,
-        "message": inference.message,
-        "explanation": inference.explanation,
-        "image_digest": image and image.digest,
-        "image_width": image and image.width,
-        "image_height": image and image.height,
-        "image_size": image and image.size,
-        "image_kept": image and image.kept,
+        **{f"image_{name}": image and getattr(image, name) for name in RecordedImage.__struct_fields__},
         "labels": None if records is None else [_value_or_none(record.get("label"), str) for record in records],
         "scores": None if records is None else [_value_or_none(record.get("score"), float) for record in records],
         "records": None if records is None else msgspec.json.encode(records).decode(),
         "parameters": msgspec.json.encode(inference.parameters).decode(),
-        "metadata": _entries(inference.metadata),
+        "metadata": [{"key": entry.key, "type": entry.type, **_value(entry.value)} for entry in inference.metadata],
     }
 
 
@@ -143,10 +122,6 @@ def _value_or_none(value: object, expected_type: type) -> object:
     if expected_type is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
     return value if isinstance(value, expected_type) else None
-
-
-def _entries(entries: Sequence[MetadataEntry]) -> list[dict[str, Any]]:
-    return [{"key": entry.key, "type": entry.type, **_value(entry.value)} for entry in entries]
 
 
 def _value(value: object) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import weakref
 from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
+from typing import NoReturn
 
 import msgspec
 
@@ -66,7 +67,11 @@ def _read_parquet(file: Path) -> Sequence[RecordedInference]:
     return read_parquet(file)
 
 
-_READERS = {".jsonl": _read_lines, ".ndjson": _read_lines, ".parquet": _read_parquet}
+def _reject_csv(file: Path) -> NoReturn:
+    raise SettingsError(f"{file}: CSV is for spreadsheets and does not hold everything; export .jsonl or .parquet")
+
+
+_READERS = {".jsonl": _read_lines, ".ndjson": _read_lines, ".parquet": _read_parquet, ".csv": _reject_csv}
 
 
 def _rows(inference: RecordedInference) -> Rows:

@@ -1,12 +1,10 @@
 """Export recorded inferences into one file, batch by batch."""
 
 import os
-import tempfile
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from enum import StrEnum
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Literal
 
 from app.recording.inference import Batches, Exported, RecordedInference
 from app.settings.extras import missing_extra
@@ -15,22 +13,15 @@ from app.settings.server import SettingsError
 __all__ = ("Format", "export", "format_of")
 
 
-class Format(StrEnum):
-    """The format of a file of inferences."""
+Format = Literal["parquet", "coco", "jsonl", "csv", "yolo"]
+"""The format of a file of inferences."""
 
-    PARQUET = "parquet"
-    COCO = "coco"
-    JSONL = "jsonl"
-    CSV = "csv"
-    YOLO = "yolo"
-
-
-_SUFFIXES = {
-    ".parquet": Format.PARQUET,
-    ".json": Format.COCO,
-    ".jsonl": Format.JSONL,
-    ".ndjson": Format.JSONL,
-    ".csv": Format.CSV,
+_SUFFIXES: Mapping[str, Format] = {
+    ".parquet": "parquet",
+    ".json": "coco",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".csv": "csv",
 }
 
 
@@ -68,7 +59,7 @@ def export(
     """
     if not path.parent.is_dir():
         raise SettingsError(f"--to: There is no folder {path.parent}")
-    if file_format is Format.YOLO:
+    if file_format == "yolo":
         from app.recording.export.yolo import write_yolo
 
         if images is None:
@@ -83,11 +74,11 @@ def export(
 
 def _load_writer(file_format: Format) -> Callable[[Batches, BinaryIO], Exported]:
     match file_format:
-        case Format.COCO:
+        case "coco":
             from app.recording.export.coco import write_coco as write
-        case Format.JSONL:
+        case "jsonl":
             from app.recording.export.line_formats import write_jsonl as write
-        case Format.CSV:
+        case "csv":
             from app.recording.export.line_formats import write_csv as write
         case _:
             try:
@@ -108,23 +99,12 @@ def _report_progress(batches: Batches, on_progress: Callable[[int], None]) -> It
 @contextmanager
 def _atomic_file(path: Path) -> Generator[BinaryIO]:
     """Open a temporary file beside `path`. It takes this name on success, and is removed on failure."""
-    descriptor, name = tempfile.mkstemp(prefix=f".{path.name[:100]}.", suffix=".part", dir=path.parent)
-    os.close(descriptor)
-    temporary = Path(name)
+    temporary = path.with_name(f".{path.name[:100]}.{os.getpid()}.part")
     try:
         with temporary.open("wb") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        temporary.chmod(_permissions())
         temporary.replace(path)
-    except BaseException:
+    finally:
         temporary.unlink(missing_ok=True)
-        raise
-
-
-def _permissions() -> int:
-    """Return the default permissions of a new file; `mkstemp` grants access to the owner only."""
-    mask = os.umask(0)
-    os.umask(mask)
-    return 0o666 & ~mask

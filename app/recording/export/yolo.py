@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from io import BytesIO
 from pathlib import Path
 
-import msgspec
 import numpy as np
 import PIL.Image
 import yaml
@@ -14,14 +13,11 @@ import yaml
 from app.recording.images import DIGEST, image_path
 from app.recording.inference import Batches, Exported, RecordedImage
 from app.settings.server import SettingsError
-from tasks.shapes import read_shape
-from tasks.task import Geometry, TaskType
+from tasks.shapes import GEOMETRIES, read_shapes
+from tasks.task import Geometry
 
 __all__ = ("write_yolo",)
 
-_GEOMETRIES: Mapping[str, Geometry] = {
-    task_type.value: task_type.geometry for task_type in TaskType if task_type.geometry is not None
-}
 _HALF_PIXEL = 0.5
 """Offset: YOLO measures from the edge of the first pixel, contours from its centre."""
 
@@ -52,7 +48,7 @@ def write_yolo(batches: Batches, folder: Path, images: Path) -> Exported:
         for name in ("images", "labels"):
             (part / name).mkdir(parents=True)
         for inference in (inference for batch in batches for inference in batch):
-            image, geometry = inference.image, _GEOMETRIES.get(inference.task_type)
+            image, geometry = inference.image, GEOMETRIES.get(inference.task_type)
             data = _stored_image(images, image)
             is_usable = inference.records is not None and geometry == (chosen or geometry)
             if image is None or data is None or geometry is None or not is_usable or image.digest in seen:
@@ -85,11 +81,7 @@ def _lines(
 ) -> Sequence[str]:
     """Return the lines of an image: the number of a label, and fractions of width and height."""
     lines: list[str] = []
-    for record in records:
-        try:
-            shape = read_shape(geometry, record)
-        except msgspec.ValidationError:
-            continue
+    for shape in read_shapes(geometry, records):
         ring = max(shape.rings(image.width, image.height), key=len, default=np.empty((0, 2)))
         if len(ring) < 3:
             continue
