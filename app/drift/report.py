@@ -1,21 +1,20 @@
 """Render a comparison as JSON or as a self-contained HTML page."""
 
 import base64
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
-import cv2
 import msgspec
 import numpy as np
 from jinja2 import Environment, StrictUndefined
-from markupsafe import Markup
 from numpy.typing import NDArray
 
 from app.drift.result import DriftComparison
 from app.drift.sample import Sample
 from tasks.inference.error import InferenceError
 from tasks.vision.header import image_size
-from tasks.vision.image import check_size, decode_image
+from tasks.vision.image import check_size, decode_image, small_jpeg
 
 __all__ = ("html_report", "json_report")
 
@@ -66,26 +65,21 @@ def html_report(
     ).encode()  # fmt: skip
 
 
-def histogram(baseline: NDArray[np.float64], production: NDArray[np.float64]) -> Markup:
-    """Draw two distributions as SVG, in shares over the same bins: the baseline filled, production as a line."""
+def histogram(baseline: NDArray[np.float64], production: NDArray[np.float64]) -> dict[str, Any]:
+    """Return the SVG paths of two distributions, in shares over the same bins, and the range of the bins."""
     pooled = np.concatenate([baseline, production])
     low, high = float(pooled.min()), float(pooled.max())
     edges = np.linspace(low, high if high > low else low + 1, _BINS + 1)
     shares = [np.histogram(values, edges)[0] / len(values) for values in (baseline, production)]
     top = max(float(share.max()) for share in shares)
     area, line = (_path(share / top) for share in shares)
-    return Markup(  # noqa: S704 - only numbers
-        f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT + 16}" width="{_WIDTH}" height="{_HEIGHT + 16}" role="img">'
-        f'<path class="baseline" d="{area} V{_HEIGHT} H0 Z"/><path class="production" d="{line}"/>'
-        f'<text x="0" y="{_HEIGHT + 13}">{edges[0]:.3g}</text>'
-        f'<text x="{_WIDTH}" y="{_HEIGHT + 13}" text-anchor="end">{edges[-1]:.3g}</text></svg>'
-    )
+    return {"area": area, "line": line, "low": float(edges[0]), "high": float(edges[-1])}
 
 
 def _path(heights: NDArray[np.float64]) -> str:
     """Return the SVG path of the steps from left to right."""
     step = _WIDTH / len(heights)
-    segments: Sequence[str] = [
+    segments = [
         f"V{_HEIGHT - 2 - (_HEIGHT - 6) * float(height):.1f} H{(index + 1) * step:.1f}"
         for index, height in enumerate(heights)
     ]
@@ -101,7 +95,4 @@ def _thumbnail(data: bytes | None) -> str | None:
         pixels = decode_image(data).pixels
     except InferenceError:
         return None
-    scale = min(1.0, _THUMBNAIL / max(pixels.shape[:2]))
-    small = cv2.resize(pixels, None, fx=scale, fy=scale, interpolation=cv2.INTER_AREA) if scale < 1 else pixels
-    encoded = cv2.imencode(".jpg", cv2.cvtColor(small, cv2.COLOR_RGB2BGR), [cv2.IMWRITE_JPEG_QUALITY, _QUALITY])[1]
-    return "data:image/jpeg;base64," + base64.b64encode(encoded.tobytes()).decode()
+    return "data:image/jpeg;base64," + base64.b64encode(small_jpeg(pixels, _THUMBNAIL, _QUALITY)).decode()

@@ -6,7 +6,7 @@ from typing import cast
 
 import msgspec
 
-from app.evaluation.dataset import Item, Ring
+from app.evaluation.dataset import Box, Item, Ring
 from app.evaluation.datasets.files import as_list
 from tasks.inference.error import quote_value
 from tasks.oriented_object_detection import OrientedObject
@@ -48,7 +48,7 @@ class PredictedObject(msgspec.Struct, frozen=True, kw_only=True):
 
     label: str
     score: float
-    box: tuple[float, float, float, float] | None = None
+    box: Box | None = None
     corners: Ring | None = None
     rings: tuple[Ring, ...] | None = None
 

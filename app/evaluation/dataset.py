@@ -10,15 +10,26 @@ import msgspec
 from app.evaluation.extras import EvaluationError
 from tasks.task import TaskType
 
-__all__ = ("Dataset", "Item", "LabelErrors", "LabelledObject", "Ring", "RunLengths", "fingerprint")
+__all__ = ("Box", "Dataset", "Item", "LabelErrors", "LabelledObject", "Ring", "RunLengths", "fingerprint", "outline")
 
 _MAX_LISTED = 10
 
 Ring = tuple[tuple[float, float], ...]
 """Points x, y in pixels of the image, y down; closed, its first point not repeated."""
 
+Box = tuple[float, float, float, float]
+"""Left, top, right, bottom in pixels of the image."""
+
 RunLengths = Mapping[str, object]
 """A mask as COCO's compressed run lengths: ``{"size": [height, width], "counts": ...}``."""
+
+
+def outline(box: Box | None, corners: Ring | None) -> tuple[Ring, ...]:
+    """Return the corners of an oriented box or of a box; nothing without both."""
+    if corners is not None or box is None:
+        return () if corners is None else (corners,)
+    left, top, right, bottom = box
+    return (((left, top), (right, top), (right, bottom), (left, bottom)),)
 
 
 class LabelledObject(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,7 +46,7 @@ class LabelledObject(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     label: str
-    box: tuple[float, float, float, float] | None = None
+    box: Box | None = None
     corners: Ring | None = None
     rings: tuple[Ring, ...] | None = None
     mask: RunLengths | None = None

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.evaluation.answers import PredictedObject
-from app.evaluation.dataset import LabelledObject, RunLengths
+from app.evaluation.dataset import LabelledObject, RunLengths, outline
 from app.evaluation.extras import import_optional
 from tasks.vision.contours import mask_of_contours
 
@@ -35,8 +35,7 @@ def truth_mask(labelled: LabelledObject, width: int, height: int) -> RunLengths:
     """Return the pixels of an object: its mask, or its polygons, or else its box, drawn as COCO's tools do."""
     if labelled.mask is not None:
         return labelled.mask
-    left, top, right, bottom = labelled.box or (0, 0, 0, 0)
-    rings = labelled.rings or (((left, top), (right, top), (right, bottom), (left, bottom)),)
+    rings = labelled.rings or outline(labelled.box or (0, 0, 0, 0), None)
     return _api().segmToRle([[float(value) for point in ring for value in point] for ring in rings], width, height)
 
 

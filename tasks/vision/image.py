@@ -2,7 +2,7 @@
 
 import contextlib
 import io
-from typing import Any
+from typing import Any, cast
 
 import cv2
 import msgspec
@@ -16,7 +16,14 @@ from tasks.inference.tensor import Datatype, Tensor
 from tasks.vision.decompression_bombs import check_chunks, strip_text_chunks
 from tasks.vision.header import image_size
 
-__all__ = ("Image", "check_size", "decode_image", "images_from_tensor", "raw_size")
+__all__ = (
+    "Image",
+    "check_size",
+    "decode_image",
+    "images_from_tensor",
+    "raw_size",
+    "small_jpeg",
+)
 
 
 _JPEG_START = b"\xff\xd8"
@@ -96,6 +103,17 @@ def decode_image(data: bytes, shrink: int = 1) -> Image:
     if pixels is None:
         raise invalid("The image cannot be decoded: it is truncated or damaged, or its pixels are of an unusual kind")
     return Image(pixels)
+
+
+def small_jpeg(pixels: NDArray[np.uint8], max_side: int, quality: int = 95) -> bytes:
+    """Encode (height, width, 3) RGB pixels as a JPEG whose longer side has at most `max_side` pixels."""
+    height, width = pixels.shape[:2]
+    scale = max_side / max(width, height)
+    if scale < 1:
+        size = max(1, round(width * scale)), max(1, round(height * scale))
+        pixels = cast("NDArray[np.uint8]", cv2.resize(pixels, size, interpolation=cv2.INTER_AREA))
+    options = [cv2.IMWRITE_JPEG_QUALITY, quality]
+    return cv2.imencode(".jpg", cv2.cvtColor(pixels, cv2.COLOR_RGB2BGR), options)[1].tobytes()
 
 
 def _decode_reduced(data: bytes, shrink: int) -> Image:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.evaluation.answers import EvaluatedItem
-from app.evaluation.dataset import Ring
+from app.evaluation.dataset import Box, Ring
 from app.evaluation.extras import import_optional
 from app.evaluation.masks import predicted_mask, truth_mask
 from tasks.task import TaskType
@@ -47,7 +47,7 @@ def compare(result: EvaluatedItem, task: TaskType) -> Comparison:
     return Comparison(result, import_optional("faster_coco_eval.core.mask").iou(found, true, ignored))
 
 
-def _left_top_width_height(box: tuple[float, float, float, float] | None) -> list[float]:
+def _left_top_width_height(box: Box | None) -> list[float]:
     left, top, right, bottom = box or (0.0, 0.0, 0.0, 0.0)
     return [left, top, right - left, bottom - top]
 

@@ -5,11 +5,9 @@ from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, StrictUndefined
-from markupsafe import Markup
 
 from app import __version__
-from app.evaluation.output.charts import svg_chart
-from app.evaluation.output.mistake_images import svg_image
+from app.evaluation.output.mistake_images import draw_mistake
 from app.evaluation.output.table import format_cell
 from app.evaluation.report import Confusion, EvaluationReport, Mistake
 
@@ -19,6 +17,7 @@ _MAX_LABELS = 25
 """Maximum size of a drawn matrix. The largest cells are always listed."""
 _MAX_CELLS = 30
 _MAX_FAILURES = 50
+_COLOURS = ("#2a78d6", "#d9602b", "#2a9d5c", "#b43fb0", "#c8a200", "#11a3a8", "#8a5bd6", "#d63f62", "#7a8794")
 
 
 def html_report(report: EvaluationReport, worst: int = 24) -> bytes:
@@ -37,23 +36,25 @@ def html_report(report: EvaluationReport, worst: int = 24) -> bytes:
         version=__version__,
         figures=[(figure.name, figure.title, format_cell(figure.value)) for figure in measures.figures],
         tables=measures.tables,
-        charts=[(chart.title, svg_chart(chart)) for chart in measures.charts],
+        charts=measures.charts,
+        colours=_COLOURS,
         matrix=_matrix(measures.confusion),
         cells=_cells(measures.confusion),
         worst=_worst_images(measures.mistakes, worst),
         mistakes=len({mistake.result.item.image for mistake in measures.mistakes}),
         failures=list(report.failures.items())[:_MAX_FAILURES],
         words=format_cell,
+        zip=zip,
     ).encode()
 
 
-def _worst_images(mistakes: Sequence[Mistake], count: int) -> list[tuple[str, Markup | None, list[str]]]:
+def _worst_images(mistakes: Sequence[Mistake], count: int) -> list[tuple[str, dict[str, Any] | None, list[str]]]:
     """Return the worst images, each once: its name, a drawing of its worst mistake, and all its mistakes."""
     by_image: dict[Path, list[Mistake]] = {}
     for mistake in mistakes:
         by_image.setdefault(mistake.result.item.image, []).append(mistake)
     return [
-        (image_mistakes[0].result.item.id, svg_image(image_mistakes[0]), [mistake.why for mistake in image_mistakes])
+        (image_mistakes[0].result.item.id, draw_mistake(image_mistakes[0]), [mistake.why for mistake in image_mistakes])
         for image_mistakes in list(by_image.values())[:count]
     ]
 

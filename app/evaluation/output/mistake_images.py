@@ -1,20 +1,18 @@
-"""Draw right, wrong and missed objects over an image, as SVG around a small JPEG."""
+"""Place right, wrong and missed objects over a small JPEG."""
 
 from collections.abc import Sequence
+from typing import Any
 
-import cv2
 import pybase64
-from markupsafe import Markup
 
-from app.evaluation.answers import PredictedObject
-from app.evaluation.dataset import LabelledObject, Ring
+from app.evaluation.dataset import LabelledObject, Ring, outline
 from app.evaluation.masks import decode_mask
 from app.evaluation.report import Mistake
 from tasks.inference.error import InferenceError
 from tasks.vision.contours import contours_of_mask
-from tasks.vision.image import decode_image
+from tasks.vision.image import decode_image, small_jpeg
 
-__all__ = ("svg_image",)
+__all__ = ("draw_mistake",)
 
 _SIDE = 480
 _QUALITY = 78
@@ -25,8 +23,11 @@ _LETTER_WIDTH = 0.65
 """Maximum width of a letter, as a share of its height."""
 
 
-def svg_image(mistake: Mistake) -> Markup | None:
-    """Render the image of a mistake with its objects; None if the image cannot be shown."""
+def draw_mistake(mistake: Mistake) -> dict[str, Any] | None:
+    """Return a small JPEG in base 64, the size of the image in pixels, and the shapes over it for the template.
+
+    It is None if the image cannot be shown.
+    """
     item, predictions = mistake.result.item, mistake.result.predictions
     if item.width * item.height > _MAX_PIXELS:
         return None
@@ -35,49 +36,26 @@ def svg_image(mistake: Mistake) -> Markup | None:
     except (OSError, InferenceError):
         return None
     height, width = pixels.shape[:2]
-    shrink = min(1.0, _SIDE / max(width, height))
-    if shrink < 1:
-        size = max(1, round(width * shrink)), max(1, round(height * shrink))
-        pixels = cv2.resize(pixels, size, interpolation=cv2.INTER_AREA)
-    quality = [cv2.IMWRITE_JPEG_QUALITY, _QUALITY]
-    encoded = cv2.imencode(".jpg", cv2.cvtColor(pixels, cv2.COLOR_RGB2BGR), quality)[1]
-    data = pybase64.b64encode(encoded.tobytes()).decode()
-    shapes = [
-        *(
-            _shape("missed", item.objects[index].label, _truth_rings(item.objects[index]), width, height)
-            for index in mistake.missed
-        ),
-        *(
-            _shape(
-                kind,
-                f"{predictions[index].label} {predictions[index].score:.2f}",
-                _rings(predictions[index]),
-                width,
-                height,
-            )
-            for kind, indexes in (("right", mistake.right), ("wrong", mistake.wrong))
-            for index in indexes
-        ),
-    ]
-    return Markup(
-        '<svg class="image" viewBox="0 0 {} {}" role="img" aria-label="{}">'
-        '<image href="data:image/jpeg;base64,{}" width="{}" height="{}"/>{}</svg>'
-    ).format(width, height, mistake.why, data, width, height, Markup("").join(shapes))
+    outlines = [("missed", item.objects[index].label, _truth_rings(item.objects[index])) for index in mistake.missed]
+    for kind, indexes in (("right", mistake.right), ("wrong", mistake.wrong)):
+        found = [predictions[index] for index in indexes]
+        outlines += [
+            (kind, f"{one.label} {one.score:.2f}", one.rings or outline(one.box, one.corners)) for one in found
+        ]
+    shapes = [_shape(kind, text, [ring for ring in rings if ring], width, height) for kind, text, rings in outlines]
+    jpeg = pybase64.b64encode(small_jpeg(pixels, _SIDE, _QUALITY)).decode()
+    return {"jpeg": jpeg, "width": width, "height": height, "shapes": [shape for shape in shapes if shape]}
 
 
-def _shape(kind: str, text: str, rings: Sequence[Ring], width: int, height: int) -> Markup:
-    rings = [ring for ring in rings if ring]
+def _shape(kind: str, text: str, rings: Sequence[Ring], width: int, height: int) -> dict[str, Any] | None:
     if not rings:
-        return Markup("")
+        return None
     path = "".join("M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in ring) + "Z" for ring in rings)
     letter = width / _LETTERS
     left, y = _label_position(kind, rings[0], letter)
     x = max(0.0, min(left, width - _LETTER_WIDTH * letter * len(text)))
     y = min(max(letter, y), height - letter / 4)
-    return Markup(
-        '<g class="{}"><path class="halo" d="{}"/><path d="{}"/>'
-        '<text x="{:.1f}" y="{:.1f}" style="font-size: {:.1f}px">{}</text></g>'
-    ).format(kind, path, path, x, y, letter, text)
+    return {"kind": kind, "path": path, "x": x, "y": y, "letter": letter, "text": text}
 
 
 def _label_position(kind: str, ring: Ring, letter: float) -> tuple[float, float]:
@@ -92,17 +70,4 @@ def _label_position(kind: str, ring: Ring, letter: float) -> tuple[float, float]
 def _truth_rings(truth: LabelledObject) -> Sequence[Ring]:
     if truth.mask is not None:
         return [tuple(map(tuple, contour.tolist())) for contour in contours_of_mask(decode_mask(truth.mask))]
-    return truth.rings or _outline(truth.box, truth.corners)
-
-
-def _rings(prediction: PredictedObject) -> Sequence[Ring]:
-    return prediction.rings or _outline(prediction.box, prediction.corners)
-
-
-def _outline(box: tuple[float, float, float, float] | None, corners: Ring | None) -> Sequence[Ring]:
-    if corners is not None:
-        return (corners,)
-    if box is None:
-        return ()
-    left, top, right, bottom = box
-    return (((left, top), (right, top), (right, bottom), (left, bottom)),)
+    return truth.rings or outline(truth.box, truth.corners)

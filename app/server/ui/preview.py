@@ -2,7 +2,6 @@
 
 import asyncio
 
-import cv2
 import msgspec
 from litestar import Response, post
 from litestar.handlers import HTTPRouteHandler
@@ -15,7 +14,7 @@ from app.server.auth.http_access import requires
 from app.server.ui.page_files import HEADERS
 from tasks.inference.error import InferenceError
 from tasks.inference.limits import Limits
-from tasks.vision.image import decode_image
+from tasks.vision.image import decode_image, small_jpeg
 from tasks.vision.request import PixelBudget
 
 __all__ = ("MAX_SIDE", "PREVIEW_PATH", "make_preview", "preview_handler")
@@ -35,12 +34,7 @@ def make_preview(data: bytes, limits: Limits) -> tuple[bytes, int, int]:
     PixelBudget(limits).admit(data)
     pixels = decode_image(data).pixels
     height, width = pixels.shape[:2]
-    scale = min(1.0, MAX_SIDE / max(width, height))
-    if scale < 1:
-        shown_size = (max(1, round(width * scale)), max(1, round(height * scale)))
-        pixels = cv2.resize(pixels, shown_size, interpolation=cv2.INTER_AREA)
-    _, encoded = cv2.imencode(".jpg", cv2.cvtColor(pixels, cv2.COLOR_RGB2BGR))
-    return encoded.tobytes(), width, height
+    return small_jpeg(pixels, MAX_SIDE), width, height
 
 
 def preview_handler(engine: Engine) -> HTTPRouteHandler:
