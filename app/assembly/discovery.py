@@ -9,18 +9,22 @@ import msgspec
 from app.engine.models.registry import version_sort_key
 from app.runtimes import RUNTIMES
 from app.runtimes.other_formats import advice_in
-from app.settings.imported import ImportedConfig
-from app.settings.mlflow import MLFLOW_FILE, read_mlflow_model
-from app.settings.mlserver import refuse_mlserver_runtime
 from app.settings.model import (
     SETTINGS_FILE,
+    ImportedConfig,
     ModelError,
     ModelSettings,
     ModelSource,
     read_json_file,
     read_settings,
 )
-from app.settings.triton import TRITON_FILE, read_triton_config
+from app.settings.other_servers import (
+    MLFLOW_FILE,
+    TRITON_FILE,
+    read_mlflow_model,
+    read_triton_config,
+    refuse_mlserver_runtime,
+)
 
 __all__ = ("discover", "model_at", "models_in", "name_only_model")
 

@@ -15,13 +15,15 @@ from typing import Annotated, Any, cast
 from cyclopts import App, Group, Parameter
 
 from app.cli.serve_options import CONFIG, read_config_file, unknown_variables
-from app.settings.access import AccessSettings
-from app.settings.drift import DriftSettings
-from app.settings.limits import LimitSettings
-from app.settings.listening import ListeningSettings
-from app.settings.recording import RecordingSettings
-from app.settings.server import ModelOptions, OperationSettings, ServerSettings
-from app.settings.transport import TransportSettings
+from app.settings.network import AccessSettings, ListeningSettings, TransportSettings
+from app.settings.server import (
+    DriftSettings,
+    LimitSettings,
+    ModelOptions,
+    OperationSettings,
+    RecordingSettings,
+    ServerSettings,
+)
 
 __all__ = ("command", "serve")
 

@@ -10,7 +10,7 @@ import yaml
 
 from app.runtimes.folder import resolve_confined
 from app.settings.model import ModelError, ModelSource, read_bounded
-from app.settings.triton import label_filename
+from app.settings.other_servers import label_filename
 
 __all__ = ("LABEL_FILES", "declared_labels", "find_label_file", "read_label_file")
 

@@ -8,7 +8,6 @@ from typing import Annotated, Literal, TypeVar
 
 import msgspec
 
-from app.settings.imported import ImportedConfig
 from tasks.inference.parameters import validation_error
 from tasks.task import TaskType
 
@@ -16,6 +15,7 @@ __all__ = (
     "MAX_JSON_BYTES",
     "SETTINGS_FILE",
     "BatchingSettings",
+    "ImportedConfig",
     "ModelError",
     "ModelSettings",
     "ModelSource",
@@ -197,6 +197,24 @@ class ModelSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     load_timeout_seconds: Seconds = 600.0
     isolate: bool = False
     memory_limit_bytes: Annotated[int, msgspec.Meta(ge=256 * 1024 * 1024)] | None = None
+
+
+class ImportedConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """The configuration of a model that was made for another server.
+
+    Attributes:
+        file: the name of its file.
+        settings: our settings with the same effect, without those that ``model-settings.json`` overrides.
+        ignored: the names in it that have no effect here.
+        inputs: the shapes of the graph's inputs, by name; -1 is any size. Empty if the file has none.
+        outputs: the shapes of its outputs.
+    """
+
+    file: str
+    settings: Mapping[str, object]
+    ignored: tuple[str, ...]
+    inputs: Mapping[str, tuple[int, ...]] = {}
+    outputs: Mapping[str, tuple[int, ...]] = {}
 
 
 class ModelSource(msgspec.Struct, frozen=True, kw_only=True):

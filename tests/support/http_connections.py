@@ -17,7 +17,7 @@ from app.server.transport.connection_table import ConnectionTable
 from app.server.transport.listen_socket import open_listen_socket
 from app.server.transport.server import Transport, http_server
 from app.server.transport.tls import Certificates
-from app.settings.transport import TransportSettings
+from app.settings.network import TransportSettings
 from tests.support.polling import wait_until_async
 
 MAX_FILES = 4096

@@ -7,8 +7,8 @@ from typing import Annotated, Any, TypeVar
 
 import msgspec
 
+from app.settings.network import TransportSettings
 from app.settings.server import ModelOptions, ServerSettings, SettingsError
-from app.settings.transport import TransportSettings
 
 __all__ = ("ModelChoice", "RayOptions", "model_options", "read_choice", "read_options", "server_settings")
 

@@ -13,8 +13,8 @@ from app.server.auth.identity import AccessError, Identity, Rate
 from app.server.auth.rate_limiter import RateLimiter
 from app.server.auth.rejection_log import RejectionLog
 from app.server.auth.watched_file import WatchedFile
-from app.settings.access import AccessSettings
 from app.settings.extras import missing_extra
+from app.settings.network import AccessSettings
 from app.settings.server import SettingsError
 from tasks.inference.error import ErrorKind
 

@@ -1,6 +1,6 @@
 """Limit gRPC connections with channel options of gRPC's core."""
 
-from app.settings.transport import TransportSettings
+from app.settings.network import TransportSettings
 
 __all__ = ("connection_options",)
 

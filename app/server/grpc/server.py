@@ -17,7 +17,7 @@ from app.server.grpc.parsing import MessageParsing
 from app.server.grpc.reflection import reflection_handlers
 from app.server.transport.listen_socket import ListenError, connectable_host, open_listen_socket
 from app.server.transport.tls import Certificates
-from app.settings.transport import TransportSettings
+from app.settings.network import TransportSettings
 
 __all__ = ("GrpcServer",)
 

@@ -10,8 +10,8 @@ from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from app.server.http.direct_request import DirectRoutes
 from app.server.transport.load_shedding import LoadShedder
+from app.settings.network import TransportSettings
 from app.settings.server import SettingsError
-from app.settings.transport import TransportSettings
 
 __all__ = ("TICK_SECONDS", "ConnectionTable", "TimedConnection", "raise_file_limit")
 

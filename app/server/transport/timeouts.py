@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from app.settings.transport import TransportSettings
+from app.settings.network import TransportSettings
 
 __all__ = ("ConnectionTimeouts",)
 

@@ -9,8 +9,7 @@ from app.assembly.discovery import discover
 from app.assembly.models import FIXTURE_MODELS
 from app.assembly.service import Service
 from app.engine.scheduling.admission import QueueLimits
-from app.settings.limits import LimitSettings
-from app.settings.server import ServerSettings
+from app.settings.server import LimitSettings, ServerSettings
 from tasks.inference.limits import Limits
 
 NAMES = [field.name for field in dataclasses.fields(LimitSettings)]

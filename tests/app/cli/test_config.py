@@ -11,7 +11,7 @@ from app.cli import cli
 from app.cli.config import config
 from app.cli.serve import command
 from app.cli.serve_options import unknown_variables
-from app.settings.listening import ListeningSettings
+from app.settings.network import ListeningSettings
 from app.settings.server import ServerSettings
 
 GROUPS = ("Models", "Network", "Access", "TLS", "Limits", "Recording", "Drift", "Page", "Logging")

@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry
 
 from app.server.auth.access_control import open_access_control
 from app.server.auth.identity import AccessError
-from app.settings.access import AccessSettings
+from app.settings.network import AccessSettings
 from app.settings.server import SettingsError
 from tests.app.server.auth.issuer import AUDIENCE, ISSUER, key_set_file, token
 from tests.support.auth_apps import INFER_KEY, access_with_keys, write_key_file

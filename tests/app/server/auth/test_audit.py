@@ -13,7 +13,7 @@ from app.engine.request_context import RequestContext
 from app.observers.request_log import RequestLog
 from app.server.auth.access_control import open_access_control
 from app.server.ui.admin_api import PAGE_HEADER
-from app.settings.access import AccessSettings
+from app.settings.network import AccessSettings
 from tests.support.auth_apps import (
     ADMIN_KEY,
     INFER_KEY,

@@ -20,7 +20,7 @@ from app.server.auth.key_file import add_key, remove_key
 from app.server.auth.rate_limiter import RateLimiter
 from app.server.auth.rejection_log import RejectionLog
 from app.server.auth.watched_file import WatchedFile
-from app.settings.access import AccessSettings
+from app.settings.network import AccessSettings
 from tests.support.auth_apps import ADMIN_KEY, INFER_KEY, READ_KEY, access_with_keys
 from tests.support.grpc_server import GrpcTestClient, Metadata, build_engine, message, run_grpc_server
 

@@ -16,7 +16,7 @@ from app.server.auth.api_keys import ApiKey
 from app.server.auth.http_access import HttpAccess
 from app.server.auth.key_file import add_key
 from app.server.http.asgi import create_listener_app
-from app.settings.access import AccessSettings
+from app.settings.network import AccessSettings
 from tests.app.server.auth.issuer import AUDIENCE, ISSUER, STRANGER, claims, key_set_file, token
 from tests.support.auth_apps import (
     INFER_KEY,

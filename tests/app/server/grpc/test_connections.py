@@ -11,7 +11,7 @@ from app.protocols import GRPC_PROTOCOLS
 from app.server.grpc.connections import connection_options
 from app.server.grpc.server import GrpcServer
 from app.server.transport.tls import Certificates
-from app.settings.transport import TransportSettings
+from app.settings.network import TransportSettings
 from tests.support.certificate_authority import CertificateAuthority
 from tests.support.grpc_server import MAX_REQUEST_BYTES, build_engine
 

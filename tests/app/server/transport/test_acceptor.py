@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry
 
 from app.server.transport.acceptor import Acceptor
 from app.server.transport.connection_table import ConnectionTable
-from app.settings.transport import TransportSettings
+from app.settings.network import TransportSettings
 
 
 class ExhaustedSocket(socket.socket):

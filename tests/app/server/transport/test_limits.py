@@ -11,8 +11,8 @@ from prometheus_client import CollectorRegistry
 
 from app.server.transport import tcp_info
 from app.server.transport.connection_table import ConnectionTable
+from app.settings.network import TransportSettings
 from app.settings.server import SettingsError
-from app.settings.transport import TransportSettings
 from tests.support.http_connections import HttpTestServer, parse_responses, read_until_closed, run_http_server
 from tests.support.polling import wait_until
 

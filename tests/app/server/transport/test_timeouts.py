@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from app.server.transport.timeouts import ConnectionTimeouts
-from app.settings.transport import TransportSettings
+from app.settings.network import TransportSettings
 
 SETTINGS = TransportSettings(
     header_timeout=10, body_timeout=30, write_timeout=20, keep_alive_timeout=75, lowest_rate=100

@@ -23,8 +23,8 @@ from prometheus_client import CollectorRegistry
 
 from app.server.transport.certificate_expiry import not_after
 from app.server.transport.tls import Certificates, load_certificates
+from app.settings.network import TransportSettings
 from app.settings.server import ServerSettings, SettingsError
-from app.settings.transport import TransportSettings
 from tests.support.certificate_authority import CertificateAuthority, peer_certificate_serial
 from tests.support.http_connections import HttpTestServer, parse_responses, read_until_closed, run_http_server
 from tests.support.polling import wait_until

@@ -1,26 +1,69 @@
-"""Read ``config.pbtxt``, which configures a model in a repository of Triton."""
+"""Read what other servers' files say about a model: MLflow's ``MLmodel`` and Triton's ``config.pbtxt``.
+
+MLServer's ``model-settings.json`` has the name of ours.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+import msgspec
+import yaml
 from google.protobuf import text_format
 from google.protobuf.message import Message
 
 from app.proto import message_class
-from app.settings.imported import ImportedConfig
-from app.settings.model import BatchingSettings, ModelError, OnnxRuntimeSettings, read_bounded
+from app.settings.model import (
+    BatchingSettings,
+    ImportedConfig,
+    ModelError,
+    OnnxRuntimeSettings,
+    read_bounded,
+    read_json_file,
+)
 
-__all__ = ("TRITON_FILE", "label_filename", "read_triton_config")
+__all__ = (
+    "MLFLOW_FILE",
+    "TRITON_FILE",
+    "label_filename",
+    "read_mlflow_model",
+    "read_triton_config",
+    "refuse_mlserver_runtime",
+)
+
+MLFLOW_FILE = "MLmodel"
+
+_MLFLOW_MAX_BYTES = 4 * 1024 * 1024
+_MLFLOW_READ = ("data", "onnx_version")
+_MLFLOW_ADVICE = {
+    "transformers": "write the model with save_pretrained, and serve that folder",
+    "pytorch": "export it with torch.onnx.export, and save it with mlflow.onnx.save_model",
+    "tensorflow": "convert it with tf2onnx, and save it with mlflow.onnx.save_model",
+    "keras": "export it with model.export(format='onnx'), and save it with mlflow.onnx.save_model",
+}
+_MLFLOW_OTHER_ADVICE = (
+    "save it with mlflow.onnx.save_model, or write a class with predict that loads it "
+    "and name it in model-settings.json (docs/python_models.md)"
+)
+
+_MLSERVER_ADVICE = {
+    "mlserver_huggingface": "write the model with save_pretrained, and serve its folder without this file",
+    "mlserver_mlflow": "serve the folder of the MLmodel without this file, if it has the flavor onnx",
+    "mlserver_sklearn": "write a class for it with `charioteer init NAME --from sklearn --file FILE`",
+}
+_MLSERVER_OTHER_ADVICE = (
+    "export the model to ONNX, or write a class with predict and name it, as in "
+    '"implementation": "model:Model" (docs/python_models.md)'
+)
 
 TRITON_FILE = "config.pbtxt"
 
-_MAX_BYTES = 1024 * 1024
+_TRITON_MAX_BYTES = 1024 * 1024
 _FIRST_IGNORED = 100
 """Fields of our message from this number on have no effect."""
 
 _BACKEND = "onnxruntime"
-_ADVICE = {
+_TRITON_ADVICE = {
     "ensemble": "serve each model that it combines, and let the client call them one after another",
     "openvino": 'use an ONNX file, and model-settings.json with {"runtime": "openvino"}',
     "python": 'write a class with predict, and name it in model-settings.json, as in "implementation": "model:Model"',
@@ -28,7 +71,60 @@ _ADVICE = {
     "tensorflow": 'convert the model with tf2onnx, and set platform to "onnxruntime_onnx"',
     "tensorrt": 'use the ONNX file that the engine was built from, and set platform to "onnxruntime_onnx"',
 }
-_OTHER_ADVICE = 'export the model to ONNX, and set platform to "onnxruntime_onnx"'
+_TRITON_OTHER_ADVICE = 'export the model to ONNX, and set platform to "onnxruntime_onnx"'
+
+
+def read_mlflow_model(folder: Path) -> ImportedConfig | None:
+    """Return the configuration of the model in `folder`; None without a file.
+
+    Raises:
+        ModelError: if the file cannot be read, or lacks the flavor onnx.
+    """
+    path = folder / MLFLOW_FILE
+    if not path.is_file():
+        return None
+    try:
+        content = cast("object", yaml.safe_load(read_bounded(path, _MLFLOW_MAX_BYTES)))
+    except OSError as error:
+        raise ModelError(f"{path} cannot be read: {error.strerror}") from None
+    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
+        raise ModelError(f"{path} is not valid YAML: {error}") from None
+    model = _mapping(content)
+    flavors = _mapping(model.get("flavors"))
+    if "onnx" not in flavors:
+        advice = next((_MLFLOW_ADVICE[name] for name in flavors if name in _MLFLOW_ADVICE), _MLFLOW_OTHER_ADVICE)
+        names = ", ".join(map(str, flavors)) or "none"
+        raise ModelError(f"{path}: Expected the flavor onnx, got {names}; {advice}")
+    onnx = _mapping(flavors["onnx"])
+    ignored = [f"flavors.onnx.{name}" for name, value in onnx.items() if value and name not in _MLFLOW_READ]
+    return ImportedConfig(
+        file=MLFLOW_FILE,
+        settings={"runtime": "onnxruntime", "uri": str(onnx.get("data") or "model.onnx")},
+        ignored=(*ignored, *(["signature"] if model.get("signature") else [])),
+    )
+
+
+def _mapping(value: object) -> dict[str, Any]:
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+
+
+class _MlserverSettings(msgspec.Struct, frozen=True):
+    implementation: object = None
+
+
+def refuse_mlserver_runtime(path: Path) -> None:
+    """Reject settings for one of MLServer's own runtimes. Other settings are left to the usual checks.
+
+    Raises:
+        ModelError: with what to do instead.
+    """
+    try:
+        declared = read_json_file(path, _MlserverSettings).implementation if path.is_file() else None
+    except ModelError:
+        return
+    if isinstance(declared, str) and declared.startswith("mlserver_"):
+        advice = _MLSERVER_ADVICE.get(declared.partition(".")[0], _MLSERVER_OTHER_ADVICE)
+        raise ModelError(f"{path}: implementation: {declared} is a runtime of MLServer, which is not here; {advice}")
 
 
 def read_triton_config(folder: Path) -> ImportedConfig | None:
@@ -43,7 +139,7 @@ def read_triton_config(folder: Path) -> ImportedConfig | None:
     platform = str(config.platform)
     backend = str(config.backend) or platform.partition("_")[0]
     if backend not in ("", _BACKEND):
-        advice = _ADVICE.get(backend, _OTHER_ADVICE)
+        advice = _TRITON_ADVICE.get(backend, _TRITON_OTHER_ADVICE)
         raise ModelError(f"{folder / TRITON_FILE}: the backend {backend!r} of Triton is not here; {advice}")
     settings: dict[str, object] = {"versions": _versions(folder, config)}
     if backend:
@@ -90,7 +186,7 @@ def _parse(folder: Path) -> Any:
         return None
     config = message_class("charioteer.triton.RepositoryConfig")()
     try:
-        text_format.Parse(read_bounded(path, _MAX_BYTES).decode(), config, allow_unknown_field=True)
+        text_format.Parse(read_bounded(path, _TRITON_MAX_BYTES).decode(), config, allow_unknown_field=True)
     except OSError as error:
         raise ModelError(f"{path} cannot be read: {error.strerror}") from None
     except (text_format.ParseError, UnicodeDecodeError, RecursionError) as error:
