@@ -1,8 +1,10 @@
-"""Run models that continue a text."""
+"""Run models that generate text: the part that all of them share, and those that continue a text."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Generic, Protocol, TypeVar
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -17,14 +19,113 @@ from app.settings.model import ModelError
 from tasks.inference.error import invalid
 from tasks.task import TextChunk
 from tasks.text.generation import SamplingParameters
-from tasks.text_generation import ContinuedText, Generation
+from tasks.text_generation import ContinuedText, Generation, TextGenerator
 
-__all__ = ("end_tokens", "last_tokens", "load_text_generator", "max_answer_tokens")
+__all__ = ("EncodedPrompt", "GenerativeModel", "end_tokens", "last_tokens", "load_text_generator", "max_answer_tokens")
 
 _CONTEXT_TOKENS = 16
 
 
-class TextGenerator:
+class _Sampled(Protocol):
+    @property
+    def parameters(self) -> SamplingParameters: ...
+
+
+InputT = TypeVar("InputT", bound=_Sampled)
+PredictionT = TypeVar("PredictionT")
+
+
+class EncodedPrompt(msgspec.Struct, frozen=True, eq=False):
+    """One prompt as the model reads it.
+
+    Attributes:
+        inputs: arguments of the model, a batch of one.
+        token_count: number of its tokens, images included.
+        max_tokens: maximum number of tokens of the answer.
+        context: its last tokens, if they determine the spelling of the answer.
+    """
+
+    inputs: Mapping[str, Any]
+    token_count: int
+    max_tokens: int
+    context: Sequence[int]
+
+
+class GenerativeModel(ABC, Generic[InputT, PredictionT]):
+    """A model of prompts that also streams its answers, and reports how likely an answer is.
+
+    Args:
+        network: the model.
+        tokenizer: decodes its answers.
+    """
+
+    def __init__(self, network: Network, tokenizer: Tokenizer) -> None:
+        self._network = network
+        self._tokenizer = tokenizer
+        self._end_tokens = end_tokens(network)
+
+    @abstractmethod
+    def _encode(self, inputs: Sequence[InputT]) -> Iterable[Iterable[EncodedPrompt]]:
+        """Validate all inputs, and return the prompts of each. They may be encoded when they are read."""
+
+    @abstractmethod
+    def _prediction(self, item: InputT, texts: Sequence[str], tokens: Sequence[Sequence[int]]) -> PredictionT:
+        """Return the prediction with the texts and the tokens of the answers to each prompt of `item`."""
+
+    @abstractmethod
+    def _tokens(self, prediction: PredictionT) -> Sequence[Sequence[int]]:
+        """Return the tokens of each answer of a prediction."""
+
+    def __call__(self, inputs: Sequence[InputT], /) -> Sequence[PredictionT]:
+        return [self._answer(item, prompts) for item, prompts in zip(inputs, self._encode(inputs), strict=True)]
+
+    def log_likelihoods(
+        self, inputs: Sequence[InputT], answers: Sequence[PredictionT], /
+    ) -> Sequence[NDArray[np.float64]]:
+        """Return (prompts,) for each input: the log-likelihood of the tokens of each answer."""
+        return [
+            np.array(
+                [
+                    log_likelihood(self._network, prompt.inputs, tokens)
+                    for prompt, tokens in zip(prompts, self._tokens(answer), strict=True)
+                ]
+            )
+            for prompts, answer in zip(self._encode(inputs), answers, strict=True)
+        ]
+
+    def stream(self, inputs: Sequence[InputT], /) -> Generator[TextChunk]:
+        """Stream the answers token by token. Each ends with an empty final chunk, since no token is known to be last.
+
+        Raises:
+            InferenceError: INVALID_REQUEST for a prompt that the model cannot use.
+        """
+        return self._stream(inputs, self._encode(inputs))
+
+    def _stream(self, inputs: Sequence[InputT], encoded: Iterable[Iterable[EncodedPrompt]]) -> Generator[TextChunk]:
+        for index, (item, prompts) in enumerate(zip(inputs, encoded, strict=True)):
+            for number, prompt in enumerate(prompts):
+                tokens = stream(self._network, prompt.inputs, item.parameters, prompt.max_tokens)
+                try:
+                    answer = AnswerTokens(tokens, prompt.token_count, self._end_tokens)
+                    yield from answer_chunks(answer, self._texts(answer, prompt), index, number)
+                finally:
+                    tokens.close()
+
+    def _answer(self, item: InputT, prompts: Iterable[EncodedPrompt]) -> PredictionT:
+        texts: list[str] = []
+        answers: list[Sequence[int]] = []
+        for prompt in prompts:
+            tokens = generate(self._network, prompt.inputs, item.parameters, prompt.max_tokens)
+            answer = [token for token in tokens if token not in self._end_tokens]
+            answers.append(answer)
+            texts.append("".join(self._texts(answer, prompt)))
+        return self._prediction(item, texts, answers)
+
+    def _texts(self, tokens: Iterable[int], prompt: EncodedPrompt) -> Iterator[str]:
+        return self._tokenizer.decode_stream(tokens, prompt.context)
+
+
+class _TransformersTextGenerator(GenerativeModel[ContinuedText, Generation]):
     """A `StreamingGenerator`.
 
     Args:
@@ -34,52 +135,14 @@ class TextGenerator:
     """
 
     def __init__(self, network: Network, tokenizer: Tokenizer, hf_tokenizer: Any) -> None:
-        self._network = network
-        self._tokenizer = tokenizer
+        super().__init__(network, tokenizer)
         self._hf_tokenizer = hf_tokenizer
-        self._end_tokens = end_tokens(network)
         self._conversation = TextConversation(hf_tokenizer, tokenizer, self._end_tokens)
 
-    def __call__(self, inputs: Sequence[ContinuedText], /) -> Sequence[Generation]:
-        answers: list[Generation] = []
-        for item, (encoded, max_tokens) in zip(inputs, self._encode_all(inputs), strict=True):
-            tokens = generate(self._network, encoded, item.parameters, max_tokens)
-            answer = list(self._tokens(tokens, encoded))
-            answers.append(Generation("".join(self._text(answer, encoded)), answer))
-        return answers
+    def _encode(self, inputs: Sequence[ContinuedText]) -> Iterable[Iterable[EncodedPrompt]]:
+        return [[self._encode_item(item)] for item in inputs]
 
-    def log_likelihoods(
-        self, inputs: Sequence[ContinuedText], answers: Sequence[Generation], /
-    ) -> Sequence[NDArray[np.float64]]:
-        """Return (1,) for each input: the log-likelihood of the tokens of its answer."""
-        return [
-            np.array([log_likelihood(self._network, encoded, answer.tokens or ())])
-            for (encoded, _), answer in zip(self._encode_all(inputs), answers, strict=True)
-        ]
-
-    def stream(self, inputs: Sequence[ContinuedText], /) -> Generator[TextChunk]:
-        """Stream the texts token by token. Each text ends with an empty final chunk: no token is known to be last.
-
-        Raises:
-            InferenceError: INVALID_REQUEST for a text that the model cannot use.
-        """
-        return self._stream(inputs, self._encode_all(inputs))
-
-    def _stream(
-        self, inputs: Sequence[ContinuedText], encodings: Sequence[tuple[Mapping[str, Any], int]]
-    ) -> Generator[TextChunk]:
-        for index, (item, (encoded, max_tokens)) in enumerate(zip(inputs, encodings, strict=True)):
-            tokens = stream(self._network, encoded, item.parameters, max_tokens)
-            try:
-                answer = self._tokens(tokens, encoded)
-                yield from answer_chunks(answer, self._text(answer, encoded), index)
-            finally:
-                tokens.close()
-
-    def _encode_all(self, inputs: Sequence[ContinuedText]) -> list[tuple[Mapping[str, Any], int]]:
-        return [self._encode(item) for item in inputs]
-
-    def _encode(self, item: ContinuedText) -> tuple[Mapping[str, Any], int]:
+    def _encode_item(self, item: ContinuedText) -> EncodedPrompt:
         messages = item.parameters.messages
         if messages is None:
             ids = self._tokenizer.encode(item.item.text, with_special_tokens=True)
@@ -89,14 +152,16 @@ class TextGenerator:
             raise invalid("Expected a text to continue, got an empty one", item.item.path)
         max_tokens = max_answer_tokens(self._network, len(ids), item.parameters, item.item.path)
         encoded = text_inputs([ids], self._hf_tokenizer)
-        return {name: value for name, value in encoded.items() if name != "token_type_ids"}, max_tokens
+        inputs = {name: value for name, value in encoded.items() if name != "token_type_ids"}
+        context = () if self._network.config.is_encoder_decoder else last_tokens(inputs)
+        return EncodedPrompt(inputs, len(ids), max_tokens, context)
 
-    def _text(self, tokens: Iterable[int], inputs: Mapping[str, Any]) -> Iterator[str]:
-        prefix = () if self._network.config.is_encoder_decoder else last_tokens(inputs)
-        return self._tokenizer.decode_stream(tokens, prefix)
+    def _prediction(self, item: ContinuedText, texts: Sequence[str], tokens: Sequence[Sequence[int]]) -> Generation:
+        del item
+        return Generation(texts[0], tokens[0])
 
-    def _tokens(self, tokens: Iterable[int], inputs: Mapping[str, Any]) -> AnswerTokens:
-        return AnswerTokens(tokens, inputs["input_ids"].shape[1], self._end_tokens)
+    def _tokens(self, prediction: Generation) -> Sequence[Sequence[int]]:
+        return [prediction.tokens or ()]
 
 
 def load_text_generator(spec: ModelSpec, network: Network) -> TextGenerator:
@@ -108,7 +173,7 @@ def load_text_generator(spec: ModelSpec, network: Network) -> TextGenerator:
     if not network.module.can_generate():
         raise ModelError(f"{spec.source.folder}: {type(network.module).__name__} cannot generate text")
     hf_tokenizer = load_tokenizer(spec.source)
-    return TextGenerator(network, copy_tokenizer(hf_tokenizer, spec.source)[0], hf_tokenizer)
+    return _TransformersTextGenerator(network, copy_tokenizer(hf_tokenizer, spec.source)[0], hf_tokenizer)
 
 
 def last_tokens(inputs: Mapping[str, Any], name: str = "input_ids") -> list[int]:

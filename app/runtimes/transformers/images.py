@@ -4,8 +4,8 @@ If a lookup table gives the same numbers, it replaces the processor. Each load t
 """
 
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
 
 import cv2
 import msgspec
@@ -26,6 +26,7 @@ _PROBES = ((64, 48), (301, 200), (97, 333), (1, 5), (32, 32))
 """(width, height) of the test images for both implementations, pixels."""
 
 Tensors = Mapping[str, Any]
+ResultT = TypeVar("ResultT")
 
 
 class Batch(msgspec.Struct, frozen=True, kw_only=True, eq=False):
@@ -62,6 +63,13 @@ class ImagePreparation:
     def uses_table(self) -> bool:
         """Return whether the lookup table replaces the processor."""
         return self._table is not None
+
+    def map(self, images: Sequence[Image], run: Callable[[Batch], Iterable[ResultT]]) -> list[ResultT]:
+        """Return the result of each image from `run`, which returns those of a batch."""
+        by_index: dict[int, ResultT] = {}
+        for batch in self.batches(images):
+            by_index.update(zip(batch.indices, run(batch), strict=True))
+        return [by_index[index] for index in range(len(images))]
 
     def batches(self, images: Sequence[Image]) -> Iterator[Batch]:
         """Yield the inputs of `images` in batches of one shape."""

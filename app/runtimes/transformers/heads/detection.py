@@ -3,10 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from app.runtimes.transformers.architecture import ModelSpec
-from app.runtimes.transformers.images import ImagePreparation, load_image_processor
+from app.runtimes.transformers.images import Batch, ImagePreparation, load_image_processor
 from app.runtimes.transformers.network import Network
 from app.settings.model import ModelError
 from tasks.object_detection import DetectionInput, Detections, ObjectDetector
@@ -25,23 +23,23 @@ def load_detector(spec: ModelSpec, network: Network) -> ObjectDetector:
         raise ModelError(f"{spec.source.folder}: {type(processor).__name__} cannot decode boxes")
     images = ImagePreparation(processor)
 
+    def named(decoded: Mapping[str, Any]) -> Detections:
+        numbers: list[int] = decoded["labels"].tolist()
+        return detections([spec.labels[number] for number in numbers], decoded)
+
+    def run(batch: Batch) -> list[Detections]:
+        outputs = network(batch.tensors)
+        # Keep all scores above 0 here, because each request has its own threshold.
+        decoded = processor.post_process_object_detection(outputs, threshold=0.0, target_sizes=list(batch.sizes))
+        return list(map(named, decoded))
+
     def detect(inputs: Sequence[DetectionInput], /) -> Sequence[Detections]:
-        by_index: dict[int, Detections] = {}
-        for batch in images.batches([item.image for item in inputs]):
-            outputs = network(batch.tensors)
-            # Keep all scores above 0 here, because each request has its own threshold.
-            decoded = processor.post_process_object_detection(outputs, threshold=0.0, target_sizes=list(batch.sizes))
-            by_index.update(zip(batch.indices, (detections(image, spec.labels) for image in decoded), strict=True))
-        return [by_index[index] for index in range(len(inputs))]
+        return images.map([item.image for item in inputs], run)
 
     return detect
 
 
-def detections(decoded: Mapping[str, Any], labels: Sequence[str]) -> Detections:
-    """Convert a processor's result for one image: scores (n,), labels (n,), boxes (n, 4) xyxy in pixels."""
-    numbers: list[int] = decoded["labels"].tolist()
-    return Detections(
-        labels=[labels[number] for number in numbers],
-        scores=decoded["scores"].float().cpu().numpy().astype(np.float32),
-        boxes=decoded["boxes"].float().cpu().numpy().astype(np.float32).reshape(-1, 4),
-    )
+def detections(labels: Sequence[str], decoded: Mapping[str, Any]) -> Detections:
+    """Convert a processor's result for one image: scores (n,), boxes (n, 4) xyxy in pixels."""
+    scores, boxes = (decoded[name].float().cpu().numpy() for name in ("scores", "boxes"))
+    return Detections(labels=labels, scores=scores, boxes=boxes.reshape(-1, 4))

@@ -1,29 +1,29 @@
 """Run vision-language models, which answer prompts about images."""
 
 import inspect
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from app.runtimes.answer_tokens import AnswerTokens, answer_chunks
 from app.runtimes.tokenizer import Tokenizer
 from app.runtimes.transformers.architecture import ModelSpec
 from app.runtimes.transformers.framework import framework
-from app.runtimes.transformers.generation import end_tokens, last_tokens, max_answer_tokens
+from app.runtimes.transformers.generation import (
+    EncodedPrompt,
+    GenerativeModel,
+    end_tokens,
+    last_tokens,
+    max_answer_tokens,
+)
 from app.runtimes.transformers.network import Network
 from app.runtimes.transformers.processing import Conversation, load_processor, prompt_style
-from app.runtimes.transformers.token_stream import generate, log_likelihood, stream
 from app.runtimes.transformers.tokenizing import check_length, copy_tokenizer
 from app.settings.model import ModelError
 from tasks.image_text_to_text import Answers, PromptedImage, VisionLanguageModel
-from tasks.task import TextChunk
 
 __all__ = ("TransformersVisionLanguageModel", "load_vision_language_model")
 
 
-class TransformersVisionLanguageModel:
+class TransformersVisionLanguageModel(GenerativeModel[PromptedImage, Answers]):
     """A `StreamingModel`.
 
     Args:
@@ -36,63 +36,18 @@ class TransformersVisionLanguageModel:
     def __init__(
         self, network: Network, conversation: Conversation, tokenizer: Tokenizer, *, continues_prompt: bool
     ) -> None:
-        self._network = network
+        super().__init__(network, tokenizer)
         self._conversation = conversation
-        self._tokenizer = tokenizer
         self._continues_prompt = continues_prompt
-        self._end_tokens = end_tokens(network)
         self._has_types = "token_type_ids" in inspect.signature(network.module.forward).parameters
 
-    def __call__(self, inputs: Sequence[PromptedImage], /) -> Sequence[Answers]:
-        return [self._answers(item, texts) for item, texts in zip(inputs, self._render_all(inputs), strict=True)]
-
-    def log_likelihoods(
-        self, inputs: Sequence[PromptedImage], answers: Sequence[Answers], /
-    ) -> Sequence[NDArray[np.float64]]:
-        """Return (prompts,) for each input: the log-likelihood of the tokens of each answer."""
-        return [
-            np.array(
-                [
-                    log_likelihood(self._network, encoded, tokens)
-                    for (encoded, _), tokens in zip(self._encode(item, texts), answer.tokens or (), strict=True)
-                ]
-            )
-            for item, texts, answer in zip(inputs, self._render_all(inputs), answers, strict=True)
-        ]
-
-    def stream(self, inputs: Sequence[PromptedImage], /) -> Generator[TextChunk]:
-        """Stream the answers token by token. Each ends with an empty final chunk, since no token is known to be last.
-
-        Raises:
-            InferenceError: INVALID_REQUEST for a prompt that the model cannot use.
-        """
-        return self._stream(inputs, self._render_all(inputs))
-
-    def _stream(self, inputs: Sequence[PromptedImage], rendered: Sequence[Sequence[str]]) -> Generator[TextChunk]:
-        for index, (item, texts) in enumerate(zip(inputs, rendered, strict=True)):
-            for prompt, (encoded, max_tokens) in enumerate(self._encode(item, texts)):
-                tokens = stream(self._network, encoded, item.parameters, max_tokens)
-                try:
-                    answer = self._tokens(tokens, encoded)
-                    yield from answer_chunks(answer, self._text(answer, encoded), index, prompt)
-                finally:
-                    tokens.close()
-
-    def _render_all(self, inputs: Sequence[PromptedImage]) -> list[list[str]]:
+    def _encode(self, inputs: Sequence[PromptedImage]) -> Iterable[Iterable[EncodedPrompt]]:
         # Validate all prompts before the first image is encoded, which takes about a thousand times longer.
-        return [self._conversation.render_item(item) for item in inputs]
+        rendered = [self._conversation.render_item(item) for item in inputs]
+        return map(self._encode_item, inputs, rendered)
 
-    def _answers(self, item: PromptedImage, texts: Sequence[str]) -> Answers:
-        answers: list[str] = []
-        tokens: list[Sequence[int]] = []
-        for encoded, max_tokens in self._encode(item, texts):
-            answer = list(self._tokens(generate(self._network, encoded, item.parameters, max_tokens), encoded))
-            tokens.append(answer)
-            answers.append("".join(self._text(answer, encoded)))
-        return Answers(prompts=item.prompts, answers=answers, tokens=tokens)
-
-    def _encode(self, item: PromptedImage, texts: Sequence[str]) -> Iterator[tuple[dict[str, Any], int]]:
-        """Yield the inputs and the maximum number of tokens of each text. The vision tower runs once, if possible."""
+    def _encode_item(self, item: PromptedImage, texts: Sequence[str]) -> Iterator[EncodedPrompt]:
+        """Yield each prompt. The vision tower runs once, if possible."""
         features: dict[str, Any] = {}
         for index, text in enumerate(texts):
             path = f"{item.path}[{index}]"
@@ -104,21 +59,21 @@ class TransformersVisionLanguageModel:
             if features:
                 encoded = {**encoded, **features}
                 del encoded["pixel_values"]
-            start = max(1, _count(encoded, "decoder_input_ids"))
-            count = _count(encoded, "input_ids") or start
-            yield encoded, max_answer_tokens(self._network, count, item.parameters, path, start)
+            count, decoder_count = _count(encoded, "input_ids"), _count(encoded, "decoder_input_ids")
+            start = max(1, decoder_count)
+            max_tokens = max_answer_tokens(self._network, count or start, item.parameters, path, start)
+            yield EncodedPrompt(encoded, count + decoder_count, max_tokens, self._context(encoded))
 
-    def _text(self, tokens: Iterable[int], inputs: Mapping[str, Any]) -> Iterator[str]:
-        context: Sequence[int] = ()
+    def _context(self, inputs: Mapping[str, Any]) -> Sequence[int]:
         if "decoder_input_ids" in inputs:
-            context = last_tokens(inputs, "decoder_input_ids")
-        elif self._continues_prompt:
-            context = last_tokens(inputs)
-        return self._tokenizer.decode_stream(tokens, context)
+            return last_tokens(inputs, "decoder_input_ids")
+        return last_tokens(inputs) if self._continues_prompt else ()
 
-    def _tokens(self, tokens: Iterable[int], inputs: Mapping[str, Any]) -> AnswerTokens:
-        count = _count(inputs, "input_ids") + _count(inputs, "decoder_input_ids")
-        return AnswerTokens(tokens, count, self._end_tokens)
+    def _prediction(self, item: PromptedImage, texts: Sequence[str], tokens: Sequence[Sequence[int]]) -> Answers:
+        return Answers(prompts=item.prompts, answers=texts, tokens=tokens)
+
+    def _tokens(self, prediction: Answers) -> Sequence[Sequence[int]]:
+        return prediction.tokens or ()
 
 
 def load_vision_language_model(spec: ModelSpec, network: Network) -> VisionLanguageModel:

@@ -1,7 +1,7 @@
 """Run models that output masks with classes: MaskFormer, Mask2Former, OneFormer, EoMT, DETR with masks."""
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
@@ -35,62 +35,8 @@ ScoredMask = tuple[int, float, NDArray[np.uint8]]
 """A class number, a score, and a (height, width) mask of 0 and 1."""
 
 
-class MaskSegmenter:
-    """An `ImageSegmenter` whose outputs the model's own processor decodes.
-
-    Args:
-        processor: transformers' image processor.
-        network: the model.
-        labels: class names by class number.
-        layout: `panoptic` and `instance` return one object for each instance, `semantic` one for each class.
-        extra: inputs that are the same for every image.
-    """
-
-    def __init__(
-        self, processor: Any, network: Network, labels: Sequence[str], layout: str, extra: Mapping[str, Any]
-    ) -> None:
-        self._images = ImagePreparation(processor)
-        self._decode = _decoder(processor, layout)
-        parameters = inspect.signature(self._decode).parameters
-        # Older processors have no options for overlapping instances and class scores.
-        self._options = {name: True for name in _OPTIONS[layout] if name in parameters}
-        self._network = network
-        self._labels = labels
-        self._layout = layout
-        self._extra = extra
-
-    def __call__(self, inputs: Sequence[SegmentationInput], /) -> Sequence[Segments]:
-        by_index: dict[int, Segments] = {}
-        for batch in self._images.batches([item.image for item in inputs]):
-            repeated = {name: value.repeat(len(batch.indices), 1) for name, value in self._extra.items()}
-            outputs = self._network({**batch.tensors, **repeated})
-            for position, index in enumerate(batch.indices):
-                by_index[index] = self._segments(outputs, batch, position, inputs[index])
-        return [by_index[index] for index in range(len(inputs))]
-
-    def _segments(self, outputs: Any, batch: Batch, position: int, item: SegmentationInput) -> Segments:
-        size = batch.sizes[position]
-        shrink = min(1.0, (_MAX_PIXELS / (size[0] * size[1])) ** 0.5)
-        decoded_size = (max(1, round(size[0] * shrink)), max(1, round(size[1] * shrink)))
-        image_outputs = _slice(outputs, position, len(batch.indices))
-        threshold = item.parameters.score_threshold
-        with framework().torch.inference_mode():
-            if self._layout == "semantic":
-                objects = _classes(self._decode(image_outputs, target_sizes=[decoded_size], **self._options)[0])
-            else:
-                objects = _objects(
-                    self._decode(image_outputs, threshold=threshold, target_sizes=[decoded_size], **self._options)[0]
-                )
-        objects = [entry for entry in objects if 0 <= entry[0] < len(self._labels)]
-        return Segments(
-            labels=[self._labels[number] for number, _, _ in objects],
-            scores=np.array([score for _, score, _ in objects], np.float32),
-            contours=[contours_of_mask(_enlarge(mask, size)) for _, _, mask in objects],
-        )
-
-
 def load_mask_segmenter(spec: ModelSpec, network: Network) -> ImageSegmenter:
-    """Return the segmenter of `network`.
+    """Return the segmenter of `network`. The model's own processor decodes its outputs.
 
     Raises:
         ModelError: if it has no processor, or the processor does not support the layout.
@@ -109,7 +55,37 @@ def load_mask_segmenter(spec: ModelSpec, network: Network) -> ImageSegmenter:
             return_tensors="pt",
         )
         extra["task_inputs"] = encoded["input_ids"]
-    return MaskSegmenter(processor, network, spec.labels, layout, extra)
+    images, decode = ImagePreparation(processor), _decoder(processor, layout)
+    parameters = inspect.signature(decode).parameters
+    # Older processors have no options for overlapping instances and class scores.
+    options = {name: True for name in _OPTIONS[layout] if name in parameters}
+
+    def segments(outputs: Any, size: tuple[int, int], threshold: float) -> Segments:
+        shrink = min(1.0, (_MAX_PIXELS / (size[0] * size[1])) ** 0.5)
+        decoded_size = (max(1, round(size[0] * shrink)), max(1, round(size[1] * shrink)))
+        with framework().torch.inference_mode():
+            if layout == "semantic":
+                objects = _classes(decode(outputs, target_sizes=[decoded_size], **options)[0])
+            else:
+                objects = _objects(decode(outputs, threshold=threshold, target_sizes=[decoded_size], **options)[0])
+        objects = [entry for entry in objects if 0 <= entry[0] < len(spec.labels)]
+        return Segments(
+            labels=[spec.labels[number] for number, _, _ in objects],
+            scores=np.array([score for _, score, _ in objects], np.float32),
+            contours=[contours_of_mask(_enlarge(mask, size)) for _, _, mask in objects],
+        )
+
+    def segment(inputs: Sequence[SegmentationInput], /) -> Sequence[Segments]:
+        def run(batch: Batch) -> Iterator[Segments]:
+            count = len(batch.indices)
+            outputs = network({**batch.tensors, **{name: value.repeat(count, 1) for name, value in extra.items()}})
+            for position, (index, size) in enumerate(zip(batch.indices, batch.sizes, strict=True)):
+                threshold = inputs[index].parameters.score_threshold
+                yield segments(_slice(outputs, position, count), size, threshold)
+
+        return images.map([item.image for item in inputs], run)
+
+    return segment
 
 
 def _decoder(processor: Any, layout: str) -> Any:

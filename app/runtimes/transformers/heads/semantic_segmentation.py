@@ -8,12 +8,12 @@ from numpy.typing import NDArray
 
 from app.runtimes.transformers.architecture import ModelSpec
 from app.runtimes.transformers.framework import framework
-from app.runtimes.transformers.images import ImagePreparation, load_image_processor
+from app.runtimes.transformers.images import Batch, ImagePreparation, load_image_processor
 from app.runtimes.transformers.network import Network
 from tasks.image_segmentation import ImageSegmenter, SegmentationInput, Segments
 from tasks.vision.contours import contours_of_mask
 
-__all__ = ("class_map", "load_semantic_segmenter", "segments_of_map")
+__all__ = ("class_map", "load_semantic_segmenter")
 
 _MAX_ENLARGED = 2**25
 """Maximum number of logits that are enlarged to the size of the image at a time: 128 MiB."""
@@ -27,14 +27,14 @@ def load_semantic_segmenter(spec: ModelSpec, network: Network) -> ImageSegmenter
     """
     images = ImagePreparation(load_image_processor(spec.source))
 
+    def run(batch: Batch) -> list[Segments]:
+        logits = network(batch.tensors).logits.float()
+        return [
+            _segments(*class_map(planes, size), spec.labels) for size, planes in zip(batch.sizes, logits, strict=True)
+        ]
+
     def segment(inputs: Sequence[SegmentationInput], /) -> Sequence[Segments]:
-        by_index: dict[int, Segments] = {}
-        for batch in images.batches([item.image for item in inputs]):
-            logits = network(batch.tensors).logits.float()
-            for index, size, planes in zip(batch.indices, batch.sizes, logits, strict=True):
-                classes, scores = class_map(planes, size)
-                by_index[index] = segments_of_map(classes, scores, spec.labels)
-        return [by_index[index] for index in range(len(inputs))]
+        return images.map([item.image for item in inputs], run)
 
     return segment
 
@@ -67,8 +67,7 @@ def class_map(logits: Any, size: tuple[int, int]) -> tuple[NDArray[np.int64], ND
         return classes.cpu().numpy(), (1 / total).cpu().numpy()
 
 
-def segments_of_map(classes: NDArray[np.int64], scores: NDArray[np.float32], labels: Sequence[str]) -> Segments:
-    """Return one object for each labelled class of a (height, width) map."""
+def _segments(classes: NDArray[np.int64], scores: NDArray[np.float32], labels: Sequence[str]) -> Segments:
     present: list[int] = [number for number in np.unique(classes).tolist() if 0 <= number < len(labels)]
     masks = [classes == number for number in present]
     return Segments(

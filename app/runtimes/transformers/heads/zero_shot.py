@@ -10,6 +10,7 @@ import PIL.Image
 
 from app.runtimes.transformers.architecture import ModelSpec
 from app.runtimes.transformers.framework import framework
+from app.runtimes.transformers.heads.detection import detections
 from app.runtimes.transformers.images import ImagePreparation, load_image_processor
 from app.runtimes.transformers.network import Network
 from app.runtimes.transformers.processing import load_processor
@@ -103,11 +104,7 @@ def _detect_by_queries(parts: _DetectorParts, image: Image, labels: Sequence[str
     decoded = parts.processor.post_process_grounded_object_detection(
         outputs, threshold=0.0, target_sizes=[(image.height, image.width)], text_labels=[list(labels)]
     )[0]
-    return Detections(
-        labels=[str(label) for label in decoded["text_labels"]],
-        scores=decoded["scores"].float().cpu().numpy().astype(np.float32),
-        boxes=decoded["boxes"].float().cpu().numpy().astype(np.float32).reshape(-1, 4),
-    )
+    return detections([str(label) for label in decoded["text_labels"]], decoded)
 
 
 def _detect_by_phrases(parts: _DetectorParts, image: Image, labels: Sequence[str]) -> Detections:
