@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
+import msgspec
 from cyclopts import Parameter
 from cyclopts.types import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 from cyclopts.validators import Number
@@ -22,6 +23,10 @@ __all__ = (
     "ServerSettings",
     "SettingsError",
 )
+
+
+Fraction = Annotated[float, Parameter(validator=Number(gte=0, lte=1)), msgspec.Meta(ge=0, le=1)]
+"""A number of 0..1, checked on the command line and in the user config of Ray Serve."""
 
 
 class SettingsError(Exception):
@@ -49,9 +54,7 @@ class ModelOptions:
     """Name of the model, if only one is served; several keep their own names."""
 
     score_threshold: Annotated[
-        float | None,
-        environment("CHARIOTEER_SCORE_THRESHOLD", "DEFAULT_SCORE_THRESHOLD"),
-        Parameter(validator=Number(gte=0, lte=1)),
+        Fraction | None, environment("CHARIOTEER_SCORE_THRESHOLD", "DEFAULT_SCORE_THRESHOLD")
     ] = None
     """Default score threshold; requests and the model's settings may set another."""
 

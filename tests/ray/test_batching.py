@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.assembly.ray_serve.batching import run_batch
-from app.assembly.ray_serve.messages import ReplicaFailure
+from app.runtimes.remote import Failure
 from tasks.inference.error import ErrorKind, InferenceError
 
 
@@ -31,14 +31,14 @@ def test_batched_calls_get_their_own_results(calls: list[list[int]]) -> None:
 
 
 def test_failed_call_does_not_affect_others() -> None:
-    failure = ReplicaFailure(ErrorKind.INVALID_REQUEST, "Expected no negative number", "inputs[0]")
+    failure = Failure(ErrorKind.INVALID_REQUEST, "Expected no negative number", "inputs[0]")
     assert run_batch(Doubling(), [[1], [-1, 2], [3]]) == [[2], failure, [6]]
-    assert str(failure.error()) == "inputs[0]: Expected no negative number"
+    assert str(failure.to_error()) == "inputs[0]: Expected no negative number"
 
 
 def test_single_failed_call_is_not_repeated() -> None:
     model = Doubling()
-    assert isinstance(run_batch(model, [[-1]])[0], ReplicaFailure)
+    assert isinstance(run_batch(model, [[-1]])[0], Failure)
     assert model.calls == [[-1]]
 
 
@@ -46,11 +46,11 @@ def test_too_few_results_are_a_model_failure() -> None:
     outcomes = run_batch(lambda _: [1], [[1], [2]])
     assert outcomes == [[1], [1]]
     (outcome,) = run_batch(lambda _: [1], [[1, 2]])
-    assert outcome == ReplicaFailure(ErrorKind.MODEL_FAILED, "The model answered 1 of 2 inputs", "")
+    assert outcome == Failure(ErrorKind.MODEL_FAILED, "The model answered 1 of 2 inputs", "")
 
 
 def test_exception_of_a_model_is_a_model_failure() -> None:
     def fail(_: Sequence[int]) -> Sequence[int]:
         raise RuntimeError("no")
 
-    assert run_batch(fail, [[1]]) == [ReplicaFailure(ErrorKind.MODEL_FAILED, "The model failed: no", "")]
+    assert run_batch(fail, [[1]]) == [Failure(ErrorKind.MODEL_FAILED, "The model failed: no", "")]

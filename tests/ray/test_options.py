@@ -1,35 +1,37 @@
 """Options of the application on Ray, read without Ray."""
 
 import re
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from app.assembly.ray_serve import application
-from app.assembly.ray_serve.options import ModelChoice, model_options, read_choice, read_options, server_settings
+from app.assembly.ray_serve.options import model_options, read_options, server_settings
 from app.settings.server import ModelOptions, SettingsError
 
 
 def test_arguments_may_be_text() -> None:
-    options = read_options({"model": "/m", "multiplexed": "4", "allow_code": "true", "score_threshold": "0.5"})
-    assert (options.multiplexed, options.allow_code, options.score_threshold) == (4, True, 0.5)
+    options, choice = read_options({"model": "/m", "multiplexed": "4", "allow_code": "true", "score_threshold": "0.5"})
+    assert options.multiplexed == 4
+    assert model_options(choice) == ModelOptions(model=Path("/m"), allow_code=True, score_threshold=0.5)
 
 
 def test_model_choice_has_the_options_of_the_command_line() -> None:
-    choice = {"model_dir": "/models", "device": "cuda:0,cpu", "score_threshold": 0.4}
-    expected = ModelOptions(model_dir=Path("/models"), device="cuda:0,cpu", score_threshold=0.4)
-    assert model_options(read_choice(choice)) == expected
+    choice = {"model_dir": "/models", "device": "cuda:0,cpu", "score_threshold": 0.4, "compile_cache": "/cache"}
+    expected = ModelOptions(
+        model_dir=Path("/models"), device="cuda:0,cpu", score_threshold=0.4, compile_cache=Path("/cache")
+    )
+    assert model_options(choice) == expected
     # A deployment has models of its own.
-    assert {field.name for field in fields(ModelOptions)} - {"demo"} == set(ModelChoice.__struct_fields__)
+    with pytest.raises(SettingsError, match="user_config: Object contains unknown field `demo`"):
+        model_options({"demo": True})
 
 
 def test_model_choice_is_separate_from_other_options() -> None:
-    options = read_options({"model": "/m", "score_threshold": 0.5, "retries": 1})
-    assert options.choice == ModelChoice(model="/m", score_threshold=0.5)
-    assert options.without_choice() == read_options({"retries": 1})
-    assert options.without_choice() == read_options({"model": "/other", "retries": 1}).without_choice()
+    options, choice = read_options({"model": "/m", "score_threshold": 0.5, "model_name": None, "retries": 1})
+    assert choice == {"model": "/m", "score_threshold": 0.5}
+    assert options == read_options({"model": "/other", "retries": 1})[0]
 
 
 @pytest.mark.parametrize(
@@ -50,7 +52,7 @@ def test_invalid_arguments_are_rejected(arguments: dict[str, Any], message: str)
 
 def test_user_config_accepts_only_model_options() -> None:
     with pytest.raises(SettingsError, match="user_config: Object contains unknown field `retries`"):
-        read_choice({"model": "/m", "retries": 1})
+        model_options({"model": "/m", "retries": 1})
 
 
 def test_server_settings_are_read_by_name() -> None:

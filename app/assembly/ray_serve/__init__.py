@@ -13,7 +13,7 @@ def application(arguments: Mapping[str, object]) -> Any:
     """Build the application.
 
     Args:
-        arguments: fields of `app.assembly.ray_serve.options.RayOptions`.
+        arguments: fields of `app.assembly.ray_serve.options.RayOptions` and `app.settings.server.ModelOptions`.
 
     Returns:
         A ``ray.serve.Application``.

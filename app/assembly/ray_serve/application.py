@@ -5,11 +5,9 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-import msgspec
-
 from app.assembly.models import find_models
 from app.assembly.ray_serve.ingress import ALL_MODELS, Ingress
-from app.assembly.ray_serve.options import RayOptions, model_options, read_options
+from app.assembly.ray_serve.options import model_options, read_options
 from app.assembly.ray_serve.replica import model_replica
 
 __all__ = ("build",)
@@ -30,7 +28,7 @@ def build(arguments: Mapping[str, object]) -> Any:
     """Build the application.
 
     Args:
-        arguments: fields of `RayOptions`.
+        arguments: fields of `RayOptions` and `ModelOptions`.
 
     Returns:
         A ``ray.serve.Application``.
@@ -39,17 +37,16 @@ def build(arguments: Mapping[str, object]) -> Any:
         SettingsError: for invalid arguments.
         ModelError: when there are no models.
     """
-    options = read_options(arguments)
-    versions = Counter(source.name for source in find_models(model_options(options.choice)))
+    options, user_config = read_options(arguments)
+    versions = Counter(source.name for source in find_models(model_options(user_config)))
     models_per_replica = options.multiplexed or _VERSIONS_DURING_UPDATE * max(versions.values())
-    fixed_options = options.without_choice()
     replica = model_replica(models_per_replica, options.batch_size, options.batch_wait_seconds)
     handles = {
         name: _deployment(replica, "models" if name == ALL_MODELS else f"model-{name}", options.models).bind()
         for name in ([ALL_MODELS] if options.multiplexed else sorted(versions))
     }
     ingress = _deployment(_serve.ingress()(Ingress), "ingress", options.ingress)
-    return ingress.options(user_config=_user_config(options)).bind(fixed_options, handles)
+    return ingress.options(user_config=user_config).bind(options, handles)
 
 
 def _deployment(deployment_class: type, name: str, overrides: Mapping[str, Any]) -> Any:
@@ -57,7 +54,3 @@ def _deployment(deployment_class: type, name: str, overrides: Mapping[str, Any])
     if "num_replicas" in overrides:
         del deployment_options["autoscaling_config"]
     return _serve.deployment(deployment_class).options(name=name, **deployment_options)
-
-
-def _user_config(options: RayOptions) -> dict[str, Any]:
-    return {name: value for name, value in msgspec.structs.asdict(options.choice).items() if value is not None}

@@ -8,8 +8,8 @@ from typing import Any
 from litestar.types import ASGIApp
 
 from app.assembly.models import find_models
-from app.assembly.ray_serve.options import RayOptions, model_options, read_choice, server_settings
-from app.assembly.ray_serve.remote import RemoteModel, remote_servable
+from app.assembly.ray_serve.options import RayOptions, model_options, server_settings
+from app.assembly.ray_serve.remote import RemoteModel
 from app.assembly.service import Service
 from app.engine.error_text import redact_paths
 from app.engine.models.registry import ModelState, Registration, Registry
@@ -109,11 +109,11 @@ class Ingress:
             known = ", ".join(self._handles)
             raise ModelError(f"No deployment runs {source.name!r}, only {known}; redeploy the application")
         model = RemoteModel(source, handle, self._options.timeout_seconds, self._options.retries)
-        return remote_servable(model)
+        return Servable(model.binding.task, model, model.binding.description, model.binding.defaults)
 
 
 def _discover_models(user_config: Mapping[str, object]) -> Sequence[ModelSource]:
-    sources = find_models(model_options(read_choice(user_config)))
+    sources = find_models(model_options(user_config))
     # Building a registry rejects two models with the same name.
     Registry(sources)
     return sources

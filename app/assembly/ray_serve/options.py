@@ -1,6 +1,6 @@
 """Options of the application on Ray: arguments, which need a restart, and a user config, which does not."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -10,10 +10,12 @@ import msgspec
 from app.settings.network import TransportSettings
 from app.settings.server import ModelOptions, ServerSettings, SettingsError
 
-__all__ = ("ModelChoice", "RayOptions", "model_options", "read_choice", "read_options", "server_settings")
+__all__ = ("RayOptions", "model_options", "read_options", "server_settings")
 
-ChoiceT = TypeVar("ChoiceT", bound="ModelChoice")
+T = TypeVar("T")
 
+_MODEL_OPTIONS = tuple(field.name for field in fields(ModelOptions) if field.name != "demo")
+"""The user config of the ingress, which applies without a restart. Every path must exist on every node."""
 _NOT_BEHIND_RAY: Mapping[str, object] = {
     "grpc": False,
     "tensorflow_serving": False,
@@ -24,40 +26,8 @@ _CONNECTION_SETTINGS = {field.name for field in fields(TransportSettings)}
 """Rejected, because they have no effect: Ray's proxy accepts the connections, not this server."""
 
 
-class ModelChoice(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Selects the models: the user config of the ingress, applied without a restart.
-
-    Attributes:
-        model: a model file or folder. Every path must exist on every node.
-        model_repository: a folder of model folders.
-        model_dir: any of the above.
-        model_name: name of the model, if there is only one.
-        score_threshold: default score threshold; requests and models may override it.
-        device: default device for ONNX Runtime, such as ``cuda:0``; models may override it.
-        allow_code: whether models may be Python classes.
-        model_links: folders, separated by commas, that links in model folders may lead to.
-        require_manifest: whether to reject models whose files are not all listed in a model.sha256.
-        model_signing_key: file of public keys. One of them must have signed the model.sha256.
-        isolate: whether each model runs in its own process, within the replica.
-        compile_cache: folder for compiled graphs of the runtime openvino, on every node.
-    """
-
-    model: str | None = None
-    model_repository: str | None = None
-    model_dir: str | None = None
-    model_name: str | None = None
-    score_threshold: Annotated[float, msgspec.Meta(ge=0, le=1)] | None = None
-    device: str | None = None
-    allow_code: bool = False
-    model_links: str | None = None
-    require_manifest: bool = False
-    model_signing_key: str | None = None
-    isolate: bool = False
-    compile_cache: str | None = None
-
-
-class RayOptions(ModelChoice, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The arguments of the application.
+class RayOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The arguments of the application, without those that select models.
 
     Attributes:
         multiplexed: 0 for one deployment for each model; else one deployment for all models, with at most this many
@@ -80,54 +50,36 @@ class RayOptions(ModelChoice, frozen=True, kw_only=True, forbid_unknown_fields=T
     models: Mapping[str, Any] = {}
     settings: Mapping[str, Any] = {}
 
-    @property
-    def choice(self) -> ModelChoice:
-        """Return the part that may change while the application serves."""
-        return ModelChoice(**{name: getattr(self, name) for name in ModelChoice.__struct_fields__})
 
-    def without_choice(self) -> "RayOptions":
-        """Return the options with the default `ModelChoice`."""
-        return msgspec.structs.replace(self, **msgspec.structs.asdict(ModelChoice()))
-
-
-def read_options(arguments: Mapping[str, object]) -> RayOptions:
+def read_options(arguments: Mapping[str, object]) -> tuple[RayOptions, Mapping[str, object]]:
     """Read the arguments as Ray passes them: typed from a config file, text from the command line.
+
+    Returns:
+        The options, and the arguments that select models: the user config of the ingress.
 
     Raises:
         SettingsError: naming the invalid argument.
     """
-    options = _read(arguments, RayOptions, "argument")
+    choice = {name: value for name, value in arguments.items() if name in _MODEL_OPTIONS and value is not None}
+    others = {name: value for name, value in arguments.items() if name not in _MODEL_OPTIONS}
+    options = _convert(others, RayOptions, "argument", (*_MODEL_OPTIONS, *RayOptions.__struct_fields__))
+    model_options(choice, "argument")
     # Check the server settings here, because otherwise every ingress replica would fail and restart forever.
     server_settings(options.settings)
-    return options
+    return options, choice
 
 
-def read_choice(user_config: Mapping[str, object]) -> ModelChoice:
-    """Read the ingress's user config.
+def model_options(user_config: Mapping[str, object], subject: str = "user_config") -> ModelOptions:
+    """Read the options that select models.
 
     Raises:
         SettingsError: naming the invalid field.
     """
-    return _read(user_config, ModelChoice, "user_config")
-
-
-def model_options(choice: ModelChoice) -> ModelOptions:
-    """Return the choice as options of the command line."""
-    folders = {name: getattr(choice, name) for name in ("model", "model_repository", "model_dir")}
-    paths = {name: None if path is None else Path(path) for name, path in folders.items()}
-    return ModelOptions(
-        model=paths["model"],
-        model_repository=paths["model_repository"],
-        model_dir=paths["model_dir"],
-        model_name=choice.model_name,
-        score_threshold=choice.score_threshold,
-        device=choice.device,
-        allow_code=choice.allow_code,
-        model_links=choice.model_links,
-        require_manifest=choice.require_manifest,
-        model_signing_key=None if choice.model_signing_key is None else Path(choice.model_signing_key),
-        isolate=choice.isolate,
-    )
+    for name in user_config:
+        if name not in _MODEL_OPTIONS:
+            expected = ", ".join(_MODEL_OPTIONS)
+            raise SettingsError(f"{subject}: Object contains unknown field `{name}`; expected {expected}")
+    return _convert(user_config, ModelOptions, subject, _MODEL_OPTIONS)
 
 
 def server_settings(settings: Mapping[str, object]) -> ServerSettings:
@@ -155,9 +107,8 @@ def _path(kind: type, value: object) -> object:
     raise NotImplementedError
 
 
-def _read(settings: Mapping[str, object], kind: type[ChoiceT], subject: str) -> ChoiceT:
+def _convert(values: Mapping[str, object], kind: type[T], subject: str, known: Sequence[str]) -> T:
     try:
-        return msgspec.convert(settings, kind, strict=False)
+        return msgspec.convert(values, kind, strict=False, dec_hook=_path)
     except msgspec.ValidationError as error:
-        known = ", ".join(kind.__struct_fields__)
-        raise SettingsError(f"{subject}: {error}; expected {known}") from None
+        raise SettingsError(f"{subject}: {error}; expected {', '.join(known)}") from None

@@ -4,16 +4,18 @@ import importlib
 import logging
 import time
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
-from app.assembly.ray_serve.messages import NotLoaded, Outcome, ReplicaBinding, ReplicaFailure, model_id
+from app.assembly.ray_serve.batching import Outcome
+from app.assembly.ray_serve.replica import model_id
 from app.engine.cancellation import raise_if_cancelled
-from app.engine.models.servable import Servable
 from app.engine.scheduling.thread_pool import release_worker
+from app.runtimes.remote import Binding, Failure, LoadFailure
 from app.settings.model import ModelError, ModelSource
 from tasks.inference.error import ErrorKind, InferenceError
 
-__all__ = ("RemoteModel", "remote_servable")
+__all__ = ("RemoteModel",)
 
 _exceptions: Any = importlib.import_module("ray.exceptions")
 _serve_exceptions: Any = importlib.import_module("ray.serve.exceptions")
@@ -34,11 +36,21 @@ _logger = logging.getLogger(__name__)
 class RemoteModel:
     """A model of any task type, called through a deployment's handle.
 
+    The ingress decodes images at full size, because only the model's graph knows a smaller usable size.
+
     Args:
         source: the model that the replicas load.
         handle: of the deployment; created once, because that is slow.
         timeout_seconds: maximum seconds for a call, with queueing and retries.
         retries: maximum number of retries after a lost replica.
+
+    Attributes:
+        binding: of the model, which a replica has loaded.
+        explain: the method of a `SelfExplainingModel`; None if the model has none.
+        log_likelihoods: the method of a `LikelihoodModel`; None if the model has none.
+
+    Raises:
+        ModelError: when the model cannot be served.
     """
 
     def __init__(self, source: ModelSource, handle: Any, timeout_seconds: float, retries: int) -> None:
@@ -46,52 +58,30 @@ class RemoteModel:
         self._handle = handle.options(multiplexed_model_id=model_id(source))
         self._seconds = timeout_seconds
         self._retries = retries
-        self._methods: frozenset[str] = frozenset()
+        try:
+            binding: Binding | LoadFailure = self._request("bind", source)
+        except InferenceError as error:
+            raise ModelError(error.message) from error
+        if isinstance(binding, LoadFailure):
+            raise ModelError(binding.reason)
+        self.binding = binding
+        self.explain, self.log_likelihoods = (
+            partial(self._call, name) if name in binding.methods else None for name in ("explain", "log_likelihoods")
+        )
 
     def __call__(self, inputs: Sequence[Any], /) -> Sequence[Any]:
         return self._outcome("predict", self._source, list(inputs))
 
-    @property
-    def explain(self) -> Any:
-        """Return the function of a `SelfExplainingModel`; None if the model has none."""
-        return self._method("explain")
-
-    @property
-    def log_likelihoods(self) -> Any:
-        """Return the function of a `LikelihoodModel`; None if the model has none."""
-        return self._method("log_likelihoods")
-
-    def _method(self, name: str) -> Any:
-        if name not in self._methods:
-            return None
-
-        def call(*arguments: Sequence[Any]) -> Sequence[Any]:
-            return self._outcome("call", self._source, name, [list(values) for values in arguments])
-
-        return call
+    def _call(self, name: str, *arguments: Sequence[Any]) -> Sequence[Any]:
+        return self._outcome("call", self._source, name, [list(values) for values in arguments])
 
     def _outcome(self, method: str, *arguments: object) -> Sequence[Any]:
         outcome: Outcome = self._request(method, *arguments)
-        if isinstance(outcome, ReplicaFailure):
-            raise outcome.error()
-        if isinstance(outcome, NotLoaded):
+        if isinstance(outcome, Failure):
+            raise outcome.to_error()
+        if isinstance(outcome, LoadFailure):
             raise InferenceError(ErrorKind.MODEL_NOT_READY, outcome.reason)
         return outcome
-
-    def binding(self) -> ReplicaBinding:
-        """Load the model in a replica, and return its binding.
-
-        Raises:
-            ModelError: when the model cannot be served.
-        """
-        try:
-            answer: ReplicaBinding | NotLoaded = self._request("bind", self._source)
-        except InferenceError as error:
-            raise ModelError(error.message) from error
-        if isinstance(answer, NotLoaded):
-            raise ModelError(answer.reason)
-        self._methods = answer.methods
-        return answer
 
     def _request(self, method: str, *arguments: object) -> Any:
         deadline = time.monotonic() + self._seconds
@@ -126,13 +116,3 @@ class RemoteModel:
         except InferenceError:
             response.cancel()
             raise
-
-
-def remote_servable(model: RemoteModel) -> Servable:
-    """Return a servable whose task runs here, and whose model runs in a replica.
-
-    Raises:
-        ModelError: when the model cannot be served.
-    """
-    binding = model.binding()
-    return Servable(binding.task, model, binding.description, binding.defaults)

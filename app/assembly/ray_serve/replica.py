@@ -1,21 +1,31 @@
 """The deployment that runs models: each replica loads models on demand, and runs them in batches."""
 
 import asyncio
+import hashlib
 import importlib
 from collections.abc import Sequence
 from typing import Any
 
 from app.assembly.models import load
-from app.assembly.ray_serve.batching import run_batch
-from app.assembly.ray_serve.messages import NotLoaded, Outcome, ReplicaBinding, binding_of, model_id
+from app.assembly.ray_serve.batching import Outcome, run_batch
 from app.engine.models.servable import Servable
+from app.runtimes.remote import Binding, LoadFailure
 from app.server.process_setup import configure_process
 from app.settings.model import ModelError, ModelSource
 
-__all__ = ("model_replica",)
+__all__ = ("model_id", "model_replica")
 
 # The type checker's environment has no Ray, so its names are Any.
 _serve: Any = importlib.import_module("ray.serve")
+
+
+def model_id(source: ModelSource) -> str:
+    """Return the id by which Ray routes calls to replicas that already hold the model.
+
+    Any difference in the source, such as another threshold in its settings, gives another id.
+    """
+    # Python's hash() of a string differs between processes.
+    return f"{source.name}/{source.version}@{hashlib.sha256(repr(source).encode()).hexdigest()[:16]}"
 
 
 def model_replica(models: int, batch_size: int, batch_wait_seconds: float) -> type:
@@ -34,12 +44,12 @@ def model_replica(models: int, batch_size: int, batch_wait_seconds: float) -> ty
             configure_process()
             self._sources: dict[str, ModelSource] = {}
 
-        async def bind(self, source: ModelSource) -> ReplicaBinding | NotLoaded:
+        async def bind(self, source: ModelSource) -> Binding | LoadFailure:
             """Load a model, and return what the ingress needs."""
             try:
-                return binding_of(await self._servable(source))
+                return Binding.of(await self._servable(source))
             except ModelError as error:
-                return NotLoaded(str(error))
+                return LoadFailure(str(error))
 
         @_serve.batch(max_batch_size=batch_size, batch_wait_timeout_s=batch_wait_seconds)
         async def predict(self, sources: list[ModelSource], inputs: list[Sequence[Any]]) -> list[Outcome]:
@@ -48,11 +58,11 @@ def model_replica(models: int, batch_size: int, batch_wait_seconds: float) -> ty
             for requested_id in dict.fromkeys(map(model_id, sources)):
                 indices = [index for index, source in enumerate(sources) if model_id(source) == requested_id]
                 try:
-                    model = (await self._servable(sources[indices[0]])).model
+                    servable = await self._servable(sources[indices[0]])
                 except ModelError as error:
-                    answers: Sequence[Outcome] = [NotLoaded(str(error))] * len(indices)
+                    answers: Sequence[Outcome] = [LoadFailure(str(error))] * len(indices)
                 else:
-                    answers = await asyncio.to_thread(run_batch, model, [inputs[index] for index in indices])
+                    answers = await asyncio.to_thread(run_batch, servable.model, [inputs[index] for index in indices])
                 for index, answer in zip(indices, answers, strict=True):
                     outcomes[index] = answer
             return outcomes
@@ -62,7 +72,7 @@ def model_replica(models: int, batch_size: int, batch_wait_seconds: float) -> ty
             try:
                 model = (await self._servable(source)).model
             except ModelError as error:
-                return NotLoaded(str(error))
+                return LoadFailure(str(error))
             inputs, *others = arguments
             (outcome,) = await asyncio.to_thread(
                 run_batch, lambda batch: getattr(model, method)(batch, *others), [inputs]

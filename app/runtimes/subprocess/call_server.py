@@ -13,8 +13,9 @@ from typing import Any
 from app.engine.cancellation import cancellation_scope
 from app.engine.error_text import error_text
 from app.engine.models.servable import Servable
+from app.runtimes.remote import Failure
 from app.runtimes.subprocess.memory import MAX_REUSED_BYTES, ReceivedBuffers
-from app.runtimes.subprocess.messages import Call, Failure, MissingMemoryError, Reply, StreamEnd, receive, send
+from app.runtimes.subprocess.messages import Call, MissingMemoryError, Reply, StreamEnd, receive, send
 from tasks.inference.error import ErrorKind, InferenceError
 
 __all__ = ("CallServer",)

@@ -9,24 +9,19 @@ import pickle
 import socket
 import struct
 from array import array
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 import msgspec
 
-from app.engine.models.model_metadata import ModelMetadata
 from app.settings.model import ModelSource
-from tasks.inference.error import ErrorKind, InferenceError
 
 __all__ = (
-    "Binding",
     "Call",
     "CallKind",
-    "Failure",
     "InvalidMessageError",
     "Job",
-    "LoadFailure",
     "MissingMemoryError",
     "ModelUnavailable",
     "Reply",
@@ -58,32 +53,6 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     log_level: int
 
 
-class Binding(msgspec.Struct, frozen=True, kw_only=True):
-    """A servable without its model.
-
-    Attributes:
-        task: task of the model.
-        description: metadata of the model.
-        defaults: default request parameters from the settings.
-        streams: whether the model streams its answers.
-        methods: the `explanation_methods` of the model.
-        downscales: whether the model declares how far images may be downscaled.
-    """
-
-    task: Any
-    description: ModelMetadata
-    defaults: Mapping[str, object]
-    streams: bool
-    methods: frozenset[str]
-    downscales: bool
-
-
-class LoadFailure(msgspec.Struct, frozen=True):
-    """The model could not be loaded. `reason` is a sentence for the model's owner."""
-
-    reason: str
-
-
 class Call(msgspec.Struct, frozen=True):
     """A call to the model.
 
@@ -104,23 +73,6 @@ class Call(msgspec.Struct, frozen=True):
 
 class StreamEnd(msgspec.Struct, frozen=True):
     """The end of a stream."""
-
-
-class Failure(msgspec.Struct, frozen=True):
-    """An `InferenceError` in plain fields, because exceptions of model code may not survive pickling."""
-
-    kind: ErrorKind
-    message: str
-    path: str = ""
-
-    @classmethod
-    def from_error(cls, error: InferenceError) -> Self:
-        """Copy the fields of `error`."""
-        return cls(error.kind, error.message, error.path)
-
-    def to_error(self) -> InferenceError:
-        """Rebuild the error."""
-        return InferenceError(self.kind, self.message, self.path)
 
 
 class Reply(msgspec.Struct, frozen=True):

@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any, cast
 
 from app.engine.models.memory import resident_bytes
-from app.runtimes.subprocess.messages import InvalidMessageError, Job, LoadFailure, ModelUnavailable, receive, send
+from app.runtimes.remote import LoadFailure
+from app.runtimes.subprocess.messages import InvalidMessageError, Job, ModelUnavailable, receive, send
 from app.settings.model import ModelError, ModelSource
 from tasks.inference.error import ErrorKind, InferenceError
 

@@ -5,9 +5,10 @@ from contextlib import suppress
 from functools import lru_cache, partial
 from typing import Any, Literal
 
+from app.runtimes.remote import Failure
 from app.runtimes.subprocess.channel import Channel
 from app.runtimes.subprocess.channel_pool import ChannelPool
-from app.runtimes.subprocess.messages import CallKind, Failure, InvalidMessageError, Reply, StreamEnd
+from app.runtimes.subprocess.messages import CallKind, InvalidMessageError, Reply, StreamEnd
 from app.runtimes.subprocess.supervisor import Supervisor
 from tasks.inference.error import InferenceError
 from tasks.task import TextChunk

@@ -21,16 +21,10 @@ from typing import Any, cast
 import msgspec
 
 from app.engine.error_text import error_text
-from app.engine.models.servable import HealthReporting, Servable, explanation_methods
+from app.engine.models.servable import HealthReporting, Servable
+from app.runtimes.remote import Binding, LoadFailure
 from app.runtimes.subprocess.call_server import CallServer
-from app.runtimes.subprocess.messages import (
-    Binding,
-    Job,
-    LoadFailure,
-    ModelUnavailable,
-    receive,
-    send,
-)
+from app.runtimes.subprocess.messages import Job, ModelUnavailable, receive, send
 from app.settings.model import ModelError
 
 __all__ = ("run_worker",)
@@ -62,7 +56,7 @@ def run_worker(control: socket.socket, name: str) -> None:
     servable = None
     if isinstance(outcome, Servable):
         servable = outcome
-        outcome = _binding(servable)
+        outcome = Binding.of(servable)
     with send_lock:
         try:
             send(control, outcome)
@@ -105,17 +99,6 @@ def _run_job(job: Job) -> object:
         return LoadFailure(f"{error}{limit}")
     except BaseException as error:  # noqa: BLE001  the server must receive every error
         return LoadFailure(f"{job.source.folder} cannot be used: {error_text(error)}{limit}")
-
-
-def _binding(servable: Servable) -> Binding:
-    return Binding(
-        task=servable.task,
-        description=servable.description,
-        defaults=servable.defaults,
-        streams=callable(getattr(servable.model, "stream", None)),
-        methods=explanation_methods(servable.model),
-        downscales=servable.downscale is not None,
-    )
 
 
 def _wait_for_channel(control: socket.socket, send_lock: threading.Lock, model: object) -> bool:

@@ -13,8 +13,9 @@ import pytest
 
 from app.engine.cancellation import CancellationToken, cancellation_scope, raise_if_cancelled
 from app.engine.models.servable import Servable
+from app.runtimes.remote import Failure
 from app.runtimes.subprocess.channel_pool import ChannelPool
-from app.runtimes.subprocess.messages import Failure, StreamEnd
+from app.runtimes.subprocess.messages import StreamEnd
 from app.settings.model import ModelSource
 from tasks.image_text_to_text import PromptedImage
 from tasks.inference.error import ErrorKind, InferenceError

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from app.runtimes.remote import Failure
 from app.runtimes.subprocess.memory import SharedMemory
 from app.runtimes.subprocess.messages import (
     Call,
-    Failure,
     MissingMemoryError,
     Reply,
     StreamEnd,

@@ -1,0 +1,67 @@
+"""What a server and another process that runs a model exchange, over a socket or through Ray."""
+
+from collections.abc import Mapping
+from typing import Any, Self
+
+import msgspec
+
+from app.engine.models.model_metadata import ModelMetadata
+from app.engine.models.servable import Servable, explanation_methods
+from tasks.inference.error import ErrorKind, InferenceError
+
+__all__ = ("Binding", "Failure", "LoadFailure")
+
+
+class Binding(msgspec.Struct, frozen=True, kw_only=True):
+    """A servable without its model.
+
+    Attributes:
+        task: task of the model.
+        description: metadata of the model.
+        defaults: default request parameters from the settings.
+        streams: whether the model streams its answers.
+        methods: the `explanation_methods` of the model.
+        downscales: whether the model declares how far images may be downscaled.
+    """
+
+    task: Any
+    description: ModelMetadata
+    defaults: Mapping[str, object]
+    streams: bool
+    methods: frozenset[str]
+    downscales: bool
+
+    @classmethod
+    def of(cls, servable: Servable) -> Self:
+        """Return the binding of `servable`."""
+        return cls(
+            task=servable.task,
+            description=servable.description,
+            defaults=servable.defaults,
+            streams=callable(getattr(servable.model, "stream", None)),
+            methods=explanation_methods(servable.model),
+            downscales=servable.downscale is not None,
+        )
+
+
+class LoadFailure(msgspec.Struct, frozen=True):
+    """The model could not be loaded. `reason` is a sentence for the model's owner."""
+
+    reason: str
+
+
+class Failure(msgspec.Struct, frozen=True):
+    """An `InferenceError` in plain fields, because exceptions of model code may not survive pickling."""
+
+    kind: ErrorKind
+    message: str
+    path: str = ""
+
+    @classmethod
+    def from_error(cls, error: InferenceError) -> Self:
+        """Copy the fields of `error`."""
+        return cls(error.kind, error.message, error.path)
+
+    def to_error(self) -> InferenceError:
+        """Rebuild the error."""
+        return InferenceError(self.kind, self.message, self.path)
