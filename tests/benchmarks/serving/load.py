@@ -15,7 +15,6 @@ from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import Any
 
-import grpc
 import msgspec
 import uvloop
 
@@ -125,6 +124,8 @@ async def _read_body(reader: asyncio.StreamReader, head: bytes) -> None:
 
 def _grpc_exchange(request: BenchmarkRequest) -> Exchange:
     """Return an exchange with its own gRPC channel and connection."""
+    import grpc
+
     options = [("grpc.use_local_subchannel_pool", 1), ("grpc.max_receive_message_length", -1)]
     channel = grpc.aio.insecure_channel(f"127.0.0.1:{request.port}", options=options)
     call: Any = channel.unary_unary(request.target)

@@ -18,7 +18,7 @@ from app.runtimes.onnxruntime.single_graph import open_session
 from app.runtimes.openvino.session import OpenVinoSession
 from app.settings.model import ModelSource
 from fixtures.scenes import CLASSIFY, DETECT, ORIENT, SEGMENT, Recipe, make_scenes
-from tests.benchmarks.serving.processes import ROOT
+from tests.benchmarks.serving.processes import ROOT, processor
 from tests.benchmarks.serving.section import Cell, Section
 from tests.benchmarks.serving.workload import Workload
 
@@ -34,7 +34,6 @@ _CANDIDATES = [
 ]
 _COLUMNS = ["model", "runtime", "precision", "CPU ms", "ratio", "agreement", "least IoU", "score difference"]
 _SEED = 30_000
-_INSTRUCTIONS = ("amx_bf16", "amx_int8", "avx512_bf16", "avx512_vnni", "avx_vnni", "avx512f", "avx2")
 
 
 def runtimes(workload: Workload, rounds: int, calls: int, scenes: int) -> Section:
@@ -53,7 +52,7 @@ def runtimes(workload: Workload, rounds: int, calls: int, scenes: int) -> Sectio
         f"CPU milliseconds of the model for one image, on one thread: the median of {rounds * calls} calls in "
         f"{rounds} rounds, in which the set-ups take turns. The ratio is to ONNX Runtime in fp32. Agreement is the "
         f"share of equal labels, or of objects in place, as `charioteer tune` counts it, on {scenes} generated "
-        f"scenes. Small and medium have random weights, so their answers mean nothing. {versions}, {_processor()}."
+        f"scenes. Small and medium have random weights, so their answers mean nothing. {versions}, {processor()}."
     )
     return Section(title="Runtimes and precisions", about=about, columns=_COLUMNS, rows=rows)
 
@@ -104,12 +103,3 @@ def _images(folder: Path, recipe: Recipe, count: int) -> Path:
         pixels = cv2.cvtColor(scene.image, cv2.COLOR_RGB2BGR)
         cv2.imwrite(str(folder / f"{number:04}.jpg"), pixels, [cv2.IMWRITE_JPEG_QUALITY, 90])
     return folder
-
-
-def _processor() -> str:
-    lines = dict(line.split(":", 1) for line in Path("/proc/cpuinfo").read_text().splitlines() if ":" in line)
-    fields = {name.strip(): value.strip() for name, value in lines.items()}
-    flags = {*fields.get("flags", fields.get("Features", "")).split()}
-    present = [name for name in _INSTRUCTIONS if name in flags]
-    missing = [name for name in _INSTRUCTIONS if name not in flags]
-    return f"{fields.get('model name', 'unknown')} with {', '.join(present)}; without {', '.join(missing)}"
