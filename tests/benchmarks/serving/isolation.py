@@ -1,16 +1,14 @@
 """Measure the cost of an isolated model against the same model in the server's process."""
 
-import json
 import shutil
 import statistics
-from pathlib import Path
 
 from tests.benchmarks.serving.cost import cost, measure_server
 from tests.benchmarks.serving.encodings import chariot
 from tests.benchmarks.serving.load import send
 from tests.benchmarks.serving.processes import charioteer
 from tests.benchmarks.serving.section import Cell, Section
-from tests.benchmarks.serving.workload import Workload
+from tests.benchmarks.serving.workload import Workload, copy_model
 
 __all__ = ("isolation",)
 
@@ -23,7 +21,7 @@ def isolation(workload: Workload, rounds: int, requests: int) -> Section:
     folder = workload.folder.parent / "isolation"
     for name in _MODELS:
         shutil.copytree(workload.folder / name, folder / name)
-        _isolated_copy(workload.folder / name, folder / f"{name}-alone")
+        copy_model(workload.folder / name, folder / f"{name}-alone", {"isolate": True})
     rows: list[list[Cell]] = []
     with charioteer("--model-repository", str(folder)) as server:
         for name, image, connections in _CASES:
@@ -52,9 +50,3 @@ def isolation(workload: Workload, rounds: int, requests: int) -> Section:
     columns = ["model", "image", "connections", "in the server", "isolated", "difference"]
     columns += ["requests/s", "p50 ms", "isolated requests/s", "isolated p50 ms"]
     return Section(title="Isolated models", about=about, columns=columns, rows=rows)
-
-
-def _isolated_copy(model: Path, target: Path) -> None:
-    shutil.copytree(model, target)
-    settings = json.loads((target / "model-settings.json").read_text())
-    (target / "model-settings.json").write_text(json.dumps({**settings, "isolate": True}))

@@ -1,8 +1,10 @@
 """Define the input and output of the served networks."""
 
-__all__ = ("CLASSES", "LABELS", "SIDE", "TOP_K")
+__all__ = ("CLASSES", "IOU_THRESHOLD", "LABELS", "SCORE_THRESHOLD", "SIDE", "TOP_K")
 
 SIDE = 224
 CLASSES = 1000
 LABELS = [f"class {index}" for index in range(CLASSES)]
 TOP_K = 5
+SCORE_THRESHOLD = 0.5
+IOU_THRESHOLD = 0.45

@@ -1,17 +1,14 @@
 """Measure optional settings of models: reduced JPEG decoding, and batching."""
 
-import json
-import shutil
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
-from tests.benchmarks.serving.cost import cost, measure_server
+from tests.benchmarks.serving.cost import cost, measure_floor, measure_server
 from tests.benchmarks.serving.encodings import chariot
 from tests.benchmarks.serving.load import send
 from tests.benchmarks.serving.processes import charioteer
 from tests.benchmarks.serving.section import Cell, Section
-from tests.benchmarks.serving.workload import Workload
+from tests.benchmarks.serving.workload import Workload, copy_model
 
 __all__ = ("shortcuts",)
 
@@ -28,7 +25,7 @@ def shortcuts(workload: Workload, rounds: int, requests: int) -> Section:
     """Send the same requests to the same model with different settings."""
     folder = workload.folder.parent / "shortcuts"
     for index, changes in enumerate(_SETTINGS.values()):
-        _copy(workload.folder / "small", folder / f"way-{index}", changes)
+        copy_model(workload.folder / "small", folder / f"way-{index}", changes)
     rows: list[list[Cell]] = []
     with charioteer("--model-repository", str(folder)) as server:
         for image, file in workload.images.items():
@@ -37,25 +34,23 @@ def shortcuts(workload: Workload, rounds: int, requests: int) -> Section:
             }
             for request in requests_by_name.values():
                 send(request, 50, 8)
+            body = requests_by_name[_PLAIN].body
             costs = cost(
                 rounds,
+                floor=measure_floor(workload.model("small"), body, requests),
                 **{name: measure_server(server, request, requests, 8) for name, request in requests_by_name.items()},
             )
+            floor = costs.pop("floor").median
             for name, result in costs.items():
                 load_result = result.load_result
                 assert load_result is not None
                 latency = [load_result.percentile(share) for share in (0.5, 0.99)]
-                rows.append(
-                    [image, name, result.median, result.median / costs[_PLAIN].median, load_result.rate, *latency]
-                )
-    about = "The small model with several settings in `model-settings.json`, measured in turns, with 8 connections."
-    columns = ["image", "settings", "CPU ms", f"ratio to {_PLAIN}", "requests/s", "p50 ms", "p99 ms"]
+                ratios = [result.median / costs[_PLAIN].median, result.median / floor]
+                rows.append([image, name, result.median, *ratios, load_result.rate, *latency])
+    about = (
+        "The small model with several settings in `model-settings.json`, measured in turns, with 8 connections. The "
+        "floor decodes images in full."
+    )
+    columns = ["image", "settings", "CPU ms", f"ratio to {_PLAIN}", "ratio to the floor"]
+    columns += ["requests/s", "p50 ms", "p99 ms"]
     return Section(title="Optional settings", about=about, columns=columns, rows=rows)
-
-
-def _copy(model: Path, target: Path, changes: Mapping[str, Any]) -> None:
-    shutil.copytree(model, target)
-    settings = json.loads((target / "model-settings.json").read_text())
-    for name, value in changes.items():
-        settings[name] = {**settings.get(name, {}), **value}
-    (target / "model-settings.json").write_text(json.dumps(settings))
