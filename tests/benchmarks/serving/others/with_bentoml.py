@@ -9,7 +9,7 @@ from tests.benchmarks.serving.others.pipeline import pipeline
 
 
 @bentoml.service(workers=1)
-class Classifier:
+class VisionModel:
     """As BentoML's documentation has it."""
 
     def __init__(self) -> None:
@@ -17,5 +17,5 @@ class Classifier:
 
     @bentoml.api
     def classify(self, image: str) -> list[dict[str, Any]]:
-        """Return the best classes of an image in base64."""
-        return self._pipeline.best(base64.b64decode(image))
+        """Return the records of an image in base64."""
+        return self._pipeline.answer(base64.b64decode(image))

@@ -31,15 +31,16 @@ class Request(BaseModel):
 
 @app.get("/ready")
 def ready() -> dict[str, str]:
-    """Say that the model is there."""
+    """Report that the model is loaded."""
     return {"status": "ready"}
 
 
 @app.post("/infer")
 def infer(request: Request) -> dict[str, Any]:
     """Answer every input."""
+    images = [base64.b64decode(tensor.data[0]) for tensor in request.inputs]
     outputs = [
-        {"name": tensor.name, "shape": [1], "datatype": "BYTES", "data": [model.best(base64.b64decode(tensor.data[0]))]}
-        for tensor in request.inputs
+        {"name": tensor.name, "shape": [1], "datatype": "BYTES", "data": [model.answer(image)]}
+        for tensor, image in zip(request.inputs, images, strict=True)
     ]
     return {"id": request.id, "outputs": outputs}

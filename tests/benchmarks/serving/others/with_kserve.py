@@ -10,7 +10,7 @@ from kserve.utils.utils import generate_uuid
 from tests.benchmarks.serving.others.pipeline import pipeline
 
 
-class Classifier(Model):
+class VisionModel(Model):
     """A custom model as KServe's documentation has it."""
 
     def __init__(self, name: str) -> None:
@@ -26,10 +26,10 @@ class Classifier(Model):
     def predict(self, payload: InferRequest, headers: dict[str, str] | None = None) -> InferResponse:
         """Answer one image."""
         del headers
-        found = self._pipeline.best(base64.b64decode(payload.inputs[0].data[0]))
+        found = self._pipeline.answer(base64.b64decode(payload.inputs[0].data[0]))
         output = InferOutput("predictions", [1], "BYTES", data=[json.dumps(found)])
         return InferResponse(response_id=generate_uuid(), model_name=self.name, infer_outputs=[output])
 
 
 if __name__ == "__main__":
-    ModelServer(http_port=int(sys.argv[1]), enable_grpc=False, workers=1).start([Classifier("classifier")])
+    ModelServer(http_port=int(sys.argv[1]), enable_grpc=False, workers=1).start([VisionModel("model")])

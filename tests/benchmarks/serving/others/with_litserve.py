@@ -9,7 +9,7 @@ import litserve
 from tests.benchmarks.serving.others.pipeline import pipeline
 
 
-class Classifier(litserve.LitAPI):
+class VisionModel(litserve.LitAPI):
     """As LitServe's documentation has it."""
 
     def setup(self, device: str) -> None:
@@ -22,14 +22,14 @@ class Classifier(litserve.LitAPI):
         return base64.b64decode(request["image"])
 
     def predict(self, image: bytes) -> list[dict[str, Any]]:
-        """The best classes."""
-        return self._pipeline.best(image)
+        """Return the records."""
+        return self._pipeline.answer(image)
 
     def encode_response(self, output: list[dict[str, Any]]) -> dict[str, Any]:
-        """The answer."""
+        """Return the answer."""
         return {"predictions": output}
 
 
 if __name__ == "__main__":
-    server = litserve.LitServer(Classifier(), accelerator="cpu", workers_per_device=1)
+    server = litserve.LitServer(VisionModel(), accelerator="cpu", workers_per_device=1)
     server.run(host="127.0.0.1", port=int(sys.argv[1]), generate_client_file=False, log_level="warning")

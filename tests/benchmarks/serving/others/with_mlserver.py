@@ -9,7 +9,7 @@ from mlserver.types import InferenceRequest, InferenceResponse, ResponseOutput
 from tests.benchmarks.serving.others.pipeline import pipeline
 
 
-class Classifier(MLModel):
+class VisionModel(MLModel):
     """A custom runtime as MLServer's documentation has it."""
 
     async def load(self) -> bool:
@@ -20,6 +20,6 @@ class Classifier(MLModel):
     async def predict(self, payload: InferenceRequest) -> InferenceResponse:
         """Answer one image."""
         data = payload.inputs[0].data[0]
-        found = self._pipeline.best(base64.b64decode(data))
+        found = self._pipeline.answer(base64.b64decode(data))
         output = ResponseOutput(name="predictions", shape=[1], datatype="BYTES", data=[json.dumps(found)])
         return InferenceResponse(model_name=self.name, outputs=[output])

@@ -1,0 +1,66 @@
+"""Measure models in the set-up that is fastest on processors with bf16, against the floor in fp32."""
+
+import statistics
+
+from fixtures.scenes import DETECT, SEGMENT
+from tests.benchmarks.serving.accuracy import figures, write_dataset
+from tests.benchmarks.serving.cost import Cost, cost, measure_floor, measure_server
+from tests.benchmarks.serving.encodings import chariot
+from tests.benchmarks.serving.load import send
+from tests.benchmarks.serving.processes import charioteer, processor
+from tests.benchmarks.serving.section import Cell, Section
+from tests.benchmarks.serving.workload import IMAGE_SIZES, Workload, copy_model
+
+__all__ = ("TUNED", "show_ratio", "tuned")
+
+TUNED = {"runtime": "openvino", "precision": "bf16", "preprocessing": {"reduced_decode": True}}
+"""The settings of a tuned model."""
+
+_RECIPES = {"detector": DETECT, "segmenter": SEGMENT}
+_MODELS = ("small", "medium", *_RECIPES)
+_METRIC = "map_coco"
+
+
+def tuned(workload: Workload, rounds: int, requests: int, scenes: int) -> Section:
+    """Compare the CPU and the metric of plain and tuned models with the floor."""
+    folder = workload.folder.parent / "tuned"
+    plain = {name: copy_model(workload.model(name).parent, folder / name, {}) for name in _MODELS}
+    fast = {name: copy_model(workload.model(name).parent, folder / f"{name}-tuned", TUNED) for name in _MODELS}
+    rows: list[list[Cell]] = []
+    with charioteer("--model-repository", str(folder)) as server:
+        for name in _MODELS:
+            for size in IMAGE_SIZES:
+                image = workload.image(name, size)
+                request, tuned_request = (
+                    chariot(server.ports["http"], model, image) for model in (name, f"{name}-tuned")
+                )
+                for warm_up_request in (request, tuned_request):
+                    send(warm_up_request, 50, 4)
+                costs = cost(
+                    rounds,
+                    floor=measure_floor(workload.model(name), request.body, requests),
+                    plain=measure_server(server, request, requests, 8),
+                    tuned=measure_server(server, tuned_request, requests, 8),
+                )
+                ratios = [show_ratio(costs[kind], costs["floor"]) for kind in ("plain", "tuned")]
+                rows.append([name, size, *(result.median for result in costs.values()), *ratios])
+    metrics: dict[tuple[str, str], list[Cell]] = {}
+    for name, recipe in _RECIPES.items():
+        for size, shape in IMAGE_SIZES.items():
+            dataset = write_dataset(folder.parent / f"tuned-{name}-{size}" / "data", recipe, shape, scenes)
+            metrics[name, size] = [f"{figures(dataset, model[name])[_METRIC]:.4f}" for model in (plain, fast)]
+    rows = [[*row, *metrics.get((str(row[0]), str(row[1])), [None, None])] for row in rows]
+    about = (
+        "CPU milliseconds of a request with 8 connections, of the floor in fp32, of the model without settings, and of "
+        "the model in OpenVINO with `bf16` and `reduced_decode`, measured in turns. Ratios are the median of the "
+        "rounds' ratios, with the lowest and highest. The metric is that of `charioteer evaluate` on "
+        f"{scenes} generated scenes of this size; small and medium have random weights and none. {processor()}."
+    )
+    columns = ["model", "image", "floor", "plain", "tuned", "plain / floor", "tuned / floor"]
+    return Section(title="Tuned models", about=about, columns=[*columns, f"{_METRIC} plain", "tuned"], rows=rows)
+
+
+def show_ratio(high: Cost, low: Cost) -> str:
+    """Return the median of the ratios of the rounds, with the lowest and highest."""
+    ratios = sorted(first / second for first, second in zip(high.milliseconds, low.milliseconds, strict=True))
+    return f"{statistics.median(ratios):.2f} ({ratios[0]:.2f} to {ratios[-1]:.2f})"
