@@ -10,7 +10,9 @@ from pathlib import Path
 import onnxruntime
 
 from tests.benchmarks.serving.accuracy import accuracy
+from tests.benchmarks.serving.decoders import decoders
 from tests.benchmarks.serving.difference import difference
+from tests.benchmarks.serving.graph_preprocessing import graph_preprocessing
 from tests.benchmarks.serving.isolation import isolation
 from tests.benchmarks.serving.overhead import chat, leak, overhead, protocols, start
 from tests.benchmarks.serving.overload import overload, queue_time
@@ -21,6 +23,7 @@ from tests.benchmarks.serving.runtimes import runtimes
 from tests.benchmarks.serving.scale import scale
 from tests.benchmarks.serving.section import Section, as_markdown
 from tests.benchmarks.serving.shortcuts import shortcuts
+from tests.benchmarks.serving.tuned import tuned
 from tests.benchmarks.serving.workload import Workload, make_workload
 
 _DOCUMENT = ROOT / "docs" / "performance.md"
@@ -46,8 +49,11 @@ def main() -> None:
         "chat": lambda workload: chat(workload, rounds, requests),
         "start": lambda workload: start(workload, rounds),
         "accuracy": lambda workload: accuracy(workload, options.scenes),
+        "decoders": lambda workload: decoders(workload, rounds, requests),
         "shortcuts": lambda workload: shortcuts(workload, rounds, requests),
         "runtimes": lambda workload: runtimes(workload, rounds, requests, options.scenes),
+        "tuned": lambda workload: tuned(workload, rounds, requests, options.scenes),
+        "graph-preprocessing": lambda workload: graph_preprocessing(workload, rounds, requests),
         "isolation": lambda workload: isolation(workload, rounds, requests),
         "overload": lambda workload: overload(workload, 10),
         "queue-time": lambda workload: queue_time(workload, 10),
