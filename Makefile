@@ -9,7 +9,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --no-com
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test test-slow clients browser database check check-types check-texts format bench bench-explanations \
+.PHONY: help serve test test-slow clients browser database check check-types check-texts format bench bench-gpu bench-explanations \
 	bench-recording bench-recorded-query bench-drift bench-evaluation compare-pipelines docs screenshots lock sbom audit proto fixtures evaluate-fixtures clean soak fuzz fuzz-decoders
 
 # The text after `##` has a target's group in brackets, then its help.
@@ -80,6 +80,9 @@ format: $(VENV)/.check ## [test] format the code
 
 bench: $(VENV)/.bench ## [measure] benchmark the server, its protocols and other servers (half an hour)
 	@$(BIN)/python -m tests.benchmarks.serving --write
+
+bench-gpu: $(VENV)/.bench ## [measure] measure throughput and latency on a GPU, if there is one
+	@$(BIN)/python -m tests.benchmarks.serving.gpu
 
 bench-explanations: $(VENV)/.fixtures ## [measure] compare explanations with random maps on generated scenes (minutes)
 	@$(BIN)/python -m tests.benchmarks.explanations
