@@ -18,7 +18,7 @@ from app.runtimes.onnxruntime.graph_session import GraphSession
 from app.runtimes.onnxruntime.images.decision import decide_preprocessing, decide_size
 from app.runtimes.onnxruntime.images.inputs import ImageInputs, read_inputs
 from app.runtimes.onnxruntime.labels import Labels, decide_labels, declared_labels
-from app.runtimes.onnxruntime.layouts.choice import choose_layout, declared_task
+from app.runtimes.onnxruntime.layouts.choice import choose_layout
 from app.runtimes.onnxruntime.layouts.layout import (
     GraphView,
     Match,
@@ -62,8 +62,7 @@ def read_declared_task(source: ModelSource, session: GraphSession) -> TaskType |
     Raises:
         ModelError: for an unknown task, or files that cannot be read.
     """
-    declared = declared_task(read_model_files(source, session))
-    return declared[0] if declared else None
+    return read_model_files(source, session).declared_task()[0]
 
 
 def inspect_model(source: ModelSource, session: GraphSession) -> Inspection:
@@ -75,21 +74,17 @@ def inspect_model(source: ModelSource, session: GraphSession) -> Inspection:
     model_files = read_model_files(source, session)
     facts = Facts()
     inputs = read_inputs(session.inputs, model_files)
-    declared = declared_task(model_files)
     declared_names = declared_labels(model_files)
     view = GraphView(
         inputs=inputs,
-        outputs=_run_blank(session, inputs, declared[0] if declared else None, model_files),
+        outputs=_run_blank(session, inputs, model_files),
         model_files=model_files,
-        declared_task=declared[0] if declared else None,
         classes=None if declared_names is None else len(declared_names[0]),
     )
     match = choose_layout(view, facts)
     labels = _decide_labels(match, declared_names, model_files, facts)
-    size = decide_size(inputs, model_files, facts, match.task_type, match.preprocessing_defaults)
-    preprocessing = decide_preprocessing(
-        inputs, size, match.task_type, model_files, facts, match.preprocessing_defaults
-    )
+    size = decide_size(inputs, model_files, facts, match.task_type, match.preprocessing)
+    preprocessing = decide_preprocessing(inputs, size, match.task_type, model_files, facts, match.preprocessing)
     _note_input(inputs, facts)
     if model_files.metadata.description:
         facts.note("description", model_files.metadata.description, Origin.MODEL_FILE)
@@ -140,10 +135,9 @@ def _note_input(inputs: ImageInputs, facts: Facts) -> None:
             facts.note("further input", f"{spec.name}, filled in by the server", Origin.MODEL_FILE)
 
 
-def _run_blank(
-    session: GraphSession, inputs: ImageInputs, task_type: TaskType | None, model_files: ModelFiles
-) -> Sequence[Output]:
+def _run_blank(session: GraphSession, inputs: ImageInputs, model_files: ModelFiles) -> Sequence[Output]:
     """Return the outputs for a black image, whose shapes apply to every image."""
+    task_type, _ = model_files.declared_task()
     size = decide_size(inputs, model_files, Facts(), task_type)
     if model_files.settings.preprocessing.size is None and _reads_text_lines(inputs, task_type, model_files):
         height, width = inputs.sides

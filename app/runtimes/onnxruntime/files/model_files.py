@@ -18,6 +18,13 @@ __all__ = ("Facts", "ModelFiles", "read_model_files")
 
 T = TypeVar("T")
 
+_ARCHITECTURES = {
+    "ForImageClassification": TaskType.IMAGE_CLASSIFICATION,
+    "ForObjectDetection": TaskType.OBJECT_DETECTION,
+    "ForSemanticSegmentation": TaskType.IMAGE_SEGMENTATION,
+}
+"""Suffixes of the names of transformers' classes."""
+
 
 class ModelFiles(msgspec.Struct, frozen=True, kw_only=True):
     """Everything known about a model before its graph runs.
@@ -48,6 +55,34 @@ class ModelFiles(msgspec.Struct, frozen=True, kw_only=True):
     def ultralytics_task(self) -> TaskType | None:
         """Return the task in Ultralytics' metadata; None for files of other exporters."""
         return ULTRALYTICS_TASKS.get(self.metadata.task or "")
+
+    def declared_task(self) -> tuple[TaskType | None, Origin]:
+        """Return the task that the settings or files declare, with its origin; None if none do.
+
+        Raises:
+            ModelError: for an unknown task.
+        """
+        if self.settings.task_type is not None:
+            return self.settings.task_type, Origin.DECLARED
+        if self.ultralytics_task is not None:
+            return self.ultralytics_task, Origin.MODEL_FILE
+        if self.metadata.task is not None:
+            raise self.error(
+                f"its metadata declares the task {self.metadata.task!r}; "
+                "supported are classify, detect, obb, segment, semantic and pose"
+            )
+        config = self.hugging_face.config
+        for architecture in (config.architectures or ()) if config else ():
+            for ending, task_type in _ARCHITECTURES.items():
+                if architecture.endswith(ending):
+                    return task_type, Origin.CONFIG
+            if "For" in architecture:
+                endings = ", ".join(f"...{ending}" for ending in _ARCHITECTURES)
+                raise self.error(
+                    f"its config.json names the architecture {architecture}; of the architectures in Hugging Face's "
+                    f"ONNX layout, {endings} are supported"
+                )
+        return None, Origin.SHAPES
 
     def error(self, reason: str) -> ModelError:
         """Return a `ModelError` whose message starts with the file."""

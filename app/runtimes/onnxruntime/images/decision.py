@@ -17,6 +17,7 @@ from app.runtimes.onnxruntime.images.preprocessing import (
     IMAGENET_MEAN,
     IMAGENET_STD,
     LETTERBOX_FILL,
+    NO_PREPROCESSING,
     ONES,
     ZEROS,
     PartialPreprocessing,
@@ -35,7 +36,6 @@ T = TypeVar("T")
 _MAX_UNIT_SCALE = 0.01
 """Smaller factors are taken for 1/255, or the like."""
 _FILTERS: dict[Antialias, str] = {True: "yes, as Pillow", False: "no, as OpenCV", "fast": "approximately"}
-_NOTHING = PartialPreprocessing(origin=Origin.GUESSED)
 
 
 def decide_size(
@@ -43,7 +43,7 @@ def decide_size(
     model_files: ModelFiles,
     facts: Facts,
     task_type: TaskType | None,
-    defaults: PartialPreprocessing = _NOTHING,
+    defaults: PartialPreprocessing = NO_PREPROCESSING,
 ) -> tuple[int, int]:
     """Decide the (height, width) of the graph's input, pixels.
 
@@ -89,7 +89,7 @@ def decide_preprocessing(
     task_type: TaskType,
     model_files: ModelFiles,
     facts: Facts,
-    defaults: PartialPreprocessing = _NOTHING,
+    defaults: PartialPreprocessing = NO_PREPROCESSING,
 ) -> Preprocessing:
     """Decide the preprocessing for an input size.
 
@@ -107,7 +107,7 @@ def decide_preprocessing(
     declared, hugging_face = model_files.settings.preprocessing, model_files.hugging_face
     is_ultralytics = model_files.ultralytics_task is not None
     hints = processor_preprocessing(hugging_face.preprocessor, task_type) or timm_preprocessing(hugging_face.config)
-    hints = _NOTHING if hints is None or is_ultralytics else hints
+    hints = NO_PREPROCESSING if hints is None or is_ultralytics else hints
     usual_resize: Resize = "crop" if task_type is TaskType.IMAGE_CLASSIFICATION else "letterbox"
     resize: Resize = facts.choose(
         "resize",
@@ -201,7 +201,7 @@ def _sources(
         PartialPreprocessing(
             origin=Origin.MODEL_FILE, interpolation=metadata.interpolation, antialias=metadata.antialias
         ),
-        usual if model_files.ultralytics_task is not None else _NOTHING,
+        usual if model_files.ultralytics_task is not None else NO_PREPROCESSING,
         hints,
         msgspec.structs.replace(defaults, mean=None, std=None) if any_declared else defaults,
         msgspec.structs.replace(

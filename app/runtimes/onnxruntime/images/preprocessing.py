@@ -15,6 +15,7 @@ __all__ = (
     "IMAGENET_MEAN",
     "IMAGENET_STD",
     "LETTERBOX_FILL",
+    "NO_PREPROCESSING",
     "ONES",
     "STRETCHED",
     "ZEROS",
@@ -107,5 +108,6 @@ class PartialPreprocessing(msgspec.Struct, frozen=True, kw_only=True):
     resizes_floats: bool = False
 
 
+NO_PREPROCESSING = PartialPreprocessing()
 STRETCHED = PartialPreprocessing(resize="stretch", interpolation="bilinear", antialias=True, channel_order="RGB")
 """The preprocessing that torchvision and the DETR models of transformers share."""

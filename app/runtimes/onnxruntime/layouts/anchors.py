@@ -14,10 +14,9 @@ from numpy.typing import NDArray
 from app.engine.models.model_metadata import Origin
 from app.runtimes.onnxruntime.candidates import Candidates, best_indices, sigmoid
 from app.runtimes.onnxruntime.graph import RawOutputs
-from app.runtimes.onnxruntime.images.preprocessing import PartialPreprocessing, Triple
+from app.runtimes.onnxruntime.images.preprocessing import HALVES, ONES, ZEROS, PartialPreprocessing
 from app.runtimes.onnxruntime.layouts.layout import (
     BoxDecoder,
-    Certainty,
     GraphView,
     Layout,
     Match,
@@ -43,9 +42,6 @@ _OBJECTS = {16: "face", 18: "palm", 12: "person"}
 """Labels by the width of a row."""
 _BOX = 4
 _MAX_CANDIDATES = 1000
-_ZEROS: Triple = (0.0, 0.0, 0.0)
-_HALVES: Triple = (0.5, 0.5, 0.5)
-_ONES: Triple = (1.0, 1.0, 1.0)
 
 
 def _recognise(view: GraphView) -> Match | None:
@@ -60,16 +56,15 @@ def _recognise(view: GraphView) -> Match | None:
         return None
     keypoints = ((numbers - _BOX) // 2, 2)
     # Palms are detected in pixels of 0..1, all others in pixels of -1..1.
-    mean, std = (_ZEROS, _ONES) if label == "palm" else (_HALVES, _HALVES)
+    mean, std = (ZEROS, ONES) if label == "palm" else (HALVES, HALVES)
     return Match(
         layout=_NAME,
-        task_type=TaskType.OBJECT_DETECTION,
         decoder=BoxDecoder(partial(_find, centres=_centres(height, grids)), keypoints),
         outputs=outputs,
-        certainty=Certainty.NAMES,
+        by_names=True,
         classes=1,
         names=(label,),
-        preprocessing_defaults=PartialPreprocessing(
+        preprocessing=PartialPreprocessing(
             resize="letterbox",
             interpolation="bilinear",
             antialias=False,

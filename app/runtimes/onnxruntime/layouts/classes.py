@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from app.engine.models.model_metadata import Origin
 from app.runtimes.onnxruntime.candidates import sigmoid
 from app.runtimes.onnxruntime.graph import RawOutputs
-from app.runtimes.onnxruntime.layouts.layout import ClassDecoder, GraphView, Layout, Match, Output
+from app.runtimes.onnxruntime.layouts.layout import ClassDecoder, GraphView, Layout, Match, Output, are_probabilities
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.task import TaskType
 
@@ -25,7 +25,6 @@ __all__ = ("CLASSES",)
 
 _PROBABILITIES, _LOGITS, _MULTI_LABEL = _NAMES = ("probabilities", "logits", "multi-label")
 _MULTI_LABEL_PROBLEM = "multi_label_classification"
-_SUM_TOLERANCE = 1e-3
 _FEATURES = re.compile(r"(^|[._/])(embed(ding)?s?|features?|feats?|pooler_output)([._/:]|$)")
 """Names of outputs that are vectors for comparisons, not scores of classes."""
 
@@ -47,7 +46,6 @@ def _recognise(view: GraphView) -> Match | None:
     layout, origin = _score_form(output, view)
     return Match(
         layout=layout,
-        task_type=TaskType.IMAGE_CLASSIFICATION,
         decoder=ClassDecoder(partial(_scores, layout=layout)),
         outputs=outputs,
         origin=origin,
@@ -71,11 +69,11 @@ def _score_form(output: Output, view: GraphView) -> tuple[str, Origin]:
         return unnormalised, Origin.MODEL_FILE
     if "prob" in name or "softmax" in name:
         return _PROBABILITIES, Origin.MODEL_FILE
-    blank: NDArray[np.float64] = output.blank.reshape(len(output.blank), -1).astype(np.float64)
-    sums_to_one = bool((blank >= 0).all() and (np.abs(blank.sum(axis=1) - 1) <= _SUM_TOLERANCE).all())
     if output.shape[1] == 1:
-        sums_to_one = bool(((blank >= 0) & (blank <= 1)).all())
-    return (_PROBABILITIES if sums_to_one else unnormalised), Origin.GUESSED
+        normalised = bool(((output.blank >= 0) & (output.blank <= 1)).all())
+    else:
+        normalised = are_probabilities(output.blank)
+    return (_PROBABILITIES if normalised else unnormalised), Origin.GUESSED
 
 
 def _scores(answer: RawOutputs, *, layout: str) -> NDArray[np.float32]:

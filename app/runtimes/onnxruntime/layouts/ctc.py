@@ -13,14 +13,13 @@ from functools import partial
 from app.engine.models.model_metadata import Fact, Origin
 from app.runtimes.onnxruntime.graph import RawOutputs
 from app.runtimes.onnxruntime.images.dynamic_input import TextLine
-from app.runtimes.onnxruntime.images.preprocessing import PartialPreprocessing
-from app.runtimes.onnxruntime.layouts.layout import Certainty, GraphView, Layout, Match, TextDecoder
+from app.runtimes.onnxruntime.images.preprocessing import HALVES, PartialPreprocessing
+from app.runtimes.onnxruntime.layouts.layout import GraphView, Layout, Match, TextDecoder
 from tasks.task import TaskType
 
 __all__ = ("CTC",)
 
 _NAME = "ctc"
-_HALVES = (0.5, 0.5, 0.5)
 _DEFAULTS = PartialPreprocessing(
     size=(48, 320),
     resize="line",
@@ -28,8 +27,8 @@ _DEFAULTS = PartialPreprocessing(
     antialias=False,
     dynamic_size=TextLine(height=48, min_width=320, max_width=3200),
     scale=1 / 255,
-    mean=_HALVES,
-    std=_HALVES,
+    mean=HALVES,
+    std=HALVES,
     channel_order="BGR",
 )
 
@@ -53,13 +52,12 @@ def _recognise(view: GraphView) -> Match | None:
     fact = Fact("characters", str(len(characters)), Origin.DECLARED if declared_labels else Origin.MODEL_FILE)
     return Match(
         layout=_NAME,
-        task_type=TaskType.IMAGE_TEXT_TO_TEXT,
         decoder=TextDecoder(partial(_read, characters=characters)),
         outputs=view.outputs,
-        certainty=Certainty.NAMES,
+        by_names=True,
         origin=Origin.DECLARED if declared_labels else Origin.MODEL_FILE,
         task_origin=Origin.MODEL_FILE,
-        preprocessing_defaults=_DEFAULTS,
+        preprocessing=_DEFAULTS,
         facts=(fact,),
     )
 

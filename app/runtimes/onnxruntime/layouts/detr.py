@@ -1,29 +1,38 @@
-"""Decode DETR models as transformers exports them: ``logits`` [b, N, slots] and ``pred_boxes`` [b, N, 4].
+"""Decode DETR models with one row for each query. Boxes are cx, cy, w, h as fractions of the input.
 
-Boxes are cx, cy, w, h as fractions of the input. The logits have one of two forms, which shapes do not distinguish:
+Models of transformers (``post_process_object_detection`` of each model's image processor) have ``logits`` [b, N, slots]
+and ``pred_boxes`` [b, N, 4]. The logits have one of two forms, which shapes do not distinguish:
 
 - ``detr``: softmax over the slots, where the last slot means no object; the result is the best class of each query.
 - ``detr-sigmoid``: independent slots; the result is the best pairs of query and class.
 
-(``post_process_object_detection`` of each model's image processor.)
+RF-DETR as its own project exports it (``rfdetr/export`` and ``rfdetr/models/postprocess.py``) has another layout:
+
+- ``rf-detr``: ``dets`` [b, N, 4], ``labels`` [b, N, slots], logits of independent classes, and optionally ``masks``
+  [b, N, h, w], also logits. If there is one slot more than labels, the last slot is the background. Images are
+  stretched, RGB, and normalised with the ImageNet statistics.
 """
 
+from collections.abc import Sequence
 from functools import partial
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from app.engine.models.model_metadata import Origin
+from app.engine.models.model_metadata import Fact, Origin
 from app.runtimes.onnxruntime.candidates import Candidates, best_indices, class_pairs, fractions_to_xyxy, sigmoid
 from app.runtimes.onnxruntime.graph import RawOutputs
-from app.runtimes.onnxruntime.images.preprocessing import IMAGENET_MEAN, IMAGENET_STD, PartialPreprocessing
-from app.runtimes.onnxruntime.layouts.layout import BoxDecoder, Certainty, GraphView, Layout, Match
+from app.runtimes.onnxruntime.images.preprocessing import BYTE, IMAGENET_MEAN, IMAGENET_STD, STRETCHED
+from app.runtimes.onnxruntime.layouts.layout import BoxDecoder, GraphView, Layout, MaskDecoder, Match, Outline, Output
+from app.runtimes.onnxruntime.mask_grid import MaskGrid
+from tasks.image_segmentation import SegmentationInput
 from tasks.object_detection import DetectionParameters
 from tasks.task import TaskType
 
-__all__ = ("DETR", "DETR_SIGMOID")
+__all__ = ("DETR", "DETR_SIGMOID", "RF_DETR")
 
-_SOFTMAX, _SIGMOID = "detr", "detr-sigmoid"
+_SOFTMAX, _SIGMOID, _RF_DETR = "detr", "detr-sigmoid", "rf-detr"
 _EXPECTED = "logits [b, N, slots] and pred_boxes [b, N, 4]"
 _TASKS = (TaskType.OBJECT_DETECTION,)
 
@@ -43,15 +52,17 @@ _LAYOUTS_BY_MODEL_TYPE = {
 """By ``model_type`` in config.json."""
 
 
+def _are_queries(logits: Output, boxes: Output) -> bool:
+    """Return whether the outputs are scores and boxes of the same queries."""
+    return logits.blank.ndim == 3 and logits.is_float and boxes.is_float and boxes.shape == (*logits.shape[:2], 4)
+
+
 def _recognise(view: GraphView, *, name: str) -> Match | None:
     outputs = view.outputs_named("logits", "pred_boxes")
-    if outputs is None or not all(output.is_float for output in outputs):
-        return None
-    logits, boxes = outputs
-    if logits.blank.ndim != 3 or boxes.shape != (*logits.shape[:2], 4):
+    if outputs is None or not _are_queries(*outputs):
         return None
     softmax = name == _SOFTMAX
-    classes = logits.shape[2] - softmax
+    classes = outputs[0].shape[2] - softmax
     if classes < 1:
         return None
     config = view.model_files.hugging_face.config
@@ -62,20 +73,58 @@ def _recognise(view: GraphView, *, name: str) -> Match | None:
         return None
     return Match(
         layout=name,
-        task_type=TaskType.OBJECT_DETECTION,
         decoder=BoxDecoder(_decode_best_class if softmax else _decode_pairs),
         outputs=outputs,
-        certainty=Certainty.NAMES,
+        by_names=True,
         origin=Origin.SHAPES if known_layout is None else Origin.CONFIG,
         classes=classes,
-        preprocessing_defaults=PartialPreprocessing(
-            resize="stretch",
-            interpolation="bilinear",
-            antialias=True,
-            mean=IMAGENET_MEAN if softmax else None,
-            std=IMAGENET_STD if softmax else None,
-            channel_order="RGB",
+        preprocessing=msgspec.structs.replace(STRETCHED, mean=IMAGENET_MEAN, std=IMAGENET_STD)
+        if softmax
+        else STRETCHED,
+    )
+
+
+def _recognise_rf_detr(view: GraphView) -> Match | None:
+    outputs = view.outputs_named("dets", "labels", "masks") or view.outputs_named("dets", "labels")
+    if outputs is None:
+        return None
+    boxes, logits, *masks = outputs
+    if not _are_queries(logits, boxes) or logits.shape[2] < 1:
+        return None
+    for mask in masks:
+        if not mask.is_float or mask.blank.ndim != 4 or mask.shape[:2] != logits.shape[:2] or not mask.blank.size:
+            return None
+    slots, metadata = logits.shape[2], view.model_files.metadata.rf_detr
+    named_classes = sorted(metadata.class_id_to_name) if metadata else []
+    has_named_classes = (
+        bool(named_classes)
+        and view.classes == len(named_classes)
+        and named_classes[0] >= 0
+        and named_classes[-1] < slots
+    )
+    background = not has_named_classes and view.classes == slots - 1
+    class_numbers = named_classes if has_named_classes else range(slots - background)
+    fact = Fact("background", f"class {slots - 1} of {slots} in the output, left out", Origin.CONVENTION)
+    return Match(
+        layout=_RF_DETR,
+        decoder=MaskDecoder(partial(_decode_masks, class_numbers=class_numbers))
+        if masks
+        else BoxDecoder(partial(_decode_rf_detr, class_numbers=class_numbers)),
+        outputs=outputs,
+        by_names=True,
+        origin=Origin.MODEL_FILE,
+        task_origin=Origin.MODEL_FILE,
+        classes=len(class_numbers),
+        preprocessing=msgspec.structs.replace(
+            STRETCHED,
+            # `predict` antialiased until version 1.11; since then it resizes as in training.
+            antialias=False,
+            resizes_floats=True,
+            scale=BYTE,
+            mean=(metadata.means if metadata else None) or IMAGENET_MEAN,
+            std=(metadata.stds if metadata else None) or IMAGENET_STD,
         ),
+        facts=(fact,) if background else (),
     )
 
 
@@ -85,12 +134,9 @@ def _decode_best_class(answer: RawOutputs, parameters: DetectionParameters) -> C
     probabilities = powers[:, :-1] / powers.sum(axis=1, keepdims=True)
     best: NDArray[np.float32] = probabilities.max(axis=1)
     chosen = best_indices(best, parameters.score_threshold, len(best))
-    extras: NDArray[np.float32] = np.zeros((len(chosen), 0), np.float32)
+    corners = fractions_to_xyxy(boxes, answer.width, answer.height)[chosen]
     return Candidates(
-        boxes=fractions_to_xyxy(boxes, answer.width, answer.height)[chosen],
-        scores=best[chosen],
-        class_ids=probabilities[chosen].argmax(axis=1),
-        extras=extras,
+        boxes=corners, scores=best[chosen], class_ids=probabilities[chosen].argmax(axis=1), extras=corners[:, :0]
     ).finite()
 
 
@@ -100,9 +146,29 @@ def _decode_pairs(answer: RawOutputs, parameters: DetectionParameters) -> Candid
     return class_pairs(corners, sigmoid(logits), parameters.score_threshold, len(logits))
 
 
+def _decode_rf_detr(answer: RawOutputs, parameters: DetectionParameters, *, class_numbers: Sequence[int]) -> Candidates:
+    boxes, logits, *_ = answer.outputs
+    scores: NDArray[np.float32] = sigmoid(logits[:, list(class_numbers)])
+    corners = fractions_to_xyxy(boxes, answer.width, answer.height)
+    return class_pairs(corners, scores, parameters.score_threshold, len(scores))
+
+
+def _decode_masks(answer: RawOutputs, item: SegmentationInput, *, class_numbers: Sequence[int]) -> Outline:
+    candidates = _decode_rf_detr(answer, item.parameters, class_numbers=class_numbers)
+    grid = MaskGrid(answer.outputs[2], answer.placement, answer.height, answer.width)
+    contours = [grid.plane_contours(query) for query in candidates.extras[:, 0].astype(int).tolist()]
+    return Outline(class_ids=candidates.class_ids, scores=candidates.scores, contours=contours)
+
+
 DETR = Layout(
     names=(_SOFTMAX,), task_types=_TASKS, expected_outputs=_EXPECTED, recognise=partial(_recognise, name=_SOFTMAX)
 )
 DETR_SIGMOID = Layout(
     names=(_SIGMOID,), task_types=_TASKS, expected_outputs=_EXPECTED, recognise=partial(_recognise, name=_SIGMOID)
+)
+RF_DETR = Layout(
+    names=(_RF_DETR,),
+    task_types=(TaskType.OBJECT_DETECTION, TaskType.IMAGE_SEGMENTATION),
+    expected_outputs="dets [b, N, 4], labels [b, N, slots], and masks [b, N, h, w]",
+    recognise=_recognise_rf_detr,
 )

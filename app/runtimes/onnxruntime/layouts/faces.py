@@ -23,7 +23,6 @@ from app.runtimes.onnxruntime.graph import RawOutputs
 from app.runtimes.onnxruntime.images.preprocessing import PartialPreprocessing
 from app.runtimes.onnxruntime.layouts.layout import (
     BoxDecoder,
-    Certainty,
     GraphView,
     Layout,
     Match,
@@ -71,16 +70,15 @@ def _match(
 ) -> Match:
     return Match(
         layout=layout,
-        task_type=TaskType.OBJECT_DETECTION,
         decoder=decoder,
         outputs=outputs,
         unbatched=unbatched,
-        certainty=Certainty.NAMES,
+        by_names=True,
         origin=Origin.MODEL_FILE,
         task_origin=Origin.MODEL_FILE,
         classes=1,
         names=("face",),
-        preprocessing_defaults=defaults,
+        preprocessing=defaults,
         facts=(keypoints_fact(decoder.keypoints, Origin.MODEL_FILE),) if decoder.keypoints else (),
     )
 

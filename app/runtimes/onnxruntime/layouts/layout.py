@@ -5,8 +5,7 @@ detections, and nm the number of mask coefficients.
 """
 
 from collections.abc import Callable, Sequence
-from enum import IntEnum
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 import numpy as np
@@ -17,7 +16,7 @@ from app.runtimes.onnxruntime.candidates import Candidates
 from app.runtimes.onnxruntime.files.model_files import ModelFiles
 from app.runtimes.onnxruntime.graph import RawOutputs
 from app.runtimes.onnxruntime.images.inputs import ImageInputs
-from app.runtimes.onnxruntime.images.preprocessing import PartialPreprocessing
+from app.runtimes.onnxruntime.images.preprocessing import NO_PREPROCESSING, PartialPreprocessing
 from tasks.image_segmentation import SegmentationInput
 from tasks.object_detection import DetectionParameters
 from tasks.task import TaskType
@@ -25,7 +24,6 @@ from tasks.vision.contours import Contour
 
 __all__ = (
     "BoxDecoder",
-    "Certainty",
     "ClassDecoder",
     "GraphView",
     "Layout",
@@ -37,10 +35,13 @@ __all__ = (
     "OutputDecoder",
     "TensorDecoder",
     "TextDecoder",
+    "are_probabilities",
     "format_outputs",
     "keypoints_fact",
     "planes_first",
 )
+
+_SUM_TOLERANCE = 1e-3
 
 
 class Output(msgspec.Struct, frozen=True, kw_only=True, eq=False):
@@ -72,15 +73,18 @@ class GraphView(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         inputs: inputs of the graph.
         outputs: outputs in the graph's order.
         model_files: the model's files.
-        declared_task: the model's task, if the files declare it.
         classes: number of labels in the files; None if they list none.
     """
 
     inputs: ImageInputs
     outputs: Sequence[Output]
     model_files: ModelFiles
-    declared_task: TaskType | None
     classes: int | None
+
+    @property
+    def declared_task(self) -> TaskType | None:
+        """Return the model's task, if the settings or files declare it."""
+        return self.model_files.declared_task()[0]
 
     @property
     def declared_layout(self) -> str | None:
@@ -108,13 +112,14 @@ class Outline(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
 
 class ClassDecoder(msgspec.Struct, frozen=True):
-    """For IMAGE_CLASSIFICATION: returns the (nc,) probabilities of one image."""
+    """Returns the (nc,) probabilities of one image."""
 
+    task_type: ClassVar = TaskType.IMAGE_CLASSIFICATION
     decode: Callable[[RawOutputs], NDArray[np.float32]]
 
 
 class BoxDecoder(msgspec.Struct, frozen=True):
-    """For OBJECT_DETECTION: returns the objects of one image after suppression; boxes (n, 4) xyxy in input pixels.
+    """Returns the objects of one image after suppression; boxes (n, 4) xyxy in input pixels.
 
     Attributes:
         decode: the function.
@@ -122,46 +127,42 @@ class BoxDecoder(msgspec.Struct, frozen=True):
             and the visibility; None without.
     """
 
+    task_type: ClassVar = TaskType.OBJECT_DETECTION
     decode: Callable[[RawOutputs, DetectionParameters], Candidates]
     keypoints: tuple[int, int] | None = None
 
 
 class OrientedBoxDecoder(msgspec.Struct, frozen=True):
-    """For ORIENTED_OBJECT_DETECTION: returns the objects of one image after suppression.
+    """Returns the objects of one image after suppression.
 
     Boxes are (n, 5) cx, cy, w, h, r in input pixels; r in radians, clockwise with y down.
     """
 
+    task_type: ClassVar = TaskType.ORIENTED_OBJECT_DETECTION
     decode: Callable[[RawOutputs, DetectionParameters], Candidates]
 
 
 class MaskDecoder(msgspec.Struct, frozen=True):
-    """For IMAGE_SEGMENTATION: returns the objects of one image with their contours."""
+    """Returns the objects of one image with their contours."""
 
+    task_type: ClassVar = TaskType.IMAGE_SEGMENTATION
     decode: Callable[[RawOutputs, SegmentationInput], Outline]
 
 
 class TextDecoder(msgspec.Struct, frozen=True):
-    """For IMAGE_TEXT_TO_TEXT: returns the text in one image."""
+    """Returns the text in one image."""
 
+    task_type: ClassVar = TaskType.IMAGE_TEXT_TO_TEXT
     decode: Callable[[RawOutputs], str]
 
 
 class TensorDecoder(msgspec.Struct, frozen=True):
-    """For TENSOR: the outputs are returned unchanged."""
+    """The outputs are returned unchanged."""
+
+    task_type: ClassVar = TaskType.TENSOR
 
 
 OutputDecoder = ClassDecoder | BoxDecoder | OrientedBoxDecoder | MaskDecoder | TextDecoder | TensorDecoder
-
-
-class Certainty(IntEnum):
-    """The certainty of a match. The highest one wins; a tie is an error."""
-
-    SHAPES = 1
-    """Only the shapes of the outputs match."""
-
-    NAMES = 2
-    """The names of inputs and outputs, or the files, identify one exporter."""
 
 
 class Match(msgspec.Struct, frozen=True, kw_only=True, eq=False):
@@ -169,31 +170,34 @@ class Match(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     Attributes:
         layout: name of the layout.
-        task_type: the model's task.
         decoder: decodes the outputs.
         outputs: the decoded outputs, in the order that the decoder expects.
         unbatched: whether the outputs have no batch dimension, so that the graph takes one image at a time.
-        certainty: certainty of the match.
+        by_names: whether names or files identify one exporter, which precedes a match of the shapes alone.
         origin: origin of the layout.
         task_origin: origin of the task, unless the files declare it.
         classes: number of labels that the outputs need; None if their shapes do not show it.
         names: default labels of this layout.
-        preprocessing_defaults: default preprocessing.
+        preprocessing: of the images, unless the settings or files declare it.
         facts: further facts for the description.
     """
 
     layout: str
-    task_type: TaskType
     decoder: OutputDecoder
     outputs: Sequence[Output]
     unbatched: bool = False
-    certainty: Certainty = Certainty.SHAPES
+    by_names: bool = False
     origin: Origin = Origin.SHAPES
     task_origin: Origin = Origin.SHAPES
     classes: int | None = None
     names: tuple[str, ...] = ()
-    preprocessing_defaults: PartialPreprocessing = PartialPreprocessing()
+    preprocessing: PartialPreprocessing = NO_PREPROCESSING
     facts: Sequence[Fact] = ()
+
+    @property
+    def task_type(self) -> TaskType:
+        """Return the model's task."""
+        return self.decoder.task_type
 
 
 class Layout(msgspec.Struct, frozen=True, kw_only=True):
@@ -222,6 +226,12 @@ def planes_first(output: Output, inputs: ImageInputs) -> Output:
     if not inputs.channels_last or output.blank.ndim != 4 or output.shape[3] > min(output.shape[1:3]):
         return output
     return Output(name=output.name, blank=output.blank.transpose(0, 3, 1, 2))
+
+
+def are_probabilities(blank: NDArray[np.floating[Any]]) -> bool:
+    """Return whether the values of an output [b, nc, ...] sum to 1 over the classes."""
+    values = blank.astype(np.float64)
+    return bool((values >= 0).all() and (np.abs(values.sum(axis=1) - 1) <= _SUM_TOLERANCE).all())
 
 
 def format_outputs(outputs: Sequence[Output]) -> str:

@@ -10,13 +10,14 @@ to the size of the image. The object's score is the mean of its probability.
 from functools import partial
 from typing import Any
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from app.engine.models.model_metadata import Origin
 from app.runtimes.onnxruntime.candidates import sigmoid
 from app.runtimes.onnxruntime.graph import RawOutputs
-from app.runtimes.onnxruntime.images.preprocessing import IMAGENET_MEAN, IMAGENET_STD, PartialPreprocessing
+from app.runtimes.onnxruntime.images.preprocessing import IMAGENET_MEAN, IMAGENET_STD, ONES, STRETCHED, ZEROS
 from app.runtimes.onnxruntime.layouts.layout import GraphView, Layout, MaskDecoder, Match, Outline, planes_first
 from app.runtimes.onnxruntime.mask_grid import MaskGrid
 from tasks.image_segmentation import SegmentationInput
@@ -41,7 +42,6 @@ def _recognise(view: GraphView) -> Match | None:
     keras = view.inputs.channels_last
     return Match(
         layout=layout,
-        task_type=TaskType.IMAGE_SEGMENTATION,
         decoder=MaskDecoder(
             partial(_outline, logits=layout == _LOGITS, channels_last=outputs[0] is not view.outputs[0])
         ),
@@ -49,13 +49,10 @@ def _recognise(view: GraphView) -> Match | None:
         origin=origin,
         classes=1,
         names=("foreground",),
-        preprocessing_defaults=PartialPreprocessing(
-            resize="stretch",
-            interpolation="bilinear",
-            antialias=True,
-            mean=(0.0, 0.0, 0.0) if keras else IMAGENET_MEAN,
-            std=(1.0, 1.0, 1.0) if keras else IMAGENET_STD,
-            channel_order="RGB",
+        preprocessing=msgspec.structs.replace(
+            STRETCHED,
+            mean=ZEROS if keras else IMAGENET_MEAN,
+            std=ONES if keras else IMAGENET_STD,
             origin=Origin.GUESSED,
         ),
     )

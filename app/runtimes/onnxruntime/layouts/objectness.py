@@ -11,14 +11,15 @@ detections. Therefore the settings must declare the layout, except for YOLOv5 fi
 from functools import partial
 from typing import Any
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from app.runtimes.onnxruntime.candidates import Candidates
 from app.runtimes.onnxruntime.graph import RawOutputs
-from app.runtimes.onnxruntime.images.preprocessing import PartialPreprocessing
-from app.runtimes.onnxruntime.layouts.layout import BoxDecoder, Certainty, GraphView, Layout, Match
-from app.runtimes.onnxruntime.layouts.yolo_rows import BOX, MAX_DETECTION_ROWS, RowFormat, detect, find
+from app.runtimes.onnxruntime.images.preprocessing import NO_PREPROCESSING, PartialPreprocessing
+from app.runtimes.onnxruntime.layouts.layout import BoxDecoder, GraphView, Layout, Match
+from app.runtimes.onnxruntime.layouts.yolo_rows import BOX, MAX_DETECTION_ROWS, RowFormat, find
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.object_detection import DetectionParameters
 from tasks.task import TaskType
@@ -48,16 +49,15 @@ def _recognise(view: GraphView, *, name: str) -> Match | None:
     rows = RowFormat(transposed=True, classes=classes, objectness=True)
     return Match(
         layout=name,
-        task_type=TaskType.OBJECT_DETECTION,
         decoder=BoxDecoder(partial(find if name == _YOLOV5 else _find_in_grids, rows=rows)),
         outputs=(output,),
-        certainty=Certainty.NAMES if is_yolov5_file else Certainty.SHAPES,
+        by_names=is_yolov5_file,
         classes=classes,
-        preprocessing_defaults=PartialPreprocessing(
+        preprocessing=PartialPreprocessing(
             resize="pad", interpolation="bilinear", antialias=False, scale=1.0, channel_order="BGR", box_scale="common"
         )
         if name == _YOLOX
-        else PartialPreprocessing(),
+        else NO_PREPROCESSING,
     )
 
 
@@ -67,7 +67,7 @@ def _find_in_grids(answer: RawOutputs, parameters: DetectionParameters, *, rows:
     stride = cells[:, 2:]
     output[:, :2] = (output[:, :2] + cells[:, :2]) * stride
     output[:, 2:BOX] = np.exp(np.minimum(output[:, 2:BOX], _MAX_EXPONENT)) * stride
-    return detect(output, rows, parameters)
+    return find(msgspec.structs.replace(answer, outputs=(output,)), parameters, rows=rows)
 
 
 def _cells(count: int, height: int, width: int) -> NDArray[np.float32]:

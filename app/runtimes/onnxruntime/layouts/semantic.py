@@ -1,26 +1,30 @@
-"""Decode semantic segmentation as transformers exports it: [b, nc, h, w] class scores of each cell of a grid.
+"""Decode semantic segmentation: one class for each cell of a grid.
 
-The scores are logits or probabilities, as the output's name or its values show. The grid is enlarged bilinearly to the
-size of the image, and each pixel gets its best class, as in ``post_process_semantic_segmentation``. Each class that is
-the best in any cell becomes one object. Its score is its mean probability over the cells where it is the best.
+- ``semantic``: [b, nc, h, w] class scores, as transformers exports them. They are logits or probabilities, as the
+  output's name or its values show. The grid is enlarged bilinearly to the size of the image, and each pixel gets its
+  best class, as in ``post_process_semantic_segmentation``. Each class that is the best in any cell becomes one object.
+  Its score is its mean probability over the cells where it is the best.
+- ``class-map``: class numbers [b, h, w] or [b, 1, h, w]. Ultralytics' ``semantic`` models return them as uint8. There
+  are no probabilities, so every class scores 1. Each pixel of the image gets the class of the cell at its centre.
 """
 
 from functools import partial
 from typing import Any
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from app.engine.models.model_metadata import Fact, Origin
 from app.runtimes.onnxruntime.graph import RawOutputs
-from app.runtimes.onnxruntime.images.preprocessing import IMAGENET_MEAN, IMAGENET_STD, PartialPreprocessing
+from app.runtimes.onnxruntime.images.preprocessing import IMAGENET_MEAN, IMAGENET_STD, STRETCHED
 from app.runtimes.onnxruntime.layouts.layout import (
-    Certainty,
     GraphView,
     Layout,
     MaskDecoder,
     Match,
     Outline,
+    are_probabilities,
     planes_first,
 )
 from app.runtimes.onnxruntime.mask_grid import MaskGrid
@@ -29,41 +33,34 @@ from tasks.inference.error import ErrorKind, InferenceError
 from tasks.task import TaskType
 from tasks.vision.contours import Contour, contours_of_mask
 
-__all__ = ("SEMANTIC", "class_contours")
+__all__ = ("CLASS_MAP", "SEMANTIC")
 
-_NAME = "semantic"
-_SUM_TOLERANCE = 1e-3
+_SEMANTIC, _CLASS_MAP = "semantic", "class-map"
+_MAX_CLASSES = 1000
+"""A map with more distinct numbers is not a class map, and extracting its contours would take too long."""
+_NO_SCORES = Fact("scores", "1 for each class found, because the graph gives no probabilities", Origin.SHAPES)
 
 
-def _recognise(view: GraphView) -> Match | None:
+def _recognise_scores(view: GraphView) -> Match | None:
     # torchvision's segmenters also return the result of an auxiliary head, which only training uses.
     is_torchvision = {output.name for output in view.outputs} == {"out", "aux"}
     outputs = view.outputs_named("out" if is_torchvision else "logits") or view.outputs
-    is_requested = view.declared_task is TaskType.IMAGE_SEGMENTATION or view.declared_layout == _NAME
+    is_requested = view.declared_task is TaskType.IMAGE_SEGMENTATION or view.declared_layout == _SEMANTIC
     if not (is_requested or is_torchvision) or len(outputs) != 1:
         return None
     output = planes_first(outputs[0], view.inputs)
     if not output.is_float or output.blank.ndim != 4 or output.shape[1] < 2 or not output.blank.size:
         return None
     named_logits = "logit" in output.name.lower()
-    logits = named_logits or not _are_probabilities(output.blank)
+    logits = named_logits or not are_probabilities(output.blank)
     form = "logits, the server applies softmax" if logits else "probabilities"
     return Match(
-        layout=_NAME,
-        task_type=TaskType.IMAGE_SEGMENTATION,
+        layout=_SEMANTIC,
         decoder=MaskDecoder(partial(_outline, logits=logits, channels_last=output is not outputs[0])),
         outputs=outputs,
-        certainty=Certainty.NAMES if is_torchvision else Certainty.SHAPES,
+        by_names=is_torchvision,
         classes=output.shape[1],
-        preprocessing_defaults=PartialPreprocessing(
-            resize="stretch",
-            interpolation="bilinear",
-            antialias=True,
-            mean=IMAGENET_MEAN,
-            std=IMAGENET_STD,
-            channel_order="RGB",
-            origin=Origin.GUESSED,
-        ),
+        preprocessing=msgspec.structs.replace(STRETCHED, mean=IMAGENET_MEAN, std=IMAGENET_STD, origin=Origin.GUESSED),
         facts=(
             Fact("scores", form, Origin.MODEL_FILE if named_logits else Origin.SHAPES),
             *([Fact("further output", "aux, left out", Origin.CONVENTION)] if is_torchvision else []),
@@ -83,19 +80,13 @@ def _outline(answer: RawOutputs, item: SegmentationInput, *, logits: bool, chann
     selected = scores >= item.parameters.score_threshold
     # Compare all classes, also those below the threshold: their pixels must not fall to the next best class.
     grid.planes = grid.planes[class_ids]
-    contours = class_contours(grid.highest_planes(), np.flatnonzero(selected))
+    contours = _class_contours(grid.highest_planes(), np.flatnonzero(selected))
     return Outline(class_ids=class_ids[selected], scores=scores[selected], contours=contours)
 
 
-def class_contours(numbers: NDArray[np.integer[Any]], class_ids: NDArray[np.intp]) -> list[list[Contour]]:
+def _class_contours(numbers: NDArray[np.integer[Any]], class_ids: NDArray[np.intp]) -> list[list[Contour]]:
     """Return the contours of the classes `class_ids`, in order, from a (height, width) map of class numbers."""
     return [contours_of_mask((numbers == number).astype(np.uint8)) for number in class_ids.tolist()]
-
-
-def _are_probabilities(blank: NDArray[np.floating[Any]]) -> bool:
-    """Return whether (b, nc, rows, columns) values sum to 1 over the classes."""
-    values = blank.astype(np.float64)
-    return bool((values >= 0).all() and (np.abs(values.sum(axis=1) - 1) <= _SUM_TOLERANCE).all())
 
 
 def _softmax(planes: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -113,6 +104,53 @@ def _scores(probabilities: NDArray[np.float32], best: NDArray[np.intp]) -> tuple
     return class_ids, (sums[class_ids] / counts[class_ids]).astype(np.float32)
 
 
+def _recognise_class_map(view: GraphView) -> Match | None:
+    if len(view.outputs) != 1:
+        return None
+    (output,) = view.outputs
+    flat = output.blank.ndim == 3 or (output.blank.ndim == 4 and output.shape[1] == 1)
+    if output.blank.dtype.kind not in "iu" or not flat or not output.blank.size:
+        return None
+    return Match(layout=_CLASS_MAP, decoder=MaskDecoder(_outline_class_map), outputs=view.outputs, facts=(_NO_SCORES,))
+
+
+def _outline_class_map(answer: RawOutputs, item: SegmentationInput) -> Outline:
+    del item
+    numbers: NDArray[np.integer[Any]] = answer.outputs[0].reshape(answer.outputs[0].shape[-2:])
+    placement = answer.placement
+    rows = _pixel_cells(placement.image_height, placement.scale_y, placement.offset_y, answer.height, numbers.shape[0])
+    columns = _pixel_cells(placement.image_width, placement.scale_x, placement.offset_x, answer.width, numbers.shape[1])
+    class_ids = np.unique(numbers[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]).astype(np.intp)
+    if len(class_ids) > _MAX_CLASSES:
+        message = f"The model returned {len(class_ids)} class numbers for one image, more than {_MAX_CLASSES}"
+        raise InferenceError(ErrorKind.MODEL_FAILED, message)
+    contours = _class_contours(numbers[rows][:, columns], class_ids)
+    return Outline(class_ids=class_ids, scores=np.ones(len(class_ids), np.float32), contours=contours)
+
+
+def _pixel_cells(pixels: int, scale: float, offset: float, side: int, cells: int) -> NDArray[np.intp]:
+    """Return the cell at the centre of each pixel along one axis, as (pixels,) indices.
+
+    Args:
+        pixels: length of the image, pixels.
+        scale: input pixels per image pixel.
+        offset: offset of the image in the input, input pixels.
+        side: length of the input, pixels.
+        cells: length of the map, cells.
+    """
+    indices = np.floor(((np.arange(pixels) + 0.5) * scale + offset) * cells / side).astype(np.intp)
+    return np.clip(indices, 0, cells - 1)
+
+
 SEMANTIC = Layout(
-    names=(_NAME,), task_types=(TaskType.IMAGE_SEGMENTATION,), expected_outputs="[b, nc, h, w]", recognise=_recognise
+    names=(_SEMANTIC,),
+    task_types=(TaskType.IMAGE_SEGMENTATION,),
+    expected_outputs="[b, nc, h, w]",
+    recognise=_recognise_scores,
+)
+CLASS_MAP = Layout(
+    names=(_CLASS_MAP,),
+    task_types=(TaskType.IMAGE_SEGMENTATION,),
+    expected_outputs="integers [b, h, w]",
+    recognise=_recognise_class_map,
 )

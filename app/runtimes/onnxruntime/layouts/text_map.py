@@ -19,7 +19,7 @@ from app.runtimes.onnxruntime.graph import RawOutputs
 from app.runtimes.onnxruntime.images.dynamic_input import TextPage
 from app.runtimes.onnxruntime.images.placement import Placement
 from app.runtimes.onnxruntime.images.preprocessing import PartialPreprocessing
-from app.runtimes.onnxruntime.layouts.layout import Certainty, GraphView, Layout, Match, OrientedBoxDecoder
+from app.runtimes.onnxruntime.layouts.layout import GraphView, Layout, Match, OrientedBoxDecoder
 from tasks.object_detection import DetectionParameters
 from tasks.task import TaskType
 
@@ -67,15 +67,14 @@ def _recognise(view: GraphView) -> Match | None:
         return None
     return Match(
         layout=_NAME,
-        task_type=TaskType.ORIENTED_OBJECT_DETECTION,
         decoder=OrientedBoxDecoder(_find),
         outputs=view.outputs,
-        certainty=Certainty.NAMES if is_paddle_export else Certainty.SHAPES,
+        by_names=is_paddle_export,
         origin=Origin.MODEL_FILE if is_paddle_export else Origin.SHAPES,
         task_origin=Origin.MODEL_FILE,
         classes=1,
         names=("text",),
-        preprocessing_defaults=_DEFAULTS,
+        preprocessing=_DEFAULTS,
     )
 
 
@@ -100,12 +99,12 @@ def _find(answer: RawOutputs, parameters: DetectionParameters) -> Candidates:
             continue
         boxes.append(_in_pixels(cx, cy, width, height, degrees, across, down))
         scores.append(min(score, 1.0))
-    extras: NDArray[np.float32] = np.zeros((len(boxes), 0), np.float32)
+    found = np.array(boxes, np.float32).reshape(-1, 5)
     return Candidates(
-        boxes=np.array(boxes, np.float32).reshape(-1, 5),
+        boxes=found,
         scores=np.array(scores, np.float32),
-        class_ids=np.zeros(len(boxes), np.intp),
-        extras=extras,
+        class_ids=np.zeros(len(found), np.intp),
+        extras=found[:, :0],
     )
 
 

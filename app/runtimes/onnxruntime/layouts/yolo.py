@@ -11,6 +11,7 @@
 import math
 from functools import partial
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -28,7 +29,7 @@ from app.runtimes.onnxruntime.layouts.layout import (
     OutputDecoder,
     keypoints_fact,
 )
-from app.runtimes.onnxruntime.layouts.yolo_rows import BOX, MAX_DETECTION_ROWS, RowFormat, detect, find, read_rows
+from app.runtimes.onnxruntime.layouts.yolo_rows import BOX, MAX_DETECTION_ROWS, RowFormat, find, read_rows
 from app.runtimes.onnxruntime.mask_grid import MaskGrid
 from tasks.image_segmentation import SegmentationInput
 from tasks.object_detection import DetectionParameters
@@ -77,17 +78,15 @@ def _recognise(view: GraphView) -> Match | None:
     channels = columns if name == _TRANSPOSED else rows
     classes = None if name in _SUPPRESSED else channels - BOX - extra
     row_format = RowFormat(suppressed=name in _SUPPRESSED, transposed=name == _TRANSPOSED, classes=classes)
-    facts = ()
-    if keypoints is not None and task_type is TaskType.OBJECT_DETECTION:
-        facts = (keypoints_fact(keypoints, Origin.MODEL_FILE),)
+    if task_type is not TaskType.OBJECT_DETECTION:
+        keypoints = None
     return Match(
         layout=name,
-        task_type=task_type,
         decoder=_decoder(task_type, row_format, keypoints),
         outputs=view.outputs,
         task_origin=origin,
         classes=classes,
-        facts=facts,
+        facts=(keypoints_fact(keypoints, Origin.MODEL_FILE),) if keypoints else (),
     )
 
 
@@ -137,9 +136,7 @@ def _layout(rows: int, columns: int, extra: int, view: GraphView) -> str | None:
 def _find_oriented(answer: RawOutputs, parameters: DetectionParameters, *, rows: RowFormat) -> Candidates:
     candidates = read_rows(answer.outputs[0], rows, parameters.score_threshold, _MAX_ORIENTED)
     boxes = np.concatenate([candidates.boxes, candidates.extras], axis=1)
-    candidates = Candidates(
-        boxes=boxes, scores=candidates.scores, class_ids=candidates.class_ids, extras=candidates.extras
-    )
+    candidates = msgspec.structs.replace(candidates, boxes=boxes)
     if rows.suppressed:
         return candidates
     return candidates.select(
@@ -149,7 +146,7 @@ def _find_oriented(answer: RawOutputs, parameters: DetectionParameters, *, rows:
 
 def _outline(answer: RawOutputs, item: SegmentationInput, *, rows: RowFormat) -> Outline:
     """Combine prototype masks with the coefficients of each object (YOLACT), limited to its box."""
-    candidates = detect(answer.outputs[0], rows, item.parameters)
+    candidates = find(answer, item.parameters, rows=rows)
     prototypes: NDArray[np.float32] = answer.outputs[1]
     grid = MaskGrid(prototypes, answer.placement, answer.height, answer.width)
     boxes = clip_boxes(answer.placement.boxes_to_image(candidates.boxes), item.image.width, item.image.height)

@@ -11,7 +11,7 @@ from app.runtimes.onnxruntime.graph import RawOutputs
 from tasks.object_detection import DetectionParameters
 from tasks.vision.boxes import suppress_boxes, xywh_to_xyxy
 
-__all__ = ("BOX", "MAX_DETECTION_ROWS", "RowFormat", "detect", "find", "read_rows", "suppress_duplicates")
+__all__ = ("BOX", "MAX_DETECTION_ROWS", "RowFormat", "find", "read_rows", "suppress_duplicates")
 
 BOX = 4
 """Values of a box."""
@@ -71,13 +71,8 @@ def read_rows(output: NDArray[Any], rows: RowFormat, score_threshold: float, max
 
 
 def find(answer: RawOutputs, parameters: DetectionParameters, *, rows: RowFormat) -> Candidates:
-    """Return the upright objects in the first output, as `detect` does."""
-    return detect(answer.outputs[0], rows, parameters)
-
-
-def detect(output: NDArray[Any], rows: RowFormat, parameters: DetectionParameters) -> Candidates:
-    """Return the upright objects of one image after suppression; boxes (n, 4) xyxy in input pixels."""
-    candidates = read_rows(output, rows, parameters.score_threshold, _MAX_CANDIDATES)
+    """Return the upright objects in the first output after suppression; boxes (n, 4) xyxy in input pixels."""
+    candidates = read_rows(answer.outputs[0], rows, parameters.score_threshold, _MAX_CANDIDATES)
     return candidates if rows.suppressed else suppress_duplicates(candidates, parameters.iou_threshold)
 
 

@@ -15,13 +15,15 @@ from app.runtimes.onnxruntime.files.model_files import Facts, ModelFiles
 from app.runtimes.onnxruntime.graph import RawOutputs
 from app.runtimes.onnxruntime.images.inputs import ImageInputs
 from app.runtimes.onnxruntime.images.placement import fit
-from app.runtimes.onnxruntime.layouts import LAYOUTS, GraphView, Output, choose_layout
+from app.runtimes.onnxruntime.layouts.choice import LAYOUTS, choose_layout
 from app.runtimes.onnxruntime.layouts.layout import (
     BoxDecoder,
     ClassDecoder,
+    GraphView,
     MaskDecoder,
     Match,
     OrientedBoxDecoder,
+    Output,
     TensorDecoder,
     TextDecoder,
 )
@@ -122,9 +124,7 @@ def test_any_outputs_are_read_or_rejected(
         hugging_face=HuggingFaceFiles(config=Config(model_type=model_type)),
     )
     inputs = ImageInputs(image=IMAGE, target_sizes=SIZES)
-    view = GraphView(
-        inputs=inputs, outputs=graph_outputs, model_files=evidence, declared_task=task_type, classes=classes
-    )
+    view = GraphView(inputs=inputs, outputs=graph_outputs, model_files=evidence, classes=classes)
     try:
         found = choose_layout(view, Facts())
     except ModelError:

@@ -11,7 +11,8 @@ from app.runtimes.onnxruntime.files.hugging_face_files import Config, HuggingFac
 from app.runtimes.onnxruntime.files.metadata import ExportMetadata
 from app.runtimes.onnxruntime.files.model_files import Facts, ModelFiles
 from app.runtimes.onnxruntime.images.inputs import ImageInputs
-from app.runtimes.onnxruntime.layouts import LAYOUTS, GraphView, Match, Output, choose_layout, declared_task
+from app.runtimes.onnxruntime.layouts.choice import LAYOUTS, choose_layout
+from app.runtimes.onnxruntime.layouts.layout import GraphView, Match, Output
 from app.settings.model import ModelError, ModelSettings
 from tasks.inference.tensor import Datatype, TensorSpec
 from tasks.task import TaskType
@@ -37,7 +38,6 @@ def evidence(settings: ModelSettings | None = None, config: Config | None = None
 def view(shapes: Shapes, known: ModelFiles, classes: int | None = None, inputs: ImageInputs | None = None) -> GraphView:
     """Return a graph whose outputs are zeros; outputs whose names end in ``_ids`` hold integers."""
     named = shapes if isinstance(shapes, dict) else {f"output{index}": shape for index, shape in enumerate(shapes)}
-    known_task = declared_task(known)
     return GraphView(
         inputs=inputs or ImageInputs(image=IMAGE),
         outputs=[
@@ -45,7 +45,6 @@ def view(shapes: Shapes, known: ModelFiles, classes: int | None = None, inputs: 
             for name, shape in named.items()
         ],
         model_files=known,
-        declared_task=known_task[0] if known_task else None,
         classes=classes,
     )
 
@@ -337,4 +336,4 @@ def test_ambiguous_or_unknown_outputs_are_rejected(
 )
 def test_unknown_task_is_rejected(known: ModelFiles, reason: str) -> None:
     with pytest.raises(ModelError, match=reason):
-        declared_task(known)
+        known.declared_task()

@@ -1,12 +1,16 @@
-"""Decode torchvision's detectors: ``boxes`` [N, 4], ``labels`` [N] and ``scores`` [N], without a batch dimension.
+"""Decode graphs that rank their objects themselves: ``labels``, ``boxes`` in xyxy, and ``scores``.
 
-Mask R-CNN adds ``masks`` [N, 1, h, w], probabilities for each pixel of the input: it is read as IMAGE_SEGMENTATION
-unless the settings declare OBJECT_DETECTION. Keypoint R-CNN adds ``keypoints`` [N, K, 3], x, y and visibility.
-
-The graph resizes and normalises the image by itself, suppresses duplicates, and returns xyxy in pixels of its input.
-Images are RGB in 0..1, in their own size if the graph takes any. Class 0 is the background and never returned.
+- ``rt-detr``: RT-DETR and D-FINE as their projects export them (``tools/export_onnx.py`` and
+  ``tools/deployment/export_onnx.py``): ``labels`` [b, N], ``boxes`` [b, N, 4] and ``scores`` [b, N]. Boxes are scaled
+  to the input ``orig_target_sizes``. Images are stretched, and RGB in 0..1.
+- ``torchvision``: its detectors: ``boxes`` [N, 4], ``labels`` [N] and ``scores`` [N], without a batch dimension, in
+  pixels of the input. Mask R-CNN adds ``masks`` [N, 1, h, w], probabilities for each pixel of the input: it is read as
+  IMAGE_SEGMENTATION unless the settings declare OBJECT_DETECTION. Keypoint R-CNN adds ``keypoints`` [N, K, 3], x, y and
+  visibility. The graph resizes and normalises the image by itself, and suppresses duplicates. Images are RGB in 0..1,
+  in their own size if the graph takes any. Class 0 is the background and never returned.
 """
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -14,10 +18,9 @@ from app.engine.models.model_metadata import Fact, Origin
 from app.runtimes.onnxruntime.candidates import Candidates, best_indices
 from app.runtimes.onnxruntime.graph import RawOutputs
 from app.runtimes.onnxruntime.images.dynamic_input import OwnSize
-from app.runtimes.onnxruntime.images.preprocessing import PartialPreprocessing
+from app.runtimes.onnxruntime.images.preprocessing import BYTE, ONES, STRETCHED, ZEROS
 from app.runtimes.onnxruntime.layouts.layout import (
     BoxDecoder,
-    Certainty,
     GraphView,
     Layout,
     MaskDecoder,
@@ -26,31 +29,53 @@ from app.runtimes.onnxruntime.layouts.layout import (
     Output,
     keypoints_fact,
 )
-from app.runtimes.onnxruntime.layouts.rt_detr import find_ranked
 from app.runtimes.onnxruntime.mask_grid import MaskGrid
 from tasks.image_segmentation import SegmentationInput
 from tasks.object_detection import DetectionParameters
 from tasks.task import TaskType
 
-__all__ = ("TORCHVISION_BOXES",)
+__all__ = ("RT_DETR", "TORCHVISION_BOXES")
 
-_NAME = "torchvision"
-_NAMES = ("boxes", "labels", "scores")
+_RT_DETR, _TORCHVISION = "rt-detr", "torchvision"
 _COORDINATES = 3
 """x, y and visibility."""
+_UNIT_RGB = msgspec.structs.replace(STRETCHED, scale=BYTE, mean=ZEROS, std=ONES)
 
 
-def _recognise(view: GraphView) -> Match | None:
+def _ranked_outputs(view: GraphView, rank: int) -> list[Output] | None:
+    """Return the labels, boxes and scores, if the labels have this rank."""
     outputs = view.outputs_named("labels", "boxes", "scores")
+    if outputs is None:
+        return None
+    labels, boxes, scores = outputs
+    fits = labels.blank.ndim == rank and labels.shape == scores.shape and boxes.shape == (*labels.shape, 4)
+    return outputs if fits else None
+
+
+def _recognise_rt_detr(view: GraphView) -> Match | None:
+    outputs = _ranked_outputs(view, 2)
+    if outputs is None or view.inputs.target_sizes is None:
+        return None
+    return Match(
+        layout=_RT_DETR,
+        decoder=BoxDecoder(_find),
+        outputs=outputs,
+        by_names=True,
+        origin=Origin.MODEL_FILE,
+        task_origin=Origin.MODEL_FILE,
+        preprocessing=_UNIT_RGB,
+    )
+
+
+def _recognise_torchvision(view: GraphView) -> Match | None:
+    outputs = _ranked_outputs(view, 1)
     if outputs is None or view.inputs.target_sizes is not None:
         return None
     labels, boxes, scores = outputs
-    if labels.blank.ndim != 1 or labels.shape != scores.shape or boxes.shape != (*labels.shape, 4):
-        return None
     if not np.issubdtype(labels.blank.dtype, np.integer) or not (boxes.is_float and scores.is_float):
         return None
     decoder, extra = _decoder(view, len(labels.blank))
-    read = {*_NAMES, *(output.name for output in extra)}
+    read = [output.name for output in (*outputs, *extra)]
     facts = [
         Fact("further output", f"{output.name}, left out", Origin.MODEL_FILE)
         for output in view.outputs
@@ -59,35 +84,20 @@ def _recognise(view: GraphView) -> Match | None:
     if isinstance(decoder, BoxDecoder) and decoder.keypoints:
         facts.append(keypoints_fact(decoder.keypoints, Origin.MODEL_FILE))
     return Match(
-        layout=_NAME,
-        task_type=TaskType.IMAGE_SEGMENTATION if isinstance(decoder, MaskDecoder) else TaskType.OBJECT_DETECTION,
+        layout=_TORCHVISION,
         decoder=decoder,
         outputs=[*outputs, *extra],
         unbatched=True,
-        certainty=Certainty.NAMES,
+        by_names=True,
         origin=Origin.MODEL_FILE,
         task_origin=Origin.MODEL_FILE,
-        preprocessing_defaults=PartialPreprocessing(
-            resize="stretch",
-            interpolation="bilinear",
-            antialias=True,
-            dynamic_size=OwnSize(),
-            scale=1 / 255,
-            mean=(0.0, 0.0, 0.0),
-            std=(1.0, 1.0, 1.0),
-            channel_order="RGB",
-        ),
+        preprocessing=msgspec.structs.replace(_UNIT_RGB, dynamic_size=OwnSize()),
         facts=facts,
     )
 
 
 def _decoder(view: GraphView, count: int) -> tuple[BoxDecoder | MaskDecoder, list[Output]]:
-    """Return the decoder, and the outputs that it reads besides the boxes.
-
-    Args:
-        view: the graph.
-        count: number of objects in a blank image.
-    """
+    """Return the decoder, and the outputs that it reads besides the boxes of `count` objects."""
     masks, points = view.outputs_named("masks"), view.outputs_named("keypoints")
     if masks and view.declared_task in (None, TaskType.IMAGE_SEGMENTATION):
         (mask,) = masks
@@ -96,18 +106,19 @@ def _decoder(view: GraphView, count: int) -> tuple[BoxDecoder | MaskDecoder, lis
     if points:
         (point,) = points
         if point.is_float and point.blank.ndim == 3 and point.shape[::2] == (count, _COORDINATES):
-            return BoxDecoder(_find_poses, (point.shape[1], _COORDINATES)), points
-    return BoxDecoder(find_ranked), []
+            return BoxDecoder(_find, (point.shape[1], _COORDINATES)), points
+    return BoxDecoder(_find), []
 
 
-def _find_poses(answer: RawOutputs, parameters: DetectionParameters) -> Candidates:
-    labels, boxes, scores, points = answer.outputs
+def _find(answer: RawOutputs, parameters: DetectionParameters) -> Candidates:
+    labels, boxes, scores, *points = answer.outputs
     chosen = best_indices(scores, parameters.score_threshold, len(scores))
+    extras = points[0][chosen].reshape(len(chosen), -1) if points else boxes[chosen, :0]
     return Candidates(
         boxes=boxes[chosen].astype(np.float32, copy=False),
         scores=scores[chosen].astype(np.float32, copy=False),
         class_ids=labels[chosen].astype(np.intp),
-        extras=points[chosen].reshape(len(chosen), -1).astype(np.float32, copy=False),
+        extras=extras.astype(np.float32, copy=False),
     ).finite()
 
 
@@ -124,9 +135,15 @@ def _outline(answer: RawOutputs, item: SegmentationInput) -> Outline:
     )
 
 
+RT_DETR = Layout(
+    names=(_RT_DETR,),
+    task_types=(TaskType.OBJECT_DETECTION,),
+    expected_outputs="labels [b, N], boxes [b, N, 4] and scores [b, N], and an input orig_target_sizes",
+    recognise=_recognise_rt_detr,
+)
 TORCHVISION_BOXES = Layout(
-    names=(_NAME,),
+    names=(_TORCHVISION,),
     task_types=(TaskType.OBJECT_DETECTION, TaskType.IMAGE_SEGMENTATION),
     expected_outputs="boxes [N, 4], labels [N] and scores [N], without a batch dimension, and masks [N, 1, h, w]",
-    recognise=_recognise,
+    recognise=_recognise_torchvision,
 )
