@@ -3,7 +3,8 @@
 The platform calls ``/v2/models/m-<id>/infer/``. Its own public engines serve ``/infer`` and ``/ready`` at the root.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -11,9 +12,17 @@ from litestar import Response
 
 from app.engine.engine import Engine
 from app.engine.models.registry import CHARIOT_PREFIX
-from app.protocols.protocol import INFER_FAILURES, Endpoint, HttpRequest, StartCall, json_response
+from app.protocols.protocol import (
+    Endpoint,
+    HttpRequest,
+    StartCall,
+    infer_endpoint,
+    json_response,
+    probe_endpoint,
+    read_endpoint,
+)
 
-__all__ = ("InferenceRoute", "chariot_endpoints", "resolve_model")
+__all__ = ("chariot_endpoints", "resolve_model")
 
 _MODEL = "/v2/models/{target:str}"
 _VERSION = f"{_MODEL}/versions/{{version:str}}"
@@ -37,17 +46,18 @@ class _ModelReady(msgspec.Struct, frozen=True):
     ready: bool
 
 
-class InferenceRoute(msgspec.Struct, frozen=True, kw_only=True):
-    """The parts of `Endpoint` that a protocol sets for its inferences."""
+def chariot_endpoints(
+    engine: Engine, start: StartCall, *, body: Any, answer: Any, media_types: Sequence[str] = ()
+) -> Sequence[Endpoint]:
+    """Return the endpoints for readiness, liveness, and inference on all of Chariot's paths.
 
-    start: StartCall
-    body: Any
-    answer: Any
-    media_types: Sequence[str] = ()
-
-
-def chariot_endpoints(engine: Engine, inference: InferenceRoute) -> Sequence[Endpoint]:
-    """Return the endpoints for `inference` on all of Chariot's paths, and for readiness and liveness."""
+    Args:
+        engine: answers the requests.
+        start: as in `Endpoint`, for inferences.
+        body: as in `Endpoint`.
+        answer: as in `Endpoint`.
+        media_types: as in `Endpoint`.
+    """
 
     async def ready(_: HttpRequest) -> Response[bytes]:
         if not engine.not_ready_reason:
@@ -62,59 +72,32 @@ def chariot_endpoints(engine: Engine, inference: InferenceRoute) -> Sequence[End
         engine.ready_model(name, version)
         return json_response(msgspec.json.encode({"name": name, "ready": True}))
 
-    def infer(path: str, summary: str, accepts_target: Callable[[str], bool] | None) -> Endpoint:
-        return Endpoint(
-            method="POST",
-            path=path,
-            start=inference.start,
-            summary=summary,
-            body=inference.body,
-            answer=inference.answer,
-            media_types=inference.media_types,
-            failures=INFER_FAILURES,
-            accepts_target=accepts_target,
-            permission="infer",
-            queue_model=queue_model,
-        )
-
     def queue_model(target: str) -> str:
-        return engine.registry.name_for_path(target) if target else engine.registry.default_name()
+        return resolve_model(engine, target)[0]
 
-    def model_readiness(path: str) -> Endpoint:
-        return Endpoint(
-            method="GET",
-            path=path,
-            handle=model_ready,
-            summary="Whether a model is ready",
-            answer=_ModelReady,
-            failures=(404, 503),
-            accepts_target=_is_chariot,
-            permission="infer",
-        )
-
+    infer = partial(
+        infer_endpoint, start=start, body=body, answer=answer, media_types=media_types, queue_model=queue_model
+    )
+    of_id = "the model of a Chariot id, m-<id>"
     return [
-        infer("/infer", "Infer with the only model, or the default model", None),
-        infer(f"{_MODEL}/infer", "Infer with the model of a Chariot id, m-<id>", _is_chariot),
-        infer(f"{_VERSION}/infer", "Infer with one version of the model of a Chariot id, m-<id>", _is_chariot),
-        Endpoint(
-            method="GET",
-            path="/ready",
-            handle=ready,
-            summary="Whether every model is ready",
-            answer=_Status,
-            failures=(503,),
-            permission="open",
+        infer(path="/infer", summary="Infer with the only model, or the default model"),
+        infer(path=f"{_MODEL}/infer", summary=f"Infer with {of_id}", accepts_target=_is_chariot),
+        infer(path=f"{_VERSION}/infer", summary=f"Infer with one version of {of_id}", accepts_target=_is_chariot),
+        probe_endpoint(
+            path="/ready", handle=ready, summary="Whether every model is ready", answer=_Status, failures=(503,)
         ),
-        Endpoint(
-            method="GET",
-            path="/health",
-            handle=health,
-            summary="Whether the process is alive",
-            answer=_Status,
-            permission="open",
+        probe_endpoint(path="/health", handle=health, summary="Whether the process is alive", answer=_Status),
+        *(
+            read_endpoint(
+                path=f"{path}/ready",
+                handle=model_ready,
+                summary="Whether a model is ready",
+                answer=_ModelReady,
+                failures=(404, 503),
+                accepts_target=_is_chariot,
+            )
+            for path in (_MODEL, _VERSION)
         ),
-        model_readiness(f"{_MODEL}/ready"),
-        model_readiness(f"{_VERSION}/ready"),
     ]
 
 

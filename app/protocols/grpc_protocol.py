@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol, TypeAlias, cast
 from urllib.parse import unquote
 
@@ -45,31 +45,27 @@ _logger = logging.getLogger(__name__)
 
 
 class GrpcProtocol(Protocol):
-    """A service: its name for settings and logs, its descriptor for reflection, and its methods over an engine."""
+    """A service and its methods over an engine.
 
-    @property
-    def name(self) -> str: ...
+    Attributes:
+        name: the name in settings and logs.
+        service: the descriptor, for reflection.
+        permissions: the permission for each method by name. A method that is missing requires ``admin``.
+        queued_methods: the methods whose call is one inference, which waits in the queue for a worker.
+    """
 
-    @property
-    def service(self) -> ServiceDescriptor: ...
+    name: str
+    service: ServiceDescriptor
+    permissions: Mapping[str, Permission]
+    queued_methods: frozenset[str] = frozenset()
 
-    @property
-    def permissions(self) -> Mapping[str, Permission]:
-        """The permission for each method by name. A method that is missing requires ``admin``."""
-        ...
-
-    @property
-    def queued_methods(self) -> Collection[str]:
-        """The methods whose call is one inference, which waits in the queue for a worker."""
-        ...
-
-    def refusal_message(self, error: InferenceError, /) -> bytes | None:
+    def refusal_message(self, _: InferenceError, /) -> bytes | None:
         """Return the message for a rejected call of `queued_methods`; None if the call ends with a status instead."""
-        ...
+        return None
 
-    def target_model(self, data: bytes, /) -> str:
+    def target_model(self, _: bytes, /) -> str:
         """Return the model that a message to an ``admin`` method names; empty if it names none."""
-        ...
+        return ""
 
     def handlers(self, engine: Engine, stopping: asyncio.Event, /) -> Mapping[str, Handler]:
         """Return the methods by name, from message bytes to message bytes. Streams end early when `stopping` is set."""

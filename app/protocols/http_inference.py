@@ -7,7 +7,7 @@ from litestar import Response
 
 from app.engine.engine import Engine
 from app.engine.request_context import RequestContext
-from app.protocols.inference_call import HttpAnswer, InferenceCall, InferenceHead
+from app.protocols.inference_call import HttpAnswer, InferenceHead
 from app.protocols.protocol import Endpoint, HttpProtocol, HttpRequest, StartCall
 from app.protocols.request_body import read_inference_body
 from app.protocols.request_info import RETRY_AFTER, read_request_info
@@ -16,7 +16,7 @@ from tasks.inference.error import InferenceError
 
 __all__ = ("answer_inference", "error_answer", "read_head", "start_call", "to_response")
 
-CallT = TypeVar("CallT", bound=InferenceCall)
+CallT = TypeVar("CallT")
 
 
 async def answer_inference(

@@ -1,6 +1,7 @@
 """The interface of an HTTP protocol."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Literal, Protocol, runtime_checkable
 
 import msgspec
@@ -23,7 +24,11 @@ __all__ = (
     "PrefixOwner",
     "QueryParameter",
     "StartCall",
+    "error_object",
+    "infer_endpoint",
     "json_response",
+    "probe_endpoint",
+    "read_endpoint",
 )
 
 HttpRequest = Request[Any, Any, Any]
@@ -100,13 +105,24 @@ class Endpoint(Operation, frozen=True, kw_only=True, eq=False):
     queue_model: Callable[[str], str] | None = None
 
 
-class HttpProtocol(Protocol):
-    """A wire protocol: a name, its endpoints over an engine, and its error body."""
+infer_endpoint = partial(Endpoint, method="POST", failures=INFER_FAILURES, permission="infer", queue_model=str)
+"""Return an endpoint that runs a model. By default, the target of its path is the model in whose queue it waits."""
 
-    @property
-    def name(self) -> str:
-        """The name in settings and logs."""
-        ...
+read_endpoint = partial(Endpoint, method="GET", permission="infer")
+"""Return an endpoint that describes models or the server."""
+
+probe_endpoint = partial(Endpoint, method="GET", permission="open")
+"""Return an endpoint for health probes, which send no credentials."""
+
+
+class HttpProtocol(Protocol):
+    """A wire protocol: its endpoints over an engine, and its error body.
+
+    Attributes:
+        name: the name in settings and logs.
+    """
+
+    name: str
 
     def endpoints(self, engine: Engine, /) -> Sequence[Endpoint]:
         """Return all endpoints."""
@@ -114,7 +130,7 @@ class HttpProtocol(Protocol):
 
     def error_body(self, error: InferenceError, /) -> bytes:
         """Return the body of a response for `error`."""
-        ...
+        return error_object(error)
 
 
 @runtime_checkable
@@ -136,12 +152,12 @@ class HttpListener(HttpProtocol, Protocol):
     """A protocol with its own port, where it handles every request.
 
     Its endpoints describe it in OpenAPI. Usual inferences may be answered by their `start`, without the handler.
+
+    Attributes:
+        title: the name in the start message and in OpenAPI.
     """
 
-    @property
-    def title(self) -> str:
-        """The name in the start message and in OpenAPI."""
-        ...
+    title: str
 
     def error_answer(self, error: InferenceError, /) -> HttpAnswer:
         """Return the answer for an error of an inference."""
@@ -154,6 +170,11 @@ class HttpListener(HttpProtocol, Protocol):
     def handler(self, engine: Engine, /) -> Callable[[HttpRequest], Awaitable[Response[Any]]]:
         """Return a handler for requests of any method and path, including errors."""
         ...
+
+
+def error_object(error: InferenceError) -> bytes:
+    """Return ``{"error": "..."}``, the body of Chariot, KServe, the Open Inference Protocol and TensorFlow Serving."""
+    return msgspec.json.encode({"error": str(error)})
 
 
 def json_response(content: bytes, status: int = 200) -> Response[bytes]:

@@ -28,6 +28,7 @@ __all__ = (
     "set_response_header",
     "timeout_of",
     "valid_id",
+    "wait_for_disconnect",
 )
 
 RETRY_AFTER = "retry-after"
@@ -59,7 +60,7 @@ def read_request_info(request: Request[Any, Any, Any], protocol: str) -> Request
     context = new_context(request.headers, protocol, address_of(request.scope))
     context.response_headers[REQUEST_ID_HEADER] = context.request_id
     request.scope["state"][_STATE_KEY] = context.response_headers
-    context.disconnected = partial(_wait_for_disconnect, request)
+    context.disconnected = partial(wait_for_disconnect, request)
     context.client = CLIENT.get()
     return context
 
@@ -110,7 +111,7 @@ def timeout_of(headers: Mapping[str, str]) -> float | None:
         return math.nan
 
 
-async def _wait_for_disconnect(request: Request[Any, Any, Any]) -> None:
+async def wait_for_disconnect(request: Request[Any, Any, Any]) -> None:
     """Wait until the client of `request` disconnects. Call it only after the body was read."""
     while (await request.receive())["type"] != "http.disconnect":
         pass

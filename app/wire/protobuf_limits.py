@@ -1,4 +1,4 @@
-"""Limit the contents of a protobuf message before parsing.
+"""Parse protobuf messages, and limit their contents before that.
 
 An empty nested message takes two bytes on the wire and about a hundred bytes parsed, so the size of a message does not
 bound its cost. See https://protobuf.dev/programming-guides/encoding/ for the wire format.
@@ -9,10 +9,12 @@ from typing import Any
 
 import numpy as np
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
+from google.protobuf.message import DecodeError
 
+from tasks.inference.error import invalid
 from tasks.inference.limits import Limits, too_large
 
-__all__ = ("check_message",)
+__all__ = ("check_message", "parse_message")
 
 _MIN_FIELD_BYTES = 2
 _VARINT, _FIXED64, _LENGTH, _BEGIN, _END, _FIXED32 = range(6)
@@ -29,6 +31,20 @@ _OPAQUE_TYPES = (FieldDescriptor.TYPE_STRING, FieldDescriptor.TYPE_BYTES)
 _VARIABLE_SIZE = 0
 
 FieldTypes = dict[int, "Descriptor | int"]
+
+
+def parse_message(message_type: Any, data: bytes, limits: Limits | None = None) -> Any:
+    """Parse a message of the class `message_type`, within `limits` if given.
+
+    Raises:
+        InferenceError: INVALID_REQUEST when the bytes are not such a message; TOO_LARGE as `check_message`.
+    """
+    if limits is not None:
+        check_message(data, message_type.DESCRIPTOR, limits)
+    try:
+        return message_type.FromString(data)
+    except DecodeError:
+        raise invalid(f"Expected a {message_type.DESCRIPTOR.name}, got other bytes") from None
 
 
 def check_message(data: bytes, descriptor: Descriptor, limits: Limits) -> None:

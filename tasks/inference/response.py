@@ -49,3 +49,13 @@ class InferenceResponse(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     model_name: str
     model_version: str
     outputs: Sequence[InferenceOutput]
+
+    @property
+    def predictions(self) -> Sequence[Prediction]:
+        """The predictions of all outputs, in order."""
+        return [prediction for output in self.outputs for prediction in output.predictions]
+
+    def stack(self) -> Sequence[Tensor]:
+        """Return the predictions of all outputs as tensors."""
+        predictions = self.predictions
+        return type(predictions[0]).stack(predictions)

@@ -7,19 +7,19 @@ import msgspec
 
 from app.engine.engine import Engine
 from app.engine.request_context import RequestContext
-from app.protocols.chariot_paths import InferenceRoute, chariot_endpoints, resolve_model
+from app.protocols.chariot_paths import chariot_endpoints, resolve_model
 from app.protocols.chariot_v2.codec import JSON_LINES, PARAMETERS_HEADER, decode, encode, map_error_path
 from app.protocols.chariot_v2.wire import WireRequest, WireResponse
 from app.protocols.inference_call import CodecCall, HttpAnswer, InferenceHead
 from app.protocols.media_type import media_type_of
-from app.protocols.protocol import Endpoint
+from app.protocols.protocol import Endpoint, HttpProtocol
 from tasks.inference.error import InferenceError
 from tasks.inference.response import InferenceResponse
 
 __all__ = ("ChariotV2",)
 
 
-class ChariotV2:
+class ChariotV2(HttpProtocol):
     """Chariot's leaner protocol: one object, lines of objects, or the bare image in; only the records out."""
 
     name = "chariot-v2"
@@ -45,8 +45,7 @@ class ChariotV2:
             )
 
         media_types = (JSON_LINES, "image/*")
-        inference = InferenceRoute(start=start, body=WireRequest, answer=WireResponse, media_types=media_types)
-        return chariot_endpoints(engine, inference)
+        return chariot_endpoints(engine, start, body=WireRequest, answer=WireResponse, media_types=media_types)
 
     def error_body(self, error: InferenceError, /) -> bytes:
         # Striveworks' public engine uses `detail`; the platform's own errors use `error`.

@@ -5,19 +5,17 @@ from functools import partial
 
 from app.engine.engine import Engine
 from app.engine.request_context import RequestContext
-from app.protocols.chariot_paths import InferenceRoute, chariot_endpoints, resolve_model
+from app.protocols.chariot_paths import chariot_endpoints, resolve_model
 from app.protocols.chariot_v2_kserve.codec import decode, encode
 from app.protocols.chariot_v2_kserve.wire import WireRequest, WireResponse
-from app.protocols.error_body import error_object
 from app.protocols.inference_call import CodecCall, HttpAnswer, InferenceHead
-from app.protocols.protocol import Endpoint
-from tasks.inference.error import InferenceError
+from app.protocols.protocol import Endpoint, HttpProtocol
 from tasks.inference.response import InferenceResponse
 
 __all__ = ("ChariotV2KServe",)
 
 
-class ChariotV2KServe:
+class ChariotV2KServe(HttpProtocol):
     """Chariot's recommended protocol: KServe's envelope with lists of plain objects."""
 
     name = "chariot-v2-kserve"
@@ -38,10 +36,7 @@ class ChariotV2KServe:
                 encode=_answer,
             )
 
-        return chariot_endpoints(engine, InferenceRoute(start=start, body=WireRequest, answer=WireResponse))
-
-    def error_body(self, error: InferenceError, /) -> bytes:
-        return error_object(error)
+        return chariot_endpoints(engine, start, body=WireRequest, answer=WireResponse)
 
 
 def _answer(response: InferenceResponse) -> HttpAnswer:
