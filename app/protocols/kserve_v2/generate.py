@@ -6,6 +6,7 @@ This server adds the image to the extension: `image`, base64 or a data URI, besi
 import re
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -13,9 +14,9 @@ from litestar import Response
 
 from app.engine.engine import Engine
 from app.engine.streams.text_stream import Chunk
-from app.protocols.error_body import error_object
+from app.protocols.kserve_v2.model_config import MODEL_PATH, VERSION_PATH
 from app.protocols.kserve_v2.parameters import read_timeout
-from app.protocols.protocol import INFER_FAILURES, Endpoint, HttpRequest, json_response
+from app.protocols.protocol import Endpoint, HttpRequest, error_object, infer_endpoint, json_response
 from app.protocols.request_body import read_inference_body
 from app.protocols.request_info import read_request_info
 from app.protocols.streamed_response import EVENT_STREAM, event, streamed_response
@@ -92,34 +93,21 @@ def generate_endpoints(engine: Engine) -> Sequence[Endpoint]:
             raise codec.map_error_path(error) from None
         return streamed_response(_events(codec, first_chunk, chunks), chunks)
 
-    endpoints: list[Endpoint] = []
-    for path in ("/v2/models/{target:str}", "/v2/models/{target:str}/versions/{version:str}"):
-        endpoints += [
-            Endpoint(
-                method="POST",
-                path=f"{path}/generate",
-                handle=generate,
-                queue_model=str,
-                summary="Ask a model about an image, or let it continue a text",
-                body=WireGenerateRequest,
-                answer=WireGenerateResponse,
-                failures=INFER_FAILURES,
-                permission="infer",
-            ),
-            Endpoint(
-                method="POST",
+    ask = "Ask a model about an image, or let it continue a text"
+    endpoint = partial(infer_endpoint, body=WireGenerateRequest, answer=WireGenerateResponse)
+    return [
+        one
+        for path in (MODEL_PATH, VERSION_PATH)
+        for one in (
+            endpoint(path=f"{path}/generate", handle=generate, summary=ask),
+            endpoint(
                 path=f"{path}/generate_stream",
                 handle=generate_stream,
-                queue_model=str,
-                summary="Ask a model about an image, or let it continue a text, with server-sent events",
-                body=WireGenerateRequest,
-                answer=WireGenerateResponse,
+                summary=f"{ask}, with server-sent events",
                 media_types=(EVENT_STREAM,),
-                failures=INFER_FAILURES,
-                permission="infer",
             ),
-        ]
-    return endpoints
+        )
+    ]
 
 
 class _GenerateCodec:

@@ -9,17 +9,27 @@ from litestar import Response
 from app.engine.engine import Engine
 from app.engine.models.registry import Registration
 from app.protocols.kserve_v2.rendering import declared_outputs
-from app.protocols.protocol import Endpoint, HttpRequest, Method, json_response
+from app.protocols.protocol import Endpoint, HttpRequest, Method, json_response, read_endpoint
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.inference.tensor import Datatype, TensorSpec
 from tasks.task import TaskType
 
-__all__ = ("UNSUPPORTED_CALLS", "config_endpoints", "model_config", "unsupported")
+__all__ = (
+    "MODEL_PATH",
+    "UNSUPPORTED_CALLS",
+    "VERSION_PATH",
+    "config_endpoints",
+    "find_registration",
+    "model_config",
+    "unsupported",
+)
 
 _PLATFORMS = {"onnx": ("onnxruntime_onnx", "onnxruntime"), "transformers": ("", "pytorch")}
 """Triton's names for the platform and the backend; by default no platform, and our name as the backend."""
 
-_MODEL = "/v2/models/{target:str}"
+MODEL_PATH = "/v2/models/{target:str}"
+VERSION_PATH = f"{MODEL_PATH}/versions/{{version:str}}"
+
 _GET_AND_POST: tuple[Method, ...] = ("GET", "POST")
 _SHARED_MEMORY_PATHS: Mapping[str, Method] = {
     "status": "GET",
@@ -31,7 +41,7 @@ _SHARED_MEMORY_PATHS: Mapping[str, Method] = {
 _UNSUPPORTED_PATHS: Mapping[str, tuple[str, Sequence[Method]]] = {
     "/v2/logging": ("log settings", _GET_AND_POST),
     "/v2/trace/setting": ("trace settings", _GET_AND_POST),
-    f"{_MODEL}/trace/setting": ("trace settings", _GET_AND_POST),
+    f"{MODEL_PATH}/trace/setting": ("trace settings", _GET_AND_POST),
     **{
         f"/v2/{kind}sharedmemory/{path}": ("shared memory", (method,))
         for kind in ("system", "cuda")
@@ -61,38 +71,34 @@ def config_endpoints(engine: Engine) -> Sequence[Endpoint]:
     """Return the endpoints of the extension, and of those that are refused."""
 
     async def config(request: HttpRequest) -> Response[bytes]:
-        path = request.path_params
-        registration = engine.registry.find(engine.registry.name_for_path(path["target"]), path.get("version"))
-        return json_response(msgspec.json.encode(model_config(registration)))
+        return json_response(msgspec.json.encode(model_config(find_registration(engine, request))))
 
     def refused(method: Method, path: str, feature: str) -> Endpoint:
         async def refuse(_: HttpRequest) -> Response[bytes]:
             raise unsupported(feature)
 
-        return Endpoint(
-            method=method,
-            path=path,
-            handle=refuse,
-            summary=f"Not supported: Triton's {feature}",
-            failures=(400,),
-            permission="infer",
-        )
+        summary = f"Not supported: Triton's {feature}"
+        return Endpoint(method=method, path=path, handle=refuse, summary=summary, failures=(400,), permission="infer")
 
+    summary = "Triton's configuration of a model"
     configs = [
-        Endpoint(
-            method="GET",
-            path=f"{path}/config",
-            handle=config,
-            summary="Triton's configuration of a model",
-            failures=(404, 503),
-            permission="infer",
-        )
-        for path in (_MODEL, f"{_MODEL}/versions/{{version:str}}")
+        read_endpoint(path=f"{path}/config", handle=config, summary=summary, failures=(404, 503))
+        for path in (MODEL_PATH, VERSION_PATH)
     ]
     refusals = [
         refused(method, path, feature) for path, (feature, methods) in _UNSUPPORTED_PATHS.items() for method in methods
     ]
     return [*configs, *refusals]
+
+
+def find_registration(engine: Engine, request: HttpRequest) -> Registration:
+    """Return the version of a model that a path names.
+
+    Raises:
+        InferenceError: MODEL_NOT_FOUND.
+    """
+    path = request.path_params
+    return engine.registry.find(engine.registry.name_for_path(path["target"]), path.get("version"))
 
 
 def model_config(registration: Registration) -> Mapping[str, Any]:

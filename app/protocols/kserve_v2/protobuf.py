@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 import numpy as np
-from google.protobuf.message import DecodeError
+from google.protobuf.json_format import ParseDict
 from numpy.typing import NDArray
 
 from app.engine.models.servable import Servable
@@ -30,17 +30,26 @@ from app.protocols.kserve_v2.rendering import (
     select_outputs,
 )
 from app.wire.json_tensors import read_datatype
-from app.wire.protobuf_limits import check_message
+from app.wire.protobuf_limits import parse_message
 from tasks.inference.error import InferenceError, invalid, quote_value
-from tasks.inference.limits import Limits
+from tasks.inference.limits import too_large
 from tasks.inference.parameters import Positive, convert
 from tasks.inference.request import InferenceRequest
 from tasks.inference.response import InferenceResponse
 from tasks.inference.tensor import Datatype, InputTensor, Tensor
 
-__all__ = ("InferMessage", "decode", "encode", "encode_chunks", "encode_error", "encode_streamed")
+__all__ = (
+    "InferRequest",
+    "decode",
+    "encode",
+    "encode_chunks",
+    "encode_error",
+    "encode_message",
+    "encode_streamed",
+    "read_message",
+)
 
-_Request = message_class("inference.ModelInferRequest")
+InferRequest = message_class("inference.ModelInferRequest")
 _Response = message_class("inference.ModelInferResponse")
 _Streamed = message_class("inference.ModelStreamInferResponse")
 
@@ -63,6 +72,9 @@ _CONTENTS: dict[Datatype, str] = {
 _STORED_DTYPES: dict[str, np.dtype[Any]] = {"int_contents": np.dtype(np.int32), "uint_contents": np.dtype(np.uint32)}
 """The dtype that protobuf stores where one field serves several datatypes."""
 
+_MAX_PLAIN_BYTES = 64 * 1024
+"""The limit of messages that hold only names and versions."""
+
 _MAX_INT64 = 2**63 - 1
 _FINAL = "triton_final_response"
 _STREAMED_TEXT = "text_output"
@@ -74,62 +86,28 @@ class _OutputParameters(msgspec.Struct, frozen=True):
     classification: Positive | None = None
 
 
-class InferMessage:
-    """A parsed `ModelInferRequest` that was not decoded yet.
-
-    Args:
-        data: the serialized message.
-        limits: limits for the fields and elements.
+def read_message(name: str, data: bytes) -> Any:
+    """Parse the message type `name`, of a call that is no inference.
 
     Raises:
-        InferenceError: INVALID_REQUEST when the bytes are not such a message; as `check_message`.
+        InferenceError: INVALID_REQUEST when the bytes are not such a message, TOO_LARGE when there are too many.
     """
-
-    def __init__(self, data: bytes, limits: Limits | None = None) -> None:
-        if limits is not None:
-            check_message(data, _Request.DESCRIPTOR, limits)
-        try:
-            self.message = _Request.FromString(data)
-        except DecodeError:
-            raise invalid("Expected a ModelInferRequest, got other bytes") from None
-
-    @property
-    def id(self) -> str:
-        """The id that the client gave the request; empty if missing."""
-        return self.message.id
-
-    @property
-    def model_name(self) -> str:
-        """The name of the requested model."""
-        return self.message.model_name
-
-    @property
-    def model_version(self) -> str | None:
-        """The requested version; None if missing."""
-        return self.message.model_version or None
-
-    @property
-    def is_raw(self) -> bool:
-        """Whether the input tensors are raw; the output tensors then are raw, too."""
-        return bool(self.message.raw_input_contents)
-
-    @property
-    def selects_outputs(self) -> bool:
-        """Whether the request selects outputs or their format, so that the answer cannot be streamed."""
-        return bool(self.message.outputs) or "output_format" in self.message.parameters
+    if len(data) > _MAX_PLAIN_BYTES:
+        raise too_large(_MAX_PLAIN_BYTES, f"bytes in a {name}", len(data))
+    return parse_message(message_class(f"inference.{name}"), data)
 
 
-def decode(request: InferMessage, servable: Servable) -> tuple[InferenceRequest, OutputSelection]:
-    """Decode a request, and the selection of outputs in it.
+def encode_message(name: str, content: object) -> bytes:
+    """Encode `content` (structs, mappings, sequences and plain values) as the message type `name`."""
+    return ParseDict(msgspec.to_builtins(content), message_class(f"inference.{name}")()).SerializeToString()
 
-    Args:
-        request: the parsed message.
-        servable: the requested model.
+
+def decode(message: Any, servable: Servable) -> tuple[InferenceRequest, OutputSelection]:
+    """Decode a `ModelInferRequest` to the model `servable`, and the selection of outputs in it.
 
     Raises:
         InferenceError: INVALID_REQUEST naming the field.
     """
-    message = request.message
     raw: Sequence[bytes] = message.raw_input_contents
     if raw and len(raw) != len(message.inputs):
         expected = f"Expected an entry for each of the {len(message.inputs)} inputs, or none"
@@ -138,16 +116,16 @@ def decode(request: InferMessage, servable: Servable) -> tuple[InferenceRequest,
     parameters = _parameters(message.parameters, "parameters")
     refuse_shared_memory(parameters, "parameters")
     inference_request = InferenceRequest(
-        id=request.id,
-        model_name=request.model_name,
-        model_version=request.model_version,
+        id=message.id,
+        model_name=message.model_name,
+        model_version=message.model_version or None,
         inputs=tuple(inputs),
         parameters=parameters,
         timeout=read_timeout(parameters),
     )
     outputs = [_requested_output(output, f"outputs[{index}]") for index, output in enumerate(message.outputs)]
     return inference_request, select_outputs(
-        servable, outputs or None, parameters.get("output_format"), binary=request.is_raw
+        servable, outputs or None, parameters.get("output_format"), binary=bool(raw)
     )
 
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from app.engine.models.servable import Servable
 from tasks.inference.error import invalid
-from tasks.inference.response import InferenceResponse, Prediction
+from tasks.inference.response import InferenceResponse
 from tasks.inference.tensor import Datatype, Tensor, TensorSpec
 from tasks.task import TaskType
 
@@ -102,30 +102,25 @@ def output_parameters(response: InferenceResponse) -> Mapping[str, object]:
 
 def render(response: InferenceResponse, servable: Servable, selection: OutputSelection) -> list[tuple[Tensor, bool]]:
     """Return the selected tensors in order, each with whether it follows the JSON as bytes."""
-    predictions = [prediction for output in response.outputs for prediction in output.predictions]
+    is_tensor_model = servable.description.task_type is TaskType.TENSOR
     if selection.outputs is None:
-        return [(tensor, selection.binary) for tensor in _default_tensors(predictions, servable, selection.tensors)]
-    requests_records = {RECORDS.name} & {output.name for output in selection.outputs}
-    tensors = {tensor.name: tensor for tensor in type(predictions[0]).stack(predictions)}
-    if requests_records and RECORDS.name not in tensors:
-        tensors[RECORDS.name] = _records(predictions)
+        as_tensors = selection.tensors or is_tensor_model
+        return [(tensor, selection.binary) for tensor in (response.stack() if as_tensors else [_records(response)])]
+    tensors = {tensor.name: tensor for tensor in response.stack()}
+    if RECORDS.name not in tensors and any(output.name == RECORDS.name for output in selection.outputs):
+        tensors[RECORDS.name] = _records(response)
     # A task returns its labels beside its scores; a tensor model has labels only in its description.
-    labels_by_index = servable.description.labels if servable.description.task_type is TaskType.TENSOR else ()
+    labels_by_index = servable.description.labels if is_tensor_model else ()
     return [
         (_classify(tensors[output.name], tensors, output, labels_by_index), output.binary)
         for output in selection.outputs
     ]
 
 
-def _default_tensors(predictions: Sequence[Prediction], servable: Servable, as_tensors: bool) -> Sequence[Tensor]:
-    if as_tensors or servable.description.task_type is TaskType.TENSOR:
-        return type(predictions[0]).stack(predictions)
-    return [_records(predictions)]
-
-
-def _records(predictions: Sequence[Prediction]) -> Tensor:
-    data = np.empty(len(predictions), object)
-    data[:] = [msgspec.json.encode(prediction.records()) for prediction in predictions]
+def _records(response: InferenceResponse) -> Tensor:
+    records = [msgspec.json.encode(prediction.records()) for prediction in response.predictions]
+    data = np.empty(len(records), object)
+    data[:] = records
     return Tensor(name=RECORDS.name, datatype=Datatype.BYTES, data=data)
 
 

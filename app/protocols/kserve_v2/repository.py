@@ -1,6 +1,7 @@
 """Triton's model repository and statistics extensions over REST."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -8,13 +9,17 @@ from litestar import Response
 
 from app.engine.engine import Engine
 from app.engine.models.registry import Registration
-from app.engine.statistics import Duration, ModelStatistics
+from app.engine.statistics import Duration
+from app.protocols.kserve_v2.model_config import MODEL_PATH, VERSION_PATH
 from app.protocols.protocol import Endpoint, HttpRequest, json_response
 from app.protocols.request_body import read_body
 from app.wire.json_body import read_json
 from tasks.inference.error import ErrorKind, InferenceError
 
-__all__ = ("index_entry", "reject_load_parameters", "repository_endpoints", "statistics_of", "versions_with_statistics")
+__all__ = ("index_entries", "reject_load_parameters", "repository_endpoints", "statistics_of")
+
+
+_MODEL = "/v2/repository/models/{target:str}"
 
 
 class _IndexRequest(msgspec.Struct, frozen=True):
@@ -38,10 +43,7 @@ def repository_endpoints(engine: Engine) -> Sequence[Endpoint]:
     async def index(request: HttpRequest) -> Response[bytes]:
         body = await read_body(request, engine)
         options = read_json(body, _IndexRequest, limits=engine.limits) if body.strip() else _IndexRequest()
-        entries = [
-            entry for entry in await engine.repository.index() if entry.servable is not None or not options.ready
-        ]
-        return json_response(msgspec.json.encode([index_entry(entry) for entry in entries]))
+        return json_response(msgspec.json.encode(await index_entries(engine, ready=options.ready)))
 
     async def load(request: HttpRequest) -> Response[bytes]:
         name = request.path_params["target"]
@@ -59,32 +61,9 @@ def repository_endpoints(engine: Engine) -> Sequence[Endpoint]:
     async def statistics(request: HttpRequest) -> Response[bytes]:
         target, version = request.path_params.get("target"), request.path_params.get("version")
         name = engine.registry.name_for_path(target) if target else None
-        registrations = versions_with_statistics(engine, name, version)
-        return json_response(
-            msgspec.json.encode(
-                {"model_stats": [statistics_of(engine, registration) for registration in registrations]}
-            )
-        )
+        return json_response(msgspec.json.encode(statistics_of(engine, name, version)))
 
-    def action_endpoint(
-        action: str, handle: Callable[[HttpRequest], Awaitable[Response[bytes]]], summary: str
-    ) -> Endpoint:
-        path = f"/v2/repository/models/{{target:str}}/{action}"
-        return Endpoint(
-            method="POST",
-            path=path,
-            handle=handle,
-            summary=summary,
-            failures=(400, 404, 413, 503),
-            permission="admin",
-        )
-
-    def statistics_at(path: str) -> Endpoint:
-        summary = "Statistics of models since the server started"
-        return Endpoint(
-            method="GET", path=path, handle=statistics, summary=summary, failures=(404, 503), permission="read"
-        )
-
+    change = partial(Endpoint, method="POST", failures=(400, 404, 413, 503), permission="admin")
     return [
         Endpoint(
             method="POST",
@@ -96,11 +75,19 @@ def repository_endpoints(engine: Engine) -> Sequence[Endpoint]:
             failures=(400, 413),
             permission="read",
         ),
-        action_endpoint("load", load, "Load or reload a model from disk"),
-        action_endpoint("unload", unload, "Unload a model"),
-        statistics_at("/v2/models/stats"),
-        statistics_at("/v2/models/{target:str}/stats"),
-        statistics_at("/v2/models/{target:str}/versions/{version:str}/stats"),
+        change(path=f"{_MODEL}/load", handle=load, summary="Load or reload a model from disk"),
+        change(path=f"{_MODEL}/unload", handle=unload, summary="Unload a model"),
+        *(
+            Endpoint(
+                method="GET",
+                path=f"{path}/stats",
+                handle=statistics,
+                summary="Statistics of models since the server started",
+                failures=(404, 503),
+                permission="read",
+            )
+            for path in ("/v2/models", MODEL_PATH, VERSION_PATH)
+        ),
     ]
 
 
@@ -115,28 +102,35 @@ def reject_load_parameters(parameters: Mapping[str, object]) -> None:
         raise InferenceError(ErrorKind.UNSUPPORTED, f"Models are loaded from disk without parameters, got {names:.200}")
 
 
-def index_entry(registration: Registration) -> _IndexEntry:
-    """Return one item of the repository index."""
-    source = registration.source
-    return _IndexEntry(source.name, source.version, registration.state, registration.reason)
+async def index_entries(engine: Engine, *, ready: bool) -> Sequence[_IndexEntry]:
+    """Return the repository index: every version of every model, or only the ready ones."""
+    return [
+        _IndexEntry(entry.source.name, entry.source.version, entry.state, entry.reason)
+        for entry in await engine.repository.index()
+        if entry.servable is not None or not ready
+    ]
 
 
-def versions_with_statistics(engine: Engine, name: str | None, version: str | None) -> Sequence[Registration]:
-    """Return the versions whose statistics are requested: one version, or all ready ones of a model or of the server.
+def statistics_of(engine: Engine, name: str | None, version: str | None) -> Mapping[str, Any]:
+    """Return the statistics of one version, or of all ready ones of a model or of the server.
 
     Raises:
         InferenceError: MODEL_NOT_FOUND, or MODEL_NOT_READY.
     """
-    if not name:
-        return [registration for registration in engine.registry.registrations if registration.servable is not None]
-    registration = engine.registry.find(name, version or None)
-    if version:
-        return [registration]
-    return [registration for registration in engine.registry.versions(name) if registration.servable is not None]
+    registrations: Sequence[Registration] = engine.registry.registrations
+    if name:
+        found = engine.registry.find(name, version or None)
+        registrations = [found] if version else engine.registry.versions(name)
+    return {
+        "model_stats": [
+            _statistics(engine, registration)
+            for registration in registrations
+            if registration.servable is not None or version
+        ]
+    }
 
 
-def statistics_of(engine: Engine, registration: Registration) -> dict[str, Any]:
-    """Return one item of `model_stats`."""
+def _statistics(engine: Engine, registration: Registration) -> dict[str, Any]:
     source = registration.source
     statistics = engine.statistics.for_model(source.name, source.version)
     return {
@@ -145,7 +139,17 @@ def statistics_of(engine: Engine, registration: Registration) -> dict[str, Any]:
         "last_inference": statistics.last_inference,
         "inference_count": statistics.inference_count,
         "execution_count": statistics.execution_count,
-        "inference_stats": _durations(statistics),
+        "inference_stats": {
+            "success": statistics.success,
+            "fail": statistics.fail,
+            "queue": statistics.queue,
+            "compute_input": statistics.compute_input,
+            "compute_infer": statistics.compute_infer,
+            "compute_output": statistics.compute_output,
+            # This server has no response cache, but the extension requires these fields.
+            "cache_hit": Duration(),
+            "cache_miss": Duration(),
+        },
         "batch_stats": [
             {
                 "batch_size": size,
@@ -155,18 +159,4 @@ def statistics_of(engine: Engine, registration: Registration) -> dict[str, Any]:
             }
             for size, batch in sorted(statistics.batches.items())
         ],
-    }
-
-
-def _durations(statistics: ModelStatistics) -> dict[str, Duration]:
-    return {
-        "success": statistics.success,
-        "fail": statistics.fail,
-        "queue": statistics.queue,
-        "compute_input": statistics.compute_input,
-        "compute_infer": statistics.compute_infer,
-        "compute_output": statistics.compute_output,
-        # This server has no response cache, but the extension requires these fields.
-        "cache_hit": Duration(),
-        "cache_miss": Duration(),
     }

@@ -8,32 +8,36 @@ from typing import Any, cast
 import grpc
 import msgspec
 
-from app import __version__
 from app.engine.engine import Engine
 from app.engine.models.registry import Registration
 from app.engine.models.servable import Servable
 from app.engine.request_context import RequestContext
 from app.proto import INFERENCE
-from app.protocols.grpc_protocol import Call, Handler, abort_call, metadata_of, read_call_info, unary_handler
+from app.protocols.grpc_protocol import (
+    Call,
+    GrpcProtocol,
+    Handler,
+    abort_call,
+    metadata_of,
+    read_call_info,
+    unary_handler,
+)
 from app.protocols.kserve_v2.model_config import UNSUPPORTED_CALLS, model_config, unsupported
-from app.protocols.kserve_v2.plain_messages import encode_message, read_message
 from app.protocols.kserve_v2.protobuf import (
-    InferMessage,
+    InferRequest,
     decode,
     encode,
     encode_chunks,
     encode_error,
+    encode_message,
     encode_streamed,
+    read_message,
 )
 from app.protocols.kserve_v2.rendering import OutputSelection
-from app.protocols.kserve_v2.repository import (
-    index_entry,
-    reject_load_parameters,
-    statistics_of,
-    versions_with_statistics,
-)
-from app.protocols.kserve_v2.routes import EXTENSIONS, model_metadata
+from app.protocols.kserve_v2.repository import index_entries, reject_load_parameters, statistics_of
+from app.protocols.kserve_v2.routes import SERVER_METADATA, model_metadata
 from app.protocols.permission import Permission
+from app.wire.protobuf_limits import parse_message
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.inference.request import InferenceRequest
 from tasks.inference.response import InferenceResponse
@@ -44,7 +48,12 @@ _STATUS_KEY = "triton_grpc_error"
 """Metadata key: a stream ends at the first error with its status, instead of sending the error as an item."""
 
 
-class KServeV2Grpc:
+ReadRequest = Callable[[], Any]
+Answer = Callable[[ReadRequest], Awaitable[object]]
+"""A method that is no inference: returns the content of its response."""
+
+
+class KServeV2Grpc(GrpcProtocol):
     """KServe's V2 protocol, the Open Inference Protocol, with Triton's extensions."""
 
     name = "kserve-v2-grpc"
@@ -66,10 +75,6 @@ class KServeV2Grpc:
     }
     queued_methods = frozenset({"ModelInfer"})
 
-    def refusal_message(self, error: InferenceError, /) -> bytes | None:
-        del error
-        return None
-
     def target_model(self, data: bytes, /) -> str:
         try:
             # Load and unload requests have the name in the same field.
@@ -79,7 +84,7 @@ class KServeV2Grpc:
 
     def handlers(self, engine: Engine, stopping: asyncio.Event, /) -> Mapping[str, Handler]:
         calls = _Calls(engine)
-        methods = {
+        answers: Mapping[str, Answer] = {
             "ServerLive": calls.server_live,
             "ServerReady": calls.server_ready,
             "ServerMetadata": calls.server_metadata,
@@ -90,7 +95,6 @@ class KServeV2Grpc:
             "RepositoryIndex": calls.repository_index,
             "RepositoryModelLoad": calls.repository_load,
             "RepositoryModelUnload": calls.repository_unload,
-            "ModelInfer": calls.infer,
             **{name: _refuse(feature) for name, feature in UNSUPPORTED_CALLS.items()},
         }
 
@@ -114,89 +118,68 @@ class KServeV2Grpc:
 
         streaming_handler = cast("Handler", grpc.stream_stream_rpc_method_handler(cast("Any", stream)))
         return {
-            **{name: unary_handler(self.name, method) for name, method in methods.items()},
+            **{name: unary_handler(self.name, _plain_method(name, answer)) for name, answer in answers.items()},
+            "ModelInfer": unary_handler(self.name, calls.infer),
             "ModelStreamInfer": streaming_handler,
         }
 
 
 class _Calls:
-    """The methods over an engine, from message bytes to message bytes."""
+    """The methods over an engine."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
-    async def server_live(self, data: bytes, context: RequestContext) -> bytes:
-        del data, context
-        return encode_message("ServerLiveResponse", {"live": True})
+    async def server_live(self, _: ReadRequest) -> object:
+        return {"live": True}
 
-    async def server_ready(self, data: bytes, context: RequestContext) -> bytes:
-        del data, context
-        return encode_message("ServerReadyResponse", {"ready": not self._engine.not_ready_reason})
+    async def server_ready(self, _: ReadRequest) -> object:
+        return {"ready": not self._engine.not_ready_reason}
 
-    async def server_metadata(self, data: bytes, context: RequestContext) -> bytes:
-        del data, context
-        server = {"name": "charioteer", "version": __version__, "extensions": EXTENSIONS}
-        return encode_message("ServerMetadataResponse", server)
+    async def server_metadata(self, _: ReadRequest) -> object:
+        return SERVER_METADATA
 
-    async def model_ready(self, data: bytes, context: RequestContext) -> bytes:
-        del context
+    async def model_ready(self, read_request: ReadRequest) -> object:
         try:
-            request = read_message("ModelReadyRequest", data)
+            request = read_request()
             self._engine.ready_model(request.name, request.version or None)
         except InferenceError as error:
             if error.kind is not ErrorKind.MODEL_NOT_READY:
                 raise
-            return encode_message("ModelReadyResponse", {"ready": False})
-        return encode_message("ModelReadyResponse", {"ready": True})
+            return {"ready": False}
+        return {"ready": True}
 
-    async def model_metadata(self, data: bytes, context: RequestContext) -> bytes:
-        del context
-        registration = self._find_registration(read_message("ModelMetadataRequest", data))
-        return encode_message("ModelMetadataResponse", model_metadata(self._engine, registration))
+    async def model_metadata(self, read_request: ReadRequest) -> object:
+        return model_metadata(self._engine, self._registration(read_request()))
 
-    async def model_config(self, data: bytes, context: RequestContext) -> bytes:
-        del context
-        registration = self._find_registration(read_message("ModelConfigRequest", data))
-        return encode_message("ModelConfigResponse", {"config": model_config(registration)})
+    async def model_config(self, read_request: ReadRequest) -> object:
+        return {"config": model_config(self._registration(read_request()))}
 
-    async def model_statistics(self, data: bytes, context: RequestContext) -> bytes:
-        del context
-        request = read_message("ModelStatisticsRequest", data)
-        statistics = [
-            statistics_of(self._engine, registration)
-            for registration in versions_with_statistics(self._engine, request.name, request.version)
-        ]
-        return encode_message("ModelStatisticsResponse", {"model_stats": statistics})
+    async def model_statistics(self, read_request: ReadRequest) -> object:
+        request = read_request()
+        return statistics_of(self._engine, request.name, request.version)
 
-    async def repository_index(self, data: bytes, context: RequestContext) -> bytes:
-        del context
-        request = read_message("RepositoryIndexRequest", data)
+    async def repository_index(self, read_request: ReadRequest) -> object:
+        request = read_request()
         _check_repository(request.repository_name)
-        entries = [
-            index_entry(entry)
-            for entry in await self._engine.repository.index()
-            if entry.servable is not None or not request.ready
-        ]
-        return encode_message("RepositoryIndexResponse", {"models": entries})
+        return {"models": await index_entries(self._engine, ready=request.ready)}
 
-    async def repository_load(self, data: bytes, context: RequestContext) -> bytes:
-        del context
-        request = read_message("RepositoryModelLoadRequest", data)
+    async def repository_load(self, read_request: ReadRequest) -> object:
+        request = read_request()
         _check_repository(request.repository_name)
         reject_load_parameters(request.parameters)
         await self._engine.repository.load(request.model_name)
-        return encode_message("RepositoryModelLoadResponse", {})
+        return {}
 
-    async def repository_unload(self, data: bytes, context: RequestContext) -> bytes:
-        del context
-        request = read_message("RepositoryModelUnloadRequest", data)
+    async def repository_unload(self, read_request: ReadRequest) -> object:
+        request = read_request()
         _check_repository(request.repository_name)
         await self._engine.repository.unload(request.model_name)
-        return encode_message("RepositoryModelUnloadResponse", {})
+        return {}
 
     async def infer(self, data: bytes, context: RequestContext) -> bytes:
         request = self._parse(data, context)
-        return await self._infer_response(request, self._servable(request, context), context, streamed=False)
+        return await self._infer_response(request, self._servable(request, context), context, encode)
 
     async def infer_stream(self, data: bytes, context: RequestContext, in_band: bool) -> AsyncGenerator[bytes]:
         """Yield the response items for one request of a stream.
@@ -214,11 +197,12 @@ class _Calls:
             request = self._parse(data, context)
             request_id = request.id
             servable = self._servable(request, context)
-            if not servable.streams or request.selects_outputs:
-                yield await self._infer_response(request, servable, context, streamed=True)
+            # An answer whose outputs or format are selected cannot be streamed.
+            if not servable.streams or request.outputs or "output_format" in request.parameters:
+                yield await self._infer_response(request, servable, context, encode_streamed)
                 return
             chunks = self._engine.stream_text(context, request.model_name, lambda: decode(request, servable)[0])
-            async with aclosing(encode_chunks(chunks, raw=request.is_raw)) as items:
+            async with aclosing(encode_chunks(chunks, raw=bool(request.raw_input_contents))) as items:
                 async for item in items:
                     yield item
         except InferenceError as error:
@@ -227,7 +211,11 @@ class _Calls:
             yield encode_error(error, request_id)
 
     async def _infer_response(
-        self, request: InferMessage, servable: Servable, context: RequestContext, *, streamed: bool
+        self,
+        request: Any,
+        servable: Servable,
+        context: RequestContext,
+        encode: Callable[[InferenceResponse, Servable, OutputSelection], bytes],
     ) -> bytes:
         selection = OutputSelection()
 
@@ -236,32 +224,40 @@ class _Calls:
             inference_request, selection = decode(request, servable)
             return inference_request
 
-        def encode_response(response: InferenceResponse) -> bytes:
-            return (encode_streamed if streamed else encode)(response, servable, selection)
+        return await self._engine.handle(
+            context, request.model_name, decode_request, lambda response: encode(response, servable, selection)
+        )
 
-        return await self._engine.handle(context, request.model_name, decode_request, encode_response)
-
-    def _parse(self, data: bytes, context: RequestContext) -> InferMessage:
+    def _parse(self, data: bytes, context: RequestContext) -> Any:
         # Parse in the event loop: parsing holds the GIL in any thread, and later errors are reported with the model's
         # name.
         try:
-            return InferMessage(data, self._engine.limits)
+            return parse_message(InferRequest, data, self._engine.limits)
         except InferenceError as error:
             raise self._engine.report_refused(context, error) from None
 
-    def _servable(self, request: InferMessage, context: RequestContext) -> Servable:
+    def _servable(self, request: Any, context: RequestContext) -> Servable:
         try:
-            return self._engine.registry.find(request.model_name, request.model_version).ready_servable()
+            return self._engine.registry.find(request.model_name, request.model_version or None).ready_servable()
         except InferenceError as error:
             raise self._engine.report_refused(context, error, request.model_name) from None
 
-    def _find_registration(self, model: Any) -> Registration:
+    def _registration(self, model: Any) -> Registration:
         return self._engine.registry.find(model.name, model.version or None)
 
 
-def _refuse(feature: str) -> Callable[[bytes, RequestContext], Awaitable[bytes]]:
-    async def refuse(data: bytes, context: RequestContext) -> bytes:
-        del data, context
+def _plain_method(name: str, answer: Answer) -> Callable[[bytes, RequestContext], Awaitable[bytes]]:
+    """Return a method that is no inference."""
+
+    async def method(data: bytes, context: RequestContext) -> bytes:
+        del context
+        return encode_message(f"{name}Response", await answer(lambda: read_message(f"{name}Request", data)))
+
+    return method
+
+
+def _refuse(feature: str) -> Answer:
+    async def refuse(_: ReadRequest) -> object:
         raise unsupported(feature)
 
     return refuse

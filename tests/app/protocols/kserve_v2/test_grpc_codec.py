@@ -11,8 +11,9 @@ import pytest
 from app.engine.models.servable import Servable
 from app.proto import message_class
 from app.protocols.kserve_v2.codec import decode as decode_rest
-from app.protocols.kserve_v2.protobuf import InferMessage, decode, encode
+from app.protocols.kserve_v2.protobuf import InferRequest, decode, encode
 from app.protocols.kserve_v2.rendering import OutputSelection
+from app.wire.protobuf_limits import parse_message
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.inference.request import InferenceRequest
 from tasks.inference.response import InferenceOutput, InferenceResponse
@@ -75,7 +76,7 @@ def read(
     *inputs: dict[str, Any], servable: Servable | None = None, **fields: Any
 ) -> tuple[InferenceRequest, OutputSelection]:
     request_message = message("ModelInferRequest", model_name="m", inputs=inputs, **fields)
-    return decode(InferMessage(request_message.SerializeToString()), servable or echo_model(ECHO_MODELS["echo-fp32"]))
+    return decode(request_message, servable or echo_model(ECHO_MODELS["echo-fp32"]))
 
 
 def values_of(tensor: InputTensor) -> list[Any]:
@@ -313,4 +314,4 @@ def test_bad_request_error_names_its_field(case: str) -> None:
 
 def test_invalid_protobuf_bytes_are_rejected() -> None:
     with pytest.raises(InferenceError, match="ModelInferRequest"):
-        InferMessage(b"\xff\xff\xff")
+        parse_message(InferRequest, b"\xff\xff\xff")
