@@ -7,12 +7,13 @@ from app.engine.models.registry import Registry
 from app.protocols.chariot_v2_kserve import codec as chariot
 from app.protocols.grps.codec import PredictCodec
 from app.protocols.grps.json_decoder import read_json_message
-from app.protocols.grps.messages import read_message
+from app.protocols.grps.messages import GrpsMessage
 from app.protocols.kserve_v2 import codec, protobuf
 from app.protocols.kserve_v2.binary import unpack_bytes
 from app.protocols.tensorflow_serving.document import read_object
 from app.protocols.tensorflow_serving.values import read_tensor
 from app.settings.model import ModelSource
+from app.wire.protobuf_limits import parse_message
 from tasks.inference.error import InferenceError
 from tasks.inference.limits import Limits
 from tasks.inference.tensor import Datatype
@@ -47,11 +48,11 @@ def decoders() -> Mapping[str, Decoder]:
 
     def v2_protobuf(data: bytes) -> None:
         for model in models.values():
-            protobuf.decode(protobuf.InferMessage(data, limits), model)
+            protobuf.decode(parse_message(protobuf.InferRequest, data, limits), model)
 
     def grps_protobuf(data: bytes) -> None:
         for name in _MODELS:
-            PredictCodec(registry, lambda: (read_message(data, limits), False), name).decode()
+            PredictCodec(registry, lambda: (parse_message(GrpsMessage, data, limits), False), name).decode()
 
     def tensorflow_json(data: bytes) -> None:
         for value in read_object(data, limits).values():

@@ -1,48 +1,186 @@
-"""GRPS's calls other than inference, shared by HTTP and gRPC. Each returns a message."""
+"""GRPS's calls other than inference, and its errors, which HTTP and gRPC share."""
 
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import msgspec
+import yaml
+
+from app import __version__
 from app.engine.engine import Engine
-from app.protocols.grps.descriptions import describe_model, describe_server
+from app.engine.models.registry import Registration, Registry
 from app.protocols.grps.messages import GrpsMessage, with_success_status
-from tasks.inference.error import ErrorKind, InferenceError, invalid
+from app.protocols.grps.tensors import wire_type
+from app.protocols.permission import Permission
+from app.protocols.status import http_status
+from tasks.inference.error import ErrorKind, InferenceError, invalid, quote_value
+from tasks.inference.tensor import TensorSpec
 
-__all__ = ("live", "model_metadata", "ready", "server_metadata", "set_online")
+__all__ = ("PLAIN_CALLS", "PlainCall", "error_message", "failure_message")
 
+_FAILURE = 2
 
-def set_online(engine: Engine, online: bool) -> Any:
-    """Set whether load balancers, over any protocol, may send requests. Requests are answered in either case."""
-    engine.online = online
-    return with_success_status(GrpsMessage())
-
-
-def live() -> Any:
-    """Report that the process is alive."""
-    return with_success_status(GrpsMessage())
+ReadMessage = Callable[[], Any]
 
 
-def ready(engine: Engine) -> Any:
-    """Report that every model is ready and the server is online.
+class PlainCall(msgspec.Struct, frozen=True, kw_only=True):
+    """A call without an inference.
 
-    Raises:
-        InferenceError: MODEL_NOT_READY with the reason otherwise.
+    Attributes:
+        path: the path over HTTP, below ``/grps/v1/``.
+        summary: description for OpenAPI.
+        permission: the permission that a client needs.
+        text: returns the `str_data` of the response, if any; it may read the request's message.
+        reads_message: whether the request has a message; over HTTP, it then cannot be a GET.
+        failures: HTTP statuses of errors.
+        is_slow: whether it writes YAML of every label, which would block the event loop.
     """
+
+    path: str
+    summary: str
+    permission: Permission
+    text: Callable[[Engine, ReadMessage], str | None]
+    reads_message: bool = False
+    failures: Sequence[int] = ()
+    is_slow: bool = False
+
+    def answer(self, engine: Engine, read_message: ReadMessage) -> Any:
+        """Return the response's message.
+
+        Raises:
+            InferenceError: as `text`.
+        """
+        return with_success_status(GrpsMessage(str_data=self.text(engine, read_message)))
+
+
+def _go_online(engine: Engine, _: ReadMessage) -> None:
+    engine.online = True
+
+
+def _go_offline(engine: Engine, _: ReadMessage) -> None:
+    engine.online = False
+
+
+def _check_liveness(_: Engine, __: ReadMessage) -> None:
+    """Do nothing: the process responds."""
+
+
+def _check_readiness(engine: Engine, _: ReadMessage) -> None:
     if engine.not_ready_reason:
         raise InferenceError(ErrorKind.MODEL_NOT_READY, engine.not_ready_reason)
-    return with_success_status(GrpsMessage())
 
 
-def server_metadata(engine: Engine) -> Any:
-    """Describe the server and its models in YAML."""
-    return with_success_status(GrpsMessage(str_data=describe_server(engine)))
+def _describe_server(engine: Engine, _: ReadMessage) -> str:
+    registry = engine.registry
+    return _to_yaml(
+        {
+            "server": {"name": "charioteer", "version": __version__, "online": engine.online},
+            "limits": msgspec.to_builtins(engine.limits),
+            "default_model": _default(registry),
+            "models": [_entry(registry.versions(name)) for name in _names(registry)],
+        }
+    )
 
 
-def model_metadata(engine: Engine, message: Any) -> Any:
-    """Describe the model whose name is the `str_data` of `message`, in YAML.
-
-    Raises:
-        InferenceError: INVALID_REQUEST for an empty name, MODEL_NOT_FOUND for an unknown name.
-    """
-    if not message.str_data:
+def _describe_model(engine: Engine, read_message: ReadMessage) -> str:
+    """Describe the model whose name, without a version, is the `str_data` of the message."""
+    name = read_message().str_data
+    if not name:
         raise invalid("Expected the name of a model, got none", "str_data")
-    return with_success_status(GrpsMessage(str_data=describe_model(engine, message.str_data)))
+    versions = engine.registry.versions(name)
+    if not versions:
+        available = ", ".join(_names(engine.registry)) or "no models"
+        message = f"Model {quote_value(name)} is not known. This server has: {available}"
+        raise InferenceError(ErrorKind.MODEL_NOT_FOUND, message, "str_data")
+    return _to_yaml(_entry(versions))
+
+
+PLAIN_CALLS: Mapping[str, PlainCall] = {
+    "Online": PlainCall(
+        path="health/online", summary="Let load balancers send requests", permission="admin", text=_go_online
+    ),
+    "Offline": PlainCall(
+        path="health/offline",
+        summary="Stop load balancers from sending requests",
+        permission="admin",
+        text=_go_offline,
+    ),
+    "CheckLiveness": PlainCall(
+        path="health/live", summary="Whether the server is alive", permission="open", text=_check_liveness
+    ),
+    "CheckReadiness": PlainCall(
+        path="health/ready",
+        summary="Whether load balancers may send requests",
+        permission="open",
+        text=_check_readiness,
+        failures=(503,),
+    ),
+    "ServerMetadata": PlainCall(
+        path="metadata/server",
+        summary="The server and its models, in YAML",
+        permission="infer",
+        text=_describe_server,
+        is_slow=True,
+    ),
+    "ModelMetadata": PlainCall(
+        path="metadata/model",
+        summary="One model, in YAML",
+        permission="infer",
+        text=_describe_model,
+        reads_message=True,
+        failures=(400, 404, 413),
+        is_slow=True,
+    ),
+}
+"""The calls, by their names over gRPC."""
+
+
+def error_message(error: InferenceError) -> Any:
+    """Return the message for `error`. Its code is the HTTP status of the error's kind."""
+    return failure_message(http_status(error.kind), str(error))
+
+
+def failure_message(code: int, reason: str) -> Any:
+    """Return an error message with a code and a reason."""
+    return GrpsMessage(status={"code": code, "msg": reason, "status": _FAILURE})
+
+
+def _names(registry: Registry) -> list[str]:
+    return sorted({registration.source.name for registration in registry.registrations})
+
+
+def _default(registry: Registry) -> str | None:
+    try:
+        return registry.default_name()
+    except InferenceError:
+        return None
+
+
+def _entry(versions: Sequence[Registration]) -> dict[str, Any]:
+    """Describe a model's latest ready version, or else its latest version; and list all versions."""
+    chosen = next((registration for registration in versions if registration.servable is not None), versions[0])
+    entry: dict[str, Any] = {
+        "name": chosen.source.name,
+        "version": chosen.source.version,
+        "versions": [registration.source.version for registration in reversed(versions)],
+        "state": chosen.state.value,
+    }
+    if chosen.servable is None:
+        return {**entry, "reason": chosen.reason}
+    description = chosen.servable.description
+    return {
+        **entry,
+        "task_type": description.task_type.value,
+        "inferer_type": description.platform,
+        "labels": list(description.labels),
+        "inputs": [_spec(spec) for spec in chosen.servable.inputs],
+        "outputs": [_spec(spec) for spec in chosen.servable.outputs],
+    }
+
+
+def _spec(spec: TensorSpec) -> dict[str, Any]:
+    return {"name": spec.name, "dtype": wire_type(spec.datatype).name, "shape": list(spec.shape)}
+
+
+def _to_yaml(content: dict[str, Any]) -> str:
+    return yaml.safe_dump(content, sort_keys=False, allow_unicode=True)

@@ -1,13 +1,16 @@
 """Convert messages of GRPS to and from the neutral request and response, for HTTP and gRPC."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import msgspec
 
+from app.engine.engine import Engine
 from app.engine.models.registry import Registry
 from app.engine.models.servable import Servable
+from app.engine.request_context import RequestContext
 from app.engine.streams.text_stream import Chunk
 from app.protocols.grps.chunks import ChunkWriter
 from app.protocols.grps.gmap import echo_metadata, read_map
@@ -18,7 +21,7 @@ from app.wire.bytes_elements import BinaryElement, StringElement
 from tasks.inference.error import InferenceError, invalid
 from tasks.inference.request import InferenceRequest
 from tasks.inference.response import InferenceResponse, Prediction
-from tasks.inference.tensor import BytesTensor, Datatype, Element, InputTensor
+from tasks.inference.tensor import BytesTensor, Datatype, Element, InputTensor, Tensor
 from tasks.task import TaskType
 from tasks.text.request import TEXT_INPUT
 
@@ -66,11 +69,6 @@ class PredictCodec:
         self._chunk_writer = ChunkWriter("", {})
 
     def decode(self) -> InferenceRequest:
-        """Decode the message.
-
-        Raises:
-            InferenceError: naming the invalid field.
-        """
         message, is_ndarray = self._read_message()
         name, version = resolve_model(self._registry, message.model or self._model)
         servable = self._registry.find(name, version).ready_servable()
@@ -103,26 +101,32 @@ class PredictCodec:
             InferenceError: UNSUPPORTED for a tensor that GRPS cannot hold.
         """
         message = GrpsMessage()
-        predictions = [prediction for output in response.outputs for prediction in output.predictions]
         if self._returns_tensors or self._data_kind == "gtensors":
-            self._write_tensors(message, predictions)
+            self._write_tensors(message, response.stack())
         elif self._data_kind == "gmap":
             for output in response.outputs:
                 (single,) = output.predictions
                 message.gmap.s_s[output.name] = _records(single)
                 echo_metadata(message, output.name, output.parameters, self._echoes)
         else:
-            (single,) = predictions
+            (single,) = response.predictions
             message.str_data = _records(single)
         return with_success_status(message)
 
-    def encode_chunk(self, chunk: Chunk) -> Any:
-        """Return the message for a chunk of text; None if it adds nothing."""
-        message = self._chunk_writer.message(chunk)
-        return None if message is None else with_success_status(message)
+    def stream(
+        self, engine: Engine, context: RequestContext, model: str, serialize: Callable[[Any], bytes]
+    ) -> AsyncGenerator[bytes]:
+        """Return the messages of a streamed response: the chunks of a text, or the response."""
+
+        def encode_chunk(chunk: Chunk) -> bytes | None:
+            message = self._chunk_writer.message(chunk)
+            return None if message is None else serialize(with_success_status(message))
+
+        return engine.stream_outputs(
+            context, model, self.decode, lambda response: serialize(self.encode(response)), encode_chunk
+        )
 
     def map_error_path(self, error: InferenceError) -> InferenceError:
-        """Return `error` with its path in terms of the message."""
         if error.path == "inputs":
             return InferenceError(error.kind, error.message, self._inputs_path)
         parameter_match = _PARAMETER.match(error.path)
@@ -194,26 +198,19 @@ class PredictCodec:
             raise invalid(f"Expected gtensors or ndarray: the model takes {expected}", self._data_kind)
         return BytesTensor(name=spec.name, shape=(1,) * len(spec.shape), elements=[element])
 
-    def _write_tensors(self, message: Any, predictions: Sequence[Prediction]) -> None:
-        tensors = type(predictions[0]).stack(predictions)
-        if self._data_kind != "gtensors" and len(tensors) == 1:
-            (single,) = tensors
-            if single.datatype is Datatype.BYTES and single.data.size == 1:
-                return _write_element(message, single.data.item(), self._data_kind)
-        message.gtensors.SetInParent()
-        for tensor in tensors:
-            write_tensor(tensor, message.gtensors.tensors.add())
-        return None
-
-
-def _write_element(message: Any, element: bytes, data_kind: str) -> None:
-    """Write the only element of a response: as text if the request had text and it is UTF-8, else as bytes."""
-    if data_kind == "str_data":
-        try:
-            message.str_data = element.decode()
-        except UnicodeDecodeError:
-            message.bin_data = element
-    else:
+    def _write_tensors(self, message: Any, tensors: Sequence[Tensor]) -> None:
+        """Write tensors; a single element as text if the request had text and it is UTF-8, else as bytes."""
+        is_element = len(tensors) == 1 and tensors[0].datatype is Datatype.BYTES and tensors[0].data.size == 1
+        if self._data_kind == "gtensors" or not is_element:
+            message.gtensors.SetInParent()
+            for tensor in tensors:
+                write_tensor(tensor, message.gtensors.tensors.add())
+            return
+        element: bytes = tensors[0].data.item()
+        if self._data_kind == "str_data":
+            with suppress(UnicodeDecodeError):
+                message.str_data = element.decode()
+                return
         message.bin_data = element
 
 

@@ -3,22 +3,26 @@
 import math
 import re
 from contextlib import suppress
+from itertools import chain
 from typing import Any, cast
 
+import numpy as np
 from google.protobuf.json_format import ParseDict, ParseError
+from numpy.typing import NDArray
 
 from app.protocols.grps.messages import GenericTensor, GrpsMessage
-from app.protocols.grps.ndarray import nested_numbers
 from app.protocols.grps.tensors import FLAT_FIELDS
 from app.wire.json_body import read_json
-from tasks.inference.error import InferenceError, invalid
+from app.wire.nested_rows import index_path
+from tasks.inference.error import InferenceError, invalid, quote_value
 from tasks.inference.limits import Limits
 
-__all__ = ("read_json_message",)
+__all__ = ("nested_numbers", "read_json_message")
 
 _LOCATION = re.compile(r' at "?GrpsMessage\.?(?P<path>[\w.\[\]]*?)"?\.*$')
 _STEPS = re.compile(r"^(Failed to parse \w+ field: )+")
 _MAX_SENTENCE = 160
+_MAX_DIMENSIONS = 32
 
 
 def read_json_message(body: bytes, limits: Limits | None = None) -> tuple[Any, bool]:
@@ -46,6 +50,51 @@ def read_json_message(body: bytes, limits: Limits | None = None) -> tuple[Any, b
     array = nested_numbers(ndarray, "ndarray")
     message.gtensors.tensors.add(dtype=7, shape=array.shape, flat_float32=array.ravel().tolist())
     return message, True
+
+
+def nested_numbers(value: object, path: str) -> NDArray[np.float32]:
+    """Return nested rows of equal length, or a single number, as an FP32 array.
+
+    Raises:
+        InferenceError: INVALID_REQUEST naming the first row of another length, or the first value that is not in range.
+    """
+    shape = _first_shape(value, path)
+    level: list[Any] = [value]
+    for depth, size in enumerate(shape):
+        for position, row in enumerate(level):
+            if not isinstance(row, list) or len(cast("list[Any]", row)) != size:
+                actual = f"{len(cast('list[Any]', row))}" if isinstance(row, list) else quote_value(row)
+                indices = index_path(position, shape[:depth])
+                raise invalid(f"Expected a row of {size}, as the first one is, got {actual}", f"{path}{indices}")
+        level = list(chain.from_iterable(level))
+    if not set(map(type, level)) <= {int, float}:
+        position = next(index for index, number in enumerate(level) if type(number) not in (int, float))
+        raise invalid(f"Expected a number, got {quote_value(level[position])}", f"{path}{index_path(position, shape)}")
+    try:
+        with np.errstate(over="ignore"):
+            numbers = np.array(level, np.float64).astype(np.float32)
+    except OverflowError:
+        raise invalid("Expected FP32 numbers, got one out of range", path) from None
+    invalid_positions = np.flatnonzero(~np.isfinite(numbers))
+    if invalid_positions.size:
+        position = int(invalid_positions[0])
+        indices = index_path(position, shape)
+        raise invalid(f"Expected FP32 numbers, got {quote_value(level[position])}", f"{path}{indices}")
+    return numbers.reshape(shape)
+
+
+def _first_shape(value: object, path: str) -> tuple[int, ...]:
+    """Return the lengths of the first rows, from the outermost inwards."""
+    shape: list[int] = []
+    while isinstance(value, list):
+        row = cast("list[Any]", value)
+        shape.append(len(row))
+        if len(shape) > _MAX_DIMENSIONS:
+            raise invalid(f"Expected at most {_MAX_DIMENSIONS} dimensions, got more", path)
+        if not row:
+            break
+        value = row[0]
+    return tuple(shape)
 
 
 def _tensors(content: dict[str, Any]) -> list[Any]:

@@ -2,14 +2,14 @@
 
 from typing import Any
 
-from google.protobuf.message import DecodeError
-
 from app.proto import message_class
-from app.wire.protobuf_limits import check_message
-from tasks.inference.error import invalid
-from tasks.inference.limits import Limits
 
-__all__ = ("GenericTensor", "GrpsMessage", "entry_path", "read_message", "with_success_status")
+__all__ = (
+    "GenericTensor",
+    "GrpsMessage",
+    "entry_path",
+    "with_success_status",
+)
 
 GrpsMessage: Any = message_class("grps.protos.v1.GrpsMessage")
 GenericTensor: Any = message_class("grps.protos.v1.GenericTensor")
@@ -17,19 +17,6 @@ GenericTensor: Any = message_class("grps.protos.v1.GenericTensor")
 
 _SUCCESS = 1
 _MAX_SHOWN_KEY = 80
-
-
-def read_message(data: bytes, limits: Limits) -> Any:
-    """Decode a serialized message within `limits`.
-
-    Raises:
-        InferenceError: INVALID_REQUEST when the bytes are not a message; as `check_message`.
-    """
-    check_message(data, GrpsMessage.DESCRIPTOR, limits)
-    try:
-        return GrpsMessage.FromString(data)
-    except DecodeError:
-        raise invalid("Expected a GrpsMessage, got other bytes") from None
 
 
 def entry_path(field: str, key: str) -> str:

@@ -9,25 +9,22 @@ from litestar import Response
 
 from app.engine.engine import Engine
 from app.engine.request_context import RequestContext
-from app.engine.streams.text_stream import Chunk
-from app.protocols.grps import calls
+from app.protocols.grps.calls import PLAIN_CALLS, PlainCall, error_message, failure_message
 from app.protocols.grps.codec import PredictCodec
-from app.protocols.grps.error_messages import error_message, failure_message
 from app.protocols.grps.json_decoder import read_json_message
 from app.protocols.grps.json_encoder import encode_json, encode_streamed
 from app.protocols.grps.messages import GrpsMessage
 from app.protocols.grps.wire import WireMessage, WireRefusal
 from app.protocols.http_inference import read_head, start_call, to_response
-from app.protocols.inference_call import HttpAnswer, InferenceHead
+from app.protocols.inference_call import CodecCall, HttpAnswer, InferenceHead
 from app.protocols.media_type import media_type_of
-from app.protocols.permission import Permission
 from app.protocols.protocol import (
-    INFER_FAILURES,
     Endpoint,
+    HttpProtocol,
     HttpRequest,
     Method,
     QueryParameter,
-    StartCall,
+    infer_endpoint,
     json_response,
 )
 from app.protocols.request_body import read_body, read_inference_body
@@ -47,99 +44,58 @@ _QUERY = (
     QueryParameter(name="streaming", summary="Whether to stream the response", schema={"type": "boolean"}),
     QueryParameter(name="return-ndarray", summary="Whether to respond with an ndarray", schema={"type": "boolean"}),
 )
+_METHODS: Mapping[bool, Sequence[Method]] = {False: ("GET", "POST"), True: ("POST",)}
+"""The methods of a call, by whether it reads a message."""
+
 _QUERY_NAMES = frozenset(parameter.name for parameter in _QUERY)
 
-Handle = Callable[[HttpRequest], Awaitable[Response[Any]]]
 
-
-class Grps:
+class Grps(HttpProtocol):
     """GRPS with the conventions of its Python server: errors have the HTTP status that their message contains."""
 
     name = "grps"
     prefixes = ("/grps/v1",)
 
     def endpoints(self, engine: Engine, /) -> Sequence[Endpoint]:
-        def json_handler(operation: Callable[[], Any]) -> Handle:
-            async def handle(_: HttpRequest) -> Response[bytes]:
-                return json_response(encode_json(operation()))
-
-            return handle
-
-        async def server_metadata(_: HttpRequest) -> Response[bytes]:
-            return json_response(await asyncio.to_thread(lambda: encode_json(calls.server_metadata(engine))))
-
-        async def model_metadata(request: HttpRequest) -> Response[bytes]:
-            body = await read_body(request, engine)
-
-            def describe() -> bytes:
-                message, _ = read_json_message(body, engine.limits)
-                return encode_json(calls.model_metadata(engine, message))
-
-            return json_response(await asyncio.to_thread(describe))
-
         async def predict(request: HttpRequest) -> Response[Any]:
             return await self._predict(engine, request)
 
-        def start(head: InferenceHead, body: bytes, _: RequestContext) -> _Call:
-            return _Call(engine, head, body)
+        def start(head: InferenceHead, body: bytes, _: RequestContext) -> CodecCall:
+            return _start(_codec(engine, head, body))
 
-        online, offline = (json_handler(lambda flag=flag: calls.set_online(engine, flag)) for flag in (True, False))
-        ready = json_handler(lambda: calls.ready(engine))
-        operations: Mapping[str, tuple[str, Handle, Permission, Sequence[int]]] = {
-            "health/online": ("Let load balancers send requests", online, "admin", ()),
-            "health/offline": ("Stop load balancers from sending requests", offline, "admin", ()),
-            "health/live": ("Whether the server is alive", json_handler(calls.live), "open", ()),
-            "health/ready": ("Whether load balancers may send requests", ready, "open", (503,)),
-            "metadata/server": ("The server and its models, in YAML", server_metadata, "infer", ()),
-        }
-        methods: tuple[Method, ...] = ("GET", "POST")
-        endpoints = [
-            self._endpoint(method, path, handle, summary, failures, permission)
-            for path, (summary, handle, permission, failures) in operations.items()
-            for method in methods
+        plain_endpoints = [
+            Endpoint(
+                method=method,
+                path=f"/grps/v1/{call.path}",
+                handle=_plain_handler(engine, call),
+                summary=call.summary,
+                body=WireMessage if method == "POST" else None,
+                answer=WireMessage,
+                refusal=WireRefusal,
+                failures=call.failures,
+                permission=call.permission,
+            )
+            for call in PLAIN_CALLS.values()
+            for method in _METHODS[call.reads_message]
         ]
-        metadata = ("POST", "metadata/model", model_metadata, "One model, in YAML", (400, 404, 413))
-        endpoints.append(self._endpoint(*metadata, permission="infer"))
-        inference = ("POST", "infer/predict", predict, "Infer with a model", INFER_FAILURES)
-        endpoints.append(
-            self._endpoint(*inference, permission="infer", media_types=(_BINARY,), query=_QUERY, queue=str, start=start)
+        inference = infer_endpoint(
+            path="/grps/v1/infer/predict",
+            handle=predict,
+            start=start,
+            summary="Infer with a model",
+            query=_QUERY,
+            body=WireMessage,
+            answer=WireMessage,
+            refusal=WireRefusal,
+            media_types=(_BINARY,),
         )
-        return endpoints
+        return [*plain_endpoints, inference]
 
     def error_body(self, error: InferenceError, /) -> bytes:
         return encode_json(error_message(error))
 
     def routing_error(self, status: int, message: str, /) -> bytes:
         return encode_json(failure_message(status, message))
-
-    def _endpoint(
-        self,
-        method: Method,
-        path: str,
-        handle: Handle,
-        summary: str,
-        failures: Sequence[int],
-        permission: Permission,
-        media_types: Sequence[str] = (),
-        query: Sequence[QueryParameter] = (),
-        queue: Callable[[str], str] | None = None,
-        start: StartCall | None = None,
-    ) -> Endpoint:
-        return Endpoint(
-            method=method,
-            path=f"{self.prefixes[0]}/{path}",
-            handle=handle,
-            start=start,
-            summary=summary,
-            query=query,
-            body=WireMessage if method == "POST" else None,
-            answer=WireMessage,
-            refusal=WireRefusal,
-            media_types=media_types,
-            failures=failures,
-            permission=permission,
-            queue_model=queue,
-        )
 
     async def _predict(self, engine: Engine, request: HttpRequest) -> Response[Any]:
         context = read_request_info(request, self.name)
@@ -153,48 +109,52 @@ class Grps:
             raise engine.report_refused(context, error, model) from None
         body = await read_inference_body(request, engine, context, model)
 
-        def start(head: InferenceHead, body: bytes, _: RequestContext) -> _Call:
-            return _Call(engine, head, body, model, parameters, as_ndarray=as_ndarray)
+        def start(head: InferenceHead, body: bytes, _: RequestContext) -> PredictCodec:
+            return _codec(engine, head, body, model, parameters)
 
-        call = start_call(engine, start, read_head(request), body, context, model)
+        codec = start_call(engine, start, read_head(request), body, context, model)
+        if streaming:
+            return await _stream_response(codec, codec.stream(engine, context, model, encode_streamed))
+        call = _start(codec, as_ndarray=as_ndarray)
         try:
-            if streaming:
-                outputs = engine.stream_outputs(context, model, call.decode, *_encoders(call))
-                return await _stream_response(call, outputs)
             return to_response(await engine.handle(context, model, call.decode, call.encode))
         except InferenceError as error:
-            raise call.map_error_path(error) from None
+            raise codec.map_error_path(error) from None
 
 
-class _Call:
-    """One inference. Bytes without a type are the answer of a model that returns bytes."""
+def _plain_handler(engine: Engine, call: PlainCall) -> Callable[[HttpRequest], Awaitable[Response[Any]]]:
+    async def handle(request: HttpRequest) -> Response[bytes]:
+        body = await read_body(request, engine) if call.reads_message else b""
 
-    def __init__(
-        self,
-        engine: Engine,
-        head: InferenceHead,
-        body: bytes,
-        model: str = "",
-        parameters: Mapping[str, object] | None = None,
-        *,
-        as_ndarray: bool = False,
-    ) -> None:
-        self.model_name = model
-        self._as_ndarray = as_ndarray
-        self.codec = PredictCodec(
-            engine.registry,
-            _message_reader(head.headers.get("content-type", ""), body, engine.limits),
-            model,
-            parameters,
-        )
-        self.decode = self.codec.decode
-        self.map_error_path = self.codec.map_error_path
+        def answer() -> bytes:
+            return encode_json(call.answer(engine, lambda: read_json_message(body, engine.limits)[0]))
 
-    def encode(self, response: InferenceResponse, /) -> HttpAnswer:
-        message = self.codec.encode(response)
-        if message.WhichOneof("data_oneof") == "bin_data" and not self._as_ndarray:
+        return json_response(await asyncio.to_thread(answer) if call.is_slow else answer())
+
+    return handle
+
+
+def _codec(
+    engine: Engine,
+    head: InferenceHead,
+    body: bytes,
+    model: str = "",
+    parameters: Mapping[str, object] | None = None,
+) -> PredictCodec:
+    read_message = _message_reader(head.headers.get("content-type", ""), body, engine.limits)
+    return PredictCodec(engine.registry, read_message, model, parameters)
+
+
+def _start(codec: PredictCodec, *, as_ndarray: bool = False) -> CodecCall:
+    """Return an inference. Bytes without a type are the answer of a model that returns bytes."""
+
+    def encode(response: InferenceResponse) -> HttpAnswer:
+        message = codec.encode(response)
+        if message.WhichOneof("data_oneof") == "bin_data" and not as_ndarray:
             return HttpAnswer(content=message.bin_data, media_type=_BINARY)
-        return HttpAnswer(content=encode_json(message, as_ndarray=self._as_ndarray))
+        return HttpAnswer(content=encode_json(message, as_ndarray=as_ndarray))
+
+    return CodecCall(model_name="", decode=codec.decode, encode=encode, map_error_path=codec.map_error_path)
 
 
 def _flag(request: HttpRequest, name: str) -> bool:
@@ -239,17 +199,12 @@ def _message_reader(content_type: str, body: bytes, limits: Limits) -> Callable[
     return lambda: (GrpsMessage(bin_data=body), False)
 
 
-def _encoders(call: _Call) -> tuple[Callable[[InferenceResponse], bytes], Callable[[Chunk], bytes | None]]:
-    def encode_chunk(chunk: Chunk) -> bytes | None:
-        message = call.codec.encode_chunk(chunk)
-        return None if message is None else encode_streamed(message)
-
-    return lambda response: encode_streamed(call.codec.encode(response)), encode_chunk
-
-
-async def _stream_response(call: _Call, outputs: AsyncGenerator[bytes]) -> Response[Any]:
+async def _stream_response(codec: PredictCodec, outputs: AsyncGenerator[bytes]) -> Response[Any]:
     """Return a streaming response. An error before the first message is raised; a later one becomes a message."""
-    first_output = await anext(outputs)
+    try:
+        first_output = await anext(outputs)
+    except InferenceError as error:
+        raise codec.map_error_path(error) from None
 
     async def stream() -> AsyncGenerator[bytes]:
         yield first_output
@@ -257,6 +212,6 @@ async def _stream_response(call: _Call, outputs: AsyncGenerator[bytes]) -> Respo
             async for output in outputs:
                 yield output
         except InferenceError as error:
-            yield encode_streamed(error_message(call.map_error_path(error)))
+            yield encode_streamed(error_message(codec.map_error_path(error)))
 
     return streamed_response(stream(), outputs, _BINARY)

@@ -9,10 +9,8 @@ from hypothesis import strategies as st
 
 from app.proto import message_class
 from app.protocols.grps.messages import GrpsMessage
-from app.protocols.grps.messages import read_message as read_grps
-from app.protocols.kserve_v2.plain_messages import read_message
-from app.protocols.kserve_v2.protobuf import InferMessage
-from app.wire.protobuf_limits import check_message
+from app.protocols.kserve_v2.protobuf import InferRequest, read_message
+from app.wire.protobuf_limits import check_message, parse_message
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.inference.limits import Limits
 
@@ -131,8 +129,8 @@ def test_fields_and_numbers_are_counted_as_serialized(inputs: list[dict[str, Any
 def test_both_services_check_limits_before_parsing() -> None:
     bomb = length_delimited(INPUTS, b"") * 200_000
     with pytest.raises(InferenceError, match="at most 100,000 fields"):
-        InferMessage(bomb, Limits())
+        parse_message(InferRequest, bomb, Limits())
     with pytest.raises(InferenceError, match="at most 100,000 fields"):
-        read_grps(length_delimited(3, length_delimited(1, b"")) * 100_001, Limits())
+        parse_message(GrpsMessage, length_delimited(3, length_delimited(1, b"")) * 100_001, Limits())
     with pytest.raises(InferenceError, match="at most 65,536 bytes in a RepositoryModelLoadRequest, got 200,000"):
         read_message("RepositoryModelLoadRequest", length_delimited(3, b"") * 100_000)

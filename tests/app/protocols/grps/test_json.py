@@ -11,11 +11,11 @@ from google.protobuf.json_format import MessageToDict, MessageToJson, Parse
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.protocols.grps.json_decoder import read_json_message
+from app.protocols.grps.json_decoder import nested_numbers, read_json_message
 from app.protocols.grps.json_encoder import encode_json, encode_streamed
-from app.protocols.grps.messages import GrpsMessage, read_message, with_success_status
-from app.protocols.grps.ndarray import nested_numbers
+from app.protocols.grps.messages import GrpsMessage, with_success_status
 from app.protocols.grps.tensors import FLAT_FIELDS
+from app.wire.protobuf_limits import parse_message
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.inference.limits import Limits
 
@@ -77,15 +77,15 @@ def assert_equal_messages(actual: Any, expected: Any) -> None:
 @given(MESSAGES)
 def test_message_round_trips_through_json_and_bytes(message: Any) -> None:
     data = message.SerializeToString()
-    assert_equal_messages(read_message(data, Limits()), message)
-    parsed, ndarray = read_json_message(encode_json(read_message(data, Limits())))
+    assert_equal_messages(parse_message(GrpsMessage, data, Limits()), message)
+    parsed, ndarray = read_json_message(encode_json(parse_message(GrpsMessage, data, Limits())))
     assert not ndarray
     assert_equal_messages(parsed, message)
 
 
 @given(MESSAGES)
 def test_json_is_compatible_with_protobuf_in_both_directions(message: Any) -> None:
-    copy = read_message(message.SerializeToString(), Limits())
+    copy = parse_message(GrpsMessage, message.SerializeToString(), Limits())
     assert_equal_messages(Parse(encode_json(copy), GrpsMessage()), message)
     text = MessageToJson(message, preserving_proto_field_name=True)
     assert_equal_messages(read_json_message(text.encode())[0], message)
