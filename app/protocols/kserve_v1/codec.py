@@ -95,11 +95,6 @@ class RequestCodec:
         self._format = SaliencyFormat.PNG
 
     def decode(self) -> InferenceRequest:
-        """Decode the body.
-
-        Raises:
-            InferenceError: INVALID_REQUEST naming the field.
-        """
         wire = self._decode_wire()
         if isinstance(wire, BytesTensor):
             return self._request([wire])
@@ -119,11 +114,6 @@ class RequestCodec:
         return self._request([location.tensor for location in locations])
 
     def decode_to_explain(self) -> InferenceRequest:
-        """Decode the body of an explanation request.
-
-        Raises:
-            InferenceError: INVALID_REQUEST naming the field.
-        """
         request = self.decode()
         self._format = saliency_format(self._parameters)
         return request
@@ -170,7 +160,6 @@ class RequestCodec:
                 return wire_explanations(predictions, explanations, self._format)
 
     def map_error_path(self, error: InferenceError) -> InferenceError:
-        """Return `error`, raised after `decode`, with its path in terms of the body."""
         if not self._locations:
             return error
         match = _NEUTRAL_INPUT.match(error.path)
@@ -190,10 +179,9 @@ class RequestCodec:
 
     def _predictions(self, response: InferenceResponse) -> Sequence[Any]:
         """Return a prediction for each instance: its records, or its row of the outputs."""
-        predictions = [prediction for output in response.outputs for prediction in output.predictions]
         if self._servable.description.task_type is TaskType.TENSOR:
-            return prediction_rows(type(predictions[0]).stack(predictions))
-        return [prediction.records() for prediction in predictions]
+            return prediction_rows(response.stack())
+        return [prediction.records() for prediction in response.predictions]
 
     def _response_parameters(
         self, response: InferenceResponse

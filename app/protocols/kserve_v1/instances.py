@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from app.protocols.kserve_v1.nesting import nested_tensor
+from app.protocols.kserve_v1.rows import nested_tensor
 from app.wire.bytes_elements import BASE64_KEY, BinaryElement, StringElement
 from app.wire.input_names import INPUT_ALIASES, PROMPT_NAMES, PROMPTS
 from app.wire.json_body import read_json, read_parameters_object

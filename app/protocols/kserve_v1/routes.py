@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Coroutine, Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -9,7 +10,6 @@ from litestar import Response
 
 from app.engine.engine import Engine
 from app.engine.request_context import RequestContext
-from app.protocols.error_body import error_object
 from app.protocols.http_inference import read_head, start_call, to_response
 from app.protocols.inference_call import HttpAnswer, InferenceHead
 from app.protocols.kserve_v1.cloud_events import EVENT_MEDIA_TYPE, HEADER_PREFIX
@@ -17,9 +17,17 @@ from app.protocols.kserve_v1.codec import RequestCodec
 from app.protocols.kserve_v1.wire import WireAnswer, WireExplainedAnswer, WireModelReady, WireModels, WireRequest
 from app.protocols.media_type import media_type_of
 from app.protocols.openai_models import listed_models
-from app.protocols.protocol import INFER_FAILURES, Endpoint, HttpRequest, json_response
+from app.protocols.protocol import (
+    INFER_FAILURES,
+    Endpoint,
+    HttpProtocol,
+    HttpRequest,
+    infer_endpoint,
+    json_response,
+    read_endpoint,
+)
 from app.protocols.request_body import read_inference_body
-from app.protocols.request_info import read_request_info
+from app.protocols.request_info import read_request_info, wait_for_disconnect
 from tasks.inference.error import ErrorKind, InferenceError
 
 __all__ = ("KServeV1",)
@@ -30,7 +38,7 @@ _NOT_IMPLEMENTED = 501
 """KServe's status for a model without an explainer."""
 
 
-class KServeV1:
+class KServeV1(HttpProtocol):
     """KServe's V1 protocol: lists of instances in, lists of predictions out, optionally as CloudEvents."""
 
     name = "kserve-v1"
@@ -68,53 +76,27 @@ class KServeV1:
                 raise client_error from None
             return to_response(answer)
 
+        predict = partial(infer_endpoint, path=_MODEL, body=WireRequest, media_types=(EVENT_MEDIA_TYPE, "image/*"))
         return [
-            Endpoint(
-                method="GET",
-                path="/v1/models",
-                handle=models,
-                summary="Names of the models",
-                answer=WireModels,
-                permission="infer",
-            ),
-            Endpoint(
-                method="GET",
+            read_endpoint(path="/v1/models", handle=models, summary="Names of the models", answer=WireModels),
+            read_endpoint(
                 path=_MODEL,
                 handle=model_ready,
                 summary="Whether a model is ready",
                 answer=WireModelReady,
                 failures=(404, 503),
-                permission="infer",
             ),
-            Endpoint(
-                method="POST",
-                path=_MODEL,
-                verb="predict",
-                start=start,
-                queue_model=str,
-                summary="Predict with a model",
-                body=WireRequest,
-                answer=WireAnswer,
-                media_types=(EVENT_MEDIA_TYPE, "image/*"),
-                failures=INFER_FAILURES,
-                permission="infer",
-            ),
-            Endpoint(
-                method="POST",
-                path=_MODEL,
+            predict(verb="predict", start=start, summary="Predict with a model", answer=WireAnswer),
+            predict(
                 verb="explain",
                 handle=explain,
                 summary="Predict with a model, and explain which parts of the input led to each prediction",
-                body=WireRequest,
                 answer=WireExplainedAnswer,
-                media_types=(EVENT_MEDIA_TYPE, "image/*"),
                 failures=(*INFER_FAILURES, _NOT_IMPLEMENTED),
-                permission="infer",
+                # Explanations do not wait in the queue of a model.
+                queue_model=None,
             ),
         ]
-
-    def error_body(self, error: InferenceError, /) -> bytes:
-        return error_object(error)
 
 
 def _create_codec(engine: Engine, head: InferenceHead, body: bytes, context: RequestContext) -> RequestCodec:
@@ -154,7 +136,7 @@ async def _until_disconnect(request: HttpRequest, work: Coroutine[Any, Any, Http
     Raises:
         InferenceError: any error of `work`; DEADLINE_EXCEEDED when the client disconnected.
     """
-    work_task, disconnect_task = asyncio.create_task(work), asyncio.create_task(_wait_for_disconnect(request))
+    work_task, disconnect_task = asyncio.create_task(work), asyncio.create_task(wait_for_disconnect(request))
     try:
         await asyncio.wait((work_task, disconnect_task), return_when=asyncio.FIRST_COMPLETED)
         if work_task.done():
@@ -163,8 +145,3 @@ async def _until_disconnect(request: HttpRequest, work: Coroutine[Any, Any, Http
     finally:
         work_task.cancel()
         disconnect_task.cancel()
-
-
-async def _wait_for_disconnect(request: HttpRequest) -> None:
-    while (await request.receive())["type"] != "http.disconnect":
-        pass

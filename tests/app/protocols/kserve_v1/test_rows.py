@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as nps
 from numpy.typing import NDArray
 
-from app.protocols.kserve_v1.nesting import nested_tensor
-from app.protocols.kserve_v1.rows import Column, prediction_rows, read_rows
+from app.protocols.kserve_v1.rows import Column, nested_tensor, prediction_rows, read_rows
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.inference.tensor import BytesTensor, Datatype, Tensor, TensorSpec
 
