@@ -7,9 +7,8 @@ from app.protocols.inference_call import HttpAnswer
 from app.protocols.tensorflow_serving.document import read_object
 from app.protocols.tensorflow_serving.examples import example_results, example_tensors, read_examples
 from app.protocols.tensorflow_serving.grpc.predict_tensors import TensorFormat, encode, read_tensors
-from app.protocols.tensorflow_serving.inputs import model_inputs
+from app.protocols.tensorflow_serving.inputs import RequestCodec, model_inputs
 from app.protocols.tensorflow_serving.paths import ModelTarget
-from app.protocols.tensorflow_serving.request_codec import RequestCodec
 from app.protocols.tensorflow_serving.signatures import Method, Signature, example_signature, predict_signature
 from app.protocols.tensorflow_serving.values import json_document
 from tasks.inference.error import ErrorKind, invalid
@@ -54,11 +53,6 @@ class TensorFlowRequestCodec(RequestCodec):
         self._example_count = 0
 
     def decode(self) -> InferenceRequest:
-        """Return the neutral request.
-
-        Raises:
-            InferenceError: any error, with the real server's message.
-        """
         document = read_object(self._body, self._limits)
         name = document.get("signature_name", "")
         if not isinstance(name, str):

@@ -77,8 +77,7 @@ def example_results(response: InferenceResponse, count: int, signature: Signatur
     Raises:
         InferenceError: INVALID_REQUEST when the model's output does not have a row for each example.
     """
-    predictions = [prediction for output in response.outputs for prediction in output.predictions]
-    tensors = {tensor.name: tensor for tensor in type(predictions[0]).stack(predictions)}
+    tensors = {tensor.name: tensor for tensor in response.stack()}
     if not signature.returns_tensors:
         scores, labels = tensors["scores"].data, tensors["labels"].data
         return [

@@ -1,21 +1,70 @@
-"""Convert tensors by name to the inputs of a neutral request."""
+"""The model of a request, and its tensors by name as the inputs of a neutral request."""
 
 import re
 from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from app.engine.models.registry import Registration, Registry
 from app.protocols.tensorflow_serving.grpc.predict_tensors import TensorFormat
+from app.protocols.tensorflow_serving.lookup import find_ready_version
+from app.protocols.tensorflow_serving.paths import ModelTarget
 from app.protocols.tensorflow_serving.signatures import PROMPTS_INPUT, Signature
 from app.wire.input_names import PROMPTS
-from tasks.inference.error import InferenceError, invalid
+from tasks.inference.error import ErrorKind, InferenceError, invalid
+from tasks.inference.request import InferenceRequest
 from tasks.inference.tensor import BytesTensor, InputTensor, Tensor
 from tasks.vision.request import IMAGE_INPUT
 
-__all__ = ("map_error_path", "model_inputs")
+__all__ = ("RequestCodec", "model_inputs")
 
 _GREY_BATCH_RANK = 3
 _DATA = re.compile(r"^\.data(?=\[|$)")
+
+
+class RequestCodec:
+    """The state of one request, for REST and gRPC.
+
+    Args:
+        registry: holds the models.
+        target: the requested model.
+        loading_error: the kind of error while the model loads.
+
+    Attributes:
+        target: the requested model.
+        inputs: the decoded inputs; empty before.
+    """
+
+    def __init__(self, registry: Registry, target: ModelTarget, loading_error: ErrorKind) -> None:
+        self.target = target
+        self.inputs: Sequence[InputTensor] = ()
+        self._registry = registry
+        self._loading_error = loading_error
+
+    @property
+    def model_name(self) -> str:
+        """Return the name of the requested model."""
+        return self.target.model
+
+    def find_model(self) -> Registration:
+        """Return the requested version of the model; see `find_ready_version`."""
+        return find_ready_version(self._registry, self.target, self._loading_error)
+
+    def request(self, registration: Registration, inputs: tuple[InputTensor, ...]) -> InferenceRequest:
+        """Return the neutral request."""
+        self.inputs = inputs
+        return InferenceRequest(
+            id="", model_name=registration.source.name, model_version=registration.source.version, inputs=inputs
+        )
+
+    def map_error_path(self, error: InferenceError) -> InferenceError:
+        """Return an error about ``inputs[0]`` as one about the input's name, which clients of this protocol know."""
+        for index, tensor in enumerate(self.inputs):
+            input_path = f"inputs[{index}]"
+            if error.path == input_path or error.path.startswith((f"{input_path}.", f"{input_path}[")):
+                subpath = _DATA.sub("", error.path.removeprefix(input_path))
+                return InferenceError(error.kind, error.message, f"{tensor.name}{subpath}")
+        return error
 
 
 def model_inputs(
@@ -49,16 +98,6 @@ def model_inputs(
         msgspec.structs.replace(image, parameters={PROMPTS: row})
         for image, row in zip(single_images, rows, strict=True)
     )
-
-
-def map_error_path(error: InferenceError, inputs: Sequence[InputTensor]) -> InferenceError:
-    """Return an error about ``inputs[0]`` as an error about the input's name, which clients of this protocol know."""
-    for index, tensor in enumerate(inputs):
-        input_path = f"inputs[{index}]"
-        if error.path == input_path or error.path.startswith((f"{input_path}.", f"{input_path}[")):
-            subpath = _DATA.sub("", error.path.removeprefix(input_path))
-            return InferenceError(error.kind, error.message, f"{tensor.name}{subpath}")
-    return error
 
 
 def _check_one_per_row(tensor: BytesTensor) -> None:

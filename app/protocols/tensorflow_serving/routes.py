@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 from litestar import Response
@@ -13,7 +13,15 @@ from app.protocols.http_inference import error_answer, to_response
 from app.protocols.inference_call import HttpAnswer, InferenceHead
 from app.protocols.media_type import PROMETHEUS
 from app.protocols.permission import Permission
-from app.protocols.protocol import INFER_FAILURES, Endpoint, HttpRequest, StartCall
+from app.protocols.protocol import (
+    INFER_FAILURES,
+    Endpoint,
+    HttpListener,
+    HttpRequest,
+    StartCall,
+    infer_endpoint,
+    read_endpoint,
+)
 from app.protocols.request_body import read_inference_body
 from app.protocols.request_info import read_request_info
 from app.protocols.tensorflow_serving.codec import TensorFlowRequestCodec
@@ -49,12 +57,11 @@ _CORS_HEADERS = {
 }
 _NOT_FOUND = b"<HTML><HEAD>\n<TITLE>404 Not Found</TITLE>\n</HEAD><BODY>\n<H1>Not Found</H1>\n</BODY></HTML>\n"
 _MODEL = "/v1/models/{target:str}"
-_INFERENCES = frozenset({"predict", "classify", "regress"})
+_INFERENCES: Sequence[Verb] = ("predict", "classify", "regress")
 _NOT_IMPLEMENTED = 501
-_FAILURES = (*INFER_FAILURES, _NOT_IMPLEMENTED)
 
 
-class TensorFlowServing:
+class TensorFlowServing(HttpListener):
     """TensorFlow Serving's REST API, on its own port.
 
     Args:
@@ -72,49 +79,31 @@ class TensorFlowServing:
     def endpoints(self, engine: Engine, /) -> Sequence[Endpoint]:
         endpoints: list[Endpoint] = []
         for suffix, target_text in (
-            ("", ""),
-            ("/versions/{version:int}", "version "),
-            ("/labels/{label:str}", "label "),
+            ("", "versions"),
+            ("/versions/{version:int}", "version"),
+            ("/labels/{label:str}", "label"),
         ):
             path = f"{_MODEL}{suffix}"
+            state, signatures = f"The state of a model's {target_text}", "The signatures of a model"
             endpoints += [
-                Endpoint(
-                    method="GET",
-                    path=path,
-                    summary=f"The state of a model's {target_text or 'versions'}".strip(),
-                    answer=WireModelStatus,
-                    failures=(400, 404),
-                    permission="infer",
-                ),
-                Endpoint(
-                    method="GET",
-                    path=f"{path}/metadata",
-                    summary="The signatures of a model",
-                    answer=WireModelMetadata,
-                    failures=(400, 404, 503),
-                    permission="infer",
+                read_endpoint(path=path, summary=state, answer=WireModelStatus, failures=(400, 404)),
+                read_endpoint(
+                    path=f"{path}/metadata", summary=signatures, answer=WireModelMetadata, failures=(400, 404, 503)
                 ),
             ]
-            for verb, body, response_type in (
-                ("predict", WirePredict, WirePredictions),
-                ("classify", WireExamples, WireResults),
-                ("regress", WireExamples, WireResults),
-            ):
-                endpoints.append(
-                    Endpoint(
-                        method="POST",
-                        path=path,
-                        verb=verb,
-                        # Only the listener's handler reads versions and labels.
-                        start=None if suffix else self._start(engine, verb),
-                        queue_model=str,
-                        summary=f"Ask a model to {verb}",
-                        body=body,
-                        answer=response_type,
-                        failures=_FAILURES,
-                        permission="infer",
-                    )
+            endpoints += [
+                infer_endpoint(
+                    path=path,
+                    verb=verb,
+                    # Only the listener's handler reads versions and labels.
+                    start=None if suffix else self._start(engine, verb),
+                    summary=f"Ask a model to {verb}",
+                    body=WirePredict if verb == "predict" else WireExamples,
+                    answer=WirePredictions if verb == "predict" else WireResults,
+                    failures=(*INFER_FAILURES, _NOT_IMPLEMENTED),
                 )
+                for verb in _INFERENCES
+            ]
         return endpoints
 
     def error_body(self, error: InferenceError, /) -> bytes:
@@ -183,9 +172,9 @@ class TensorFlowServing:
             answer = self.error_answer(error)
         return to_response(answer)
 
-    def _start(self, engine: Engine, verb: str) -> StartCall:
+    def _start(self, engine: Engine, verb: Verb) -> StartCall:
         def start(head: InferenceHead, body: bytes, context: RequestContext) -> TensorFlowRequestCodec:
-            return self._codec(engine, ModelTarget(model=head.target, verb=cast("Verb", verb)), body, context)
+            return self._codec(engine, ModelTarget(model=head.target, verb=verb), body, context)
 
         return start
 

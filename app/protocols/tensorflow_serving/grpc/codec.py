@@ -11,9 +11,8 @@ from app.protocols.tensorflow_serving.examples import example_results, example_t
 from app.protocols.tensorflow_serving.grpc.example_protos import encode_classifications, encode_regressions, read_input
 from app.protocols.tensorflow_serving.grpc.predict_tensors import TensorFormat, with_canonical_names
 from app.protocols.tensorflow_serving.grpc.tensor_protos import encode_tensor, read_tensor_proto
-from app.protocols.tensorflow_serving.inputs import model_inputs
+from app.protocols.tensorflow_serving.inputs import RequestCodec, model_inputs
 from app.protocols.tensorflow_serving.paths import ModelTarget, Verb
-from app.protocols.tensorflow_serving.request_codec import RequestCodec
 from app.protocols.tensorflow_serving.signatures import (
     DEFAULT_SIGNATURE,
     Method,
@@ -123,11 +122,6 @@ class PredictCodec(RequestCodec):
         self._signature_name = message.model_spec.signature_name or DEFAULT_SIGNATURE
 
     def decode(self) -> InferenceRequest:
-        """Return the neutral request.
-
-        Raises:
-            InferenceError: any error, with the real server's message.
-        """
         registration = self.find_model()
         signature = _predict_signature(registration.ready_servable(), self._signature_name)
         tensors = _input_tensors(self._message.inputs, signature, self._limits)
@@ -135,12 +129,10 @@ class PredictCodec(RequestCodec):
         return self.request(registration, model_inputs(tensors, TensorFormat.COLUMN, signature))
 
     def encode(self, response: InferenceResponse) -> bytes:
-        """Encode the response with the wanted outputs."""
-        predictions = [prediction for output in response.outputs for prediction in output.predictions]
         wanted = set(self._message.output_filter)
         spec = model_spec(response.model_name, response.model_version, self._signature_name)
         message = _PredictResponse(model_spec=spec)
-        for tensor in type(predictions[0]).stack(predictions):
+        for tensor in response.stack():
             if not wanted or tensor.name in wanted:
                 message.outputs[tensor.name].CopyFrom(encode_tensor(tensor))
         return message.SerializeToString()
@@ -175,11 +167,6 @@ class ExamplesCodec(RequestCodec):
         self._example_count = 0
 
     def decode(self) -> InferenceRequest:
-        """Return the neutral request.
-
-        Raises:
-            InferenceError: any error, with the real server's message.
-        """
         registration = self.find_model()
         servable = registration.ready_servable()
         self._signatures = [example_signature(servable, name, method) for name, method in self._tasks]

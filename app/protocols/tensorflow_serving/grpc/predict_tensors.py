@@ -63,8 +63,7 @@ def encode(response: InferenceResponse, tensor_format: TensorFormat) -> bytes:
         InferenceError: INVALID_REQUEST for a datatype that JSON cannot hold, and, for the row format, for tensors
             without rows or with different numbers of rows.
     """
-    predictions = [prediction for output in response.outputs for prediction in output.predictions]
-    tensors = type(predictions[0]).stack(predictions)
+    tensors = response.stack()
     if tensor_format is TensorFormat.ROW:
         _check_batch_size(tensors)
     values = {tensor.name: json_value(tensor) for tensor in tensors}
