@@ -11,16 +11,11 @@ from app.engine.request_context import RequestContext
 from app.engine.streams.text_stream import Chunk
 from app.protocols.openai.unsupported import UNSUPPORTED_PARAMETER, UnsupportedError, check_supported
 from app.protocols.openai.wire import (
-    WireChatCompletion,
     WireChatRequest,
-    WireChoice,
-    WireCompletion,
     WireCompletionRequest,
     WireGenerationRequest,
     WireImagePart,
     WireMessage,
-    WireReply,
-    WireTextChoice,
     WireUsage,
 )
 from app.wire.bytes_elements import StringElement
@@ -55,6 +50,8 @@ class _Codec(Generic[WireT]):
     wire_type: type[WireT]
     content_name: str
     id_prefix: str
+    answer_object: str
+    part_object: str
 
     def __init__(self, body: bytes, registration: Registration, context: RequestContext, limits: Limits) -> None:
         self._body = body
@@ -66,11 +63,6 @@ class _Codec(Generic[WireT]):
         self.includes_usage = False
 
     def decode(self) -> InferenceRequest:
-        """Decode the body, in a worker.
-
-        Raises:
-            InferenceError: naming the invalid member, with a path that `map_error_path` translates.
-        """
         wire = read_json(self._body, self.wire_type)
         check_supported(wire)
         self.includes_usage = bool(wire.stream_options and wire.stream_options.include_usage)
@@ -92,27 +84,29 @@ class _Codec(Generic[WireT]):
             path = self.content_name
         return InferenceError(error.kind, error.message, path, retry_after=error.retry_after)
 
-    @property
-    def id(self) -> str:
-        """Return the id of the answer."""
-        return f"{self.id_prefix}-{self._context.request_id}"
-
-    @property
-    def created(self) -> int:
-        """Return when the request arrived, in seconds since 1970."""
-        return self._context.timestamp // 1_000_000_000
-
     def encode(self, chunks: Sequence[Chunk]) -> bytes:
         """Return the complete answer."""
-        raise NotImplementedError
+        last, text = chunks[-1], "".join(chunk.text for chunk in chunks)
+        choice = {"index": 0, **self._content(text), "logprobs": None, "finish_reason": last.finish}
+        return self._encode(self.answer_object, last.model_name, [choice], usage=_usage(last))
+
+    def encode_role(self, model: str) -> bytes | None:
+        """Return the first part of a streamed answer; None if it starts with text."""
+        del model
 
     def encode_delta(self, model: str, delta: str | None, finish: str | None) -> bytes:
         """Return a part of a streamed answer: the text `delta`, or the reason why the answer ends."""
-        raise NotImplementedError
+        return self._encode_choice(model, self._delta(delta), finish)
 
     def encode_usage(self, chunk: Chunk) -> bytes:
         """Return the last part of a streamed answer: the number of tokens."""
-        return self._encode_part(chunk.model_name, [], usage=_usage(chunk))
+        return self._encode(self.part_object, chunk.model_name, [], usage=_usage(chunk))
+
+    def _content(self, text: str) -> Mapping[str, object]:
+        raise NotImplementedError
+
+    def _delta(self, delta: str | None) -> Mapping[str, object]:
+        raise NotImplementedError
 
     def _input(self, wire: WireT, parameters: dict[str, object]) -> BytesTensor:
         raise NotImplementedError
@@ -138,11 +132,14 @@ class _Codec(Generic[WireT]):
             parameters[METADATA_PARAMETER] = _metadata(wire.metadata)
         return parameters
 
-    def _encode_part(self, model: str, choices: Sequence[object], **members: object) -> bytes:
-        part = {"id": self.id, "object": self.part_object, "created": self.created, "model": model, "choices": choices}
-        return msgspec.json.encode({**part, **members})
+    def _encode_choice(self, model: str, delta: Mapping[str, object], finish: str | None) -> bytes:
+        choice = {"index": 0, **delta, "logprobs": None, "finish_reason": finish}
+        return self._encode(self.part_object, model, [choice])
 
-    part_object: str
+    def _encode(self, kind: str, model: str, choices: Sequence[object], **members: object) -> bytes:
+        created = self._context.timestamp // 1_000_000_000
+        answer = {"id": f"{self.id_prefix}-{self._context.request_id}", "object": kind, "created": created}
+        return msgspec.json.encode({**answer, "model": model, "choices": choices, **members})
 
 
 class ChatCodec(_Codec[WireChatRequest]):
@@ -151,28 +148,17 @@ class ChatCodec(_Codec[WireChatRequest]):
     wire_type = WireChatRequest
     content_name = "messages"
     id_prefix = "chatcmpl"
+    answer_object = "chat.completion"
     part_object = "chat.completion.chunk"
 
-    def encode(self, chunks: Sequence[Chunk]) -> bytes:
-        last = chunks[-1]
-        text = "".join(chunk.text for chunk in chunks)
-        choice = WireChoice(message=WireReply(content=text), finish_reason=last.finish)
-        return msgspec.json.encode(
-            WireChatCompletion(
-                id=self.id, created=self.created, model=last.model_name, choices=[choice], usage=_usage(last)
-            )
-        )
-
-    def encode_delta(self, model: str, delta: str | None, finish: str | None) -> bytes:
-        return self._encode_choice(model, {} if delta is None else {"content": delta}, finish)
-
     def encode_role(self, model: str) -> bytes:
-        """Return the first part of a streamed answer."""
-        return self._encode_choice(model, {"role": "assistant", "content": ""}, None)
+        return self._encode_choice(model, {"delta": {"role": "assistant", "content": ""}}, None)
 
-    def _encode_choice(self, model: str, delta: Mapping[str, str], finish: str | None) -> bytes:
-        choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}
-        return self._encode_part(model, [choice])
+    def _content(self, text: str) -> Mapping[str, object]:
+        return {"message": {"role": "assistant", "content": text, "refusal": None}}
+
+    def _delta(self, delta: str | None) -> Mapping[str, object]:
+        return {"delta": {} if delta is None else {"content": delta}}
 
     def _max_tokens(self, wire: WireChatRequest) -> int | None:
         if wire.max_completion_tokens is None:
@@ -219,24 +205,13 @@ class CompletionCodec(_Codec[WireCompletionRequest]):
     wire_type = WireCompletionRequest
     content_name = "prompt"
     id_prefix = "cmpl"
-    part_object = "text_completion"
+    answer_object = part_object = "text_completion"
 
-    def encode(self, chunks: Sequence[Chunk]) -> bytes:
-        last = chunks[-1]
-        choice = WireTextChoice(text="".join(chunk.text for chunk in chunks), finish_reason=last.finish)
-        return msgspec.json.encode(
-            WireCompletion(
-                id=self.id, created=self.created, model=last.model_name, choices=[choice], usage=_usage(last)
-            )
-        )
+    def _content(self, text: str) -> Mapping[str, object]:
+        return {"text": text}
 
-    def encode_delta(self, model: str, delta: str | None, finish: str | None) -> bytes:
-        choice = {"index": 0, "text": delta or "", "logprobs": None, "finish_reason": finish}
-        return self._encode_part(model, [choice])
-
-    def encode_role(self, model: str) -> bytes | None:
-        """Return None: these streams start with text."""
-        del model
+    def _delta(self, delta: str | None) -> Mapping[str, object]:
+        return {"text": delta or ""}
 
     def _input(self, wire: WireCompletionRequest, parameters: dict[str, object]) -> BytesTensor:
         if self._registration.ready_servable().description.task_type.takes == "question":

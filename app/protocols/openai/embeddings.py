@@ -54,11 +54,6 @@ class EmbeddingsCall:
         self._as_base64 = False
 
     def decode(self) -> InferenceRequest:
-        """Decode the body, in a worker.
-
-        Raises:
-            InferenceError: naming the invalid member.
-        """
         wire = read_json(self._body, WireEmbeddingsRequest, limits=self._engine.limits)
         registration = self._engine.registry.find(wire.model or default_model(self._engine))
         (spec,), output = self._specs(registration)
@@ -85,15 +80,13 @@ class EmbeddingsCall:
         Raises:
             InferenceError: MODEL_FAILED for another number of vectors; INVALID_REQUEST for other `dimensions`.
         """
-        predictions = [prediction for output in response.outputs for prediction in output.predictions]
-        tensors = {tensor.name: tensor for tensor in type(predictions[0]).stack(predictions)}
+        tensors = {tensor.name: tensor for tensor in response.stack()}
         vectors = self._vectors(tensors[self._output_name])
         self._check_width(vectors.shape[1])
         data = [WireEmbedding(index=index, embedding=self._encoded(vector)) for index, vector in enumerate(vectors)]
         return HttpAnswer(content=msgspec.json.encode(WireEmbeddings(data=data, model=response.model_name)))
 
     def map_error_path(self, error: InferenceError, /) -> InferenceError:
-        """Return `error` with its path in terms of this body."""
         match = _NEUTRAL_PATH.match(error.path)
         if match is None or isinstance(error, UnsupportedError):
             return error

@@ -1,8 +1,9 @@
 """The routes of OpenAI's API, under ``/openai/v1`` and ``/v1``."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -28,7 +29,7 @@ from app.protocols.openai.wire import (
     WireRefusal,
 )
 from app.protocols.openai_models import WireModel, listed_models
-from app.protocols.protocol import INFER_FAILURES, Endpoint, HttpRequest, json_response
+from app.protocols.protocol import Endpoint, HttpProtocol, HttpRequest, infer_endpoint, json_response, read_endpoint
 from app.protocols.request_body import read_inference_body
 from app.protocols.request_info import read_request_info
 from app.protocols.streamed_response import EVENT_STREAM, event, streamed_response
@@ -37,16 +38,13 @@ from tasks.inference.error import InferenceError
 
 __all__ = ("OpenAI",)
 
-_PREFIXES = ("/openai/v1", "/v1")
-_CHAT, _COMPLETIONS, _EMBEDDINGS = "chat/completions", "completions", "embeddings"
 _MAX_INLINE_BYTES = 64 * 1024
 """Longer bodies are not scanned in the event loop."""
 
 Codec = ChatCodec | CompletionCodec
-Handle = Callable[[HttpRequest], Awaitable[Response[Any]]]
 
 
-class OpenAI:
+class OpenAI(HttpProtocol):
     """OpenAI's chat completions, completions, embeddings and models, for models that answer with text or vectors."""
 
     name = "openai"
@@ -69,48 +67,50 @@ class OpenAI:
         def embed(_: InferenceHead, body: bytes, context: RequestContext) -> EmbeddingsCall:
             return EmbeddingsCall(engine, body, context)
 
+        infer = partial(infer_endpoint, refusal=WireRefusal)
+        stream = partial(infer, media_types=(EVENT_STREAM,))
         inferences = [
             endpoint
-            for prefix in _PREFIXES
+            for prefix in ("/openai/v1", "/v1")
             for endpoint in (
-                _inference(f"{prefix}/{_CHAT}", chat, "Continue a conversation", WireChatRequest, WireChatCompletion),
-                _inference(
-                    f"{prefix}/{_COMPLETIONS}", complete, "Continue a text", WireCompletionRequest, WireCompletion
+                stream(
+                    path=f"{prefix}/chat/completions",
+                    handle=chat,
+                    summary="Continue a conversation",
+                    body=WireChatRequest,
+                    answer=WireChatCompletion,
                 ),
-                Endpoint(
-                    method="POST",
-                    path=f"{prefix}/{_EMBEDDINGS}",
+                stream(
+                    path=f"{prefix}/completions",
+                    handle=complete,
+                    summary="Continue a text",
+                    body=WireCompletionRequest,
+                    answer=WireCompletion,
+                ),
+                infer(
+                    path=f"{prefix}/embeddings",
                     start=embed,
-                    queue_model=str,
                     summary="Embed texts or images",
                     body=WireEmbeddingsRequest,
                     answer=WireEmbeddings,
-                    refusal=WireRefusal,
-                    failures=INFER_FAILURES,
-                    permission="infer",
                 ),
             )
         ]
+        read = partial(read_endpoint, refusal=WireRefusal)
         return [
             *inferences,
-            Endpoint(
-                method="GET",
+            read(
                 path="/openai/v1/models",
                 handle=models,
                 summary="The models that answer with text or vectors",
                 answer=WireModelList,
-                refusal=WireRefusal,
-                permission="infer",
             ),
-            Endpoint(
-                method="GET",
+            read(
                 path="/openai/v1/models/{target:str}",
                 handle=model,
                 summary="A model that answers with text or vectors",
                 answer=WireModel,
-                refusal=WireRefusal,
                 failures=(400, 404, 503),
-                permission="infer",
             ),
         ]
 
@@ -141,22 +141,6 @@ class OpenAI:
                 return json_response(codec.encode([chunk async for chunk in chunks]))
         except InferenceError as error:
             raise codec.map_error_path(error) from None
-
-
-def _inference(path: str, handle: Handle, summary: str, body: type, answer: type) -> Endpoint:
-    return Endpoint(
-        method="POST",
-        path=path,
-        handle=handle,
-        queue_model=str,
-        summary=summary,
-        body=body,
-        answer=answer,
-        refusal=WireRefusal,
-        media_types=(EVENT_STREAM,),
-        failures=INFER_FAILURES,
-        permission="infer",
-    )
 
 
 async def _events(codec: Codec, first_chunk: Chunk, chunks: AsyncGenerator[Chunk]) -> AsyncGenerator[bytes]:
