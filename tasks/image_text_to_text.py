@@ -82,22 +82,31 @@ class Answers(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
 
 class PromptedImage(msgspec.Struct, frozen=True, eq=False):
-    """An image and its prompts.
+    """An image and its prompts, or a conversation about any number of images.
 
     Attributes:
-        image: the image.
+        images: the image; those of a conversation, whose messages are in `parameters` and whose last question is the
+            only prompt. A conversation may have none.
         prompts: at least one prompt.
         parameters: how the answers are generated.
         path: path of the prompts, or the messages, in the request, for error messages.
-        more_images: the further images of a conversation, whose messages are in `parameters` and whose last question is
-            the only prompt.
     """
 
-    image: Image
+    images: Sequence[Image]
     prompts: Sequence[str]
     parameters: GenerationParameters
     path: str = "prompts"
-    more_images: Sequence[Image] = ()
+
+    @property
+    def image(self) -> Image:
+        """The first image.
+
+        Raises:
+            InferenceError: INVALID_REQUEST for a conversation without images.
+        """
+        if not self.images:
+            raise invalid("Expected an image: this model answers no question without one", self.path)
+        return self.images[0]
 
 
 VisionLanguageModel = Model[PromptedImage, Answers]
@@ -155,7 +164,8 @@ class ImageTextToText:
             check_sampling(parameters, limits, f"{path}.parameters")
             prompts_path = f"{path}.parameters.prompts"
             _check_lengths(prompts, limits, prompts_path)
-            images = read_images(tensor, budget, path)
+            is_text_alone = parameters.messages is not None and isinstance(tensor, BytesTensor) and not tensor.elements
+            images = [] if is_text_alone else read_images(tensor, budget, path)
             prompt_count += len(images) * len(prompts)
             if prompt_count > limits.max_prompts:
                 message = f"Expected at most {limits.max_prompts} prompts in one request, got {prompt_count} up to here"
@@ -163,7 +173,7 @@ class ImageTextToText:
             if parameters.messages is not None:
                 items = [_conversation(images, parameters, limits, f"{path}.parameters.messages")]
             else:
-                items = [PromptedImage(image, prompts, parameters, prompts_path) for image in images]
+                items = [PromptedImage((image,), prompts, parameters, prompts_path) for image in images]
             groups.append(
                 InputGroup(name=tensor.name, index=index, parameters=request.parameters_of(index), items=items)
             )
@@ -184,7 +194,7 @@ class ImageTextToText:
         return answers_to_explain(filtered.answers, prediction, filtered, label)
 
     def probe(self, item: PromptedImage, image: Image, _: AnswersToExplain, /) -> PromptedImage:
-        return msgspec.structs.replace(item, image=image)
+        return msgspec.structs.replace(item, images=(image,))
 
     def stream(self, items: Sequence[PromptedImage], model: VisionLanguageModel, /) -> Generator[TextChunk]:
         """Answer `items` in chunks; a model that cannot stream returns each answer in one chunk."""
@@ -211,7 +221,7 @@ def _conversation(
     if len(messages) == 1 and len(images) == 1:
         # Every model answers one question about one image.
         parameters = msgspec.structs.replace(parameters, messages=None)
-    return PromptedImage(images[0], (last_question(messages),), parameters, path, tuple(images[1:]))
+    return PromptedImage(tuple(images), (last_question(messages),), parameters, path)
 
 
 def _check_lengths(prompts: Sequence[str], limits: Limits, path: str) -> None:

@@ -197,7 +197,7 @@ def test_postprocessing_does_not_change_the_prediction() -> None:
 
 def test_answers_are_returned_unchanged() -> None:
     answers = Answers(prompts=["b", "a"], answers=["", "x"])
-    item = PromptedImage(IMAGE, ["b", "a"], GenerationParameters())
+    item = PromptedImage((IMAGE,), ["b", "a"], GenerationParameters())
     assert ImageTextToText().postprocess(item, answers) is answers
 
 

@@ -197,7 +197,7 @@ def bind_vision_model(source: ModelSource, inspection: Inspection) -> Servable:
             segmentation = SegmentationInput(blank, SegmentationParameters())
             return bind(ImageSegmentation(), OnnxImageSegmenter(graph, labels, decoder), segmentation)
         case TextDecoder() as decoder:
-            prompted = PromptedImage(blank, (DEFAULT_PROMPT,), GenerationParameters())
+            prompted = PromptedImage((blank,), (DEFAULT_PROMPT,), GenerationParameters())
             return bind(ImageTextToText(), OnnxTextReader(graph, decoder), prompted)
         case TensorDecoder():
             outputs = graph.output_specs()

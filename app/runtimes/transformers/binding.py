@@ -70,7 +70,7 @@ _HEADS: Mapping[ModelKind, _Head] = {
     "image-text-to-text": _Head(
         ImageTextToText(),
         load_vision_language_model,
-        PromptedImage(_BLANK, (DEFAULT_PROMPT,), GenerationParameters(max_new_tokens=2)),
+        PromptedImage((_BLANK,), (DEFAULT_PROMPT,), GenerationParameters(max_new_tokens=2)),
     ),
     "text-classification": _Head(
         TextClassification(), load_text_classifier, ClassifiedText(_TEXT, SelectionParameters())

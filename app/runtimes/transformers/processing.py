@@ -15,7 +15,7 @@ from app.runtimes.transformers.tokenizing import load_tokenizer
 from app.settings.model import ModelError, ModelSource, read_bounded
 from tasks.image_text_to_text import PromptedImage
 from tasks.inference.error import invalid
-from tasks.text.conversation import Message, question, reject_conversation, template_message, with_texts
+from tasks.text.conversation import Message, image_count, question, reject_conversation, template_message, with_texts
 from tasks.text.unicode import check_unicode
 from tasks.vision.image import Image
 
@@ -96,7 +96,7 @@ class Conversation:
         self._lock = threading.Lock()
         self._image_token = str(getattr(processor, "image_token", None) or "")
         self._first_token = getattr(processor.tokenizer, "bos_token", None)
-        image_id = tokenizer.id_of(self._image_token)
+        self._image_id = image_id = tokenizer.id_of(self._image_token)
         self._control_ids = (tokenizer.special_ids - {tokenizer.unknown}) | end_tokens
         self._control_ids |= frozenset() if image_id is None else {image_id}
         self._uses_parts = True
@@ -127,10 +127,14 @@ class Conversation:
         return [self._render_prompt(text, f"{item.path}[{index}]") for index, text in enumerate(item.prompts)]
 
     def _render_messages(self, messages: Sequence[Message], path: str) -> str:
-        if not getattr(self._processor, "chat_template", None):
+        has_template = bool(getattr(self._processor, "chat_template", None))
+        if not has_template:
             reject_conversation(messages, path)
         harmless = [with_texts(message, _PROBE) for message in messages]
-        return self._render(messages, self._control_tokens(self._try_render(harmless, path)), path)
+        expected = self._control_tokens(self._try_render(harmless, path))
+        if image_count(messages) == 0 and (not has_template or self._image_id in expected):
+            raise invalid("Expected an image: this model answers no question without one", path)
+        return self._render(messages, expected, path)
 
     def _render_prompt(self, prompt: str, path: str) -> str:
         if not prompt.strip():
@@ -163,7 +167,7 @@ class Conversation:
         files = [PIL.Image.fromarray(image.pixels) for image in images]
         try:
             with self._lock:
-                processed: Any = self._processor(images=files, return_tensors="pt", **options)
+                processed: Any = self._processor(images=files or None, return_tensors="pt", **options)
         except ValueError as error:
             raise invalid(f"The model's processor rejects the image or the text: {first_line(error)}", path) from None
         torch = framework().torch

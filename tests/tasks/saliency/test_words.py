@@ -126,7 +126,7 @@ def test_region_that_an_answer_needs_is_salient(method: ExplanationMethod) -> No
     def log_likelihood(item: PromptedImage) -> float:
         return -10 * float((np.abs(item.image.pixels[region].astype(int) - pixels[region]) > 24).mean())
 
-    item = PromptedImage(Image(pixels), ("What?",), GenerationParameters())
+    item = PromptedImage((Image(pixels),), ("What?",), GenerationParameters())
     target = likelihood_target(ImageTextToText(), item, Answers(prompts=("What?",), answers=("a cat",)), log_likelihood)
     parameters = ExplanationParameters(method=method, grid=4)
     samples = sample_count(item.image, parameters, 200)

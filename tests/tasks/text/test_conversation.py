@@ -32,7 +32,7 @@ def decode_images(count: int, messages: object, **limits: Any) -> PromptedImage:
 
 def test_one_question_about_one_image_is_a_prompt() -> None:
     item = decode_images(1, [WHAT])
-    assert (item.prompts, item.parameters.messages, item.more_images) == (("what?",), None, ())
+    assert (item.prompts, item.parameters.messages, len(item.images)) == (("what?",), None, 1)
 
 
 def test_conversation_keeps_its_messages_and_all_images() -> None:
@@ -40,7 +40,16 @@ def test_conversation_keeps_its_messages_and_all_images() -> None:
     assert item.prompts == ("where?",)
     assert item.parameters.messages is not None
     assert [message.role for message in item.parameters.messages] == ["user", "assistant", "user"]
-    assert len(item.more_images) == 2
+    assert len(item.images) == 3
+
+
+def test_conversation_without_images_has_none() -> None:
+    item = decode_images(0, [WHERE])
+    assert (item.prompts, len(item.images)) == (("where?",), 0)
+    assert item.parameters.messages is not None
+    with pytest.raises(InferenceError, match="answers no question without one") as caught:
+        _ = item.image
+    assert caught.value.path == "inputs[0].parameters.messages"
 
 
 @pytest.mark.parametrize(

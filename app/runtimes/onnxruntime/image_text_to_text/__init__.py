@@ -47,7 +47,7 @@ def load(source: ModelSource) -> Servable:
     model, description = assemble(source)
     blank = Image(np.zeros((64, 64, 3), np.uint8))
     try:
-        model([PromptedImage(blank, (DEFAULT_PROMPT,), GenerationParameters(max_new_tokens=2))])
+        model([PromptedImage((blank,), (DEFAULT_PROMPT,), GenerationParameters(max_new_tokens=2))])
     except InferenceError as error:
         raise ModelError(f"{source.folder}: the model cannot answer about a blank image: {error}") from None
     return Servable(ImageTextToText(), model, description, source.settings.parameters)

@@ -156,7 +156,7 @@ class OnnxVisionLanguageModel(msgspec.Struct, frozen=True, kw_only=True, eq=Fals
         return np.array(likelihoods)
 
     def _images(self, item: PromptedImage) -> list[EncodedImage]:
-        return [self.encode_image(image) for image in (item.image, *item.more_images)]
+        return [self.encode_image(image) for image in item.images]
 
     def _tokens(
         self, ids: list[int], images: Sequence[EncodedImage], sampler: TokenPicker, max_tokens: int
@@ -167,6 +167,8 @@ class OnnxVisionLanguageModel(msgspec.Struct, frozen=True, kw_only=True, eq=Fals
         image_positions = np.asarray(ids) == self.image_id
         # The image token may be outside the embedding's vocabulary; its embedding is replaced anyway.
         embeddings = self.decoder.embed([0 if id_ == self.image_id else id_ for id_ in ids])
+        if not images:
+            return embeddings
         features = np.concatenate([image.features for image in images])
         if features.shape[1] != embeddings.shape[-1]:
             description = f"{features.shape[1]} values wide, embeddings {embeddings.shape[-1]}"

@@ -51,7 +51,7 @@ class TransformersVisionLanguageModel(GenerativeModel[PromptedImage, Answers]):
         features: dict[str, Any] = {}
         for index, text in enumerate(texts):
             path = f"{item.path}[{index}]"
-            encoded = self._conversation.inputs((item.image, *item.more_images), text, path)
+            encoded = self._conversation.inputs(item.images, text, path)
             if not self._has_types:
                 encoded.pop("token_type_ids", None)
             if len(texts) > 1:

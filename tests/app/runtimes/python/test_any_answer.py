@@ -32,7 +32,7 @@ ITEMS: dict[TaskType, Any] = {
     TaskType.OBJECT_DETECTION: DETECTION,
     TaskType.ORIENTED_OBJECT_DETECTION: DETECTION,
     TaskType.IMAGE_SEGMENTATION: SegmentationInput(IMAGE, SegmentationParameters()),
-    TaskType.IMAGE_TEXT_TO_TEXT: PromptedImage(IMAGE, ["a", "b"], GenerationParameters()),
+    TaskType.IMAGE_TEXT_TO_TEXT: PromptedImage((IMAGE,), ["a", "b"], GenerationParameters()),
     TaskType.TEXT_CLASSIFICATION: ClassifiedText(TEXT, SelectionParameters()),
     TaskType.TOKEN_CLASSIFICATION: TaggedText(TEXT, TokenParameters()),
     TaskType.TEXT_GENERATION: ContinuedText(TEXT, TextGenerationParameters()),

@@ -20,7 +20,7 @@ from tasks.vision.image import Image
 F32 = np.float32
 LABELS = ClassNames(())
 IMAGE = Image(np.zeros((30, 40, 3), np.uint8))
-PROMPTED_IMAGE = PromptedImage(IMAGE, ["what?", "why?"], GenerationParameters())
+PROMPTED_IMAGE = PromptedImage((IMAGE,), ["what?", "why?"], GenerationParameters())
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ def test_texts_are_read_in_every_accepted_form(answer: object) -> None:
 
 
 def test_single_text_answers_single_prompt() -> None:
-    item = PromptedImage(IMAGE, ["what?"], GenerationParameters())
+    item = PromptedImage((IMAGE,), ["what?"], GenerationParameters())
     assert read_answers("a cat", "predict()", item, LABELS).answers == ["a cat"]
 
 

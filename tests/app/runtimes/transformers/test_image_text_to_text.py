@@ -96,6 +96,29 @@ def test_conversation_with_two_images_equals_generate(
     assert last.usage.prompt == inputs["input_ids"].shape[1]
 
 
+@pytest.mark.parametrize("name", TEMPLATED)
+def test_conversation_without_images_equals_generate(
+    folder_of: Callable[[str], Path], served: Callable[..., Servable], name: str
+) -> None:
+    messages = [{"role": "user", "content": [{"type": "text", "text": PROMPT}]}]
+    processor = processor_of(folder_of(name), name)
+    rendered = processor.apply_chat_template(messages, add_generation_prompt=True, tokenize=False)
+    inputs = processor(text=[rendered], return_tensors="pt")
+    expected = generated_text(folder_of(name), inputs, 12)
+    ((found,),) = answers(served(name), image_input(messages=messages, max_new_tokens=12))
+    assert (found.prompt, found.answer) == (PROMPT, expected)
+
+
+@pytest.mark.parametrize("name", ["blip", "blip_vqa", "git", "paligemma", "florence2", "trocr"])
+def test_model_without_template_rejects_a_conversation_without_images(
+    served: Callable[..., Servable], name: str
+) -> None:
+    messages = [{"role": "user", "content": [{"type": "text", "text": PROMPT}]}]
+    with pytest.raises(InferenceError, match="answers no question without one") as caught:
+        answers(served(name), image_input(messages=messages))
+    assert caught.value.path == "inputs[0].parameters.messages"
+
+
 @pytest.mark.parametrize("name", ["blip", "git", "paligemma"])
 def test_model_without_template_rejects_a_conversation(served: Callable[..., Servable], name: str) -> None:
     messages = [{"role": "user", "content": [{"type": "image"}, {"type": "text", "text": PROMPT}]}] * 2
@@ -158,7 +181,7 @@ def test_closed_stream_stops_generation(folder_of: Callable[[str], Path], name: 
 
     getattr(network.module, "text_decoder", network.module).register_forward_pre_hook(count)
     parameters = GenerationParameters(max_new_tokens=40, temperature=3.0, seed=1)
-    item = PromptedImage(Image(scene()), ("what?", "who?"), parameters)
+    item = PromptedImage((Image(scene()),), ("what?", "who?"), parameters)
     model = load_vision_language_model(known, network)
     assert isinstance(model, TransformersVisionLanguageModel)
     chunks = model.stream([item])

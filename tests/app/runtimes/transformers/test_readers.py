@@ -54,7 +54,7 @@ def test_vision_tower_runs_once_for_several_prompts_if_generate_accepts_features
     network.module.get_submodule(tower).register_forward_pre_hook(add)
     model = load_vision_language_model(spec, network)
     parameters = GenerationParameters(max_new_tokens=3)
-    model([PromptedImage(Image(scene()), ("what?", "who?", "where?"), parameters)])
+    model([PromptedImage((Image(scene()),), ("what?", "who?", "where?"), parameters)])
     assert count == calls
 
 

@@ -178,7 +178,7 @@ def image_with_features(*features: int) -> Image:
 
 
 def prompted_image(image: Image, *prompts: str, **parameters: object) -> PromptedImage:
-    return PromptedImage(image, prompts, msgspec.convert(parameters, GenerationParameters))
+    return PromptedImage((image,), prompts, msgspec.convert(parameters, GenerationParameters))
 
 
 class TinyModel:

@@ -243,7 +243,7 @@ def conversation(tiny: Any, *features: tuple[int, ...], **parameters: Any) -> Pr
         Message("user", (*[place] * len(more), text)),
     )
     settings = GenerationParameters(messages=messages, **parameters)
-    return PromptedImage(image, ("what is",), settings, "messages", tuple(more))
+    return PromptedImage((image, *more), ("what is",), settings, "messages")
 
 
 def test_conversation_with_several_images_is_one_prompt(tiny: Any, model: Any) -> None:
@@ -255,6 +255,13 @@ def test_conversation_with_several_images_is_one_prompt(tiny: Any, model: Any) -
     expected = tiny.continued(text, features, 6)
     assert "".join(chunk.text for chunk in chunks) == expected == answers(model, item)[0][0]
     assert chunks[-1].usage.prompt == len(text.split()) - 3 + 12
+
+
+def test_conversation_without_images_is_answered(tiny: Any, model: Any) -> None:
+    messages = (Message("user", (MessagePart(type="text", text="what is"),)),)
+    settings = GenerationParameters(messages=messages, max_new_tokens=6)
+    item = PromptedImage((), ("what is",), settings, "messages")
+    assert answers(model, item)[0][0] == tiny.continued("user: what is assistant:", (), 6)
 
 
 def test_text_of_a_conversation_must_not_contain_control_tokens(tiny: Any, model: Any) -> None:

@@ -34,7 +34,7 @@ def write(
 
 
 def prompted_image(*prompts: str) -> PromptedImage:
-    return PromptedImage(uniform_image(20, 60, 0), prompts, GenerationParameters())
+    return PromptedImage((uniform_image(20, 60, 0),), prompts, GenerationParameters())
 
 
 @pytest.mark.parametrize(
