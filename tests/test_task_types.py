@@ -181,7 +181,7 @@ def test_conformance_checker_has_the_same_fields_or_says_no(task_type: TaskType)
         return
     with (
         pytest.raises(OptionsError, match="--task-type: Expected one of"),
-        open_runner(ConformanceOptions(url="http://127.0.0.1:1", task_type=task_type)),
+        open_runner("http://127.0.0.1:1", ConformanceOptions(task_type=task_type)),
     ):
         pass
 

@@ -1,12 +1,22 @@
 """Define the checks of a protocol, and their findings."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
 from app.conformance.client.probe import Exchange, Probe
 
-__all__ = ("Check", "Finding", "InconclusiveError", "Level", "Need", "NotApplicableError", "Verdict", "ViolationError")
+__all__ = (
+    "Check",
+    "Finding",
+    "InconclusiveError",
+    "Level",
+    "Need",
+    "NotApplicableError",
+    "Verdict",
+    "ViolationError",
+    "needs_of",
+)
 
 
 class Level(StrEnum):
@@ -78,3 +88,9 @@ class Finding:
     verdict: Verdict
     reason: str
     exchanges: Sequence[Exchange]
+
+
+def needs_of(checks: Iterable[Check]) -> Sequence[Need]:
+    """Return what depends on `checks`."""
+    needed = {need for check in checks for need in check.needed_for}
+    return [need for need in Need if need in needed]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from app.conformance import kserve_v1, openai, tensorflow_serving
 from app.conformance.chariot import v2, v2_kserve
 from app.conformance.chariot.envelope import IMAGE_PROBE
-from app.conformance.check import Check, Need
+from app.conformance.check import Check, Need, needs_of
 from app.conformance.client.probe import Probe
 from app.conformance.grps import rest, rpc
 from app.conformance.open_inference import rest as open_inference_v2
@@ -34,8 +34,7 @@ class Protocol:
     @property
     def needs(self) -> Sequence[Need]:
         """Return what depends on the checks."""
-        needed = {need for check in self.checks for need in check.needed_for}
-        return [need for need in Need if need in needed]
+        return needs_of(self.checks)
 
 
 PROTOCOLS = (

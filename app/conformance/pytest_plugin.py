@@ -13,7 +13,6 @@ from app.conformance.check import Check, Finding, Level, Verdict
 from app.conformance.client.tls import TlsOptions
 from app.conformance.options import ConformanceOptions, OptionsError, open_runner
 from app.conformance.output.descriptions import describe_readers, evidence
-from app.conformance.protocols import PROTOCOLS
 from app.conformance.runner import CheckRunner, UnreachableError
 
 __all__ = ("Conformance",)
@@ -32,7 +31,7 @@ class Conformance:
     def __init__(self, config: pytest.Config) -> None:
         stack = ExitStack()
         try:
-            self._runner = stack.enter_context(open_runner(_options(config)))
+            self._runner = stack.enter_context(open_runner(str(config.getoption("conform_url")), _options(config)))
         except OptionsError as error:
             raise pytest.UsageError(f"--conform-...: {error}") from None
         config.add_cleanup(stack.close)
@@ -123,20 +122,9 @@ def _node(node_class: Any, parent: pytest.Collector, **fields: Any) -> Any:
 
 
 def _options(config: pytest.Config) -> ConformanceOptions:
-    def option(name: str) -> Any:
-        return config.getoption(f"conform_{name}")
+    def values(options: type[ConformanceOptions | TlsOptions]) -> dict[str, Any]:
+        """Return the values of the options that are set."""
+        found = {name: config.getoption(f"conform_{name}", None) for name in options.__dataclass_fields__}
+        return {name: value for name, value in found.items() if value is not None}
 
-    return ConformanceOptions(
-        url=option("url"),
-        protocol=option("protocol") or PROTOCOLS[0].name,
-        model=option("model"),
-        task_type=option("task_type"),
-        images=option("image"),
-        headers=option("header"),
-        header_file=option("header_file"),
-        health_path=option("health_path"),
-        request=option("request"),
-        timeout=option("timeout"),
-        max_requests=option("max_requests"),
-        tls=TlsOptions(ca=option("ca"), cert=option("cert"), key=option("key")),
-    )
+    return ConformanceOptions(**values(ConformanceOptions), tls=TlsOptions(**values(TlsOptions)))

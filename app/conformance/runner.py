@@ -14,11 +14,12 @@ from app.conformance.check import (
     NotApplicableError,
     Verdict,
     ViolationError,
+    needs_of,
 )
 from app.conformance.client.probe import InvalidJsonError, Probe, RequestLimitError, ResponseTimeoutError, Target
 from app.conformance.protocols import Protocol
 
-__all__ = ("CheckRunner", "ConformanceReport", "UnreachableError", "run_checks")
+__all__ = ("CheckRunner", "ConformanceReport", "UnreachableError")
 
 _MAX_EXCHANGES = 3
 """The number of exchanges to keep for a finding; the last ones decided it."""
@@ -47,9 +48,8 @@ class ConformanceReport:
 
     @property
     def needs(self) -> Sequence[Need]:
-        """Return the needs that the protocol's checks name."""
-        needed = {need for finding in self.findings for need in finding.check.needed_for}
-        return [need for need in Need if need in needed]
+        """Return what depends on the checks."""
+        return needs_of(finding.check for finding in self.findings)
 
     @property
     def conforms(self) -> bool:
@@ -61,31 +61,24 @@ class ConformanceReport:
         """Return the ids of MUST checks that were not tested because the engine refused the credentials."""
         return [
             finding.check.id
-            for finding in self.findings
-            if finding.verdict is Verdict.NOT_TESTED
-            and finding.check.level is Level.MUST
-            and finding.exchanges
-            and finding.exchanges[-1].unauthorized
+            for finding in self._musts(Verdict.NOT_TESTED)
+            if finding.exchanges and finding.exchanges[-1].unauthorized
         ]
 
     def failing(self, need: Need) -> Sequence[str]:
         """Return the ids of the failed MUST checks that `need` depends on."""
-        return [
-            finding.check.id
-            for finding in self.findings
-            if finding.verdict is Verdict.FAILED
-            and finding.check.level is Level.MUST
-            and need in finding.check.needed_for
-        ]
+        return self._needed(need, Verdict.FAILED)
 
     def untested(self, need: Need) -> Sequence[str]:
         """Return the ids of the untested MUST checks that `need` depends on."""
+        return self._needed(need, Verdict.NOT_TESTED)
+
+    def _needed(self, need: Need, verdict: Verdict) -> Sequence[str]:
+        return [finding.check.id for finding in self._musts(verdict) if need in finding.check.needed_for]
+
+    def _musts(self, verdict: Verdict) -> Sequence[Finding]:
         return [
-            finding.check.id
-            for finding in self.findings
-            if finding.verdict is Verdict.NOT_TESTED
-            and finding.check.level is Level.MUST
-            and need in finding.check.needed_for
+            finding for finding in self.findings if finding.verdict is verdict and finding.check.level is Level.MUST
         ]
 
 
@@ -158,22 +151,6 @@ class CheckRunner:
         if finding.verdict is Verdict.FAILED:
             self._root_failures[check.id] = check.id
         return finding
-
-
-def run_checks(protocol: Protocol, probe: Probe, on_check: Callable[[Check], None] | None = None) -> ConformanceReport:
-    """Run every check of `protocol`.
-
-    Args:
-        protocol: has the checks, each after those that it requires.
-        probe: sends the requests.
-        on_check: called before each check.
-
-    Raises:
-        UnreachableError: the engine does not answer, or refuses the credentials of every request.
-    """
-    runner = CheckRunner(protocol, probe)
-    runner.check_reachable()
-    return runner.report(on_check)
 
 
 def _run(check: Check, probe: Probe) -> Finding:

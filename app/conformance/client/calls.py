@@ -12,7 +12,7 @@ from google.protobuf.json_format import MessageToJson
 from google.protobuf.message import DecodeError
 
 from app.conformance.check import ViolationError
-from app.conformance.client.messages import answer_class, is_streamed
+from app.conformance.client.messages import answer_class
 from app.conformance.client.probe import Exchange, Probe, ResponseTimeoutError
 from app.conformance.client.tls import TlsOptions
 from app.conformance.quoting import quote
@@ -115,7 +115,7 @@ def call(probe: Probe, service: ServiceDescriptor, method: str, request: Any, *,
     """
     path = f"/{service.full_name}/{method}"
     request_body = request.SerializeToString(deterministic=True)
-    streamed = is_streamed(service, method)
+    streamed = service.methods_by_name[method].server_streaming
     if probe.transport is None:
         raise TypeError("expected a probe with a gRPC channel")
     transport = probe.transport

@@ -7,7 +7,7 @@ from google.protobuf.message_factory import GetMessageClass
 
 from app.proto import GRPS, INFERENCE, message_class
 
-__all__ = ("GRPS", "OPEN_INFERENCE", "answer_class", "is_streamed", "message", "request_class")
+__all__ = ("GRPS", "OPEN_INFERENCE", "answer_class", "message", "request_class")
 
 OPEN_INFERENCE = INFERENCE
 
@@ -25,8 +25,3 @@ def request_class(service: ServiceDescriptor, method: str) -> Any:
 def answer_class(service: ServiceDescriptor, method: str) -> Any:
     """Return the class of the responses of `method`."""
     return GetMessageClass(service.methods_by_name[method].output_type)
-
-
-def is_streamed(service: ServiceDescriptor, method: str) -> bool:
-    """Return whether `method` returns a stream of messages."""
-    return service.methods_by_name[method].server_streaming

@@ -1,11 +1,12 @@
 """Configure TLS for a client: trusted authorities and its own certificate."""
 
 import ssl
-from pathlib import Path
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import httpx
-import msgspec
+from cyclopts import Parameter
+from cyclopts.types import ExistingFile
 
 if TYPE_CHECKING:
     import grpc
@@ -17,18 +18,19 @@ class TlsOptionsError(Exception):
     """A certificate cannot be used. The message names it."""
 
 
-class TlsOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """TLS files of a client (PEM).
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class TlsOptions:
+    """TLS files of a client."""
 
-    Attributes:
-        ca: certificates of authorities to trust instead of the default ones.
-        cert: the client certificate with its chain.
-        key: the private key of `cert`; read from the `cert` file by default.
-    """
+    ca: ExistingFile | None = None
+    """CA certificates to trust for TLS, instead of the usual ones (PEM)."""
 
-    ca: Path | None = None
-    cert: Path | None = None
-    key: Path | None = None
+    cert: ExistingFile | None = None
+    """Client certificate (PEM)."""
+
+    key: ExistingFile | None = None
+    """Private key of the client certificate, if it is in another file."""
 
     def context(self) -> ssl.SSLContext:
         """Return the TLS context for HTTP.

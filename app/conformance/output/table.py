@@ -48,6 +48,8 @@ def print_report(report: ConformanceReport, console: Console, *, everything: boo
     if table.row_count:
         console.print(table)
     heading = f"{report.protocol} at {escape(report.target.url)}"
+    if report.target.model:
+        heading += f", model {escape(report.target.model)}"
     if report.task_type:
         heading += f": {report.task_type} ({'given' if report.target.task_type else 'found'})"
     console.print(heading)

@@ -22,8 +22,8 @@ from app.conformance.check import Verdict
 from app.conformance.client.calls import GrpcChannel
 from app.conformance.client.messages import GRPS, OPEN_INFERENCE, answer_class, request_class
 from app.conformance.client.probe import GrpcTransport, Probe, Target
-from app.conformance.protocols import PROTOCOLS
-from app.conformance.runner import ConformanceReport, run_checks
+from app.conformance.protocols import PROTOCOLS, Protocol
+from app.conformance.runner import CheckRunner, ConformanceReport
 from app.conformance.sample_images import SampleImage, load_image
 from app.engine.models.model_metadata import ModelMetadata
 from app.engine.models.servable import Servable
@@ -278,6 +278,13 @@ def check_engine(
     target = {"images": scenes() if protocol in CHARIOT_PROTOCOLS else (), **target}
     probe = Probe(client, Target(url="http://testserver.local", **target), transport=caller)
     return run_checks(PROTOCOLS_BY_NAME[protocol], probe)
+
+
+def run_checks(protocol: Protocol, probe: Probe) -> ConformanceReport:
+    """Run every check of `protocol` if the engine answers."""
+    runner = CheckRunner(protocol, probe)
+    runner.check_reachable()
+    return runner.report()
 
 
 def check_with_fault(engines: Engines, fault: Fault) -> ConformanceReport:

@@ -79,7 +79,7 @@ def kserve(tmp_path_factory: pytest.TempPathFactory) -> Generator[tuple[int, int
 
 
 def failures_of(protocol: str, url: str) -> list[str]:
-    with open_runner(ConformanceOptions(url=url, protocol=protocol, model="half")) as runner:
+    with open_runner(url, ConformanceOptions(protocol=protocol, model="half")) as runner:
         assert isinstance(runner, CheckRunner)
         return list(failed_checks(runner.report()))
 

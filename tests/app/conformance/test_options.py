@@ -17,10 +17,8 @@ NOWHERE = Path("nowhere.json")
 def test_options_are_applied_to_the_run() -> None:
     reported: list[Check] = []
     with tiny_engine() as url:
-        options = ConformanceOptions(
-            url=url, protocol="v1", headers=("X-Gate: open",), images=[ROOT / "fixtures/images/scene.jpg"]
-        )
-        with open_runner(options) as runner:
+        options = ConformanceOptions(protocol="v1", header=["X-Gate: open"], image=[ROOT / "fixtures/images/scene.jpg"])
+        with open_runner(url, options) as runner:
             assert runner.probe.client.headers["x-gate"] == "open"
             assert [image.name for image in runner.probe.target.images] == ["scene.jpg"]
             runner.check_reachable()
@@ -30,7 +28,7 @@ def test_options_are_applied_to_the_run() -> None:
 
 
 def test_check_runs_the_checks_it_requires() -> None:
-    with tiny_engine(faulty=True) as url, open_runner(ConformanceOptions(url=url, protocol="v1")) as runner:
+    with tiny_engine(faulty=True) as url, open_runner(url, ConformanceOptions(protocol="v1")) as runner:
         check = next(candidate for candidate in runner.protocol.checks if candidate.id == "V1-007")
         assert runner.finding(check).reason == "V1-006 failed"
         assert runner.finding(check) is runner.finding(check)
@@ -49,21 +47,22 @@ def test_check_runs_the_checks_it_requires() -> None:
         ({"timeout": 0.0}, "--timeout: Expected seconds above 0, got 0"),
         ({"timeout": float("nan")}, "--timeout: Expected seconds above 0, got nan"),
         ({"max_requests": 0}, "--max-requests: Expected 1 or more, got 0"),
-        ({"headers": ("a: b", "secret")}, '--header: Expected "Name: value" in line 2'),
+        ({"header": ("a: b", "secret")}, '--header: Expected "Name: value" in line 2'),
         ({"header_file": NOWHERE}, "--header-file: nowhere.json: No such file or directory"),
         ({"header_file": ROOT / "fixtures/images/scene.jpg"}, "scene.jpg: Expected ASCII"),
         ({"url": "http://engine.local/?key=secret"}, "Expected a URL without ? and #"),
-        ({"headers": ("a b: c",)}, '--header: Expected "Name: value"'),
-        ({"headers": ("a: b\r\nc: d",)}, '--header: Expected "Name: value"'),
-        ({"images": (NOWHERE,)}, "--image: [Errno 2] No such file or directory"),
-        ({"images": (ROOT / "README.md",)}, "--image: README.md: Expected an encoded image"),
+        ({"header": ("a b: c",)}, '--header: Expected "Name: value"'),
+        ({"header": ("a: b\r\nc: d",)}, '--header: Expected "Name: value"'),
+        ({"image": (NOWHERE,)}, "--image: [Errno 2] No such file or directory"),
+        ({"image": (ROOT / "README.md",)}, "--image: README.md: Expected an encoded image"),
         ({"request": NOWHERE}, "--request: [Errno 2] No such file or directory"),
         ({"request": ROOT / "README.md"}, "--request: JSON is malformed"),
     ],
 )
 def test_invalid_option_is_rejected(invalid: dict[str, Any], message: str) -> None:
     options: dict[str, Any] = {"url": "http://engine.local", **invalid}
-    with pytest.raises(OptionsError) as raised, open_runner(ConformanceOptions(**options)):
+    url = options.pop("url")
+    with pytest.raises(OptionsError) as raised, open_runner(url, ConformanceOptions(**options)):
         pass
     assert message in str(raised.value)
     assert "secret" not in str(raised.value)
@@ -73,21 +72,21 @@ def test_headers_are_read_from_file_and_invalid_line_is_not_shown(tmp_path: Path
     file = tmp_path / "gate"
     file.write_text("Authorization: Bearer secret\r\n\nX-Other: 1\n")
     with open_runner(
-        ConformanceOptions(url="http://engine.local", headers=("authorization: other",), header_file=file)
+        "http://engine.local", ConformanceOptions(header=["authorization: other"], header_file=file)
     ) as runner:
         assert runner.probe.client.headers["authorization"] == "Bearer secret"
         assert runner.probe.client.headers["x-other"] == "1"
     file.write_text("secret")
     with (
         pytest.raises(OptionsError) as raised,
-        open_runner(ConformanceOptions(url="http://engine.local", header_file=file)),
+        open_runner("http://engine.local", ConformanceOptions(header_file=file)),
     ):
         pass
     assert str(raised.value) == f'--header-file: {file}: Expected "Name: value" in line 1'
 
 
 def test_password_in_url_is_sent_and_not_reported() -> None:
-    with open_runner(ConformanceOptions(url="http://someone:s%40cret@engine.local:8000/base")) as runner:
+    with open_runner("http://someone:s%40cret@engine.local:8000/base", ConformanceOptions()) as runner:
         assert runner.probe.target.url == "http://engine.local:8000/base"
         assert (
             base64.b64decode(runner.probe.client.headers["authorization"].removeprefix("Basic ")) == b"someone:s@cret"
@@ -105,5 +104,5 @@ def test_password_in_url_is_sent_and_not_reported() -> None:
 def test_address_without_scheme_and_other_protocol_names_are_accepted(
     url: str, protocol: str, expected: tuple[str, str]
 ) -> None:
-    with open_runner(ConformanceOptions(url=url, protocol=protocol)) as runner:
+    with open_runner(url, ConformanceOptions(protocol=protocol)) as runner:
         assert (runner.probe.target.url, runner.protocol.name) == expected
