@@ -15,6 +15,8 @@ __all__ = ("main",)
 
 def _shown_default(value: object) -> str | None:
     """Return a default as the help shows it: nothing for switches that are off, and for empty texts."""
+    if isinstance(value, tuple):
+        return " ".join(map(str, cast("tuple[object, ...]", value)))
     return None if value is None or value is False or value == "" else str(value)
 
 
@@ -24,39 +26,39 @@ cli = App(
     version=__version__,
     default_parameter=Parameter(show_env_var=False, show_default=_shown_default, negative_iterable=()),
 )
-# Commands are named, not imported, so that each command imports only what it needs.
-cli.command("app.cli.serve:command", name="serve", help="Serve models over HTTP and gRPC until stopped.")
-cli.command("app.cli.model.predict:predict", name="predict", help="Run a model on one image, without a server.")
-cli.command(
-    "app.cli.model.explain:explain", name="explain", help="Show which parts of an image led to a model's prediction."
+_COMMANDS = (
+    ("app.cli.serve:command", "serve", "Serve models over HTTP and gRPC until stopped."),
+    ("app.cli.model.predict:predict", "predict", "Run a model on one image, without a server."),
+    ("app.cli.model.explain:explain", "explain", "Show which parts of an image led to a model's prediction."),
+    ("app.cli.model.models:models", "models", "List the models that `serve` would load."),
+    ("app.cli.model.init:init", "init", "Create a folder with a starter Python model."),
+    ("app.cli.model.export:export", "export", "Export a transformers model to ONNX and compare both."),
+    ("app.cli.conform:conform", "conform", "Check any inference server against a protocol."),
+    ("app.cli.model.check:check", "check", "Show how a model is interpreted, and try it once."),
+    ("app.cli.model.tune:tune", "tune", "Find the set-up that serves a model best here."),
+    ("app.cli.model.quantize:quantize", "quantize", "Quantise an ONNX model to int8, as a new version."),
+    ("app.cli.recorded.inferences:inferences", "inferences", "Search and export recorded inferences."),
+    ("app.cli.recorded.evaluate:evaluate", "evaluate", "Measure a model on labelled data."),
+    ("app.cli.recorded.drift:drift", "drift", "Detect drift in a model's inputs and outputs."),
+    ("app.cli.keys:keys", "keys", "Create, list and remove API keys."),
+    ("app.cli.model.pack:pack", "pack", "Check a model and pack its folder into a .tar.gz."),
+    ("app.cli.model.manifest:manifest", "manifest", "Write the SHA-256 of a model's files into its folder."),
+    ("app.cli.config:config", "config", "Show the options of `serve` and where their values come from."),
+    ("app.cli.env_schema:env_schema", "env-schema", "Print a JSON Schema of environment variables."),
 )
-cli.command("app.cli.model.models:models", name="models", help="List the models that `serve` would load.")
-cli.command("app.cli.model.init:init", name="init", help="Create a folder with a starter Python model.")
-cli.command("app.cli.model.export:export", name="export", help="Export a transformers model to ONNX and compare both.")
-cli.command("app.cli.conform:conform", name="conform", help="Check any inference server against a protocol.")
-cli.command("app.cli.model.check:check", name="check", help="Show how a model is interpreted, and try it once.")
-cli.command("app.cli.model.tune:tune", name="tune", help="Find the set-up that serves a model best here.")
-cli.command(
-    "app.cli.model.quantize:quantize", name="quantize", help="Quantise an ONNX model to int8, as a new version."
-)
-cli.command("app.cli.recorded.inferences:inferences", name="inferences", help="Search and export recorded inferences.")
-cli.command("app.cli.recorded.evaluate:evaluate", name="evaluate", help="Measure a model on labelled data.")
-cli.command("app.cli.recorded.drift:drift", name="drift", help="Detect drift in a model's inputs and outputs.")
-cli.command("app.cli.keys:keys", name="keys", help="Create, list and remove API keys.")
-cli.command("app.cli.model.pack:pack", name="pack", help="Check a model and pack its folder into a .tar.gz.")
-cli.command(
-    "app.cli.model.manifest:manifest", name="manifest", help="Write the SHA-256 of a model's files into its folder."
-)
-cli.command(
-    "app.cli.config:config", name="config", help="Show the options of `serve` and where their values come from."
-)
-cli.command("app.cli.env_schema:env_schema", name="env-schema", help="Print a JSON Schema of environment variables.")
+for _target, _name, _help in _COMMANDS:
+    # Commands are named, not imported, so that each command imports only what it needs.
+    cli.command(_target, name=_name, help=_help)
 
 cast("Any", cli).register_install_completion_command(help="Install completion for the shell: bash, zsh or fish.")
 
 
 def main() -> None:
     """Run the command line. Print expected errors as one sentence, without a traceback."""
+    name = sys.argv[1] if len(sys.argv) > 1 else ""
+    if name in {name for _, name, _ in _COMMANDS} and cli[name].default_command is not None:
+        # The line of the list would replace the docstring, which also lists exit statuses.
+        cli[name].help = None
     try:
         cli()
     except (ModelError, SettingsError, InferenceError, OSError) as error:

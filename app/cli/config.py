@@ -4,11 +4,10 @@ from typing import Annotated
 
 from cyclopts import App, Argument, ArgumentCollection, Parameter
 from rich.markup import escape
-from rich.table import Table
 
 from app.cli.serve import serve
 from app.cli.serve_options import read_config_file, unknown_variables
-from app.cli.terminal import console
+from app.cli.terminal import console, table
 
 __all__ = ("config",)
 
@@ -40,14 +39,14 @@ def config(
     values = dict(bound.arguments)
     for part in bound.arguments.values():
         values |= getattr(part, "__dict__", {})
-    table = Table("option", "value", "from", "environment variable")
+    shown = table("option", "value", "from", "environment variable")
     for argument in arguments:
         if everything or argument.tokens:
             field, names = argument.field_info.name, argument.parameter.env_var or ()
             value = values.get(field, argument.field_info.default)
-            table.add_row(argument.name, escape(_shown(field, value)), escape(_source(argument)), ", ".join(names))
+            shown.add_row(argument.name, escape(_shown(field, value)), escape(_source(argument)), ", ".join(names))
     terminal = console()
-    terminal.print(table)
+    terminal.print(shown)
     for variable, nearest in unknown_variables(arguments):
         hint = f"; did you mean {nearest}?" if nearest else ""
         terminal.print(f"[yellow]{escape(variable)} is not an environment variable of Charioteer[/yellow]{hint}")

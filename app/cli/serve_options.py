@@ -33,7 +33,8 @@ def read_config_file(app: App, commands: tuple[str, ...], arguments: ArgumentCol
 
 def unknown_variables(arguments: ArgumentCollection) -> Iterator[tuple[str, str | None]]:
     """Yield each environment variable with our prefix that no option reads, and the most similar known name."""
-    known = {name.removeprefix(_PREFIX) for argument in arguments for name in argument.parameter.env_var or ()}
+    names = {name for argument in arguments for name in argument.parameter.env_var or ()}
+    known = {name.removeprefix(_PREFIX) for name in names if name.startswith(_PREFIX)}
     for variable, value in sorted(os.environ.items()):
         name = variable.removeprefix(_PREFIX)
         # Kubernetes sets variables with the addresses of a Service called charioteer.

@@ -1,13 +1,19 @@
-"""The console that commands print to, and progress bars."""
+"""The console that commands print to, tables, progress bars, and the end of a command that failed."""
 
+import sys
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from typing import NoReturn
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
+from rich.table import Table
 from rich.text import Text
 
-__all__ = ("console", "progress")
+__all__ = ("FAILED", "console", "error_console", "progress", "stop", "table")
+
+FAILED = 2
+"""Exit status of a command that could not do its work."""
 
 _FALLBACK_WIDTH = 160
 
@@ -20,6 +26,25 @@ def console() -> Console:
     return new_console
 
 
+def error_console() -> Console:
+    """Return a console on standard error."""
+    return Console(stderr=True)
+
+
+def table(*headings: str, title: str | None = None) -> Table:
+    """Return a table. In a narrow terminal, its cells continue on the next line and keep all text."""
+    new_table = Table(title=title, title_justify="left")
+    for heading in headings:
+        new_table.add_column(heading, overflow="fold")
+    return new_table
+
+
+def stop(reason: object, status: int = FAILED) -> NoReturn:
+    """Print the reason on standard error and exit."""
+    sys.stderr.write(f"charioteer: {reason}\n")
+    sys.exit(status)
+
+
 class _RateColumn(ProgressColumn):
     """Steps per second."""
 
@@ -30,7 +55,7 @@ class _RateColumn(ProgressColumn):
 @contextmanager
 def progress(title: str, total: int) -> Generator[Callable[[float], None]]:
     """Show a bar with rate and remaining time on standard error, if it is a terminal; yield a call that advances it."""
-    error_console = Console(stderr=True)
+    stderr = error_console()
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
@@ -38,6 +63,6 @@ def progress(title: str, total: int) -> Generator[Callable[[float], None]]:
         _RateColumn(),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=error_console, transient=True, disable=not error_console.is_terminal) as bar:
+    with Progress(*columns, console=stderr, transient=True, disable=not stderr.is_terminal) as bar:
         task = bar.add_task(title, total=total)
         yield lambda steps: bar.advance(task, steps)

@@ -5,29 +5,24 @@ import time
 from pathlib import Path
 from typing import Annotated
 
-import cv2
 import msgspec
-import numpy as np
 from cyclopts import Parameter
 from cyclopts.types import ExistingFile
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from app.cli.terminal import console
+from app.cli.model.inputs import predict_records, sample_image
+from app.cli.terminal import console, table
 from app.engine.models.model_metadata import ModelMetadata, Origin
 from app.engine.models.registry import chariot_name_warning
 from app.engine.models.servable import Servable
 from app.settings.model import ModelError, ModelSource
-from app.wire.bytes_elements import BinaryElement, StringElement
 from tasks.inference.error import InferenceError
-from tasks.inference.limits import Limits
-from tasks.inference.request import InferenceRequest
-from tasks.inference.tensor import BytesTensor
 from tasks.text.request import TEXT_INPUT
 from tasks.vision.request import IMAGE_INPUT
 
-__all__ = ("check", "sample_image")
+__all__ = ("check",)
 
 _MAX_SHOWN_CHARACTERS = 120
 _CANDIDATES = ("red square", "blue circle")
@@ -108,39 +103,27 @@ def _try_on_sample(source: ModelSource, servable: Servable, image_data: bytes) -
         parameters["candidate_labels"] = _CANDIDATES
     match tuple(servable.inputs):
         case (spec,) if spec == IMAGE_INPUT:
-            elements = [BinaryElement(image_data)]
-            tensor = BytesTensor(name="image", shape=(1,), elements=elements, parameters=parameters)
+            data = image_data
             input_kind = f"image with the candidate labels {', '.join(_CANDIDATES)}" if parameters else "image"
         case (spec,) if spec == TEXT_INPUT:
-            tensor, input_kind = BytesTensor(name="args", shape=(1,), elements=[StringElement(_TEXT)]), "text"
+            data, parameters, input_kind = _TEXT, {}, "text"
         case _:
             return "Not tried: the model takes neither one image nor one text."
     started = time.perf_counter()
-    result = servable.predict(InferenceRequest(id="check", model_name=source.name, inputs=(tensor,)), Limits())
+    records = predict_records(servable, source.name, data, parameters)
     milliseconds = (time.perf_counter() - started) * 1000
-    records = result.outputs[0].predictions[0].records()
     first = msgspec.json.encode(records[0]).decode() if records else "no results"
     summary = first if len(first) <= _MAX_SHOWN_CHARACTERS else f"{first[:_MAX_SHOWN_CHARACTERS]}..."
     count = "1 result" if len(records) == 1 else f"{len(records)} results"
     return f"Tried on one {input_kind}, {count} in {milliseconds:.0f} ms: {escape(summary)}"
 
 
-def sample_image() -> bytes:
-    """Return a PNG of a few shapes on grey, 640 by 480 pixels."""
-    pixels = np.full((480, 640, 3), 60, np.uint8)
-    cv2.rectangle(pixels, (80, 100), (280, 300), (230, 40, 40), cv2.FILLED)
-    cv2.circle(pixels, (470, 280), 110, (40, 200, 240), cv2.FILLED)
-    return cv2.imencode(".png", cv2.cvtColor(pixels, cv2.COLOR_RGB2BGR))[1].tobytes()
-
-
 def _table(source: ModelSource, description: ModelMetadata) -> Table:
-    table = Table(
-        "what", "understood as", "from", title=f"{escape(source.name)} {source.version}", title_justify="left"
-    )
+    facts = table("what", "understood as", "from", title=f"{escape(source.name)} {source.version}")
     for fact in description.facts:
-        table.add_row(fact.topic, escape(fact.value), fact.origin)
+        facts.add_row(fact.topic, escape(fact.value), fact.origin)
     declared_by = Origin.CLASS if description.platform == "python" else Origin.MODEL_FILE
     for heading, specs in (("input", description.inputs), ("output", description.outputs)):
         for spec in specs:
-            table.add_row(heading, escape(f"{spec.name} {spec.datatype} {list(spec.shape)}"), declared_by)
-    return table
+            facts.add_row(heading, escape(f"{spec.name} {spec.datatype} {list(spec.shape)}"), declared_by)
+    return facts

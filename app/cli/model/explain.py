@@ -10,13 +10,11 @@ import numpy as np
 from cyclopts import Parameter
 from cyclopts.types import ExistingFile, NonNegativeInt, PositiveFloat, PositiveInt
 from cyclopts.validators import Number
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from app.cli.model.image_files import read_image
-from app.cli.model.model_choice import choose_model
-from app.cli.terminal import console, progress
+from app.cli.model.inputs import choose_model, input_tensor, read_image
+from app.cli.terminal import console, error_console, progress, table
 from app.engine.models.servable import Servable
 from app.settings.model import ModelError, ModelSource
 from app.settings.server import ModelOptions
@@ -82,6 +80,9 @@ def explain(
         check_image_path(draw)
     source = choose_model(options, name)
     data = None if image is None else read_image(image)
+    sent = text if data is None else data
+    if sent is None or (data is not None and text is not None):
+        raise ModelError("explain takes an image file, or --text with a text")
     parameters = {
         "label": label,
         "method": method if text is None else None,
@@ -94,7 +95,7 @@ def explain(
     of_input = {"candidate_labels": candidate_labels, "prompts": prompt}
     servable, explained = _explain(
         source,
-        _input(data, text, {key: value for key, value in of_input.items() if value is not None}),
+        input_tensor(sent, {key: value for key, value in of_input.items() if value is not None}),
         {key: value for key, value in parameters.items() if value is not None},
         draws=draw is not None,
     )
@@ -115,16 +116,7 @@ def explain(
         if object > len(explanations):
             raise ModelError(f"Cannot draw object {object}: the model found only {len(explanations)}")
         _write(draw, data, explanations[object - 1], servable.description.task_type.geometry)
-        Console(stderr=True).print(f"Wrote {escape(str(draw))}: {escape(explanations[object - 1].label)}")
-
-
-def _input(data: bytes | None, text: str | None, parameters: Mapping[str, object]) -> BytesTensor:
-    from app.wire.bytes_elements import BinaryElement, StringElement
-
-    if (data is None) == (text is None):
-        raise ModelError("explain takes an image file, or --text with a text")
-    name, element = ("args", StringElement(text)) if text is not None else ("image", BinaryElement(data or b""))
-    return BytesTensor(name=name, shape=(1,), elements=[element], parameters=parameters)
+        error_console().print(f"Wrote {escape(str(draw))}: {escape(explanations[object - 1].label)}")
 
 
 def _check_takes(source: ModelSource, servable: Servable, sent: str, *, draws: bool) -> None:
@@ -150,7 +142,7 @@ def _explain(
 
     request = InferenceRequest(id="explain", model_name=source.name, inputs=(tensor,), parameters=parameters)
     limits = Limits(max_explanation_samples=10**9, max_explanation_seconds=10.0**9)
-    with Console(stderr=True).status(f"Loading {escape(source.name)}"):
+    with error_console().status(f"Loading {escape(source.name)}"):
         servable = load(source)
     _check_takes(source, servable, tensor.name, draws=draws)
     with ExitStack() as stack:
@@ -189,19 +181,18 @@ def _summary(explanation: Explanation | WordImportance) -> dict[str, object]:
 def _table(source: ModelSource, explanations: Sequence[Explanation]) -> Table:
     first = explanations[0]
     title = f"{escape(source.name)}: {len(explanations)} explained with {first.samples} samples ({first.method})"
-    table = Table("label", "score", "peak", title=title, title_justify="left")
+    peaks = table("label", "score", "peak", title=title)
     for explanation in explanations:
         y, x = np.unravel_index(int(explanation.saliency.argmax()), (explanation.height, explanation.width))
-        table.add_row(escape(explanation.label), f"{explanation.score:.4g}", f"x {x}, y {y}")
-    return table
+        peaks.add_row(escape(explanation.label), f"{explanation.score:.4g}", f"x {x}, y {y}")
+    return peaks
 
 
 def _word_table(explanation: WordImportance) -> Table:
-    title = f"{escape(explanation.label)}: {explanation.score:.4g}"
-    table = Table("word", "importance", title=title, title_justify="left")
+    words = table("word", "importance", title=f"{escape(explanation.label)}: {explanation.score:.4g}")
     for word, importance in zip(explanation.words, explanation.importances.tolist(), strict=True):
-        table.add_row(escape(word), f"{importance:+.4g}")
-    return table
+        words.add_row(escape(word), f"{importance:+.4g}")
+    return words
 
 
 def _write(path: Path, data: bytes, explanation: Explanation, geometry: Geometry | None) -> None:

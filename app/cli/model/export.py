@@ -8,9 +8,8 @@ from cyclopts import Parameter
 from cyclopts.types import ExistingDirectory
 from cyclopts.validators import Number
 from rich.markup import escape
-from rich.table import Table
 
-from app.cli.terminal import console
+from app.cli.terminal import console, table
 
 __all__ = ("export",)
 
@@ -37,11 +36,11 @@ def export(
 
     terminal = console()
     export_result = export_model(folder, output, opset, tolerance)
-    table = Table("input", "output", "largest difference", title="torch and ONNX Runtime", title_justify="left")
+    differences = table("input", "output", "largest difference", title="torch and ONNX Runtime")
     for comparison in export_result.comparisons:
         for name, difference in comparison.differences.items():
-            table.add_row(f"{comparison.size[0]}x{comparison.size[1]}", name, f"{difference:.2e}")
-    terminal.print(table)
+            differences.add_row(f"{comparison.size[0]}x{comparison.size[1]}", name, f"{difference:.2e}")
+    terminal.print(differences)
     sizes = "of any size" if export_result.any_size else "of {}x{} pixels".format(*export_result.comparisons[0].size)
     terminal.print(f"Wrote {escape(str(export_result.file))}, which takes images {sizes}.")
     if export_result.scores is None:

@@ -1,9 +1,8 @@
 """``charioteer models``."""
 
 from rich.markup import escape
-from rich.table import Table
 
-from app.cli.terminal import console, progress
+from app.cli.terminal import console, progress, table
 from app.settings.model import ModelError
 from app.settings.server import ModelOptions
 
@@ -18,8 +17,8 @@ def models(options: ModelOptions = ModelOptions()) -> None:  # noqa: B008
     """
     from app.assembly.models import describe, find_models
 
-    table = Table("model", "version", "task type", "layout", "labels", "Chariot path")
-    table.columns[-1].overflow = "fold"
+    listing = table("model", "version", "task type", "layout", "labels", "Chariot path")
+    listing.columns[0].no_wrap = True
     terminal = console()
     sources = find_models(options)
     with progress("Reading models", len(sources)) as advance:
@@ -29,8 +28,8 @@ def models(options: ModelOptions = ModelOptions()) -> None:  # noqa: B008
             try:
                 description = describe(source)
                 labels = str(len(description.labels)) if description.labels else "-"
-                table.add_row(*cells, description.task_type, escape(description.layout), labels, path)
+                listing.add_row(*cells, description.task_type, escape(description.layout), labels, path)
             except ModelError as error:
-                table.add_row(*cells, "[red]cannot be served[/red]", escape(str(error)), "", path)
+                listing.add_row(*cells, "[red]cannot be served[/red]", escape(str(error)), "", path)
             advance(1)
-    terminal.print(table)
+    terminal.print(listing)

@@ -16,10 +16,9 @@ from cyclopts import Parameter
 from cyclopts.types import ExistingDirectory
 from rich.filesize import decimal
 from rich.markup import escape
-from rich.table import Table
 
 from app.cli.model.check import check
-from app.cli.terminal import console
+from app.cli.terminal import console, table
 from app.settings.model import SETTINGS_FILE, ModelError
 
 __all__ = ("archive", "members", "pack")
@@ -57,11 +56,11 @@ def pack(
     digest = archive(directory, packed, output)
 
     terminal = console()
-    table = Table("file", "bytes", title=escape(str(output)), title_justify="left")
-    table.columns[1].justify = "right"
+    files = table("file", "bytes", title=escape(str(output)))
+    files.columns[1].justify = "right"
     for file in packed:
-        table.add_row(escape(str(file)), str((directory / file).stat().st_size))
-    terminal.print(table)
+        files.add_row(escape(str(file)), str((directory / file).stat().st_size))
+    terminal.print(files)
     if left_out:
         terminal.print(f"Left out: {escape(', '.join(map(str, left_out)))}.", soft_wrap=True)
     total = sum((directory / file).stat().st_size for file in packed)

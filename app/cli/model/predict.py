@@ -1,6 +1,6 @@
 """``charioteer predict``."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, cast
 
@@ -11,17 +11,13 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from app.cli.model.image_files import read_image
-from app.cli.model.model_choice import choose_model
+from app.cli.model.inputs import choose_model, predict_records, read_image
 from app.cli.model.terminal_image import Graphics, graphics_of, show_image
-from app.cli.terminal import console
+from app.cli.terminal import console, error_console, table
 from app.engine.models.servable import Servable
 from app.settings.model import ModelError, ModelSource
 from app.settings.server import ModelOptions
-from tasks.inference.limits import Limits
-from tasks.inference.request import InferenceRequest
 from tasks.inference.response import Record
-from tasks.inference.tensor import BytesTensor
 from tasks.task import Geometry
 from tasks.vision.image import decode_image
 
@@ -70,11 +66,10 @@ def predict(
         "top_k": top_k,
         "iou_threshold": iou_threshold,
     }
-    with Console(stderr=True).status(f"Running {escape(source.name)}"):
+    with error_console().status(f"Running {escape(source.name)}"):
         servable = _load(source, draws=draw is not None)
-        records = _records(
-            source, servable, data, {key: value for key, value in parameters.items() if value is not None}
-        )
+        given = {key: value for key, value in parameters.items() if value is not None}
+        records = predict_records(servable, source.name, data, given)
     geometry = servable.description.task_type.geometry
     graphics = graphics_of(terminal) if show and geometry is not None and not json else None
     if graphics is not None:
@@ -87,7 +82,7 @@ def predict(
         terminal.print(f"{escape(source.name)}: nothing found")
     if draw is not None:
         _write(draw, data, records, geometry)
-        Console(stderr=True).print(f"Wrote {escape(str(draw))}")
+        error_console().print(f"Wrote {escape(str(draw))}")
 
 
 def _load(source: ModelSource, *, draws: bool) -> Servable:
@@ -102,26 +97,13 @@ def _load(source: ModelSource, *, draws: bool) -> Servable:
     return servable
 
 
-def _records(
-    source: ModelSource, servable: Servable, data: bytes, parameters: Mapping[str, object]
-) -> Sequence[Record]:
-    from app.wire.bytes_elements import BinaryElement
-
-    tensor = BytesTensor(name="image", shape=(1,), elements=[BinaryElement(data)], parameters=parameters)
-    request = InferenceRequest(id="predict", model_name=source.name, inputs=(tensor,))
-    outputs = servable.predict(request, Limits()).outputs
-    return outputs[0].predictions[0].records()
-
-
 def _table(source: ModelSource, records: Sequence[Record], *, coloured: bool) -> Table:
     """Return the records as a table, `coloured` with a square in the colour of each label on the shown image."""
-    table = Table(title=f"{escape(source.name)}: {len(records)} found", title_justify="left")
-    for heading in records[0].__struct_fields__:
-        table.add_column(heading)
+    found = table(*records[0].__struct_fields__, title=f"{escape(source.name)}: {len(records)} found")
     for record in records:
         first, *rest = (_cell(value) for value in msgspec.structs.astuple(record))
-        table.add_row(f"{_square(record)} {first}" if coloured else first, *rest)
-    return table
+        found.add_row(f"{_square(record)} {first}" if coloured else first, *rest)
+    return found
 
 
 def _square(record: Record) -> str:

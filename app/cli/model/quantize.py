@@ -7,7 +7,7 @@ from cyclopts import Parameter
 from cyclopts.types import ExistingDirectory, PositiveInt
 from rich.markup import escape
 
-from app.cli.model.image_files import choose_images
+from app.cli.model.inputs import choose_images, latest_version
 from app.cli.terminal import console, progress
 
 __all__ = ("quantize",)
@@ -31,12 +31,10 @@ def quantize(
         limit: Maximum number of images, chosen at random.
         output: Folder to write; by default the next version beside the model.
     """
-    from app.assembly.discovery import model_at
     from app.assembly.quantization import next_version
     from app.assembly.quantization import quantize as quantize_model
-    from app.engine.models.registry import version_sort_key
 
-    source = max(model_at(path), key=lambda item: version_sort_key(item.version))
+    source = latest_version(path)
     images = choose_images(data, limit)
     folder = output or next_version(source)
     with progress(f"Calibrating {source.name}", len(images)) as advance:

@@ -1,9 +1,9 @@
 """``charioteer tune``."""
 
-import os
 import shutil
 import tempfile
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -15,7 +15,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from app.cli.terminal import console, progress
+from app.cli.model.inputs import latest_version, sample_image
+from app.cli.terminal import console, progress, table
 from app.settings.model import SETTINGS_FILE, ModelError, ModelSource
 from app.settings.server import ServerSettings
 
@@ -28,10 +29,6 @@ __all__ = ("tune",)
 # Limits of model-settings.json, so that the result can be written there.
 _BatchSize = Annotated[int, Parameter(validator=Number(gte=1, lte=1024))]
 _Threads = Annotated[int, Parameter(validator=Number(gte=1, lte=256))]
-_Milliseconds = Annotated[float, Parameter(validator=Number(gte=0, lte=1000))]
-_Seconds = Annotated[float, Parameter(validator=Number(gt=0, lte=3600))]
-_Minutes = Annotated[float, Parameter(validator=Number(gt=0, lte=1440))]
-_Fraction = Annotated[float, Parameter(validator=Number(gte=0, lte=1))]
 _SEVERAL = Parameter(consume_multiple=True)
 _MAX_SENT = 32
 """Maximum number of different images that are sent in rotation."""
@@ -39,21 +36,48 @@ _NAMES = ("runtime", "precision", "decode")
 _GAINS = {"throughput": "answers a second", "latency": "latency of a single request", "cost": "CPU time"}
 
 
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class TuningOptions:
+    """What to try."""
+
+    max_drop: Annotated[float, Parameter(validator=Number(gte=0, lte=1))] = 0.005
+    """Maximum drop of the metric with --labels, or of the agreement with fp32 with --data."""
+
+    objective: Annotated[Literal["throughput", "latency", "cost"], Parameter(name="--for")] = "throughput"
+    """What to optimize: throughput under load, the latency of a single request, or CPU time (cost)."""
+
+    runtimes: Annotated[tuple[Literal["onnxruntime", "openvino"], ...], _SEVERAL] = ("onnxruntime", "openvino")
+    """Runtimes to try for an ONNX model; onnxruntime is always included."""
+
+    precisions: Annotated[tuple[Literal["fp32", "bf16", "int8"], ...], _SEVERAL] = ("fp32", "bf16", "int8")
+    """Precisions to try for an ONNX model; fp32 is always included."""
+
+    decodes: Annotated[tuple[Literal["full", "reduced"], ...], _SEVERAL] = ("full", "reduced")
+    """Ways to decode images; full is always included."""
+
+    batches: Annotated[tuple[_BatchSize, ...], _SEVERAL] = (1, 2, 4, 8, 16)
+    """Batch sizes to try; 1 is always included."""
+
+    threads: Annotated[tuple[_Threads, ...] | None, _SEVERAL] = None
+    """Thread counts for one call to try; 1 and all cores by default, 1 is always included."""
+
+    delay_ms: Annotated[float, Parameter(validator=Number(gte=0, lte=1000))] = 2.0
+    """Milliseconds that the first request of a batch waits for others."""
+
+    seconds: Annotated[float, Parameter(validator=Number(gt=0, lte=3600))] = 1.0
+    """Seconds for each measurement under load; each set-up has three."""
+
+    minutes: Annotated[float, Parameter(validator=Number(gt=0, lte=1440))] = 10.0
+    """Maximum minutes for everything."""
+
+
 def tune(
     path: Annotated[Path, Parameter(help="A model file, or a model's folder.")],
     *,
     data: ExistingDirectory | None = None,
     labels: ExistingPath | None = None,
-    max_drop: _Fraction = 0.005,
-    objective: Annotated[Literal["throughput", "latency", "cost"], Parameter(name="--for")] = "throughput",
-    runtimes: Annotated[tuple[Literal["onnxruntime", "openvino"], ...], _SEVERAL] = ("onnxruntime", "openvino"),
-    precisions: Annotated[tuple[Literal["fp32", "bf16", "int8"], ...], _SEVERAL] = ("fp32", "bf16", "int8"),
-    decodes: Annotated[tuple[Literal["full", "reduced"], ...], _SEVERAL] = ("full", "reduced"),
-    batches: Annotated[tuple[_BatchSize, ...], _SEVERAL] = (1, 2, 4, 8, 16),
-    threads: Annotated[tuple[_Threads, ...] | None, _SEVERAL] = None,
-    delay_ms: _Milliseconds = 2.0,
-    seconds: _Seconds = 1.0,
-    minutes: _Minutes = 10.0,
+    options: TuningOptions = TuningOptions(),
     limit: PositiveInt = 200,
     image: ExistingFile | None = None,
     write: bool = False,
@@ -68,53 +92,30 @@ def tune(
         path: Model file or model folder.
         data: Folder of images to compare answers on, such as those of --record-images.
         labels: Labelled dataset to measure answers on, as for `charioteer evaluate`.
-        max_drop: Maximum drop of the metric with --labels, or of the agreement with fp32 with --data.
-        objective: What to optimize: throughput under load, the latency of a single request, or CPU time (cost).
-        runtimes: Runtimes to try for an ONNX model; onnxruntime is always included.
-        precisions: Precisions to try for an ONNX model; fp32 is always included.
-        decodes: Ways to decode images; full is always included.
-        batches: Batch sizes to try; 1 is always included.
-        threads: Thread counts for one call to try; 1 and all cores by default, 1 is always included.
-        delay_ms: Milliseconds that the first request of a batch waits for others.
-        seconds: Seconds for each measurement under load; each set-up has three.
-        minutes: Maximum minutes for everything.
+        options: What to try.
         limit: Maximum number of images to compare.
         image: Image to measure with; those of --data or --labels, or drawn shapes, by default.
         write: Write the best result to model-settings.json; for int8, as a new version of the model.
         allow_code: Whether to allow models that are Python classes. Their code then runs here.
     """
-    from app.assembly.discovery import model_at
-    from app.cli.model.check import sample_image
     from app.cli.model.tuning_data import read_tuning_data
-    from app.cli.model.tuning_run import TuningOptions, run_tuning
-    from app.engine.models.registry import version_sort_key
+    from app.cli.model.tuning_run import TuningSearch
     from app.evaluation.extras import EvaluationError
 
-    latest = max(model_at(path), key=lambda source: version_sort_key(source.version))
-    source = msgspec.structs.replace(latest, allow_code=allow_code)
+    source = msgspec.structs.replace(latest_version(path), allow_code=allow_code)
     workers = ServerSettings().worker_count
-    options = TuningOptions(
-        objective=objective,
-        runtimes=runtimes,
-        precisions=precisions,
-        decodes=decodes,
-        batches=batches,
-        threads=threads or (1, len(os.sched_getaffinity(0))),
-        delay_ms=delay_ms,
-        seconds=seconds,
-        minutes=minutes,
-        max_drop=max_drop,
-        workers=workers,
-    )
     terminal = console()
     try:
         tuning_data = read_tuning_data(data, labels, limit)
         files = [image] if image else [item.image for item in tuning_data.items[:_MAX_SENT]] if tuning_data else []
         images = [file.read_bytes() for file in files] or [sample_image()]
         with tempfile.TemporaryDirectory() as scratch, progress(f"Tuning {source.name}", 100) as advance:
-            result = run_tuning(source, tuning_data, images, options, Path(scratch), lambda share: advance(100 * share))
+            search = TuningSearch(
+                source, tuning_data, images, options, workers, Path(scratch), lambda share: advance(100 * share)
+            )
+            result = search.run()
             _print(result, f"{source.name} {source.version}, {workers} workers", terminal)
-            _print_best(result, objective, terminal)
+            _print_best(result, options.objective, terminal)
             if result.best is result.current:
                 return
             if write:
@@ -128,10 +129,8 @@ def tune(
 def _print(result: "TuningResult", title: str, terminal: Console) -> None:
     if result.checks:
         count = "1 image" if result.images == 1 else f"{result.images} images"
-        answers = Table(title=f"Answers, {result.metric} on {count}", title_justify="left")
-        columns = (*_NAMES, result.metric, "drop", "labels", "matched", "IoU mean, least", "score", "")
-        for column in columns:
-            answers.add_column(column, justify="right")
+        headings = (*_NAMES, result.metric, "drop", "labels", "matched", "IoU mean, least", "score", "")
+        answers = _figures(f"Answers, {result.metric} on {count}", *headings)
         for candidate, check in result.checks.items():
             agreement = check.agreement
             objects = agreement if agreement and agreement.mean_iou is not None else None
@@ -146,9 +145,8 @@ def _print(result: "TuningResult", title: str, terminal: Console) -> None:
                 "refused" if candidate in result.refused else "",
             )
         terminal.print(answers)
-    speed = Table(title=title, title_justify="left")
-    for column in (*_NAMES, "batch", "threads", "answers/s", "p50 ms", "p99 ms", "alone ms", "CPU ms", ""):
-        speed.add_column(column, justify="right")
+    headings = (*_NAMES, "batch", "threads", "answers/s", "p50 ms", "p99 ms", "alone ms", "CPU ms", "")
+    speed = _figures(title, *headings)
     for row in result.measurements:
         candidate = row.candidate
         numbers = (row.rate, row.p50, row.p99, row.single_latency, row.cpu)
@@ -163,6 +161,13 @@ def _print(result: "TuningResult", title: str, terminal: Console) -> None:
     terminal.print(speed)
     for note in result.notes:
         terminal.print(f"[yellow]{escape(note)}[/yellow]", soft_wrap=True)
+
+
+def _figures(title: str, *headings: str) -> Table:
+    figures = table(*headings, title=title)
+    for column in figures.columns:
+        column.justify = "right"
+    return figures
 
 
 def _print_best(result: "TuningResult", objective: str, terminal: Console) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from app.cli.model.image_files import choose_images
+from app.cli.model.inputs import choose_images
 from app.cli.recorded.evaluation_source import local_predictor, parameters_for
 from app.evaluation.agreement import Agreement, compare_answers
 from app.evaluation.checkpoint import Records

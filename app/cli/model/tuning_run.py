@@ -1,8 +1,10 @@
 """The search of `charioteer tune`: which set-ups are compared, measured, refused and chosen."""
 
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence, Set
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -14,27 +16,14 @@ from app.assembly.tuning import Candidate, all_candidates, current_candidate, va
 from app.cli.model.tuning_data import AnswerCheck, AnswerComparison, TuningData
 from app.settings.model import ModelError, ModelSource
 
-__all__ = ("TuningOptions", "TuningResult", "run_tuning")
+if TYPE_CHECKING:
+    from app.cli.model.tune import TuningOptions
+
+__all__ = ("TuningResult", "TuningSearch")
 
 _ROUNDS = 3
 _ANSWER_SHARE, _VARIANT_SHARE = 0.4, 0.7
 """Shares of the time at which comparing answers, and measuring the variants, must have ended."""
-
-
-class TuningOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """The options of a run; see `charioteer tune`."""
-
-    objective: str
-    runtimes: Sequence[str]
-    precisions: Sequence[str]
-    decodes: Sequence[str]
-    batches: Sequence[int]
-    threads: Sequence[int]
-    delay_ms: float
-    seconds: float
-    minutes: float
-    max_drop: float
-    workers: int
 
 
 class TuningResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,38 +52,32 @@ class TuningResult(msgspec.Struct, frozen=True, kw_only=True):
     sources: Mapping[str, ModelSource]
 
 
-def run_tuning(
-    source: ModelSource,
-    data: TuningData | None,
-    images: Sequence[bytes],
-    options: TuningOptions,
-    scratch: Path,
-    on_step: Callable[[float], None],
-) -> TuningResult:
-    """Compare the answers of all variants, measure those that are close, then batches and threads of the best.
+class TuningSearch:
+    """Compares the answers of all variants, measures those that are close, then batches and threads of the best.
 
     Args:
         source: the model.
         data: images to compare; None to try only what keeps answers.
         images: encoded images for the measurements.
         options: what to try.
+        workers: number of workers of the server.
         scratch: an empty folder for a quantised version.
         on_step: called after each step with its share of all steps.
     """
-    return _Search(source, data, images, options, scratch, on_step).run()
 
-
-class _Search:
     def __init__(
         self,
         source: ModelSource,
         data: TuningData | None,
         images: Sequence[bytes],
-        options: TuningOptions,
+        options: "TuningOptions",
+        workers: int,
         scratch: Path,
         on_step: Callable[[float], None],
     ) -> None:
         self._data, self._images, self._options, self._scratch = data, images, options, scratch
+        self._workers = workers
+        self._threads = options.threads or (1, len(os.sched_getaffinity(0)))
         self._current = current_candidate(source, is_graph=describe(source).platform == "onnx")
         self._sources = {self._current.precision if self._current.precision == "int8" else "fp32": source}
         self._sources.setdefault("bf16", source)
@@ -105,7 +88,7 @@ class _Search:
         self._refused: set[Candidate] = set()
         self._notes: list[str] = []
         self._started = time.monotonic()
-        grid = len(all_candidates(options.batches, options.threads, 0)) + 1
+        grid = len(all_candidates(options.batches, self._threads, 0)) + 1
         self._steps = len(self._variants) * (1 + _ROUNDS) + grid * _ROUNDS
         self._on_step = on_step
         if data is None and self._current.runtime is not None:
@@ -114,11 +97,12 @@ class _Search:
             )
 
     def run(self) -> TuningResult:
+        """Return the measurements, the best set-up, and what was refused."""
         kept = self._loadable() if self._comparison is None else self._close(self._comparison)
         measured = list(self._measure(kept, _VARIANT_SHARE)) if len(kept) > 1 else []
         objective = self._options.objective
         best = best_measurement(measured, objective).candidate if measured else kept[0]
-        grid = all_candidates(self._options.batches, self._options.threads, self._options.delay_ms, best)
+        grid = all_candidates(self._options.batches, self._threads, self._options.delay_ms, best)
         finals = [kept[0], *(candidate for candidate in grid if candidate != kept[0])]
         if self._current not in finals and self._is_served(self._current):
             finals.append(self._current)
@@ -193,8 +177,8 @@ class _Search:
             return self._elapsed() < share
 
         pairs = [(candidate, self._source_for(candidate)) for candidate in candidates]
-        options = self._options
-        return measure_candidates(pairs, self._images, options.workers, options.seconds, _ROUNDS, on_measured)
+        seconds = self._options.seconds
+        return measure_candidates(pairs, self._images, self._workers, seconds, _ROUNDS, on_measured)
 
     def _source_for(self, candidate: Candidate) -> ModelSource:
         if candidate.precision not in self._sources and self._data is not None:
@@ -203,7 +187,7 @@ class _Search:
             quantize(original, self._data.calibration, folder)
             (quantized,) = model_at(folder)
             self._sources["int8"] = msgspec.structs.replace(quantized, name=original.name, root=original.root)
-        return with_candidate(self._sources[candidate.precision], candidate, self._options.workers)
+        return with_candidate(self._sources[candidate.precision], candidate, self._workers)
 
     def _is_served(self, candidate: Candidate) -> bool:
         return _variant(candidate) in (self._checks if self._comparison else self._variants)

@@ -5,16 +5,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import App, Parameter
 from cyclopts.types import ExistingFile, PositiveInt
 from cyclopts.validators import Number
-from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
-from app.cli.terminal import console
+from app.cli.terminal import console, error_console, stop, table
 from app.settings.model import ModelError, ModelSource
 from app.settings.server import ModelOptions, SettingsError
 from tasks.inference.error import InferenceError
@@ -26,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ("drift",)
 
-_DRIFTED, _FAILED = 1, 2
+_DRIFTED = 1
 
 
 @Parameter(name="*")
@@ -103,7 +101,7 @@ def baseline(
         )
         write_baseline(out, new_baseline)
     except (DriftError, ModelError, SettingsError, InferenceError, OSError) as error:
-        _stop(error)
+        stop(error)
     _print_skipped(measured.skipped)
     sample = measured.sample
     counts = f"{len(sample)} images, {len(sample.features)} numbers, {sample.embeddings.shape[1]} of an embedding"
@@ -162,7 +160,7 @@ def check(
                 html_report(comparison, baseline_data.sample, measured.sample, names, measured.image_bytes)
             )
     except (DriftError, ModelError, SettingsError, InferenceError, OSError) as error:
-        _stop(error)
+        stop(error)
     _print_skipped(measured.skipped)
     _print(comparison)
     if comparison.drifted and fail_on_drift:
@@ -177,7 +175,7 @@ def _model(options: ModelOptions, name: str | None, source: str) -> ModelSource 
     by_environment = options.model is None and options.model_repository is None
     if by_environment and (options.model_dir is None or not Path(source).is_dir()):
         return None
-    from app.cli.model.model_choice import choose_model
+    from app.cli.model.inputs import choose_model
 
     return choose_model(options, name)
 
@@ -187,19 +185,19 @@ def _measure(
 ) -> "MeasuredImages":
     from app.cli.recorded.drift_source import measure_source
 
-    with Console(stderr=True).status("Measuring ...") as status:
+    with error_console().status("Measuring ...") as status:
         return measure_source(source, options, model, embedder, lambda count: status.update(f"Measured {count} images"))
 
 
 def _print(comparison: "DriftComparison") -> None:
     terminal = console()
-    table = Table("test", "of", "most", "p", "corrected p", "")
+    tests = table("test", "of", "most", "p", "corrected p", "")
     for test in comparison.tests:
         verdict = "[red]drifted[/red]" if test.drifted else "no drift seen"
-        table.add_row(
+        tests.add_row(
             test.name, escape(test.about), _printable(test.where), f"{test.p:.2g}", f"{test.adjusted:.2g}", verdict
         )
-    terminal.print(table)
+    terminal.print(tests)
     for slice_result in comparison.slices:
         verdict = "too few images" if slice_result.q is None else f"corrected p {slice_result.q:.2g}"
         drifted = " [red]drifted[/red]" if slice_result.drifted else ""
@@ -228,10 +226,4 @@ def _printable(text: str) -> str:
 
 def _print_skipped(skipped: Mapping[str, int]) -> None:
     for reason, count in skipped.items():
-        Console(stderr=True).print(f"{count} images {reason}")
-
-
-def _stop(error: Exception) -> NoReturn:
-    """Exit with the status for a check that could not run."""
-    sys.stderr.write(f"charioteer: {error}\n")
-    sys.exit(_FAILED)
+        error_console().print(f"{count} images {reason}")

@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
+from app.cli.model.inputs import predict_records
 from app.drift.measurement import DriftInput, Embedder, measure_images, metadata_texts
 from app.drift.sample import DriftError, Observation, Sample, build_sample
 from app.settings.inference_query import NO_ERROR, InferenceQuery
 from app.settings.model import ModelSource
 from tasks.inference.error import InferenceError
 from tasks.inference.limits import Limits
-from tasks.inference.request import InferenceRequest
-from tasks.inference.tensor import BytesTensor
 from tasks.vision.header import image_size
 from tasks.vision.image import Image, check_size, decode_image
 
@@ -192,15 +191,11 @@ def _load_predictor(model: ModelSource | None) -> tuple[str, PredictRecords | No
     if model is None:
         return "", None
     from app.assembly.models import load
-    from app.wire.bytes_elements import BinaryElement
 
     servable = load(model)
 
     def predict(data: bytes) -> Sequence[Mapping[str, object]]:
-        tensor = BytesTensor(name="image", shape=(1,), elements=[BinaryElement(data)])
-        request = InferenceRequest(id="drift", model_name=model.name, inputs=(tensor,))
-        records = servable.predict(request, Limits()).outputs[0].predictions[0].records()
-        return [msgspec.structs.asdict(record) for record in records]
+        return [msgspec.structs.asdict(record) for record in predict_records(servable, model.name, data)]
 
     return servable.description.task_type, predict
 

@@ -1,12 +1,11 @@
 """``charioteer evaluate``."""
 
 import math
-import sys
 import tempfile
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated
 
 import msgspec
 from cyclopts import Parameter
@@ -16,7 +15,7 @@ from rich.markup import escape
 
 from app import __version__
 from app.cli.recorded.evaluation_source import Source, local_source, parameters_for, read_recorded, server_source
-from app.cli.terminal import console, progress
+from app.cli.terminal import console, progress, stop
 from app.conformance.client.auth_headers import HeaderError, read_headers
 from app.conformance.client.tls import TlsOptions, TlsOptionsError
 from app.evaluation.checkpoint import Header, open_checkpoint
@@ -37,7 +36,7 @@ from tasks.task import TaskType
 
 __all__ = ("evaluate",)
 
-_TOO_LOW, _FAILED, _INTERRUPTED = 1, 2, 130
+_TOO_LOW, _INTERRUPTED = 1, 130
 _Fraction = Annotated[float, Parameter(validator=Number(gte=0, lte=1))]
 _DEFAULT_SCORE_THRESHOLD = 0.001
 """Default score threshold of requests. Average precision needs nearly all objects."""
@@ -54,9 +53,7 @@ def evaluate(
     header: list[str] | None = None,
     header_file: ExistingFile | None = None,
     timeout: PositiveFloat = 60,
-    ca: ExistingFile | None = None,
-    cert: ExistingFile | None = None,
-    key: ExistingFile | None = None,
+    tls: TlsOptions = TlsOptions(),  # noqa: B008
     recorded: str | None = None,
     format: DatasetFormat | None = None,  # noqa: A002
     images: Path | None = None,
@@ -92,9 +89,7 @@ def evaluate(
         header: Header for authentication or routing, such as "X-Tenant: a"; left out of reports.
         header_file: File of such headers, one a line, to keep keys out of the process list.
         timeout: Seconds to wait for a response of the server.
-        ca: CA certificates to trust for TLS, instead of the usual ones (PEM).
-        cert: Client certificate (PEM).
-        key: Private key of the client certificate, if it is in another file.
+        tls: TLS files.
         recorded: Recording store, or its export as JSONL, to read predictions from; no model runs.
         format: Format of the dataset; detected by default.
         images: Folder of the images, if they are not at the format's usual location.
@@ -142,7 +137,6 @@ def evaluate(
             label, collected, notes = read_recorded(selected, recorded, name)
         else:
             parameters = parameters_for(selected, score_threshold, top_k, parameter or ())
-            tls = TlsOptions(ca=ca, cert=cert, key=key)
             source = (
                 local_source(options, name, parameters)
                 if url is None
@@ -169,14 +163,14 @@ def evaluate(
                 progress=show_progress,
             )
     except (EvaluationError, HeaderError, InferenceError, ModelError, OSError, SettingsError, TlsOptionsError) as error:
-        _stop(str(error))
+        stop(str(error))
     except KeyboardInterrupt:
         resume_hint = (
             f"; run the same command again to resume from {out}"
             if out
             else "; use --out to make an evaluation resumable"
         )
-        _stop(f"interrupted{resume_hint}", _INTERRUPTED)
+        stop(f"interrupted{resume_hint}", _INTERRUPTED)
     write_error: OSError | None = None
     try:
         _write(report, out, json, html, worst)
@@ -184,7 +178,7 @@ def evaluate(
         write_error = error
     print_report(report, console())
     if write_error:
-        _stop(f"the report cannot be written: {write_error}")
+        stop(f"the report cannot be written: {write_error}")
     _check_minima(report, minima)
 
 
@@ -258,7 +252,7 @@ def _check_minima(report: EvaluationReport, minima: Mapping[str, float]) -> None
                 f"{name} is {'missing' if value is None else f'{value:.4f}'}, below the minimum {minimum:g}"
             )
     if failures:
-        _stop("; ".join(failures), _TOO_LOW)
+        stop("; ".join(failures), _TOO_LOW)
 
 
 def _minima_from(requirements: Sequence[str]) -> Mapping[str, float]:
@@ -270,10 +264,5 @@ def _minima_from(requirements: Sequence[str]) -> Mapping[str, float]:
         except ValueError:
             value = "nan"
         if not math.isfinite(float(value)):
-            _stop(f'--fail-under: Expected "figure=value", such as "map_coco=0.5", got {requirement}')
+            stop(f'--fail-under: Expected "figure=value", such as "map_coco=0.5", got {requirement}')
     return minima
-
-
-def _stop(reason: str, status: int = _FAILED) -> NoReturn:
-    sys.stderr.write(f"charioteer: {reason}\n")
-    sys.exit(status)

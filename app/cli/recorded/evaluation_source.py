@@ -7,7 +7,7 @@ from pathlib import Path
 import httpx
 import msgspec
 
-from app.cli.model.model_choice import choose_model
+from app.cli.model.inputs import choose_model, predict_records
 from app.conformance.client.tls import TlsOptions
 from app.evaluation.answers import MEASURED_TASKS
 from app.evaluation.checkpoint import Records
@@ -19,9 +19,6 @@ from app.settings.inference_query import NO_ERROR, InferenceQuery
 from app.settings.model import ModelSource
 from app.settings.server import ModelOptions
 from tasks.inference.error import InferenceError
-from tasks.inference.limits import Limits
-from tasks.inference.request import InferenceRequest
-from tasks.inference.tensor import BytesTensor
 
 __all__ = ("PROTOCOLS", "Source", "local_predictor", "local_source", "parameters_for", "read_recorded", "server_source")
 
@@ -108,6 +105,8 @@ def server_source(
     if protocol not in PROTOCOLS:
         raise EvaluationError(f"--protocol: Expected one of {', '.join(PROTOCOLS)}, got {protocol}")
     over_http = protocol in HTTP_PROTOCOLS
+    if over_http and "://" not in url:
+        url = f"http://{url}"
     if over_http and not url.startswith(("http://", "https://")):
         raise EvaluationError(f"--url: Expected a URL that begins with http:// or https://, got {url}")
     display_url = _without_user_info(url) if over_http else url
@@ -180,7 +179,6 @@ def local_predictor(source: ModelSource, parameters: Mapping[str, object]) -> Ge
         ModelError: when it cannot be loaded.
     """
     from app.assembly.models import load
-    from app.wire.bytes_elements import BinaryElement
 
     servable = load(source)
     task_type = servable.description.task_type
@@ -190,13 +188,10 @@ def local_predictor(source: ModelSource, parameters: Mapping[str, object]) -> Ge
 
     def predict(item: Item, data: bytes) -> Records:
         item_parameters = {**parameters, **({"prompts": [item.question]} if item.question else {})}
-        tensor = BytesTensor(name="image", shape=(1,), elements=[BinaryElement(data)], parameters=item_parameters)
-        request = InferenceRequest(id=item.id, model_name=source.name, inputs=(tensor,))
         try:
-            outputs = servable.predict(request, Limits()).outputs
+            records = predict_records(servable, source.name, data, item_parameters)
         except InferenceError as error:
             raise InferenceClientError(str(error)) from None
-        records = outputs[0].predictions[0].records()
         return msgspec.convert(msgspec.to_builtins(records), list[dict[str, object]])
 
     yield predict

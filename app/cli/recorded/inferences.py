@@ -9,11 +9,10 @@ from typing import Annotated
 import msgspec
 from cyclopts import Parameter
 from cyclopts.types import NonNegativeInt, PositiveInt
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from app.cli.terminal import console
+from app.cli.terminal import console, error_console, table
 from app.recording.export.line_formats import best_prediction
 from app.recording.export.reading import open_recordings
 from app.recording.export.writing import Format, export, format_of
@@ -28,6 +27,8 @@ from tasks.task import BEST_ONLY
 __all__ = ("inferences",)
 
 _NO_FILTER = InferenceQuery()
+_WIDE = 120
+"""Columns of a terminal from which times and ids fit on one line."""
 _SKIPPED = {
     "coco": "COCO holds only objects in images of known size",
     "yolo": "YOLO holds only objects of one task, and each stored image once",
@@ -94,13 +95,13 @@ def _chosen(reader: RecordingReader, sql: str, limit: int | None) -> Iterator[Se
 
 def _print_result(result: SqlResult, *, json: bool) -> None:
     if json:
-        rows = [dict(zip(result.columns, row, strict=True)) for row in result.rows]
-        console().print_json(msgspec.json.encode(rows, enc_hook=str).decode())
+        objects = [dict(zip(result.columns, row, strict=True)) for row in result.rows]
+        console().print_json(msgspec.json.encode(objects, enc_hook=str).decode())
         return
-    table = Table(*map(escape, result.columns))
+    rows = table(*map(escape, result.columns))
     for row in result.rows:
-        table.add_row(*("" if value is None else escape(str(value)) for value in row))
-    console().print(table)
+        rows.add_row(*("" if value is None else escape(str(value)) for value in row))
+    console().print(rows)
 
 
 def _print_page(page: ResultPage, *, json: bool) -> None:
@@ -112,17 +113,17 @@ def _print_page(page: ResultPage, *, json: bool) -> None:
     if not page.inferences:
         terminal.print("No inference matches")
         return
-    terminal.print(_table(page.inferences))
+    terminal.print(_table(page.inferences, wide=terminal.width >= _WIDE))
     if page.next is not None:
         terminal.print(f"There are more: --after {page.next}")
 
 
-def _table(inferences: Sequence[RecordedInference]) -> Table:
-    table = Table("time (UTC)", "model", "protocol", "ms", "found", "metadata", "id")
-    table.columns[3].justify = "right"
-    table.columns[0].no_wrap = table.columns[6].no_wrap = True
+def _table(inferences: Sequence[RecordedInference], *, wide: bool) -> Table:
+    found = table("time (UTC)", "model", "protocol", "ms", "found", "metadata", "id")
+    found.columns[3].justify = "right"
+    found.columns[0].no_wrap = found.columns[6].no_wrap = wide
     for inference in inferences:
-        table.add_row(
+        found.add_row(
             format_timestamp(inference.started)[:19].replace("T", " "),
             escape(inference.model),
             escape(inference.protocol),
@@ -131,7 +132,7 @@ def _table(inferences: Sequence[RecordedInference]) -> Table:
             escape(truncate(", ".join(f"{entry.key}={_value(entry.value)}" for entry in inference.metadata))),
             escape(inference.id),
         )
-    return table
+    return found
 
 
 def _summary(inference: RecordedInference) -> str:
@@ -153,8 +154,8 @@ def _value(value: object) -> str:
 
 def _export(batches: Iterable[Sequence[RecordedInference]], to: Path, name: Format | None, images: Path | None) -> None:
     export_format = name or format_of(to)
-    error_console = Console(stderr=True)
-    with error_console.status("Exporting ...") as status:
+    stderr = error_console()
+    with stderr.status("Exporting ...") as status:
         result = export(
             batches,
             to,
@@ -162,6 +163,6 @@ def _export(batches: Iterable[Sequence[RecordedInference]], to: Path, name: Form
             lambda count: status.update(f"Exporting ... {count:,} inferences"),
             images,
         )
-    error_console.print(f"Wrote {result.written:,} inferences to {escape(str(to))}", soft_wrap=True)
+    stderr.print(f"Wrote {result.written:,} inferences to {escape(str(to))}", soft_wrap=True)
     if result.left_out:
-        error_console.print(f"Skipped {result.left_out:,} inferences: {_SKIPPED[export_format]}")
+        stderr.print(f"Skipped {result.left_out:,} inferences: {_SKIPPED[export_format]}")

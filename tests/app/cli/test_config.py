@@ -13,6 +13,7 @@ from app.cli.serve import command
 from app.cli.serve_options import unknown_variables
 from app.settings.network import ListeningSettings
 from app.settings.server import ServerSettings
+from tests.support.command_line import charioteer
 
 GROUPS = ("Models", "Network", "Access", "TLS", "Limits", "Recording", "Drift", "Page", "Logging")
 
@@ -124,6 +125,16 @@ def test_unknown_variables_have_the_nearest_name(
     assert found == [("CHARIOTEER_MAX_PIXEL", "CHARIOTEER_MAX_PIXELS"), ("CHARIOTEER_ZZZ", None)]
     config()
     assert "did you mean CHARIOTEER_MAX_PIXELS?" in capsys.readouterr().out
+
+
+def test_variable_of_another_option_is_unknown_with_our_prefix(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CHARIOTEER_PORT", "8080")
+    found = list(unknown_variables(command.assemble_argument_collection()))
+    assert found == [("CHARIOTEER_PORT", "CHARIOTEER_HTTP_PORT")]
+
+
+def test_help_of_a_command_has_its_exit_statuses() -> None:
+    assert "Exits with 0" in charioteer("conform", "--help").stdout
 
 
 def test_completion_of_the_shell_knows_commands_and_options() -> None:

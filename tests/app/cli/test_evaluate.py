@@ -190,7 +190,8 @@ def test_label_map_renames_predicted_labels(tmp_path: Path, capsys: pytest.Captu
     [
         (["/nowhere"], "/nowhere: there is no such file or folder"),
         (["DATA", "--url", "http://x", "--recorded", "y"], "Name a URL or recordings, not both"),
-        (["DATA", "--url", "x"], "--url: Expected a URL that begins with http"),
+        (["DATA", "--url", "ftp://x"], "--url: Expected a URL that begins with http"),
+        (["DATA", "--url", "127.0.0.1:1"], "http://127.0.0.1:1/infer: [Errno 111] Connection refused"),
         (["DATA", "--url", "http://x", "--protocol", "smoke"], "--protocol: Expected one of chariot-v2-kserve"),
         (["DATA", "--url", "http://x", "--protocol", "v2"], "--name: v2 needs the model's name"),
         (["DATA", "--url", "x:1", "--protocol", "v2-grpc"], "--name: v2-grpc needs the model's name"),
@@ -228,7 +229,10 @@ def test_command_imports_no_heavy_library_at_start() -> None:
     assert completed.stdout.strip() == "[]"
 
 
-@pytest.mark.parametrize("name", [name for name in inspect.signature(evaluate).parameters if name != "options"])
+OPTIONS = {*inspect.signature(evaluate).parameters, "ca", "cert", "key"} - {"options", "tls"}
+
+
+@pytest.mark.parametrize("name", sorted(OPTIONS))
 def test_every_option_is_documented(name: str) -> None:
     option = "charioteer evaluate" if name == "dataset" else f"--{name.replace('_', '-')}"
     assert option in (ROOT / "docs" / "evaluation.md").read_text()

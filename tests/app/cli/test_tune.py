@@ -12,7 +12,7 @@ import pytest
 
 from app.assembly.benchmarking import Measurement, measure_candidates
 from app.cli import cli
-from app.cli.model.image_files import choose_images
+from app.cli.model.inputs import choose_images
 from app.cli.model.tune import tune
 from tests.support.datasets import coco_annotation, write_coco_dataset
 from tests.support.images import encode_image
