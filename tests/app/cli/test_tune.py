@@ -13,7 +13,7 @@ import pytest
 from app.assembly.benchmarking import Measurement, measure_candidates
 from app.cli import cli
 from app.cli.model.inputs import choose_images
-from app.cli.model.tune import tune
+from app.cli.model.tune import TuningOptions, tune
 from tests.support.datasets import coco_annotation, write_coco_dataset
 from tests.support.images import encode_image
 from tests.support.server_process import ROOT
@@ -42,7 +42,7 @@ def fixed_costs(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_unchanged_settings_are_reported_and_not_written(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = {file.name: file.read_bytes() for file in folder.iterdir()}
-    tune(folder, **FAST, write=True)
+    tune(folder, options=TuningOptions(**FAST), write=True)
     output = capsys.readouterr().out
     assert "now, best" in output
     assert "Nothing to change" in output
@@ -54,7 +54,7 @@ def test_unchanged_settings_are_reported_and_not_written(folder: Path, capsys: p
 def test_best_settings_are_written(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     slow = {"onnxruntime": {"threads": 32}, "labels": ["a"] * 20}
     (folder / "model-settings.json").write_text(json.dumps(slow))
-    tune(folder, **FAST, objective="cost", write=True)
+    tune(folder, options=TuningOptions(**FAST, objective="cost"), write=True)
     assert "Written to" in capsys.readouterr().out
     assert json.loads((folder / "model-settings.json").read_text()) == {"labels": ["a"] * 20}
 
@@ -67,7 +67,7 @@ def test_variant_that_changes_answers_too_much_is_refused(tmp_path: Path, capsys
     # The first image calibrates. A black one is a bad calibration: it knows none of the values of a scene.
     black, _ = choose_images(data, 2)
     black.write_bytes(encode_image(np.zeros((64, 64, 3), np.uint8), "JPEG"))
-    tune(MODELS / "detector", data=data, **FAST, precisions=("int8",), decodes=("full",))
+    tune(MODELS / "detector", data=data, options=TuningOptions(**FAST, precisions=("int8",), decodes=("full",)))
     output = capsys.readouterr().out
     assert re.search(r"int8 .* refused", output)
     assert "fp32 │   full │     1" in output
@@ -78,14 +78,8 @@ def test_variant_that_changes_answers_too_much_is_refused(tmp_path: Path, capsys
 def test_int8_is_written_as_a_new_version(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     detector = shutil.copytree(MODELS / "detector", tmp_path / "detector")
     (detector / "model-settings.json").write_text('{"onnxruntime": {"threads": 32}}')
-    options: dict[str, Any] = {
-        "data": IMAGES,
-        "runtimes": ("onnxruntime",),
-        "batches": (1,),
-        "threads": (1,),
-        "seconds": 0.03,
-    }
-    tune(detector, **options, precisions=("int8",), decodes=("full",), max_drop=1.0, objective="cost", write=True)
+    options = TuningOptions(**FAST, precisions=("int8",), decodes=("full",), max_drop=1.0, objective="cost")
+    tune(detector, data=IMAGES, options=options, write=True)
     output = capsys.readouterr().out
     written = json.loads((detector / "2" / "model-settings.json").read_text())
     assert written == {"precision": "int8"}, output
@@ -100,7 +94,7 @@ def test_several_values_follow_one_option(folder: Path, capsys: pytest.CaptureFi
 
 def test_answers_are_measured_with_labels(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_coco_dataset(tmp_path / "dataset", [coco_annotation()])
-    tune(MODELS / "detector", labels=tmp_path / "dataset", **FAST, precisions=("fp32",))
+    tune(MODELS / "detector", labels=tmp_path / "dataset", options=TuningOptions(**FAST, precisions=("fp32",)))
     output = capsys.readouterr().out
     assert "Answers, map_coco on 1 image" in output
     assert len(re.findall(r"onnxruntime │ +fp32 │ +(?:full|reduced) │ +\d\.\d{4} │ -?\d\.\d{4} │", output)) == 2
@@ -108,7 +102,8 @@ def test_answers_are_measured_with_labels(tmp_path: Path, capsys: pytest.Capture
 
 @pytest.mark.slow
 def test_openvino_is_compared_with_onnxruntime(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    tune(folder, data=IMAGES, decodes=("full",), batches=(1,), threads=(1,), seconds=0.02, max_drop=1.0)
+    options = TuningOptions(decodes=("full",), batches=(1,), threads=(1,), seconds=0.02, max_drop=1.0)
+    tune(folder, data=IMAGES, options=options)
     output = capsys.readouterr().out
     assert "was not tried" not in output
     for precision in ("fp32", "bf16", "int8"):
