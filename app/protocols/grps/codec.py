@@ -13,7 +13,7 @@ from app.engine.models.servable import Servable
 from app.engine.request_context import RequestContext
 from app.engine.streams.text_stream import Chunk
 from app.protocols.grps.chunks import ChunkWriter
-from app.protocols.grps.gmap import echo_metadata, read_map
+from app.protocols.grps.gmap import echo_metadata, read_map, read_scalars, write_scalars
 from app.protocols.grps.messages import GrpsMessage, entry_path, with_success_status
 from app.protocols.grps.model_reference import resolve_model
 from app.protocols.grps.tensors import read_tensor, wire_type_of, write_tensor
@@ -177,7 +177,10 @@ class PredictCodec:
 
     def _read_map_inputs(self, gmap: Any, servable: Servable) -> Sequence[InputTensor]:
         if self._takes_tensors:
-            raise invalid("Expected gtensors or ndarray: the model takes tensors, which a map cannot hold", "gmap")
+            self._inputs_path = "gmap"
+            inputs, paths = read_scalars(gmap, servable.inputs)
+            self._input_paths += [_InputPath(path, path) for path in paths]
+            return inputs
         is_text_task = tuple(servable.inputs) == (TEXT_INPUT,)
         self._inputs_path = "gmap.s_s" if is_text_task else "gmap.s_b"
         content = read_map(gmap, servable.parameters_type.__struct_fields__ if is_text_task else None)
@@ -199,7 +202,10 @@ class PredictCodec:
         return BytesTensor(name=spec.name, shape=(1,) * len(spec.shape), elements=[element])
 
     def _write_tensors(self, message: Any, tensors: Sequence[Tensor]) -> None:
-        """Write tensors; a single element as text if the request had text and it is UTF-8, else as bytes."""
+        """Write tensors as the request's kind of data if it can hold them, else as `gtensors`."""
+        if self._takes_tensors and self._data_kind == "gmap" and all(tensor.data.size == 1 for tensor in tensors):
+            write_scalars(message, tensors)
+            return
         is_element = len(tensors) == 1 and tensors[0].datatype is Datatype.BYTES and tensors[0].data.size == 1
         if self._data_kind == "gtensors" or not is_element:
             message.gtensors.SetInParent()

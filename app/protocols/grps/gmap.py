@@ -1,30 +1,46 @@
 """Decode `gmap`: images or texts by name with parameters and metadata; responses use the same names.
 
 GRPS leaves the meaning of a map to the model. Here, `s_b` holds encoded images. `s_s` and the numeric maps hold
-parameters by name. For text tasks, every other text of `s_s` is an input.
+parameters by name. For text tasks, every other text of `s_s` is an input. For a model of tensors, every entry is an
+input with one element.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import msgspec
+import numpy as np
 
 from app.protocols.grps.messages import entry_path
+from app.protocols.grps.tensors import convert_numbers, wire_type, wire_values
 from app.wire.bytes_elements import BinaryElement, StringElement
 from app.wire.json_body import read_json
 from metadata.entry import METADATA_PARAMETER as METADATA
-from tasks.inference.error import invalid, quote_value
+from tasks.inference.error import InferenceError, invalid, quote_value
 from tasks.inference.limits import too_large
-from tasks.inference.tensor import BytesTensor, Element
+from tasks.inference.tensor import BytesTensor, Datatype, Element, InputTensor, Tensor, TensorSpec
 
-__all__ = ("MapContent", "echo_metadata", "read_map")
+__all__ = ("MapContent", "echo_metadata", "read_map", "read_scalars", "write_scalars")
 
 _PARAMETERS = "parameters"
 _MAX_PARAMETER_CHARACTERS = 4 * 1024 * 1024
+_MAX_DIMENSIONS = 32
 _SIMILARITY = "similarity"
 _INPUT_SUFFIXES = (f".{METADATA}", f".{_PARAMETERS}")
 _PROMPTS = frozenset({"prompt", "question", "text"})
-_NUMBERS = ("s_i32", "s_i64", "s_f", "s_d")
+_NUMBERS = {"s_i32": Datatype.INT32, "s_i64": Datatype.INT64, "s_f": Datatype.FP32, "s_d": Datatype.FP64}
+_FIELDS = {
+    Datatype.UINT8: "s_i32",
+    Datatype.INT8: "s_i32",
+    Datatype.INT16: "s_i32",
+    Datatype.INT32: "s_i32",
+    Datatype.INT64: "s_i64",
+    Datatype.FP16: "s_f",
+    Datatype.FP32: "s_f",
+    Datatype.FP64: "s_d",
+    Datatype.BYTES: "s_s",
+}
+"""The field for a value of each datatype of GRPS."""
 
 
 class MapContent(msgspec.Struct, frozen=True, kw_only=True, eq=False):
@@ -73,6 +89,39 @@ def read_map(gmap: Any, parameter_names: Collection[str] | None = None) -> MapCo
     )
 
 
+def read_scalars(gmap: Any, specs: Sequence[TensorSpec]) -> tuple[Sequence[InputTensor], Sequence[str]]:
+    """Decode a map for a model of tensors: inputs with one element, sorted by name, and their paths.
+
+    Raises:
+        InferenceError: INVALID_REQUEST naming the entry.
+    """
+    values: dict[str, tuple[str, Any]] = {}
+    for field in ("s_s", "s_b", *_NUMBERS):
+        for name, value in getattr(gmap, field).items():
+            if name in values:
+                raise invalid(f"Expected one value for {quote_value(name)}, got another one", entry_path(field, name))
+            values[name] = (field, value)
+    if not values:
+        raise invalid("Expected the inputs of the model by name, got none", "gmap")
+    spec_by_name = {spec.name: spec for spec in specs}
+    inputs = [_scalar(name, *values[name], spec_by_name.get(name)) for name in sorted(values)]
+    return inputs, [entry_path(values[name][0], name) for name in sorted(values)]
+
+
+def write_scalars(message: Any, tensors: Sequence[Tensor]) -> None:
+    """Write tensors with one element each into the map of `message`, by name; bytes that are no text into `s_b`."""
+    message.gmap.SetInParent()
+    for tensor in tensors:
+        field = _FIELDS[wire_type(tensor.datatype).datatype]
+        try:
+            (value,) = wire_values(tensor)
+        except InferenceError:
+            if field != "s_s":
+                raise
+            field, value = "s_b", tensor.data.item()
+        getattr(message.gmap, field)[tensor.name] = value
+
+
 def echo_metadata(message: Any, name: str, parameters: Mapping[str, object], echoes: Mapping[str, str]) -> None:
     """Write the metadata in the `parameters` of output `name` into the map of `message`.
 
@@ -83,6 +132,19 @@ def echo_metadata(message: Any, name: str, parameters: Mapping[str, object], ech
     similarity = parameters.get(_SIMILARITY)
     if isinstance(similarity, float):
         message.gmap.s_f[f"{name}.{_SIMILARITY}"] = similarity
+
+
+def _scalar(name: str, field: str, value: Any, spec: TensorSpec | None) -> InputTensor:
+    shape = (1,) * (1 if spec is None else min(len(spec.shape), _MAX_DIMENSIONS))
+    if field not in _NUMBERS:
+        element = StringElement(value) if field == "s_s" else BinaryElement(value)
+        return BytesTensor(name=name, shape=shape, elements=[element])
+    path, sent = entry_path(field, name), _NUMBERS[field]
+    try:
+        datatype, data = convert_numbers(np.array([value], sent.dtype), sent, spec, path)
+    except InferenceError as error:
+        raise invalid(error.message, path) from None
+    return Tensor(name=name, datatype=datatype, data=data.reshape(shape))
 
 
 def _elements(

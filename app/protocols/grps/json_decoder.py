@@ -35,6 +35,9 @@ def read_json_message(body: bytes, limits: Limits | None = None) -> tuple[Any, b
     content = read_json(body, dict[str, Any], limits=limits)
     if content.get("bin_data", content.get("binData")) is not None:
         raise invalid("Expected binary data as the body, with the content type application/octet-stream", "bin_data")
+    if content.pop("streaming", False) is not False:
+        # The body arrives after the server has decided how to answer.
+        raise invalid("Expected streaming=true in the query, or as a header", "streaming")
     ndarray = content.pop("ndarray", None)
     plain_tensors = [_pop_numbers(tensor) for tensor in _tensors(content)]
     try:

@@ -39,9 +39,10 @@ __all__ = ("Grps",)
 
 _JSON = "application/json"
 _BINARY = "application/octet-stream"
+_STREAMING = "streaming"
 _QUERY = (
     QueryParameter(name="model", summary="The model; the only or default model if absent"),
-    QueryParameter(name="streaming", summary="Whether to stream the response", schema={"type": "boolean"}),
+    QueryParameter(name=_STREAMING, summary="Whether to stream the response", schema={"type": "boolean"}),
     QueryParameter(name="return-ndarray", summary="Whether to respond with an ndarray", schema={"type": "boolean"}),
 )
 _METHODS: Mapping[bool, Sequence[Method]] = {False: ("GET", "POST"), True: ("POST",)}
@@ -100,7 +101,7 @@ class Grps(HttpProtocol):
     async def _predict(self, engine: Engine, request: HttpRequest) -> Response[Any]:
         context = read_request_info(request, self.name)
         model = request.query_params.get("model", "")
-        streaming, as_ndarray = _flag(request, "streaming"), _flag(request, "return-ndarray")
+        streaming, as_ndarray = _is_streaming(request), _flag(request, "return-ndarray")
         try:
             if streaming and as_ndarray:
                 raise invalid("Expected streaming or return-ndarray, got both", "query")
@@ -159,6 +160,11 @@ def _start(codec: PredictCodec, *, as_ndarray: bool = False) -> CodecCall:
 
 def _flag(request: HttpRequest, name: str) -> bool:
     return request.query_params.get(name, "").lower() == "true"
+
+
+def _is_streaming(request: HttpRequest) -> bool:
+    """Return whether the response is streamed. GRPS's servers read this from the query, a header or the body."""
+    return _flag(request, _STREAMING) or request.headers.get(_STREAMING, "").lower() == "true"
 
 
 def _parameters(request: HttpRequest) -> Mapping[str, object]:

@@ -17,7 +17,16 @@ from app.wire.bytes_elements import StringElement
 from tasks.inference.error import ErrorKind, InferenceError, invalid, quote_value
 from tasks.inference.tensor import BytesTensor, Datatype, InputTensor, Tensor, TensorSpec
 
-__all__ = ("FLAT_FIELDS", "WireType", "read_tensor", "wire_type", "wire_type_of", "write_tensor")
+__all__ = (
+    "FLAT_FIELDS",
+    "WireType",
+    "convert_numbers",
+    "read_tensor",
+    "wire_type",
+    "wire_type_of",
+    "wire_values",
+    "write_tensor",
+)
 
 
 class WireType(msgspec.Struct, frozen=True):
@@ -107,7 +116,7 @@ def read_tensor(message: Any, spec: TensorSpec | None, path: str) -> InputTensor
     if wire.datatype is Datatype.BYTES:
         return BytesTensor(name=name, shape=shape, elements=[StringElement(value) for value in values])
     numbers = np.fromiter(values, wire.stored_dtype, len(values))
-    datatype, data = _converted(numbers, wire.datatype, spec, f"{path}.{wire.field}")
+    datatype, data = convert_numbers(numbers, wire.datatype, spec, f"{path}.{wire.field}")
     try:
         return Tensor(name=name, datatype=datatype, data=data.reshape(shape))
     except (ValueError, OverflowError):
@@ -124,14 +133,10 @@ def write_tensor(tensor: Tensor, message: Any) -> None:
     message.name = tensor.name
     message.dtype = wire.number
     message.shape.extend(tensor.shape)
-    flat = tensor.data.ravel()
-    elements = (
-        _texts(tensor.name, flat) if wire.datatype is Datatype.BYTES else _wire_values(tensor, flat, wire.stored_dtype)
-    )
-    getattr(message, wire.field).extend(elements)
+    getattr(message, wire.field).extend(wire_values(tensor))
 
 
-def _converted(
+def convert_numbers(
     numbers: NDArray[Any], sent_datatype: Datatype, spec: TensorSpec | None, path: str
 ) -> tuple[Datatype, NDArray[Any]]:
     """Convert numbers from protobuf's dtype to the datatype they were sent as, or to the declared datatype."""
@@ -185,13 +190,21 @@ def _refuse_overflow(numbers: NDArray[Any], is_finite: NDArray[np.bool_], dataty
         raise invalid(f"Expected {datatype} numbers, got {numbers[first]}", f"{path}[{first}]")
 
 
-def _wire_values(tensor: Tensor, flat: NDArray[Any], stored_dtype: np.dtype[Any]) -> list[Any]:
+def wire_values(tensor: Tensor) -> list[Any]:
+    """Return the elements of a tensor in the types of its wire type.
+
+    Raises:
+        InferenceError: as `write_tensor`.
+    """
+    flat = tensor.data.ravel()
+    if tensor.datatype is Datatype.BYTES:
+        return _texts(tensor.name, flat)
     if tensor.datatype is Datatype.BF16:
         return from_bfloat16_bits(flat).tolist()
     if tensor.datatype is Datatype.UINT64 and flat.size and flat.max() > np.iinfo(np.int64).max:
         message = f"{tensor.name!r} holds UINT64 numbers beyond INT64, the widest integer of GRPS; use another protocol"
         raise InferenceError(ErrorKind.UNSUPPORTED, message)
-    return flat.astype(stored_dtype).tolist()
+    return flat.astype(wire_type(tensor.datatype).stored_dtype).tolist()
 
 
 def _texts(name: str, flat: NDArray[Any]) -> list[str]:

@@ -45,6 +45,7 @@ _OTHER_RULES = frozenset(
         b"origin",
         b"referer",
         b"sec-fetch-site",
+        b"streaming",
         b"transfer-encoding",
         b"upgrade",
         b"x-forwarded-for",

@@ -4,16 +4,18 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from app.engine.models.registry import Registry
 from app.protocols.grps.codec import PredictCodec
-from app.protocols.grps.gmap import read_map
+from app.protocols.grps.gmap import read_map, write_scalars
 from app.protocols.grps.messages import GrpsMessage
 from app.protocols.grps.model_reference import resolve_model
 from app.settings.model import ModelSettings, ModelSource
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.inference.request import InferenceRequest
+from tasks.inference.tensor import Datatype, Tensor
 from tests.support.grpc_server import build_engine
 
 
@@ -206,3 +208,13 @@ def test_parameters_text_over_the_length_limit_is_rejected() -> None:
     read_map(gmap_with(s_s={"parameters": "{}".ljust(max_length)}))
     with pytest.raises(InferenceError, match="at most 4,194,304 characters of parameters, got 4,194,305"):
         read_map(gmap_with(s_s={"parameters": "{}".ljust(max_length + 1)}))
+
+
+def test_bytes_that_are_no_text_are_written_as_bytes() -> None:
+    message = GrpsMessage()
+    tensors = [
+        Tensor(name=name, datatype=Datatype.BYTES, data=np.array([data], object))
+        for name, data in (("text", b"Hej"), ("bytes", b"\xff"))
+    ]
+    write_scalars(message, tensors)
+    assert message == GrpsMessage(gmap={"s_s": {"text": "Hej"}, "s_b": {"bytes": b"\xff"}})
