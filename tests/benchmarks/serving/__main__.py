@@ -4,10 +4,11 @@ import argparse
 import os
 import platform
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 
 import onnxruntime
+from msgspec.structs import replace
 
 from tests.benchmarks.serving.accuracy import accuracy
 from tests.benchmarks.serving.decoders import decoders
@@ -17,7 +18,7 @@ from tests.benchmarks.serving.isolation import isolation
 from tests.benchmarks.serving.overhead import chat, leak, overhead, protocols, start
 from tests.benchmarks.serving.overload import overload, queue_time
 from tests.benchmarks.serving.peers import peers
-from tests.benchmarks.serving.processes import ROOT
+from tests.benchmarks.serving.processes import ROOT, processor
 from tests.benchmarks.serving.readers import readers
 from tests.benchmarks.serving.runtimes import runtimes
 from tests.benchmarks.serving.scale import scale
@@ -29,6 +30,8 @@ from tests.benchmarks.serving.workload import Workload, make_workload
 _DOCUMENT = ROOT / "docs" / "performance.md"
 _MARK = "<!-- Everything below is written by `make bench`. -->"
 _IMAGE = ROOT / "docs" / "performance.png"
+_MACHINE = f"Measured on {len(os.sched_getaffinity(0))} cores, {processor()}."
+"""In each section, because sections are measured again one at a time."""
 
 
 def main() -> None:
@@ -65,32 +68,31 @@ def main() -> None:
     names = options.only or list(measurements)
     if unknown := set(names) - set(measurements):
         parser.error(f"known measurements are {', '.join(measurements)}, not {', '.join(unknown)}")
-    sections: dict[str, str] = {}
     with tempfile.TemporaryDirectory() as folder:
         workload = make_workload(Path(folder))
         print(header := _header(workload), flush=True)
         for name in names:
             section = measurements[name](workload)
-            sections[section.title] = as_markdown(section)
-            print(f"\n{sections[section.title]}", flush=True)
-    if options.write:
-        _write(header, sections)
+            text = as_markdown(replace(section, about=f"{section.about} {_MACHINE}"))
+            print(f"\n{text}", flush=True)
+            if options.write:
+                _write(header, section.title, text)
 
 
-def _write(header: str, sections: Mapping[str, str]) -> None:
-    """Replace the sections with the same titles in the document."""
+def _write(header: str, title: str, text: str) -> None:
+    """Replace the section with the same title in the document, or add it."""
     introduction, _, before = _DOCUMENT.read_text().partition(_MARK)
-    old_sections = {section.partition("\n")[0]: f"## {section.rstrip()}\n" for section in before.split("\n## ")[1:]}
-    _DOCUMENT.write_text("\n".join([f"{introduction}{_MARK}\n", header, "", *{**old_sections, **sections}.values()]))
+    sections = {section.partition("\n")[0]: f"## {section.rstrip()}\n" for section in before.split("\n## ")[1:]}
+    sections[title] = text
+    _DOCUMENT.write_text("\n".join([f"{introduction}{_MARK}\n", header, "", *sections.values()]))
 
 
 def _header(workload: Workload) -> str:
     models = ", ".join(f"{name} {flops:.0f} MFLOPs" for name, flops in workload.megaflops.items())
     images = ", ".join(f"{name} {file.stat().st_size / 1000:.0f} kB" for name, file in workload.images.items())
-    cores, version = len(os.sched_getaffinity(0)), platform.python_version()
     return (
-        f"Measured on {cores} cores, Python {version}, ONNX Runtime {onnxruntime.__version__}. Models: MobileNetV2 "
-        f"with random weights, {models}, 224x224. Images: {images}, as JPEG."
+        f"Python {platform.python_version()}, ONNX Runtime {onnxruntime.__version__}. Models: MobileNetV2 with random "
+        f"weights, {models}, 224x224. Images: {images}, as JPEG."
     )
 
 

@@ -17,7 +17,6 @@ from onnx import TensorProto, helper, numpy_helper
 
 from tests.benchmarks.serving.encodings import chariot
 from tests.benchmarks.serving.floor import Chain
-from tests.benchmarks.serving.processes import processor
 from tests.benchmarks.serving.section import Cell, Section
 from tests.benchmarks.serving.workload import IMAGE_SIZES, Workload
 
@@ -56,7 +55,7 @@ def graph_preprocessing(workload: Workload, rounds: int, calls: int) -> Section:
         "the server does. *In the graph*, the model takes uint8 pixels in the shape [1, height, width, 3]: the scale "
         "is part of the first convolution in ONNX Runtime, and OpenVINO's PrePostProcessor adds it. The gain is the "
         "difference as a share of the floor's whole request in fp32, with the lowest and highest of the rounds. The "
-        f"last column is the largest difference of an output. {processor()}."
+        "last column is the largest difference of an output."
     )
     columns = ["model", "runtime", "look-ups", "in the graph", "gain of a request", "difference"]
     return Section(title="Preprocessing in the graph", about=about, columns=columns, rows=rows)

@@ -8,7 +8,7 @@ from tests.benchmarks.serving.cost import Cost, cost, measure_server
 from tests.benchmarks.serving.encodings import chariot
 from tests.benchmarks.serving.load import BenchmarkRequest, send
 from tests.benchmarks.serving.peer_servers import PEERS, install, run_peer
-from tests.benchmarks.serving.processes import RunningServer, charioteer, processor
+from tests.benchmarks.serving.processes import RunningServer, charioteer
 from tests.benchmarks.serving.section import Cell, Section
 from tests.benchmarks.serving.tuned import TUNED, show_ratio
 from tests.benchmarks.serving.workload import IMAGE_SIZES, Workload, copy_model
@@ -63,7 +63,7 @@ def peers(workload: Workload, rounds: int, requests: int) -> Section:
         "documented* is a custom model from the server's documentation, with a plain pipeline of OpenCV and NumPy, "
         "and for the detector the loop of Ultralytics' example for ONNX Runtime. *With our pipeline* uses the floor's "
         "pipeline and allocator, so that only the server differs. Ratios are the median of the rounds' ratios, with "
-        f"the lowest and highest. {processor()}."
+        "the lowest and highest."
     )
     return Section(title="Other servers", about=about, columns=_COLUMNS, rows=rows)
 

@@ -18,7 +18,7 @@ from app.runtimes.onnxruntime.single_graph import open_session
 from app.runtimes.openvino.session import OpenVinoSession
 from app.settings.model import ModelSource
 from fixtures.scenes import CLASSIFY, DETECT, ORIENT, SEGMENT, Recipe, make_scenes
-from tests.benchmarks.serving.processes import ROOT, processor
+from tests.benchmarks.serving.processes import ROOT
 from tests.benchmarks.serving.section import Cell, Section
 from tests.benchmarks.serving.workload import Workload
 
@@ -52,7 +52,7 @@ def runtimes(workload: Workload, rounds: int, calls: int, scenes: int) -> Sectio
         f"CPU milliseconds of the model for one image, on one thread: the median of {rounds * calls} calls in "
         f"{rounds} rounds, in which the set-ups take turns. The ratio is to ONNX Runtime in fp32. Agreement is the "
         f"share of equal labels, or of objects in place, as `charioteer tune` counts it, on {scenes} generated "
-        f"scenes. Small and medium have random weights, so their answers mean nothing. {versions}, {processor()}."
+        f"scenes. Small and medium have random weights, so their answers mean nothing. {versions}."
     )
     return Section(title="Runtimes and precisions", about=about, columns=_COLUMNS, rows=rows)
 

@@ -7,7 +7,7 @@ from tests.benchmarks.serving.accuracy import figures, write_dataset
 from tests.benchmarks.serving.cost import Cost, cost, measure_floor, measure_server
 from tests.benchmarks.serving.encodings import chariot
 from tests.benchmarks.serving.load import send
-from tests.benchmarks.serving.processes import charioteer, processor
+from tests.benchmarks.serving.processes import charioteer
 from tests.benchmarks.serving.section import Cell, Section
 from tests.benchmarks.serving.workload import IMAGE_SIZES, Workload, copy_model
 
@@ -54,7 +54,7 @@ def tuned(workload: Workload, rounds: int, requests: int, scenes: int) -> Sectio
         "CPU milliseconds of a request with 8 connections, of the floor in fp32, of the model without settings, and of "
         "the model in OpenVINO with `bf16` and `reduced_decode`, measured in turns. Ratios are the median of the "
         "rounds' ratios, with the lowest and highest. The metric is that of `charioteer evaluate` on "
-        f"{scenes} generated scenes of this size; small and medium have random weights and none. {processor()}."
+        f"{scenes} generated scenes of this size; small and medium have random weights and none."
     )
     columns = ["model", "image", "floor", "plain", "tuned", "plain / floor", "tuned / floor"]
     return Section(title="Tuned models", about=about, columns=[*columns, f"{_METRIC} plain", "tuned"], rows=rows)
