@@ -1,13 +1,14 @@
 """Run servers as users start them, and measure CPU time and memory of all their processes."""
 
 import os
+import signal
 import socket
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 __all__ = ("ROOT", "RunningServer", "charioteer", "free_port", "processor", "run_server")
@@ -103,11 +104,12 @@ def run_server(
         yield RunningServer(process, ports, time.perf_counter() - started, lines)
     finally:
         process.terminate()
-        try:
+        with suppress(subprocess.TimeoutExpired):
             process.wait(20)
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, 9)
-            process.wait()
+        # Some servers leave processes behind.
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
 
 
 @contextmanager
