@@ -36,9 +36,8 @@ def decoders(workload: Workload, rounds: int, calls: int) -> Section:
     about = (
         "CPU milliseconds to decode a JPEG to RGB in one thread: the median of "
         f"{rounds} rounds of {calls} calls, in which the decoders take turns. The gain is the difference to OpenCV as "
-        "a share of the floor's whole request with the small model, which is the cheapest request of the tables, "
-        "with the lowest and highest of the rounds. "
-        "imagecodecs has no reduced decoding."
+        "a share of the floor's whole request, with the lowest and highest of the rounds. The floor runs the small "
+        "model, so its request is the cheapest of the tables. imagecodecs has no reduced decoding."
     )
     columns = ["image", "decoder", "decoded", "CPU ms", f"ratio to {_BASE}", "gain of a request"]
     return Section(title="JPEG decoders", about=about, columns=columns, rows=rows)

@@ -55,7 +55,7 @@ def graph_preprocessing(workload: Workload, rounds: int, calls: int) -> Section:
         "the server does. *In the graph*, the model takes uint8 pixels in the shape [1, height, width, 3]: the scale "
         "is part of the first convolution in ONNX Runtime, and OpenVINO's PrePostProcessor adds it. The gain is the "
         "difference as a share of the floor's whole request in fp32, with the lowest and highest of the rounds. The "
-        "last column is the largest difference of an output."
+        "last column is the largest difference of an output; the detector returns boxes in pixels."
     )
     columns = ["model", "runtime", "look-ups", "in the graph", "gain of a request", "difference"]
     return Section(title="Preprocessing in the graph", about=about, columns=columns, rows=rows)

@@ -60,8 +60,8 @@ def peers(workload: Workload, rounds: int, requests: int) -> Section:
     about = (
         "CPU milliseconds of a request of all processes of each server, measured in turns with ours: without settings, "
         f"and tuned as in [Tuned models](#tuned-models). {_CONNECTIONS} connections, one thread a call. *As "
-        "documented* is a custom model from the server's documentation, with a plain pipeline of OpenCV and NumPy, "
-        "and for the detector the loop of Ultralytics' example for ONNX Runtime. *With our pipeline* uses the floor's "
+        "documented* is a custom model from the server's documentation, with a plain pipeline of OpenCV and NumPy. It "
+        "reads a detector's output as Ultralytics' example for ONNX Runtime does. *With our pipeline* uses the floor's "
         "pipeline and allocator, so that only the server differs. Ratios are the median of the rounds' ratios, with "
         "the lowest and highest."
     )
