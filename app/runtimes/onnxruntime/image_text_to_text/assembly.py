@@ -8,24 +8,18 @@ import msgspec
 
 from app.engine.models.model_metadata import Fact, ModelMetadata, Origin
 from app.runtimes.folder import resolve_confined
-from app.runtimes.onnxruntime.image_text_to_text.chat_template import (
-    PlainTemplate,
-    QuestionTemplate,
-    load_chat_template,
-)
+from app.runtimes.onnxruntime.image_text_to_text.chat_template import PlainTemplate, load_chat_template
 from app.runtimes.onnxruntime.image_text_to_text.configuration import (
     GenerationConfiguration,
     ModelConfiguration,
-    TokenIds,
-    TokenizerConfiguration,
     read_json,
     read_optional_json,
     read_tokenizer_configuration,
 )
 from app.runtimes.onnxruntime.image_text_to_text.decoder import Decoder
-from app.runtimes.onnxruntime.image_text_to_text.graph_files import Graphs, find_component_graphs
+from app.runtimes.onnxruntime.image_text_to_text.graph_files import find_component_graphs
 from app.runtimes.onnxruntime.image_text_to_text.pixels import SingleImageProcessor, Tiles
-from app.runtimes.onnxruntime.image_text_to_text.prompting import ImageMarkup, PromptEncoder
+from app.runtimes.onnxruntime.image_text_to_text.prompting import PromptEncoder
 from app.runtimes.onnxruntime.image_text_to_text.recipe import (
     ProcessorConfiguration,
     decide_recipe,
@@ -47,20 +41,6 @@ _UNSUPPORTED = frozenset({"paligemma"})
 """Model types with LLaVA's files and processors, but other positions or another order of image and text."""
 
 
-class _Sessions(msgspec.Struct, frozen=True):
-    vision_encoder: Session
-    embed_tokens: Session
-    decoder: Session
-
-
-class _TextComponents(msgspec.Struct, frozen=True):
-    tokenizer: Tokenizer
-    prompts: PromptEncoder
-    image_id: int
-    end_tokens: frozenset[int]
-    facts: list[Fact]
-
-
 def assemble(source: ModelSource) -> tuple[OnnxVisionLanguageModel, ModelMetadata]:
     """Load the graphs and read the configuration files.
 
@@ -68,51 +48,43 @@ def assemble(source: ModelSource) -> tuple[OnnxVisionLanguageModel, ModelMetadat
         ModelError: if a file is missing, cannot be read, or needs an unsupported feature.
     """
     folder = source.folder
-    graphs = find_component_graphs(folder, source.file)
+    files = find_component_graphs(folder, source.file)
     config = read_json(folder / "config.json", ModelConfiguration)
     _check_supported(config, folder)
     processor = read_processor_configuration(folder)
     tiled = config.model_type in _TILED_TYPES or (processor is not None and processor[0].family in TILED_FAMILIES)
-    text = _read_text_components(folder, config)
-    markup = ImageMarkup(text.tokenizer, text.image_id, tiled=tiled)
-    files = (graphs.vision_encoder, graphs.embed_tokens, graphs.decoder)
+    prompts, prompt_facts = _read_prompts(folder, config, tiled=tiled)
     resolve = partial(resolve_confined, source=source)
-    sessions = _Sessions(*(Session(file, source.settings.onnxruntime, resolve) for file in files))
-    vision = VisionEncoder(sessions.vision_encoder, tiled=tiled)
-    decoder = Decoder(sessions.embed_tokens, sessions.decoder, config.text)
-    _check_width(vision, decoder, graphs)
+    encoder, embed_tokens, language_model = (Session(file, source.settings.onnxruntime, resolve) for file in files)
+    vision = VisionEncoder(encoder, tiled=tiled)
+    decoder = Decoder(embed_tokens, language_model, config.text)
+    if -1 not in (vision.width, decoder.width) and vision.width != decoder.width:
+        raise ModelError(
+            f"{encoder.file} gives features {vision.width} wide, "
+            f"but {language_model.file} takes embeddings {decoder.width} wide"
+        )
     prepare, pixel_facts = _image_preparation(folder, processor, source.settings.preprocessing, vision, tiled=tiled)
     positions = config.text.max_position_embeddings
     model = OnnxVisionLanguageModel(
-        prepare=prepare,
-        vision=vision,
-        markup=markup,
-        prompts=text.prompts,
-        tokenizer=text.tokenizer,
-        decoder=decoder,
-        image_id=text.image_id,
-        end_tokens=text.end_tokens,
-        max_positions=positions,
+        prepare=prepare, vision=vision, prompts=prompts, decoder=decoder, max_positions=positions
     )
-    facts = [
-        *_graph_facts(graphs, config, decoder, folder),
-        *pixel_facts,
-        *text.facts,
-        Fact("context", f"{positions} tokens" if positions else "no limit stated", Origin.CONFIG),
-    ]
-    return model, _describe(sessions, facts, tiled=tiled)
-
-
-def _describe(sessions: _Sessions, facts: list[Fact], *, tiled: bool) -> ModelMetadata:
-    return ModelMetadata(
+    description = ModelMetadata(
         task_type=TaskType.IMAGE_TEXT_TO_TEXT,
         platform="onnx",
         layout="idefics3" if tiled else "llava",
         labels=(),
-        inputs=(*sessions.vision_encoder.inputs, *sessions.embed_tokens.inputs),
-        outputs=tuple(spec for spec in sessions.decoder.outputs if spec.name == "logits"),
-        facts=facts,
+        inputs=(*encoder.inputs, *embed_tokens.inputs),
+        outputs=tuple(spec for spec in language_model.outputs if spec.name == "logits"),
+        facts=[
+            Fact("graphs", ", ".join(file.relative_to(folder).as_posix() for file in files), Origin.MODEL_FILE),
+            Fact("model type", config.model_type or "not stated", Origin.CONFIG),
+            Fact("layers with a cache", str(decoder.layers), Origin.MODEL_FILE),
+            *pixel_facts,
+            *prompt_facts,
+            Fact("context", f"{positions} tokens" if positions else "no limit stated", Origin.CONFIG),
+        ],
     )
+    return model, description
 
 
 def _check_supported(config: ModelConfiguration, folder: Path) -> None:
@@ -121,15 +93,6 @@ def _check_supported(config: ModelConfiguration, folder: Path) -> None:
         raise ModelError(f"{path} declares model_type {config.model_type}, which is not supported yet")
     if config.image_grid_pinpoints:
         raise ModelError(f"{path} needs images in several resolutions (image_grid_pinpoints), not supported yet")
-
-
-def _check_width(vision: VisionEncoder, decoder: Decoder, graphs: Graphs) -> None:
-    feature_width, embedding_width = vision.width, decoder.width
-    if -1 not in (feature_width, embedding_width) and feature_width != embedding_width:
-        raise ModelError(
-            f"{graphs.vision_encoder} gives features {feature_width} wide, "
-            f"but {graphs.decoder} takes embeddings {embedding_width} wide"
-        )
 
 
 def _image_preparation(
@@ -158,7 +121,7 @@ def _image_preparation(
     ]
 
 
-def _read_text_components(folder: Path, config: ModelConfiguration) -> _TextComponents:
+def _read_prompts(folder: Path, config: ModelConfiguration, *, tiled: bool) -> tuple[PromptEncoder, list[Fact]]:
     tokenizer = load_tokenizer(folder / "tokenizer.json")
     token_config = read_tokenizer_configuration(folder)
     special = token_config.special_tokens()
@@ -168,48 +131,27 @@ def _read_text_components(folder: Path, config: ModelConfiguration) -> _TextComp
         raise ModelError(
             f"{folder / 'tokenizer.json'} has no token {image_id}, which config.json says stands for the image"
         )
-    template, template_fact = _template(folder, token_config, image_token)
+    template, template_name = load_chat_template(folder, token_config) or (PlainTemplate(image_token), None)
     end_tokens, ends_origin = _end_tokens(folder, config, tokenizer, special)
-    prompts = _prompts(tokenizer, template, image_id, image_token, end_tokens, special.get("bos_token"))
-    image_text = f"{image_token} ({image_id})"
-    end_spellings = ", ".join(tokenizer.text_of(id_) or str(id_) for id_ in sorted(end_tokens))
-    facts = [
-        template_fact,
-        Fact("image token", image_text, image_origin),
-        Fact("end of answer", end_spellings or "none: answers end at max_new_tokens", ends_origin),
-    ]
-    return _TextComponents(tokenizer, prompts, image_id, end_tokens, facts)
-
-
-def _prompts(
-    tokenizer: Tokenizer,
-    template: QuestionTemplate,
-    image_id: int,
-    image_token: str,
-    end_tokens: frozenset[int],
-    first_token: str | None,
-) -> PromptEncoder:
+    first_token = special.get("bos_token")
     try:
-        return PromptEncoder(tokenizer, template, image_id, end_tokens, first_token)
-    except ModelError:
+        prompts = PromptEncoder(tokenizer, template, image_id, end_tokens, first_token, tiled=tiled)
+    except ModelError as error:
         if isinstance(template, PlainTemplate):
             raise
         # Some exports have the template of a text model, which expects a message as one string.
+        template = msgspec.structs.replace(template, image_token=image_token)
         try:
-            as_text = msgspec.structs.replace(template, image_token=image_token)
-            return PromptEncoder(tokenizer, as_text, image_id, end_tokens, first_token)
+            prompts = PromptEncoder(tokenizer, template, image_id, end_tokens, first_token, tiled=tiled)
         except ModelError:
-            pass
-        raise
-
-
-def _template(folder: Path, config: TokenizerConfiguration, image_token: str) -> tuple[QuestionTemplate, Fact]:
-    loaded = load_chat_template(folder, config)
-    if loaded is None:
-        return PlainTemplate(image_token), Fact(
-            "chat template", f"none: {image_token}, line break, prompt", Origin.GUESSED
-        )
-    return loaded[0], Fact("chat template", loaded[1], Origin.TOKENIZER)
+            raise error from None
+    end_spellings = ", ".join(tokenizer.text_of(id_) or str(id_) for id_ in sorted(end_tokens))
+    template_origin = Origin.TOKENIZER if template_name else Origin.GUESSED
+    return prompts, [
+        Fact("chat template", template_name or f"none: {image_token}, line break, prompt", template_origin),
+        Fact("image token", f"{image_token} ({image_id})", image_origin),
+        Fact("end of answer", end_spellings or "none: answers end at max_new_tokens", ends_origin),
+    ]
 
 
 def _image_token(
@@ -230,20 +172,6 @@ def _end_tokens(
     generation = read_optional_json(folder / "generation_config.json", GenerationConfiguration)
     for ids in (generation.eos_token_id if generation else None, config.eos_token_id, config.text.eos_token_id):
         if ids is not None:
-            return _as_set(ids), Origin.CONFIG
+            return frozenset((ids,) if isinstance(ids, int) else ids), Origin.CONFIG
     token_id = tokenizer.id_of(special.get("eos_token", ""))
     return frozenset(() if token_id is None else (token_id,)), Origin.TOKENIZER
-
-
-def _as_set(ids: TokenIds) -> frozenset[int]:
-    return frozenset((ids,) if isinstance(ids, int) else ids or ())
-
-
-def _graph_facts(graphs: Graphs, config: ModelConfiguration, decoder: Decoder, folder: Path) -> list[Fact]:
-    paths = (graphs.vision_encoder, graphs.embed_tokens, graphs.decoder)
-    names = ", ".join(path.relative_to(folder).as_posix() for path in paths)
-    return [
-        Fact("graphs", names, Origin.MODEL_FILE),
-        Fact("model type", config.model_type or "not stated", Origin.CONFIG),
-        Fact("layers with a cache", str(decoder.layers), Origin.MODEL_FILE),
-    ]

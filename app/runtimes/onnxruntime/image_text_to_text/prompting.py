@@ -7,8 +7,6 @@ for the model or add a second image. They are detected by their ids after normal
 from collections import Counter
 from collections.abc import Sequence, Set
 
-import msgspec
-
 from app.runtimes.onnxruntime.image_text_to_text.chat_template import ChatTemplateError, QuestionTemplate
 from app.runtimes.tokenizer import Tokenizer
 from app.settings.model import ModelError
@@ -16,69 +14,31 @@ from tasks.inference.error import invalid
 from tasks.text.conversation import Message, image_count, question, with_texts
 from tasks.text.unicode import check_unicode
 
-__all__ = ("ImageMarkup", "PromptEncoder", "PromptIds")
+__all__ = ("PromptEncoder", "PromptIds")
 
 _PROBE = "What is in the image?"
+_TILE = "<fake_token_around_image>"
 
 
-class PromptIds(msgspec.Struct, frozen=True):
-    """The token ids of a conversation.
-
-    Attributes:
-        parts: the ids before the first image, between the images, and after the last one.
-    """
-
-    parts: Sequence[list[int]]
-
-
-class ImageMarkup:
-    """Creates the token ids of an image.
-
-    Args:
-        tokenizer: the model's tokenizer.
-        image_id: the token that image features replace.
-        tiled: whether to mark tiles as Idefics3 does: each starts with ``<fake_token_around_image>`` and its row and
-            column, a row ends with a line break, and the whole image comes last, as ``<global-img>``.
-
-    Raises:
-        ModelError: if the tokenizer lacks a token that marks tiles.
-    """
-
-    def __init__(self, tokenizer: Tokenizer, image_id: int, *, tiled: bool) -> None:
-        self._tokenizer = tokenizer
-        self._image_id = image_id
-        self._image = tokenizer.text_of(image_id) or ""
-        self._tiled = tiled
-        for token in ("<fake_token_around_image>", "<global-img>") if tiled else ():
-            if tokenizer.id_of(token) is None:
-                raise ModelError(f"The tokenizer has no {token}, which marks the tiles of an image")
-
-    def ids(self, rows: int, columns: int, features: int) -> list[int]:
-        """Return the token ids of an image with `features` image tokens for each tile."""
-        if not self._tiled:
-            return [self._image_id] * features
-        fake, image = "<fake_token_around_image>", self._image * features
-        marked = "".join(
-            "".join(f"{fake}<row_{row + 1}_col_{column + 1}>{image}" for column in range(columns)) + "\n"
-            for row in range(rows)
-        )
-        if marked:
-            marked += "\n"
-        return self._tokenizer.encode(f"{marked}{fake}<global-img>{image}{fake}", with_special_tokens=False)
+PromptIds = Sequence[list[int]]
+"""The token ids of a conversation before the first image, between the images, and after the last one."""
 
 
 class PromptEncoder:
-    """Renders prompts with the model's template and encodes them.
+    """Renders prompts with the model's template and encodes them, and marks images.
 
     Args:
         tokenizer: the model's tokenizer.
         template: the model's template.
         image_id: the token that the image replaces.
-        control_ids: further tokens that a prompt must not contain, in addition to the tokenizer's special tokens.
+        end_tokens: tokens that end an answer. A prompt must not contain them, nor the tokenizer's special tokens.
         first_token: first token of the conversation; the tokenizer adds it unless the template does.
+        tiled: whether to mark tiles as Idefics3 does: each starts with ``<fake_token_around_image>`` and its row and
+            column, a row ends with a line break, and the whole image comes last, as ``<global-img>``.
 
     Raises:
-        ModelError: if the template drops the prompt, or does not contain exactly one image.
+        ModelError: if the template drops the prompt, or does not contain exactly one image, or if the tokenizer lacks a
+            token that marks tiles.
     """
 
     def __init__(
@@ -86,15 +46,19 @@ class PromptEncoder:
         tokenizer: Tokenizer,
         template: QuestionTemplate,
         image_id: int,
-        control_ids: Set[int],
+        end_tokens: Set[int],
         first_token: str | None,
+        *,
+        tiled: bool,
     ) -> None:
-        self._tokenizer = tokenizer
+        self.tokenizer = tokenizer
+        self.image_id = image_id
+        self.end_tokens = end_tokens
         self._template = template
-        self._image_id = image_id
         self._first_token = first_token
+        self._tiled = tiled
         # The unknown token is special, but it is not a control token.
-        self._control_ids = ((tokenizer.special_ids - {tokenizer.unknown}) | control_ids) | {image_id}
+        self._control_ids = ((tokenizer.special_ids - {tokenizer.unknown}) | end_tokens) | {image_id}
         try:
             text = template.render([question(_PROBE)])
         except ChatTemplateError as error:
@@ -107,6 +71,21 @@ class PromptEncoder:
             image = tokenizer.text_of(image_id)
             raise ModelError(f"The chat template gives {image_count} places for the image ({image}), expected one")
         self._expected = self._controls(ids)
+        for token in (_TILE, "<global-img>") if tiled else ():
+            if tokenizer.id_of(token) is None:
+                raise ModelError(f"The tokenizer has no {token}, which marks the tiles of an image")
+
+    def image_ids(self, rows: int, columns: int, features: int) -> list[int]:
+        """Return the token ids of an image with `features` image tokens for each tile."""
+        if not self._tiled:
+            return [self.image_id] * features
+        image = (self.tokenizer.text_of(self.image_id) or "") * features
+        lines = [
+            "".join(f"{_TILE}<row_{row}_col_{column}>{image}" for column in range(1, columns + 1)) + "\n"
+            for row in range(1, rows + 1)
+        ]
+        marked = "".join([*lines, "\n"]) if any(lines) else ""
+        return self.tokenizer.encode(f"{marked}{_TILE}<global-img>{image}{_TILE}", with_special_tokens=False)
 
     def encode(self, prompt: str, path: str) -> PromptIds:
         """Encode one prompt about one image; arguments and errors as `encode_messages`."""
@@ -127,7 +106,7 @@ class PromptEncoder:
         """
         harmless = [with_texts(message, _PROBE) for message in messages]
         expected = self._controls(self._render(harmless, path))
-        if expected.count(self._image_id) != image_count(messages):
+        if expected.count(self.image_id) != image_count(messages):
             raise invalid("The model's chat template does not accept this order of images and messages", path)
         return self._encode(messages, expected, path)
 
@@ -138,15 +117,15 @@ class PromptEncoder:
         controls = self._controls(ids)
         if controls != expected:
             additional = Counter(controls) - Counter(expected)
-            token = self._tokenizer.text_of(next(iter(additional or expected)))
+            token = self.tokenizer.text_of(next(iter(additional or expected)))
             raise invalid(f"Expected a text without the model's control tokens, got {token}", path)
         parts: list[list[int]] = [[]]
         for id_ in ids:
-            if id_ == self._image_id:
+            if id_ == self.image_id:
                 parts.append([])
             else:
                 parts[-1].append(id_)
-        return PromptIds(parts)
+        return parts
 
     def _render(self, messages: Sequence[Message], path: str) -> list[int]:
         try:
@@ -156,7 +135,7 @@ class PromptEncoder:
 
     def _ids(self, text: str) -> list[int]:
         has_first_token = self._first_token is not None and text.startswith(self._first_token)
-        return self._tokenizer.encode(text, with_special_tokens=not has_first_token)
+        return self.tokenizer.encode(text, with_special_tokens=not has_first_token)
 
     def _controls(self, ids: list[int]) -> list[int]:
         return [id_ for id_ in ids if id_ in self._control_ids]

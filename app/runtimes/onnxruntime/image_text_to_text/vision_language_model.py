@@ -1,6 +1,6 @@
 """Answer prompts about images with a vision-language model."""
 
-from collections.abc import Callable, Collection, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -10,10 +10,9 @@ from numpy.typing import NDArray
 from app.runtimes.answer_tokens import AnswerTokens, answer_chunks
 from app.runtimes.onnxruntime.image_text_to_text.decoder import Decoder
 from app.runtimes.onnxruntime.image_text_to_text.pixels import Tiles
-from app.runtimes.onnxruntime.image_text_to_text.prompting import ImageMarkup, PromptEncoder, PromptIds
+from app.runtimes.onnxruntime.image_text_to_text.prompting import PromptEncoder, PromptIds
 from app.runtimes.onnxruntime.image_text_to_text.vision import VisionEncoder
 from app.runtimes.sampling import ForcedTokens, Sampler, TokenPicker
-from app.runtimes.tokenizer import Tokenizer
 from tasks.image_text_to_text import Answers, GenerationParameters, PromptedImage
 from tasks.inference.error import ErrorKind, InferenceError, invalid
 from tasks.task import TextChunk
@@ -40,28 +39,19 @@ class OnnxVisionLanguageModel(msgspec.Struct, frozen=True, kw_only=True, eq=Fals
     Attributes:
         prepare: converts an image to the vision encoder's input.
         vision: the vision encoder.
-        markup: creates the token ids of an image.
         prompts: encodes prompts.
-        tokenizer: decodes answers.
         decoder: the language model.
-        image_id: the token that image features replace.
-        end_tokens: tokens that end an answer.
         max_positions: maximum tokens of prompt, image and answer together; None if the model does not declare it.
     """
 
     prepare: Callable[[Image], Tiles]
     vision: VisionEncoder
-    markup: ImageMarkup
     prompts: PromptEncoder
-    tokenizer: Tokenizer
     decoder: Decoder
-    image_id: int
-    end_tokens: Collection[int]
     max_positions: int | None
 
     def __call__(self, inputs: Sequence[PromptedImage], /) -> list[Answers]:
-        prompts = self._encode_all(inputs)
-        return [self._answer(item, encoded) for item, encoded in zip(inputs, prompts, strict=True)]
+        return [self._answer(item, prompts) for item, prompts in self._encode_all(inputs)]
 
     def stream(self, inputs: Sequence[PromptedImage], /) -> Generator[TextChunk]:
         """Stream the answers token by token. Each ends with an empty final chunk, since no token is known to be last.
@@ -69,7 +59,7 @@ class OnnxVisionLanguageModel(msgspec.Struct, frozen=True, kw_only=True, eq=Fals
         Raises:
             InferenceError: INVALID_REQUEST for a prompt that the model cannot use.
         """
-        return self._stream(inputs, self._encode_all(inputs))
+        return self._stream(self._encode_all(inputs))
 
     def log_likelihoods(
         self, inputs: Sequence[PromptedImage], answers: Sequence[Answers], /
@@ -78,16 +68,12 @@ class OnnxVisionLanguageModel(msgspec.Struct, frozen=True, kw_only=True, eq=Fals
         return [self._log_likelihoods(item, answer.tokens or ()) for item, answer in zip(inputs, answers, strict=True)]
 
     def encode_image(self, image: Image) -> EncodedImage:
-        """Run the vision encoder.
-
-        Raises:
-            InferenceError: MODEL_FAILED.
-        """
+        """Run the vision encoder."""
         tiles = self.prepare(image)
         features = self.vision(tiles)
         per_tile, remainder = divmod(len(features), tiles.count)
-        ids = self.markup.ids(tiles.rows, tiles.columns, per_tile)
-        if remainder or ids.count(self.image_id) != len(features):
+        ids = self.prompts.image_ids(tiles.rows, tiles.columns, per_tile)
+        if remainder or ids.count(self.prompts.image_id) != len(features):
             message = f"The model failed: {len(features)} image features do not fit {tiles.count} tiles"
             raise InferenceError(ErrorKind.MODEL_FAILED, message)
         return EncodedImage(ids, features)
@@ -118,11 +104,11 @@ class OnnxVisionLanguageModel(msgspec.Struct, frozen=True, kw_only=True, eq=Fals
                 raise invalid(message, path)
             max_tokens = min(max_tokens, self.max_positions - len(ids))
         tokens = self._tokens(ids, images, Sampler(parameters), max_tokens)
-        return AnswerTokens(tokens, len(ids), self.end_tokens)
+        return AnswerTokens(tokens, len(ids), self.prompts.end_tokens)
 
-    def _encode_all(self, inputs: Sequence[PromptedImage]) -> list[list[PromptIds]]:
+    def _encode_all(self, inputs: Sequence[PromptedImage]) -> list[tuple[PromptedImage, list[PromptIds]]]:
         # Validate all prompts before the first image is encoded, which takes about a thousand times longer.
-        return [self._encode(item) for item in inputs]
+        return [(item, self._encode(item)) for item in inputs]
 
     def _encode(self, item: PromptedImage) -> list[PromptIds]:
         if item.parameters.messages is not None:
@@ -131,13 +117,13 @@ class OnnxVisionLanguageModel(msgspec.Struct, frozen=True, kw_only=True, eq=Fals
 
     def _answer(self, item: PromptedImage, prompts: Sequence[PromptIds]) -> Answers:
         tokens = [list(answer) for answer in self._begin(item, prompts)]
-        answers = ["".join(self.tokenizer.decode_stream(ids)) for ids in tokens]
+        answers = ["".join(self.prompts.tokenizer.decode_stream(ids)) for ids in tokens]
         return Answers(prompts=item.prompts, answers=answers, tokens=tokens)
 
-    def _stream(self, inputs: Sequence[PromptedImage], prompts: Sequence[Sequence[PromptIds]]) -> Generator[TextChunk]:
-        for index, (item, encoded) in enumerate(zip(inputs, prompts, strict=True)):
-            for prompt, answer in enumerate(self._begin(item, encoded)):
-                yield from answer_chunks(answer, self.tokenizer.decode_stream(answer), index, prompt)
+    def _stream(self, encoded: Sequence[tuple[PromptedImage, Sequence[PromptIds]]]) -> Generator[TextChunk]:
+        for index, (item, prompts) in enumerate(encoded):
+            for prompt, answer in enumerate(self._begin(item, prompts)):
+                yield from answer_chunks(answer, self.prompts.tokenizer.decode_stream(answer), index, prompt)
 
     def _begin(self, item: PromptedImage, prompts: Sequence[PromptIds]) -> list[AnswerTokens]:
         images = self._images(item)
@@ -161,12 +147,12 @@ class OnnxVisionLanguageModel(msgspec.Struct, frozen=True, kw_only=True, eq=Fals
     def _tokens(
         self, ids: list[int], images: Sequence[EncodedImage], sampler: TokenPicker, max_tokens: int
     ) -> Iterator[int]:
-        yield from self.decoder.generate(self._embed(ids, images), sampler, self.end_tokens, max_tokens)
+        yield from self.decoder.generate(self._embed(ids, images), sampler, self.prompts.end_tokens, max_tokens)
 
     def _embed(self, ids: list[int], images: Sequence[EncodedImage]) -> NDArray[Any]:
-        image_positions = np.asarray(ids) == self.image_id
+        image_positions = np.asarray(ids) == self.prompts.image_id
         # The image token may be outside the embedding's vocabulary; its embedding is replaced anyway.
-        embeddings = self.decoder.embed([0 if id_ == self.image_id else id_ for id_ in ids])
+        embeddings = self.decoder.embed([0 if id_ == self.prompts.image_id else id_ for id_ in ids])
         if not images:
             return embeddings
         features = np.concatenate([image.features for image in images])
@@ -179,8 +165,8 @@ class OnnxVisionLanguageModel(msgspec.Struct, frozen=True, kw_only=True, eq=Fals
 
 
 def _input_ids(images: Sequence[EncodedImage], prompt: PromptIds) -> list[int]:
-    ids = [*prompt.parts[0]]
-    for image, part in zip(images, prompt.parts[1:], strict=True):
+    ids = [*prompt[0]]
+    for image, part in zip(images, prompt[1:], strict=True):
         ids += image.ids + part
     return ids
 

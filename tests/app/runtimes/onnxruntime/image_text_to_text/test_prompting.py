@@ -11,8 +11,8 @@ from tasks.inference.error import ErrorKind, InferenceError
 
 def tokens(model: Any, prompt: str) -> list[str]:
     encoded = model.prompts.encode(prompt, "prompts[0]")
-    before, after = encoded.parts
-    return [model.tokenizer.text_of(token_id) for token_id in (*before, model.image_id, *after)]
+    before, after = encoded
+    return [model.prompts.tokenizer.text_of(token_id) for token_id in (*before, model.prompts.image_id, *after)]
 
 
 def read_tokenizer(folder: Path) -> Any:

@@ -129,7 +129,7 @@ def test_token_ids_and_pixels_equal_those_of_hugging_face(
     assert expected["pixel_attention_mask"].all(), "the vision encoder gets a mask of ones"
     assert (tiles.rows > 0) is splitting
     encoded_image = model.encode_image(image)
-    before, after = model.prompts.encode(question, "prompts[0]").parts
+    before, after = model.prompts.encode(question, "prompts[0]")
     assert before + encoded_image.ids + after == expected["input_ids"][0].tolist()
     assert encoded_image.features.shape == (tiles.count * PER_TILE, 1)
 

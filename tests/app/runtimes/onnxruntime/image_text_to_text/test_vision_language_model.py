@@ -171,7 +171,7 @@ def test_generate_streams_answer_in_chunks(tiny: Any, model: Any) -> None:
         item.parameters,
         "prompts[0]",
     )
-    chunks = list(model.tokenizer.decode_stream(answer))
+    chunks = list(model.prompts.tokenizer.decode_stream(answer))
     assert len(chunks) > 1
     assert "".join(chunks) == tiny.reference("what is this", (1, 2, 3, 4), 9)
     assert answer.usage == TokenUsage(prompt=9, completion=9)
