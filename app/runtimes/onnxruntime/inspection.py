@@ -19,21 +19,14 @@ from app.runtimes.onnxruntime.images.decision import decide_preprocessing, decid
 from app.runtimes.onnxruntime.images.inputs import ImageInputs, read_inputs
 from app.runtimes.onnxruntime.labels import Labels, decide_labels, declared_labels
 from app.runtimes.onnxruntime.layouts.choice import choose_layout
-from app.runtimes.onnxruntime.layouts.layout import (
-    GraphView,
-    Match,
-    Output,
-    OutputDecoder,
-    TextDecoder,
-)
+from app.runtimes.onnxruntime.layouts.layout import GraphView, Output, OutputDecoder
 from app.settings.model import ModelError, ModelSource
 from tasks.inference.error import InferenceError
 from tasks.inference.tensor import Datatype
 from tasks.task import TaskType
 
-__all__ = ("Inspection", "inspect_model", "read_declared_task")
+__all__ = ("Inspection", "inspect_model")
 
-_PLATFORM = "onnx"
 _MAX_INPUT = 2**30
 """Elements: four gigabytes. A file that needs more is damaged or hostile."""
 _TEXT_LINE_SIZE = (48, 320)
@@ -56,15 +49,6 @@ class Inspection(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     decoder: OutputDecoder
 
 
-def read_declared_task(source: ModelSource, session: GraphSession) -> TaskType | None:
-    """Return the task that the model's files declare, or None.
-
-    Raises:
-        ModelError: for an unknown task, or files that cannot be read.
-    """
-    return read_model_files(source, session).declared_task()[0]
-
-
 def inspect_model(source: ModelSource, session: GraphSession) -> Inspection:
     """Inspect the vision model whose graph is `session`.
 
@@ -82,7 +66,7 @@ def inspect_model(source: ModelSource, session: GraphSession) -> Inspection:
         classes=None if declared_names is None else len(declared_names[0]),
     )
     match = choose_layout(view, facts)
-    labels = _decide_labels(match, declared_names, model_files, facts)
+    labels = decide_labels(match, declared_names, model_files, facts)
     size = decide_size(inputs, model_files, facts, match.task_type, match.preprocessing)
     preprocessing = decide_preprocessing(inputs, size, match.task_type, model_files, facts, match.preprocessing)
     _note_input(inputs, facts)
@@ -90,7 +74,7 @@ def inspect_model(source: ModelSource, session: GraphSession) -> Inspection:
         facts.note("description", model_files.metadata.description, Origin.MODEL_FILE)
     description = ModelMetadata(
         task_type=match.task_type,
-        platform=_PLATFORM,
+        platform="onnx",
         layout=match.layout,
         labels=labels.names,
         inputs=session.inputs,
@@ -110,20 +94,6 @@ def inspect_model(source: ModelSource, session: GraphSession) -> Inspection:
     return Inspection(description=description, graph=graph, labels=labels, decoder=match.decoder)
 
 
-def _decide_labels(
-    match: Match, declared_names: tuple[tuple[str, ...], Origin] | None, model_files: ModelFiles, facts: Facts
-) -> Labels:
-    if isinstance(match.decoder, TextDecoder) or (declared_names is None and match.task_type is TaskType.TENSOR):
-        return Labels(())
-    # PaddleOCR's exporters also list the classes of a classifier as characters.
-    characters = tuple((model_files.metadata.characters or "").splitlines())
-    if declared_names is None and match.names:
-        declared_names = match.names, Origin.CONVENTION
-    elif declared_names is None and characters and len(characters) == match.classes:
-        declared_names = characters, Origin.MODEL_FILE
-    return decide_labels(declared_names, match.classes, model_files, facts)
-
-
 def _note_input(inputs: ImageInputs, facts: Facts) -> None:
     batch = "any number of images" if inputs.batch == -1 else f"{inputs.batch}"
     facts.note("batch", batch, Origin.MODEL_FILE)
@@ -139,7 +109,8 @@ def _run_blank(session: GraphSession, inputs: ImageInputs, model_files: ModelFil
     """Return the outputs for a black image, whose shapes apply to every image."""
     task_type, _ = model_files.declared_task()
     size = decide_size(inputs, model_files, Facts(), task_type)
-    if model_files.settings.preprocessing.size is None and _reads_text_lines(inputs, task_type, model_files):
+    reads_text = model_files.metadata.characters is not None or task_type is TaskType.IMAGE_TEXT_TO_TEXT
+    if reads_text and model_files.settings.preprocessing.size is None:
         height, width = inputs.sides
         size = _TEXT_LINE_SIZE[0] if height == -1 else height, _TEXT_LINE_SIZE[1] if width == -1 else width
     shape = inputs.shape(max(inputs.batch, 1), *size)
@@ -151,11 +122,8 @@ def _run_blank(session: GraphSession, inputs: ImageInputs, model_files: ModelFil
     try:
         blanks: list[NDArray[Any]] = session.run(inputs.feeds(np.zeros(shape, inputs.image.datatype.dtype), *size))
     except InferenceError as error:
-        hint = ""
-        if -1 in inputs.sides:
-            hint = (
-                '; if that size is wrong, declare {"preprocessing": {"size": [height, width]}} in model-settings.json'
-            )
+        hint = '; if that size is wrong, declare {"preprocessing": {"size": [height, width]}} in model-settings.json'
+        hint = hint if -1 in inputs.sides else ""
         raise ModelError(
             f"{model_files.file} cannot run on a {size[0]}x{size[1]} image: {error.message}{hint}"
         ) from None
@@ -175,9 +143,3 @@ def _selected(outputs: Sequence[Output], model_files: ModelFiles) -> Sequence[Ou
             f"those of the graph are {', '.join(by_name)}"
         )
     return [by_name[name] for name in names]
-
-
-def _reads_text_lines(inputs: ImageInputs, task_type: TaskType | None, model_files: ModelFiles) -> bool:
-    """Return whether the graph recognises text in images of one line."""
-    reads = model_files.metadata.characters is not None or task_type is TaskType.IMAGE_TEXT_TO_TEXT
-    return reads and -1 in inputs.sides

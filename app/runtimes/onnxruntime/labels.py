@@ -4,9 +4,11 @@ from collections.abc import Sequence
 
 from app.engine.models.model_metadata import Origin
 from app.runtimes.onnxruntime.files.model_files import Facts, ModelFiles
+from app.runtimes.onnxruntime.layouts.layout import Match, TextDecoder
 from tasks.inference.error import ErrorKind, InferenceError
+from tasks.task import TaskType
 
-__all__ = ("Labels", "decide_labels", "declared_labels")
+__all__ = ("Labels", "decide_labels", "declared_labels", "format_labels")
 
 
 class Labels:
@@ -36,8 +38,7 @@ class Labels:
 
 def declared_labels(model_files: ModelFiles) -> tuple[tuple[str, ...], Origin] | None:
     """Return the labels that the settings or the model's files list, with their origin; None if none do."""
-    config = model_files.hugging_face.config
-    config_labels = config.labels if config else None
+    config_labels = model_files.config.labels if model_files.config else None
     # The labels that transformers writes if it knows none.
     is_named = config_labels != tuple(f"LABEL_{number}" for number in range(len(config_labels or ())))
     candidates = (
@@ -51,23 +52,32 @@ def declared_labels(model_files: ModelFiles) -> tuple[tuple[str, ...], Origin] |
 
 
 def decide_labels(
-    declared: tuple[tuple[str, ...], Origin] | None, classes: int | None, model_files: ModelFiles, facts: Facts
+    match: Match, declared: tuple[tuple[str, ...], Origin] | None, model_files: ModelFiles, facts: Facts
 ) -> Labels:
-    """Return the listed labels, or else class numbers.
+    """Return the listed labels, or else those of the layout, or else class numbers.
 
     Args:
+        match: the layout.
         declared: the result of `declared_labels`.
-        classes: number of classes in the outputs; None if their shapes do not show it.
         model_files: the model's files.
         facts: records the decision.
 
     Raises:
         ModelError: if the numbers of labels and classes differ.
     """
+    if isinstance(match.decoder, TextDecoder) or (declared is None and match.task_type is TaskType.TENSOR):
+        return Labels(())
+    classes = match.classes
+    # PaddleOCR's exporters also list the classes of a classifier as characters.
+    characters = tuple((model_files.metadata.characters or "").splitlines())
+    if declared is None and match.names:
+        declared = match.names, Origin.CONVENTION
+    elif declared is None and characters and len(characters) == classes:
+        declared = characters, Origin.MODEL_FILE
     if declared is None:
-        names = tuple(str(number) for number in range(classes or 0))
-        facts.note("labels", f"none found, class numbers are used{_range(classes)}", Origin.GUESSED)
-        return Labels(names)
+        numbers = "" if classes is None else f", 0..{classes - 1}"
+        facts.note("labels", f"none found, class numbers are used{numbers}", Origin.GUESSED)
+        return Labels([str(number) for number in range(classes or 0)])
     names, origin = declared
     file_name = model_files.label_file if origin in (Origin.DECLARED, Origin.LABEL_FILE) else ""
     if classes is not None and len(names) != classes:
@@ -75,10 +85,10 @@ def decide_labels(
             f"its output has {classes} classes, but {file_name or origin} lists {len(names)} labels; declare "
             f'"labels" in model-settings.json, one for each class'
         )
-    shown = ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")
-    facts.note("labels", f"{len(names)}: {shown}{f' ({file_name})' if file_name else ''}", origin)
+    facts.note("labels", format_labels(names) + (f" ({file_name})" if file_name else ""), origin)
     return Labels(names)
 
 
-def _range(classes: int | None) -> str:
-    return "" if classes is None else f", 0..{classes - 1}"
+def format_labels(names: Sequence[str]) -> str:
+    """Return the number of labels, and the first five."""
+    return f"{len(names)}: {', '.join(names[:5])}{', ...' if len(names) > 5 else ''}"

@@ -17,14 +17,13 @@ from numpy.typing import NDArray
 
 from app.engine.models.model_metadata import Fact
 from app.runtimes.folder import resolve_within
-from app.runtimes.onnxruntime.binding import run_bound
 from app.runtimes.onnxruntime.devices import CPU, Device, parse_devices
 from app.runtimes.onnxruntime.files.external_data import check_external_data
 from app.settings.model import ModelError, OnnxRuntimeSettings
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.inference.tensor import Datatype, TensorSpec
 
-__all__ = ("Session",)
+__all__ = ("Session", "run_bound")
 
 _ON_CPU = OnnxRuntimeSettings()
 
@@ -215,6 +214,27 @@ def _read_external(options: Any, file: Path, external: Mapping[str, Path]) -> li
         sizes = [len(content) for content in contents]
         options.add_external_initializers_from_files_in_memory(list(external), contents, sizes)
     return contents
+
+
+def run_bound(
+    session: Any, memory: tuple[str, int], ort_value: Any, feeds: Mapping[str, NDArray[Any]], names: Sequence[str]
+) -> list[NDArray[Any]]:
+    """Run a session with IOBinding, which copies inputs and outputs once each, and return the outputs `names`.
+
+    Args:
+        session: ONNX Runtime's session.
+        memory: ONNX Runtime's name of the device memory, and the device number.
+        ort_value: ONNX Runtime's class `OrtValue`.
+        feeds: inputs by name.
+        names: outputs to return.
+    """
+    binding = session.io_binding()
+    for name, array in feeds.items():
+        binding.bind_ortvalue_input(name, ort_value.ortvalue_from_numpy(np.ascontiguousarray(array), *memory))
+    for name in names:
+        binding.bind_output(name, "cpu")
+    session.run_with_iobinding(binding)
+    return binding.copy_outputs_to_cpu()
 
 
 def _array(value: Any) -> NDArray[Any]:

@@ -7,19 +7,23 @@ from app.engine.models.model_metadata import ModelMetadata
 from app.engine.models.servable import Servable
 from app.runtimes.folder import resolve_confined
 from app.runtimes.onnxruntime.files.location import locate_graph
+from app.runtimes.onnxruntime.files.model_files import read_model_files
 from app.runtimes.onnxruntime.graph_session import GraphSession
 from app.runtimes.onnxruntime.heads import bind_vision_model
 from app.runtimes.onnxruntime.images.inputs import is_single_image
-from app.runtimes.onnxruntime.inspection import inspect_model, read_declared_task
+from app.runtimes.onnxruntime.inspection import inspect_model
 from app.runtimes.onnxruntime.precision import describe_precision, is_accelerated
 from app.runtimes.onnxruntime.session import Session
-from app.runtimes.onnxruntime.tensors import bind_tensor_model, describe_tensor_model
+from app.runtimes.onnxruntime.tensors import OnnxTensorModel, describe_tensor_model
 from app.settings.model import ModelSource, PreprocessingSettings
 from tasks.task import TaskType
+from tasks.tensor_inference import TensorInference
 
 __all__ = ("inspect_single_graph", "load_single_graph", "open_session")
 
 _IMAGE_RANK = 4
+
+OpenGraph = Callable[[ModelSource], GraphSession]
 
 
 def open_session(source: ModelSource) -> Session:
@@ -35,14 +39,8 @@ def open_session(source: ModelSource) -> Session:
     return session
 
 
-def inspect_single_graph(
-    source: ModelSource, open_graph: Callable[[ModelSource], GraphSession] = open_session
-) -> ModelMetadata:
-    """Describe a model without keeping it loaded.
-
-    Args:
-        source: the model.
-        open_graph: loads its graph.
+def inspect_single_graph(source: ModelSource, open_graph: OpenGraph = open_session) -> ModelMetadata:
+    """Describe the model whose graph `open_graph` loads, without keeping it loaded.
 
     Raises:
         ModelError: if its task or layout cannot be determined.
@@ -53,22 +51,18 @@ def inspect_single_graph(
     return inspect_model(source, session).description
 
 
-def load_single_graph(
-    source: ModelSource, open_graph: Callable[[ModelSource], GraphSession] = open_session
-) -> Servable:
-    """Load a model and test it once.
-
-    Args:
-        source: the model.
-        open_graph: loads its graph.
+def load_single_graph(source: ModelSource, open_graph: OpenGraph = open_session) -> Servable:
+    """Load the model whose graph `open_graph` loads, and test it once if it takes images.
 
     Raises:
         ModelError: if its task or layout cannot be determined, or the test fails.
     """
     session = open_graph(source)
-    if _is_tensor_model(source, session):
-        return bind_tensor_model(source, session)
-    return bind_vision_model(source, inspect_model(source, session))
+    if not _is_tensor_model(source, session):
+        return bind_vision_model(source, inspect_model(source, session))
+    task = TensorInference(session.inputs, session.outputs)
+    description = describe_tensor_model(source, session)
+    return Servable(task, OnnxTensorModel(session), description, source.settings.parameters)
 
 
 def _is_tensor_model(source: ModelSource, session: GraphSession) -> bool:
@@ -86,4 +80,4 @@ def _is_tensor_model(source: ModelSource, session: GraphSession) -> bool:
         any(is_single_image(spec) for spec in session.inputs)
         and {"boxes", "labels", "scores"} <= {spec.name for spec in session.outputs}
     )
-    return not has_image_input and read_declared_task(source, session) is None
+    return not has_image_input and read_model_files(source, session).declared_task()[0] is None

@@ -7,24 +7,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.engine.models.model_metadata import Fact, ModelMetadata, Origin
-from app.engine.models.servable import Servable
 from app.runtimes.onnxruntime.files.model_files import read_model_files
 from app.runtimes.onnxruntime.graph_session import GraphSession
-from app.runtimes.onnxruntime.labels import declared_labels
+from app.runtimes.onnxruntime.labels import declared_labels, format_labels
 from app.settings.model import ModelError, ModelSource
 from tasks.inference.tensor import Tensor
 from tasks.task import TaskType
-from tasks.tensor_inference import TensorInference, Tensors, TensorsInput
+from tasks.tensor_inference import Tensors, TensorsInput
 
-__all__ = ("OnnxTensorModel", "bind_tensor_model", "describe_tensor_model")
+__all__ = ("OnnxTensorModel", "describe_tensor_model")
 
 
 class OnnxTensorModel:
-    """A `TensorModel` of any graph.
-
-    Args:
-        session: the graph.
-    """
+    """A `TensorModel` of any graph."""
 
     def __init__(self, session: GraphSession) -> None:
         self._session = session
@@ -56,13 +51,6 @@ def describe_tensor_model(source: ModelSource, session: GraphSession) -> ModelMe
     )
 
 
-def bind_tensor_model(source: ModelSource, session: GraphSession) -> Servable:
-    """Bind a graph to the task TENSOR."""
-    task = TensorInference(session.inputs, session.outputs)
-    description = describe_tensor_model(source, session)
-    return Servable(task, OnnxTensorModel(session), description, source.settings.parameters)
-
-
 def _labels(source: ModelSource, session: GraphSession) -> tuple[Sequence[str], Sequence[Fact]]:
     """Return the class names, and a fact with their origin."""
     declared = source.settings.labels
@@ -78,8 +66,7 @@ def _labels(source: ModelSource, session: GraphSession) -> tuple[Sequence[str], 
     if names_and_origin is None:
         return (), []
     labels, origin = names_and_origin
-    shown = ", ".join(labels[:5]) + (", ..." if len(labels) > 5 else "")
-    return labels, [Fact("labels", f"{len(labels)}: {shown}", origin)]
+    return labels, [Fact("labels", format_labels(labels), origin)]
 
 
 def _as_bytes(array: NDArray[Any]) -> NDArray[Any]:

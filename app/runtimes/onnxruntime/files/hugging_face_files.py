@@ -10,7 +10,7 @@ import msgspec
 
 from app.settings.model import ModelSource, read_json_file
 
-__all__ = ("Config", "HuggingFaceFiles", "Preprocessor", "Size", "TimmPreprocessing", "read_hugging_face_files")
+__all__ = ("Config", "Preprocessor", "Size", "TimmPreprocessing", "read_hugging_face_file")
 
 T = TypeVar("T")
 
@@ -98,28 +98,14 @@ class Preprocessor(msgspec.Struct, frozen=True, kw_only=True):
     do_flip_channel_order: bool | None = None
 
 
-class HuggingFaceFiles(msgspec.Struct, frozen=True, kw_only=True):
-    """The Hugging Face files of a model; None for missing files."""
-
-    config: Config | None = None
-    preprocessor: Preprocessor | None = None
-
-
-def read_hugging_face_files(source: ModelSource, file: Path) -> HuggingFaceFiles:
-    """Read the files from the folder of the graph, or else from the model's folder.
+def read_hugging_face_file(source: ModelSource, graph: Path, name: str, kind: type[T]) -> T | None:
+    """Read a file from the folder of the graph, or else from the model's folder; None if it is missing.
 
     Exports may put the graph into the subfolder ``onnx``.
 
     Raises:
-        ModelError: if a file cannot be parsed.
+        ModelError: if the file cannot be parsed.
     """
-    folders = (file.parent, source.folder)
-    return HuggingFaceFiles(
-        config=_read(folders, "config.json", Config),
-        preprocessor=_read(folders, "preprocessor_config.json", Preprocessor),
-    )
-
-
-def _read(folders: tuple[Path, ...], name: str, kind: type[T]) -> T | None:
+    folders = (graph.parent, source.folder)
     path = next((folder / name for folder in folders if (folder / name).is_file()), None)
     return None if path is None else read_json_file(path, kind)

@@ -122,7 +122,7 @@ def _keypoints(file: Path, value: object) -> tuple[int, int] | None:
     match value:
         case None:
             return None
-        case [int(points), int(numbers)] | (int(points), int(numbers)) if points > 0 and numbers in (2, 3):
+        case [int(points), int(numbers)] if points > 0 and numbers in (2, 3):
             return points, numbers
         case _:
             raise ModelError(f"{file}: metadata 'kpt_shape' should be [points, 2 or 3], got {value!r:.60}")
@@ -163,14 +163,10 @@ def _names(file: Path, value: object) -> tuple[str, ...] | None:
 
 
 def _size(file: Path, value: object) -> tuple[int, int] | None:
-    if value is None:
-        return None
-    sides = [value, value] if isinstance(value, int) else value
-    if isinstance(sides, (list, tuple)):
-        height_width = cast("list[object]", sides)
-        match list(height_width):
-            case [int(height), int(width)] if height > 0 and width > 0:
-                return height, width
-            case _:
-                pass
-    raise ModelError(f"{file}: metadata 'imgsz' should be [height, width], got {value!r:.60}")
+    match [value, value] if isinstance(value, int) else value:
+        case None:
+            return None
+        case [int(height), int(width)] if height > 0 and width > 0:
+            return height, width
+        case _:
+            raise ModelError(f"{file}: metadata 'imgsz' should be [height, width], got {value!r:.60}")

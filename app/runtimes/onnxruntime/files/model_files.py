@@ -8,7 +8,7 @@ import msgspec
 
 from app.engine.models.model_metadata import Fact, Origin
 from app.runtimes.label_files import declared_labels, find_label_file, read_label_file
-from app.runtimes.onnxruntime.files.hugging_face_files import HuggingFaceFiles, read_hugging_face_files
+from app.runtimes.onnxruntime.files.hugging_face_files import Config, Preprocessor, read_hugging_face_file
 from app.runtimes.onnxruntime.files.metadata import ULTRALYTICS_TASKS, ExportMetadata, read_metadata
 from app.runtimes.onnxruntime.graph_session import GraphSession
 from app.settings.model import ModelError, ModelSettings, ModelSource
@@ -33,7 +33,8 @@ class ModelFiles(msgspec.Struct, frozen=True, kw_only=True):
         file: the graph.
         settings: the model's settings.
         metadata: metadata in the graph's file.
-        hugging_face: Hugging Face files in the folder.
+        config: ``config.json``, if there is one.
+        preprocessor: ``preprocessor_config.json``, if there is one.
         label_file: name of the label file in the settings, or else beside the model; "" without one.
         file_labels: the labels in a label file beside the model.
     """
@@ -41,7 +42,8 @@ class ModelFiles(msgspec.Struct, frozen=True, kw_only=True):
     file: Path
     settings: ModelSettings
     metadata: ExportMetadata
-    hugging_face: HuggingFaceFiles
+    config: Config | None = None
+    preprocessor: Preprocessor | None = None
     label_file: str = ""
     file_labels: tuple[str, ...] | None = None
 
@@ -71,8 +73,7 @@ class ModelFiles(msgspec.Struct, frozen=True, kw_only=True):
                 f"its metadata declares the task {self.metadata.task!r}; "
                 "supported are classify, detect, obb, segment, semantic and pose"
             )
-        config = self.hugging_face.config
-        for architecture in (config.architectures or ()) if config else ():
+        for architecture in (self.config.architectures or ()) if self.config else ():
             for ending, task_type in _ARCHITECTURES.items():
                 if architecture.endswith(ending):
                     return task_type, Origin.CONFIG
@@ -122,7 +123,8 @@ def read_model_files(source: ModelSource, session: GraphSession) -> ModelFiles:
         file=session.file,
         settings=msgspec.structs.replace(source.settings, labels=declared_labels(source)),
         metadata=metadata,
-        hugging_face=read_hugging_face_files(source, session.file),
+        config=read_hugging_face_file(source, session.file, "config.json", Config),
+        preprocessor=read_hugging_face_file(source, session.file, "preprocessor_config.json", Preprocessor),
         label_file=label_file.name if label_file else "",
         file_labels=file_labels,
     )

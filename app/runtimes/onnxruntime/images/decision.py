@@ -64,15 +64,14 @@ def decide_size(
         raise model_files.error(
             f"its input is {_sides(fixed)} pixels, but model-settings.json declares {_sides(declared)}"
         )
-    preprocessor, config = model_files.hugging_face.preprocessor, model_files.hugging_face.config
     guessed = 224 if task_type is TaskType.IMAGE_CLASSIFICATION else 640
     height, width = facts.choose(
         "input size",
         (declared, Origin.DECLARED),
         (fixed if -1 not in fixed else None, Origin.MODEL_FILE),
         (model_files.metadata.size, Origin.MODEL_FILE),
-        (processor_size(preprocessor), Origin.PREPROCESSOR),
-        (config.size if config else None, Origin.CONFIG),
+        (processor_size(model_files.preprocessor), Origin.PREPROCESSOR),
+        (model_files.config.size if model_files.config else None, Origin.CONFIG),
         (defaults.size, defaults.origin),
         ((guessed, guessed), Origin.GUESSED),
         to_text=_sides,
@@ -104,9 +103,9 @@ def decide_preprocessing(
     Raises:
         ModelError: for settings that contradict the graph.
     """
-    declared, hugging_face = model_files.settings.preprocessing, model_files.hugging_face
+    declared = model_files.settings.preprocessing
     is_ultralytics = model_files.ultralytics_task is not None
-    hints = processor_preprocessing(hugging_face.preprocessor, task_type) or timm_preprocessing(hugging_face.config)
+    hints = processor_preprocessing(model_files.preprocessor, task_type) or timm_preprocessing(model_files.config)
     hints = NO_PREPROCESSING if hints is None or is_ultralytics else hints
     usual_resize: Resize = "crop" if task_type is TaskType.IMAGE_CLASSIFICATION else "letterbox"
     resize: Resize = facts.choose(
@@ -230,7 +229,7 @@ def _decide_dynamic_size(
         if dynamic_size is None or resize != ("line" if is_line else "stretch"):
             continue
         if inputs.sides == (-1, -1) or (is_line and inputs.sides == (dynamic_size.height, -1)):
-            facts.note("size of each image", dynamic_size.summary, source.origin)
+            facts.note("size of each image", str(dynamic_size), source.origin)
             return dynamic_size
     return None
 

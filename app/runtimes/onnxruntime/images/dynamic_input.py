@@ -9,7 +9,15 @@ _MIN_SIDE = 32
 """Pixels. Networks downsample by this factor, so a thinner input would have no features."""
 
 
-class EdgeLimits(msgspec.Struct, frozen=True, kw_only=True):
+class DynamicSize(msgspec.Struct, frozen=True, kw_only=True):
+    """A rule for the size of the input. Its text describes it for users."""
+
+    def input_size(self, height: int, width: int) -> tuple[int, int]:
+        """Return the (height, width) of the input for an image of this size, pixels."""
+        raise NotImplementedError
+
+
+class EdgeLimits(DynamicSize, frozen=True, kw_only=True):
     """Resize the shorter side to a length, with a limit for the longer side. No side is shorter than 32.
 
     The image processors of DETR do this.
@@ -24,29 +32,22 @@ class EdgeLimits(msgspec.Struct, frozen=True, kw_only=True):
     longest: int
     floor: int = 1
 
-    @property
-    def summary(self) -> str:
-        """Return the rule in words."""
+    def __str__(self) -> str:
         rounded = f", to multiples of {self.floor}" if self.floor > 1 else ""
         return f"shorter side to {self.shortest}, longer to at most {self.longest}{rounded}"
 
     def input_size(self, height: int, width: int) -> tuple[int, int]:
-        """Return the (height, width) of the input for an image of this size, pixels."""
         shorter, longer = min(height, width), max(height, width)
-        short, long = self._detr_sides(shorter, longer)
-        return (short, long) if height <= width else (long, short)
-
-    def _detr_sides(self, shorter: int, longer: int) -> tuple[int, int]:
-        """Return the resized sides, rounded as in ``get_size_with_aspect_ratio`` of transformers."""
         scaled = float(self.shortest)
         if longer / shorter * scaled > self.longest:
             scaled = self.longest * shorter / longer
+        # The sides are rounded as in ``get_size_with_aspect_ratio`` of transformers.
         sides = (round(scaled), int(scaled * longer / shorter))
         short, long = (max(_MIN_SIDE, side - side % self.floor) for side in sides)
-        return short, long
+        return (short, long) if height <= width else (long, short)
 
 
-class TextPage(msgspec.Struct, frozen=True, kw_only=True):
+class TextPage(DynamicSize, frozen=True, kw_only=True):
     """Reduce large images as RapidOCR does, then enlarge small ones and round to multiples of 32 as PaddleOCR does.
 
     Attributes:
@@ -59,13 +60,10 @@ class TextPage(msgspec.Struct, frozen=True, kw_only=True):
     max_side: int
     max_enlarged: int
 
-    @property
-    def summary(self) -> str:
-        """Return the rule in words."""
+    def __str__(self) -> str:
         return f"longer side reduced to {self.max_side}, then shorter one enlarged to {self.min_side}"
 
     def input_size(self, height: int, width: int) -> tuple[int, int]:
-        """Return the (height, width) of the input for an image of this size, pixels."""
         longer = max(height, width)
         scale = max(min(1.0, self.max_side / longer), self.min_side / min(height, width))
         scale = min(scale, self.max_enlarged / longer)
@@ -75,7 +73,7 @@ class TextPage(msgspec.Struct, frozen=True, kw_only=True):
         return rounded_height, rounded_width
 
 
-class TextLine(msgspec.Struct, frozen=True, kw_only=True):
+class TextLine(DynamicSize, frozen=True, kw_only=True):
     """Fix the height, and derive the width from the image, as PaddleOCR's text recognition does.
 
     Attributes:
@@ -88,27 +86,18 @@ class TextLine(msgspec.Struct, frozen=True, kw_only=True):
     min_width: int
     max_width: int
 
-    @property
-    def summary(self) -> str:
-        """Return the rule in words."""
+    def __str__(self) -> str:
         return f"height {self.height}, width that of the image, {self.min_width} to {self.max_width}"
 
     def input_size(self, height: int, width: int) -> tuple[int, int]:
-        """Return the (height, width) of the input for an image of this size, pixels."""
         return self.height, min(max(int(self.height * (width / height)), self.min_width), self.max_width)
 
 
-class OwnSize(msgspec.Struct, frozen=True, kw_only=True):
+class OwnSize(DynamicSize, frozen=True, kw_only=True):
     """Keep the size of the image, for graphs that resize it by themselves, as torchvision's detectors do."""
 
-    @property
-    def summary(self) -> str:
-        """Return the rule in words."""
+    def __str__(self) -> str:
         return "that of the image"
 
     def input_size(self, height: int, width: int) -> tuple[int, int]:
-        """Return the (height, width) of the input for an image of this size, pixels."""
         return height, width
-
-
-DynamicSize = EdgeLimits | TextPage | TextLine | OwnSize

@@ -59,7 +59,7 @@ def _score_form(output: Output, view: GraphView) -> tuple[str, Origin]:
         return view.declared_layout, Origin.DECLARED
     if view.model_files.ultralytics_task is not None:
         return _PROBABILITIES, Origin.MODEL_FILE
-    config = view.model_files.hugging_face.config
+    config = view.model_files.config
     if config is not None and config.problem_type == _MULTI_LABEL_PROBLEM:
         return _MULTI_LABEL, Origin.CONFIG
     name = output.name.lower()

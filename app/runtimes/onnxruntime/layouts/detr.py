@@ -65,7 +65,7 @@ def _recognise(view: GraphView, *, name: str) -> Match | None:
     classes = outputs[0].shape[2] - softmax
     if classes < 1:
         return None
-    config = view.model_files.hugging_face.config
+    config = view.model_files.config
     known_layout = _LAYOUTS_BY_MODEL_TYPE.get((config.model_type if config else None) or "")
     if view.declared_layout is None and (known_layout or name) != name:
         return None

@@ -7,9 +7,8 @@ import numpy as np
 import onnxruntime
 import pytest
 
-from app.runtimes.onnxruntime.binding import run_bound
 from app.runtimes.onnxruntime.devices import CPU, parse_device, parse_devices
-from app.runtimes.onnxruntime.session import Session
+from app.runtimes.onnxruntime.session import Session, run_bound
 from app.settings.model import ModelError, OnnxRuntimeSettings
 from tests.app.runtimes.onnxruntime import graphs
 

@@ -9,7 +9,6 @@ import pytest
 from app.engine.models.model_metadata import Origin
 from app.runtimes.onnxruntime.files.hugging_face_files import (
     Config,
-    HuggingFaceFiles,
     Preprocessor,
     Size,
     TimmPreprocessing,
@@ -41,7 +40,8 @@ def evidence(
         file=Path("model.onnx"),
         settings=ModelSettings(preprocessing=declared or PreprocessingSettings()),
         metadata=metadata or ExportMetadata(),
-        hugging_face=HuggingFaceFiles(config=config, preprocessor=processor),
+        config=config,
+        preprocessor=processor,
     )
 
 

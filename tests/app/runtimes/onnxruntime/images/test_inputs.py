@@ -5,7 +5,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from app.runtimes.onnxruntime.files.hugging_face_files import HuggingFaceFiles
 from app.runtimes.onnxruntime.files.metadata import ExportMetadata
 from app.runtimes.onnxruntime.files.model_files import ModelFiles
 from app.runtimes.onnxruntime.images.inputs import ImageInputs, read_inputs
@@ -19,9 +18,7 @@ def spec(name: str, *shape: int, datatype: Datatype = Datatype.FP32) -> TensorSp
 
 def read(*inputs: TensorSpec, channels_last: bool | None = None) -> ImageInputs:
     settings = ModelSettings(preprocessing=PreprocessingSettings(channels_last=channels_last))
-    evidence = ModelFiles(
-        file=Path("model.onnx"), settings=settings, metadata=ExportMetadata(), hugging_face=HuggingFaceFiles()
-    )
+    evidence = ModelFiles(file=Path("model.onnx"), settings=settings, metadata=ExportMetadata())
     return read_inputs(inputs, evidence)
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from app.runtimes.onnxruntime.files.hugging_face_files import Config, HuggingFaceFiles
+from app.runtimes.onnxruntime.files.hugging_face_files import Config
 from app.runtimes.onnxruntime.files.metadata import ExportMetadata
 from app.runtimes.onnxruntime.files.model_files import Facts, ModelFiles
 from app.runtimes.onnxruntime.graph import RawOutputs
@@ -121,7 +121,7 @@ def test_any_outputs_are_read_or_rejected(
         file=Path("model.onnx"),
         settings=ModelSettings(layout=declared, labels=labels, task_type=task_type),
         metadata=ExportMetadata(),
-        hugging_face=HuggingFaceFiles(config=Config(model_type=model_type)),
+        config=Config(model_type=model_type),
     )
     inputs = ImageInputs(image=IMAGE, target_sizes=SIZES)
     view = GraphView(inputs=inputs, outputs=graph_outputs, model_files=evidence, classes=classes)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from app.engine.models.model_metadata import Origin
-from app.runtimes.onnxruntime.files.hugging_face_files import Config, HuggingFaceFiles
+from app.runtimes.onnxruntime.files.hugging_face_files import Config
 from app.runtimes.onnxruntime.files.metadata import ExportMetadata
 from app.runtimes.onnxruntime.files.model_files import Facts, ModelFiles
 from app.runtimes.onnxruntime.images.inputs import ImageInputs
@@ -31,7 +31,7 @@ def evidence(settings: ModelSettings | None = None, config: Config | None = None
         file=Path("model.onnx"),
         settings=settings or ModelSettings(),
         metadata=ExportMetadata(**metadata),
-        hugging_face=HuggingFaceFiles(config=config),
+        config=config,
     )
 
 

@@ -6,10 +6,11 @@ from pathlib import Path
 import pytest
 
 from app.runtimes.onnxruntime.files.hugging_face_files import (
-    HuggingFaceFiles,
+    Config,
+    Preprocessor,
     Size,
     TimmPreprocessing,
-    read_hugging_face_files,
+    read_hugging_face_file,
 )
 from app.settings.model import ModelError, ModelSource
 
@@ -18,14 +19,23 @@ def source(folder: Path) -> ModelSource:
     return ModelSource(name="model", version="1", folder=folder)
 
 
+def read_config(folder: Path, graph: str = "model.onnx") -> Config | None:
+    return read_hugging_face_file(source(folder), folder / graph, "config.json", Config)
+
+
+def read_preprocessor(folder: Path, graph: str = "model.onnx") -> Preprocessor | None:
+    return read_hugging_face_file(source(folder), folder / graph, "preprocessor_config.json", Preprocessor)
+
+
 def test_config_and_preprocessor_files_are_optional(tmp_path: Path) -> None:
-    assert read_hugging_face_files(source(tmp_path), tmp_path / "model.onnx") == HuggingFaceFiles()
+    assert read_config(tmp_path) is None
+    assert read_preprocessor(tmp_path) is None
 
 
 def test_labels_are_ordered_by_class_number(tmp_path: Path) -> None:
     names = {str(number): f"class {number}" for number in reversed(range(12))}
     (tmp_path / "config.json").write_text(json.dumps({"id2label": names, "image_size": 224, "hidden_size": 9}))
-    config = read_hugging_face_files(source(tmp_path), tmp_path / "onnx" / "model.onnx").config
+    config = read_config(tmp_path, "onnx/model.onnx")
     assert config is not None
     assert config.labels == tuple(f"class {number}" for number in range(12))
     assert config.size == (224, 224)
@@ -33,7 +43,7 @@ def test_labels_are_ordered_by_class_number(tmp_path: Path) -> None:
 
 def test_labels_with_gaps_are_ignored(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text('{"id2label": {"0": "a", "2": "c"}}')
-    config = read_hugging_face_files(source(tmp_path), tmp_path / "model.onnx").config
+    config = read_config(tmp_path)
     assert config is not None
     assert config.labels is None
 
@@ -42,7 +52,7 @@ def test_preprocessor_config_beside_graph_is_preferred(tmp_path: Path) -> None:
     (tmp_path / "onnx").mkdir()
     (tmp_path / "preprocessor_config.json").write_text('{"size": 1}')
     (tmp_path / "onnx" / "preprocessor_config.json").write_text('{"size": {"height": 2, "width": 3}}')
-    preprocessor = read_hugging_face_files(source(tmp_path), tmp_path / "onnx" / "model.onnx").preprocessor
+    preprocessor = read_preprocessor(tmp_path, "onnx/model.onnx")
     assert preprocessor is not None
     assert preprocessor.size == Size(height=2, width=3)
 
@@ -62,7 +72,7 @@ def test_timm_config_is_read(tmp_path: Path) -> None:
         "pretrained_cfg": pretrained_cfg,
     }
     (tmp_path / "config.json").write_text(json.dumps(content))
-    config = read_hugging_face_files(source(tmp_path), tmp_path / "model.onnx").config
+    config = read_config(tmp_path)
     assert config is not None
     assert config.labels == ("a", "b")
     assert config.size == (288, 320)
@@ -90,5 +100,5 @@ def test_timm_config_is_read(tmp_path: Path) -> None:
 def test_invalid_file_is_named_in_error(tmp_path: Path, name: str, text: str, reason: str) -> None:
     (tmp_path / name).write_text(text)
     with pytest.raises(ModelError, match=reason) as caught:
-        read_hugging_face_files(source(tmp_path), tmp_path / "model.onnx")
+        _ = read_config(tmp_path), read_preprocessor(tmp_path)
     assert str(caught.value).startswith(str(tmp_path / name))
