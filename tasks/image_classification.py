@@ -1,6 +1,6 @@
 """IMAGE_CLASSIFICATION: classify an image."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Self
 
 import msgspec
@@ -8,15 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tasks.inference.error import invalid, quote_value
-from tasks.inference.limits import Limits
-from tasks.inference.request import InferenceRequest
 from tasks.inference.stacking import count_tensor, stack_numbers, stack_text
 from tasks.inference.tensor import Datatype, Tensor, TensorSpec
-from tasks.saliency.probe import probe_item
-from tasks.task import InputGroup, Model, TaskType
+from tasks.saliency.probe import probe_parameters
+from tasks.task import Model, TaskType
 from tasks.vision.filtering import SCORE_DECIMALS, SelectionParameters, select
 from tasks.vision.image import Image
-from tasks.vision.request import IMAGE_INPUT, image_groups
+from tasks.vision.request import ImageItem, ImageTask
 
 __all__ = (
     "CLASSIFICATION_OUTPUTS",
@@ -80,37 +78,16 @@ class Classification(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         )
 
 
-class ClassificationInput(msgspec.Struct, frozen=True, eq=False):
-    """An image and the parameters that select its classes."""
-
-    image: Image
-    parameters: SelectionParameters
-
-
+ClassificationInput = ImageItem[SelectionParameters]
 ImageClassifier = Model[ClassificationInput, Classification]
 
 
-class ImageClassification:
-    """Return classes by descending score: the best one for the action `predict`, all for `predict_proba` (default).
-
-    Args:
-        open_vocabulary: whether each request gives the classes as `candidate_labels`.
-    """
+class ImageClassification(ImageTask[SelectionParameters, Classification]):
+    """Return classes by descending score: the best one for the action `predict`, all for `predict_proba` (default)."""
 
     task_type = TaskType.IMAGE_CLASSIFICATION
     parameters_type = SelectionParameters
-    inputs = (IMAGE_INPUT,)
     outputs = CLASSIFICATION_OUTPUTS
-
-    def __init__(self, *, open_vocabulary: bool = False) -> None:
-        self._open_vocabulary = open_vocabulary
-
-    def decode(
-        self, request: InferenceRequest, defaults: Mapping[str, object], limits: Limits, /
-    ) -> Sequence[InputGroup[ClassificationInput]]:
-        return image_groups(
-            request, defaults, limits, SelectionParameters, ClassificationInput, open_vocabulary=self._open_vocabulary
-        )
 
     def postprocess(self, item: ClassificationInput, prediction: Classification, /) -> Classification:
         return select_classes(prediction, item.parameters)
@@ -121,7 +98,7 @@ class ImageClassification:
         return class_targets(prediction, filtered, label, max_objects)
 
     def probe(self, item: ClassificationInput, image: Image, targets: Classification, /) -> ClassificationInput:
-        return probe_item(item, image, targets, low_threshold=False)
+        return ClassificationInput(image, probe_parameters(item.parameters, targets, low_threshold=False))
 
     def similarity(self, targets: Classification, detected: Classification, _: float, /) -> NDArray[np.float32]:
         return class_similarity(targets, detected)

@@ -1,23 +1,20 @@
 """IMAGE_SEGMENTATION: detect objects and their contours."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Annotated, Self
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.inference.limits import Limits
-from tasks.inference.request import InferenceRequest
 from tasks.inference.stacking import count_tensor, stack_numbers, stack_text
 from tasks.inference.tensor import Datatype, Tensor, TensorSpec
 from tasks.object_detection import PIXEL_DECIMALS, DetectionParameters
-from tasks.saliency.probe import best_match, probe_item, select_targets
-from tasks.task import InputGroup, Model, TaskType
+from tasks.saliency.probe import best_match, take
+from tasks.task import Model, TaskType
 from tasks.vision.contours import Contour, contour_ious, simplify
 from tasks.vision.filtering import SCORE_DECIMALS, select
-from tasks.vision.image import Image
-from tasks.vision.request import IMAGE_INPUT, image_groups
+from tasks.vision.request import ImageItem, ImageTask
 
 __all__ = (
     "ImageSegmentation",
@@ -99,22 +96,15 @@ class Segments(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         )
 
 
-class SegmentationInput(msgspec.Struct, frozen=True, eq=False):
-    """An image and the parameters that select its objects."""
-
-    image: Image
-    parameters: SegmentationParameters
-
-
+SegmentationInput = ImageItem[SegmentationParameters]
 ImageSegmenter = Model[SegmentationInput, Segments]
 
 
-class ImageSegmentation:
+class ImageSegmentation(ImageTask[SegmentationParameters, Segments]):
     """Return objects by descending score. Objects with an empty mask have no contour and are left out."""
 
     task_type = TaskType.IMAGE_SEGMENTATION
     parameters_type = SegmentationParameters
-    inputs = (IMAGE_INPUT,)
     outputs = (
         TensorSpec(name="num_detections", datatype=Datatype.INT32, shape=(-1,)),
         TensorSpec(name="labels", datatype=Datatype.BYTES, shape=(-1, -1)),
@@ -122,31 +112,12 @@ class ImageSegmentation:
         TensorSpec(name="contours", datatype=Datatype.BYTES, shape=(-1, -1)),
     )
 
-    def decode(
-        self, request: InferenceRequest, defaults: Mapping[str, object], limits: Limits, /
-    ) -> Sequence[InputGroup[SegmentationInput]]:
-        return image_groups(request, defaults, limits, SegmentationParameters, SegmentationInput)
-
     def postprocess(self, item: SegmentationInput, prediction: Segments, /) -> Segments:
         valid = np.fromiter(map(_is_valid, prediction.contours), np.bool_, len(prediction.contours))
         scores = np.where(valid, prediction.scores, np.float32(np.nan))
-        selected = select(scores, prediction.labels, item.parameters)
-        return Segments(
-            labels=[prediction.labels[index] for index in selected],
-            scores=prediction.scores[selected],
-            contours=[simplify(prediction.contours[index], item.parameters.epsilon) for index in selected],
-        )
-
-    def targets(self, _: Segments, filtered: Segments, label: str | None, max_objects: int, /) -> Segments:
-        selected = select_targets(filtered, label, max_objects)
-        return Segments(
-            labels=[filtered.labels[index] for index in selected],
-            scores=filtered.scores[selected],
-            contours=[filtered.contours[index] for index in selected],
-        )
-
-    def probe(self, item: SegmentationInput, image: Image, targets: Segments, /) -> SegmentationInput:
-        return probe_item(item, image, targets, low_threshold=True)
+        taken = take(prediction, select(scores, prediction.labels, item.parameters))
+        contours = [simplify(contours, item.parameters.epsilon) for contours in taken.contours]
+        return msgspec.structs.replace(taken, contours=contours)
 
     def similarity(self, targets: Segments, detected: Segments, scale: float, /) -> NDArray[np.float32]:
         scaled = [[contour * np.float32(scale) for contour in contours] for contours in targets.contours]

@@ -1,23 +1,20 @@
 """OBJECT_DETECTION: detect objects and their axis-aligned boxes."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Self
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.inference.limits import Limits
 from tasks.inference.parameters import Fraction
-from tasks.inference.request import InferenceRequest
 from tasks.inference.stacking import count_tensor, stack_numbers, stack_text
 from tasks.inference.tensor import Datatype, Tensor, TensorSpec
-from tasks.saliency.probe import best_match, probe_item, select_targets
-from tasks.task import InputGroup, Model, TaskType
+from tasks.saliency.probe import best_match, select_targets
+from tasks.task import Model, TaskType
 from tasks.vision.boxes import clip_boxes, ious
 from tasks.vision.filtering import SCORE_DECIMALS, SelectionParameters, select
-from tasks.vision.image import Image
-from tasks.vision.request import IMAGE_INPUT, image_groups
+from tasks.vision.request import ImageItem, ImageTask
 
 __all__ = (
     "PIXEL_DECIMALS",
@@ -115,17 +112,11 @@ class Detections(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         )
 
 
-class DetectionInput(msgspec.Struct, frozen=True, eq=False):
-    """An image and the parameters that select its objects."""
-
-    image: Image
-    parameters: DetectionParameters
-
-
+DetectionInput = ImageItem[DetectionParameters]
 ObjectDetector = Model[DetectionInput, Detections]
 
 
-class ObjectDetection:
+class ObjectDetection(ImageTask[DetectionParameters, Detections]):
     """Return boxes clipped to the image, by descending score. Boxes outside the image are left out.
 
     Args:
@@ -135,7 +126,6 @@ class ObjectDetection:
 
     task_type = TaskType.OBJECT_DETECTION
     parameters_type = DetectionParameters
-    inputs = (IMAGE_INPUT,)
     outputs: Sequence[TensorSpec] = (
         TensorSpec(name="num_detections", datatype=Datatype.INT32, shape=(-1,)),
         TensorSpec(name="labels", datatype=Datatype.BYTES, shape=(-1, -1)),
@@ -144,17 +134,10 @@ class ObjectDetection:
     )
 
     def __init__(self, *, open_vocabulary: bool = False, keypoints: tuple[int, int] | None = None) -> None:
-        self._open_vocabulary = open_vocabulary
+        super().__init__(open_vocabulary=open_vocabulary)
         if keypoints is not None:
             spec = TensorSpec(name="keypoints", datatype=Datatype.FP32, shape=(-1, -1, *keypoints))
             self.outputs = (*self.outputs, spec)
-
-    def decode(
-        self, request: InferenceRequest, defaults: Mapping[str, object], limits: Limits, /
-    ) -> Sequence[InputGroup[DetectionInput]]:
-        return image_groups(
-            request, defaults, limits, DetectionParameters, DetectionInput, open_vocabulary=self._open_vocabulary
-        )
 
     def postprocess(self, item: DetectionInput, prediction: Detections, /) -> Detections:
         height, width = item.image.full_size or item.image.pixels.shape[:2]
@@ -169,13 +152,11 @@ class ObjectDetection:
             keypoints=None if prediction.keypoints is None else prediction.keypoints[selected],
         )
 
-    def targets(self, _: Detections, filtered: Detections, label: str | None, max_objects: int, /) -> Detections:
-        selected = select_targets(filtered, label, max_objects)
-        labels = [filtered.labels[index] for index in selected]
-        return Detections(labels=labels, scores=filtered.scores[selected], boxes=filtered.boxes[selected])
-
-    def probe(self, item: DetectionInput, image: Image, targets: Detections, /) -> DetectionInput:
-        return probe_item(item, image, targets, low_threshold=True)
+    def targets(
+        self, prediction: Detections, filtered: Detections, label: str | None, max_objects: int, /
+    ) -> Detections:
+        del prediction
+        return select_targets(msgspec.structs.replace(filtered, keypoints=None), label, max_objects)
 
     def similarity(self, targets: Detections, detected: Detections, scale: float, /) -> NDArray[np.float32]:
         return best_match(targets, detected, ious(targets.boxes * np.float32(scale), detected.boxes))

@@ -1,23 +1,20 @@
 """ORIENTED_OBJECT_DETECTION: detect objects and their oriented boxes."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Self
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.inference.limits import Limits
-from tasks.inference.request import InferenceRequest
 from tasks.inference.stacking import count_tensor, stack_numbers, stack_text
 from tasks.inference.tensor import Datatype, Tensor, TensorSpec
 from tasks.object_detection import DetectionInput, DetectionParameters
-from tasks.saliency.probe import best_match, probe_item, select_targets
-from tasks.task import InputGroup, Model, TaskType
+from tasks.saliency.probe import best_match, take
+from tasks.task import Model, TaskType
 from tasks.vision.boxes import rotated_ious
 from tasks.vision.filtering import SCORE_DECIMALS, select
-from tasks.vision.image import Image
-from tasks.vision.request import IMAGE_INPUT, image_groups
+from tasks.vision.request import ImageTask
 
 __all__ = ("OrientedDetections", "OrientedObject", "OrientedObjectDetection", "OrientedObjectDetector")
 
@@ -92,12 +89,11 @@ class OrientedDetections(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 OrientedObjectDetector = Model[DetectionInput, OrientedDetections]
 
 
-class OrientedObjectDetection:
+class OrientedObjectDetection(ImageTask[DetectionParameters, OrientedDetections]):
     """Return oriented boxes by descending score, not clipped. Boxes centred outside the image are left out."""
 
     task_type = TaskType.ORIENTED_OBJECT_DETECTION
     parameters_type = DetectionParameters
-    inputs = (IMAGE_INPUT,)
     outputs = (
         TensorSpec(name="num_detections", datatype=Datatype.INT32, shape=(-1,)),
         TensorSpec(name="labels", datatype=Datatype.BYTES, shape=(-1, -1)),
@@ -105,35 +101,12 @@ class OrientedObjectDetection:
         TensorSpec(name="boxes", datatype=Datatype.FP32, shape=(-1, -1, 5)),
     )
 
-    def decode(
-        self, request: InferenceRequest, defaults: Mapping[str, object], limits: Limits, /
-    ) -> Sequence[InputGroup[DetectionInput]]:
-        return image_groups(request, defaults, limits, DetectionParameters, DetectionInput)
-
     def postprocess(self, item: DetectionInput, prediction: OrientedDetections, /) -> OrientedDetections:
         boxes, size = prediction.boxes, np.array([prediction.width, prediction.height], np.float32)
         inside = np.all((boxes[:, :2] >= 0) & (boxes[:, :2] <= size) & (boxes[:, 2:4] > 0), axis=1)
         valid = inside & np.isfinite(boxes).all(axis=1)
         scores = np.where(valid, prediction.scores, np.float32(np.nan))
-        selected = select(scores, prediction.labels, item.parameters)
-        return msgspec.structs.replace(
-            prediction,
-            labels=[prediction.labels[index] for index in selected],
-            scores=prediction.scores[selected],
-            boxes=boxes[selected],
-        )
-
-    def targets(
-        self, _: OrientedDetections, filtered: OrientedDetections, label: str | None, max_objects: int, /
-    ) -> OrientedDetections:
-        selected = select_targets(filtered, label, max_objects)
-        labels = [filtered.labels[index] for index in selected]
-        return msgspec.structs.replace(
-            filtered, labels=labels, scores=filtered.scores[selected], boxes=filtered.boxes[selected]
-        )
-
-    def probe(self, item: DetectionInput, image: Image, targets: OrientedDetections, /) -> DetectionInput:
-        return probe_item(item, image, targets, low_threshold=True)
+        return take(prediction, select(scores, prediction.labels, item.parameters))
 
     def similarity(
         self, targets: OrientedDetections, detected: OrientedDetections, scale: float, /

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -16,21 +15,15 @@ from tasks.image_classification import (
 from tasks.inference.limits import Limits
 from tasks.inference.request import InferenceRequest
 from tasks.saliency.probe import probe_parameters
-from tasks.saliency.words import Span, with_text
+from tasks.saliency.words import Span
 from tasks.task import InputGroup, Model, TaskType
-from tasks.text.request import TEXT_INPUT, TextItem, text_groups
+from tasks.text.request import TEXT_INPUT, TextInput, text_groups
 from tasks.vision.filtering import SelectionParameters, reject_candidate_labels
 
 __all__ = ("ClassifiedText", "TextClassification", "TextClassifier")
 
 
-class ClassifiedText(msgspec.Struct, frozen=True, eq=False):
-    """A text and the parameters that select its classes."""
-
-    item: TextItem
-    parameters: SelectionParameters
-
-
+ClassifiedText = TextInput[SelectionParameters]
 TextClassifier = Model[ClassifiedText, Classification]
 
 
@@ -45,7 +38,7 @@ class TextClassification:
     def decode(
         self, request: InferenceRequest, defaults: Mapping[str, object], limits: Limits, /
     ) -> Sequence[InputGroup[ClassifiedText]]:
-        return text_groups(request, defaults, limits, SelectionParameters, ClassifiedText, reject_candidate_labels)
+        return text_groups(request, defaults, limits, SelectionParameters, reject_candidate_labels)
 
     def postprocess(self, item: ClassifiedText, prediction: Classification, /) -> Classification:
         return select_classes(prediction, item.parameters)
@@ -56,8 +49,7 @@ class TextClassification:
         return class_targets(prediction, filtered, label, max_objects)
 
     def probe(self, item: ClassifiedText, text: str, targets: Classification, /) -> ClassifiedText:
-        parameters = probe_parameters(item.parameters, targets, low_threshold=False)
-        return ClassifiedText(with_text(item.item, text), parameters)
+        return item.with_text(text, probe_parameters(item.parameters, targets, low_threshold=False))
 
     def similarity(self, targets: Classification, detected: Classification, _: Span, /) -> NDArray[np.float32]:
         return class_similarity(targets, detected)

@@ -11,11 +11,10 @@ from tasks.inference.limits import Limits
 from tasks.inference.request import InferenceRequest
 from tasks.inference.tensor import Datatype, Tensor, TensorSpec
 from tasks.saliency.answers import AnswersToExplain, answers_to_explain
-from tasks.saliency.words import with_text
 from tasks.task import InputGroup, Model, TaskType, TextChunk
 from tasks.text.conversation import check_messages
 from tasks.text.generation import SamplingParameters, check_sampling, within_limits
-from tasks.text.request import TEXT_INPUT, TextItem, text_groups
+from tasks.text.request import TEXT_INPUT, TextInput, text_groups
 from tasks.text.stopping import cut, stop_chunks
 
 __all__ = (
@@ -74,13 +73,7 @@ class Generation(msgspec.Struct, frozen=True, eq=False):
         return (Tensor(name="generated_text", datatype=Datatype.BYTES, data=data),)
 
 
-class ContinuedText(msgspec.Struct, frozen=True, eq=False):
-    """A text and the parameters of its continuation."""
-
-    item: TextItem
-    parameters: TextGenerationParameters
-
-
+ContinuedText = TextInput[TextGenerationParameters]
 TextGenerator = Model[ContinuedText, Generation]
 
 
@@ -109,13 +102,18 @@ class TextGeneration:
         self, request: InferenceRequest, defaults: Mapping[str, object], limits: Limits, /
     ) -> Sequence[InputGroup[ContinuedText]]:
 
-        def check(parameters: TextGenerationParameters, path: str) -> None:
+        def check(parameters: TextGenerationParameters, path: str) -> TextGenerationParameters:
             check_sampling(parameters, limits, path)
             if parameters.messages is not None:
                 check_messages(parameters.messages, 0, limits, f"{path}.messages")
+            if parameters.do_sample is False:
+                return msgspec.structs.replace(parameters, temperature=0.0)
+            if parameters.do_sample and parameters.temperature == 0:
+                return msgspec.structs.replace(parameters, temperature=_DEFAULT_TEMPERATURE)
+            return parameters
 
         bounded_defaults = within_limits(defaults, limits)
-        groups = text_groups(request, bounded_defaults, limits, TextGenerationParameters, _resolve_temperature, check)
+        groups = text_groups(request, bounded_defaults, limits, TextGenerationParameters, check)
         count = sum(len(group.items) for group in groups)
         if count > limits.max_prompts:
             message = f"Expected at most {limits.max_prompts} texts in one request, got {count}"
@@ -135,7 +133,7 @@ class TextGeneration:
     def probe(self, item: ContinuedText, text: str, _: AnswersToExplain, /) -> ContinuedText:
         if item.parameters.messages is not None:
             raise invalid("Expected a text to explain, got messages", "parameters.messages")
-        return ContinuedText(with_text(item.item, text), item.parameters)
+        return item.with_text(text, item.parameters)
 
     def stream(self, items: Sequence[ContinuedText], model: TextGenerator, /) -> Generator[TextChunk]:
         """Continue `items` in chunks; a model that cannot stream returns each continuation in one chunk."""
@@ -146,14 +144,6 @@ class TextGeneration:
     def gather(self, item: ContinuedText, answers: Sequence[str], /) -> Generation:
         del item
         return Generation("".join(answers))
-
-
-def _resolve_temperature(item: TextItem, parameters: TextGenerationParameters) -> ContinuedText:
-    if parameters.do_sample is False:
-        parameters = msgspec.structs.replace(parameters, temperature=0.0)
-    elif parameters.do_sample and parameters.temperature == 0:
-        parameters = msgspec.structs.replace(parameters, temperature=_DEFAULT_TEMPERATURE)
-    return ContinuedText(item, parameters)
 
 
 def _single_chunks(items: Sequence[ContinuedText], model: TextGenerator) -> Generator[TextChunk]:

@@ -11,10 +11,10 @@ from tasks.inference.limits import Limits
 from tasks.inference.request import InferenceRequest
 from tasks.inference.stacking import count_tensor, stack_numbers, stack_text
 from tasks.inference.tensor import Datatype, Tensor, TensorSpec
-from tasks.saliency.probe import best_match, probe_parameters, select_targets
-from tasks.saliency.words import Span, shifted, with_text
+from tasks.saliency.probe import best_match, probe_parameters, select_targets, take
+from tasks.saliency.words import Span, shifted
 from tasks.task import InputGroup, Model, TaskType
-from tasks.text.request import TEXT_INPUT, TextItem, text_groups
+from tasks.text.request import TEXT_INPUT, TextInput, text_groups
 from tasks.vision.filtering import SCORE_DECIMALS, SelectionParameters, reject_candidate_labels, select
 
 __all__ = (
@@ -90,13 +90,7 @@ class Entities(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         )
 
 
-class TaggedText(msgspec.Struct, frozen=True, eq=False):
-    """A text and the parameters that select its entities."""
-
-    item: TextItem
-    parameters: TokenParameters
-
-
+TaggedText = TextInput[TokenParameters]
 TokenClassifier = Model[TaggedText, Entities]
 
 
@@ -117,30 +111,21 @@ class TokenClassification:
     def decode(
         self, request: InferenceRequest, defaults: Mapping[str, object], limits: Limits, /
     ) -> Sequence[InputGroup[TaggedText]]:
-        return text_groups(request, defaults, limits, TokenParameters, TaggedText, reject_candidate_labels)
+        return text_groups(request, defaults, limits, TokenParameters, reject_candidate_labels)
 
     def postprocess(self, item: TaggedText, prediction: Entities, /) -> Entities:
-        return _chosen(prediction, sorted(select(prediction.scores, prediction.labels, item.parameters)))
+        return take(prediction, sorted(select(prediction.scores, prediction.labels, item.parameters)))
 
     def targets(self, _: Entities, filtered: Entities, label: str | None, max_objects: int, /) -> Entities:
-        best_first = _chosen(filtered, np.argsort(-filtered.scores, kind="stable").tolist())
-        return _chosen(best_first, select_targets(best_first, label, max_objects))
+        best_first = take(filtered, np.argsort(-filtered.scores, kind="stable").tolist())
+        return select_targets(best_first, label, max_objects)
 
     def probe(self, item: TaggedText, text: str, targets: Entities, /) -> TaggedText:
-        return TaggedText(with_text(item.item, text), probe_parameters(item.parameters, targets, low_threshold=True))
+        return item.with_text(text, probe_parameters(item.parameters, targets))
 
     def similarity(self, targets: Entities, detected: Entities, removed: Span, /) -> NDArray[np.float32]:
         expected = np.array([[shifted(position, removed) for position in span] for span in targets.spans.tolist()])
         return best_match(targets, detected, _overlaps(expected.reshape(-1, 2), detected.spans))
-
-
-def _chosen(entities: Entities, indices: Sequence[int]) -> Entities:
-    return Entities(
-        labels=[entities.labels[index] for index in indices],
-        scores=entities.scores[list(indices)],
-        words=[entities.words[index] for index in indices],
-        spans=entities.spans[list(indices)],
-    )
 
 
 def _overlaps(expected: NDArray[np.integer], detected: NDArray[np.integer]) -> NDArray[np.float32]:

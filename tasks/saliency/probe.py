@@ -8,21 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tasks.vision.filtering import SelectionParameters
-from tasks.vision.image import Image
 
-__all__ = ("ImageItem", "best_match", "probe_item", "probe_parameters", "select_targets")
+__all__ = ("LabelledPredictions", "best_match", "probe_parameters", "select_targets", "take")
 
 _LOW_THRESHOLD = 0.1
-
-
-class ImageItem(Protocol):
-    """The input of a vision model: one image and its parameters."""
-
-    @property
-    def image(self) -> Image: ...
-
-    @property
-    def parameters(self) -> SelectionParameters: ...
 
 
 class LabelledPredictions(Protocol):
@@ -35,31 +24,30 @@ class LabelledPredictions(Protocol):
     def scores(self) -> NDArray[np.float32]: ...
 
 
-ItemT = TypeVar("ItemT", bound=ImageItem)
+PredictionT = TypeVar("PredictionT", bound=LabelledPredictions)
 ParametersT = TypeVar("ParametersT", bound=SelectionParameters)
 
 
-def select_targets(predictions: LabelledPredictions, label: str | None, max_objects: int) -> list[int]:
-    """Return the indices of the objects to explain, in order: those of class `label` or all, up to `max_objects`."""
-    return [index for index, object_label in enumerate(predictions.labels) if label in (None, object_label)][
-        :max_objects
-    ]
+def take(predictions: PredictionT, indices: Sequence[int]) -> PredictionT:
+    """Return the predictions with these indices, in their order, with all sequences and arrays that belong to them."""
+    fields: dict[str, Any] = msgspec.structs.asdict(predictions)  # type: ignore[arg-type]
+    taken: dict[str, Any] = {
+        name: value[list(indices)] if isinstance(value, np.ndarray) else [value[index] for index in indices]
+        for name, value in fields.items()
+        if isinstance(value, np.ndarray | Sequence)
+    }
+    return msgspec.structs.replace(predictions, **taken)  # type: ignore[type-var]
 
 
-def probe_item(item: ItemT, image: Image, targets: LabelledPredictions, *, low_threshold: bool) -> ItemT:
-    """Return `item` with another image, and parameters that select every prediction that may match a target.
-
-    Args:
-        item: the original input of the model.
-        image: a masked copy of its image.
-        targets: the predictions to detect again.
-        low_threshold: as for `probe_parameters`.
-    """
-    parameters: Any = probe_parameters(item.parameters, targets, low_threshold=low_threshold)
-    return msgspec.structs.replace(item, image=image, parameters=parameters)  # pyright: ignore
+def select_targets(predictions: PredictionT, label: str | None, max_objects: int) -> PredictionT:
+    """Return the objects to explain, in order: those of class `label` or all, up to `max_objects`."""
+    selected = [index for index, own_label in enumerate(predictions.labels) if label in (None, own_label)]
+    return take(predictions, selected[:max_objects])
 
 
-def probe_parameters(parameters: ParametersT, targets: LabelledPredictions, *, low_threshold: bool) -> ParametersT:
+def probe_parameters(
+    parameters: ParametersT, targets: LabelledPredictions, *, low_threshold: bool = True
+) -> ParametersT:
     """Return parameters that select every prediction that may match a target.
 
     Args:

@@ -12,10 +12,10 @@ from tasks.inference.response import Prediction
 from tasks.saliency.combination import WeightedMasks, normalize
 from tasks.saliency.explanation import Explanation, ExplanationParameters
 from tasks.saliency.masks import MaskSource, masks_for
-from tasks.saliency.probe import ImageItem
 from tasks.task import ExplainableTask, ScoredTask, Task
 from tasks.vision.filtering import SCORE_DECIMALS
 from tasks.vision.image import Image
+from tasks.vision.request import ImageItem
 
 __all__ = ("MAX_SIDE", "ExplanationTarget", "apply_mask", "explain_target", "sample_count")
 
@@ -49,7 +49,7 @@ class ExplanationTarget(msgspec.Struct, Generic[InputT, PredictionT], frozen=Tru
     @property
     def image(self) -> Image:
         """Return the original image, of an item with an image."""
-        return cast("ImageItem", self.item).image
+        return cast("ImageItem[Any]", self.item).image
 
     @property
     def prediction_count(self) -> int:

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from tasks.inference.parameters import Positive
 from tasks.inference.response import Record
 from tasks.saliency.sampling import ExplanationTarget
-from tasks.text.request import TextItem
 from tasks.vision.filtering import SCORE_DECIMALS
 
 __all__ = (
@@ -25,7 +24,6 @@ __all__ = (
     "copy_count",
     "explain_words",
     "shifted",
-    "with_text",
     "word_spans",
 )
 
@@ -141,11 +139,6 @@ def explain_words(
             predictions.labels, predictions.scores, predictions.records(), scores.T, strict=True
         )
     ]
-
-
-def with_text(item: TextItem, text: str) -> TextItem:
-    """Return `item` with another text."""
-    return msgspec.structs.replace(item, text=text)
 
 
 def shifted(position: int, removed: Span) -> int:

@@ -7,7 +7,7 @@ text (``args``) and one input for each parameter, with its name.
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
-from typing import Any, TypeVar, get_args
+from typing import Any, Generic, TypeVar, get_args
 
 import msgspec
 
@@ -20,13 +20,12 @@ from tasks.task import InputGroup
 from tasks.text.unicode import check_text
 from tasks.vision.request import check_count
 
-__all__ = ("TEXT_INPUT", "TextItem", "text_groups")
+__all__ = ("TEXT_INPUT", "TextInput", "TextItem", "text_groups")
 
 TEXT_INPUT = TensorSpec(name="args", datatype=Datatype.BYTES, shape=(-1,))
 """The declared input of text tasks: any number of texts, with the name of mlserver-huggingface."""
 
 ParametersT = TypeVar("ParametersT", bound=msgspec.Struct)
-ItemT = TypeVar("ItemT")
 
 
 class TextItem(msgspec.Struct, frozen=True, eq=False):
@@ -36,14 +35,24 @@ class TextItem(msgspec.Struct, frozen=True, eq=False):
     path: str
 
 
+class TextInput(msgspec.Struct, Generic[ParametersT], frozen=True, eq=False):
+    """The input of a text model: a text and the parameters of its answer."""
+
+    item: TextItem
+    parameters: ParametersT
+
+    def with_text(self, text: str, parameters: ParametersT) -> "TextInput[ParametersT]":
+        """Return an input with another text and other parameters."""
+        return TextInput(TextItem(text, self.item.path), parameters)
+
+
 def text_groups(
     request: InferenceRequest,
     defaults: Mapping[str, object],
     limits: Limits,
     parameters_type: type[ParametersT],
-    make_item: Callable[[TextItem, ParametersT], ItemT],
-    check: Callable[[ParametersT, str], None],
-) -> list[InputGroup[ItemT]]:
+    check: Callable[[ParametersT, str], ParametersT],
+) -> list[InputGroup[TextInput[ParametersT]]]:
     """Return one group for each text input, with one item for each of its texts.
 
     An input with the name of a parameter is an argument: it overrides the request's value of this parameter for all
@@ -55,8 +64,7 @@ def text_groups(
         defaults: the parameters of the model's settings.
         limits: limits on one request.
         parameters_type: the parameters of the task.
-        make_item: create an item from a text and its parameters.
-        check: called with the parameters of an input and their path; raises for invalid ones.
+        check: called with the parameters of an input and their path; returns those to use, or raises for invalid ones.
 
     Raises:
         InferenceError: INVALID_REQUEST or TOO_LARGE, naming the field.
@@ -76,14 +84,14 @@ def text_groups(
             raise invalid(f"Expected BYTES with texts, got {tensor.datatype}", f"{path}.datatype")
     if not texts:
         raise invalid("Expected a text among the inputs, got arguments only", "inputs")
-    groups: list[InputGroup[ItemT]] = []
+    groups: list[InputGroup[TextInput[ParametersT]]] = []
     for index, tensor in texts:
         path = f"inputs[{index}]"
         parameters = read_parameters(
             parameters_type, defaults, request.parameters, arguments, tensor.parameters, path=f"{path}.parameters"
         )
-        check(parameters, f"{path}.parameters")
-        items = [make_item(text, parameters) for text in _texts(tensor, limits, f"{path}.data")]
+        parameters = check(parameters, f"{path}.parameters")
+        items = [TextInput(text, parameters) for text in _texts(tensor, limits, f"{path}.data")]
         groups.append(InputGroup(name=tensor.name, index=index, parameters=request.parameters_of(index), items=items))
     return groups
 

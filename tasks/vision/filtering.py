@@ -1,6 +1,7 @@
 """Filter predictions by score, label and number."""
 
 from collections.abc import Sequence
+from typing import TypeVar
 
 import msgspec
 import numpy as np
@@ -38,8 +39,11 @@ class SelectionParameters(msgspec.Struct, frozen=True, kw_only=True):
     candidate_labels: TextList | None = None
 
 
-def reject_candidate_labels(parameters: SelectionParameters, path: str) -> None:
-    """Reject `candidate_labels` for a model with fixed classes; `path` is that of the parameters.
+ParametersT = TypeVar("ParametersT", bound=SelectionParameters)
+
+
+def reject_candidate_labels(parameters: ParametersT, path: str) -> ParametersT:
+    """Return the parameters, whose path is `path`; reject `candidate_labels` for a model with fixed classes.
 
     Raises:
         InferenceError: INVALID_REQUEST if they are given.
@@ -47,6 +51,7 @@ def reject_candidate_labels(parameters: SelectionParameters, path: str) -> None:
     if parameters.candidate_labels is not None:
         message = "Expected none: the model has classes of its own; choose among them with labels"
         raise invalid(message, f"{path}.candidate_labels")
+    return parameters
 
 
 def check_candidate_labels(parameters: SelectionParameters, path: str) -> None:

@@ -1,13 +1,16 @@
 """Read the images of a request, for all vision tasks."""
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Generic, TypeVar
+
+import msgspec
 
 from tasks.inference.error import ErrorKind, InferenceError, invalid
 from tasks.inference.limits import Limits
 from tasks.inference.parameters import read_parameters
 from tasks.inference.request import InferenceRequest
 from tasks.inference.tensor import BytesTensor, Datatype, InputTensor, TensorSpec
+from tasks.saliency.probe import LabelledPredictions, probe_parameters, select_targets
 from tasks.task import InputGroup
 from tasks.vision.decompression_bombs import check_png, max_decompressed_bytes
 from tasks.vision.filtering import SelectionParameters, check_candidate_labels, reject_candidate_labels
@@ -15,7 +18,7 @@ from tasks.vision.header import JPEG_START, check_scans, image_size, jpeg_frame,
 from tasks.vision.image import Image, check_size, decode_image, images_from_tensor, raw_size
 from tasks.vision.tiff_tags import check_tags, tile_pixels
 
-__all__ = ("IMAGE_INPUT", "PixelBudget", "check_count", "image_groups", "read_images")
+__all__ = ("IMAGE_INPUT", "ImageItem", "ImageTask", "PixelBudget", "check_count", "read_images")
 
 IMAGE_INPUT = TensorSpec(name="image", datatype=Datatype.BYTES, shape=(-1,))
 """The declared input of vision tasks: any number of encoded images."""
@@ -25,7 +28,7 @@ _BYTES_PER_PIXEL = 4
 _FREE_FACTOR = 3
 """Tiles of a TIFF up to this multiple of its pixels are not charged: a tile may reach over the border."""
 
-ItemT = TypeVar("ItemT")
+PredictionT = TypeVar("PredictionT", bound=LabelledPredictions)
 ParametersT = TypeVar("ParametersT", bound=SelectionParameters)
 
 
@@ -108,45 +111,56 @@ class PixelBudget:
         return next((divisor for divisor in _DIVISORS if divisor <= factor), 1)
 
 
-def image_groups(
-    request: InferenceRequest,
-    defaults: Mapping[str, object],
-    limits: Limits,
-    parameters_type: type[ParametersT],
-    make_item: Callable[[Image, ParametersT], ItemT],
-    *,
-    open_vocabulary: bool = False,
-) -> list[InputGroup[ItemT]]:
-    """Return one group for each input, with one item for each of its images.
+class ImageItem(msgspec.Struct, Generic[ParametersT], frozen=True, eq=False):
+    """The input of a vision model: one image, and the parameters that select its predictions."""
+
+    image: Image
+    parameters: ParametersT
+
+
+class ImageTask(Generic[ParametersT, PredictionT]):
+    """The part of a task that is the same for all tasks with one image in each sample.
 
     Args:
-        request: the request.
-        defaults: the parameters of the model's settings.
-        limits: limits on one request.
-        parameters_type: the parameters of the task.
-        make_item: create an item from an image and its parameters.
         open_vocabulary: whether each request gives the classes as `candidate_labels`.
-
-    Raises:
-        InferenceError: INVALID_REQUEST or TOO_LARGE, naming the field.
     """
-    check_count(request.inputs, limits)
-    budget = PixelBudget(limits)
-    groups: list[InputGroup[ItemT]] = []
-    for index, tensor in enumerate(request.inputs):
-        parameters = read_parameters(
-            parameters_type, defaults, request.parameters, tensor.parameters, path=f"inputs[{index}].parameters"
-        )
-        if open_vocabulary:
-            check_candidate_labels(parameters, f"inputs[{index}].parameters")
-        elif parameters.candidate_labels is not None:
-            reject_candidate_labels(parameters, f"inputs[{index}].parameters")
-        items: list[ItemT] = []
-        for image in read_images(tensor, budget, f"inputs[{index}]"):
-            items.append(make_item(image, parameters))  # noqa: PERF401  a comprehension is one more call
-        own_parameters = tensor.parameters if not request.parameters else request.parameters_of(index)
-        groups.append(InputGroup(name=tensor.name, index=index, parameters=own_parameters, items=items))
-    return groups
+
+    parameters_type: type[ParametersT]
+    inputs = (IMAGE_INPUT,)
+
+    def __init__(self, *, open_vocabulary: bool = False) -> None:
+        self._open_vocabulary = open_vocabulary
+
+    def decode(
+        self, request: InferenceRequest, defaults: Mapping[str, object], limits: Limits, /
+    ) -> list[InputGroup[ImageItem[ParametersT]]]:
+        check_count(request.inputs, limits)
+        budget = PixelBudget(limits)
+        groups: list[InputGroup[ImageItem[ParametersT]]] = []
+        for index, tensor in enumerate(request.inputs):
+            path = f"inputs[{index}].parameters"
+            parameters = read_parameters(
+                self.parameters_type, defaults, request.parameters, tensor.parameters, path=path
+            )
+            if self._open_vocabulary:
+                check_candidate_labels(parameters, path)
+            elif parameters.candidate_labels is not None:
+                reject_candidate_labels(parameters, path)
+            items: list[ImageItem[ParametersT]] = []
+            for image in read_images(tensor, budget, f"inputs[{index}]"):
+                items.append(ImageItem(image, parameters))  # noqa: PERF401  a comprehension is one more call
+            own_parameters = tensor.parameters if not request.parameters else request.parameters_of(index)
+            groups.append(InputGroup(name=tensor.name, index=index, parameters=own_parameters, items=items))
+        return groups
+
+    def targets(
+        self, prediction: PredictionT, filtered: PredictionT, label: str | None, max_objects: int, /
+    ) -> PredictionT:
+        del prediction
+        return select_targets(filtered, label, max_objects)
+
+    def probe(self, item: ImageItem[ParametersT], image: Image, targets: PredictionT, /) -> ImageItem[ParametersT]:
+        return ImageItem(image, probe_parameters(item.parameters, targets))
 
 
 def read_images(tensor: InputTensor, budget: PixelBudget, path: str) -> list[Image]:

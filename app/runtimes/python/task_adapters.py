@@ -25,7 +25,7 @@ from tasks.task import Task, TaskType
 from tasks.tensor_inference import TensorInference, Tensors, TensorsInput
 from tasks.text.conversation import reject_conversation
 from tasks.text_classification import ClassifiedText, TextClassification
-from tasks.text_generation import ContinuedText, TextGeneration
+from tasks.text_generation import ContinuedText, TextGeneration, TextGenerationParameters
 from tasks.token_classification import TaggedText, TokenClassification
 
 __all__ = ("PROMPT", "PROMPTS", "TASK_ADAPTERS", "TaskAdapter")
@@ -70,7 +70,7 @@ def _prompt_arguments(item: PromptedImage) -> Mapping[str, object]:
 
 
 def _text_arguments(item: ClassifiedText | TaggedText | ContinuedText) -> Mapping[str, object]:
-    if isinstance(item, ContinuedText):
+    if isinstance(item.parameters, TextGenerationParameters):
         reject_conversation(item.parameters.messages, "messages")
     return {"text": item.item.text, "parameters": item.parameters}
 

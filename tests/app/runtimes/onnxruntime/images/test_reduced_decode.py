@@ -16,7 +16,7 @@ from app.wire.bytes_elements import BinaryElement
 from tasks.inference.limits import Limits
 from tasks.inference.request import InferenceRequest
 from tasks.inference.tensor import BytesTensor
-from tasks.saliency.probe import ImageItem
+from tasks.vision.request import ImageItem
 
 FIXTURES = Path(__file__).parents[5] / "fixtures"
 
@@ -62,12 +62,12 @@ def test_reduced_decode_finds_same_labels(name: str, file_name: str, count: int)
 
 def test_image_is_not_reduced_below_model_input_size() -> None:
     (sample,) = servable("detector", reduced=True).predict(request("scene.jpg"), Limits()).samples
-    image = cast("ImageItem", sample.item).image
+    image = cast("ImageItem[Any]", sample.item).image
     assert image.pixels.shape[:2] == (240, 320)
     assert (image.height, image.width) == (480, 640)
 
 
 def test_explanation_uses_full_image() -> None:
     _, targets = explanation_targets(servable("detector", reduced=True), request("scene.jpg"), Limits(), None, 1)
-    item: ImageItem = targets[0][0].item
+    item: ImageItem[Any] = targets[0][0].item
     assert item.image.full_size is None
