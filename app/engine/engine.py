@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections.abc import AsyncGenerator, Callable, Generator, Sequence
-from contextlib import AbstractContextManager, aclosing
+from contextlib import AbstractContextManager, closing
 from functools import partial
 from typing import TypeVar
 
@@ -15,11 +15,11 @@ from app.engine.explanations.workers import ExplanationWorkers
 from app.engine.models.readiness import Readiness
 from app.engine.models.repository import Repository
 from app.engine.request_context import RequestContext
-from app.engine.request_job import RequestJob
+from app.engine.request_job import DeadlineTimer, RequestJob
 from app.engine.scheduling.admission import Admission, Overload, QueueLimits
 from app.engine.scheduling.thread_pool import ThreadPool
 from app.engine.statistics import Statistics
-from app.engine.streams.bridge import bridge_stream
+from app.engine.streams.bridge import StreamBridge
 from app.engine.streams.text_stream import Chunk
 from app.engine.waiting import wait_recorded, watch_disconnect
 from tasks.inference.error import InferenceError
@@ -171,7 +171,7 @@ class Engine(Readiness):
         queue = self._admit(context, model_name)
         return RequestJob(context, queue, decode, encode, on_done, self._executor, self._thread_pool, self._admission)
 
-    async def stream_text(
+    def stream_text(
         self,
         context: RequestContext,
         model_name: str,
@@ -199,13 +199,10 @@ class Engine(Readiness):
             InferenceError: for every failure: instead of the first chunk if the request is invalid, later if the model
                 fails while it generates.
         """
-        queue = self._admit(context, model_name)
-        source = self._executor.stream_text(context, decode, complete=all_or_nothing)
-        async with aclosing(self._stream(context, queue, source, all_or_nothing=all_or_nothing)) as chunks:
-            async for chunk in chunks:
-                yield chunk
+        source = self._executor.stream(context, decode, lambda chunk: chunk, complete=all_or_nothing)
+        return self._stream(context, model_name, source, all_or_nothing=all_or_nothing)
 
-    async def stream_outputs(
+    def stream_outputs(
         self,
         context: RequestContext,
         model_name: str,
@@ -215,27 +212,14 @@ class Engine(Readiness):
     ) -> AsyncGenerator[WireT]:
         """Stream the answer to one request with any model: text as in `stream_text`, other tasks sample by sample.
 
-        Each sample is run, and its output can be read, before the next one starts. Cancellation works as in
-        `stream_text`.
-
-        Args:
-            context: the origin of the request.
-            model_name: the requested model; empty if only the body has its name.
-            decode: decode the body, in the worker.
-            encode: encode a response with one output of one sample, in the worker.
-            encode_chunk: encode a chunk of text, in the worker; return None to skip it.
+        Each sample is run, and its output can be read, before the next one starts. Cancellation and errors are those of
+        `stream_text`. `encode` encodes a response with one output of one sample, and `encode_chunk` a chunk of text,
+        which it may skip with None, both in the worker.
 
         Yields:
             The results of `encode` or `encode_chunk`, in the order of the inputs.
-
-        Raises:
-            InferenceError: as `stream_text`.
         """
-        queue = self._admit(context, model_name)
-        source = self._executor.stream_outputs(context, decode, encode, encode_chunk)
-        async with aclosing(self._stream(context, queue, source)) as outputs:
-            async for output in outputs:
-                yield output
+        return self._stream(context, model_name, self._executor.stream(context, decode, encode_chunk, encode))
 
     async def explain(
         self,
@@ -259,8 +243,8 @@ class Engine(Readiness):
             InferenceError: for every failure; UNSUPPORTED for a task that cannot be explained, OVERLOADED if too many
                 explanations wait.
         """
-        self._start(context, model_name)
-        context.explanation = True
+        context.model_name, context.explanation = model_name, True
+        context.arrived, context.timestamp = time.perf_counter_ns(), time.time_ns()
         try:
             deadline = self._admission.deadline(context)
             self._admission.acquire_client(context)
@@ -310,7 +294,8 @@ class Engine(Readiness):
 
     def report_refused(self, context: RequestContext, error: InferenceError, model_name: str = "") -> InferenceError:
         """Record and report a request that was refused before it was read. Return `error` for the caller to raise."""
-        self._start(context, model_name)
+        context.model_name = model_name
+        context.arrived, context.timestamp = time.perf_counter_ns(), time.time_ns()
         return self._executor.report_refused(context, error)
 
     def infer(self, request: InferenceRequest) -> InferenceResponse:
@@ -342,12 +327,6 @@ class Engine(Readiness):
             await asyncio.sleep(_POLL_SECONDS)
         self._executor.fail_unfinished(stopping_error())
 
-    def _start(self, context: RequestContext, model_name: str) -> None:
-        """Set the arrival of a request and the model that it names."""
-        context.model_name = model_name
-        context.arrived = time.perf_counter_ns()
-        context.timestamp = time.time_ns()
-
     def _admit(self, context: RequestContext, model_name: str) -> str:
         """Admit a request; return the model in whose queue it waits.
 
@@ -369,9 +348,11 @@ class Engine(Readiness):
         """Return the queue in which a request waits: its model's, or "" for unknown names, which clients may invent."""
         return model_name if self.registry.has_model(model_name) else ""
 
-    def _stream(
-        self, context: RequestContext, queue: str, source: Generator[OutputT], *, all_or_nothing: bool = False
+    async def _stream(
+        self, context: RequestContext, model_name: str, source: Generator[OutputT], *, all_or_nothing: bool = False
     ) -> AsyncGenerator[OutputT]:
+        queue = self._admit(context, model_name)
+
         def on_end(error: InferenceError | None) -> None:
             context.failure = context.failure or error
             try:
@@ -379,14 +360,24 @@ class Engine(Readiness):
             finally:
                 self._admission.release(queue, context)
 
-        return bridge_stream(
-            source,
-            partial(self._thread_pool.submit_for, queue),
-            on_end,
-            context,
-            self._is_aborted,
-            all_or_nothing=all_or_nothing,
+        bridge = StreamBridge(
+            source, partial(self._thread_pool.submit_for, queue), on_end, context, all_or_nothing=all_or_nothing
         )
+        try:
+            with (
+                closing(DeadlineTimer(context, lambda: bridge.cancel(disconnected=False))),
+                watch_disconnect(context, lambda: bridge.cancel(disconnected=True)),
+            ):
+                while (item := await bridge.next_item()) is not None:
+                    yield item
+                await wait_recorded(context)
+        except asyncio.CancelledError:
+            if not self._is_aborted(context):
+                raise
+            context.abort()
+            raise stopping_error() from None
+        finally:
+            await bridge.close()
 
     def _is_aborted(self, context: RequestContext) -> bool:
         """Return whether shutdown cancelled the call: over HTTP (`disconnected` is set), nothing else cancels it."""

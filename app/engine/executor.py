@@ -149,27 +149,23 @@ class Executor:
         finally:
             self.report(context)
 
-    def stream_text(
-        self, context: RequestContext, decode: Callable[[], InferenceRequest], *, complete: bool = False
-    ) -> Generator[Chunk]:
-        """Yield the chunks of generated text, or one for each answer if `complete`. The reader reports the request.
-
-        Raises:
-            InferenceError: for every failure.
-        """
-        with self._capture_errors(context):
-            context.start_work()
-            chunks = text_chunks(context, *self._decode(context, decode), self._limits)
-            yield from complete_answers(chunks) if complete else chunks
-
-    def stream_outputs(
+    def stream(
         self,
         context: RequestContext,
         decode: Callable[[], InferenceRequest],
-        encode: Callable[[InferenceResponse], WireT],
         encode_chunk: Callable[[Chunk], WireT | None],
+        encode: Callable[[InferenceResponse], WireT] | None = None,
+        *,
+        complete: bool = False,
     ) -> Generator[WireT]:
         """Yield encoded chunks of text, or encoded responses of one sample each. The reader reports the request.
+
+        Args:
+            context: the request.
+            decode: decode the body.
+            encode_chunk: encode a chunk of text; return None to skip it.
+            encode: encode a response of one sample; None to answer with text only.
+            complete: yield one chunk for each answer.
 
         Raises:
             InferenceError: for every failure.
@@ -177,14 +173,15 @@ class Executor:
         with self._capture_errors(context):
             context.start_work()
             request, registration = self._decode(context, decode)
-            if registration.ready_servable().streams:
-                with closing(text_chunks(context, request, registration, self._limits)) as chunks:
-                    for chunk in chunks:
-                        if (output := encode_chunk(chunk)) is not None:
-                            yield output
+            if encode is not None and not registration.ready_servable().streams:
+                for result in sample_results(context, request, registration, self._limits):
+                    yield encode(_response(request, registration, result))
                 return
-            for result in sample_results(context, request, registration, self._limits):
-                yield encode(_response(request, registration, result))
+            chunks = text_chunks(context, request, registration, self._limits)
+            with closing(complete_answers(chunks) if complete else chunks) as parts:
+                for chunk in parts:
+                    if (output := encode_chunk(chunk)) is not None:
+                        yield output
 
     def report(self, context: RequestContext) -> None:
         """Record a finished request, then report it to the observers. Does nothing if it was reported before."""

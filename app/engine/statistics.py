@@ -2,6 +2,7 @@
 
 import threading
 import time
+from copy import deepcopy
 
 import msgspec
 
@@ -16,9 +17,9 @@ class Duration(msgspec.Struct):
     count: int = 0
     ns: int = 0
 
-    def add(self, nanoseconds: int, count: int = 1) -> None:
+    def add(self, nanoseconds: int) -> None:
         """Add one duration."""
-        self.count += count
+        self.count += 1
         self.ns += nanoseconds
 
 
@@ -88,5 +89,4 @@ class Statistics:
     def for_model(self, name: str, version: str) -> ModelStatistics:
         """Return a copy of the statistics of a model version."""
         with self._lock:
-            statistics = self._models.get((name, version), ModelStatistics())
-            return msgspec.convert(msgspec.to_builtins(statistics), ModelStatistics, str_keys=True)
+            return deepcopy(self._models.get((name, version), ModelStatistics()))

@@ -3,7 +3,7 @@
 import asyncio
 import threading
 from collections.abc import Callable
-from contextlib import suppress
+from concurrent.futures import Future
 from typing import TypeVar
 
 __all__ = ("run_in_daemon_thread",)
@@ -17,26 +17,16 @@ async def run_in_daemon_thread(job: Callable[[], T], name: str = "loading") -> T
     The interpreter waits for executor threads at exit, but not for daemon threads: a model that hangs while it loads
     must not keep the server from stopping.
     """
-    loop = asyncio.get_running_loop()
-    future: asyncio.Future[T] = loop.create_future()
-
-    def set_result(result: T | None, error: BaseException | None) -> None:
-        if future.done():
-            return
-        if error is not None:
-            future.set_exception(error)
-        else:
-            future.set_result(result)  # pyright: ignore[reportArgumentType]
+    future: Future[T] = Future()
+    future.set_running_or_notify_cancel()
 
     def work() -> None:
-        result, error = None, None
         try:
             result = job()
-        except BaseException as raised:  # noqa: BLE001  the awaiting coroutine raises it
-            error = raised
-        # The loop is closed if the server has stopped meanwhile.
-        with suppress(RuntimeError):
-            loop.call_soon_threadsafe(set_result, result, error)
+        except BaseException as error:  # noqa: BLE001  the awaiting coroutine raises it
+            future.set_exception(error)
+        else:
+            future.set_result(result)
 
     threading.Thread(target=work, name=name, daemon=True).start()
-    return await future
+    return await asyncio.wrap_future(future)

@@ -4,70 +4,27 @@ import asyncio
 import logging
 import threading
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Generator
+from collections.abc import Callable, Generator
 from concurrent.futures import Future
-from contextlib import closing, suppress
+from contextlib import suppress
 from functools import partial
 from typing import Any, Generic, TypeVar
 
 from app.engine.cancellation import CancellationToken, cancellation_scope, raise_if_cancelled, stopping_error
-from app.engine.request_context import RequestContext
-from app.engine.request_job import DeadlineTimer
 from app.engine.scheduling.daemon_thread import run_in_daemon_thread
-from app.engine.waiting import wait_recorded, watch_disconnect
 from tasks.inference.error import ErrorKind, InferenceError
 
-__all__ = ("bridge_stream",)
+__all__ = ("StreamBridge",)
 
 ItemT = TypeVar("ItemT")
+
+_BUFFER_SIZE = 32
 
 _logger = logging.getLogger(__name__)
 
 
-async def bridge_stream(
-    source: Generator[ItemT, Any, Any],
-    submit: Callable[[Callable[[], None]], Future[None]],
-    on_end: Callable[[InferenceError | None], None],
-    context: RequestContext,
-    is_aborted: Callable[[RequestContext], bool],
-    *,
-    all_or_nothing: bool,
-) -> AsyncGenerator[ItemT]:
-    """Yield the items of `source`, which runs in workers. Always close this generator.
-
-    Args:
-        source: answers a request.
-        submit: submit a job to the workers.
-        on_end: as for `StreamBridge`; reports the request.
-        context: context of that request.
-        is_aborted: return whether the server cancels this coroutine, not the client.
-        all_or_nothing: whether a client that leaves before the last item counts as disconnected.
-
-    Raises:
-        InferenceError: the exception of `source`; CANCELLED or DEADLINE_EXCEEDED if the request was cancelled;
-            MODEL_NOT_READY if the server stops; the error of recording if it fails.
-    """
-    bridge = StreamBridge(source, submit, on_end, context, all_or_nothing=all_or_nothing)
-    bridge.start()
-    try:
-        with (
-            closing(DeadlineTimer(context, lambda: bridge.cancel(disconnected=False))),
-            watch_disconnect(context, lambda: bridge.cancel(disconnected=True)),
-        ):
-            while (item := await bridge.next_item()) is not None:
-                yield item
-            await wait_recorded(context)
-    except asyncio.CancelledError:
-        if not is_aborted(context):
-            raise
-        context.abort()
-        raise stopping_error() from None
-    finally:
-        await bridge.close()
-
-
 class StreamBridge(Generic[ItemT]):
-    """Run a generator in worker threads for one coroutine, at most `buffer_size` items ahead of it.
+    """Run a generator in worker threads for one coroutine, a few items ahead of it.
 
     A slow reader does not block a worker: when the buffer is full, the bridge releases its worker, and requests one
     again when half of the buffer is free. When the reader leaves, the generator stops at its next item, or at once if
@@ -79,7 +36,6 @@ class StreamBridge(Generic[ItemT]):
         on_end: called once at the end of the generator, before the reader learns of it. Its argument is the error, or
             None for success, which includes a reader that left after the first item.
         token: the cancellation token of the request.
-        buffer_size: size of the buffer.
         all_or_nothing: whether a reader that leaves before the last item counts as disconnected.
     """
 
@@ -88,16 +44,14 @@ class StreamBridge(Generic[ItemT]):
         source: Generator[ItemT, Any, Any],
         submit: Callable[[Callable[[], None]], Future[None]],
         on_end: Callable[[InferenceError | None], None],
-        token: CancellationToken | None = None,
-        buffer_size: int = 32,
+        token: CancellationToken,
         *,
-        all_or_nothing: bool = False,
+        all_or_nothing: bool,
     ) -> None:
         self._source = source
         self._submit = submit
         self._on_end = on_end
-        self._token = token or CancellationToken()
-        self._buffer_size = buffer_size
+        self._token = token
         self._all_or_nothing = all_or_nothing
         self._loop = asyncio.get_running_loop()
         self._changed = asyncio.Event()
@@ -111,9 +65,6 @@ class StreamBridge(Generic[ItemT]):
         self._reader_left = False
         self._finished = False
         self._error: InferenceError | None = None
-
-    def start(self) -> None:
-        """Submit the first job. Call this once, first."""
         self._submit_job()
 
     async def next_item(self) -> ItemT | None:
@@ -128,7 +79,7 @@ class StreamBridge(Generic[ItemT]):
                 item = self._buffer.popleft() if self._buffer else None
                 finished = self._finished and item is None
                 error = self._cancel_error if item is None and not finished else None
-                resume = self._parked and len(self._buffer) <= self._buffer_size // 2
+                resume = self._parked and len(self._buffer) <= _BUFFER_SIZE // 2
                 if resume:
                     self._parked = False
             if resume:
@@ -202,7 +153,7 @@ class StreamBridge(Generic[ItemT]):
                 if not self._reader_left:
                     self._has_output = True
                     self._buffer.append(item)
-                parked = not self._reader_left and len(self._buffer) >= self._buffer_size
+                parked = not self._reader_left and len(self._buffer) >= _BUFFER_SIZE
                 self._parked = parked
             self._notify()
             if parked:

@@ -106,34 +106,25 @@ class TextStream:
         """
         try:
             while True:
-                chunk = self._next()
+                started = time.perf_counter_ns()
+                try:
+                    chunk = next(self._chunks, None)
+                except InferenceError:
+                    raise
+                except BaseException as error:
+                    # `SystemExit` and `KeyboardInterrupt` from model code must not stop the worker.
+                    raise InferenceError(ErrorKind.MODEL_FAILED, f"The model failed: {error_text(error)}") from error
+                finally:
+                    self.model += time.perf_counter_ns() - started
                 if chunk is None:
                     return
-                self._collect(chunk)
+                prompts = self._texts.setdefault(chunk.item, [])
+                while len(prompts) <= chunk.prompt:
+                    prompts.append([])
+                prompts[chunk.prompt].append(chunk.text)
                 yield chunk
         finally:
-            self._close()
-
-    def _close(self) -> None:
-        try:
-            self._chunks.close()
-        except BaseException:  # `SystemExit` and `KeyboardInterrupt` from model code must not stop the worker
-            _logger.exception("a stream could not be closed")
-
-    def _next(self) -> TextChunk | None:
-        started = time.perf_counter_ns()
-        try:
-            return next(self._chunks, None)
-        except InferenceError:
-            raise
-        except BaseException as error:
-            # `SystemExit` and `KeyboardInterrupt` from model code must not stop the worker.
-            raise InferenceError(ErrorKind.MODEL_FAILED, f"The model failed: {error_text(error)}") from error
-        finally:
-            self.model += time.perf_counter_ns() - started
-
-    def _collect(self, chunk: TextChunk) -> None:
-        prompts = self._texts.setdefault(chunk.item, [])
-        while len(prompts) <= chunk.prompt:
-            prompts.append([])
-        prompts[chunk.prompt].append(chunk.text)
+            try:
+                self._chunks.close()
+            except BaseException:  # `SystemExit` and `KeyboardInterrupt` from model code must not stop the worker
+                _logger.exception("a stream could not be closed")
