@@ -11,7 +11,7 @@ from tasks.inference.parameters import TextList, read_parameters
 from tasks.inference.request import InferenceRequest
 from tasks.inference.stacking import count_tensor, stack_text
 from tasks.inference.tensor import BytesTensor, Datatype, Tensor, TensorSpec
-from tasks.saliency.answers import AnswersToExplain, answers_to_explain
+from tasks.saliency.probe import AnswersToExplain, answers_to_explain
 from tasks.task import InputGroup, Model, TaskType, TextChunk
 from tasks.text.conversation import check_messages, last_question
 from tasks.text.generation import SamplingParameters, check_sampling, within_limits

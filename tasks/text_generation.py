@@ -10,7 +10,7 @@ from tasks.inference.error import ErrorKind, InferenceError, invalid
 from tasks.inference.limits import Limits
 from tasks.inference.request import InferenceRequest
 from tasks.inference.tensor import Datatype, Tensor, TensorSpec
-from tasks.saliency.answers import AnswersToExplain, answers_to_explain
+from tasks.saliency.probe import AnswersToExplain, answers_to_explain
 from tasks.task import InputGroup, Model, TaskType, TextChunk
 from tasks.text.conversation import check_messages
 from tasks.text.generation import SamplingParameters, check_sampling, within_limits

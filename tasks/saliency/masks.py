@@ -1,6 +1,4 @@
-"""Masks for images: 1 keeps a pixel, 0 hides it."""
-
-from typing import Protocol
+"""Masks for images, 1 keeps a pixel, 0 hides it, and saliency maps from the scores of masked images."""
 
 import cv2
 import numpy as np
@@ -8,7 +6,16 @@ from numpy.typing import NDArray
 
 from tasks.saliency.explanation import ExplanationMethod
 
-__all__ = ("KEEP_PROBABILITY", "MaskSource", "Masks", "OcclusionMasks", "RandomMasks", "masks_for")
+__all__ = (
+    "KEEP_PROBABILITY",
+    "MaskSource",
+    "Masks",
+    "OcclusionMasks",
+    "RandomMasks",
+    "WeightedMasks",
+    "masks_for",
+    "normalize",
+)
 
 Masks = NDArray[np.float32]
 """(n, rows, columns) float32, 0..1, over the whole image; they are enlarged to its size with smooth edges."""
@@ -19,30 +26,28 @@ KEEP_PROBABILITY = 0.5
 _PIXELS_PER_CELL = 8
 
 
-class MaskSource(Protocol):
-    """A source of masks of one size."""
+class MaskSource:
+    """A source of masks of one size: here of masks whose saliency is the mean score of the pixels that they keep.
 
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Return rows and columns."""
-        ...
+    Attributes:
+        shape: rows and columns.
+        count: number of masks; None for an endless source.
+    """
 
-    @property
-    def count(self) -> int | None:
-        """Return the number of masks; None for an endless source."""
-        ...
+    shape: tuple[int, int]
+    count: int | None = None
 
     def draw(self, count: int, /) -> Masks:
         """Return the next masks, up to `count`."""
-        ...
+        raise NotImplementedError
 
     def saliency(self, mean: NDArray[np.float32], /) -> NDArray[np.float32]:
         """Return the saliency from the mean score of each pixel, weighted by `weights`."""
-        ...
+        return mean
 
     def weights(self, masks: Masks, /) -> Masks:
         """Return the weight of the score of each sample for each pixel."""
-        ...
+        return masks
 
 
 def masks_for(method: ExplanationMethod, width: int, height: int, grid: int, seed: int) -> MaskSource:
@@ -54,7 +59,7 @@ def masks_for(method: ExplanationMethod, width: int, height: int, grid: int, see
     return RandomMasks(cell_rows, cell_columns, seed)
 
 
-class RandomMasks:
+class RandomMasks(MaskSource):
     """The masks of RISE: random cells, enlarged with smooth edges and shifted by up to a cell.
 
     Petsiuk, Das, Saenko: RISE, BMVC 2018, section 3.2.
@@ -64,8 +69,6 @@ class RandomMasks:
         cell_columns: cells along the width.
         seed: seed of the random numbers.
     """
-
-    count = None
 
     def __init__(self, cell_rows: int, cell_columns: int, seed: int) -> None:
         self.shape = (cell_rows * _PIXELS_PER_CELL, cell_columns * _PIXELS_PER_CELL)
@@ -84,14 +87,8 @@ class RandomMasks:
             mask[:] = cv2.warpAffine(cells, to_cells, size, flags=cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP)
         return masks
 
-    def saliency(self, mean: NDArray[np.float32], /) -> NDArray[np.float32]:
-        return mean
 
-    def weights(self, masks: Masks, /) -> Masks:
-        return masks
-
-
-class OcclusionMasks:
+class OcclusionMasks(MaskSource):
     """Masks that hide a window of two by two cells, which moves by one cell and half over the border.
 
     The positions come in random order, so that a scan that ends early covers the whole image.
@@ -122,3 +119,52 @@ class OcclusionMasks:
 
     def weights(self, masks: Masks, /) -> Masks:
         return 1 - masks
+
+
+class WeightedMasks:
+    """The weighted mean score for every pixel and every target, over samples that keep the pixel.
+
+    RISE (Petsiuk et al. 2018, equation 6) divides the sum of scores times masks by the number of samples and the
+    expected value of the masks. This class divides by the sum of the drawn masks for each pixel, which has the same
+    limit and less noise. For occlusion the weights are the hidden parts.
+
+    Args:
+        targets: number of targets.
+        rows: rows of a mask.
+        columns: columns of a mask.
+    """
+
+    def __init__(self, targets: int, rows: int, columns: int) -> None:
+        self._weighted_scores = np.zeros((targets, rows * columns), np.float64)
+        self._weights = np.zeros(rows * columns, np.float64)
+        self._scores = np.zeros(targets, np.float64)
+        self._shape = (targets, rows, columns)
+        self.samples = 0
+
+    def add(self, masks: Masks, scores: NDArray[np.float32]) -> None:
+        """Add samples.
+
+        Args:
+            masks: (n, rows, columns), the weight of each sample for each pixel.
+            scores: (n, targets), the scores of each sample.
+        """
+        flat = masks.reshape(len(masks), -1)
+        self._weighted_scores += scores.T @ flat
+        self._weights += flat.sum(axis=0)
+        self._scores += scores.sum(axis=0)
+        self.samples += len(masks)
+
+    def mean(self) -> NDArray[np.float32]:
+        """Return (targets, rows, columns): the weighted mean scores; the plain mean where all weights are 0."""
+        overall = self._scores[:, np.newaxis] / max(self.samples, 1)
+        covered = self._weights > 1e-6
+        mean = np.where(covered, self._weighted_scores / np.where(covered, self._weights, 1), overall)
+        return mean.reshape(self._shape).astype(np.float32)
+
+
+def normalize(saliency: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Scale a map to 0..1; all zero if its range is within rounding errors."""
+    low, high = float(saliency.min()), float(saliency.max())
+    if not high - low > 1e-6:
+        return np.zeros_like(saliency)
+    return (saliency - np.float32(low)) / np.float32(high - low)

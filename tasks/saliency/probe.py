@@ -1,4 +1,4 @@
-"""Helpers for tasks to detect the same objects again in a masked image."""
+"""What tasks need for explanations: the predictions to explain, and how to find them again in a changed input."""
 
 from collections.abc import Sequence
 from typing import Any, Protocol, TypeVar
@@ -7,9 +7,19 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from tasks.inference.error import invalid
+from tasks.inference.response import Prediction, Record
 from tasks.vision.filtering import SelectionParameters
 
-__all__ = ("LabelledPredictions", "best_match", "probe_parameters", "select_targets", "take")
+__all__ = (
+    "AnswersToExplain",
+    "LabelledPredictions",
+    "answers_to_explain",
+    "best_match",
+    "probe_parameters",
+    "select_targets",
+    "take",
+)
 
 _LOW_THRESHOLD = 0.1
 
@@ -81,3 +91,36 @@ def best_match(
     """
     same_class = np.array(targets.labels)[:, np.newaxis] == np.array(detected.labels, dtype=object)[np.newaxis]
     return np.max(np.where(same_class, overlap * detected.scores, 0), axis=1, initial=0).astype(np.float32)
+
+
+class AnswersToExplain(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """The K answers of one input.
+
+    Attributes:
+        labels: the answers.
+        prediction: what the model returned, with the tokens of the answers.
+        filtered: the prediction after `postprocess`.
+        scores: (K,) log-likelihood of each answer for the original input, in nats; 0 while it is not known.
+    """
+
+    labels: Sequence[str]
+    prediction: Prediction
+    filtered: Prediction
+    scores: NDArray[np.float64]
+
+    def records(self) -> Sequence[Record]:
+        """Return the records of the answers."""
+        return self.filtered.records()
+
+
+def answers_to_explain(
+    labels: Sequence[str], prediction: Prediction, filtered: Prediction, label: str | None
+) -> AnswersToExplain:
+    """Return all answers of one input.
+
+    Raises:
+        InferenceError: INVALID_REQUEST, with the path ``label``, if one is requested.
+    """
+    if label is not None:
+        raise invalid("Expected none: the answers of this model are texts, not classes", "label")
+    return AnswersToExplain(labels=labels, prediction=prediction, filtered=filtered, scores=np.zeros(len(labels)))

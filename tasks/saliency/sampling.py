@@ -9,9 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tasks.inference.response import Prediction
-from tasks.saliency.combination import WeightedMasks, normalize
 from tasks.saliency.explanation import Explanation, ExplanationParameters
-from tasks.saliency.masks import MaskSource, masks_for
+from tasks.saliency.masks import MaskSource, WeightedMasks, masks_for, normalize
 from tasks.task import ExplainableTask, ScoredTask, Task
 from tasks.vision.filtering import SCORE_DECIMALS
 from tasks.vision.image import Image
@@ -56,19 +55,7 @@ class ExplanationTarget(msgspec.Struct, Generic[InputT, PredictionT], frozen=Tru
         """Return the number of predictions to explain."""
         return len(self.predictions.labels)
 
-    def scores(self, copies: Sequence[Pixels], scale: float = 1.0) -> NDArray[np.float32]:
-        """Return (n, K): the score of each target in each of n masked copies of the image.
-
-        Args:
-            copies: pixels of the masked images.
-            scale: size of the copies relative to the original, 0..1.
-
-        Raises:
-            InferenceError: MODEL_FAILED if the model fails.
-        """
-        return self.scores_of([Image(pixels) for pixels in copies], [scale] * len(copies))
-
-    def scores_of(self, contents: Sequence[object], changes: Sequence[object]) -> NDArray[np.float32]:
+    def scores(self, contents: Sequence[object], changes: Sequence[object]) -> NDArray[np.float32]:
         """Return (n, K): the score of each target for n other images or texts.
 
         It is the similarity 0..1 to the predictions for that content, or the log-likelihood of the answer in nats.
@@ -126,15 +113,33 @@ def explain_target(
     weighted_masks = WeightedMasks(target.prediction_count, *masks.shape)
     downscaled, scale = _downscale(image.pixels)
     chunk_size = max(1, min(_MAX_CHUNK_SIZE, _CHUNK_PIXELS // (downscaled.shape[0] * downscaled.shape[1])))
-    backdrop = _backdrop(downscaled)
+    # RISE uses black. In a bright image a black region is itself a feature, whereas the mean colour is neutral.
+    backdrop = np.empty_like(downscaled)
+    backdrop[:] = np.rint(downscaled.mean(axis=(0, 1)))
     while target.prediction_count and weighted_masks.samples < samples:
         drawn = masks.draw(min(chunk_size, samples - weighted_masks.samples))
         copies = [apply_mask(downscaled, mask, backdrop) for mask in drawn]
-        weighted_masks.add(masks.weights(drawn), target.scores(copies, scale))
+        scores = target.scores([Image(copy) for copy in copies], [scale] * len(copies))
+        weighted_masks.add(masks.weights(drawn), scores)
         if not should_continue():
             break
-    saliency = masks.saliency(weighted_masks.mean())
-    return _explanations(target.predictions, saliency, image, parameters, weighted_masks.samples)
+    predictions, saliency = target.predictions, masks.saliency(weighted_masks.mean())
+    return [
+        Explanation(
+            label=label,
+            score=round(float(score), SCORE_DECIMALS),
+            record=record,
+            coarse=normalize(coarse),
+            width=image.width,
+            height=image.height,
+            method=parameters.method,
+            samples=weighted_masks.samples,
+            seed=parameters.seed,
+        )
+        for label, score, record, coarse in zip(
+            predictions.labels, predictions.scores, predictions.records(), saliency, strict=True
+        )
+    ]
 
 
 def apply_mask(pixels: Pixels, mask: NDArray[np.float32], backdrop: Pixels) -> Pixels:
@@ -154,16 +159,6 @@ def apply_mask(pixels: Pixels, mask: NDArray[np.float32], backdrop: Pixels) -> P
     return np.asarray(blended, np.uint8)
 
 
-def _backdrop(pixels: Pixels) -> Pixels:
-    """Return an image of the same size filled with the mean colour.
-
-    RISE uses black. In a bright image a black region is itself a feature, whereas the mean colour is neutral.
-    """
-    uniform = np.empty_like(pixels)
-    uniform[:] = np.rint(pixels.mean(axis=(0, 1)))
-    return uniform
-
-
 def _downscale(pixels: Pixels) -> tuple[Pixels, float]:
     scale = MAX_SIDE / max(pixels.shape[:2])
     if scale >= 1:
@@ -174,28 +169,3 @@ def _downscale(pixels: Pixels) -> tuple[Pixels, float]:
 
 def _masks(image: Image, parameters: ExplanationParameters) -> MaskSource:
     return masks_for(parameters.method, image.width, image.height, parameters.grid, parameters.seed)
-
-
-def _explanations(
-    predictions: Any,
-    saliency: NDArray[np.float32],
-    image: Image,
-    parameters: ExplanationParameters,
-    samples: int,
-) -> list[Explanation]:
-    return [
-        Explanation(
-            label=label,
-            score=round(float(score), SCORE_DECIMALS),
-            record=record,
-            coarse=normalize(coarse),
-            width=image.width,
-            height=image.height,
-            method=parameters.method,
-            samples=samples,
-            seed=parameters.seed,
-        )
-        for label, score, record, coarse in zip(
-            predictions.labels, predictions.scores, predictions.records(), saliency, strict=True
-        )
-    ]

@@ -120,7 +120,7 @@ def explain_words(
         removed = [_with_space(text, span) for span in spans[done : done + _CHUNK_SIZE]]
         # Some models refuse an empty text.
         copies = [text[:start] + text[end:] or _NO_WORDS for start, end in removed]
-        scores[done : done + len(copies)] = target.scores_of(copies, removed)
+        scores[done : done + len(copies)] = target.scores(copies, removed)
         done += len(copies)
         if not should_continue():
             break

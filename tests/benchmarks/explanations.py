@@ -27,8 +27,9 @@ from tasks.inference.limits import Limits
 from tasks.inference.request import InferenceRequest
 from tasks.inference.tensor import Datatype, Tensor
 from tasks.saliency.explanation import DEFAULT_SAMPLES, ExplanationMethod, ExplanationParameters
-from tasks.saliency.fidelity import area_under_curve, deletion_steps, insertion_steps
 from tasks.saliency.sampling import ExplanationTarget, explain_target, sample_count
+from tasks.vision.image import Image
+from tests.support.saliency_fidelity import area_under_curve, deletion_steps, insertion_steps
 
 SEED = 7001
 RANDOM_MAPS = 3
@@ -145,7 +146,7 @@ def _measure(
 ) -> Fidelity:
     pixels = subject.image.pixels
     areas = [
-        float(area_under_curve(subject.scores(list(copies)))[index])
+        float(area_under_curve(subject.scores([Image(copy) for copy in copies], [1.0] * (steps + 1)))[index])
         for copies in (deletion_steps(pixels, saliency, steps), insertion_steps(pixels, saliency, steps))
     ]
     y, x = np.unravel_index(int(saliency.argmax()), saliency.shape)

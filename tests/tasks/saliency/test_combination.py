@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tasks.saliency.combination import WeightedMasks, normalize
+from tasks.saliency.masks import WeightedMasks, normalize
 
 
 def test_pixel_value_is_the_mean_score_of_samples_that_show_it() -> None:

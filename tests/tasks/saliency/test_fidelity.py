@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.saliency.fidelity import area_under_curve, deletion_steps, insertion_steps
+from tasks.vision.image import Image
+from tests.support.saliency_fidelity import area_under_curve, deletion_steps, insertion_steps
 from tests.tasks.saliency.subjects import classifier_of_region, noise
 
 
@@ -45,7 +46,9 @@ def test_right_map_scores_better_than_a_wrong_one() -> None:
     right = np.zeros((60, 80), np.float32)
     right[region] = 1
     areas = {
-        (name, change.__name__): float(area_under_curve(subject.scores(list(change(pixels, saliency, 20))))[0])
+        (name, change.__name__): float(
+            area_under_curve(subject.scores([Image(copy) for copy in change(pixels, saliency, 20)], [1.0] * 21))[0]
+        )
         for name, saliency in (("right", right), ("wrong", 1 - right))
         for change in (deletion_steps, insertion_steps)
     }

@@ -62,6 +62,6 @@ def test_windows_hide_2x2_cells_and_cover_every_cell_four_times() -> None:
 
 def test_windows_come_in_random_order() -> None:
     source = OcclusionMasks(8, 8, 0)
-    hidden = (1 - source.draw(source.count // 2)).sum(axis=0)
+    hidden = (1 - source.draw(81 // 2)).sum(axis=0)
     assert (hidden[:4] > 0).mean() > 0.7
     assert (hidden[4:] > 0).mean() > 0.7

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tasks.saliency.combination import WeightedMasks, normalize
-from tasks.saliency.masks import MaskSource, OcclusionMasks, RandomMasks
+from tasks.saliency.masks import MaskSource, OcclusionMasks, RandomMasks, WeightedMasks, normalize
 from tests.support.client_environments import python_with
 from tests.support.server_process import ROOT
 
@@ -40,7 +39,7 @@ def scaled(maps: NDArray[np.float32]) -> NDArray[np.float32]:
 
 def test_maps_agree_with_xaitk_saliency(tmp_path: Path) -> None:
     rise, occlusion = RandomMasks(6, 8, 1), OcclusionMasks(6, 8, 1)
-    masks, windows = rise.draw(600), occlusion.draw(occlusion.count)
+    masks, windows = rise.draw(600), occlusion.draw(7 * 9)
     scores, window_scores = two_classes(masks), two_classes(windows)
     np.savez(
         tmp_path / "given.npz",
