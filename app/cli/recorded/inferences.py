@@ -59,7 +59,8 @@ def inferences(
         limit: Maximum number of inferences, the newest first; by default 20 to print, all to export or with --sql.
         after: Start of the page: the value that the previous page ended with.
         json: Print a page as JSON instead of a table.
-        to: Export to this file: .parquet, .csv, .jsonl, or .json for COCO; with --format yolo, to this new folder.
+        to: Export to this file: .parquet, .jsonl, .json for COCO, or .csv, which no command reads back; with --format
+            yolo, to this new folder.
         format: Format of the export, if the file name does not show it.
         images: Folder of recorded images (--record-images), for --format yolo.
     """

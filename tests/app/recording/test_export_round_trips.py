@@ -165,3 +165,9 @@ def test_jsonl_of_something_else_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "questions.jsonl").write_text('{"image": "a.jpg"}\n')
     with pytest.raises(SettingsError, match="Expected one recorded inference on each line"):
         open_recordings(str(tmp_path / "questions.jsonl"))
+
+
+def test_csv_is_not_read_back(tmp_path: Path) -> None:
+    export([[]], tmp_path / "found.csv", "csv")
+    with pytest.raises(SettingsError, match=r"CSV is for spreadsheets .*; export \.jsonl or \.parquet"):
+        open_recordings(str(tmp_path / "found.csv"))
