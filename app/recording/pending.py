@@ -1,10 +1,14 @@
 """A request that waits to be recorded, and the client's error when recording fails."""
 
+from collections.abc import Sequence
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 
+import msgspec
+
+from app.recording.images import ImageFile
 from app.recording.recording_metrics import BEHIND, STOPPING, UNWRITABLE
-from app.recording.row_converter import RequestRows
+from app.recording.stores.rows import Rows
 from app.recording.stores.store import StoreFault
 from tasks.inference.error import ErrorKind, InferenceError
 
@@ -28,21 +32,25 @@ def not_recorded(reason: str) -> InferenceError:
     return InferenceError(ErrorKind.MODEL_NOT_READY, f"The inference could not be recorded: {_REASONS[reason]}")
 
 
-class PendingRequest:
-    """A request that waits to be written.
+class PendingRequest(msgspec.Struct, kw_only=True):
+    """A request that waits to be written: one row for each sample with a result, or a single row if there is none.
 
-    Args:
-        request_rows: its rows and images.
+    Attributes:
+        rows: at least one.
+        images: the image files to store with the rows.
         recorded: completes when the request is written; None when no client waits for it.
+        done: whether it was written, or has failed.
+        size: the approximate size in bytes.
     """
 
-    __slots__ = ("done", "recorded", "request_rows", "size")
+    rows: Sequence[Rows]
+    images: Sequence[ImageFile]
+    recorded: "Future[None] | None" = None
+    done: bool = False
+    size: int = 0
 
-    def __init__(self, request_rows: RequestRows, recorded: "Future[None] | None") -> None:
-        self.request_rows = request_rows
-        self.recorded = recorded
-        self.size = request_rows.size
-        self.done = False
+    def __post_init__(self) -> None:
+        self.size = sum(row.size for row in self.rows) + sum(len(image.data) for image in self.images)
 
     def complete(self, error: InferenceError | None) -> None:
         """Report that the request was written, or failed with `error`. The waiting client may have disconnected."""

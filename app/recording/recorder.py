@@ -4,7 +4,7 @@ import logging
 from concurrent.futures import Future
 
 from app.engine.request_context import RequestContext
-from app.recording.pending import PendingRequest, not_recorded
+from app.recording.pending import not_recorded
 from app.recording.recording_metrics import UNWRITABLE, RecordingMetrics
 from app.recording.row_converter import RowConverter
 from app.recording.writer import Writer
@@ -65,22 +65,20 @@ class Recorder:
         if not is_sampled(event.id, self._fraction):
             return None
         recorded: Future[None] | None = Future() if self._acknowledge else None
-        reason = self._submit(event, recorded)
-        if reason is None:
-            return recorded
-        self._metrics.dropped(reason)
-        if recorded is not None:
-            recorded.set_exception(not_recorded(reason))
+        try:
+            request = self._row_converter(event)
+        except Exception:
+            _logger.exception("an inference cannot be recorded")
+            reason = UNWRITABLE
+        else:
+            request.recorded = recorded
+            reason = self._writer.submit(request)
+        if reason is not None:
+            self._metrics.dropped(reason)
+            if recorded is not None:
+                recorded.set_exception(not_recorded(reason))
         return recorded
 
     def close(self, timeout: float) -> None:
         """Record the waiting requests, for at most `timeout` seconds, and close the store."""
         self._writer.close(timeout)
-
-    def _submit(self, event: RequestContext, recorded: "Future[None] | None") -> str | None:
-        try:
-            request_rows = self._row_converter(event)
-        except Exception:
-            _logger.exception("an inference cannot be recorded")
-            return UNWRITABLE
-        return self._writer.submit(PendingRequest(request_rows, recorded))

@@ -11,6 +11,7 @@ import numpy as np
 from app.engine.inference_result import SampleResult
 from app.engine.request_context import RequestContext
 from app.recording.images import ImageFile
+from app.recording.pending import PendingRequest
 from app.recording.redaction import Redaction
 from app.recording.stores.rows import InferenceRow, LabelRow, Rows, label_rows, metadata_rows, position, to_indexed_text
 from metadata.entry import METADATA_PARAMETER, Metadata, MetadataEntry, metadata_of_inputs
@@ -19,7 +20,7 @@ from tasks.inference.tensor import BytesTensor
 from tasks.tensor_inference import TensorsInput
 from tasks.vision.image import Image
 
-__all__ = ("RequestRows", "RowConverter")
+__all__ = ("RowConverter",)
 
 
 class _ReceivedImage(NamedTuple):
@@ -34,23 +35,6 @@ class _ReceivedImage(NamedTuple):
 _NO_PARAMETERS: Mapping[str, object] = {}
 
 
-class RequestRows(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """The rows of one request: one for each sample with a result, or a single row if there is none.
-
-    Attributes:
-        rows: at least one.
-        images: the image files to store with the rows.
-    """
-
-    rows: Sequence[Rows]
-    images: Sequence[ImageFile]
-
-    @property
-    def size(self) -> int:
-        """Return the approximate size in bytes."""
-        return sum(row.size for row in self.rows) + sum(len(image.data) for image in self.images)
-
-
 class RowConverter:
     """Convert events into rows. Several threads may call it at once.
 
@@ -63,17 +47,17 @@ class RowConverter:
         self._redaction = redaction
         self._keep_images = keep_images
 
-    def __call__(self, event: RequestContext) -> RequestRows:
-        """Return the rows and images of `event`."""
+    def __call__(self, event: RequestContext) -> PendingRequest:
+        """Return the rows and images of `event`, which no client waits for yet."""
         samples = event.result.samples if event.result else ()
         images: dict[str, ImageFile] = {}
         if not samples:
-            return RequestRows(rows=[self._convert_request(event)], images=())
+            return PendingRequest(rows=[self._convert_request(event)], images=())
         metadata_by_input: Mapping[int, Metadata] = (
             metadata_of_inputs(event.request, event.metadata) if event.request else {}
         )
         rows = [self._convert_sample(event, sample, metadata_by_input, images) for sample in samples]
-        return RequestRows(rows=rows, images=list(images.values()))
+        return PendingRequest(rows=rows, images=list(images.values()))
 
     def _convert_request(self, event: RequestContext) -> Rows:
         records = None if event.outcome or event.result is None else "[]"

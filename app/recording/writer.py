@@ -188,7 +188,7 @@ class Writer:
             while self._queue and len(batch) < _MAX_REQUESTS and rows < _MAX_ROWS:
                 request = self._queue.popleft()
                 self._queued_bytes -= request.size
-                rows += len(request.request_rows.rows)
+                rows += len(request.rows)
                 batch.append(request)
             self._batch, self._batch_started = batch, time.monotonic()
             self._busy_since = self._batch_started
@@ -240,12 +240,10 @@ class Writer:
             StoreError: when the store fails.
         """
         try:
-            if self._folder is not None and (
-                images := [image for request in requests for image in request.request_rows.images]
-            ):
+            if self._folder is not None and (images := [image for request in requests for image in request.images]):
                 folder = self._folder
                 _convert_os_errors(lambda: folder.write(images))
-            self._store.write([rows for request in requests for rows in request.request_rows.rows])
+            self._store.write([rows for request in requests for rows in request.rows])
         except SettingsError as error:
             # Another program has replaced the store.
             raise StoreError(StoreFault.FAILED, str(error)) from None
@@ -264,7 +262,7 @@ class Writer:
             self._write(requests[:middle])
             self._write(requests[middle:])
             return
-        self._metrics.recorded(sum(len(request.request_rows.rows) for request in requests))
+        self._metrics.recorded(sum(len(request.rows) for request in requests))
         for request in requests:
             request.complete(None)
 
