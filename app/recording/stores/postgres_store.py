@@ -1,7 +1,7 @@
 """A store in PostgreSQL, for several servers (the extra ``postgres``)."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar, cast
 
@@ -32,28 +32,33 @@ _CONNECT_SECONDS = 3.0
 _WRITE_SECONDS = 5.0
 _UPGRADE_SECONDS = 600.0
 
-_UNREACHABLE = (
-    OSError,
-    TimeoutError,
-    asyncpg.PostgresConnectionError,
-    asyncpg.CannotConnectNowError,
-    asyncpg.AdminShutdownError,
-    asyncpg.CrashShutdownError,
-    asyncpg.InvalidAuthorizationSpecificationError,
-    asyncpg.InvalidCatalogNameError,
-    asyncpg.TooManyConnectionsError,
-    asyncpg.InterfaceError,
-    asyncpg.InternalClientError,
-)
-_LOCKED = (asyncpg.LockNotAvailableError, asyncpg.DeadlockDetectedError, asyncpg.QueryCanceledError)
-_REJECTED = (
-    asyncpg.DataError,
-    asyncpg.PostgresSyntaxError,
-    asyncpg.IntegrityConstraintViolationError,
-    asyncpg.ProgramLimitExceededError,
-    ValueError,
-    OverflowError,
-)
+# In this order: asyncpg also raises its interface errors for invalid values.
+_FAULTS: Mapping[StoreFault, tuple[type[Exception], ...]] = {
+    StoreFault.FULL: (asyncpg.DiskFullError,),
+    StoreFault.LOCKED: (asyncpg.LockNotAvailableError, asyncpg.DeadlockDetectedError, asyncpg.QueryCanceledError),
+    StoreFault.DAMAGED: (asyncpg.DataCorruptedError, asyncpg.IndexCorruptedError),
+    StoreFault.REJECTED: (
+        asyncpg.DataError,
+        asyncpg.PostgresSyntaxError,
+        asyncpg.IntegrityConstraintViolationError,
+        asyncpg.ProgramLimitExceededError,
+        ValueError,
+        OverflowError,
+    ),
+    StoreFault.UNREACHABLE: (
+        OSError,
+        TimeoutError,
+        asyncpg.PostgresConnectionError,
+        asyncpg.CannotConnectNowError,
+        asyncpg.AdminShutdownError,
+        asyncpg.CrashShutdownError,
+        asyncpg.InvalidAuthorizationSpecificationError,
+        asyncpg.InvalidCatalogNameError,
+        asyncpg.TooManyConnectionsError,
+        asyncpg.InterfaceError,
+        asyncpg.InternalClientError,
+    ),
+}
 
 
 def _statement(table: Table) -> str:
@@ -66,11 +71,7 @@ _EXISTING = "SELECT id, number FROM inferences WHERE id = ANY($1)"
 
 
 class PostgresStore:
-    """A `Store` in a database that several servers share. It reconnects when the connection is lost.
-
-    Args:
-        dsn: the address of the database.
-    """
+    """A `Store` in a database that several servers share. It reconnects when the connection is lost."""
 
     def __init__(self, dsn: StoreDsn) -> None:
         self._dsn = dsn
@@ -204,13 +205,4 @@ def _classify(error: BaseException) -> tuple[StoreFault, BaseException]:
     """Return the fault and the error that caused it: SQLAlchemy wraps the errors of asyncpg."""
     if isinstance(error, DBAPIError) and error.orig is not None:
         return _classify(error.orig.__cause__ or error.orig)
-    if isinstance(error, asyncpg.DiskFullError):
-        return StoreFault.FULL, error
-    if isinstance(error, _LOCKED):
-        return StoreFault.LOCKED, error
-    if isinstance(error, asyncpg.DataCorruptedError | asyncpg.IndexCorruptedError):
-        return StoreFault.DAMAGED, error
-    # Check these first: asyncpg also raises its interface errors for invalid values.
-    if isinstance(error, _REJECTED):
-        return StoreFault.REJECTED, error
-    return (StoreFault.UNREACHABLE if isinstance(error, _UNREACHABLE) else StoreFault.FAILED), error
+    return next((fault for fault, kinds in _FAULTS.items() if isinstance(error, kinds)), StoreFault.FAILED), error
