@@ -77,7 +77,7 @@ def write_baseline(path: Path, baseline: Baseline) -> None:
     Raises:
         OSError: when it cannot be written.
     """
-    fields = msgspec.structs.asdict(baseline.sample) | msgspec.structs.asdict(baseline)
+    fields: dict[str, Any] = msgspec.structs.asdict(baseline.sample) | msgspec.structs.asdict(baseline)
     arrays = {name: fields[name] for name in _ARRAYS if name != "header"}
     header = _Header(format=FORMAT, **{name: fields[name] for name in _Header.__struct_fields__ if name != "format"})
     unfinished = path.with_name(f".{path.name}.{os.getpid()}")
@@ -117,7 +117,7 @@ def read_baseline(path: Path) -> Baseline:
         raise DriftError(f"{path}: Expected a baseline of {MIN_IMAGES} images at least, got {rows}")
     if arrays["counts"].size and arrays["counts"].min() < 0:
         raise DriftError(f"{path} is not a baseline: some of its counts are below 0")
-    fields = {**msgspec.structs.asdict(header), **arrays}
+    fields: dict[str, Any] = {**msgspec.structs.asdict(header), **arrays}
     sample = Sample(**{name: fields[name] for name in Sample.__struct_fields__})
     check_finite(sample, str(path))
     origin = {name: fields[name] for name in Baseline.__struct_fields__ if name != "sample"}

@@ -15,9 +15,6 @@ __all__ = ("compare_mix", "describe_change", "quote_names")
 NO_VALUE = "(no value)"
 """Stands for images that lack the key."""
 
-RARE_VALUES = "(rare values)"
-"""Stands for all values with fewer than `_MIN_IMAGES` images."""
-
 _MIN_IMAGES = 5
 _MAX_VALUES = 200
 _MAX_KEYS = 50

@@ -18,13 +18,7 @@ __all__ = ("DriftMetrics", "DriftWindow", "Monitor", "MonitoredModel")
 
 
 class MonitoredModel:
-    """A monitored model with its baseline. It measures images in the same way as the baseline.
-
-    Args:
-        model: the name of the model.
-        baseline: the baseline of the model.
-        embedder: the embedder of the baseline, None without embeddings.
-    """
+    """A monitored model with its baseline. It measures images in the same way as the baseline."""
 
     def __init__(self, model: str, baseline: Baseline, embedder: Embedder | None) -> None:
         self.model = model
@@ -165,53 +159,34 @@ class Monitor:
 
 
 class DriftMetrics:
-    """The Prometheus metrics of drift monitoring.
-
-    Args:
-        registry: the registry for the metrics.
-    """
+    """The Prometheus metrics of drift monitoring."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        model = ("model",)
-        self.detected = Gauge(
-            "charioteer_drift_detected", "1 when the last window has drifted, else 0.", model, registry=registry
+        def gauge(name: str, text: str, *labels: str) -> Gauge:
+            return Gauge(f"charioteer_drift_{name}", text, ("model", *labels), registry=registry)
+
+        def counter(name: str, text: str, *labels: str) -> Counter:
+            return Counter(f"charioteer_drift_{name}", text, labels, registry=registry)
+
+        self.detected = gauge("detected", "1 when the last window has drifted, else 0.")
+        self.p_value = gauge("p", "P-value of each test of the last window, corrected for the other tests.", "test")
+        self.similarity = gauge("similarity", "Mean similarity to the baseline of the last window's images.")
+        self.baseline_similarity = gauge(
+            "baseline_similarity", "Mean similarity of the baseline's own images to one another."
         )
-        self.p_value = Gauge(
-            "charioteer_drift_p",
-            "P-value of each test of the last window, corrected for the other tests.",
-            ("model", "test"),
-            registry=registry,
-        )
-        self.similarity = Gauge(
-            "charioteer_drift_similarity",
-            "Mean similarity to the baseline of the last window's images.",
-            model,
-            registry=registry,
-        )
-        self.baseline_similarity = Gauge(
-            "charioteer_drift_baseline_similarity",
-            "Mean similarity of the baseline's own images to one another.",
-            model,
-            registry=registry,
-        )
-        self.windows = Counter(
-            "charioteer_drift_windows", "Windows that were tested for drift.", model, registry=registry
-        )
-        self.images = Counter(
-            "charioteer_drift_images",
+        self.windows = counter("windows", "Windows that were tested for drift.", "model")
+        self.images = counter(
+            "images",
             "Images by outcome: measured, skipped by the rate limit, dropped because too many wait, or failed.",
-            ("model", "outcome"),
-            registry=registry,
+            "model",
+            "outcome",
         )
-        self.alerts = Counter(
-            "charioteer_drift_alerts", "Alerts to the webhook, by outcome.", ("outcome",), registry=registry
-        )
+        self.alerts = counter("alerts", "Alerts to the webhook, by outcome.", "outcome")
 
     def remove(self, model: str) -> None:
         """Remove the metrics of a model that is no longer monitored, because they would stay forever."""
-        for gauge in (self.detected, self.similarity, self.baseline_similarity):
+        for gauge in (self.detected, self.p_value, self.similarity, self.baseline_similarity):
             gauge.remove_by_labels({"model": model})
-        self.p_value.remove_by_labels({"model": model})
 
     def update(self, window: DriftWindow) -> None:
         """Update the metrics after a window has been tested."""

@@ -218,10 +218,6 @@ class SimilarityAnnotator:
 
     The parameter `similarity` is a number, 0..1, or a list of numbers for an output of several images. The header
     `charioteer-similarity` has the numbers of the whole response, separated by commas.
-
-    Args:
-        monitored: models that have a baseline, by name.
-        observer: receives the measurements.
     """
 
     def __init__(self, monitored: Mapping[str, MonitoredModel], observer: DriftObserver) -> None:
@@ -258,11 +254,7 @@ class SimilarityAnnotator:
 
 
 class _RateLimit:
-    """A token bucket that holds the tokens of one second.
-
-    Args:
-        per_second: tokens per second.
-    """
+    """A token bucket that holds the tokens of one second."""
 
     def __init__(self, per_second: float) -> None:
         self._rate = per_second

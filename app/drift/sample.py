@@ -123,15 +123,8 @@ def build_sample(observations: Iterable[Observation], task_type: str = "", sampl
     features = (*(IMAGE_FEATURES if with_pixels else ()), *(PREDICTION_FEATURES if with_predictions else ()))
     if not features:
         raise DriftError(f"There is nothing to measure in {sample_name}: neither pixels nor answers")
-    empty = np.zeros(0)
-    numbers = np.array(
-        [
-            np.concatenate(
-                [_or_default(item.image, empty), _or_default(item.findings if with_predictions else None, empty)]
-            )
-            for item in selected
-        ]
-    )
+    rows = [(item.image, item.findings if with_predictions else None) for item in selected]
+    numbers = np.array([np.concatenate([part for part in parts if part is not None]) for parts in rows])
     labels, counts = _count_labels(selected)
     sample = Sample(
         ids=[item.id for item in selected],
@@ -186,7 +179,3 @@ def _stack_embeddings(observations: Sequence[Observation], sample_name: str) -> 
     if len(lengths) > 1:
         raise DriftError(f"Expected embeddings of one length in {sample_name}, got {', '.join(map(str, lengths))}")
     return np.array(embeddings, np.float32)
-
-
-def _or_default(values: NDArray[np.float64] | None, default: NDArray[np.float64]) -> NDArray[np.float64]:
-    return default if values is None else values
