@@ -83,11 +83,6 @@ class Checkpoint:
 def open_checkpoint(path: Path, header: Header, *, fresh: bool = False) -> Generator[Checkpoint]:
     """Open the checkpoint at `path`, or create it. Truncate an incomplete last line.
 
-    Args:
-        path: the file.
-        header: identifies the evaluation.
-        fresh: whether to discard existing answers.
-
     Raises:
         EvaluationError: when the file belongs to another evaluation.
     """

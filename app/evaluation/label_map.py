@@ -19,10 +19,6 @@ LabelMap = Mapping[str, str | None]
 def read_label_map(path: Path, labels: Sequence[str]) -> LabelMap:
     """Read a JSON object from the model's labels to the dataset's labels or null.
 
-    Args:
-        path: the file.
-        labels: the labels of the dataset.
-
     Raises:
         EvaluationError: when the file has another form, or an unknown label of the dataset.
     """

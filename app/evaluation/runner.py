@@ -57,13 +57,6 @@ def collect_answers(
 
     After an interruption, the checkpoint contains all answers so far, and those that arrive within two seconds.
 
-    Args:
-        items: the items.
-        client: requests an answer.
-        checkpoint: the file of the answers.
-        concurrency: number of parallel requests.
-        progress: called with the number of finished items.
-
     Raises:
         EvaluationError: when the first requests or all requests fail. Other errors of `client` propagate.
     """

@@ -28,10 +28,6 @@ _TITLES = {
 def measure_classes(results: Sequence[EvaluatedItem], slices: Sequence[str] = ()) -> Measures:
     """Measure the best class of each image, and how its score separates it from the others.
 
-    Args:
-        results: with labels of the dataset.
-        slices: keys of metadata.
-
     Raises:
         EvaluationError: when the extra is not installed.
     """

@@ -26,12 +26,7 @@ _TITLES = {"exact_match": "exact match", "f1": "token F1", "anls": "ANLS"}
 
 
 def measure_texts(results: Sequence[EvaluatedItem], slices: Sequence[str] = ()) -> Measures:
-    """Return the mean of each metric over all questions and over slices.
-
-    Args:
-        results: questions with their correct answers.
-        slices: keys of metadata.
-    """
+    """Return the mean of each metric over all questions and over slices."""
     scores = [_scores(result) for result in results]
     tables: list[Table] = []
     if slices:

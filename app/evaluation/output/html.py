@@ -21,12 +21,7 @@ _COLOURS = ("#2a78d6", "#d9602b", "#2a9d5c", "#b43fb0", "#c8a200", "#11a3a8", "#
 
 
 def html_report(report: EvaluationReport, worst: int = 24) -> bytes:
-    """Render the page. Labels, names and answers are escaped.
-
-    Args:
-        report: the report.
-        worst: maximum number of drawn images with mistakes.
-    """
+    """Render the page. Labels, names and answers are escaped."""
     template = Environment(autoescape=True, undefined=StrictUndefined).from_string(
         Path(__file__).with_name("report.html.jinja").read_text(encoding="utf-8")
     )

@@ -28,11 +28,6 @@ def write_yolo(batches: Batches, folder: Path, images: Path) -> Exported:
     All objects are of the first task. A line is a box, four corners, or the longest outline of an object. Of several
     inferences of one image, the first counts. Inferences without objects of this task or without an image are left out.
 
-    Args:
-        batches: batches of inferences.
-        folder: the new folder.
-        images: the folder of recorded images.
-
     Raises:
         SettingsError: when the folder exists.
         OSError: when it cannot be written.
