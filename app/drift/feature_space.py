@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from app.drift.hypothesis_tests import import_scipy, squared_distances
+from app.drift.hypothesis_tests import import_scipy, squared_distances, subsample
 
 __all__ = (
     "MAX_COMPONENTS", "FeatureSpace", "Neighbourhood", "cluster_images", "comparable_distances",
@@ -79,7 +79,7 @@ class Neighbourhood:
 
     def __init__(self, numbers: NDArray[np.float64], embeddings: NDArray[np.float32]) -> None:
         self._space = FeatureSpace(numbers, embeddings)
-        self._rows = rows = _subsample(self._space.join(numbers, embeddings), np.random.default_rng(_SEED))
+        self._rows = rows = subsample(self._space.join(numbers, embeddings), np.random.default_rng(_SEED), _MAX_ROWS)
         squared = squared_distances(rows, rows)
         np.fill_diagonal(squared, np.inf)
         self.distances = _mean_nearest(squared)
@@ -110,7 +110,7 @@ def comparable_distances(
     Returns:
         Distances of the baseline, of shape (at most n,), and of production, of shape (m,).
     """
-    baseline = _subsample(baseline, rng)
+    baseline = subsample(baseline, rng, _MAX_ROWS)
     squared = squared_distances(baseline, baseline)
     np.fill_diagonal(squared, np.inf)
     production_squared = squared_distances(production, baseline)
@@ -145,10 +145,6 @@ def _deviations(rows: NDArray[np.floating]) -> NDArray[np.float64]:
     """Return the (d,) standard deviations of columns, and 1 for constant columns."""
     spread = rows.std(axis=0, dtype=np.float64)
     return np.where(spread > 1e-9 * np.maximum(1, np.abs(rows.mean(axis=0))), spread, 1.0)
-
-
-def _subsample(rows: NDArray[np.float32], rng: np.random.Generator) -> NDArray[np.float32]:
-    return rows if len(rows) <= _MAX_ROWS else rows[np.sort(rng.choice(len(rows), _MAX_ROWS, replace=False))]
 
 
 def _mean_nearest(squared: NDArray[np.float32]) -> NDArray[np.float64]:

@@ -6,7 +6,7 @@ Permutation tests shuffle images, not single predictions, because the prediction
 import importlib
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,8 +16,8 @@ from app.settings.extras import missing_extra
 
 __all__ = (
     "PERMUTATIONS", "chi_square", "cramer_von_mises", "holm", "import_scipy", "kolmogorov_smirnov",
-    "maximum_mean_discrepancy", "mix_chi_square", "population_stability", "squared_distances", "tail_excess",
-    "tail_test",
+    "maximum_mean_discrepancy", "mix_chi_square", "population_stability", "squared_distances", "subsample",
+    "tail_excess", "tail_test",
 )  # fmt: skip
 
 PERMUTATIONS = 999
@@ -35,6 +35,7 @@ _SIDES: tuple[Literal["left"], Literal["right"]] = ("left", "right")
 _BLOCK = 2_000_000
 """Maximum number of permuted values in memory at once."""
 
+_Float = TypeVar("_Float", np.float32, np.float64)
 Numbers = NDArray[np.float64]
 _Statistic = Callable[[Numbers], Numbers]
 """Returns one value for each column of (n + m, k), in which images of the second sample have 1, and others 0."""
@@ -151,7 +152,7 @@ def maximum_mean_discrepancy(
         rng: draws the rows and the permutations.
         max_permutations: maximum permutations; more than `PERMUTATIONS` are drawn only if none reaches the value.
     """
-    first, second = _subsample(first, rng), _subsample(second, rng)
+    first, second = subsample(first, rng, MAX_ROWS), subsample(second, rng, MAX_ROWS)
     n, m = len(first), len(second)
     pooled = np.concatenate([first, second]).astype(np.float32)
     chosen = pooled[rng.choice(len(pooled), min(len(pooled), _BANDWIDTH_ROWS), replace=False)]
@@ -226,8 +227,9 @@ def squared_distances(first: NDArray[np.float32], second: NDArray[np.float32]) -
     return np.maximum(norms - 2 * products, 0)
 
 
-def _subsample(rows: Numbers, rng: np.random.Generator) -> Numbers:
-    return rows if len(rows) <= MAX_ROWS else rows[np.sort(rng.choice(len(rows), MAX_ROWS, replace=False))]
+def subsample(rows: NDArray[_Float], rng: np.random.Generator, max_rows: int) -> NDArray[_Float]:
+    """Return a random choice of `max_rows` rows in their order, or all of fewer rows."""
+    return rows if len(rows) <= max_rows else rows[np.sort(rng.choice(len(rows), max_rows, replace=False))]
 
 
 def _permutation_p(statistic: _Statistic, n: int, m: int, rng: np.random.Generator, max_permutations: float) -> float:

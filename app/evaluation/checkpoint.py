@@ -128,9 +128,6 @@ def _check(path: Path, line: bytes, header: Header) -> None:
         raise EvaluationError(
             f"{path} has answers about another dataset, or this one has other images by now; --fresh starts again"
         )
-    expected_source = msgspec.json.encode(header.source, order="sorted")
-    if msgspec.json.encode(existing.source, order="sorted") != expected_source:
-        changed = sorted(
-            key for key in {*existing.source, *header.source} if existing.source.get(key) != header.source.get(key)
-        )
+    source = msgspec.json.decode(msgspec.json.encode(header.source), type=dict[str, object])
+    if changed := sorted(key for key in {*existing.source, *source} if existing.source.get(key) != source.get(key)):
         raise EvaluationError(f"{path} has answers with another {', '.join(changed)}; --fresh starts again")

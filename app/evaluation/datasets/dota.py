@@ -9,7 +9,7 @@ from app.evaluation.dataset import Dataset, Item, LabelErrors, LabelledObject
 from app.evaluation.datasets.files import (
     list_images,
     parse_numbers,
-    read_image_size,
+    read_item,
     read_lines,
     read_sidecar,
     ring_area,
@@ -60,19 +60,9 @@ def read_dota(path: Path, errors: LabelErrors, images: Path | None = None) -> Da
             errors.add(str(file), f"there are no labels {labels}")
             continue
         objects, header = _read_labels(labels, errors)
-        width, height = read_image_size(file, errors)
-        if width:
-            row = metadata.get(file.name, {})
-            items.append(
-                Item(
-                    id=file.name,
-                    image=file,
-                    width=width,
-                    height=height,
-                    objects=tuple(objects),
-                    metadata={**header, **row},
-                )
-            )
+        row = {**header, **metadata.get(file.name, {})}
+        if item := read_item(file.name, file, errors, objects=tuple(objects), metadata=row):
+            items.append(item)
     notes = list(errors.notes())
     difficult = sum(label.ignored for item in items for label in item.objects)
     if difficult:

@@ -9,12 +9,12 @@ import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import msgspec
 import PIL.Image
 
-from app.evaluation.dataset import LabelErrors
+from app.evaluation.dataset import Item, LabelErrors
 from app.evaluation.extras import EvaluationError
 from tasks.inference.error import InferenceError, quote_value
 from tasks.vision.header import image_size
@@ -25,6 +25,7 @@ __all__ = (
     "list_images",
     "parse_numbers",
     "read_image_size",
+    "read_item",
     "read_json",
     "read_json_lines",
     "read_lines",
@@ -81,6 +82,12 @@ def read_image_size(path: Path, errors: LabelErrors) -> tuple[int, int]:
         printable = str(path).replace("\0", "\\0").encode("ascii", "backslashreplace").decode()
         errors.add(printable, "Expected a name in UTF-8, without NUL")
     return 0, 0
+
+
+def read_item(name: str, path: Path, errors: LabelErrors, **fields: Any) -> Item | None:
+    """Return the item of an image with its size and `fields`; record an error and return None if it is unreadable."""
+    width, height = read_image_size(path, errors)
+    return Item(id=name, image=path, width=width, height=height, **fields) if width else None
 
 
 def read_lines(path: Path) -> Iterator[tuple[str, str]]:

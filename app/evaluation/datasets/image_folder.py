@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from app.evaluation.dataset import Dataset, Item, LabelErrors
-from app.evaluation.datasets.files import count_names, list_images, read_image_size, read_sidecar, sidecar_row
+from app.evaluation.datasets.files import count_names, list_images, read_item, read_sidecar, sidecar_row
 from tasks.task import TaskType
 
 __all__ = ("read_image_folder",)
@@ -18,10 +18,9 @@ def read_image_folder(path: Path, errors: LabelErrors) -> Dataset:
     names = count_names(file for _, file in files)
     for label, file in files:
         name = file.relative_to(path).as_posix()
-        width, height = read_image_size(file, errors)
-        if width:
-            row = sidecar_row(metadata, name, file, names)
-            items.append(Item(id=name, image=file, width=width, height=height, label=label, metadata=row))
+        row = sidecar_row(metadata, name, file, names)
+        if item := read_item(name, file, errors, label=label, metadata=row):
+            items.append(item)
     used_labels = {item.label for item in items}
     return Dataset(
         path=path,

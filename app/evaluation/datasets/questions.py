@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from app.evaluation.dataset import Dataset, Item, LabelErrors
-from app.evaluation.datasets.files import as_list, read_image_size, read_json_lines, scalar_values
+from app.evaluation.datasets.files import as_list, read_item, read_json_lines, scalar_values
 from tasks.inference.error import quote_value
 from tasks.task import TaskType
 
@@ -40,17 +40,8 @@ def read_questions(path: Path, errors: LabelErrors, images: Path | None = None) 
                 continue
             seen.add(name)
             file = (images or path.parent) / image
-            width, height = read_image_size(file, errors)
-            if width:
-                item = Item(
-                    id=name,
-                    image=file,
-                    width=width,
-                    height=height,
-                    question=question,
-                    answers=answers,
-                    metadata=scalar_values(line, _RESERVED_KEYS),
-                )
+            metadata = scalar_values(line, _RESERVED_KEYS)
+            if item := read_item(name, file, errors, question=question, answers=answers, metadata=metadata):
                 items.append(item)
     return Dataset(
         path=path, format="vqa", tasks=(TaskType.IMAGE_TEXT_TO_TEXT,), items=tuple(items), notes=errors.notes()

@@ -1,6 +1,7 @@
 """Measure detection, oriented detection and segmentation, as COCO does and as Chariot's evaluations do."""
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import msgspec
 
@@ -46,16 +47,17 @@ def measure_objects(
     for index, result in enumerate(results):
         comparisons.append(compare(result, task))
         progress(index + 1)
-    evaluator, skipped = load_comparisons(comparisons)
+    overall, evaluator, skipped = _object_metrics(comparisons, labels, sorted({*SCORES, confidence}))
     if evaluator is None:
         return msgspec.structs.replace(
-            build_measures(ObjectMetrics(labels=labels, coco=coco_metrics(())), confidence),
+            build_measures(overall, confidence),
             notes=("There is neither an object in the dataset nor a prediction: nothing to measure.",),
         )
-    overall = ObjectMetrics(
-        labels=labels, coco=coco_metrics(comparisons), valor=valor_metrics(evaluator, sorted({*SCORES, confidence}))
-    )
-    measures = build_measures(overall, confidence, _slices(comparisons, labels, confidence, slices))
+    slices_metrics = [
+        (name, len(indexes), _object_metrics([comparisons[index] for index in indexes], labels, [confidence])[0])
+        for name, indexes in slice_results(results, slices)
+    ]
+    measures = build_measures(overall, confidence, slices_metrics)
     return msgspec.structs.replace(
         measures,
         confusion=confusion_matrix(evaluator, comparisons, confidence),
@@ -64,13 +66,10 @@ def measure_objects(
     )
 
 
-def _slices(
-    comparisons: Sequence[Comparison], labels: Sequence[str], confidence: float, keys: Sequence[str]
-) -> list[tuple[str, int, ObjectMetrics]]:
-    slices: list[tuple[str, int, ObjectMetrics]] = []
-    for name, indexes in slice_results([comparison.result for comparison in comparisons], keys):
-        members = [comparisons[index] for index in indexes]
-        evaluator, _ = load_comparisons(members)
-        valor = valor_metrics(evaluator, [confidence]) if evaluator else None
-        slices.append((name, len(members), ObjectMetrics(labels=labels, coco=coco_metrics(members), valor=valor)))
-    return slices
+def _object_metrics(
+    comparisons: Sequence[Comparison], labels: Sequence[str], scores: Sequence[float]
+) -> tuple[ObjectMetrics, Any, int]:
+    """Return the metrics, and what `load_comparisons` returns."""
+    evaluator, skipped = load_comparisons(comparisons)
+    valor = valor_metrics(evaluator, scores) if evaluator else None
+    return ObjectMetrics(labels=labels, coco=coco_metrics(comparisons), valor=valor), evaluator, skipped
