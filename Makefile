@@ -99,7 +99,7 @@ bench-drift: $(VENV)/.test ## [measure] measure how much drift is found, and the
 compare-pipelines: $(VENV)/.test-slow ## [measure] compare models with the pipelines of their libraries (minutes)
 	@$(BIN)/python -m tests.benchmarks.pipelines
 
-bench-evaluation: $(VENV)/.test ## [measure] compare figures of evaluations with pycocotools, faster-coco-eval and scikit-learn
+bench-evaluation: $(VENV)/.test ## [measure] compare figures with pycocotools, faster-coco-eval, scikit-learn, valor-lite and SciPy
 	@$(BIN)/python -m tests.benchmarks.evaluation
 
 soak: $(VENV)/.test ## [test] run half an hour of mixed traffic with injected faults, and check every answer

@@ -1,10 +1,12 @@
-"""Print Charioteer's figures beside those of pycocotools, faster-coco-eval, scikit-learn and valor-lite.
+"""Print Charioteer's figures beside those of pycocotools, faster-coco-eval, scikit-learn, valor-lite and SciPy.
 
 The images are random. Scores are distinct, or rounded to one digit, so that many are equal. The program fails if a
 figure differs. Usage: ``python -m tests.benchmarks.evaluation`` (seconds).
 """
 
 import argparse
+import importlib
+import math
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -17,6 +19,7 @@ from faster_coco_eval import COCO, COCOeval_faster
 from rich.console import Console
 from rich.table import Table
 
+from app.drift.hypothesis_tests import cramer_von_mises, kolmogorov_smirnov, tail_test
 from app.evaluation.answers import EvaluatedItem
 from app.evaluation.metrics.classes import measure_classes
 from app.evaluation.metrics.coco import IOUS
@@ -31,11 +34,12 @@ Figures = Mapping[str, float | None]
 _TOLERANCE = 1e-9
 _OBJECT_FIGURES = ("map_coco", "ap50", "ap75", "ar", "mAPAveragedOverIOUs")
 _CLASS_FIGURES = ("accuracy", "top5_accuracy", "precision", "recall", "f1", "roc_auc")
+_DRIFT_FIGURES = ("kolmogorov_smirnov_p", "cramer_von_mises_p", "tail_p")
 _CLASSES = [f"class {index:02}" for index in range(12)]
 
 
 def main() -> None:
-    """Measure, print two tables, and fail when a figure differs from the reference."""
+    """Measure, print three tables, and fail when a figure differs from the reference."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--images", type=int, default=300)
     parser.add_argument("--seed", type=int, default=0)
@@ -54,8 +58,13 @@ def main() -> None:
         for tool, figures in tools.items():
             classes.add_row(scores, tool, *_cells(figures, _CLASS_FIGURES))
         equal &= all(_are_equal(tools["charioteer"], figures) for figures in tools.values())
+    drift = Table("tool", *_DRIFT_FIGURES, title="drift tests, 500 against 300 numbers")
+    tools = _drift_figures(options.seed)
+    for tool, figures in tools.items():
+        drift.add_row(tool, *_cells(figures, _DRIFT_FIGURES))
+    equal &= all(_are_equal(tools["charioteer"], figures) for figures in tools.values())
     console = Console(width=140)
-    console.print(objects, classes)
+    console.print(objects, classes, drift)
     if not equal:
         console.print("The figures differ from the references.")
     sys.exit(not equal)
@@ -144,6 +153,29 @@ def _valor_classes(results: Sequence[EvaluatedItem]) -> Figures:
     }
     areas = {kind.value: values for kind, values in evaluator.compute_rocauc().items()}
     return {**means, "accuracy": metrics["Accuracy"][0].value, "roc_auc": float(areas["mROCAUC"][0].value)}
+
+
+def _drift_figures(seed: int) -> Mapping[str, Figures]:
+    """Compare tests of the same numbers, without ties, which SciPy's Cramér-von Mises test ignores."""
+    stats: Any = importlib.import_module("scipy.stats")
+    rng = np.random.default_rng(seed)
+    baseline, production = rng.normal(0, 1, 500), rng.normal(0.15, 1.1, 300)
+    is_largest = np.zeros(800, bool)
+    is_largest[np.argsort(-np.concatenate([baseline, production]))[: math.ceil(0.05 * 800)]] = True
+    groups = (is_largest[500:], is_largest[:500])
+    table = [[np.count_nonzero(group == largest) for group in groups] for largest in (True, False)]
+    return {
+        "charioteer": {
+            "kolmogorov_smirnov_p": kolmogorov_smirnov(baseline, production)[1],
+            "cramer_von_mises_p": cramer_von_mises(baseline, production)[1],
+            "tail_p": tail_test(baseline, production),
+        },
+        "scipy": {
+            "kolmogorov_smirnov_p": stats.ks_2samp(baseline, production, method="asymp").pvalue,
+            "cramer_von_mises_p": stats.cramervonmises_2samp(baseline, production, method="asymptotic").pvalue,
+            "tail_p": stats.fisher_exact(table, alternative="greater").pvalue,
+        },
+    }
 
 
 def _by_name(measures: Measures) -> Figures:
