@@ -10,9 +10,9 @@ import grpc
 from google.protobuf.descriptor import ServiceDescriptor
 from google.protobuf.json_format import MessageToJson
 from google.protobuf.message import DecodeError
+from google.protobuf.message_factory import GetMessageClass
 
 from app.conformance.check import ViolationError
-from app.conformance.client.messages import answer_class
 from app.conformance.client.probe import Exchange, Probe, ResponseTimeoutError
 from app.conformance.client.tls import TlsOptions
 from app.conformance.quoting import quote
@@ -122,7 +122,7 @@ def call(probe: Probe, service: ServiceDescriptor, method: str, request: Any, *,
 
     def send() -> GrpcCall:
         status, text, answers = transport.call(path, request_body, streamed=streamed)
-        decoded, unreadable = _decode(answer_class(service, method), answers)
+        decoded, unreadable = _decode(GetMessageClass(service.methods_by_name[method].output_type), answers)
         body = "\n".join(map(_as_json, decoded)) if status == 0 and not unreadable else text or unreadable
         headers = {"grpc-status": _status_name(status), **({"grpc-message": text} if text else {})}
         return GrpcCall(

@@ -9,11 +9,10 @@ from google.protobuf.json_format import MessageToDict, ParseDict, ParseError
 
 from app.conformance.check import InconclusiveError, NotApplicableError, ViolationError
 from app.conformance.client.calls import GrpcCall, call, first_response
-from app.conformance.client.messages import GRPS
-from app.conformance.client.messages import message as new_message
 from app.conformance.client.probe import Exchange, InvalidJsonError, Probe
 from app.conformance.grps.messages import REFUSED, expect_failure, expect_success, request_messages
 from app.conformance.quoting import quote
+from app.proto import GRPS, message_class
 
 __all__ = (
     "BYTES",
@@ -56,7 +55,7 @@ def call_method(
         path = f"{_ROOT}/{_PATHS[method]}"
         return probe.send("GET", path, fresh=fresh) if message is None else probe.post_json(path, message)
     try:
-        request = ParseDict(dict(message or {}), new_message("grps.protos.v1.GrpsMessage"))
+        request = ParseDict(dict(message or {}), message_class("grps.protos.v1.GrpsMessage")())
     except ParseError as error:
         raise InconclusiveError(f"--request is not a GrpsMessage in protobuf's JSON: {error}") from None
     return call(probe, GRPS, method, request, fresh=fresh)

@@ -6,10 +6,10 @@ from google.protobuf.json_format import ParseDict, ParseError
 
 from app.conformance.check import InconclusiveError
 from app.conformance.client.calls import GrpcCall, call, first_response
-from app.conformance.client.messages import OPEN_INFERENCE, message
 from app.conformance.client.probe import Probe
 from app.conformance.open_inference.tensor_contents import FIELDS, generate_input, to_raw
 from app.conformance.quoting import quote
+from app.proto import INFERENCE, message_class
 
 __all__ = (
     "CLIENT_ERRORS",
@@ -29,7 +29,7 @@ CLIENT_ERRORS = ("INVALID_ARGUMENT", "FAILED_PRECONDITION", "OUT_OF_RANGE")
 
 def call_method(probe: Probe, method: str, **fields: Any) -> GrpcCall:
     """Call a method of the service with a request of `fields`."""
-    return call(probe, OPEN_INFERENCE, method, message(f"inference.{method}Request", **fields))
+    return call(probe, INFERENCE, method, message_class(f"inference.{method}Request")(**fields))
 
 
 def model_of(probe: Probe) -> str:
@@ -56,12 +56,12 @@ def build_request(probe: Probe) -> Any:
     """Return a request that the model can answer: the given one, or one generated from the metadata."""
     if probe.target.request:
         try:
-            request = ParseDict(dict(probe.target.request), message("inference.ModelInferRequest"))
+            request = ParseDict(dict(probe.target.request), message_class("inference.ModelInferRequest")())
         except ParseError as error:
             raise InconclusiveError(f"--request is not a ModelInferRequest in protobuf's JSON: {error}") from None
         request.model_name = model_of(probe)
         return request
-    request = message("inference.ModelInferRequest", model_name=model_of(probe))
+    request = message_class("inference.ModelInferRequest")(model_name=model_of(probe))
     specs = [(spec, *generate_input(spec)) for spec in metadata_of(probe).inputs]
     for spec, shape, elements in specs:
         tensor = request.inputs.add(name=spec.name, datatype=spec.datatype, shape=shape)
@@ -72,7 +72,7 @@ def build_request(probe: Probe) -> Any:
 
 def with_raw_contents(request: Any) -> Any:
     """Return a copy of `request` with all elements in raw_input_contents."""
-    raw_request = message("inference.ModelInferRequest")
+    raw_request = message_class("inference.ModelInferRequest")()
     raw_request.CopyFrom(request)
     if not raw_request.raw_input_contents:
         raw_request.raw_input_contents.extend([to_raw(tensor) for tensor in request.inputs])
@@ -83,7 +83,7 @@ def with_raw_contents(request: Any) -> Any:
 
 def infer(probe: Probe, request: Any, *, fresh: bool = False) -> GrpcCall:
     """Call `ModelInfer`."""
-    return call(probe, OPEN_INFERENCE, "ModelInfer", request, fresh=fresh)
+    return call(probe, INFERENCE, "ModelInfer", request, fresh=fresh)
 
 
 def expect_accepted(probe: Probe, request: Any) -> Any:

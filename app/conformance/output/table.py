@@ -1,4 +1,4 @@
-"""Print a report on a terminal, failures first."""
+"""Print a report on a terminal, failures first, or the checks without an engine."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -10,9 +10,10 @@ from rich.table import Table
 from app.conformance.check import Finding, Level, Need, Verdict
 from app.conformance.output.descriptions import describe_readers
 from app.conformance.output.plain import feature
+from app.conformance.protocols import PROTOCOLS
 from app.conformance.runner import ConformanceReport
 
-__all__ = ("print_report",)
+__all__ = ("print_checks", "print_report")
 
 _MAX_IDS = 5
 _COLOURS = {Verdict.FAILED: "red", Verdict.NOT_TESTED: "yellow", Verdict.PASSED: "green", Verdict.NOT_APPLICABLE: "dim"}
@@ -59,6 +60,21 @@ def print_report(report: ConformanceReport, console: Console, *, everything: boo
     for need in report.needs:
         console.print(f"{need}: {_in_words(report, need)}")
     console.print(f"The engine {_verdict(report)}, by {report.requests} requests.")
+
+
+def print_checks(console: Console, protocol: str | None = None) -> None:
+    """Print the number of checks of each protocol, or the checks of `protocol`."""
+    if protocol is None:
+        table = Table("protocol", "checks", "MUST", "SHOULD")
+        for item in PROTOCOLS:
+            counts = [sum(check.level is level for check in item.checks) for level in Level]
+            table.add_row(item.name, *map(str, (sum(counts), *counts)))
+    else:
+        table = Table("check", "", "requirement", "source", "needed for")
+        for check in (check for choice in PROTOCOLS if choice.name == protocol for check in choice.checks):
+            table.add_row(check.id, check.level, escape(check.sentence), escape(check.source),
+                          ", ".join(check.needed_for))  # fmt: skip
+    console.print(table)
 
 
 def _folded(reason: str, findings: Sequence[Finding]) -> Sequence[str]:

@@ -12,6 +12,7 @@ import cv2
 import httpx
 import numpy as np
 import pytest
+from google.protobuf.message_factory import GetMessageClass
 from litestar import Litestar
 from litestar.testing import TestClient
 from numpy.typing import NDArray
@@ -20,13 +21,13 @@ from app.assembly.models import FIXTURE_MODELS
 from app.assembly.models import load as load_fixture
 from app.conformance.check import Verdict
 from app.conformance.client.calls import GrpcChannel
-from app.conformance.client.messages import GRPS, OPEN_INFERENCE, answer_class, request_class
 from app.conformance.client.probe import GrpcTransport, Probe, Target
 from app.conformance.protocols import PROTOCOLS, Protocol
 from app.conformance.runner import CheckRunner, ConformanceReport
 from app.conformance.sample_images import SampleImage, load_image
 from app.engine.models.model_metadata import ModelMetadata
 from app.engine.models.servable import Servable
+from app.proto import GRPS, INFERENCE
 from app.settings.model import ModelSource
 from tasks.object_detection import DetectionInput
 from tasks.oriented_object_detection import OrientedDetections, OrientedObjectDetection
@@ -265,9 +266,11 @@ class FaultyCaller:
             key, lambda: channel.call(path, message, streamed=streamed), repeated=repeated
         )
         name, method = path.lstrip("/").split("/")
-        service = next(candidate for candidate in (OPEN_INFERENCE, GRPS) if candidate.full_name == name)
-        reply = Reply(status, text, [answer_class(service, method).FromString(answer) for answer in answers])
-        self._fault.change_call(method, request_class(service, method).FromString(message), reply)
+        service = next(candidate for candidate in (INFERENCE, GRPS) if candidate.full_name == name)
+        descriptor = service.methods_by_name[method]
+        request_class, answer_class = map(GetMessageClass, (descriptor.input_type, descriptor.output_type))
+        reply = Reply(status, text, [answer_class.FromString(answer) for answer in answers])
+        self._fault.change_call(method, request_class.FromString(message), reply)
         return reply.status, reply.text, [answer.SerializeToString() for answer in reply.messages]
 
 

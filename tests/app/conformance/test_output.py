@@ -12,11 +12,10 @@ from rich.console import Console
 
 from app.conformance.check import Check, InconclusiveError, Level, Need, NotApplicableError, ViolationError
 from app.conformance.client.probe import Probe, Target
-from app.conformance.output.check_list import print_checks
 from app.conformance.output.html import html_report
 from app.conformance.output.junit import junit_report
 from app.conformance.output.plain import json_report
-from app.conformance.output.table import print_report
+from app.conformance.output.table import print_checks, print_report
 from app.conformance.protocols import PROTOCOLS, Protocol
 from app.conformance.runner import ConformanceReport, UnreachableError
 from tests.app.conformance.engines import run_checks

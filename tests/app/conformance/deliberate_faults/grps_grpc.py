@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from app.conformance.client.messages import message
+from app.proto import message_class
 from tests.app.conformance.engines import CallFault, Fault, Reply
 
 _OK, _NOT_FOUND = 0, 5
@@ -12,8 +12,8 @@ _SUCCESS, _FAILURE = 1, 2
 
 def status_message(code: int, flag: int, text: str = "no", **data: Any) -> Any:
     """Return a message with a status."""
-    status = message("grps.protos.v1.Status", code=code, msg=text, status=flag)
-    return message("grps.protos.v1.GrpsMessage", status=status, **data)
+    status = message_class("grps.protos.v1.Status")(code=code, msg=text, status=flag)
+    return message_class("grps.protos.v1.GrpsMessage")(status=status, **data)
 
 
 def change_messages(method: str, change: Callable[[Any], object]) -> CallFault:

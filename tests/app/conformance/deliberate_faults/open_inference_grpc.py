@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from app.conformance.client.messages import message
+from app.proto import message_class
 from tests.app.conformance.engines import CallFault, Fault, Reply
 
 _OK, _INVALID, _NOT_FOUND, _INTERNAL = 0, 3, 5, 13
@@ -32,7 +32,7 @@ def replace_when(matches: Callable[[Any], bool], status: int, method: str = "Mod
 
     def change_call(called: str, request: Any, reply: Reply) -> None:
         if called == method and matches(request):
-            empty = [message(f"inference.{method}Response")] if status == _OK else []
+            empty = [message_class(f"inference.{method}Response")()] if status == _OK else []
             reply.replace(status, *empty)
 
     return change_call
