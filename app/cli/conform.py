@@ -11,11 +11,10 @@ from cyclopts import Parameter
 from app.cli.terminal import FAILED, console, progress, stop
 from app.conformance.open_inference.model_list import list_models
 from app.conformance.options import ConformanceOptions, OptionsError, open_runner
-from app.conformance.output.check_list import print_checks
 from app.conformance.output.html import html_report
 from app.conformance.output.junit import junit_report
 from app.conformance.output.plain import json_report
-from app.conformance.output.table import print_report
+from app.conformance.output.table import print_checks, print_report
 from app.conformance.protocols import protocol_named
 from app.conformance.runner import ConformanceReport, UnreachableError
 
@@ -117,9 +116,9 @@ def _list(protocol: str | None) -> None:
 
 
 def _run_checks(url: str, options: ConformanceOptions) -> ConformanceReport:
-    with open_runner(url, options) as runner, progress("Checking", len(runner.protocol.checks)) as advance:
+    with open_runner(url, options) as runner, progress("Checking", len(runner.protocol.checks)) as bar:
         runner.check_reachable()
-        return runner.report(lambda _: advance(1))
+        return runner.report(lambda _: bar.advance())
 
 
 def _write(path: Path, report: bytes) -> None:

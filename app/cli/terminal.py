@@ -1,16 +1,26 @@
 """The console that commands print to, tables, progress bars, and the end of a command that failed."""
 
 import sys
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from contextlib import contextmanager
 from typing import NoReturn
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
+from rich.markup import escape
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    Task,
+    TaskID,
+    TextColumn,
+    TimeRemainingColumn,
+)
 from rich.table import Table
 from rich.text import Text
 
-__all__ = ("FAILED", "console", "error_console", "progress", "stop", "table")
+__all__ = ("FAILED", "Bar", "console", "error_console", "progress", "stop", "table")
 
 FAILED = 2
 """Exit status of a command that could not do its work."""
@@ -52,9 +62,24 @@ class _RateColumn(ProgressColumn):
         return Text(f"{task.speed:.1f}/s" if task.speed else "", style="progress.data.speed")
 
 
+class Bar:
+    """A progress bar."""
+
+    def __init__(self, shown: Progress, task: TaskID) -> None:
+        self._shown, self._task = shown, task
+
+    def advance(self, steps: float = 1) -> None:
+        """Add finished steps."""
+        self._shown.advance(self._task, steps)
+
+    def show(self, done: int, total: int | None = None) -> None:
+        """Set the number of finished steps, and the number of all steps if it is known by now."""
+        self._shown.update(self._task, completed=done, total=total)
+
+
 @contextmanager
-def progress(title: str, total: int) -> Generator[Callable[[float], None]]:
-    """Show a bar with rate and remaining time on standard error, if it is a terminal; yield a call that advances it."""
+def progress(title: str, total: int | None = None) -> Generator[Bar]:
+    """Show a bar with rate and remaining time on standard error, if it is a terminal."""
     stderr = error_console()
     columns = (
         TextColumn("{task.description}"),
@@ -63,6 +88,5 @@ def progress(title: str, total: int) -> Generator[Callable[[float], None]]:
         _RateColumn(),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=stderr, transient=True, disable=not stderr.is_terminal) as bar:
-        task = bar.add_task(title, total=total)
-        yield lambda steps: bar.advance(task, steps)
+    with Progress(*columns, console=stderr, transient=True, disable=not stderr.is_terminal) as shown:
+        yield Bar(shown, shown.add_task(escape(title), total=total))

@@ -1,7 +1,6 @@
 """``charioteer explain``."""
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -145,13 +144,13 @@ def _explain(
     with error_console().status(f"Loading {escape(source.name)}"):
         servable = load(source)
     _check_takes(source, servable, tensor.name, draws=draws)
-    with ExitStack() as stack:
-        advance: Callable[[int], None] | None = None
+    with progress(f"Explaining {source.name}") as bar:
+        done = 0
 
         def show(samples: int, total: int) -> None:
-            nonlocal advance
-            advance = advance or stack.enter_context(progress(f"Explaining {escape(source.name)}", total))
-            advance(samples)
+            nonlocal done
+            done += samples
+            bar.show(done, total)
 
         result = explain_request(servable, request, limits, lambda: True, on_samples=show)
     return servable, result.explanations[0][0]

@@ -21,7 +21,7 @@ def models(options: ModelOptions = ModelOptions()) -> None:  # noqa: B008
     listing.columns[0].no_wrap = True
     terminal = console()
     sources = find_models(options)
-    with progress("Reading models", len(sources)) as advance:
+    with progress("Reading models", len(sources)) as bar:
         for source in sources:
             cells = [escape(source.name), source.version]
             path = escape(f"/v2/models/m-{(source.settings.chariot_id or source.name).lower()}/infer")
@@ -31,5 +31,5 @@ def models(options: ModelOptions = ModelOptions()) -> None:  # noqa: B008
                 listing.add_row(*cells, description.task_type, escape(description.layout), labels, path)
             except ModelError as error:
                 listing.add_row(*cells, "[red]cannot be served[/red]", escape(str(error)), "", path)
-            advance(1)
+            bar.advance()
     terminal.print(listing)

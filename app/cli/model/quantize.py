@@ -37,8 +37,8 @@ def quantize(
     source = latest_version(path)
     images = choose_images(data, limit)
     folder = output or next_version(source)
-    with progress(f"Calibrating {source.name}", len(images)) as advance:
-        provenance = quantize_model(source, images, folder, advance)
+    with progress(f"Calibrating {source.name}", len(images)) as bar:
+        provenance = quantize_model(source, images, folder, bar.advance)
     terminal = console()
     written = escape(str(folder))
     terminal.print(f"Wrote {written}, calibrated with {provenance.images} images by {provenance.tool}.", soft_wrap=True)

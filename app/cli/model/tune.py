@@ -109,9 +109,9 @@ def tune(
         tuning_data = read_tuning_data(data, labels, limit)
         files = [image] if image else [item.image for item in tuning_data.items[:_MAX_SENT]] if tuning_data else []
         images = [file.read_bytes() for file in files] or [sample_image()]
-        with tempfile.TemporaryDirectory() as scratch, progress(f"Tuning {source.name}", 100) as advance:
+        with tempfile.TemporaryDirectory() as scratch, progress(f"Tuning {source.name}", 100) as bar:
             search = TuningSearch(
-                source, tuning_data, images, options, workers, Path(scratch), lambda share: advance(100 * share)
+                source, tuning_data, images, options, workers, Path(scratch), lambda share: bar.advance(100 * share)
             )
             result = search.run()
             _print(result, f"{source.name} {source.version}, {workers} workers", terminal)

@@ -12,7 +12,7 @@ from cyclopts.types import ExistingFile, PositiveInt
 from cyclopts.validators import Number
 from rich.markup import escape
 
-from app.cli.terminal import console, error_console, stop, table
+from app.cli.terminal import console, error_console, progress, stop, table
 from app.settings.model import ModelError, ModelSource
 from app.settings.server import ModelOptions, SettingsError
 from tasks.inference.error import InferenceError
@@ -185,8 +185,8 @@ def _measure(
 ) -> "MeasuredImages":
     from app.cli.recorded.drift_source import measure_source
 
-    with error_console().status("Measuring ...") as status:
-        return measure_source(source, options, model, embedder, lambda count: status.update(f"Measured {count} images"))
+    with progress("Measuring images") as bar:
+        return measure_source(source, options, model, embedder, bar.show)
 
 
 def _print(comparison: "DriftComparison") -> None:

@@ -25,6 +25,7 @@ __all__ = ("MeasuredImages", "measure_source")
 _SUFFIXES = frozenset({".bmp", ".gif", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp"})
 _SEED = 0
 
+ProgressCallback = Callable[[int, int | None], None]
 PredictRecords = Callable[[bytes], Sequence[Mapping[str, object]]]
 
 
@@ -47,7 +48,7 @@ def measure_source(
     options: "ImageOptions",
     model: ModelSource | None,
     embedder: Embedder | None,
-    on_progress: Callable[[int], None],
+    on_progress: ProgressCallback,
 ) -> MeasuredImages:
     """Measure the images of a folder, or of recordings.
 
@@ -56,7 +57,7 @@ def measure_source(
         options: which images to read.
         model: runs on the images of a folder, if given; recordings already hold predictions.
         embedder: computes embeddings, if given.
-        on_progress: called with the number of images done.
+        on_progress: called with the number of images done, and of all images if it is known.
 
     Raises:
         DriftError: when there are too few images, or their task types differ.
@@ -67,7 +68,7 @@ def measure_source(
     if Path(source).is_dir():
         task_type, predict = _load_predictor(model)
         folder = _Folder(Path(source), options.limit, predict, skipped)
-        observations = _with_progress(measure_images(folder.samples(), task_type, embedder), on_progress)
+        observations = _with_progress(measure_images(folder.samples(), task_type, embedder), on_progress, len(folder))
         return MeasuredImages(
             sample=build_sample(observations, task_type, source), image_bytes=folder.image_bytes, skipped=skipped
         )  # fmt: skip
@@ -91,6 +92,9 @@ class _Folder:
             self._skipped["left out, because there are more than --limit"] = len(files) - max_images
             files = [files[row] for row in rows]
         self._files = files
+
+    def __len__(self) -> int:
+        return len(self._files)
 
     def samples(self) -> Iterator[DriftInput]:
         """Yield every readable image."""
@@ -121,7 +125,7 @@ def _measure_recordings(
     source: str,
     options: "ImageOptions",
     embedder: Embedder | None,
-    on_progress: Callable[[int], None],
+    on_progress: ProgressCallback,
     skipped: dict[str, int],
 ) -> MeasuredImages:
     from app.recording.export.reading import open_recordings
@@ -217,9 +221,11 @@ def _decoded_or_skipped(data: bytes | None, skipped: dict[str, int]) -> Image | 
         return None
 
 
-def _with_progress(observations: Iterator[Observation], on_progress: Callable[[int], None]) -> Iterator[Observation]:
+def _with_progress(
+    observations: Iterator[Observation], on_progress: ProgressCallback, total: int | None = None
+) -> Iterator[Observation]:
     for count, observation in enumerate(observations, 1):
-        on_progress(count)
+        on_progress(count, total)
         yield observation
 
 

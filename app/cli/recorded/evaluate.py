@@ -2,8 +2,7 @@
 
 import math
 import tempfile
-from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -11,7 +10,6 @@ import msgspec
 from cyclopts import Parameter
 from cyclopts.types import ExistingFile, NonNegativeInt, PositiveFloat, PositiveInt
 from cyclopts.validators import Number
-from rich.markup import escape
 
 from app import __version__
 from app.cli.recorded.evaluation_source import Source, local_source, parameters_for, read_recorded, server_source
@@ -150,7 +148,7 @@ def evaluate(
                 selected, source, run_header, concurrency or (1 if url is None else 4), out, fresh=fresh
             )
             label, notes = source.label, [*source.notes, *_score_notes(parameters)]
-        with _progress("Measuring", len(collected.records)) as show_progress:
+        with progress("Measuring", len(collected.records)) as bar:
             report = evaluate_records(
                 selected,
                 collected.records,
@@ -160,7 +158,7 @@ def evaluate(
                 slices=slice or (),
                 label_map=label_mapping,
                 notes=notes,
-                progress=show_progress,
+                progress=bar.show,
             )
     except (EvaluationError, HeaderError, InferenceError, ModelError, OSError, SettingsError, TlsOptionsError) as error:
         stop(str(error))
@@ -197,14 +195,14 @@ def _predict_items(
         with (
             open_checkpoint(path, run_header, fresh=fresh) as predictions,
             source.open_predictor() as predict,
-            _progress(f"Evaluating {source.label}", len(dataset.items)) as show_progress,
+            progress(f"Evaluating {source.label}", len(dataset.items)) as bar,
         ):
             return collect_answers(
                 dataset.items,
                 check_task(dataset, predict),
                 predictions,
                 concurrency=concurrency,
-                progress=show_progress,
+                progress=bar.show,
             )
 
 
@@ -213,20 +211,6 @@ def _score_notes(parameters: Mapping[str, object]) -> list[str]:
     if not isinstance(score_threshold, int | float) or score_threshold <= _MAX_CURVE_THRESHOLD:
         return []
     return [f"Requests had a score threshold of {score_threshold:g}, which lowers average precision and recall."]
-
-
-@contextmanager
-def _progress(title: str, total: int) -> Generator[Callable[[int], None]]:
-    """Show a bar; yield a call that sets how many steps are done."""
-    shown = 0
-    with progress(escape(title), total) as advance:
-
-        def show(done: int) -> None:
-            nonlocal shown
-            advance(done - shown)
-            shown = done
-
-        yield show
 
 
 def _write(report: EvaluationReport, out: Path | None, json: Path | None, html: Path | None, worst: int) -> None:
