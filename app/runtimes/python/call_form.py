@@ -52,14 +52,7 @@ def call_form(predict: Any, adapter: TaskAdapter[Any, Any]) -> CallForm:
         *one_by_one,
         *adapter.optional_arguments,
     ]
-    names: list[str] = []
-    for name, parameter in inspect.signature(predict).parameters.items():
-        if name == "self" or parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
-            continue
-        if name in choices and parameter.kind is not parameter.POSITIONAL_ONLY:
-            names.append(name)
-        elif parameter.default is parameter.empty:
-            raise ModelError(f"predict() takes {name!r}, but may take only {', '.join(choices)}, by these names")
+    names = _argument_names("predict()", predict, choices)
     data_arguments = [name for name in names if name in (adapter.sample_argument, adapter.batch_argument)]
     if len(data_arguments) != 1:
         expected = " or ".join(name for name in (adapter.sample_argument, adapter.batch_argument) if name)
@@ -73,13 +66,11 @@ def call_form(predict: Any, adapter: TaskAdapter[Any, Any]) -> CallForm:
     if form.call_per_prompt and (form.batch or PROMPTS in names):
         raise ModelError(f"predict() can take prompt only together with image and without prompts, got {form}")
     if form.streams and adapter.streaming_argument not in names:
-        needed = (
-            " and ".join(dict.fromkeys((adapter.sample_argument, adapter.streaming_argument)))
-            if adapter.streaming_argument
-            else ""
-        )
-        condition = f"only if it takes {needed}" if needed else "only if its answers are texts"
-        raise ModelError(f"predict() may yield texts {condition}, got {form}")
+        condition = "its answers are texts"
+        if adapter.streaming_argument:
+            needed = dict.fromkeys((adapter.sample_argument, adapter.streaming_argument))
+            condition = f"it takes {' and '.join(needed)}"
+        raise ModelError(f"predict() may yield texts only if {condition}, got {form}")
     return form
 
 
@@ -93,17 +84,21 @@ def explain_arguments(explain: Any, adapter: TaskAdapter[Any, Any]) -> Sequence[
     Raises:
         ModelError: if the signature has unknown arguments, or none for the inputs.
     """
-    choices = (INPUTS, PREDICTIONS, *adapter.optional_arguments)
+    names = _argument_names("explain()", explain, (INPUTS, PREDICTIONS, *adapter.optional_arguments))
+    if INPUTS not in names:
+        raise ModelError(f"explain() must take {INPUTS} after self, by this name, got explain({', '.join(names)})")
+    if inspect.isgeneratorfunction(explain) or inspect.isasyncgenfunction(explain):
+        raise ModelError("explain() must return a list, but it yields")
+    return names
+
+
+def _argument_names(function_name: str, function: Any, choices: Sequence[str]) -> list[str]:
     names: list[str] = []
-    for name, parameter in inspect.signature(explain).parameters.items():
+    for name, parameter in inspect.signature(function).parameters.items():
         if name == "self" or parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
             continue
         if name in choices and parameter.kind is not parameter.POSITIONAL_ONLY:
             names.append(name)
         elif parameter.default is parameter.empty:
-            raise ModelError(f"explain() takes {name!r}, but may take only {', '.join(choices)}, by these names")
-    if INPUTS not in names:
-        raise ModelError(f"explain() must take {INPUTS} after self, by this name, got explain({', '.join(names)})")
-    if inspect.isgeneratorfunction(explain) or inspect.isasyncgenfunction(explain):
-        raise ModelError("explain() must return a list, but it yields")
+            raise ModelError(f"{function_name} takes {name!r}, but may take only {', '.join(choices)}, by these names")
     return names

@@ -4,7 +4,7 @@ import atexit
 import traceback
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar, cast
+from typing import Any, ParamSpec, TypeVar, cast
 
 from app.engine.models.model_metadata import Fact, ModelMetadata, Origin
 from app.engine.models.servable import Servable
@@ -21,6 +21,7 @@ from tasks.task import TaskType
 
 __all__ = ("describe_class", "load_class")
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 _SECONDS_AT_EXIT = 5.0
@@ -41,7 +42,7 @@ def describe_class(source: ModelSource) -> ModelMetadata:
         model_class = _run(source, instance, "importing it", lambda: code.find(implementation))
         adapter = _adapter(source, model_class)
         predict = getattr(model_class, "predict", None)
-        form = None if predict is None else _form(source, predict, adapter)
+        form = None if predict is None else _checked(source, call_form, predict, adapter)
         return _description(source, model_class, adapter, form)
     finally:
         instance.stop(_ignore)
@@ -98,7 +99,7 @@ def _construct(source: ModelSource, instance: ModelInstance, factory: object) ->
 
 def _bind(source: ModelSource, target: Any, pool: InstancePool, code: ModelCode) -> Servable:
     adapter = _adapter(source, target)
-    form = _form(source, target.predict, adapter)
+    form = _checked(source, call_form, target.predict, adapter)
     labels = ClassNames(_labels(source, target))
     model_class = cast("type[PythonModel[Any, Any]]", StreamingPythonModel if form.streams else PythonModel)
     model = model_class(pool, form, adapter, labels, _explain_arguments(source, target, adapter))
@@ -112,25 +113,20 @@ def _adapter(source: ModelSource, target: object) -> TaskAdapter[Any, Any]:
     known = ", ".join(TASK_ADAPTERS)
     if declared is None:
         raise _error(source, f'a Python model must declare its "task_type", one of {known}')
-    try:
-        return TASK_ADAPTERS[TaskType(str(declared))](target)
-    except (ValueError, KeyError):
-        raise _error(source, f"task_type: Expected one of {known}, got {str(declared)!r}") from None
-    except ModelError as error:
-        raise _error(source, str(error)) from None
+    if (make_adapter := TASK_ADAPTERS.get(cast("TaskType", str(declared)))) is None:
+        raise _error(source, f"task_type: Expected one of {known}, got {str(declared)!r}")
+    return _checked(source, make_adapter, target)
 
 
 def _explain_arguments(source: ModelSource, target: object, adapter: TaskAdapter[Any, Any]) -> Sequence[str] | None:
     explain = getattr(target, "explain", None)
-    try:
-        return explain_arguments(explain, adapter) if callable(explain) else None
-    except ModelError as error:
-        raise _error(source, str(error)) from None
+    return _checked(source, explain_arguments, explain, adapter) if callable(explain) else None
 
 
-def _form(source: ModelSource, predict: object, adapter: TaskAdapter[Any, Any]) -> CallForm:
+def _checked(source: ModelSource, read: Callable[P, T], *arguments: P.args, **options: P.kwargs) -> T:
+    """Return the result of `read`, whose errors need the path of the settings."""
     try:
-        return call_form(predict, adapter)
+        return read(*arguments, **options)
     except ModelError as error:
         raise _error(source, str(error)) from None
 

@@ -5,13 +5,11 @@ from typing import Any, Generic, TypeVar, cast
 
 import msgspec
 
+from app.runtimes.python.answers.boxes import read_detections, read_oriented_detections
 from app.runtimes.python.answers.image_classification import read_classification
 from app.runtimes.python.answers.image_segmentation import read_segments
-from app.runtimes.python.answers.image_text_to_text import read_answers
-from app.runtimes.python.answers.object_detection import read_detections
-from app.runtimes.python.answers.oriented_object_detection import read_oriented_detections
 from app.runtimes.python.answers.tensor import read_tensors
-from app.runtimes.python.answers.text import read_entities, read_generation
+from app.runtimes.python.answers.text import read_answers, read_entities, read_generation
 from app.runtimes.python.answers.value_parsing import ClassNames
 from app.settings.model import ModelError
 from tasks.image_classification import ClassificationInput, ImageClassification
@@ -43,20 +41,20 @@ class TaskAdapter(msgspec.Struct, Generic[InputT, PredictionT], frozen=True, kw_
     Attributes:
         task: task of the servable.
         sample_argument: name of the argument for one sample.
-        batch_argument: name of the argument for a list of samples; None for a task without batches.
-        optional_arguments: names of the optional arguments.
         arguments: function that returns the arguments for one sample by name. A batch passes lists of them.
-        streaming_argument: name of the argument that a ``predict`` that yields must take; None if it must not yield.
         parse: function of an answer, its path, the sample and the model's labels that returns the prediction. Raises
             `InferenceError`.
+        batch_argument: name of the argument for a list of samples; None for a task without batches.
+        optional_arguments: names of the optional arguments.
+        streaming_argument: name of the argument that a ``predict`` that yields must take; None if it must not yield.
     """
 
     task: Task[InputT, PredictionT]
     sample_argument: str
-    batch_argument: str | None
-    optional_arguments: Sequence[str]
     arguments: Callable[[InputT], Mapping[str, object]]
     parse: Callable[[object, str, InputT, ClassNames], PredictionT]
+    batch_argument: str | None = None
+    optional_arguments: Sequence[str] = ("parameters",)
     streaming_argument: str | None = None
 
 
@@ -75,51 +73,24 @@ def _text_arguments(item: ClassifiedText | TaggedText | ContinuedText) -> Mappin
     return {"text": item.item.text, "parameters": item.parameters}
 
 
-def _image_adapter(
-    task: Task[InputT, PredictionT],
+def _adapter(
+    sample: str,
     arguments: Callable[[InputT], Mapping[str, object]],
+    task: Task[InputT, PredictionT],
     parse: Callable[[object, str, InputT, ClassNames], PredictionT],
+    optional_arguments: Sequence[str] = ("parameters",),
+    streaming: str | None = None,
 ) -> Callable[[object], TaskAdapter[Any, Any]]:
     adapter = TaskAdapter(
         task=task,
-        sample_argument="image",
-        batch_argument="images",
-        optional_arguments=("parameters",),
+        sample_argument=sample,
         arguments=arguments,
         parse=parse,
-    )
-    return lambda _: adapter
-
-
-def _text_adapter(
-    task: Task[InputT, PredictionT],
-    arguments: Callable[[InputT], Mapping[str, object]],
-    parse: Callable[[object, str, InputT, ClassNames], PredictionT],
-    streaming_argument: str | None = None,
-) -> Callable[[object], TaskAdapter[Any, Any]]:
-    optional_arguments = ("parameters",)
-    adapter = TaskAdapter(
-        task=task,
-        sample_argument="text",
-        batch_argument="texts",
+        batch_argument=f"{sample}s",
         optional_arguments=optional_arguments,
-        arguments=arguments,
-        parse=parse,
-        streaming_argument=streaming_argument,
+        streaming_argument=streaming,
     )
     return lambda _: adapter
-
-
-def _prompted_image_adapter(_: object) -> TaskAdapter[Any, Any]:
-    return TaskAdapter(
-        task=ImageTextToText(),
-        sample_argument="image",
-        batch_argument="images",
-        optional_arguments=(PROMPTS, "parameters"),
-        arguments=_prompt_arguments,
-        parse=read_answers,
-        streaming_argument=PROMPT,
-    )
 
 
 def _tensor_adapter(target: object) -> TaskAdapter[Any, Any]:
@@ -135,10 +106,9 @@ def _tensor_adapter(target: object) -> TaskAdapter[Any, Any]:
     return TaskAdapter(
         task=TensorInference(inputs, outputs, binary=True),
         sample_argument="tensors",
-        batch_argument=None,
-        optional_arguments=(),
         arguments=arguments,
         parse=parse,
+        optional_arguments=(),
     )
 
 
@@ -158,16 +128,18 @@ def _specs(target: object, name: str) -> Sequence[TensorSpec]:
 
 
 TASK_ADAPTERS: Mapping[TaskType, Callable[[object], TaskAdapter[Any, Any]]] = {
-    TaskType.IMAGE_CLASSIFICATION: _image_adapter(ImageClassification(), _image_arguments, read_classification),
-    TaskType.OBJECT_DETECTION: _image_adapter(ObjectDetection(), _image_arguments, read_detections),
-    TaskType.ORIENTED_OBJECT_DETECTION: _image_adapter(
-        OrientedObjectDetection(), _image_arguments, read_oriented_detections
+    TaskType.IMAGE_CLASSIFICATION: _adapter("image", _image_arguments, ImageClassification(), read_classification),
+    TaskType.OBJECT_DETECTION: _adapter("image", _image_arguments, ObjectDetection(), read_detections),
+    TaskType.ORIENTED_OBJECT_DETECTION: _adapter(
+        "image", _image_arguments, OrientedObjectDetection(), read_oriented_detections
     ),
-    TaskType.IMAGE_SEGMENTATION: _image_adapter(ImageSegmentation(), _image_arguments, read_segments),
-    TaskType.IMAGE_TEXT_TO_TEXT: _prompted_image_adapter,
-    TaskType.TEXT_CLASSIFICATION: _text_adapter(TextClassification(), _text_arguments, read_classification),
-    TaskType.TOKEN_CLASSIFICATION: _text_adapter(TokenClassification(), _text_arguments, read_entities),
-    TaskType.TEXT_GENERATION: _text_adapter(TextGeneration(), _text_arguments, read_generation, "text"),
+    TaskType.IMAGE_SEGMENTATION: _adapter("image", _image_arguments, ImageSegmentation(), read_segments),
+    TaskType.IMAGE_TEXT_TO_TEXT: _adapter(
+        "image", _prompt_arguments, ImageTextToText(), read_answers, (PROMPTS, "parameters"), streaming=PROMPT
+    ),
+    TaskType.TEXT_CLASSIFICATION: _adapter("text", _text_arguments, TextClassification(), read_classification),
+    TaskType.TOKEN_CLASSIFICATION: _adapter("text", _text_arguments, TokenClassification(), read_entities),
+    TaskType.TEXT_GENERATION: _adapter("text", _text_arguments, TextGeneration(), read_generation, streaming="text"),
     TaskType.TENSOR: _tensor_adapter,
 }
 """For each task, a function of the object or its class. A class of the task TENSOR declares its tensors."""

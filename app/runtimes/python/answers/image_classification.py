@@ -50,10 +50,8 @@ def read_classification(value: object, path: str, item: object, labels: ClassNam
 def _parallel(value: object, path: str, labels: ClassNames) -> LabelledScores:
     mapping = fields(value, path, ("labels", "scores")) or {}
     (label_values, labels_path), (score_values, scores_path) = mapping["labels"], mapping["scores"]
-    label_names = names(label_values, labels_path, lambda index: f"{labels_path}[{index}]", labels)
-    return _check_counts(
-        LabelledScores(label_names, scores(score_values, scores_path, lambda index: f"{scores_path}[{index}]")), path
-    )
+    label_names = names(label_values, labels_path, labels)
+    return _check_counts(LabelledScores(label_names, scores(score_values, scores_path)), path)
 
 
 def _by_label(value: Mapping[object, object], path: str, labels: ClassNames) -> LabelledScores:
@@ -64,7 +62,7 @@ def _by_label(value: Mapping[object, object], path: str, labels: ClassNames) -> 
 
 def _by_number(value: object, path: str, labels: ClassNames) -> Classification:
     count = len(labels.known) or "C"
-    score_values = scores(numbers(value, path, (count,)), path, lambda index: f"{path}[{index}]")
+    score_values = scores(numbers(value, path, (count,)), path)
     return Classification(labels=[labels.name(index, path) for index in range(len(score_values))], scores=score_values)
 
 

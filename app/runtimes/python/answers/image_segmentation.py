@@ -113,7 +113,7 @@ def _contour(value: object, path: str) -> Contour:
         if not all(points_by_field):
             raise invalid_answer(path, "points with x and y", "at least one without them")
         value = [[point["x"][0], point["y"][0]] for point in points_by_field if point is not None]
-    return finite(numbers(value, path, ("P", 2)), lambda index: f"{path}[{index}]")
+    return finite(numbers(value, path, ("P", 2)), path)
 
 
 def _sequence(value: object, path: str) -> Sequence[Any]:

@@ -1,6 +1,6 @@
 """Read labelled objects from the three supported forms: parallel arrays, supervision's types, and records."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
 import msgspec
@@ -21,7 +21,15 @@ from app.runtimes.python.answers.value_parsing import (
     scores,
 )
 
-__all__ = ("LabelledScores", "check_lengths", "read_parallel", "read_records", "read_supervision", "table")
+__all__ = (
+    "LabelledScores",
+    "check_lengths",
+    "read_objects",
+    "read_parallel",
+    "read_records",
+    "read_supervision",
+    "table",
+)
 
 
 class LabelledScores(msgspec.Struct, frozen=True, eq=False):
@@ -34,6 +42,41 @@ class LabelledScores(msgspec.Struct, frozen=True, eq=False):
 
     labels: list[str]
     scores: NDArray[np.float32]
+
+
+def read_objects(
+    value: object,
+    path: str,
+    geometry: str,
+    field_names: Sequence[str],
+    labels: ClassNames,
+    supervised: Callable[[], tuple[Any, str]],
+    forms: str,
+) -> tuple[LabelledScores, Any, str]:
+    """Read labelled objects from parallel arrays, supervision's types, or records.
+
+    Args:
+        value: the return value.
+        path: its path in error messages.
+        geometry: the key or attribute of parallel arrays with the objects' geometry.
+        field_names: the fields of records with the geometry.
+        labels: the model's class names.
+        supervised: returns the geometry in one of supervision's types, and its path.
+        forms: the supported forms, in words.
+
+    Returns:
+        The labels and scores, and the geometry with its path.
+
+    Raises:
+        InferenceError: MODEL_FAILED for other forms, or with the path of an invalid value.
+    """
+    if (parallel := read_parallel(value, path, geometry, labels)) is not None:
+        return parallel[0], *parallel[1]
+    if (labelled := read_supervision(value, path, labels)) is not None:
+        return labelled, *supervised()
+    if (records := read_records(value, path, field_names, labels)) is not None:
+        return records[0], table(records[1], path, field_names), path
+    raise invalid_answer(path, forms, describe(value))
 
 
 def read_parallel(
@@ -53,11 +96,10 @@ def read_parallel(
     if mapping is None:
         return None
     (label_values, labels_path), (score_values, scores_path) = mapping["labels"], mapping["scores"]
-    label_names = names(label_values, labels_path, lambda index: f"{labels_path}[{index}]", labels)
+    label_names = names(label_values, labels_path, labels)
     if getattr(score_values, "ndim", 1) == 2:
         score_values = _label_scores(numbers(score_values, scores_path, ("N", "C")), label_names, labels, scores_path)
-    checked = scores(score_values, scores_path, lambda index: f"{scores_path}[{index}]")
-    return LabelledScores(label_names, checked), mapping[geometry]
+    return LabelledScores(label_names, scores(score_values, scores_path)), mapping[geometry]
 
 
 def read_supervision(value: object, path: str, labels: ClassNames) -> LabelledScores | None:
@@ -76,10 +118,10 @@ def read_supervision(value: object, path: str, labels: ClassNames) -> LabelledSc
     class_names: object = cast("Mapping[str, object]", data).get("class_name") if isinstance(data, Mapping) else None
     if class_names is not None:
         class_id, class_path = class_names, f'{path}.data["class_name"]'
-    label_names = names(class_id, class_path, lambda index: f"{class_path}[{index}]", labels)
+    label_names = names(class_id, class_path, labels)
     if confidence is None and not label_names:
         confidence = ()
-    return LabelledScores(label_names, scores(confidence, confidence_path, lambda index: f"{confidence_path}[{index}]"))
+    return LabelledScores(label_names, scores(confidence, confidence_path))
 
 
 def read_records(
@@ -140,7 +182,7 @@ def _label_scores(
     table: NDArray[np.float32], label_names: Sequence[str], labels: ClassNames, path: str
 ) -> NDArray[np.float32]:
     """Select the score of each object's own class from (N, C) scores of all classes."""
-    finite(table, lambda index: f"{path}[{index}]")
+    finite(table, path)
     if len(table) != len(label_names):
         raise invalid_answer(path, f"scores of {len(label_names)} objects", f"shape {table.shape}")
     numbers_of = [labels.number(name) if labels.known else int(name) for name in label_names]

@@ -181,7 +181,7 @@ def column(values: Sequence[object], item_path: ItemPath) -> NDArray[np.float32]
         return np.array(scalars, np.float64).astype(np.float32)
 
 
-def finite(array: NDArray[np.float32], item_path: ItemPath) -> NDArray[np.float32]:
+def finite(array: NDArray[np.float32], path: str, item_path: ItemPath | None = None) -> NDArray[np.float32]:
     """Check that every number in `array` is finite.
 
     Raises:
@@ -189,24 +189,26 @@ def finite(array: NDArray[np.float32], item_path: ItemPath) -> NDArray[np.float3
     """
     if not np.isfinite(array).all():
         invalid = int(np.flatnonzero(~np.isfinite(array.reshape(len(array), -1)).all(axis=1))[0])
-        raise invalid_answer(item_path(invalid), "finite numbers", quote_value(array[invalid].tolist()))
+        invalid_path = item_path(invalid) if item_path else f"{path}[{invalid}]"
+        raise invalid_answer(invalid_path, "finite numbers", quote_value(array[invalid].tolist()))
     return array
 
 
-def scores(value: object, path: str, item_path: ItemPath, count: str = "N") -> NDArray[np.float32]:
+def scores(value: object, path: str, item_path: ItemPath | None = None) -> NDArray[np.float32]:
     """Convert N scores to an (N,) float32 array in 0..1.
 
     Raises:
         InferenceError: MODEL_FAILED with the path of the first score that is not finite or out of range.
     """
-    values = finite(numbers(value, path, (count,)), item_path)
+    values = finite(numbers(value, path, ("N",)), path, item_path)
     wrong = np.flatnonzero((values < -_ROUNDING) | (values > 1 + _ROUNDING))
     if len(wrong):
-        raise invalid_answer(item_path(int(wrong[0])), "a score of 0..1", f"{values[wrong[0]]:g}")
+        wrong_path = item_path(int(wrong[0])) if item_path else f"{path}[{wrong[0]}]"
+        raise invalid_answer(wrong_path, "a score of 0..1", f"{values[wrong[0]]:g}")
     return np.clip(values, 0, 1)
 
 
-def names(value: object, path: str, item_path: ItemPath, labels: ClassNames) -> list[str]:
+def names(value: object, path: str, labels: ClassNames) -> list[str]:
     """Return the names of N classes given by name or by number.
 
     Raises:
@@ -216,7 +218,7 @@ def names(value: object, path: str, item_path: ItemPath, labels: ClassNames) -> 
     if listed is None:
         raise invalid_answer(path, "a list of class names or numbers", describe(value))
     plain = cast("list[object]", array(listed, path).tolist()) if hasattr(listed, "ndim") else listed
-    return [labels.name(name, item_path(index)) for index, name in enumerate(plain)]
+    return [labels.name(name, f"{path}[{index}]") for index, name in enumerate(plain)]
 
 
 def _is_encodable(value: str) -> bool:

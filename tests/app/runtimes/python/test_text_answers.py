@@ -5,9 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from app.runtimes.python.answers.image_text_to_text import read_answers
 from app.runtimes.python.answers.tensor import read_tensors
-from app.runtimes.python.answers.text import read_entities, read_generation
+from app.runtimes.python.answers.text import read_answers, read_entities, read_generation
 from app.runtimes.python.answers.value_parsing import ClassNames
 from tasks.image_text_to_text import Answers, GenerationParameters, PromptedImage
 from tasks.inference.error import InferenceError
