@@ -12,7 +12,7 @@ from tasks.inference.request import InferenceRequest
 from tasks.inference.stacking import count_tensor, stack_text
 from tasks.inference.tensor import BytesTensor, Datatype, Tensor, TensorSpec
 from tasks.saliency.probe import AnswersToExplain, answers_to_explain
-from tasks.task import InputGroup, Model, TaskType, TextChunk
+from tasks.task import InputGroup, Model, TaskType, TextChunk, TokenUsage
 from tasks.text.conversation import check_messages, last_question
 from tasks.text.generation import SamplingParameters, check_sampling, within_limits
 from tasks.text.stopping import cut, stop_chunks
@@ -60,11 +60,13 @@ class Answers(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         prompts: the prompts.
         answers: their answers.
         tokens: the ids of the tokens of each answer; None if the runtime does not know them.
+        usage: the counts of the tokens of each prompt and answer; None if the model does not count them.
     """
 
     prompts: Sequence[str]
     answers: Sequence[str]
     tokens: Sequence[Sequence[int]] | None = None
+    usage: Sequence[TokenUsage] | None = None
 
     def records(self) -> list[Answer]:
         """Return one `Answer` for each prompt, in order."""
@@ -209,8 +211,9 @@ class ImageTextToText:
 def _complete_answers(items: Sequence[PromptedImage], model: VisionLanguageModel) -> Generator[TextChunk]:
     for index, item in enumerate(items):
         (prediction,) = model([item])
-        for prompt, answer in zip(range(len(item.prompts)), prediction.answers, strict=True):
-            yield TextChunk(item=index, prompt=prompt, text=answer, final=True)
+        usages = prediction.usage or [None] * len(item.prompts)
+        for prompt, (answer, usage) in enumerate(zip(prediction.answers, usages, strict=True)):
+            yield TextChunk(item=index, prompt=prompt, text=answer, final=True, usage=usage)
 
 
 def _conversation(

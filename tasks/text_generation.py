@@ -11,7 +11,7 @@ from tasks.inference.limits import Limits
 from tasks.inference.request import InferenceRequest
 from tasks.inference.tensor import Datatype, Tensor, TensorSpec
 from tasks.saliency.probe import AnswersToExplain, answers_to_explain
-from tasks.task import InputGroup, Model, TaskType, TextChunk
+from tasks.task import InputGroup, Model, TaskType, TextChunk, TokenUsage
 from tasks.text.conversation import check_messages
 from tasks.text.generation import SamplingParameters, check_sampling, within_limits
 from tasks.text.request import TEXT_INPUT, TextInput, text_groups
@@ -56,10 +56,12 @@ class Generation(msgspec.Struct, frozen=True, eq=False):
     Attributes:
         text: the continuation.
         tokens: the ids of its tokens; None if the runtime does not know them.
+        usage: the counts of its tokens and those of the prompt; None if the model does not count them.
     """
 
     text: str
     tokens: Sequence[int] | None = None
+    usage: TokenUsage | None = None
 
     def records(self) -> list[GeneratedText]:
         """Return one `GeneratedText`."""
@@ -149,7 +151,7 @@ class TextGeneration:
 def _single_chunks(items: Sequence[ContinuedText], model: TextGenerator) -> Generator[TextChunk]:
     for index, item in enumerate(items):
         (prediction,) = model([item])
-        yield TextChunk(item=index, text=prediction.text, final=True)
+        yield TextChunk(item=index, text=prediction.text, final=True, usage=prediction.usage)
 
 
 def _with_input_texts(items: Sequence[ContinuedText], chunks: Generator[TextChunk]) -> Generator[TextChunk]:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from tasks.object_detection import Detections as Detections
     from tasks.oriented_object_detection import OrientedDetections as OrientedDetections
     from tasks.task import TaskType as TaskType
+    from tasks.task import TokenUsage as TokenUsage
     from tasks.text_generation import Generation as Generation
     from tasks.text_generation import TextGenerationParameters as TextGenerationParameters
     from tasks.token_classification import Entities as Entities
@@ -57,6 +58,7 @@ __all__ = (
     "TaskType",
     "TextGenerationParameters",
     "TokenParameters",
+    "TokenUsage",
     "as_maite",
     "invalid",
     "ray_application",
@@ -82,6 +84,7 @@ _MODULES = {
     "TaskType": "tasks.task",
     "TextGenerationParameters": "tasks.text_generation",
     "TokenParameters": "tasks.token_classification",
+    "TokenUsage": "tasks.task",
     "as_maite": "app.assembly.as_maite",
     "invalid": "tasks.inference.error",
 }

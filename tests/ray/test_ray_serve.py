@@ -1,5 +1,6 @@
 """The application on a real Ray: replicas of the ingress and of models are killed, scaled and changed under load."""
 
+import base64
 import shutil
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -72,9 +73,28 @@ def check_shared_deployment_over_every_protocol(ray: Ray) -> None:
     unknown = httpx.post(f"{ray.address}/v2/models/none/infer", json=NUMBERS, timeout=60)
     assert unknown.status_code == 404
     assert "error" in unknown.json()
+    check_answers_are_counted_and_explained(ray)
     # A page of another site makes a browser send this.
     foreign = {"Origin": "https://evil.example", "Content-Type": "text/plain"}
     assert httpx.post(f"{ray.address}/grps/v1/health/online", headers=foreign, timeout=60).status_code == 403
+
+
+def check_answers_are_counted_and_explained(ray: Ray) -> None:
+    image = base64.b64encode(SCENE.read_bytes()).decode()
+    place = {"type": "image_url", "image_url": {"url": f"data:image/jpeg;base64,{image}"}}
+    chat = {"model": "vlm", "messages": [{"role": "user", "content": [place, {"type": "text", "text": "What?"}]}]}
+    completion = httpx.post(f"{ray.address}/openai/v1/chat/completions", json=chat, timeout=60).json()
+    # Only the replica has the tokenizer.
+    assert completion["usage"]["prompt_tokens"] > completion["usage"]["completion_tokens"] > 0
+    rows = httpx.post(f"{ray.address}/v1/models/half_plus_two:explain", json={"instances": [1.0, 2.0]}, timeout=60)
+    assert [row["importance_scores"] for row in rows.json()["explanations"]] == [[0.5], [1.0]]
+    # Its explanation needs a method of the model beside the prediction.
+    parameters = {"prompts": ["What?"], "samples": 8}
+    request = {"instances": [{"image_bytes": {"b64": image}}], "parameters": parameters}
+    likely = httpx.post(f"{ray.address}/v1/models/vlm:explain", json=request, timeout=60)
+    (((explanation,),), ((answer,),)) = (likely.json()[name] for name in ("explanations", "predictions"))
+    assert explanation["label"] == answer["answer"]
+    assert explanation["score"] < 0
 
 
 def check_models_change_without_interruption(ray: Ray, folder: Path) -> None:

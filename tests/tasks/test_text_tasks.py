@@ -5,7 +5,7 @@ import pytest
 
 from tasks.image_classification import Classification
 from tasks.inference.tensor import Datatype
-from tasks.task import TextChunk
+from tasks.task import TextChunk, TokenUsage
 from tasks.text.request import TextItem
 from tasks.text_classification import ClassifiedText, TextClassification
 from tasks.text_generation import ContinuedText, GeneratedText, Generation, TextGeneration, TextGenerationParameters
@@ -67,6 +67,12 @@ def test_generation_may_include_the_full_text() -> None:
     ]
     (tensor,) = Generation.stack([Generation("é"), Generation("")])
     assert (tensor.name, tensor.data.tolist()) == ("generated_text", ["é".encode(), b""])
+
+
+def test_chunk_of_a_model_without_streaming_has_the_usage_of_the_generation() -> None:
+    usage = TokenUsage(3, 2)
+    chunks = TextGeneration().stream([generation_input("one")], lambda _: [Generation("two", usage=usage)])
+    assert list(chunks) == [TextChunk(item=0, text="two", final=True, usage=usage)]
 
 
 def test_model_without_streaming_yields_each_generation_at_once() -> None:

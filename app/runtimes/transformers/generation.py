@@ -17,7 +17,7 @@ from app.runtimes.transformers.token_stream import generate, log_likelihood, str
 from app.runtimes.transformers.tokenizing import copy_tokenizer, load_tokenizer, text_inputs
 from app.settings.model import ModelError
 from tasks.inference.error import invalid
-from tasks.task import TextChunk
+from tasks.task import TextChunk, TokenUsage
 from tasks.text.generation import SamplingParameters
 from tasks.text_generation import ContinuedText, Generation, TextGenerator
 
@@ -69,8 +69,10 @@ class GenerativeModel(ABC, Generic[InputT, PredictionT]):
         """Validate all inputs, and return the prompts of each. They may be encoded when they are read."""
 
     @abstractmethod
-    def _prediction(self, item: InputT, texts: Sequence[str], tokens: Sequence[Sequence[int]]) -> PredictionT:
-        """Return the prediction with the texts and the tokens of the answers to each prompt of `item`."""
+    def _prediction(
+        self, item: InputT, texts: Sequence[str], tokens: Sequence[Sequence[int]], usage: Sequence[TokenUsage]
+    ) -> PredictionT:
+        """Return the prediction with the text, the tokens and their counts for each prompt of `item`."""
 
     @abstractmethod
     def _tokens(self, prediction: PredictionT) -> Sequence[Sequence[int]]:
@@ -113,13 +115,15 @@ class GenerativeModel(ABC, Generic[InputT, PredictionT]):
 
     def _answer(self, item: InputT, prompts: Iterable[EncodedPrompt]) -> PredictionT:
         texts: list[str] = []
-        answers: list[Sequence[int]] = []
+        tokens: list[Sequence[int]] = []
+        usage: list[TokenUsage] = []
         for prompt in prompts:
-            tokens = generate(self._network, prompt.inputs, item.parameters, prompt.max_tokens)
-            answer = [token for token in tokens if token not in self._end_tokens]
-            answers.append(answer)
-            texts.append("".join(self._texts(answer, prompt)))
-        return self._prediction(item, texts, answers)
+            generated = generate(self._network, prompt.inputs, item.parameters, prompt.max_tokens)
+            answer = AnswerTokens(generated, prompt.token_count, self._end_tokens)
+            tokens.append(list(answer))
+            usage.append(answer.usage)
+            texts.append("".join(self._texts(tokens[-1], prompt)))
+        return self._prediction(item, texts, tokens, usage)
 
     def _texts(self, tokens: Iterable[int], prompt: EncodedPrompt) -> Iterator[str]:
         return self._tokenizer.decode_stream(tokens, prompt.context)
@@ -156,9 +160,11 @@ class _TransformersTextGenerator(GenerativeModel[ContinuedText, Generation]):
         context = () if self._network.config.is_encoder_decoder else last_tokens(inputs)
         return EncodedPrompt(inputs, len(ids), max_tokens, context)
 
-    def _prediction(self, item: ContinuedText, texts: Sequence[str], tokens: Sequence[Sequence[int]]) -> Generation:
+    def _prediction(
+        self, item: ContinuedText, texts: Sequence[str], tokens: Sequence[Sequence[int]], usage: Sequence[TokenUsage]
+    ) -> Generation:
         del item
-        return Generation(texts[0], tokens[0])
+        return Generation(texts[0], tokens[0], usage[0])
 
     def _tokens(self, prediction: Generation) -> Sequence[Sequence[int]]:
         return [prediction.tokens or ()]

@@ -116,9 +116,11 @@ class OnnxVisionLanguageModel(msgspec.Struct, frozen=True, kw_only=True, eq=Fals
         return [self.prompts.encode(text, _path(item, index)) for index, text in enumerate(item.prompts)]
 
     def _answer(self, item: PromptedImage, prompts: Sequence[PromptIds]) -> Answers:
-        tokens = [list(answer) for answer in self._begin(item, prompts)]
+        begun = self._begin(item, prompts)
+        tokens = [list(answer) for answer in begun]
         answers = ["".join(self.prompts.tokenizer.decode_stream(ids)) for ids in tokens]
-        return Answers(prompts=item.prompts, answers=answers, tokens=tokens)
+        usage = [answer.usage for answer in begun]
+        return Answers(prompts=item.prompts, answers=answers, tokens=tokens, usage=usage)
 
     def _stream(self, encoded: Sequence[tuple[PromptedImage, Sequence[PromptIds]]]) -> Generator[TextChunk]:
         for index, (item, prompts) in enumerate(encoded):

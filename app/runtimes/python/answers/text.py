@@ -1,5 +1,8 @@
 """Convert the return values of text models and vision-language models."""
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 
 from app.runtimes.python.answers.labelled_scores import read_parallel, read_records, table
@@ -14,6 +17,7 @@ from app.runtimes.python.answers.value_parsing import (
     text,
 )
 from tasks.image_text_to_text import Answers, PromptedImage
+from tasks.task import TokenUsage
 from tasks.text_generation import ContinuedText, Generation
 from tasks.token_classification import Entities, TaggedText
 
@@ -58,7 +62,10 @@ def read_generation(value: object, path: str, item: ContinuedText, labels: Class
         InferenceError: MODEL_FAILED for anything but a text.
     """
     del item, labels
-    return Generation(text(value.text if isinstance(value, Generation) else value, path))
+    if not isinstance(value, Generation):
+        return Generation(text(value, path))
+    (usage,) = _usage([value.usage], path, 1)
+    return Generation(text(value.text, path), usage=usage)
 
 
 def read_answers(value: object, path: str, item: PromptedImage, labels: ClassNames) -> Answers:
@@ -68,9 +75,11 @@ def read_answers(value: object, path: str, item: PromptedImage, labels: ClassNam
         InferenceError: MODEL_FAILED with the path of an invalid value.
     """
     del labels
-    count = len(item.prompts)
+    count, usage = len(item.prompts), None
     if isinstance(value, str) and count == 1:
         value = [value]
+    if isinstance(value, Answers) and value.usage is not None:
+        usage = _usage(value.usage, path, count)
     if (typed := fields(value, path, ("answers",))) is not None:
         value, path = typed["answers"]
     listed = items(value)
@@ -81,4 +90,11 @@ def read_answers(value: object, path: str, item: PromptedImage, labels: ClassNam
             raise invalid_answer(f"{path}[0]", "a text, or a record with prompt and answer", describe(listed[0]))
         listed = columns(listed, path, ("prompt", "answer"))["answer"]
     answers = [text(answer, f"{path}[{index}]") for index, answer in enumerate(listed)]
-    return Answers(prompts=item.prompts, answers=answers)
+    return Answers(prompts=item.prompts, answers=answers, usage=usage)
+
+
+def _usage(value: object, path: str, count: int) -> Sequence[Any]:
+    usage = items(value)
+    if usage is None or len(usage) != count or not all(isinstance(entry, TokenUsage | None) for entry in usage):
+        raise invalid_answer(f"{path}.usage", "TokenUsage for each prompt, or None", describe(value))
+    return usage

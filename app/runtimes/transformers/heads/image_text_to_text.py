@@ -19,6 +19,7 @@ from app.runtimes.transformers.processing import Conversation, load_processor, p
 from app.runtimes.transformers.tokenizing import check_length, copy_tokenizer
 from app.settings.model import ModelError
 from tasks.image_text_to_text import Answers, PromptedImage, VisionLanguageModel
+from tasks.task import TokenUsage
 
 __all__ = ("TransformersVisionLanguageModel", "load_vision_language_model")
 
@@ -69,8 +70,10 @@ class TransformersVisionLanguageModel(GenerativeModel[PromptedImage, Answers]):
             return last_tokens(inputs, "decoder_input_ids")
         return last_tokens(inputs) if self._continues_prompt else ()
 
-    def _prediction(self, item: PromptedImage, texts: Sequence[str], tokens: Sequence[Sequence[int]]) -> Answers:
-        return Answers(prompts=item.prompts, answers=texts, tokens=tokens)
+    def _prediction(
+        self, item: PromptedImage, texts: Sequence[str], tokens: Sequence[Sequence[int]], usage: Sequence[TokenUsage]
+    ) -> Answers:
+        return Answers(prompts=item.prompts, answers=texts, tokens=tokens, usage=usage)
 
     def _tokens(self, prediction: Answers) -> Sequence[Sequence[int]]:
         return prediction.tokens or ()

@@ -2,6 +2,7 @@
 
 import math
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -11,6 +12,7 @@ from app.runtimes.python.answers.value_parsing import ClassNames
 from tasks.image_text_to_text import Answers, GenerationParameters, PromptedImage
 from tasks.inference.error import InferenceError
 from tasks.inference.tensor import Datatype, TensorSpec
+from tasks.task import TokenUsage
 from tasks.text.request import TextItem
 from tasks.text_generation import ContinuedText, Generation, TextGenerationParameters
 from tasks.token_classification import Entities, Entity, TaggedText, TokenParameters
@@ -35,6 +37,16 @@ PROMPTED_IMAGE = PromptedImage((IMAGE,), ["what?", "why?"], GenerationParameters
 def test_texts_are_read_in_every_accepted_form(answer: object) -> None:
     found = read_answers(answer, "predict()", PROMPTED_IMAGE, LABELS)
     assert (found.prompts, found.answers) == (["what?", "why?"], ["a cat", "because"])
+
+
+def test_usage_that_the_model_counts_is_kept() -> None:
+    usage = TokenUsage(3, 2)
+    text = ContinuedText(TextItem("a", ""), TextGenerationParameters())
+    assert read_generation(Generation("b", usage=usage), "predict()", text, LABELS).usage == usage
+    answers = Answers(prompts=["what?", "why?"], answers=["a cat", "because"], usage=[usage, usage])
+    assert read_answers(answers, "predict()", PROMPTED_IMAGE, LABELS).usage == [usage, usage]
+    with pytest.raises(InferenceError, match=r"predict\(\).usage: Expected TokenUsage"):
+        read_answers(msgspec.structs.replace(answers, usage=[usage]), "predict()", PROMPTED_IMAGE, LABELS)
 
 
 def test_single_text_answers_single_prompt() -> None:
