@@ -20,7 +20,9 @@ from app.runtimes.openvino import OpenVinoRuntime
 from app.runtimes.other_formats import advice_for, advice_in
 from app.runtimes.python import PythonRuntime
 from app.runtimes.runtime import Runtime
-from app.runtimes.subprocess import OnProcessLost, describe_in_subprocess, load_in_subprocess
+from app.runtimes.subprocess.loading import load_in_subprocess
+from app.runtimes.subprocess.process import run_in_process
+from app.runtimes.subprocess.supervisor import OnProcessLost
 from app.server.process_setup import configure_process, freeze_garbage
 from app.settings.demo import DEMO_MODELS, IS_CHECKOUT
 from app.settings.model import SETTINGS_FILE, ModelError, ModelSource
@@ -93,9 +95,7 @@ def describe(source: ModelSource) -> ModelMetadata:
     Raises:
         ModelError: when the model cannot be read.
     """
-    return (
-        describe_in_subprocess(source, _describe_in_process) if _is_isolated(source) else _describe_in_process(source)
-    )
+    return run_in_process(source, _describe_in_process) if _is_isolated(source) else _describe_in_process(source)
 
 
 def load(source: ModelSource, on_process_lost: OnProcessLost | None = None) -> Servable:

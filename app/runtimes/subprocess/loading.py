@@ -7,28 +7,34 @@ import weakref
 from collections.abc import Callable
 
 from app.engine.models.servable import Servable
-from app.runtimes.subprocess import OnProcessLost
 from app.runtimes.subprocess.remote_model import StreamingSubprocessModel, SubprocessModel, downscale_of
-from app.runtimes.subprocess.supervisor import Supervisor
+from app.runtimes.subprocess.supervisor import OnProcessLost, Supervisor
 from app.settings.model import SETTINGS_FILE, ModelError, ModelSource
 
-__all__ = ("bind",)
+__all__ = ("load_in_subprocess",)
 
 _SECONDS_AT_EXIT = 6.0
 
 _open: "weakref.WeakSet[Supervisor]" = weakref.WeakSet()
 
 
-def bind(source: ModelSource, job: Callable[[ModelSource], object], on_lost: OnProcessLost | None) -> Servable:
-    """Start a process that loads the model, and wait until the model is loaded.
+def load_in_subprocess(
+    source: ModelSource, load: Callable[[ModelSource], Servable], on_lost: OnProcessLost | None = None
+) -> Servable:
+    """Load the model at `source` with `load` in a separate process, and restart that process whenever it ends.
 
     The process ends after the servable is dropped and its last request has finished, or when the server ends.
 
+    Args:
+        source: the model.
+        load: a module-level function, which the process imports.
+        on_lost: called for each process that ends unexpectedly or is killed.
+
     Raises:
-        ModelError: if the model cannot be loaded.
+        ModelError: if `load` raises, or the process ends.
     """
     _check_system(source)
-    supervisor = Supervisor(source, job, on_lost)
+    supervisor = Supervisor(source, load, on_lost)
     _open.add(supervisor)
     binding = supervisor.binding()
     model = (StreamingSubprocessModel if binding.streams else SubprocessModel)(supervisor, binding.methods)

@@ -8,7 +8,6 @@ import os
 import pickle
 import socket
 import struct
-from array import array
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, Literal
@@ -111,8 +110,8 @@ def send(channel: socket.socket, message: object, memory: tuple[int, int] | None
     """
     body = pickle.dumps(message, protocol=5)
     head = _HEAD.pack(len(body), memory[1] if memory else 0)
-    descriptors = [] if memory is None else [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array("i", [memory[0]]))]
-    sent = channel.sendmsg([head, body], descriptors)
+    parts = [head, body]
+    sent = socket.send_fds(channel, parts, [memory[0]]) if memory else channel.sendmsg(parts)
     if sent < len(head) + len(body):
         channel.sendall(memoryview(head + body)[sent:])
 
@@ -126,13 +125,12 @@ def receive(channel: socket.socket) -> tuple[Any, mmap.mmap | None]:
         InvalidMessageError: if the message cannot be unpickled.
         MissingMemoryError: if the memory cannot be mapped. The next message can still be received.
     """
-    received, control, _, _ = channel.recvmsg(_HEAD.size, socket.CMSG_SPACE(array("i").itemsize))
+    received, descriptors, _, _ = socket.recv_fds(channel, _HEAD.size, 1)
     if not received:
         raise EOFError
     length, size = _HEAD.unpack(received + receive_exactly(channel, _HEAD.size - len(received)))
     memory = None
-    for _, _, data in control:
-        descriptor = int.from_bytes(data, "little")
+    for descriptor in descriptors:
         try:
             with suppress(OSError):
                 memory = mmap.mmap(descriptor, size)

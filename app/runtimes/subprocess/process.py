@@ -9,7 +9,6 @@ import socket
 import subprocess
 import sys
 import time
-from array import array
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -145,8 +144,7 @@ class ModelProcess:
             raise InferenceError(ErrorKind.OVERLOADED, message) from None
         try:
             with process_socket:
-                descriptor = array("i", [process_socket.fileno()])
-                self._control.sendmsg([b"l"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, descriptor)])
+                socket.send_fds(self._control, [b"l"], [process_socket.fileno()])
         except BaseException:
             server_socket.close()
             raise

@@ -10,7 +10,6 @@ from concurrent.futures import Future
 
 from app.engine.error_text import redact_paths
 from app.runtimes.remote import Binding
-from app.runtimes.subprocess import OnProcessLost
 from app.runtimes.subprocess.channel import Channel
 from app.runtimes.subprocess.channel_pool import ChannelPool
 from app.runtimes.subprocess.process import ModelProcess
@@ -18,7 +17,10 @@ from app.settings.model import ModelError, ModelSource
 from app.settings.server import ServerSettings
 from tasks.inference.error import ErrorKind, InferenceError
 
-__all__ = ("Supervisor",)
+__all__ = ("OnProcessLost", "Supervisor")
+
+OnProcessLost = Callable[[ModelSource, str], None]
+"""Called for each process that is lost, with its model and a short reason."""
 
 _GRACE_SECONDS = 5.0
 """Extra time for runtimes that enforce the timeout themselves, such as the Python runtime."""
@@ -227,12 +229,9 @@ class Supervisor:
             for descriptor in ready.keys() & abandoned.keys():
                 poll.unregister(descriptor)
                 channels.close_abandoned(abandoned.pop(descriptor))
-            if due is not None and abandoned and time.monotonic() >= due:
-                self._kill_overdue(process, [channel.called_at for channel in abandoned.values()])
-
-    def _kill_overdue(self, process: ModelProcess, call_times: list[float]) -> None:
-        if any(time.monotonic() - call_time >= self._hang_seconds for call_time in call_times):
-            process.kill(f"it hung: no answer to a call within {self._hang_seconds:g} s")
+            overdue = time.monotonic() - self._hang_seconds
+            if any(channel.called_at <= overdue for channel in abandoned.values()):
+                process.kill(f"it hung: no answer to a call within {self._hang_seconds:g} s")
 
     def _ended_message(self, reason: str) -> str:
         return f"The process of model {self._source.name!r} ended ({reason}) and is being restarted"

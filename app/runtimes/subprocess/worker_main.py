@@ -1,6 +1,5 @@
 """The main function of a model process: load the model, and serve each channel that the server opens."""
 
-import array
 import ctypes
 import errno
 import logging
@@ -117,13 +116,12 @@ def _wait_for_channel(control: socket.socket, send_lock: threading.Lock, model: 
 
 def _next_channel(control: socket.socket) -> socket.socket | None:
     """Receive the socket of a new channel; return None when the server has closed its end."""
-    size = array.array("i").itemsize
-    received, ancillary, _, _ = control.recvmsg(1, socket.CMSG_SPACE(size))
+    received, descriptors, _, _ = socket.recv_fds(control, 1, 1)
     if not received:
         return None
-    if not ancillary:
+    if not descriptors:
         raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
-    return socket.socket(fileno=int.from_bytes(ancillary[0][2][:size], "little"))
+    return socket.socket(fileno=descriptors[0])
 
 
 class _ServerLogHandler(logging.handlers.QueueHandler):
