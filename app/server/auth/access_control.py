@@ -54,37 +54,17 @@ class AccessControl:
         self._rate_limiter = rate_limiter
         self._rejection_log = rejection_log
 
-    def admit(
-        self,
-        headers: Sequence[tuple[str, str]],
-        permission: Permission,
-        *,
-        operation: str,
-        address: str = "",
-        rate_limited: bool = True,
+    def authorize(
+        self, headers: Sequence[tuple[str, str]], permission: Permission, *, rate_limited: bool = True
     ) -> Identity:
-        """Return the identity of a request that may have `permission`; otherwise count and log the rejection.
+        """Return the identity of a request that may have `permission`.
+
+        A rejection is neither counted nor logged: call `record_rejection` after it.
 
         Args:
             headers: headers or gRPC metadata, names in lower case.
             permission: the required permission, not ``open``.
-            operation: the requested operation, for the log.
-            address: IP address of the client, for the log.
             rate_limited: whether the request counts against the client's rate.
-
-        Raises:
-            AccessError: UNAUTHENTICATED, PERMISSION_DENIED or OVERLOADED; it is already counted and logged.
-        """
-        try:
-            return self.authorize(headers, permission, rate_limited=rate_limited)
-        except AccessError as error:
-            self.record_rejection(error, headers, operation=operation, address=address)
-            raise
-
-    def authorize(
-        self, headers: Sequence[tuple[str, str]], permission: Permission, *, rate_limited: bool = True
-    ) -> Identity:
-        """Authorize as `admit` does, but neither count nor log a rejection: call `record_rejection` after it.
 
         Raises:
             AccessError: UNAUTHENTICATED, PERMISSION_DENIED, or OVERLOADED.

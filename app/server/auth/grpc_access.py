@@ -86,19 +86,18 @@ class GrpcAccess(grpc.aio.ServerInterceptor):
         if inner is None:
             return handler
 
-        async def authorized_messages(requests: AsyncIterable[Any], address: str) -> AsyncGenerator[Any]:
+        async def authorized_messages(requests: AsyncIterable[Any]) -> AsyncGenerator[Any]:
             is_first = True
             async for message in requests:
                 if not is_first:
-                    self._access.admit(metadata, permission, operation=method, address=address)
+                    self._access.authorize(metadata, permission)
                 is_first = False
                 yield message
 
         async def answer(requests: AsyncIterable[Any], call: Call) -> AsyncGenerator[Any]:
             try:
-                address = address_of_call(call)
                 async with (
-                    aclosing(authorized_messages(requests, address)) as messages,
+                    aclosing(authorized_messages(requests)) as messages,
                     aclosing(inner(messages, call)) as responses,
                 ):
                     async for message in responses:
@@ -107,6 +106,7 @@ class GrpcAccess(grpc.aio.ServerInterceptor):
                 failure = error
             else:
                 return
+            self._access.record_rejection(failure, metadata, operation=method, address=address_of_call(call))
             await _abort(call, failure)
 
         limited_handler: Any = grpc.stream_stream_rpc_method_handler(

@@ -22,7 +22,6 @@ from app.protocols.protocol import StartCall
 from app.protocols.request_info import BASE_ID_HEADER, REQUEST_ID_HEADER, new_context
 from app.server.auth.access_control import AccessControl
 from app.server.auth.credentials import AUTHORIZATION, KEY_HEADER
-from app.server.auth.identity import AccessError
 from app.server.http.cross_site import is_allowed_host
 from app.server.transport.raw_response import STATUS_LINES
 from app.server.transport.request_head import ConnectionRequest
@@ -114,6 +113,9 @@ class DirectRoutes:
             url: the path and the query as received.
             headers: the headers, names in lower case.
             body_length: bytes of the body; None if unknown.
+
+        Raises:
+            AccessError: neither counted nor logged, which is up to the application.
         """
         if (
             body_length is None
@@ -128,11 +130,7 @@ class DirectRoutes:
         if self._access is None or route.permission == "open":
             return ""
         credentials = [(name, headers[key].decode("latin-1")) for key, name in _CREDENTIALS if key in headers]
-        try:
-            return self._access.authorize(credentials, route.permission).name
-        except AccessError:
-            # The application rejects, counts and logs it.
-            return None
+        return self._access.authorize(credentials, route.permission).name
 
 
 class DirectRequest(ConnectionRequest):

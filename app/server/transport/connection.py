@@ -7,6 +7,7 @@ from typing import Any
 import httptools
 
 from app.engine.scheduling.admission import BODY_ARRIVED
+from app.server.auth.identity import ACCESS_ERROR, AccessError
 from app.server.http.direct_request import DirectRequest
 from app.server.transport import tcp_info
 from app.server.transport.connection_table import ConnectionTable, TimedConnection
@@ -189,9 +190,15 @@ class Connection(SheddingConnection):
         if self.reject_if_overloaded():
             self._in_head = False
             return
+        state: dict[str, Any] = {}
         try:
-            if not self._start_directly():
-                self._start_in_application(waiting_for_100_continue=self.expects_continue)
+            try:
+                is_direct = self._start_directly()
+            except AccessError as error:
+                # The application counts, logs and reports it, without a second verification.
+                is_direct, state = False, {ACCESS_ERROR: error}
+            if not is_direct:
+                self._start_in_application(state, waiting_for_100_continue=self.expects_continue)
         finally:
             BODY_ARRIVED.set(None)
         self._in_head = False

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import deque
+from collections.abc import Mapping
 from typing import Any, cast
 from urllib.parse import unquote
 
@@ -150,8 +151,8 @@ class PipelinedProtocol(asyncio.Protocol):
         """Parse bytes that start no more requests than the queue can take."""
         raise NotImplementedError
 
-    def _start_in_application(self, *, waiting_for_100_continue: bool) -> None:
-        """Pass the newest request to the application, after those before it."""
+    def _start_in_application(self, state: Mapping[str, Any], *, waiting_for_100_continue: bool) -> None:
+        """Pass the newest request to the application, after those before it; `state` is added to its scope."""
         parser = self.parser
         http_version, url = parser.get_http_version(), httptools.parse_url(self.url)
         path = url.path.decode("ascii")
@@ -168,7 +169,7 @@ class PipelinedProtocol(asyncio.Protocol):
             "raw_path": url.path,
             "query_string": url.query or b"",
             "headers": self.headers,
-            "state": self._served.lifespan_state.copy(),
+            "state": {**self._served.lifespan_state, **state},
         }
         request = AsgiRequest(
             scope,
