@@ -24,7 +24,7 @@ from app.server.auth.access_control import AccessControl
 from app.server.auth.credentials import AUTHORIZATION, KEY_HEADER
 from app.server.http.cross_site import is_allowed_host
 from app.server.transport.raw_response import STATUS_LINES
-from app.server.transport.request_head import ConnectionRequest
+from app.server.transport.request_parser import ConnectionRequest
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.inference.response import InferenceResponse
 

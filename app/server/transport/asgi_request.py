@@ -3,14 +3,13 @@
 import asyncio
 import logging
 import re
-from collections.abc import Callable, Iterable, Mapping, MutableMapping
+from collections.abc import Mapping, MutableMapping
 from typing import Any
 
 from litestar.types import ASGIApp
 
-from app.server.transport.flow_control import FlowControl
 from app.server.transport.raw_response import STATUS_LINES, raw_response
-from app.server.transport.request_head import ConnectionRequest
+from app.server.transport.request_parser import ConnectionRequest
 
 __all__ = ("AsgiRequest",)
 
@@ -26,10 +25,7 @@ class AsgiRequest(ConnectionRequest):
 
     Args:
         scope: the ASGI scope.
-        transport: the connection.
-        flow: its backpressure.
-        default_headers: headers of every response.
-        on_response_complete: called when the response is written.
+        connection: writes the response and continues after it.
         keep_alive: whether the connection stays open after the response.
         waiting_for_100_continue: whether the client sends its body only after an interim response.
     """
@@ -37,26 +33,15 @@ class AsgiRequest(ConnectionRequest):
     __slots__ = (
         "_changed",
         "_chunked",
-        "_default_headers",
-        "_flow",
+        "_connection",
         "_head",
         "_is_head",
         "_missing_bytes",
-        "_on_response_complete",
-        "_transport",
         "scope",
     )
 
     def __init__(
-        self,
-        scope: dict[str, Any],
-        transport: asyncio.Transport,
-        flow: FlowControl,
-        default_headers: Iterable[tuple[bytes, bytes]],
-        on_response_complete: Callable[[], None],
-        *,
-        keep_alive: bool,
-        waiting_for_100_continue: bool,
+        self, scope: dict[str, Any], connection: Any, *, keep_alive: bool, waiting_for_100_continue: bool
     ) -> None:
         super().__init__(
             keep_alive=keep_alive,
@@ -64,10 +49,7 @@ class AsgiRequest(ConnectionRequest):
             waiting_for_100_continue=waiting_for_100_continue,
         )
         self.scope = scope
-        self._transport = transport
-        self._flow = flow
-        self._default_headers = default_headers
-        self._on_response_complete = on_response_complete
+        self._connection = connection
         self._changed = asyncio.Event()
         self._is_head = scope["method"] == "HEAD"
         self._head: bytes | None = None
@@ -93,15 +75,16 @@ class AsgiRequest(ConnectionRequest):
         if self.response_complete or self.disconnected:
             return
         if not self.response_started:
-            self._transport.write(raw_response(500, "Something went wrong in the server; see its log"))
-        self._transport.close()
+            self._connection.transport.write(raw_response(500, "Something went wrong in the server; see its log"))
+        self._connection.transport.close()
 
     async def _receive(self) -> dict[str, Any]:
-        if self.waiting_for_100_continue and not self._transport.is_closing():
-            self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        transport = self._connection.transport
+        if self.waiting_for_100_continue and not transport.is_closing():
+            transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
             self.waiting_for_100_continue = False
         if not self.disconnected and not self.response_complete:
-            self._flow.resume_reading()
+            self._connection.resume_reading()
             await self._changed.wait()
             self._changed.clear()
         if self.disconnected or self.response_complete:
@@ -110,8 +93,8 @@ class AsgiRequest(ConnectionRequest):
         return {"type": "http.request", "body": body, "more_body": self.more_body}
 
     async def _send(self, message: MutableMapping[str, Any]) -> None:
-        if self._flow.write_paused and not self.disconnected:
-            await self._flow.wait_writable()
+        if self._connection.write_paused and not self.disconnected:
+            await self._connection.wait_writable()
         if self.disconnected:
             return
         kind = message["type"]
@@ -128,7 +111,7 @@ class AsgiRequest(ConnectionRequest):
         status: int = message["status"]
         lines = [STATUS_LINES.get(status) or b"HTTP/1.1 %d \r\n" % status]
         has_length = sends_close = False
-        for name, value in (*self._default_headers, *message.get("headers", ())):
+        for name, value in (*self._connection.server_state.default_headers, *message.get("headers", ())):
             lower = name.lower()
             if _INVALID_NAME.search(name) or _INVALID_VALUE.search(value):
                 raise RuntimeError(f"The application has sent an invalid header: {name!r}")
@@ -164,7 +147,8 @@ class AsgiRequest(ConnectionRequest):
                 raise RuntimeError("The body of the response is longer than its Content-Length")
             parts.append(body)
         self.response_started = True
-        self._transport.write(b"".join(parts))
+        transport = self._connection.transport
+        transport.write(b"".join(parts))
         if more_body:
             return
         if self._missing_bytes:
@@ -172,5 +156,5 @@ class AsgiRequest(ConnectionRequest):
         self.response_complete = True
         self._changed.set()
         if not self.keep_alive:
-            self._transport.close()
-        self._on_response_complete()
+            transport.close()
+        self._connection.on_response_complete()

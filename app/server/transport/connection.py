@@ -2,19 +2,18 @@
 
 import asyncio
 import socket
+from collections.abc import Callable
 from typing import Any
-
-import httptools
 
 from app.engine.scheduling.admission import BODY_ARRIVED
 from app.server.auth.identity import ACCESS_ERROR, AccessError
 from app.server.http.direct_request import DirectRequest
 from app.server.transport import tcp_info
 from app.server.transport.connection_table import ConnectionTable, TimedConnection
-from app.server.transport.pipelining import ServedApplication
+from app.server.transport.load_shedding import Route
+from app.server.transport.pipelining import PipelinedProtocol, ServedApplication
 from app.server.transport.raw_response import raw_response
-from app.server.transport.request_head import RefusedError, split_absolute_target
-from app.server.transport.shedding_connection import MAX_DRAINED_BYTES, SheddingConnection
+from app.server.transport.request_parser import RefusedError, RequestParser
 from app.server.transport.timeouts import ConnectionTimeouts
 
 __all__ = ("Connection",)
@@ -25,8 +24,8 @@ _MIN_BUFFERED_BYTES = 64 * 1024
 _MAX_UNREAD_BYTES = 64 * 1024
 """Bytes of a body in memory that the application has not read, beyond which the connection is not read."""
 
-_OVERHEAD_FACTOR = 8
-"""Allowed bytes of chunk framing for each byte of a body: a chunk of one byte has five."""
+_MAX_DRAINED_BYTES = 1024 * 1024
+"""Maximum size of a rejected body that is drained. Closing the connection is cheaper for the client above that."""
 
 _ARRIVAL_SECONDS = 1.0
 """Seconds in which a request that was on its way at the start of the shutdown must arrive."""
@@ -35,7 +34,7 @@ _CONTINUE_RESPONSE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _PROBE_SECONDS = 0.05
 
 
-class Connection(SheddingConnection):
+class Connection(PipelinedProtocol):
     """Handle the requests of one connection.
 
     Args:
@@ -52,22 +51,21 @@ class Connection(SheddingConnection):
         address: str,
         served: ServedApplication,
     ) -> None:
-        super().__init__(connections, served)
+        super().__init__(served)
         settings = connections.settings
+        self.parser = RequestParser(
+            settings.max_header_bytes, settings.max_header_fields, self._on_head, self._on_body, self._on_end
+        )
+        self._connections = connections
         self._socket = client_socket
         self._address = address
-        self._max_header_bytes = settings.max_header_bytes
         self._timeouts = ConnectionTimeouts(settings)
         self._slot: set[TimedConnection] = set()
-        self._message_count = 0
-        self._in_head = False
-        self._in_message = False
-        self._resuming = False
         self._read_closed = False
         self._discarded_bytes = 0
-        self._body_bytes = 0
-        self._overhead_bytes = 0
         self._buffered_bytes = 0
+        self._draining = False
+        self._on_body_arrived: Callable[[], object] | None = None
         self._direct: DirectRequest | None = None
         # The server waits for what this set contains, and cancels what takes too long.
         self._tasks: set[Any] = served.server_state.tasks
@@ -92,41 +90,13 @@ class Connection(SheddingConnection):
     def _received(self, data: bytes) -> None:
         if self._read_closed:
             self._discarded_bytes += len(data)
-            if self._discarded_bytes > MAX_DRAINED_BYTES:
-                self.flow.pause_reading()
+            if self._discarded_bytes > _MAX_DRAINED_BYTES:
+                self.pause_reading()
             return
-        previous_body_bytes, previous_message_count, was_in_head, was_in_message = (
-            self._body_bytes,
-            self._message_count,
-            self._in_head,
-            self._in_message,
-        )
         try:
-            unparsed = data
-            while unparsed:
-                try:
-                    self.parser.feed_data(unparsed)
-                    break
-                except httptools.HttpParserUpgrade as upgrade:
-                    unparsed = unparsed[upgrade.args[0] :]
-                    self._ignore_upgrade()
-            if not self._in_message:
-                return
-            # Limit bytes that are in neither a header nor a body yet: an unfinished line, or chunk extensions.
-            if self._in_head:
-                if self._message_count == previous_message_count + (not was_in_message):
-                    self._request_head.count_received(len(data))
-            elif previous_message_count == self._message_count and not was_in_head:
-                self._overhead_bytes += len(data) - (self._body_bytes - previous_body_bytes)
-                if self._overhead_bytes > self._max_header_bytes + _OVERHEAD_FACTOR * self._body_bytes:
-                    raise RefusedError(400, "The chunks of the body are mostly not the body", "chunks")
+            self.parser.feed(data)
         except RefusedError as error:
             self._refuse(error)
-        except httptools.HttpParserError as error:
-            cause = error.__context__
-            self._refuse(
-                cause if isinstance(cause, RefusedError) else RefusedError(400, f"Not HTTP: {error}", "malformed")
-            )
 
     def eof_received(self) -> bool:
         """Return whether to keep the connection: the client may still read a response in progress.
@@ -138,7 +108,7 @@ class Connection(SheddingConnection):
         if newest is None or self.scheme != "http" or newest.http_version != "1.1":
             return False
         # An incomplete request never completes now; its timeouts must not end the requests before it.
-        self._in_head = self._in_message = False
+        self.parser.in_head = self.parser.in_message = False
         newest.keep_alive = False
         if self._current is not None and not self._current.response_started:
             self.transport.write(_CONTINUE_RESPONSE)
@@ -153,63 +123,41 @@ class Connection(SheddingConnection):
         elif tcp_info.unacknowledged_segments(self._socket):
             self.loop.call_later(_PROBE_SECONDS, self._check_half_closed)
 
-    # Callbacks of the parser.
+    # Parts of a request.
 
-    def on_message_begin(self) -> None:
-        if self._resuming:
-            return
-        self.url, self.headers = b"", []
-        self._message_count += 1
-        self._in_head = self._in_message = True
+    def _on_head(self) -> None:
+        """Reject the request whose headers are complete, answer it directly, or pass it to the application."""
+        parser = self.parser
+        headers = dict(parser.headers)
+        expects_continue = headers.get(b"expect", b"").lower() == b"100-continue"
+        route_and_target = self._find_route()
         self._direct = None
-        self._body_bytes = self._overhead_bytes = 0
-        self._request_head.reset()
-
-    def on_url(self, url: bytes) -> None:
-        if not self._resuming:
-            self.url += url
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        if self._resuming:
-            return
-        if self._in_head:
-            self.headers.append((name.lower(), value))
-        else:
-            # No handler uses trailers, and they must not count as headers.
-            self._request_head.add_trailer(name, value)
-
-    def on_headers_complete(self) -> None:
-        if self._resuming:
-            return
-        self._request_head.check(self.parser.get_method(), self.parser.get_http_version(), self.url, self.headers)
-        if not self.url.startswith(b"/"):
-            self.url, host = split_absolute_target(self.url)
-            self.headers[:] = [(name, host if name == b"host" else value) for name, value in self.headers]
-        self.header_map = dict(self.headers)
-        self.expects_continue = self.header_map.get(b"expect", b"").lower() == b"100-continue"
-        if self.reject_if_overloaded():
-            self._in_head = False
+        # A web page can read an error only with the CORS headers that the framework adds.
+        if (
+            route_and_target is not None
+            and b"origin" not in headers
+            and self._reject_if_overloaded(*route_and_target, expects_continue=expects_continue)
+        ):
             return
         state: dict[str, Any] = {}
         try:
             try:
-                is_direct = self._start_directly()
+                is_direct = route_and_target is not None and self._start_directly(*route_and_target, headers)
             except AccessError as error:
                 # The application counts, logs and reports it, without a second verification.
                 is_direct, state = False, {ACCESS_ERROR: error}
             if not is_direct:
-                self._start_in_application(state, waiting_for_100_continue=self.expects_continue)
+                self._start_in_application(state, waiting_for_100_continue=expects_continue)
         finally:
             BODY_ARRIVED.set(None)
-        self._in_head = False
         if self._connections.reject_incomplete_at is not None and self.newest is not None:
             self.newest.keep_alive = False
 
-    def on_body(self, body: bytes) -> None:
+    def _on_body(self, body: bytes) -> None:
         size = len(body)
-        self._body_bytes += size
+        self.parser.body_bytes += size
         newest = self.newest
-        if self.draining or newest is None or newest.response_complete:
+        if self._draining or newest is None or newest.response_complete:
             return
         self._buffered_bytes += size
         self._connections.buffered_bytes += size
@@ -222,39 +170,76 @@ class Connection(SheddingConnection):
         if newest is self._direct:
             return
         if len(newest.body) > _MAX_UNREAD_BYTES:
-            self.flow.pause_reading()
+            self.pause_reading()
         newest.notify()
 
-    def on_message_complete(self) -> None:
-        if self.parser.should_upgrade():
-            # The parser skips the body of a request for a protocol upgrade.
-            return
-        self._in_message = False
-        if self.draining:
-            self.draining = False
-            self.throttle()
-            return
-        if self.newest is not None and not self.newest.response_complete:
+    def _on_end(self) -> None:
+        if self._draining:
+            self._draining = False
+            self._throttle()
+        elif self.newest is not None and not self.newest.response_complete:
             self.newest.complete_body()
 
-    def _start_directly(self) -> bool:
+    def _find_route(self) -> tuple[Route, str] | None:
+        """Return the inference route of the newest request and its target; None if others precede the request."""
+        shedder, newest, parser = self._connections.shedder, self.newest, self.parser
+        if shedder is None or parser.is_upgrade or not (newest is None or newest.response_complete):
+            return None
+        port = self._server[1] if self._server else None
+        return shedder.find_route(parser.method, port, parser.url.partition(b"?")[0])
+
+    def _reject_if_overloaded(self, route: Route, target: str, *, expects_continue: bool) -> bool:
+        """Reject the newest request if the server is overloaded, and drain its body. Return whether it is rejected.
+
+        An accepted request counts until it is admitted or answered.
+
+        Raises:
+            RefusedError: if its body is too large to drain.
+        """
+        shedder, parser = self._connections.shedder, self.parser
+        if shedder is None:
+            return False
+        body_size = parser.body_length
+        can_drain = body_size is not None and body_size <= _MAX_DRAINED_BYTES and not expects_continue
+        close = not (can_drain and self._connections.reject_incomplete_at is None and parser.keep_alive)
+        response = shedder.refusal(route, target, parser.headers, close=close)
+        if response is None:
+            if body_size != 0 and route.track_arrival is not None:
+                self._on_body_arrived = route.track_arrival()
+                BODY_ARRIVED.set(self._on_body_arrived)
+            return False
+        if close:
+            raise RefusedError(429, "", response=response)
+        self._draining = True
+        self.server_state.total_requests += 1
+        self.transport.write(response)
+        return True
+
+    def _throttle(self) -> None:
+        """Pause reading, which limits the share of time that rejections take."""
+        shedder = self._connections.shedder
+        if shedder is not None and (pause := shedder.pause()):
+            self.pause_reading()
+            self.loop.call_later(pause, lambda: None if self.transport.is_closing() else self.resume_reading())
+
+    def _start_directly(self, route: Route, target: str, headers: dict[bytes, bytes]) -> bool:
         """Answer the request without the application if possible. Return whether it is."""
-        routes, route_and_target = self._connections.direct_routes, self.route_and_target
-        if routes is None or route_and_target is None or (direct := route_and_target[0].direct) is None:
+        routes, direct, parser = self._connections.direct_routes, route.direct, self.parser
+        if routes is None or direct is None or len(headers) != len(parser.headers) or parser.version != "1.1":
             return False
-        headers = self.header_map
-        if len(headers) != len(self.headers) or self.parser.get_http_version() != "1.1":
-            return False
-        client_name = routes.client_of(direct, self.url, headers, self._request_head.body_length)
+        client_name = routes.client_of(direct, parser.url, headers, parser.body_length)
         if client_name is None:
             return False
-        keep_alive = self.parser.should_keep_alive()
-        request = DirectRequest(
-            routes, direct, route_and_target[1], self.headers, client_name, self, keep_alive=keep_alive
-        )
+        request = DirectRequest(routes, direct, target, parser.headers, client_name, self, keep_alive=parser.keep_alive)
         self._direct = self.newest = self._current = request
         self._tasks.add(request)
         return True
+
+    def mark_body_arrived(self) -> None:
+        """Stop counting the body of the newest request as arriving."""
+        if self._on_body_arrived is not None:
+            self._on_body_arrived()
+            self._on_body_arrived = None
 
     def finish_direct(self, request: DirectRequest, response: bytes) -> None:
         """Write the response of a direct request, and continue."""
@@ -271,17 +256,8 @@ class Connection(SheddingConnection):
         self._release_buffered_bytes()
         if self._on_body_arrived is not None:
             self.mark_body_arrived()
-        if not self.transport.is_closing() and (self.pipeline or self._unparsed or self.flow.read_paused):
+        if not self.transport.is_closing() and (self.pipeline or self._unparsed or self.read_paused):
             self._answer_next()
-
-    def _ignore_upgrade(self) -> None:
-        """Continue with HTTP/1.1 after a request for an upgrade, as RFC 9110, 7.8 allows."""
-        self.parser = self._new_parser()
-        self._resuming = True
-        try:
-            self.parser.feed_data(b"POST / HTTP/1.1\r\n" + self._request_head.framing_header() + b"\r\n\r\n")
-        finally:
-            self._resuming = False
 
     # Timeouts.
 
@@ -290,12 +266,14 @@ class Connection(SheddingConnection):
         if (
             self._connections.reject_incomplete_at is not None
             and now >= self._connections.reject_incomplete_at
-            and self._in_message
+            and self.parser.in_message
             and not self._read_closed
         ):
             self._refuse(RefusedError(503, "The server stops, and the request has not arrived in full"))
             return
-        expired_phase = self._timeouts.expired_phase(now, self._current_phase(), self._message_count, self._progress)
+        expired_phase = self._timeouts.expired_phase(
+            now, self._current_phase(), self.parser.message_count, self._progress
+        )
         if expired_phase is None:
             return
         if expired_phase == "closing":
@@ -315,23 +293,23 @@ class Connection(SheddingConnection):
                 self.transport.close()
 
     def _current_phase(self) -> str:
-        newest = self.newest
-        if self.flow.write_paused or self.transport.get_write_buffer_size():
+        newest, parser = self.newest, self.parser
+        if self.write_paused or self.transport.get_write_buffer_size():
             return "answer"
         if self.transport.is_closing():
             return "answer" if tcp_info.unsent_bytes(self._socket) else "closing"
         if self._read_closed:
             response_pending = newest is not None and not (newest.response_complete or newest.disconnected)
             return "" if response_pending else "lingering"
-        if self.flow.read_paused:
+        if self.read_paused:
             return ""
-        if self.draining:
+        if self._draining:
             return "unread"
-        if self._in_head:
+        if parser.in_head:
             return "headers"
         if newest is None:
             return "silent"
-        if self._in_message:
+        if parser.in_message:
             return "unread" if newest.response_complete else "body"
         if not newest.response_complete:
             return ""
@@ -340,7 +318,7 @@ class Connection(SheddingConnection):
 
     def _progress(self, phase: str) -> int:
         if phase != "answer":
-            return self._body_bytes
+            return self.parser.body_bytes
         acknowledged_bytes = tcp_info.acknowledged_bytes(self._socket)
         return -self.transport.get_write_buffer_size() if acknowledged_bytes is None else acknowledged_bytes
 
@@ -348,7 +326,7 @@ class Connection(SheddingConnection):
 
     def shutdown(self) -> None:
         """Stop the connection; a request that has already reached the kernel is served if the rest arrives soon."""
-        if self._in_head or tcp_info.unread_bytes(self._socket):
+        if self.parser.in_head or tcp_info.unread_bytes(self._socket):
             self.loop.call_later(_ARRIVAL_SECONDS, super().shutdown)
         else:
             super().shutdown()
@@ -360,7 +338,7 @@ class Connection(SheddingConnection):
             self._connections.count_ended(error.reason)
         newest = self.newest
         if newest is not None and not newest.response_complete:
-            if self._in_head or not self._in_message:
+            if self.parser.in_head or not self.parser.in_message:
                 # The response to an earlier request is still in progress and must not be mixed with this one.
                 newest.keep_alive = False
                 return

@@ -12,8 +12,7 @@ from litestar.types import ASGIApp
 from uvicorn.server import ServerState
 
 from app.server.transport.asgi_request import AsgiRequest
-from app.server.transport.flow_control import FlowControl
-from app.server.transport.request_head import ConnectionRequest
+from app.server.transport.request_parser import ConnectionRequest, RequestParser
 
 __all__ = ("PipelinedProtocol", "ServedApplication")
 
@@ -39,45 +38,41 @@ class ServedApplication(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
 
 class PipelinedProtocol(asyncio.Protocol):
-    """Keep the order of requests, with backpressure on pipelined ones. A subclass has the callbacks of the parser.
+    """Keep the order of requests, with backpressure in both directions. A subclass handles their parsed parts.
 
     Args:
         served: the application.
 
     Attributes:
         client: address and port of the client.
-        flow: the backpressure of the connection.
-        headers: headers of the newest request, names in lower case.
         loop: the event loop.
         newest: the request whose headers arrived last.
         parser: the parser of the connection.
         pipeline: parsed requests that wait for the current one, newest first.
+        read_paused: whether reading is paused.
         scheme: http or https.
         server_state: state of the server.
-        url: path and query of the newest request.
     """
 
     transport: asyncio.Transport
-    flow: FlowControl
+    parser: RequestParser
 
     def __init__(self, served: ServedApplication) -> None:
         self._served = served
         self.server_state = served.server_state
         self.loop = asyncio.get_running_loop()
-        self.parser = self._new_parser()
         self.client: tuple[str, int] | None = None
         self.scheme = "http"
         self.pipeline: deque[AsgiRequest] = deque()
         self.newest: ConnectionRequest | None = None
-        self.url = b""
-        self.headers: list[tuple[bytes, bytes]] = []
+        self.read_paused = False
+        self._writable: asyncio.Event | None = None
         self._server: tuple[str, int] | None = None
         self._current: ConnectionRequest | None = None
         self._unparsed = b""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast("asyncio.Transport", transport)
-        self.flow = FlowControl(self.transport)
         self._server = _address(transport.get_extra_info("sockname"))
         self.client = _address(transport.get_extra_info("peername"))
         if transport.get_extra_info("sslcontext") is not None:
@@ -95,17 +90,10 @@ class PipelinedProtocol(asyncio.Protocol):
             if request is not None:
                 request.disconnected = request.disconnected or not request.response_complete
                 request.notify()
-        self.flow.resume_writing()
+        self.resume_writing()
         if exc is None:
             self.transport.close()
-        # The parser and the connection refer to each other.
-        del self.parser
-
-    def pause_writing(self) -> None:
-        self.flow.pause_writing()
-
-    def resume_writing(self) -> None:
-        self.flow.resume_writing()
+        self.parser.close()
 
     def data_received(self, data: bytes) -> None:
         """Parse received bytes, up to the limit of queued requests."""
@@ -115,6 +103,36 @@ class PipelinedProtocol(asyncio.Protocol):
             self._received(data)
         else:
             self._parse(data)
+
+    def pause_reading(self) -> None:
+        """Read no more bytes."""
+        if not self.read_paused:
+            self.read_paused = True
+            self.transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        """Read again, unless received bytes still wait for the parser."""
+        if self.read_paused and not self._unparsed:
+            self.read_paused = False
+            self.transport.resume_reading()
+
+    @property
+    def write_paused(self) -> bool:
+        """Return whether the client reads too slowly."""
+        return self._writable is not None
+
+    def pause_writing(self) -> None:
+        self._writable = asyncio.Event()
+
+    def resume_writing(self) -> None:
+        if self._writable is not None:
+            self._writable.set()
+            self._writable = None
+
+    async def wait_writable(self) -> None:
+        """Wait until the client has read most of what was written, or the connection is lost."""
+        if self._writable is not None:
+            await self._writable.wait()
 
     def shutdown(self) -> None:
         """Close the connection, after the response to the newest request if there is one."""
@@ -127,11 +145,9 @@ class PipelinedProtocol(asyncio.Protocol):
         """Continue after a response."""
         raise NotImplementedError
 
-    def _new_parser(self) -> httptools.HttpRequestParser:
-        parser = httptools.HttpRequestParser(self)
-        # Answer a request even if a client sends more after `Connection: close`.
-        parser.set_dangerous_leniencies(lenient_data_after_close=True)
-        return parser
+    def _received(self, data: bytes) -> None:
+        """Parse bytes that start no more requests than the queue can take."""
+        raise NotImplementedError
 
     def _parse(self, data: bytes) -> None:
         """Pass bytes to `_received` until the queue is full; then keep the rest and pause reading."""
@@ -140,27 +156,22 @@ class PipelinedProtocol(asyncio.Protocol):
             free_slots = _MAX_QUEUED - len(self.pipeline)
             if free_slots <= 0:
                 self._unparsed = data[start:]
-                self.flow.pause_reading()
-                self.flow.blocked = True
+                self.pause_reading()
                 return
             end = _end_of_requests(data, start, free_slots)
             self._received(data if end - start == size else data[start:end])
             start = end
 
-    def _received(self, data: bytes) -> None:
-        """Parse bytes that start no more requests than the queue can take."""
-        raise NotImplementedError
-
     def _start_in_application(self, state: Mapping[str, Any], *, waiting_for_100_continue: bool) -> None:
         """Pass the newest request to the application, after those before it; `state` is added to its scope."""
         parser = self.parser
-        http_version, url = parser.get_http_version(), httptools.parse_url(self.url)
+        url = httptools.parse_url(parser.url)
         path = url.path.decode("ascii")
         scope = {
             "type": "http",
             "asgi": {"version": "3.0", "spec_version": "2.3"},
-            "http_version": http_version,
-            "method": parser.get_method().decode("ascii"),
+            "http_version": parser.version,
+            "method": parser.method.decode("ascii"),
             "scheme": self.scheme,
             "server": self._server,
             "client": self.client,
@@ -168,23 +179,20 @@ class PipelinedProtocol(asyncio.Protocol):
             "path": unquote(path) if "%" in path else path,
             "raw_path": url.path,
             "query_string": url.query or b"",
-            "headers": self.headers,
+            "headers": parser.headers,
             "state": {**self._served.lifespan_state, **state},
         }
         request = AsgiRequest(
             scope,
-            self.transport,
-            self.flow,
-            self.server_state.default_headers,
-            self.on_response_complete,
-            keep_alive=http_version != "1.0" and parser.should_keep_alive(),
+            self,
+            keep_alive=parser.version != "1.0" and parser.keep_alive,
             waiting_for_100_continue=waiting_for_100_continue,
         )
         previous, self.newest = self.newest, request
         if previous is None or previous.response_complete:
             self._run(request)
         else:
-            self.flow.pause_reading()
+            self.pause_reading()
             self.pipeline.appendleft(request)
 
     def _run(self, request: AsgiRequest) -> None:
@@ -199,9 +207,8 @@ class PipelinedProtocol(asyncio.Protocol):
             self._run(self.pipeline.pop())
         if self._unparsed and len(self.pipeline) <= _MAX_QUEUED // 2:
             data, self._unparsed = self._unparsed, b""
-            self.flow.blocked = False
             self._parse(data)
-        self.flow.resume_reading()
+        self.resume_reading()
 
     def _newest_unanswered(self) -> ConnectionRequest | None:
         """Return the newest complete request without a response; drop an incomplete request from the queue."""

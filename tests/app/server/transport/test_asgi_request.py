@@ -2,12 +2,12 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
 from app.server.transport.asgi_request import AsgiRequest
-from app.server.transport.flow_control import FlowControl
 
 DATE = (b"date", b"today")
 
@@ -47,17 +47,15 @@ def answer(*messages: dict[str, Any], method: str = "GET", keep_alive: bool = Tr
     transport, completed = FakeTransport(), list[str]()
 
     async def run() -> None:
-        real = cast("asyncio.Transport", transport)
-        scope = {"method": method, "http_version": "1.1", "path": "/"}
-        request = AsgiRequest(
-            scope,
-            real,
-            FlowControl(real),
-            [DATE],
-            lambda: completed.append("complete"),
-            keep_alive=keep_alive,
-            waiting_for_100_continue=False,
+        connection = SimpleNamespace(
+            transport=transport,
+            server_state=SimpleNamespace(default_headers=[DATE]),
+            write_paused=False,
+            resume_reading=lambda: None,
+            on_response_complete=lambda: completed.append("complete"),
         )
+        scope = {"method": method, "http_version": "1.1", "path": "/"}
+        request = AsgiRequest(scope, connection, keep_alive=keep_alive, waiting_for_100_continue=False)
         await request.run(cast("Any", app))
 
     asyncio.run(run())
