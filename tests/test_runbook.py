@@ -37,7 +37,7 @@ _PROCESS_METRICS = {
 _LEVELS = {"debug", "info", "warning", "error", "exception", "critical"}
 _INDIRECT_EVENTS = {
     "app/observers/request_log.py": ("inference", "explanation"),
-    "app/server/shutdown.py": ("second stop signal", "shutdown timed out"),
+    "app/server/transport/server.py": ("second stop signal", "shutdown timed out"),
     "app/recording/recording_metrics.py": (
         "the store of recordings is behind; what does not fit the queue is not recorded",
     ),

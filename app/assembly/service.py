@@ -47,11 +47,10 @@ from app.server.http.loopback import is_loopback_host
 from app.server.http.query_pool import QueryPool
 from app.server.model_loading import ModelLoading
 from app.server.polling import polling
+from app.server.process import SecondaryListener
 from app.server.process_setup import releasing_memory
-from app.server.shutdown import ShutdownHooks
 from app.server.transport.load_shedding import LoadShedder, inference_routes
-from app.server.transport.port_routing import SecondaryListener
-from app.server.transport.server import Transport, open_transport
+from app.server.transport.server import ShutdownHooks, Transport, open_transport
 from app.server.ui.page import WebPage
 from app.server.ui.protocol_proxy import ProtocolProxy
 from app.settings.extras import missing_extra

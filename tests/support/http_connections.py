@@ -12,10 +12,9 @@ import uvloop
 from litestar.types import ASGIApp, Receive, Send
 from prometheus_client import CollectorRegistry
 
-from app.server.shutdown import ShutdownHooks
 from app.server.transport.connection_table import ConnectionTable
 from app.server.transport.listen_socket import open_listen_socket
-from app.server.transport.server import Transport, http_server
+from app.server.transport.server import ShutdownHooks, Transport, http_server
 from app.server.transport.tls import Certificates
 from app.settings.network import TransportSettings
 from tests.support.polling import wait_until_async

@@ -1,8 +1,10 @@
 """Load the server's certificate, validate it, and reload it when the files change."""
 
 import logging
+import re
 import ssl
 import time
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -10,15 +12,19 @@ import grpc
 import msgspec
 from prometheus_client import CollectorRegistry, Gauge
 
-from app.server.transport.certificate_expiry import not_after
 from app.settings.server import ServerSettings, SettingsError
 
-__all__ = ("CHECK_SECONDS", "Certificates", "load_certificates")
+__all__ = ("CHECK_SECONDS", "Certificates", "load_certificates", "not_after")
 
 CHECK_SECONDS = 5.0
 """Seconds between two checks of the files."""
 
 _logger = logging.getLogger(__name__)
+
+_PEM = re.compile("-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
+_TIME = rb"(?:\x17\x0d|\x18\x0f)(\d{12,14}Z)"
+_VALIDITY = re.compile(rb"\x30[\x1e-\x22]" + _TIME * 2)
+"""The validity of a certificate in DER (X.509, RFC 5280): a sequence of two times, with years of two or four digits."""
 
 FileStamp = tuple[int, int, int] | None
 FilesSignature = tuple[FileStamp, ...]
@@ -140,6 +146,25 @@ class Certificates:
     def _signature(self) -> FilesSignature:
         """Return a value that changes with the files, also when symbolic links change, as in Kubernetes."""
         return tuple(_file_stamp(path) for path in (self._cert, self._key, self._client_ca) if path is not None)
+
+
+def not_after(pem: str) -> float:
+    """Return the end of validity of the first certificate in `pem`, in seconds since the epoch.
+
+    Raises:
+        ValueError: if there is none, or it is truncated.
+    """
+    certificate = _PEM.search(pem)
+    if certificate is None:
+        raise ValueError("no certificate")
+    validity = _VALIDITY.search(ssl.PEM_cert_to_DER_cert(certificate[0]))
+    if validity is None:
+        raise ValueError("a certificate that is cut short")
+    text = validity[2].decode()
+    if len(text) == len("yymmddHHMMSSZ"):
+        # Years of two digits mean 1950 to 2049.
+        text = ("19" if text[:2] >= "50" else "20") + text
+    return datetime.strptime(text, "%Y%m%d%H%M%SZ").replace(tzinfo=UTC).timestamp()
 
 
 def load_certificates(settings: ServerSettings) -> Certificates | None:

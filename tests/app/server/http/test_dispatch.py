@@ -15,7 +15,7 @@ from app.protocols.permission import Permission
 from app.protocols.protocol import Endpoint, HttpRequest, json_response
 from app.server.http.asgi import create_app, create_listener_app
 from app.server.http.dispatch import RouteConflictError, create_handlers
-from app.server.transport.port_routing import route_by_port
+from app.server.process import route_by_port
 from tasks.inference.error import InferenceError
 from tests.support.chariot import image_input
 from tests.support.grpc_server import GrpcTestClient, build_engine, message, run_grpc_server

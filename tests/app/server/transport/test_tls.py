@@ -21,8 +21,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from prometheus_client import CollectorRegistry
 
-from app.server.transport.certificate_expiry import not_after
-from app.server.transport.tls import Certificates, load_certificates
+from app.server.transport.tls import Certificates, load_certificates, not_after
 from app.settings.network import TransportSettings
 from app.settings.server import ServerSettings, SettingsError
 from tests.support.certificate_authority import CertificateAuthority, peer_certificate_serial
