@@ -56,13 +56,14 @@ def configure_process() -> None:
 
 
 def freeze_garbage() -> None:
-    """Exclude the objects of the start-up from garbage collection, and enable the collector.
+    """Exclude the objects of the start-up from garbage collection, enable the collector, and return free memory.
 
     These objects live as long as the process.
     """
     gc.collect()
     gc.freeze()
     gc.enable()
+    release_free_memory()
 
 
 def release_free_memory() -> None:

@@ -4,16 +4,11 @@ import io
 import re
 import struct
 
-import PIL.Image
-
 from tasks.inference.error import InferenceError, invalid
 from tasks.inference.limits import too_large
 from tasks.vision.tiff_tags import tags
 
 __all__ = ("JPEG_START", "PNG_SIGNATURE", "check_scans", "image_size", "jpeg_frame", "upright_size")
-
-# Disable Pillow's own limit: the server's limit is a setting, and is checked first.
-PIL.Image.MAX_IMAGE_PIXELS = None
 
 PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 JPEG_START = b"\xff\xd8\xff"
@@ -74,6 +69,11 @@ def image_size(data: bytes, *, allow_avif_jpeg2000: bool = False) -> tuple[int, 
         header = data[:_PPM_HEADER]
         if not _PPM_SIZE.match(header):
             raise _unknown_format(data)
+    # Import late: Pillow takes 7 MB, and the usual formats do not need it.
+    import PIL.Image
+
+    # Disable Pillow's own limit: the server's limit is a setting, and is checked first.
+    PIL.Image.MAX_IMAGE_PIXELS = None
     try:
         with PIL.Image.open(io.BytesIO(header), formats=_FORMATS) as image:
             return image.size

@@ -7,8 +7,6 @@ from typing import Any, cast
 import cv2
 import msgspec
 import numpy as np
-import PIL.Image
-import PIL.ImageOps
 from numpy.typing import NDArray
 
 from tasks.inference.error import ErrorKind, InferenceError, invalid, quote_value
@@ -165,6 +163,9 @@ def _tiff_with_alpha(data: bytes) -> NDArray[np.uint8] | None:
     """Decode a TIFF with alpha by Pillow, because OpenCV multiplies colours by alpha; None for other images."""
     if data[:4] not in _TIFF_STARTS:
         return None
+    import PIL.Image
+    import PIL.ImageOps
+
     try:
         with PIL.Image.open(io.BytesIO(data), formats=("TIFF",)) as image:
             if image.mode != "RGBA":

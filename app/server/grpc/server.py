@@ -14,7 +14,7 @@ from app.server.grpc.connections import connection_options
 from app.server.grpc.drain import DrainInterceptor
 from app.server.grpc.health import HEALTH, Health
 from app.server.grpc.parsing import MessageParsing
-from app.server.grpc.reflection import reflection_handlers
+from app.server.grpc.reflection import Reflection
 from app.server.transport.listen_socket import ListenError, connectable_host, open_listen_socket
 from app.server.transport.tls import Certificates
 from app.settings.network import TransportSettings
@@ -124,9 +124,8 @@ class GrpcServer:
             server.add_generic_rpc_handlers(
                 (grpc.method_handlers_generic_handler(protocol.service.full_name, dict(methods)),)
             )
-        server.add_generic_rpc_handlers((Health(self._engine, names, stopping).handler,))
-        files = [protocol.service.file for protocol in self._protocols]
-        server.add_generic_rpc_handlers(tuple(reflection_handlers([*names, HEALTH], files)))
+        reflection = Reflection([*names, HEALTH], [protocol.service.file for protocol in self._protocols])
+        server.add_generic_rpc_handlers((Health(self._engine, names, stopping).handler, reflection))
         self._bind(server)
         await server.start()
         self._server = server

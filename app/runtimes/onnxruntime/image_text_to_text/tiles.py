@@ -4,7 +4,6 @@ import math
 from pathlib import Path
 
 import numpy as np
-import PIL.Image
 from numpy.typing import NDArray
 
 from app.runtimes.onnxruntime.image_text_to_text.pixels import Tiles
@@ -41,10 +40,15 @@ class TiledImageProcessor:
         self._size = None if config.do_resize is False else _longest_edge(config.size, _LONGEST_EDGE, path)
         self._edge = _longest_edge(config.max_image_size, _TILE_EDGE, path)
         self._splits = config.do_image_splitting is not False
+        # Import late: Pillow takes 7 MB, and other models do not need it.
+        import PIL.Image
+
         self._resample = PIL.Image.Resampling(_LANCZOS if config.resample is None else config.resample)
         self._values = _values(config)
 
     def __call__(self, image: Image) -> Tiles:
+        import PIL.Image
+
         whole = PIL.Image.fromarray(image.pixels)
         if self._size is not None:
             whole = whole.resize(_fitted(whole.size, self._size), self._resample)

@@ -4,7 +4,6 @@ from typing import Any, Literal
 
 import cv2
 import numpy as np
-import PIL.Image
 from numpy.typing import NDArray
 
 __all__ = ("Antialias", "Interpolation", "Window", "pillow_filter", "resize_floats", "resize_window")
@@ -17,13 +16,9 @@ Antialias = bool | Literal["fast"]
 Window = tuple[int, int, int, int]
 """Left, top, right and bottom of the kept part of a resized image, pixels."""
 
-_PILLOW: dict[Interpolation, PIL.Image.Resampling] = {
-    "nearest": PIL.Image.Resampling.NEAREST,
-    "bilinear": PIL.Image.Resampling.BILINEAR,
-    "bicubic": PIL.Image.Resampling.BICUBIC,
-    "lanczos": PIL.Image.Resampling.LANCZOS,
-    "area": PIL.Image.Resampling.BOX,
-}
+_PILLOW: dict[Interpolation, int] = {"nearest": 0, "lanczos": 1, "bilinear": 2, "bicubic": 3, "area": 4}
+"""Numbers of `PIL.Image.Resampling`, which model files use too. Pillow takes 7 MB, so it is imported when needed."""
+
 _OPENCV: dict[Interpolation, int] = {
     "nearest": cv2.INTER_NEAREST,
     "bilinear": cv2.INTER_LINEAR,
@@ -33,7 +28,7 @@ _OPENCV: dict[Interpolation, int] = {
 }
 _NAMES: dict[str, Interpolation] = {"box": "area"}
 for _name, _number in _PILLOW.items():
-    _NAMES[_name] = _NAMES[str(int(_number))] = _name
+    _NAMES[_name] = _NAMES[str(_number)] = _name
 
 
 def pillow_filter(value: object) -> Interpolation | None:
@@ -61,6 +56,8 @@ def resize_window(
     left, top, right, bottom = window
     height, width = size
     if antialias is True and pixels.shape[:2] != size:
+        import PIL.Image
+
         image = PIL.Image.fromarray(pixels)
         kept = (bottom - top) * (right - left)
         if interpolation == "area" and height * width <= _MAX_CROPPED_RATIO * kept:
