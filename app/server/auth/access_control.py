@@ -1,12 +1,12 @@
 """Authorize requests in one place for all protocols."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Protocol
 
 from prometheus_client import CollectorRegistry
 
 from app.protocols.permission import PERMISSIONS, Permission
-from app.protocols.request_info import REQUEST_ID_HEADER, valid_id
 from app.server.auth.api_keys import ApiKeys, read_keys
 from app.server.auth.credentials import credential_of, unauthenticated
 from app.server.auth.identity import AccessError, Identity, Rate
@@ -39,7 +39,7 @@ class AccessControl:
         keys: the API keys; None without a key file.
         tokens: reads JSON Web Tokens; None without a key set.
         rate_limiter: limits the rate of each client.
-        rejection_log: counts and logs rejections.
+        rejection_log: counts and logs rejections, which is up to the caller of `authorize`.
     """
 
     def __init__(
@@ -52,14 +52,14 @@ class AccessControl:
         self._keys = keys
         self._tokens = tokens
         self._rate_limiter = rate_limiter
-        self._rejection_log = rejection_log
+        self.rejection_log = rejection_log
 
     def authorize(
         self, headers: Sequence[tuple[str, str]], permission: Permission, *, rate_limited: bool = True
     ) -> Identity:
         """Return the identity of a request that may have `permission`.
 
-        A rejection is neither counted nor logged: call `record_rejection` after it.
+        A rejection is neither counted nor logged: pass it to `rejection_log`.
 
         Args:
             headers: headers or gRPC metadata, names in lower case.
@@ -82,20 +82,6 @@ class AccessControl:
             raise
         return identity
 
-    def record_rejection(
-        self, error: AccessError, headers: Sequence[tuple[str, str]], *, operation: str, address: str
-    ) -> None:
-        """Count and log a rejection.
-
-        Args:
-            error: the rejection; its `logged` is updated.
-            headers: headers of the request, or gRPC metadata.
-            operation: the requested operation.
-            address: IP address of the client.
-        """
-        request_id = valid_id(dict(headers).get(REQUEST_ID_HEADER)) or ""
-        self._rejection_log.record(error, operation=operation, address=address, request_id=request_id)
-
     def identify(self, headers: Sequence[tuple[str, str]]) -> Identity:
         """Return the identity of the client that sent `headers`.
 
@@ -116,40 +102,30 @@ def open_access_control(settings: AccessSettings, metrics: CollectorRegistry) ->
     Raises:
         SettingsError: if files are not readable, or options contradict each other.
     """
-    if settings.api_keys is None and settings.jwks is None:
-        _reject_dependent_options(settings)
-        return None
+    per_second, burst = settings.requests_per_second, settings.burst
+    if settings.jwks is None:
+        for name, value in (("issuer", settings.jwt_issuer), ("audience", settings.jwt_audience)):
+            if value is not None:
+                raise SettingsError(f"--jwt-{name} needs --jwks")
+        if settings.api_keys is None:
+            for name, value in (("--requests-per-second", per_second), ("--burst", burst)):
+                if value is not None:
+                    message = f"{name} needs --api-keys or --jwks: without them, clients cannot be distinguished"
+                    raise SettingsError(message)
+            return None
     default_rate = None
-    if settings.requests_per_second is not None:
-        burst = settings.burst or max(1, round(settings.requests_per_second))
-        default_rate = Rate(per_second=settings.requests_per_second, burst=burst)
-    elif settings.burst is not None:
+    if per_second is not None:
+        default_rate = Rate(per_second=per_second, burst=burst or max(1, round(per_second)))
+    elif burst is not None:
         raise SettingsError("--burst needs --requests-per-second")
-    keys, tokens = None, _open_tokens(settings)
+    keys, tokens = None, None if settings.jwks is None else _open_tokens(settings, settings.jwks)
     if settings.api_keys is not None:
         keys = WatchedFile(settings.api_keys, lambda content: ApiKeys(read_keys(content)))
     return AccessControl(keys, tokens, RateLimiter(default_rate), RejectionLog(metrics))
 
 
-def _reject_dependent_options(settings: AccessSettings) -> None:
-    rate_options: Sequence[tuple[str, object]] = (
-        ("--requests-per-second", settings.requests_per_second),
-        ("--burst", settings.burst),
-    )
-    for name, value in rate_options:
-        if value is not None:
-            raise SettingsError(f"{name} needs --api-keys or --jwks: without them, clients cannot be distinguished")
-    for name, value in (("--jwt-issuer", settings.jwt_issuer), ("--jwt-audience", settings.jwt_audience)):
-        if value is not None:
-            raise SettingsError(f"{name} needs --jwks")
-
-
-def _open_tokens(settings: AccessSettings) -> "WatchedFile[IdentityProvider] | None":
+def _open_tokens(settings: AccessSettings, path: Path) -> "WatchedFile[IdentityProvider]":
     issuer, audience = settings.jwt_issuer, settings.jwt_audience
-    if settings.jwks is None:
-        if issuer is not None or audience is not None:
-            raise SettingsError(f"{'--jwt-issuer' if issuer is not None else '--jwt-audience'} needs --jwks")
-        return None
     if not issuer or not audience:
         raise SettingsError(
             "--jwks needs --jwt-issuer and --jwt-audience: a token for another service is not for this one"
@@ -162,4 +138,4 @@ def _open_tokens(settings: AccessSettings) -> "WatchedFile[IdentityProvider] | N
     def read_validator(content: bytes) -> IdentityProvider:
         return JwtValidator(read_key_set(content), issuer, audience)
 
-    return WatchedFile(settings.jwks, read_validator)
+    return WatchedFile(path, read_validator)

@@ -1,6 +1,5 @@
 """Read a file of key digests, and look keys up."""
 
-import hmac
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from hashlib import sha256
@@ -76,8 +75,8 @@ class ApiKeys:
     """
 
     def __init__(self, keys: Sequence[ApiKey], clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
-        self._keys: Mapping[bytes, tuple[bytes, ApiKey, Identity]] = {
-            digest: (digest, key, _identity(key)) for key in keys for digest in (bytes.fromhex(key.sha256),)
+        self._keys: Mapping[bytes, tuple[ApiKey, Identity]] = {
+            bytes.fromhex(key.sha256): (key, _identity(key)) for key in keys
         }
         self._clock = clock
 
@@ -88,10 +87,10 @@ class ApiKeys:
             AccessError: UNAUTHENTICATED if the key is unknown or has expired.
         """
         # The timing of the lookup reveals only the digest, from which the key cannot be derived.
-        credential_digest = digest_of(credential)
-        digest, key, identity = self._keys.get(credential_digest, (b"", None, None))
-        if key is None or identity is None or not hmac.compare_digest(digest, credential_digest):
+        found = self._keys.get(digest_of(credential))
+        if found is None:
             raise unauthenticated("unknown", "The key is not known here")
+        key, identity = found
         if key.not_after is not None and self._clock() > key.not_after:
             raise unauthenticated("expired", f"The key was good until {key.not_after.isoformat()}")
         return identity

@@ -106,7 +106,7 @@ class GrpcAccess(grpc.aio.ServerInterceptor):
                 failure = error
             else:
                 return
-            self._access.record_rejection(failure, metadata, operation=method, address=address_of_call(call))
+            self._access.rejection_log.record(failure, metadata, operation=method, address=address_of_call(call))
             await _abort(call, failure)
 
         limited_handler: Any = grpc.stream_stream_rpc_method_handler(
@@ -121,7 +121,7 @@ class GrpcAccess(grpc.aio.ServerInterceptor):
 
         async def refuse(requests: AsyncIterable[bytes], call: Call) -> AsyncGenerator[bytes]:
             # The address of the client is not known earlier.
-            self._access.record_rejection(error, metadata, operation=method, address=address_of_call(call))
+            self._access.rejection_log.record(error, metadata, operation=method, address=address_of_call(call))
             if permission == "admin" and (error.client or error.logged):
                 await self._audit_refusal(method, requests, call, error)
             await _abort(call, error)

@@ -93,7 +93,7 @@ class HttpAccess:
         except AccessError as error:
             untyped_scope: Any = scope
             operation = f"{untyped_scope.get('method', '')} {scope['path']}"
-            access.record_rejection(error, headers, operation=operation, address=address_of(scope))
+            access.rejection_log.record(error, headers, operation=operation, address=address_of(scope))
             CLIENT.set(error.client)
             if not error.client and not error.logged:
                 unmark_for_audit(scope)

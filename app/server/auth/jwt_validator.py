@@ -4,7 +4,7 @@ import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import jwt
 
@@ -43,13 +43,12 @@ _FAULTS: Sequence[tuple[type[Exception], str]] = (
 )
 
 
-class PublicKey:
+class PublicKey(NamedTuple):
     """A public key of a key set, with its id and its algorithms."""
 
-    def __init__(self, key_id: str | None, key: Any, algorithms: Sequence[str]) -> None:
-        self.key_id = key_id
-        self.key = key
-        self.algorithms = algorithms
+    key_id: str | None
+    key: Any
+    algorithms: Sequence[str]
 
 
 def read_key_set(content: bytes) -> Sequence[PublicKey]:
@@ -166,9 +165,8 @@ class JwtValidator:
 
     def _find_key(self, header: Mapping[str, Any]) -> PublicKey:
         key_id = header.get("kid")
-        single_key = self._keys[0] if len(self._keys) == 1 else None
-        if single_key is not None and (key_id is None or single_key.key_id is None):
-            return single_key
+        if len(self._keys) == 1 and (key_id is None or self._keys[0].key_id is None):
+            return self._keys[0]
         for key in self._keys:
             if key_id is not None and key.key_id == key_id:
                 return key

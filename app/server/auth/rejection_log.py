@@ -1,12 +1,13 @@
 """Count and log rejections of requests."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import structlog
 from prometheus_client import CollectorRegistry, Counter
 
+from app.protocols.request_info import REQUEST_ID_HEADER, valid_id
 from app.server.auth.identity import AccessError
 from app.server.logs.sampling import LogSampler
 from tasks.inference.error import truncate
@@ -34,14 +35,14 @@ class RejectionLog:
         self._log: Any = structlog.get_logger("charioteer.access")
         self._sampler = LogSampler(clock)
 
-    def record(self, error: AccessError, *, operation: str, address: str, request_id: str = "") -> None:
+    def record(self, error: AccessError, headers: Sequence[tuple[str, str]], *, operation: str, address: str) -> None:
         """Count and log one rejection, and set its `logged`.
 
         Args:
             error: the rejection.
+            headers: headers of the request, or gRPC metadata.
             operation: the operation: a method and path without its query, or a gRPC method.
             address: IP address of the client.
-            request_id: request id from the client; empty without one.
         """
         self._counter.labels(error.reason).inc()
         fields = self._sampler.sample()
@@ -50,7 +51,7 @@ class RejectionLog:
             return
         if error.client:
             fields["client"] = error.client
-        if request_id:
+        if request_id := valid_id(dict(headers).get(REQUEST_ID_HEADER)):
             fields["request_id"] = truncate(request_id, 200)
         self._log.warning(
             "access refused",

@@ -61,7 +61,7 @@ def test_missing_permission_is_refused_and_counted(tmp_path: Path) -> None:
     access = access_with_keys(tmp_path, metrics)
     with pytest.raises(AccessError) as caught:
         access.authorize([("x-api-key", INFER_KEY)], "admin")
-    access.record_rejection(caught.value, [], operation="GET /", address="a")
+    access.rejection_log.record(caught.value, [], operation="GET /", address="a")
     assert (caught.value.reason, caught.value.client) == ("permission", "camera")
     assert metrics.get_sample_value("charioteer_access_refused_total", {"reason": "permission"}) == 1
 

@@ -22,7 +22,8 @@ def test_all_refusals_are_counted_but_log_lines_are_sampled() -> None:
     refusals = RejectionLog(registry, clock)
     with structlog.testing.capture_logs() as logs:
         for _ in range(1000):
-            refusals.record(unauthenticated("unknown", "The key is not known here"), operation=WHAT, address="10.0.0.1")
+            error = unauthenticated("unknown", "The key is not known here")
+            refusals.record(error, [], operation=WHAT, address="10.0.0.1")
     assert registry.get_sample_value("charioteer_access_refused_total", {"reason": "unknown"}) == 1000
     assert len(logs) == 10
     assert logs[0] == {
@@ -35,6 +36,6 @@ def test_all_refusals_are_counted_but_log_lines_are_sampled() -> None:
     }
     clock.now = 1.0
     with structlog.testing.capture_logs() as logs:
-        refusals.record(unauthenticated("missing", "None"), operation=WHAT + "a" * 1000, address="10.0.0.1")
+        refusals.record(unauthenticated("missing", "None"), [], operation=WHAT + "a" * 1000, address="10.0.0.1")
     assert [line["not_logged"] for line in logs] == [990]
     assert len(logs[0]["what"]) < 250
