@@ -76,7 +76,9 @@ def parse_device(name: str, available: Sequence[str]) -> Device:
         raise ModelError(message)
     match kind:
         case "cuda" | "tensorrt":
-            number = _number(name, index)
+            if index is not None and not index.isdecimal():
+                raise ModelError(f"device: Expected a number after the colon, got {name!r}")
+            number = int(index or 0)
             others = ("cuda",) if kind == "tensorrt" and _KINDS["cuda"] in available else ()
             providers = [provider, *(_KINDS[other] for other in others), _CPU_PROVIDER]
             options = [*({"device_id": str(number)} for _ in providers[:-1]), {}]
@@ -88,11 +90,3 @@ def parse_device(name: str, available: Sequence[str]) -> Device:
             return Device(name=name, providers=[provider, _CPU_PROVIDER], options=[{}, {}])
         case _:
             return CPU
-
-
-def _number(name: str, index: str | None) -> int:
-    if index is None:
-        return 0
-    if not index.isdecimal():
-        raise ModelError(f"device: Expected a number after the colon, got {name!r}")
-    return int(index)

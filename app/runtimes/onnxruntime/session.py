@@ -63,20 +63,13 @@ _DATATYPES = {
 
 
 class Session:
-    """A graph that several threads may call. Each call runs on the least busy instance.
+    """A `GraphSession` of ONNX Runtime. Each call runs on the least busy instance.
 
     Args:
         file: the ``.onnx`` file. External data must be in its folder or below.
         settings: devices, instances and threads.
         resolve_confined: resolves the links of external data, and rejects paths out of the model's folder. The default
             allows the folder of `file`.
-
-    Attributes:
-        file: the ``.onnx`` file.
-        inputs: inputs of the graph; -1 is a dimension of any size.
-        outputs: outputs of the graph; -1 is a dimension of any size.
-        metadata: the file's ``metadata_props``.
-        facts: facts about how the graph runs.
 
     Raises:
         ModelError: if the file is missing, empty, truncated or not an ONNX file, needs features that this ONNX Runtime
@@ -111,11 +104,6 @@ class Session:
         self._names = [spec.name for spec in self.outputs]
 
     def run(self, feeds: Mapping[str, NDArray[Any]], names: Sequence[str] | None = None) -> list[NDArray[Any]]:
-        """Run the graph, and return the outputs `names`, or all outputs in order.
-
-        Raises:
-            InferenceError: MODEL_FAILED with the framework's reason.
-        """
         names = names or self._names
         instance = self._instances[0]
         is_shared = len(self._instances) > 1

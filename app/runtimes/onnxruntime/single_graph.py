@@ -1,9 +1,14 @@
 """Load models with one graph: vision models, and tensor models."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Any
 
-from app.engine.models.model_metadata import ModelMetadata
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from app.engine.models.model_metadata import Fact, ModelMetadata, Origin
 from app.engine.models.servable import Servable
 from app.runtimes.folder import resolve_confined
 from app.runtimes.onnxruntime.files.location import locate_graph
@@ -12,18 +17,36 @@ from app.runtimes.onnxruntime.graph_session import GraphSession
 from app.runtimes.onnxruntime.heads import bind_vision_model
 from app.runtimes.onnxruntime.images.inputs import is_single_image
 from app.runtimes.onnxruntime.inspection import inspect_model
+from app.runtimes.onnxruntime.labels import declared_labels, format_labels
 from app.runtimes.onnxruntime.precision import describe_precision, is_accelerated
 from app.runtimes.onnxruntime.session import Session
-from app.runtimes.onnxruntime.tensors import OnnxTensorModel, describe_tensor_model
-from app.settings.model import ModelSource, PreprocessingSettings
+from app.settings.model import ModelError, ModelSource, PreprocessingSettings
+from tasks.inference.tensor import Tensor
 from tasks.task import TaskType
-from tasks.tensor_inference import TensorInference
+from tasks.tensor_inference import TensorInference, Tensors, TensorsInput
 
-__all__ = ("inspect_single_graph", "load_single_graph", "open_session")
+__all__ = ("OnnxTensorModel", "inspect_single_graph", "load_single_graph", "open_session")
 
 _IMAGE_RANK = 4
 
 OpenGraph = Callable[[ModelSource], GraphSession]
+
+
+class OnnxTensorModel(msgspec.Struct, frozen=True, eq=False):
+    """A `TensorModel` of any graph."""
+
+    session: GraphSession
+
+    def __call__(self, inputs: Sequence[TensorsInput], /) -> Sequence[Tensors]:
+        return [
+            Tensors(
+                [
+                    Tensor(name=spec.name, datatype=spec.datatype, data=_as_bytes(np.asarray(array)))
+                    for spec, array in zip(self.session.outputs, self.session.run(item.tensors), strict=True)
+                ]
+            )
+            for item in inputs
+        ]
 
 
 def open_session(source: ModelSource) -> Session:
@@ -47,7 +70,7 @@ def inspect_single_graph(source: ModelSource, open_graph: OpenGraph = open_sessi
     """
     session = open_graph(source)
     if _is_tensor_model(source, session):
-        return describe_tensor_model(source, session)
+        return _describe_tensor_model(source, session)
     return inspect_model(source, session).description
 
 
@@ -61,7 +84,7 @@ def load_single_graph(source: ModelSource, open_graph: OpenGraph = open_session)
     if not _is_tensor_model(source, session):
         return bind_vision_model(source, inspect_model(source, session))
     task = TensorInference(session.inputs, session.outputs)
-    description = describe_tensor_model(source, session)
+    description = _describe_tensor_model(source, session)
     return Servable(task, OnnxTensorModel(session), description, source.settings.parameters)
 
 
@@ -81,3 +104,46 @@ def _is_tensor_model(source: ModelSource, session: GraphSession) -> bool:
         and {"boxes", "labels", "scores"} <= {spec.name for spec in session.outputs}
     )
     return not has_image_input and read_model_files(source, session).declared_task()[0] is None
+
+
+def _describe_tensor_model(source: ModelSource, session: GraphSession) -> ModelMetadata:
+    declared = source.settings.task_type is TaskType.TENSOR
+    labels, facts = _labels(source, session)
+    task_type = Fact("task type", TaskType.TENSOR, Origin.DECLARED if declared else Origin.SHAPES)
+    return ModelMetadata(
+        task_type=TaskType.TENSOR,
+        platform="onnx",
+        layout="tensors",
+        labels=labels,
+        inputs=session.inputs,
+        outputs=session.outputs,
+        facts=(task_type, *facts, *session.facts),
+        properties=session.metadata,
+    )
+
+
+def _labels(source: ModelSource, session: GraphSession) -> tuple[Sequence[str], Sequence[Fact]]:
+    """Return the class names, and a fact with their origin."""
+    declared = source.settings.labels
+    try:
+        names_and_origin = (
+            (declared, Origin.DECLARED)
+            if isinstance(declared, tuple) and declared
+            else declared_labels(read_model_files(source, session))
+        )
+    except ModelError as error:
+        # Labels are optional here, so unreadable metadata must not prevent serving.
+        return (), [Fact("labels", f"none, {error}", Origin.MODEL_FILE)]
+    if names_and_origin is None:
+        return (), []
+    labels, origin = names_and_origin
+    return labels, [Fact("labels", format_labels(labels), origin)]
+
+
+def _as_bytes(array: NDArray[Any]) -> NDArray[Any]:
+    """Encode strings, which ONNX Runtime returns as `str`, to the `bytes` of a BYTES tensor."""
+    if array.dtype.kind not in "OUS":
+        return array
+    encoded = np.empty(array.size, object)
+    encoded[:] = [value.encode() if isinstance(value, str) else bytes(value) for value in array.ravel().tolist()]
+    return encoded.reshape(array.shape)

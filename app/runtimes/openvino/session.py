@@ -67,11 +67,6 @@ class OpenVinoSession:
         self._usual: tuple[_Shapes, _CompiledGraph] | None = None
 
     def run(self, feeds: Mapping[str, NDArray[Any]], names: Sequence[str] | None = None) -> list[NDArray[Any]]:
-        """Run the graph, and return the outputs `names`, or all outputs in order.
-
-        Raises:
-            InferenceError: MODEL_FAILED with the framework's reason.
-        """
         if self._model is not None:
             self._compile_usual(feeds)
         graph, usual = self._any_shape, self._usual

@@ -99,10 +99,9 @@ def load_chat_template(folder: Path, tokenizer: TokenizerConfiguration) -> tuple
     Raises:
         ModelError: if a template cannot be compiled.
     """
-    template_source = _find_source(folder, tokenizer)
-    if template_source is None:
+    source, name = _find_source(folder, tokenizer)
+    if source is None:
         return None
-    source, name = template_source
     from jinja2 import TemplateError
 
     try:
@@ -111,19 +110,16 @@ def load_chat_template(folder: Path, tokenizer: TokenizerConfiguration) -> tuple
         raise ModelError(f"The chat template in {folder / name} cannot be compiled: {error}") from None
 
 
-def _find_source(folder: Path, tokenizer: TokenizerConfiguration) -> tuple[str, str] | None:
+def _find_source(folder: Path, tokenizer: TokenizerConfiguration) -> tuple[str | None, str]:
     path = folder / "chat_template.jinja"
     if path.is_file():
         try:
             return read_bounded(path).decode("utf-8"), path.name
         except (OSError, UnicodeDecodeError) as error:
             raise ModelError(f"{path} cannot be read: {error}") from None
-    configuration_type = TokenizerConfiguration
-    configurations = {
-        "chat_template.json": read_optional_json(folder / "chat_template.json", configuration_type),
-        "processor_config.json": read_optional_json(folder / "processor_config.json", configuration_type),
-        "tokenizer_config.json": tokenizer,
-    }
+    names = ("chat_template.json", "processor_config.json")
+    configurations = {name: read_optional_json(folder / name, TokenizerConfiguration) for name in names}
+    configurations["tokenizer_config.json"] = tokenizer
     for name, holder in configurations.items():
         template = holder.chat_template if holder else None
         if template is None:
@@ -134,7 +130,7 @@ def _find_source(folder: Path, tokenizer: TokenizerConfiguration) -> tuple[str, 
             if entry.get("name") == "default" and "template" in entry:
                 return entry["template"], name
         raise ModelError(f"{folder / name} has several chat templates, none of them named default")
-    return None
+    return None, ""
 
 
 def _compile(source: str) -> "Template":

@@ -104,7 +104,8 @@ class TokenizerConfiguration(msgspec.Struct, frozen=True, kw_only=True):
         """Return the special tokens by their role, for chat templates."""
         names = [name for name in self.__struct_fields__ if name != "chat_template"]
         tokens: dict[str, Token] = {name: getattr(self, name) for name in names}
-        return {name: _text(token) for name, token in tokens.items() if token is not None}
+        texts = {name: token.content if isinstance(token, AddedToken) else token for name, token in tokens.items()}
+        return {name: text for name, text in texts.items() if text is not None}
 
 
 def read_json(path: Path, kind: type[T]) -> T:
@@ -146,13 +147,5 @@ def read_tokenizer_configuration(folder: Path) -> TokenizerConfiguration:
     special_tokens_map = read_optional_json(folder / "special_tokens_map.json", TokenizerConfiguration)
     if special_tokens_map is None:
         return configuration
-    missing = {
-        name: token
-        for name, token in special_tokens_map.special_tokens().items()
-        if name not in configuration.special_tokens()
-    }
-    return msgspec.structs.replace(configuration, **missing)
-
-
-def _text(token: str | AddedToken) -> str:
-    return token if isinstance(token, str) else token.content
+    tokens = special_tokens_map.special_tokens() | configuration.special_tokens()
+    return msgspec.structs.replace(configuration, **tokens)

@@ -40,7 +40,9 @@ class Decoder:
     def __init__(self, embed_tokens: Session, decoder: Session, config: TextConfiguration) -> None:
         self._embed_tokens = embed_tokens
         self._decoder = decoder
-        self._ids = _only_input(embed_tokens)
+        if len(embed_tokens.inputs) != 1:
+            names = ", ".join(spec.name for spec in embed_tokens.inputs)
+            raise ModelError(f"{embed_tokens.file} takes {names}; expected token ids only")
         self._inputs = {spec.name: spec for spec in decoder.inputs}
         if "inputs_embeds" not in self._inputs:
             raise ModelError(f"{decoder.file} takes no inputs_embeds")
@@ -79,7 +81,7 @@ class Decoder:
 
     def embed(self, ids: list[int]) -> NDArray[Any]:
         """Return the embeddings of `ids`, (1, length, width)."""
-        spec = self._ids
+        (spec,) = self._embed_tokens.inputs
         return self._embed_tokens.run({spec.name: np.asarray([ids], spec.datatype.dtype)})[0]
 
     def generate(
@@ -144,13 +146,6 @@ def _input(name: str, embeddings: NDArray[Any], total_length: int, rank: int) ->
             return np.full((1,) * rank, total_length > new_length)
         case _:
             return np.full((1,) * rank, 1, np.int64)
-
-
-def _only_input(graph: Session) -> TensorSpec:
-    if len(graph.inputs) != 1:
-        names = ", ".join(spec.name for spec in graph.inputs)
-        raise ModelError(f"{graph.file} takes {names}; expected token ids only")
-    return graph.inputs[0]
 
 
 def _empty_cache(graph: Session, spec: TensorSpec, config: TextConfiguration) -> NDArray[Any]:

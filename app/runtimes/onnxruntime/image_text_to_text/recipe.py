@@ -1,5 +1,6 @@
 """Decide the preprocessing of an image from preprocessor_config.json and the settings."""
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
@@ -13,6 +14,7 @@ from app.settings.model import ModelError, PreprocessingSettings
 __all__ = ("PixelRecipe", "ProcessorConfiguration", "Sides", "decide_recipe", "read_processor_configuration")
 
 _BILINEAR, _BICUBIC = 2, 3
+_FRAMEWORK = re.compile(r"(FeatureExtractor)?(ImageProcessor)?(Pil)?(Fast)?$")
 
 Triple = tuple[float, float, float]
 Sides = Mapping[str, int | None] | int | None
@@ -44,13 +46,12 @@ class ProcessorConfiguration(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def family(self) -> str:
         """The processor's class without its framework, such as ``CLIP`` or ``Idefics3``."""
-        name = self.image_processor_type or self.feature_extractor_type or ""
-        return (
-            name.removesuffix("Fast")
-            .removesuffix("Pil")
-            .removesuffix("ImageProcessor")
-            .removesuffix("FeatureExtractor")
-        )
+        return _FRAMEWORK.sub("", self.class_name or "")
+
+    @property
+    def class_name(self) -> str | None:
+        """Return the processor's class."""
+        return self.image_processor_type or self.feature_extractor_type
 
 
 class _Nested(msgspec.Struct, frozen=True):
@@ -147,8 +148,7 @@ def _from_file(config: ProcessorConfiguration, path: Path) -> PixelRecipe:
     defaults = _FAMILIES.get(config.family)
     if defaults is None:
         known = ", ".join(f"{name}ImageProcessor" for name in (*_FAMILIES, "Idefics3") if name)
-        class_name = config.image_processor_type or config.feature_extractor_type
-        raise ModelError(f"{path} needs {class_name}, which is not supported yet; supported are {known}")
+        raise ModelError(f"{path} needs {config.class_name}, which is not supported yet; supported are {known}")
     if config.do_resize is False:
         raise ModelError(f"{path} disables resizing of images, which is not supported")
     names = [name for name in config.__struct_fields__ if getattr(config, name) is None]
@@ -158,7 +158,7 @@ def _from_file(config: ProcessorConfiguration, path: Path) -> PixelRecipe:
     if isinstance(resized, int) and not config.do_center_crop and not isinstance(config.size, int):
         raise ModelError(f"{path} gives no fixed size: size is {config.size} and do_center_crop is not true")
     size = (size, size) if isinstance(size, int) else size
-    if isinstance(config.size, int) and not config.do_center_crop:
+    if not config.do_center_crop:
         resized = size
     mean = _triple(config.image_mean)
     normalised = config.do_normalize is not False

@@ -35,8 +35,9 @@ class TiledImageProcessor:
             raise ModelError(f"{folder} has no usable image processor: preprocessor_config.json is missing")
         config, path = configuration
         if config.family not in TILED_FAMILIES:
-            class_name = config.image_processor_type or config.feature_extractor_type
-            raise ModelError(f"{path} has no usable image processor: {class_name} does not cut images into tiles")
+            raise ModelError(
+                f"{path} has no usable image processor: {config.class_name} does not cut images into tiles"
+            )
         self._size = None if config.do_resize is False else _longest_edge(config.size, _LONGEST_EDGE, path)
         self._edge = _longest_edge(config.max_image_size, _TILE_EDGE, path)
         self._splits = config.do_image_splitting is not False
