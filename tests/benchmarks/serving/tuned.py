@@ -43,13 +43,13 @@ def tuned(workload: Workload, rounds: int, requests: int, scenes: int) -> Sectio
                     tuned=measure_server(server, tuned_request, requests, 8),
                 )
                 ratios = [show_ratio(costs[kind], costs["floor"]) for kind in ("plain", "tuned")]
-                rows.append([name, size, *(result.median for result in costs.values()), *ratios])
-    metrics: dict[tuple[str, str], list[Cell]] = {}
-    for name, recipe in _RECIPES.items():
-        for size, shape in IMAGE_SIZES.items():
-            dataset = write_dataset(folder.parent / f"tuned-{name}-{size}" / "data", recipe, shape, scenes)
-            metrics[name, size] = [f"{figures(dataset, model[name])[_METRIC]:.4f}" for model in (plain, fast)]
-    rows = [[*row, *metrics.get((str(row[0]), str(row[1])), [None, None])] for row in rows]
+                metrics: list[Cell] = [None, None]
+                if recipe := _RECIPES.get(name):
+                    dataset = write_dataset(
+                        folder.parent / f"{name}-{size}" / "data", recipe, IMAGE_SIZES[size], scenes
+                    )
+                    metrics = [f"{figures(dataset, model[name])[_METRIC]:.4f}" for model in (plain, fast)]
+                rows.append([name, size, *(result.median for result in costs.values()), *ratios, *metrics])
     about = (
         "CPU milliseconds of a request with 8 connections, of the floor in fp32, of the model without settings, and of "
         "the model in OpenVINO with `bf16` and `reduced_decode`, measured in turns. Ratios are the median of the "
@@ -57,7 +57,8 @@ def tuned(workload: Workload, rounds: int, requests: int, scenes: int) -> Sectio
         f"{scenes} generated scenes of this size; small and medium have random weights and none."
     )
     columns = ["model", "image", "floor", "plain", "tuned", "plain / floor", "tuned / floor"]
-    return Section(title="Tuned models", about=about, columns=[*columns, f"{_METRIC} plain", "tuned"], rows=rows)
+    columns += [f"{_METRIC} plain", f"{_METRIC} tuned"]
+    return Section(title="Tuned models", about=about, columns=columns, rows=rows)
 
 
 def show_ratio(high: Cost, low: Cost) -> str:
