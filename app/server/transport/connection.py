@@ -30,9 +30,6 @@ _MAX_DRAINED_BYTES = 1024 * 1024
 _ARRIVAL_SECONDS = 1.0
 """Seconds in which a request that was on its way at the start of the shutdown must arrive."""
 
-_CONTINUE_RESPONSE = b"HTTP/1.1 100 Continue\r\n\r\n"
-_PROBE_SECONDS = 0.05
-
 
 class Connection(PipelinedProtocol):
     """Handle the requests of one connection.
@@ -51,13 +48,12 @@ class Connection(PipelinedProtocol):
         address: str,
         served: ServedApplication,
     ) -> None:
-        super().__init__(served)
+        super().__init__(client_socket, served)
         settings = connections.settings
         self.parser = RequestParser(
             settings.max_header_bytes, settings.max_header_fields, self._on_head, self._on_body, self._on_end
         )
         self._connections = connections
-        self._socket = client_socket
         self._address = address
         self._timeouts = ConnectionTimeouts(settings)
         self._slot: set[TimedConnection] = set()
@@ -97,31 +93,6 @@ class Connection(PipelinedProtocol):
             self.parser.feed(data)
         except RefusedError as error:
             self._refuse(error)
-
-    def eof_received(self) -> bool:
-        """Return whether to keep the connection: the client may still read a response in progress.
-
-        A half-closed connection and a vanished client look the same until the server sends something. A vanished client
-        then resets the connection; the other ignores the interim response.
-        """
-        newest = self._newest_unanswered()
-        if newest is None or self.scheme != "http" or newest.http_version != "1.1":
-            return False
-        # An incomplete request never completes now; its timeouts must not end the requests before it.
-        self.parser.in_head = self.parser.in_message = False
-        newest.keep_alive = False
-        if self._current is not None and not self._current.response_started:
-            self.transport.write(_CONTINUE_RESPONSE)
-        self.loop.call_later(_PROBE_SECONDS, self._check_half_closed)
-        return True
-
-    def _check_half_closed(self) -> None:
-        if self.transport.is_closing():
-            return
-        if tcp_info.is_reset(self._socket):
-            self.transport.abort()
-        elif tcp_info.unacknowledged_segments(self._socket):
-            self.loop.call_later(_PROBE_SECONDS, self._check_half_closed)
 
     # Parts of a request.
 

@@ -1,6 +1,7 @@
 """Requests of one HTTP connection in order: run one, keep some parsed ones, and read no more meanwhile."""
 
 import asyncio
+import socket
 from collections import deque
 from collections.abc import Mapping
 from typing import Any, cast
@@ -11,6 +12,7 @@ import msgspec
 from litestar.types import ASGIApp
 from uvicorn.server import ServerState
 
+from app.server.transport import tcp_info
 from app.server.transport.asgi_request import AsgiRequest
 from app.server.transport.request_parser import ConnectionRequest, RequestParser
 
@@ -18,6 +20,10 @@ __all__ = ("PipelinedProtocol", "ServedApplication")
 
 _MAX_QUEUED = 32
 """Maximum number of parsed requests in the queue of a connection. Current browsers and clients pipeline none."""
+
+_CONTINUE_RESPONSE = b"HTTP/1.1 100 Continue\r\n\r\n"
+_PROBE_SECONDS = 0.05
+"""Seconds between two checks whether a half-closed connection is reset."""
 
 _VERSION = b" HTTP/1."
 """Part of every request line: its occurrences in received bytes limit how many requests begin in them."""
@@ -41,6 +47,7 @@ class PipelinedProtocol(asyncio.Protocol):
     """Keep the order of requests, with backpressure in both directions. A subclass handles their parsed parts.
 
     Args:
+        client_socket: the socket.
         served: the application.
 
     Attributes:
@@ -57,7 +64,8 @@ class PipelinedProtocol(asyncio.Protocol):
     transport: asyncio.Transport
     parser: RequestParser
 
-    def __init__(self, served: ServedApplication) -> None:
+    def __init__(self, client_socket: socket.socket, served: ServedApplication) -> None:
+        self._socket = client_socket
         self._served = served
         self.server_state = served.server_state
         self.loop = asyncio.get_running_loop()
@@ -103,6 +111,37 @@ class PipelinedProtocol(asyncio.Protocol):
             self._received(data)
         else:
             self._parse(data)
+
+    def eof_received(self) -> bool:
+        """Return whether to keep the connection: the client may still read a response in progress.
+
+        A half-closed connection and a vanished client look the same until the server sends something. A vanished client
+        then resets the connection; the other ignores the interim response.
+        """
+        newest = self.newest
+        if newest is not None and newest.more_body and self.pipeline:
+            # Drop an incomplete request from the queue.
+            self.pipeline.popleft()
+            newest = self.newest = self.pipeline[0] if self.pipeline else self._current
+        if newest is None or newest.response_complete or newest.more_body:
+            return False
+        if self.scheme != "http" or newest.http_version != "1.1":
+            return False
+        # An incomplete request never completes now; its timeouts must not end the requests before it.
+        self.parser.in_head = self.parser.in_message = False
+        newest.keep_alive = False
+        if self._current is not None and not self._current.response_started:
+            self.transport.write(_CONTINUE_RESPONSE)
+        self.loop.call_later(_PROBE_SECONDS, self._check_half_closed)
+        return True
+
+    def _check_half_closed(self) -> None:
+        if self.transport.is_closing():
+            return
+        if tcp_info.is_reset(self._socket):
+            self.transport.abort()
+        elif tcp_info.unacknowledged_segments(self._socket):
+            self.loop.call_later(_PROBE_SECONDS, self._check_half_closed)
 
     def pause_reading(self) -> None:
         """Read no more bytes."""
@@ -209,16 +248,6 @@ class PipelinedProtocol(asyncio.Protocol):
             data, self._unparsed = self._unparsed, b""
             self._parse(data)
         self.resume_reading()
-
-    def _newest_unanswered(self) -> ConnectionRequest | None:
-        """Return the newest complete request without a response; drop an incomplete request from the queue."""
-        newest = self.newest
-        if newest is not None and newest.more_body and self.pipeline:
-            self.pipeline.popleft()
-            newest = self.newest = self.pipeline[0] if self.pipeline else self._current
-        if newest is None or newest.response_complete or newest.more_body:
-            return None
-        return newest
 
 
 def _address(info: Any) -> tuple[str, int] | None:
