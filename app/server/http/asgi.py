@@ -100,10 +100,10 @@ def create_app(
         page_response = page.response(request) if page is not None else None
         if page_response is not None:
             return page_response
-        if not access.allows(request.scope, "infer"):
-            return Response({"status": "alive"}, media_type="application/json", headers={"Vary": "Accept"})
-        models = sorted({registration.source.name for registration in engine.registry.registrations})
-        state = {"status": "alive", "models": models, "protocols": [protocol.name for protocol in protocols]}
+        state: dict[str, Any] = {"status": "alive"}
+        if access.allows(request.scope, "infer"):
+            state["models"] = sorted({registration.source.name for registration in engine.registry.registrations})
+            state["protocols"] = [protocol.name for protocol in protocols]
         return Response(state, media_type="application/json", headers={"Vary": "Accept"})
 
     @get("/metrics", sync_to_thread=False, opt=requires("read"))

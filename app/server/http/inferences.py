@@ -13,6 +13,7 @@ from app.protocols.protocol import HttpRequest, Operation, QueryParameter
 from app.protocols.request_info import RETRY_AFTER
 from app.protocols.status import http_status
 from app.server.auth.http_access import requires
+from app.server.http.openapi import read_operation
 from app.server.http.query_pool import QueryPool
 from app.server.transport.load_shedding import Route
 from app.settings.inference_query import InferenceQuery
@@ -131,15 +132,12 @@ class Inferences:
         page = msgspec.defstruct("InferencePage", [("inferences", list[self._record_type]), ("next", str | None)])
         item_path, failures = f"{_PATH}/{{id:str}}", (400, 404, 429)
         summary = "Recorded inferences, the newest first"
+        image_types: Any = {"answer": bytes, "media_types": _MEDIA_TYPES}
         return (
-            _operation(path=_PATH, summary=summary, query=_PARAMETERS, answer=page, failures=failures),
-            _operation(path=item_path, summary="One recorded inference", answer=self._record_type, failures=failures),
-            _operation(
-                path=f"{item_path}/image",
-                summary="The image of one recorded inference",
-                answer=bytes,
-                media_types=_MEDIA_TYPES,
-                failures=failures,
+            read_operation(_PATH, summary, query=_PARAMETERS, answer=page, failures=failures),
+            read_operation(item_path, "One recorded inference", answer=self._record_type, failures=failures),
+            read_operation(
+                f"{item_path}/image", "The image of one recorded inference", failures=failures, **image_types
             ),
         )
 
@@ -261,10 +259,6 @@ _MAGIC_BYTES = {
 
 
 _MEDIA_TYPES = (*_MAGIC_BYTES.values(), "image/webp", "image/avif", "application/octet-stream")
-
-
-def _operation(**fields: Any) -> Operation:
-    return Operation(method="GET", permission="read", **fields)
 
 
 def _not_found(name: str) -> Response[bytes]:

@@ -7,9 +7,10 @@ from typing import Any
 import msgspec
 
 from app import __version__
+from app.protocols.permission import Permission
 from app.protocols.protocol import HttpListener, Operation, QueryParameter
 
-__all__ = ("OWN_OPERATIONS", "describe_service")
+__all__ = ("OWN_OPERATIONS", "describe_service", "read_operation")
 
 _JSON = "application/json"
 _PARAMETER = re.compile(r"\{(?P<name>\w+):\w+\}")
@@ -38,29 +39,18 @@ class _Healthy(msgspec.Struct, frozen=True):
     status: str
 
 
+def read_operation(path: str, summary: str, permission: Permission = "read", **fields: Any) -> Operation:
+    """Return a GET operation of the server itself."""
+    return Operation(method="GET", path=path, summary=summary, permission=permission, **fields)
+
+
 OWN_OPERATIONS = (
-    Operation(
-        method="GET", path="/", summary="Liveness, models and protocols of the server", answer=_Alive, permission="open"
-    ),
-    Operation(
-        method="GET",
-        path="/metrics",
-        summary="Metrics, in Prometheus' text format",
-        answer=bytes,
-        media_types=("text/plain",),
-        permission="read",
-    ),
-    Operation(method="GET", path="/healthz", summary="Liveness of the server", answer=_Healthy, permission="open"),
-    Operation(
-        method="GET",
-        path="/docs",
-        summary="This document as a page",
-        answer=bytes,
-        media_types=("text/html",),
-        permission="read",
-    ),
-    Operation(method="GET", path="/schema", summary="This document", permission="read"),
-    Operation(method="GET", path="/schema/openapi.json", summary="This document", permission="read"),
+    read_operation("/", "Liveness, models and protocols of the server", "open", answer=_Alive),
+    read_operation("/metrics", "Metrics, in Prometheus' text format", answer=bytes, media_types=("text/plain",)),
+    read_operation("/healthz", "Liveness of the server", "open", answer=_Healthy),
+    read_operation("/docs", "This document as a page", answer=bytes, media_types=("text/html",)),
+    read_operation("/schema", "This document"),
+    read_operation("/schema/openapi.json", "This document"),
 )
 """Operations of the server besides its protocols and its page."""
 
@@ -174,12 +164,8 @@ def _content(endpoint: Operation, schema_by_type: Mapping[Any, Any]) -> dict[str
 
 
 def _in_query(parameter: QueryParameter) -> dict[str, Any]:
-    return {
-        "name": parameter.name,
-        "in": "query",
-        "description": parameter.summary,
-        "schema": dict(parameter.schema),
-    }
+    schema = dict(parameter.schema)
+    return {"name": parameter.name, "in": "query", "description": parameter.summary, "schema": schema}
 
 
 def _merged(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:

@@ -15,10 +15,9 @@ from app.engine.request_context import RequestContext
 from app.observers.trends import Trends
 from app.protocols import main_port_protocols
 from app.server.http.asgi import create_app
-from app.server.ui.catalogue import describe_models
+from app.server.ui.catalogue import ModelUsage, describe_models, model_usage
 from app.server.ui.page import WebPage
 from app.server.ui.samples import SAMPLES, read_sample, samples
-from app.server.ui.usage import ModelUsage, model_usage
 from app.settings.model import ModelError, ModelSettings, ModelSource
 from tasks.inference.error import ErrorKind
 from tasks.inference.limits import Limits
