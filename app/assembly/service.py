@@ -45,12 +45,11 @@ from app.server.http.direct_request import DirectRoutes
 from app.server.http.errors import refusal_body_builder
 from app.server.http.loopback import is_loopback_host
 from app.server.http.query_pool import QueryPool
-from app.server.model_loading import ModelLoading
-from app.server.polling import polling
+from app.server.model_loading import ModelLoading, polling
 from app.server.process import SecondaryListener
 from app.server.process_setup import releasing_memory
 from app.server.transport.load_shedding import LoadShedder, inference_routes
-from app.server.transport.server import ShutdownHooks, Transport, open_transport
+from app.server.transport.server import ShutdownHooks, open_transport
 from app.server.ui.page import WebPage
 from app.server.ui.protocol_proxy import ProtocolProxy
 from app.settings.extras import missing_extra
@@ -145,9 +144,12 @@ class Service:
         interceptors: list[ServerInterceptor] = [CallShedder(self.engine, grpc_protocols)]
         if access_control is not None:
             interceptors.append(GrpcAccess(access_control, grpc_protocols))
-        self.grpc = (
-            _grpc_server(self.engine, grpc_protocols, settings, self.transport, interceptors) if settings.grpc else None
-        )
+        self.grpc = None
+        if settings.grpc:
+            certificates = self.transport.certificates
+            self.grpc = GrpcServer(
+                self.engine, grpc_protocols, settings, interceptors=interceptors, certificates=certificates
+            )
         listeners = _listeners(settings)
         requires_auth = access_control is not None
         self._shedder = self.transport.connections.shedder = LoadShedder(
@@ -244,27 +246,6 @@ class Service:
             self.engine.close()
             await self.engine.wait_drained(_FINAL_REPORT_SECONDS)
             self._exit_stack.close()
-
-
-def _grpc_server(
-    engine: Engine,
-    protocols: Sequence[GrpcProtocol],
-    settings: ServerSettings,
-    transport: Transport,
-    interceptors: Sequence[ServerInterceptor],
-) -> GrpcServer:
-    return GrpcServer(
-        engine,
-        protocols,
-        host=settings.host,
-        port=settings.grpc_port,
-        second_port=settings.tensorflow_grpc_port if settings.tensorflow_serving else None,
-        max_request_bytes=settings.max_request_bytes,
-        drain_timeout=settings.drain_timeout,
-        interceptors=interceptors,
-        transport=settings,
-        certificates=transport.certificates,
-    )
 
 
 def _page(

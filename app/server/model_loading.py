@@ -1,17 +1,19 @@
-"""Load models while the server already answers."""
+"""Load models while the server already answers, and poll the repository for changes."""
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
 from functools import partial
 
 from app.engine.models.registry import ModelState, Registry, chariot_name_warning
+from app.engine.models.repository import Repository
 from app.engine.models.servable import Servable
 from app.engine.scheduling.daemon_thread import run_in_daemon_thread
 from app.server.process_setup import freeze_garbage
 from app.settings.model import ModelSource
 
-__all__ = ("ModelLoading",)
+__all__ = ("ModelLoading", "polling")
 
 _logger = logging.getLogger(__name__)
 
@@ -64,3 +66,27 @@ class ModelLoading:
             _logger.info("model ready", extra=fields)
         else:
             _logger.error("model failed to load", extra={**fields, "reason": registration.detail})
+
+
+@asynccontextmanager
+async def polling(repository: Repository, seconds: float | None) -> AsyncGenerator[None]:
+    """While entered, reload the changes of the model repository every `seconds`; never if None."""
+    if seconds is None:
+        yield
+        return
+    await repository.refresh()
+    task = asyncio.create_task(_poll(repository, seconds))
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def _poll(repository: Repository, seconds: float) -> None:
+    while True:
+        await asyncio.sleep(seconds)
+        try:
+            await repository.refresh()
+        except Exception:
+            _logger.exception("model repository scan failed")

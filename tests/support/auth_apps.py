@@ -26,7 +26,7 @@ from app.server.ui.page import WebPage
 from app.server.ui.protocol_proxy import ProtocolProxy
 from app.settings.server import ServerSettings
 from tests.support.chariot import image_input
-from tests.support.grpc_server import MAX_REQUEST_BYTES, build_engine
+from tests.support.grpc_server import MAX_REQUEST_BYTES, build_engine, local_settings
 from tests.support.images import encode_base64, encode_image, rectangle
 
 INFER_KEY, READ_KEY, ADMIN_KEY, OWNER_KEY = (
@@ -78,9 +78,7 @@ def authenticated_app(
     http_access = HttpAccess(access)
     listener_app = create_listener_app(engine, LISTENERS[0], MAX_REQUEST_BYTES, http_access)
     # The server does not start: its requests are refused earlier, or cannot be read.
-    grpc_server = GrpcServer(
-        engine, GRPC_PROTOCOLS, host="127.0.0.1", port=0, max_request_bytes=MAX_REQUEST_BYTES, drain_timeout=1
-    )
+    grpc_server = GrpcServer(engine, GRPC_PROTOCOLS, local_settings())
     page = WebPage(
         engine,
         Trends(engine.registry.has_model),

@@ -20,6 +20,7 @@ from app.protocols import GRPC_PROTOCOLS
 from app.protocols.grpc_protocol import GrpcProtocol
 from app.server.grpc.server import GrpcServer
 from app.settings.model import ModelSource
+from app.settings.server import ServerSettings
 from tasks.inference.limits import Limits
 from tests.support.apps import load_test_model, model_source
 
@@ -28,6 +29,18 @@ MAX_REQUEST_BYTES = 2_000_000
 SERVICE = "inference.GRPCInferenceService"
 
 Metadata = Sequence[tuple[str, str]]
+
+
+def local_settings(port: int = 0, second_port: int | None = None, drain_timeout: int = 1) -> ServerSettings:
+    """Return the settings of a gRPC server on this machine."""
+    return ServerSettings(
+        host="127.0.0.1",
+        grpc_port=port,
+        tensorflow_serving=second_port is not None,
+        tensorflow_grpc_port=second_port or 0,
+        max_request_bytes=MAX_REQUEST_BYTES,
+        drain_timeout=drain_timeout,
+    )
 
 
 def message(name: str, /, **fields: Any) -> Any:
@@ -127,7 +140,7 @@ def run_grpc_server(
     engine: Engine,
     *,
     port: int = 0,
-    drain_timeout: float = 5,
+    drain_timeout: int = 5,
     interceptors: Sequence[grpc.aio.ServerInterceptor] = (),
     protocols: Sequence[GrpcProtocol] = GRPC_PROTOCOLS,
     second_port: int | None = None,
@@ -136,12 +149,8 @@ def run_grpc_server(
     server = GrpcServer(
         engine,
         protocols,
-        host="127.0.0.1",
-        port=port,
-        max_request_bytes=MAX_REQUEST_BYTES,
-        drain_timeout=drain_timeout,
+        local_settings(port, second_port, drain_timeout),
         interceptors=interceptors,
-        second_port=second_port,
     )
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever)

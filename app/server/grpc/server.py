@@ -17,7 +17,7 @@ from app.server.grpc.parsing import MessageParsing
 from app.server.grpc.reflection import Reflection
 from app.server.transport.listen_socket import ListenError, connectable_host, open_listen_socket
 from app.server.transport.tls import Certificates
-from app.settings.network import TransportSettings
+from app.settings.server import ServerSettings
 
 __all__ = ("GrpcServer",)
 
@@ -31,18 +31,13 @@ class GrpcServer:
     Args:
         engine: runs the inferences.
         protocols: whose services to serve.
-        host: address to listen on.
-        port: port to listen on; 0 for any free one.
-        second_port: a further port with the same services, for clients that expect them there; None for none.
-        max_request_bytes: larger messages get RESOURCE_EXHAUSTED; compressed ones count with their real size.
-        drain_timeout: seconds that calls in flight may take after the stop.
+        settings: define addresses, limits and the drain timeout.
         interceptors: run before each call.
-        transport: limits of connections.
         certificates: certificates for TLS; None for no TLS.
 
     Attributes:
         port: the port it listens on; the actual one after the start.
-        second_port: the same for the second port; None without one.
+        second_port: a further port with the same services, for clients of TensorFlow Serving; None without one.
         failure: the reason why the start failed; None otherwise.
     """
 
@@ -50,27 +45,20 @@ class GrpcServer:
         self,
         engine: Engine,
         protocols: Sequence[GrpcProtocol],
+        settings: ServerSettings,
         *,
-        host: str,
-        port: int,
-        max_request_bytes: int,
-        drain_timeout: float,
         interceptors: Sequence[grpc.aio.ServerInterceptor] = (),
-        transport: TransportSettings = TransportSettings(),  # noqa: B008  frozen
         certificates: Certificates | None = None,
-        second_port: int | None = None,
     ) -> None:
-        self.port = port
-        self.second_port = second_port
+        self.port = settings.grpc_port
+        self.second_port = settings.tensorflow_grpc_port if settings.tensorflow_serving else None
         self.failure: ListenError | None = None
         self._engine = engine
         self._protocols = protocols
-        self._host = host
-        self._max_request_bytes = max_request_bytes
-        self._drain_timeout = drain_timeout
+        self._settings = settings
+        self._host = settings.host
         self._interceptors = interceptors
         self._drain_interceptor = DrainInterceptor()
-        self._transport = transport
         self._certificates = certificates
         self._private_folder: tempfile.TemporaryDirectory[str] | None = None
         self._server: grpc.aio.Server | None = None
@@ -110,11 +98,11 @@ class GrpcServer:
         self._stopping = stopping = asyncio.Event()
         server = grpc.aio.server(
             options=[
-                ("grpc.max_receive_message_length", self._max_request_bytes),
+                ("grpc.max_receive_message_length", self._settings.max_request_bytes),
                 ("grpc.max_send_message_length", -1),
                 # Otherwise two servers on one port would silently share the calls.
                 ("grpc.so_reuseport", 0),
-                *connection_options(self._transport),
+                *connection_options(self._settings),
             ],
             interceptors=[self._drain_interceptor, *self._interceptors, MessageParsing()],
         )
@@ -147,8 +135,8 @@ class GrpcServer:
 
     async def _shut_down(self, server: grpc.aio.Server) -> None:
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + self._drain_timeout
-        await self._drain_interceptor.drain(self._drain_timeout / 2)
+        deadline = loop.time() + self._settings.drain_timeout
+        await self._drain_interceptor.drain(self._settings.drain_timeout / 2)
         await server.stop(max(0.0, deadline - loop.time()))
 
     def _bind(self, server: grpc.aio.Server) -> None:

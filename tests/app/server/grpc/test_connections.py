@@ -13,7 +13,7 @@ from app.server.grpc.server import GrpcServer
 from app.server.transport.tls import Certificates
 from app.settings.network import TransportSettings
 from tests.support.certificate_authority import CertificateAuthority
-from tests.support.grpc_server import MAX_REQUEST_BYTES, build_engine
+from tests.support.grpc_server import build_engine, local_settings
 
 
 @pytest.mark.parametrize(("seconds", "milliseconds"), [(0.5, 500), (0.0001, 1), (1e9, 86_400_000), (inf, 86_400_000)])
@@ -36,10 +36,7 @@ def test_tls_server_starts_with_a_temporary_folder_of_any_length(
             server = GrpcServer(
                 build_engine(()),
                 GRPC_PROTOCOLS,
-                host="127.0.0.1",
-                port=0,
-                max_request_bytes=MAX_REQUEST_BYTES,
-                drain_timeout=1,
+                local_settings(),
                 certificates=Certificates(*CertificateAuthority(tmp_path).issue("server")),
             )
             await server.start()

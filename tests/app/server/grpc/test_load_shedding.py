@@ -11,6 +11,7 @@ from app.server.grpc.load_shedding import CallShedder
 from app.server.grpc.server import GrpcServer
 from app.server.transport.load_shedding import OVERLOADED
 from tests.app.server.transport.test_load_shedding import full_engine
+from tests.support.grpc_server import local_settings
 
 INFER = "/inference.GRPCInferenceService/ModelInfer"
 PREDICT = "/grps.protos.v1.GrpsService/Predict"
@@ -21,15 +22,7 @@ def test_overloaded_server_refuses_inferences_unread_but_answers_probes() -> Non
     async def run() -> None:
         with full_engine("detector") as (engine, _):
             shedder = CallShedder(engine, GRPC_PROTOCOLS)
-            server = GrpcServer(
-                engine,
-                GRPC_PROTOCOLS,
-                host="127.0.0.1",
-                port=0,
-                max_request_bytes=2**20,
-                drain_timeout=1,
-                interceptors=[shedder],
-            )
+            server = GrpcServer(engine, GRPC_PROTOCOLS, local_settings(), interceptors=[shedder])
             await server.start()
             async with grpc.aio.insecure_channel(f"127.0.0.1:{server.port}") as channel:
                 # Parsing this invalid message would give another error.
