@@ -67,12 +67,7 @@ def read_keys(content: bytes) -> Sequence[ApiKey]:
 
 
 class ApiKeys:
-    """Look keys up by their digests.
-
-    Args:
-        keys: the entries of the key file.
-        clock: returns the current time.
-    """
+    """Look keys up by their digests."""
 
     def __init__(self, keys: Sequence[ApiKey], clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
         self._keys: Mapping[bytes, tuple[ApiKey, Identity]] = {

@@ -50,12 +50,7 @@ def _required_permission(protocol: GrpcProtocol, method: str) -> Permission:
 
 
 class GrpcAccess(grpc.aio.ServerInterceptor):
-    """Admit or reject calls, before any of their messages is read.
-
-    Args:
-        access: authorization.
-        protocols: define the methods.
-    """
+    """Admit or reject calls, before any of their messages is read."""
 
     def __init__(self, access: AccessControl, protocols: Sequence[GrpcProtocol]) -> None:
         self._access = access

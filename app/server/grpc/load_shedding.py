@@ -15,12 +15,7 @@ __all__ = ("CallShedder",)
 
 
 class CallShedder(grpc.aio.ServerInterceptor):
-    """Reject inferences above the limits. It runs before authentication, so it reveals nothing about models.
-
-    Args:
-        engine: runs the inferences.
-        protocols: define the methods.
-    """
+    """Reject inferences above the limits. It runs before authentication, so it reveals nothing about models."""
 
     def __init__(self, engine: Engine, protocols: Sequence[GrpcProtocol]) -> None:
         self._engine = engine

@@ -115,11 +115,7 @@ class LogLines:
 
 
 class LogLinesHandler(logging.Handler):
-    """Forward lines of the standard library's loggers.
-
-    Args:
-        lines: the destination.
-    """
+    """Forward lines of the standard library's loggers."""
 
     def __init__(self, lines: LogLines) -> None:
         super().__init__()
@@ -131,11 +127,7 @@ class LogLinesHandler(logging.Handler):
 
 
 class CallOnShutdown(logging.Handler):
-    """Call a function in `logging.shutdown`: when the interpreter exits, or before a forced exit.
-
-    Args:
-        call: the function.
-    """
+    """Call a function in `logging.shutdown`: when the interpreter exits, or before a forced exit."""
 
     def __init__(self, call: Callable[[], None]) -> None:
         super().__init__()

@@ -92,13 +92,7 @@ def open_transport(settings: ServerSettings, metrics: CollectorRegistry) -> Tran
 
 
 def http_server(app: ASGIApp, transport: Transport, shutdown_hooks: ShutdownHooks) -> uvicorn.Server:
-    """Return a server of `app` that is not started.
-
-    Args:
-        app: handles all requests.
-        transport: shared state of its connections.
-        shutdown_hooks: callbacks for the shutdown.
-    """
+    """Return a server of `app` that is not started."""
     config = uvicorn.Config(
         cast("Any", app),
         http=Connection,

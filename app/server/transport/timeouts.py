@@ -14,9 +14,6 @@ class ConnectionTimeouts:
     """Track the phase of a connection at the last check, and its start.
 
     The request path records nothing: each check compares the current state with the last one.
-
-    Args:
-        settings: timeouts of the phases.
     """
 
     def __init__(self, settings: TransportSettings) -> None:
