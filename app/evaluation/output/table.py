@@ -1,5 +1,6 @@
 """Print a report on a terminal: the figures, then the tables."""
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table as RichTable
@@ -40,6 +41,12 @@ def _print_table(table: Table, console: Console) -> None:
     rich_table = RichTable(*table.columns, title=escape(table.title), title_justify="left")
     for row in table.rows[:_MAX_ROWS]:
         rich_table.add_row(*(escape(format_cell(cell)) for cell in row))
+    if console.measure(rich_table).maximum >= console.width:
+        # Without lines, a narrow terminal cuts off no numbers.
+        rich_table.box, rich_table.padding, rich_table.collapse_padding = SIMPLE_HEAD, (0, 1), True
+        rich_table.columns[0].overflow = "fold"
+        for column in rich_table.columns[1:]:
+            column.no_wrap = True
     console.print(rich_table)
     if len(table.rows) > _MAX_ROWS:
         console.print(f"... and {len(table.rows) - _MAX_ROWS} more rows; --json or --html has all")

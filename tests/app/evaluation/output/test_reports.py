@@ -91,6 +91,12 @@ def test_table_shows_figures_and_failures(tmp_path: Path) -> None:
     assert "not answered c.png" in text
 
 
+def test_narrow_table_shows_whole_numbers(tmp_path: Path) -> None:
+    written = io.StringIO()
+    print_report(report(tmp_path), Console(file=written, width=80))
+    assert "  0.2525  0.2525  0.2525  0.5000  0.5000 " in written.getvalue()
+
+
 def test_many_classes_are_listed_without_confusion_matrix(tmp_path: Path) -> None:
     labels = [f"c{index}" for index in range(60)]
     items = tuple(Item(id=f"{label}.png", image=tmp_path / "x.png", label=label) for label in labels)

@@ -1,0 +1,34 @@
+"""Tables on terminals of any width, and progress bars."""
+
+import io
+
+import pytest
+from rich.console import Console
+
+from app.cli.terminal import progress, stop, table
+
+
+def test_table_keeps_all_text_in_a_narrow_terminal() -> None:
+    written = io.StringIO()
+    names = table("model", "path", title="models")
+    names.add_row("oriented-detector", "/v2/models/m-oriented-detector/infer")
+    Console(file=written, width=30).print(names)
+    cells = [line.strip("│\n").split("│") for line in written.getvalue().splitlines() if line.startswith("│")]
+    assert ["".join(part.strip() for part in parts) for parts in zip(*cells, strict=True)] == [
+        "oriented-detector",
+        "/v2/models/m-oriented-detector/infer",
+    ]
+
+
+def test_progress_without_a_terminal_prints_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    with progress("Reading [models]") as bar:
+        bar.show(1, 2)
+        bar.advance()
+    assert capsys.readouterr().err.strip() == ""
+
+
+def test_stop_prints_the_reason_and_exits_with_2(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as raised:
+        stop("there is no model")
+    assert raised.value.code == 2
+    assert capsys.readouterr().err == "charioteer: there is no model\n"
