@@ -1,7 +1,7 @@
 """IMAGE_TEXT_TO_TEXT: answer prompts about an image with text."""
 
 from collections.abc import Generator, Mapping, Sequence
-from typing import Protocol, Self, runtime_checkable
+from typing import Self
 
 import msgspec
 
@@ -12,7 +12,7 @@ from tasks.inference.request import InferenceRequest
 from tasks.inference.stacking import count_tensor, stack_text
 from tasks.inference.tensor import BytesTensor, Datatype, Tensor, TensorSpec
 from tasks.saliency.probe import AnswersToExplain, answers_to_explain
-from tasks.task import InputGroup, Model, TaskType, TextChunk, TokenUsage
+from tasks.task import InputGroup, Model, StreamingModel, TaskType, TextChunk, TokenUsage
 from tasks.text.conversation import check_messages, last_question
 from tasks.text.generation import SamplingParameters, check_sampling, within_limits
 from tasks.text.stopping import cut, stop_chunks
@@ -26,7 +26,6 @@ __all__ = (
     "GenerationParameters",
     "ImageTextToText",
     "PromptedImage",
-    "StreamingModel",
     "VisionLanguageModel",
 )
 
@@ -112,21 +111,6 @@ class PromptedImage(msgspec.Struct, frozen=True, eq=False):
 
 
 VisionLanguageModel = Model[PromptedImage, Answers]
-
-
-@runtime_checkable
-class StreamingModel(Protocol):
-    """A vision-language model that can generate answers in chunks."""
-
-    def stream(self, inputs: Sequence[PromptedImage], /) -> Generator[TextChunk]:
-        """Answer all prompts of `inputs` in order, as a call of the model does. Mark the last chunk of each answer.
-
-        Called from several threads at once; each result is read from one thread at a time.
-
-        Raises:
-            InferenceError: INVALID_REQUEST for a prompt that the model cannot use, before any image is processed.
-        """
-        ...
 
 
 class ImageTextToText:

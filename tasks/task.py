@@ -25,6 +25,7 @@ __all__ = (
     "ResultKind",
     "ScoredTask",
     "SelfExplainingModel",
+    "StreamingModel",
     "StreamingTask",
     "Task",
     "TaskType",
@@ -176,6 +177,21 @@ class TextChunk(msgspec.Struct, frozen=True, kw_only=True):
     final: bool = False
     usage: TokenUsage | None = None
     finish: Literal["stop", "length"] = "stop"
+
+
+@runtime_checkable
+class StreamingModel(Protocol):
+    """A model with text answers that can generate them in chunks."""
+
+    def stream(self, inputs: Sequence[Any], /) -> Generator[TextChunk]:
+        """Answer `inputs` in order, as a call of the model does. Mark the last chunk of each answer.
+
+        Called from several threads at once; each result is read from one thread at a time.
+
+        Raises:
+            InferenceError: INVALID_REQUEST for a text that the model cannot use, before any input is processed.
+        """
+        ...
 
 
 @runtime_checkable

@@ -1,7 +1,7 @@
 """TEXT_GENERATION: continue a text."""
 
 from collections.abc import Generator, Mapping, Sequence
-from typing import Protocol, Self, runtime_checkable
+from typing import Self
 
 import msgspec
 import numpy as np
@@ -11,7 +11,7 @@ from tasks.inference.limits import Limits
 from tasks.inference.request import InferenceRequest
 from tasks.inference.tensor import Datatype, Tensor, TensorSpec
 from tasks.saliency.probe import AnswersToExplain, answers_to_explain
-from tasks.task import InputGroup, Model, TaskType, TextChunk, TokenUsage
+from tasks.task import InputGroup, Model, StreamingModel, TaskType, TextChunk, TokenUsage
 from tasks.text.conversation import check_messages
 from tasks.text.generation import SamplingParameters, check_sampling, within_limits
 from tasks.text.request import TEXT_INPUT, TextInput, text_groups
@@ -21,7 +21,6 @@ __all__ = (
     "ContinuedText",
     "GeneratedText",
     "Generation",
-    "StreamingGenerator",
     "TextGeneration",
     "TextGenerationParameters",
     "TextGenerator",
@@ -79,19 +78,6 @@ ContinuedText = TextInput[TextGenerationParameters]
 TextGenerator = Model[ContinuedText, Generation]
 
 
-@runtime_checkable
-class StreamingGenerator(Protocol):
-    """A text generator that can return its continuation in chunks."""
-
-    def stream(self, inputs: Sequence[ContinuedText], /) -> Generator[TextChunk]:
-        """Continue `inputs` in order, as a call of the model does. Mark the last chunk of each continuation.
-
-        Raises:
-            InferenceError: INVALID_REQUEST for a text that the model cannot use, before any generation.
-        """
-        ...
-
-
 class TextGeneration:
     """Return the continuation, with `return_full_text` after the input text."""
 
@@ -139,7 +125,7 @@ class TextGeneration:
 
     def stream(self, items: Sequence[ContinuedText], model: TextGenerator, /) -> Generator[TextChunk]:
         """Continue `items` in chunks; a model that cannot stream returns each continuation in one chunk."""
-        chunks = model.stream(items) if isinstance(model, StreamingGenerator) else _single_chunks(items, model)
+        chunks = model.stream(items) if isinstance(model, StreamingModel) else _single_chunks(items, model)
         stops = [item.parameters.stop for item in items]
         return _with_input_texts(items, stop_chunks(chunks, stops, (len(items) - 1, 0)) if any(stops) else chunks)
 

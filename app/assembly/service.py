@@ -18,11 +18,9 @@ from app.engine.events import InferenceObserver, OutputAnnotator
 from app.engine.models.registry import Registry
 from app.engine.models.repository import Repository
 from app.engine.scheduling.admission import QueueLimits
-from app.observers.metrics import FlushBeforeMetrics, Metrics
+from app.observers.metrics import FlushBeforeMetrics, Metrics, RestartMetrics, StateMetrics
 from app.observers.prediction_metrics import PredictionMetrics
 from app.observers.request_log import RequestLog
-from app.observers.restart_metrics import RestartMetrics
-from app.observers.state_metrics import StateMetrics
 from app.observers.trends import Trends
 from app.protocols import GRPC_PROTOCOLS, main_port_protocols
 from app.protocols.grpc_protocol import GrpcProtocol

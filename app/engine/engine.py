@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections.abc import AsyncGenerator, Callable, Generator, Sequence
-from contextlib import AbstractContextManager, closing
+from contextlib import closing
 from functools import partial
 from typing import TypeVar
 
@@ -15,13 +15,12 @@ from app.engine.explanations.workers import ExplanationWorkers
 from app.engine.models.readiness import Readiness
 from app.engine.models.repository import Repository
 from app.engine.request_context import RequestContext
-from app.engine.request_job import DeadlineTimer, RequestJob
+from app.engine.request_job import DeadlineTimer, RequestJob, wait_recorded, watch_disconnect
 from app.engine.scheduling.admission import Admission, Overload, QueueLimits
 from app.engine.scheduling.thread_pool import ThreadPool
 from app.engine.statistics import Statistics
 from app.engine.streams.bridge import StreamBridge
 from app.engine.streams.text_stream import Chunk
-from app.engine.waiting import wait_recorded, watch_disconnect
 from tasks.inference.error import InferenceError
 from tasks.inference.limits import Limits
 from tasks.inference.request import InferenceRequest
@@ -55,6 +54,9 @@ class Engine(Readiness):
     Attributes:
         track_arrival: count a request whose body is arriving, for `overload`; call the result when it is complete.
         has_idle_worker: return whether a worker is left for a request after all that run, wait or arrive.
+        count_stream: count a client's stream while it is open, in addition to its requests, as `Admission.client_slot`.
+        report_refused_unread: report requests that were refused before they were read, without recording them.
+        infer: answer one decoded request in the calling thread, without reporting it. For use inside a process.
     """
 
     def __init__(
@@ -87,6 +89,9 @@ class Engine(Readiness):
         )
         self.track_arrival = self._admission.track_arrival
         self.has_idle_worker = self._admission.has_idle_worker
+        self.count_stream = self._admission.client_slot
+        self.report_refused_unread = self._executor.report_refused_unread
+        self.infer = self._executor.predict
 
     @property
     def statistics(self) -> Statistics:
@@ -260,14 +265,6 @@ class Engine(Readiness):
         await wait_recorded(context)
         return answer
 
-    def count_stream(self, context: RequestContext) -> AbstractContextManager[None]:
-        """Count a client's stream while it is open. Each request on the stream counts in addition.
-
-        Raises:
-            InferenceError: OVERLOADED, on entry, if the client has reached its limit.
-        """
-        return self._admission.client_slot(context)
-
     def overload(self, model_name: str | None) -> Overload | None:
         """Return why one more request would be refused now, before its body is read; None if it would be admitted.
 
@@ -288,23 +285,11 @@ class Engine(Readiness):
         except InferenceError as error:
             raise self.report_refused(context, error, model_name) from None
 
-    def report_refused_unread(self, context: RequestContext, error: InferenceError) -> None:
-        """Report requests that were refused before they were read, without recording them."""
-        self._executor.report_refused_unread(context, error)
-
     def report_refused(self, context: RequestContext, error: InferenceError, model_name: str = "") -> InferenceError:
         """Record and report a request that was refused before it was read. Return `error` for the caller to raise."""
         context.model_name = model_name
         context.arrived, context.timestamp = time.perf_counter_ns(), time.time_ns()
         return self._executor.report_refused(context, error)
-
-    def infer(self, request: InferenceRequest) -> InferenceResponse:
-        """Answer one decoded request in the calling thread, without reporting it. For use inside a process.
-
-        Raises:
-            InferenceError: for every failure.
-        """
-        return self._executor.predict(request)
 
     def start_drain(self) -> None:
         """Start to drain: report not ready, and finish explanations with the samples that they have.

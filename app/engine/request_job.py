@@ -1,9 +1,10 @@
-"""One admitted request on its way through a worker. Its end is a callback in the event loop."""
+"""One admitted request on its way through a worker, and what may end it early: its deadline and its client."""
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from concurrent.futures import Future
+from contextlib import contextmanager
 from typing import Generic, TypeVar
 
 from app.engine.cancellation import stopping_error
@@ -15,9 +16,12 @@ from tasks.inference.error import InferenceError
 from tasks.inference.request import InferenceRequest
 from tasks.inference.response import InferenceResponse
 
-__all__ = ("DeadlineTimer", "RequestJob")
+__all__ = ("DeadlineTimer", "RequestJob", "wait_recorded", "watch_disconnect")
 
 WireT = TypeVar("WireT")
+
+_WATCH_DELAY = 0.05
+"""Seconds before the first check for a disconnected client; most requests finish earlier."""
 
 
 class DeadlineTimer:
@@ -199,3 +203,45 @@ class RequestJob(Generic[WireT]):
             self._is_done = True
             self._timer.close()
             self._on_done(self)
+
+
+async def wait_recorded(context: RequestContext) -> None:
+    """Wait until an inference is recorded.
+
+    Raises:
+        InferenceError: if it cannot be recorded.
+    """
+    if context.recorded is not None:
+        # A client that disconnects now cancels the waiting, not the recording.
+        await asyncio.shield(asyncio.wrap_future(context.recorded))
+
+
+@contextmanager
+def watch_disconnect(context: RequestContext, on_disconnected: Callable[[], None]) -> Generator[None]:
+    """Watch for a disconnected client. Enter it in an event loop.
+
+    Args:
+        context: context of the request.
+        on_disconnected: called once, after the client has disconnected.
+    """
+    if (wait_disconnected := context.disconnected) is None:
+        yield
+        return
+    loop = asyncio.get_running_loop()
+    task: asyncio.Task[None] | None = None
+
+    async def watch() -> None:
+        await wait_disconnected()
+        on_disconnected()
+
+    def start() -> None:
+        nonlocal task
+        task = loop.create_task(watch())
+
+    timer = loop.call_later(_WATCH_DELAY, start)
+    try:
+        yield
+    finally:
+        timer.cancel()
+        if task is not None:
+            task.cancel()

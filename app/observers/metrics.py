@@ -1,18 +1,22 @@
-"""Prometheus metrics of inferences."""
+"""Prometheus metrics of inferences, of the current state of the server, and of restarted models."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
-from prometheus_client.core import Metric
+from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from app.engine.batched_observers import BatchedObservers
+from app.engine.engine import Engine
+from app.engine.models.registry import ModelState
 from app.engine.request_context import RequestContext
+from app.settings.model import ModelSource
 
-__all__ = ("FlushBeforeMetrics", "Metrics")
+__all__ = ("FlushBeforeMetrics", "Metrics", "RestartMetrics", "StateMetrics")
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 _EXPLANATION_SECONDS = (0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0)
+_RESTART_CAUSES = {"it hung": "hung", "it was not loaded": "not loaded"}
 
 
 class Metrics:
@@ -88,3 +92,68 @@ class FlushBeforeMetrics(Collector):
         if self.observers is not None:
             self.observers.flush()
         return iter(())
+
+
+class RestartMetrics:
+    """Count restarts of models' processes by cause.
+
+    Args:
+        registry: the registry for the metric.
+    """
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._restarts = Counter(
+            "charioteer_model_restarts",
+            "Processes of isolated models that ended, were killed because they hung, or could not be loaded again.",
+            ("model", "version", "cause"),
+            registry=registry,
+        )
+
+    def count_restart(self, source: ModelSource, reason: str) -> None:
+        """Count a process that ended; `reason` is a short text."""
+        cause = (
+            reason if reason.startswith(("signal", "exit")) else _RESTART_CAUSES.get(reason.partition(":")[0], "other")
+        )
+        self._restarts.labels(source.name, source.version, cause).inc()
+
+
+class StateMetrics(Collector):
+    """Collect the readiness and load of the server, and the readiness of each wanted model.
+
+    Args:
+        engine: its state is read on every scrape.
+        registry: the registry for the metrics.
+    """
+
+    def __init__(self, engine: Engine, registry: CollectorRegistry) -> None:
+        self._engine = engine
+        registry.register(self)
+
+    def describe(self) -> Iterable[Metric]:
+        """Return the metrics without values, so that registration does not read the engine."""
+        return _families()
+
+    def collect(self) -> Iterable[Metric]:
+        """Return the metrics with current values."""
+        engine = self._engine
+        ready, models, in_flight, waiting = families = _families()
+        ready.add_metric([], 0 if engine.not_ready_reason else 1)
+        for model in engine.registry.registrations:
+            if model.enabled:
+                models.add_metric([model.source.name, model.source.version], int(model.state is ModelState.READY))
+        in_flight.add_metric([], engine.in_flight)
+        waiting.add_metric([], engine.waiting)
+        return families
+
+
+def _families() -> tuple[GaugeMetricFamily, GaugeMetricFamily, GaugeMetricFamily, GaugeMetricFamily]:
+    return (
+        GaugeMetricFamily("charioteer_ready", "1 while load balancers may send requests, as /ready says."),
+        GaugeMetricFamily(
+            "charioteer_model_ready",
+            "1 while a wanted model can answer, 0 while it cannot.",
+            labels=("model", "version"),
+        ),
+        GaugeMetricFamily("charioteer_requests_in_flight", "Requests that run or wait."),
+        GaugeMetricFamily("charioteer_requests_waiting", "Requests that wait for a worker."),
+    )

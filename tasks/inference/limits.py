@@ -4,11 +4,11 @@ from collections.abc import Callable
 
 import msgspec
 
-from tasks.inference.error import ErrorKind, InferenceError
+from tasks.inference.error import ErrorKind, InferenceError, invalid
 from tasks.inference.request import InferenceRequest
 from tasks.inference.tensor import Tensor
 
-__all__ = ("Limits", "check_request", "too_large")
+__all__ = ("Limits", "check_request", "check_text", "check_unicode", "too_large")
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
@@ -93,6 +93,30 @@ def check_request(request: InferenceRequest, limits: Limits) -> None:
         elements += tensor.data.size if isinstance(tensor, Tensor) else len(tensor.elements)
         if elements > limits.max_elements:
             raise too_large(limits.max_elements, "tensor elements in one request", elements, path)
+
+
+def check_unicode(text: str, path: str) -> None:
+    """Reject lone surrogates, which JSON can represent but UTF-8 cannot.
+
+    Raises:
+        InferenceError: INVALID_REQUEST, naming `path`.
+    """
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        position = f"U+{ord(text[error.start]):04X} at position {error.start}"
+        raise invalid(f"Expected Unicode text, got a lone surrogate, {position}", path) from None
+
+
+def check_text(text: str, limits: Limits, path: str) -> None:
+    """Reject a text that is not valid Unicode or is too long.
+
+    Raises:
+        InferenceError: INVALID_REQUEST or TOO_LARGE, naming `path`.
+    """
+    if len(text) > limits.max_text_length:
+        raise too_large(limits.max_text_length, "characters in one text", len(text), path)
+    check_unicode(text, path)
 
 
 def _check_defaults(request: InferenceRequest, limits: Limits) -> None:

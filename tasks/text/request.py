@@ -12,12 +12,11 @@ from typing import Any, Generic, TypeVar, get_args
 import msgspec
 
 from tasks.inference.error import InferenceError, invalid, quote_value
-from tasks.inference.limits import Limits
+from tasks.inference.limits import Limits, check_text
 from tasks.inference.parameters import read_parameters
 from tasks.inference.request import InferenceRequest
 from tasks.inference.tensor import BytesTensor, Datatype, InputTensor, TensorSpec
 from tasks.task import InputGroup
-from tasks.text.unicode import check_text
 from tasks.vision.request import check_count
 
 __all__ = ("TEXT_INPUT", "TextInput", "TextItem", "text_groups")

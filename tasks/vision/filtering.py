@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tasks.inference.error import ErrorKind, InferenceError, invalid
+from tasks.inference.limits import check_unicode
 from tasks.inference.parameters import Fraction, Positive, TextList
-from tasks.text.unicode import check_unicode
 
 __all__ = ("SCORE_DECIMALS", "SelectionParameters", "check_candidate_labels", "reject_candidate_labels", "select")
 

@@ -20,7 +20,7 @@ from app.engine.models.repository import Repository
 from app.engine.models.servable import Servable
 from app.engine.request_context import RequestContext
 from app.engine.scheduling.admission import QueueLimits
-from app.observers.state_metrics import StateMetrics
+from app.observers.metrics import StateMetrics
 from app.protocols import LISTENERS, main_port_protocols
 from app.server.http.asgi import create_app, create_listener_app
 from app.settings.model import ModelError, ModelSource

@@ -42,11 +42,6 @@ class ExplanationWorkers:
         self._last_duration = 1.0
 
     @property
-    def expected_wait(self) -> int:
-        """Return the seconds until a job may end, estimated by the duration of the last job; at least 1."""
-        return max(1, math.ceil(self._last_duration))
-
-    @property
     def in_flight(self) -> int:
         """Return the number of jobs that run or wait."""
         return self._in_flight
@@ -58,27 +53,31 @@ class ExplanationWorkers:
 
         Args:
             context: context of the request.
-            job: as for `run`.
+            job: gets a function that returns False after cancellation.
             report: report, once, a request whose job did not finish.
 
         Raises:
-            InferenceError: the exception of `job`; OVERLOADED, DEADLINE_EXCEEDED, or
+            InferenceError: the exception of `job`; OVERLOADED if too many jobs wait, DEADLINE_EXCEEDED, or
                 MODEL_NOT_READY if the server stops.
         """
-        deadline = asyncio.timeout(context.remaining)
-
-        def on_dropped() -> None:
-            # The timer of the loop may fire shortly before the deadline on our clock.
-            if deadline.expired():
-                context.expire()
-            else:
-                context.cancel()
-            context.failure = context.cancellation
-            report(context)
-
+        deadline, cancelled = asyncio.timeout(context.remaining), threading.Event()
         try:
             async with deadline:
-                return await self.run(job, on_dropped)
+                work = self._submit(job, lambda: not (cancelled.is_set() or self._finishing_early.is_set()))
+                try:
+                    return await asyncio.wrap_future(work)
+                except asyncio.CancelledError:
+                    if self._closed and work.cancelled():
+                        raise stopping_error() from None
+                    if work.cancel():
+                        # The timer of the loop may fire shortly before the deadline on our clock.
+                        if deadline.expired():
+                            context.expire()
+                        else:
+                            context.cancel()
+                        context.failure = context.cancellation
+                        report(context)
+                    raise
         except (InferenceError, TimeoutError) as exception:
             if isinstance(exception, TimeoutError):
                 context.expire()
@@ -86,38 +85,6 @@ class ExplanationWorkers:
             context.failure = context.failure or error
             report(context)
             raise error from None
-
-    async def run(self, job: Callable[[Callable[[], bool]], T], on_dropped: Callable[[], None]) -> T:
-        """Run `job` in a worker. It gets a function that returns False after cancellation.
-
-        Args:
-            job: the job to run.
-            on_dropped: called if the coroutine is cancelled before the job starts.
-
-        Raises:
-            InferenceError: OVERLOADED if too many jobs wait, MODEL_NOT_READY if the server stops.
-        """
-        if self._in_flight >= self._max_jobs:
-            message = f"The server has {self._in_flight} explanations in flight and takes no more; try again later"
-            raise InferenceError(ErrorKind.OVERLOADED, message, retry_after=self.expected_wait)
-        cancelled = threading.Event()
-        try:
-            work = self._workers.submit(
-                self._run_timed, job, lambda: not (cancelled.is_set() or self._finishing_early.is_set())
-            )
-        except RuntimeError:
-            raise stopping_error() from None
-        with self._lock:
-            self._in_flight += 1
-        work.add_done_callback(self._job_ended)
-        try:
-            return await asyncio.wrap_future(work)
-        except asyncio.CancelledError:
-            if self._closed and work.cancelled():
-                raise stopping_error() from None
-            if work.cancel():
-                on_dropped()
-            raise
         finally:
             cancelled.set()
 
@@ -130,6 +97,20 @@ class ExplanationWorkers:
         self.finish_early()
         self._closed = True
         self._workers.shutdown(wait=False, cancel_futures=True)
+
+    def _submit(self, job: Callable[[Callable[[], bool]], T], should_continue: Callable[[], bool]) -> "Future[T]":
+        if self._in_flight >= self._max_jobs:
+            message = f"The server has {self._in_flight} explanations in flight and takes no more; try again later"
+            retry_after = max(1, math.ceil(self._last_duration))
+            raise InferenceError(ErrorKind.OVERLOADED, message, retry_after=retry_after)
+        try:
+            work = self._workers.submit(self._run_timed, job, should_continue)
+        except RuntimeError:
+            raise stopping_error() from None
+        with self._lock:
+            self._in_flight += 1
+        work.add_done_callback(self._job_ended)
+        return work
 
     def _run_timed(self, job: Callable[[Callable[[], bool]], T], should_continue: Callable[[], bool]) -> T:
         started = time.monotonic()

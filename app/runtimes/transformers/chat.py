@@ -5,8 +5,8 @@ from typing import Any
 
 from app.runtimes.tokenizer import Tokenizer
 from tasks.inference.error import invalid
+from tasks.inference.limits import check_unicode
 from tasks.text.conversation import Message, reject_conversation, template_message, with_texts
-from tasks.text.unicode import check_unicode
 
 __all__ = ("TextConversation",)
 

@@ -130,7 +130,7 @@ class GenerativeModel(ABC, Generic[InputT, PredictionT]):
 
 
 class _TransformersTextGenerator(GenerativeModel[ContinuedText, Generation]):
-    """A `StreamingGenerator`.
+    """A `StreamingModel`.
 
     Args:
         network: the model.

@@ -15,8 +15,8 @@ from app.runtimes.transformers.tokenizing import load_tokenizer
 from app.settings.model import ModelError, ModelSource, read_bounded
 from tasks.image_text_to_text import PromptedImage
 from tasks.inference.error import invalid
+from tasks.inference.limits import check_unicode
 from tasks.text.conversation import Message, image_count, question, reject_conversation, template_message, with_texts
-from tasks.text.unicode import check_unicode
 from tasks.vision.image import Image
 
 __all__ = ("Conversation", "PromptStyle", "load_processor", "prompt_style")

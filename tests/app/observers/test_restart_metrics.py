@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
-from app.observers.restart_metrics import RestartMetrics
+from app.observers.metrics import RestartMetrics
 from app.settings.model import ModelSource
 
 

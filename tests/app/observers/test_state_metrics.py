@@ -4,7 +4,7 @@ import asyncio
 
 from prometheus_client import CollectorRegistry
 
-from app.observers.state_metrics import StateMetrics
+from app.observers.metrics import StateMetrics
 from tests.support.apps import ECHO_MODELS, echo_model
 from tests.support.grpc_server import build_engine
 

@@ -11,8 +11,8 @@ from app.runtimes.onnxruntime.image_text_to_text.chat_template import ChatTempla
 from app.runtimes.tokenizer import Tokenizer
 from app.settings.model import ModelError
 from tasks.inference.error import invalid
+from tasks.inference.limits import check_unicode
 from tasks.text.conversation import Message, image_count, question, with_texts
-from tasks.text.unicode import check_unicode
 
 __all__ = ("PromptEncoder", "PromptIds")
 

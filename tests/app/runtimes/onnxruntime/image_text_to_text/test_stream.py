@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from app.runtimes.onnxruntime.image_text_to_text.assembly import assemble
-from tasks.image_text_to_text import StreamingModel, VisionLanguageModel
+from tasks.image_text_to_text import VisionLanguageModel
 from tasks.inference.error import InferenceError
+from tasks.task import StreamingModel
 
 
 @pytest.fixture
