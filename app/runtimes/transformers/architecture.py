@@ -73,16 +73,8 @@ _FAMILIES = (
 )
 """If several tables contain a class, the first one applies."""
 
-_LABELLED: frozenset[ModelKind] = frozenset(
-    {
-        "image-classification",
-        "object-detection",
-        "semantic-segmentation",
-        "mask-segmentation",
-        "text-classification",
-        "token-classification",
-    }
-)
+_UNLABELLED = ("zero-shot", "image-text-to-text", "text-generation")
+"""The kinds without labels of their own begin with these."""
 
 _WAY_ON = "a Python class can run it with its own library: see docs/python_models.md#transformers"
 
@@ -127,11 +119,12 @@ def read_model_spec(source: ModelSource) -> ModelSpec:
     config = _read_config(source)
     names = tuple(config.architectures or ())
     family = _family(source, config, names)
+    architecture = str(config.architecture) if config.model_type == _TIMM else ", ".join(names) or "not named"
     facts = [
         Fact("task type", family.task_type, Origin.DECLARED if settings.task_type else Origin.CONFIG),
-        Fact("architecture", f"{_shown_architecture(config)} ({config.model_type})", Origin.CONFIG),
+        Fact("architecture", f"{architecture} ({config.model_type})", Origin.CONFIG),
     ]
-    labels = _labels(source, config, facts) if family.kind in _LABELLED else ()
+    labels = () if family.kind.startswith(_UNLABELLED) else _labels(source, config, facts)
     layout = _layout(source, family.kind, config, facts)
     description = ModelMetadata(
         task_type=family.task_type,
@@ -173,14 +166,14 @@ def _read_config(source: ModelSource) -> Any:
 
 def _family(source: ModelSource, config: Any, names: Sequence[str]) -> _Family:
     path, declared_task = source.folder / "config.json", source.settings.task_type
+    tables: Any = importlib.import_module("transformers.models.auto.modeling_auto")
     for family in _FAMILIES:
-        table = _table(family.table)
-        classes = _flatten(table.values()) if names else ()
-        matches = (
-            any(name in classes for name in names)
-            if names
-            else config.model_type in table and declared_task is not None
-        )
+        table: Mapping[str, str | Sequence[str]] = getattr(tables, f"MODEL_FOR_{family.table}_MAPPING_NAMES")
+        if names:
+            classes = {name for entry in table.values() for name in ((entry,) if isinstance(entry, str) else entry)}
+            matches = not classes.isdisjoint(names)
+        else:
+            matches = config.model_type in table and declared_task is not None
         if matches and declared_task in (None, family.task_type):
             return family
     shown = ", ".join(names) or config.model_type or "no architecture"
@@ -189,21 +182,6 @@ def _family(source: ModelSource, config: Any, names: Sequence[str]) -> _Family:
     if not names:
         raise ModelError(f'{path} names no architectures; declare "task_type" in model-settings.json')
     raise ModelError(f"{path} names {shown}, and no supported task has this architecture; {_WAY_ON}")
-
-
-def _shown_architecture(config: Any) -> str:
-    return (
-        str(config.architecture) if config.model_type == _TIMM else ", ".join(config.architectures or ()) or "not named"
-    )
-
-
-def _table(name: str) -> Mapping[str, str | Sequence[str]]:
-    module: Any = importlib.import_module("transformers.models.auto.modeling_auto")
-    return getattr(module, f"MODEL_FOR_{name}_MAPPING_NAMES")
-
-
-def _flatten(names: Any) -> frozenset[str]:
-    return frozenset(name for entry in names for name in ((entry,) if isinstance(entry, str) else entry))
 
 
 def _labels(source: ModelSource, config: Any, facts: list[Fact]) -> tuple[str, ...]:
@@ -226,13 +204,7 @@ def _labels(source: ModelSource, config: Any, facts: list[Fact]) -> tuple[str, .
 
 def _layout(source: ModelSource, kind: ModelKind, config: Any, facts: list[Fact]) -> str:
     declared = source.settings.layout
-    match kind:
-        case "semantic-segmentation":
-            supported: Sequence[str] = ("semantic",)
-        case "mask-segmentation":
-            supported = _SUBTASKS
-        case _:
-            supported = ()
+    supported: Sequence[str] = {"semantic-segmentation": ("semantic",), "mask-segmentation": _SUBTASKS}.get(kind, ())
     if declared is not None and declared not in supported:
         expected = f"Expected one of {', '.join(supported)}" if supported else "Expected none for this model"
         raise ModelError(f"{source.folder}: layout: {expected}, got {declared!r}")
