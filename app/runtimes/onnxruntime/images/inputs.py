@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from app.runtimes.onnxruntime.files.model_files import ModelFiles
 from tasks.inference.tensor import Datatype, TensorSpec
 
-__all__ = ("INPUT_DATATYPES", "ImageInputs", "is_single_image", "read_inputs")
+__all__ = ("ImageInputs", "is_single_image", "read_inputs")
 
-INPUT_DATATYPES = (Datatype.FP32, Datatype.FP16, Datatype.UINT8)
+_DATATYPES = (Datatype.FP32, Datatype.FP16, Datatype.UINT8)
 
 _CHANNELS = 3
 _IMAGE_RANK = 4
@@ -102,8 +102,8 @@ def read_inputs(inputs: Sequence[TensorSpec], model_files: ModelFiles) -> ImageI
     if image.shape[-1 if channels_last else -3] not in (_CHANNELS, -1):
         kind = "[batch, height, width, 3]" if channels_last else "[batch, 3, height, width]"
         raise model_files.error(f"its input should be images {kind}, but is {shown}")
-    if image.datatype not in INPUT_DATATYPES:
-        raise model_files.error(f"its input should be of datatype {', '.join(INPUT_DATATYPES)}, but is {shown}")
+    if image.datatype not in _DATATYPES:
+        raise model_files.error(f"its input should be of datatype {', '.join(_DATATYPES)}, but is {shown}")
     return ImageInputs(
         image=image,
         channels_last=channels_last,

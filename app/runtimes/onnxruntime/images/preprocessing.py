@@ -108,6 +108,6 @@ class PartialPreprocessing(msgspec.Struct, frozen=True, kw_only=True):
     resizes_floats: bool = False
 
 
-NO_PREPROCESSING = PartialPreprocessing()
+NO_PREPROCESSING = PartialPreprocessing(origin=Origin.GUESSED)
 STRETCHED = PartialPreprocessing(resize="stretch", interpolation="bilinear", antialias=True, channel_order="RGB")
 """The preprocessing that torchvision and the DETR models of transformers share."""

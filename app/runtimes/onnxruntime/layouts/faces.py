@@ -14,13 +14,14 @@ from functools import partial
 from itertools import pairwise
 from typing import Any
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from app.engine.models.model_metadata import Origin
 from app.runtimes.onnxruntime.candidates import Candidates, best_indices
 from app.runtimes.onnxruntime.graph import RawOutputs
-from app.runtimes.onnxruntime.images.preprocessing import PartialPreprocessing
+from app.runtimes.onnxruntime.images.preprocessing import BYTE, HALVES, PartialPreprocessing
 from app.runtimes.onnxruntime.layouts.layout import (
     BoxDecoder,
     GraphView,
@@ -47,18 +48,8 @@ _POINTS = (5, 2)
 _YUNET_DEFAULTS = PartialPreprocessing(
     size=(640, 640), resize="pad", interpolation="bilinear", antialias=False, fill=0, scale=1.0, channel_order="BGR"
 )
-_MIDDLE = (127.5 / 255,) * 3
-_SCRFD_DEFAULTS = PartialPreprocessing(
-    size=(640, 640),
-    resize="pad",
-    interpolation="bilinear",
-    antialias=False,
-    fill=0,
-    scale=1 / 255,
-    mean=(_MIDDLE[0], _MIDDLE[1], _MIDDLE[2]),
-    std=(128 / 255, 128 / 255, 128 / 255),
-    channel_order="RGB",
-    box_scale="height",
+_SCRFD_DEFAULTS = msgspec.structs.replace(
+    _YUNET_DEFAULTS, scale=BYTE, mean=HALVES, std=(128 / 255,) * 3, channel_order="RGB", box_scale="height"
 )
 
 _Part = tuple[NDArray[Any], NDArray[Any], NDArray[Any]]
