@@ -6,7 +6,7 @@ from app.assembly.models import FIXTURE_MODELS, load
 from app.engine.models.registry import Registry
 from app.protocols.chariot_v2_kserve import codec as chariot
 from app.protocols.grps.codec import PredictCodec
-from app.protocols.grps.json_decoder import read_json_message
+from app.protocols.grps.json_messages import read_json_message
 from app.protocols.grps.messages import GrpsMessage
 from app.protocols.kserve_v2 import codec, protobuf
 from app.protocols.kserve_v2.binary import unpack_bytes

@@ -11,8 +11,7 @@ from app.engine.engine import Engine
 from app.engine.request_context import RequestContext
 from app.protocols.grps.calls import PLAIN_CALLS, PlainCall, error_message, failure_message
 from app.protocols.grps.codec import PredictCodec
-from app.protocols.grps.json_decoder import read_json_message
-from app.protocols.grps.json_encoder import encode_json, encode_streamed
+from app.protocols.grps.json_messages import encode_json, encode_streamed, read_json_message
 from app.protocols.grps.messages import GrpsMessage
 from app.protocols.grps.wire import WireMessage, WireRefusal
 from app.protocols.http_inference import read_head, start_call, to_response

@@ -6,7 +6,6 @@ from typing import Any
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from app.engine.models.servable import Servable
 from tasks.inference.error import invalid
@@ -145,27 +144,28 @@ def _classify(
     rows = tensor.data.reshape(math.prod(tensor.shape[:-1]), tensor.shape[-1])
     count = min(requested.classification, rows.shape[1])
     best = np.argsort(-rows.astype(np.float64), axis=1, kind="stable")[:, :count]
-    all_names = (
-        np.array([label.encode() for label in labels_by_index], object)
-        if len(labels_by_index) == rows.shape[1]
-        else None
-    )
+    names: Any = None
+    if labels is not None and labels.shape == tensor.shape:
+        names = labels.data.reshape(rows.shape)
+    elif len(labels_by_index) == rows.shape[1]:
+        names = [[label.encode() for label in labels_by_index]] * len(rows)
+    # A task sorts its scores; the class indices are in a separate tensor.
+    has_ids = class_ids is not None and class_ids.shape == tensor.shape
+    numbers = class_ids.data.reshape(rows.shape) if class_ids is not None and has_ids else None
     class_texts = np.empty(best.shape, object)
     for row, indices in enumerate(best.tolist()):
-        has_labels = labels is not None and labels.shape == tensor.shape
-        names = labels.data.reshape(rows.shape)[row] if labels is not None and has_labels else all_names
-        # A task sorts its scores; the class indices are in a separate tensor.
-        numbers = (
-            class_ids.data.reshape(rows.shape)[row]
-            if class_ids is not None and class_ids.shape == tensor.shape
-            else None
-        )
-        class_texts[row] = [_class_text(rows[row], index, names, numbers) for index in indices]
+        class_texts[row] = [
+            _class_text(
+                rows[row, index],
+                index if numbers is None else numbers[row, index],
+                b"" if names is None else names[row][index],
+            )
+            for index in indices
+        ]
     return Tensor(name=tensor.name, datatype=Datatype.BYTES, data=class_texts.reshape(*tensor.shape[:-1], count))
 
 
-def _class_text(scores: NDArray[Any], index: int, names: NDArray[Any] | None, numbers: NDArray[Any] | None) -> bytes:
+def _class_text(score: Any, number: int, label: bytes) -> bytes:
     # Triton prints floating-point numbers with six decimals (std::to_string), and integers without decimals.
-    score = f"{scores[index]:f}" if scores.dtype.kind == "f" else str(scores[index])
-    label = b":" + names[index] if names is not None and names[index] else b""
-    return f"{score}:{index if numbers is None else numbers[index]}".encode() + label
+    text = f"{score:f}" if score.dtype.kind == "f" else str(score)
+    return f"{text}:{number}".encode() + (b":" + label if label else b"")

@@ -7,9 +7,9 @@ import msgspec
 
 from app.engine.models.registry import Registration, Registry
 from app.protocols.tensorflow_serving.grpc.predict_tensors import TensorFormat
-from app.protocols.tensorflow_serving.lookup import find_ready_version
 from app.protocols.tensorflow_serving.paths import ModelTarget
 from app.protocols.tensorflow_serving.signatures import PROMPTS_INPUT, Signature
+from app.protocols.tensorflow_serving.versions import find_ready_version
 from app.wire.input_names import PROMPTS
 from tasks.inference.error import ErrorKind, InferenceError, invalid
 from tasks.inference.request import InferenceRequest

@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, generate_la
 from app.engine.request_context import RequestContext
 from app.protocols.status import grpc_status
 from app.protocols.tensorflow_serving.signatures import UnknownSignatureError
-from app.protocols.tensorflow_serving.status import OK
+from app.protocols.tensorflow_serving.versions import OK
 from tasks.inference.error import InferenceError
 
 __all__ = ("TENSORFLOW_SERVING", "TENSORFLOW_SERVING_GRPC", "RequestMetrics", "grpc_code")

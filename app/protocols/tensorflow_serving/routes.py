@@ -25,7 +25,6 @@ from app.protocols.protocol import (
 from app.protocols.request_body import read_inference_body
 from app.protocols.request_info import read_request_info
 from app.protocols.tensorflow_serving.codec import TensorFlowRequestCodec
-from app.protocols.tensorflow_serving.lookup import LoadingStatus, find_ready_version, find_versions, loading_error
 from app.protocols.tensorflow_serving.metrics import TENSORFLOW_SERVING, RequestMetrics
 from app.protocols.tensorflow_serving.paths import (
     METRICS_PATH,
@@ -36,8 +35,15 @@ from app.protocols.tensorflow_serving.paths import (
     served_methods,
 )
 from app.protocols.tensorflow_serving.signatures import signature_definitions
-from app.protocols.tensorflow_serving.status import indented_json, model_status
 from app.protocols.tensorflow_serving.values import json_document
+from app.protocols.tensorflow_serving.versions import (
+    LoadingStatus,
+    find_ready_version,
+    find_versions,
+    indented_json,
+    loading_error,
+    model_status,
+)
 from app.protocols.tensorflow_serving.wire import (
     WireExamples,
     WireModelMetadata,

@@ -93,18 +93,18 @@ class Signature(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
 def signatures(servable: Servable) -> Mapping[str, Signature]:
     """Return every signature of a model by name."""
-    result = {DEFAULT_SIGNATURE: _signature(servable, DEFAULT_SIGNATURE, Method.PREDICT, servable.outputs)}
     returns_tensors = servable.description.task_type is TaskType.TENSOR
     by_name = {spec.name: spec for spec in servable.outputs}
+    result = [_signature(servable, DEFAULT_SIGNATURE, Method.PREDICT, by_name)]
     if not returns_tensors and set(by_name) >= _CLASSIFICATION:
         class_outputs = {"classes": by_name["labels"], "scores": by_name["scores"]}
-        return result | _keyed_by_name(_signature(servable, Method.CLASSIFY, Method.CLASSIFY, (), class_outputs))
-    if not returns_tensors or not _takes_examples(servable):
-        return result
-    (output,) = servable.outputs
-    if len(output.shape) == 1 or output.shape[1] == 1:
-        result |= _keyed_by_name(_signature(servable, Method.REGRESS, Method.REGRESS, (), {"outputs": output}))
-    return result | _keyed_by_name(_signature(servable, Method.CLASSIFY, Method.CLASSIFY, (), {"scores": output}))
+        result.append(_signature(servable, Method.CLASSIFY, Method.CLASSIFY, class_outputs))
+    elif returns_tensors and _takes_examples(servable):
+        (output,) = servable.outputs
+        if len(output.shape) == 1 or output.shape[1] == 1:
+            result.append(_signature(servable, Method.REGRESS, Method.REGRESS, {"outputs": output}))
+        result.append(_signature(servable, Method.CLASSIFY, Method.CLASSIFY, {"scores": output}))
+    return {signature.name: signature for signature in result}
 
 
 def signature_definitions(servable: Servable) -> dict[str, Any]:
@@ -158,17 +158,7 @@ def _method_mismatch(signature: Signature, method: Method) -> InferenceError:
     return invalid(f"No {kind} {part} found in SignatureDef: {signature.name}")
 
 
-def _keyed_by_name(signature: Signature) -> dict[str, Signature]:
-    return {signature.name: signature}
-
-
-def _signature(
-    servable: Servable,
-    name: str,
-    method: Method,
-    outputs: Sequence[TensorSpec],
-    named_outputs: Mapping[str, TensorSpec] | None = None,
-) -> Signature:
+def _signature(servable: Servable, name: str, method: Method, outputs: Mapping[str, TensorSpec]) -> Signature:
     inputs = {spec.name: spec for spec in servable.inputs}
     takes_tensors = servable.description.takes == "tensor"
     optional: frozenset[str] = frozenset()
@@ -187,7 +177,7 @@ def _signature(
         inputs=inputs,
         optional=optional,
         aliases=aliases,
-        outputs=named_outputs or {spec.name: spec for spec in outputs},
+        outputs=outputs,
         labels=servable.description.labels,
     )
 

@@ -19,11 +19,16 @@ from app.protocols.tensorflow_serving.grpc.codec import (
     read_tasks,
     target_of,
 )
-from app.protocols.tensorflow_serving.lookup import LoadingStatus, find_ready_version, find_versions, loading_error
 from app.protocols.tensorflow_serving.metrics import TENSORFLOW_SERVING_GRPC, grpc_code
 from app.protocols.tensorflow_serving.paths import Verb
 from app.protocols.tensorflow_serving.signatures import Method, signature_definitions
-from app.protocols.tensorflow_serving.status import model_status
+from app.protocols.tensorflow_serving.versions import (
+    LoadingStatus,
+    find_ready_version,
+    find_versions,
+    loading_error,
+    model_status,
+)
 from app.wire.protobuf_limits import parse_message
 from tasks.inference.error import ErrorKind, InferenceError, invalid
 

@@ -11,8 +11,7 @@ from google.protobuf.json_format import MessageToDict, MessageToJson, Parse
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.protocols.grps.json_decoder import nested_numbers, read_json_message
-from app.protocols.grps.json_encoder import encode_json, encode_streamed
+from app.protocols.grps.json_messages import encode_json, encode_streamed, nested_numbers, read_json_message
 from app.protocols.grps.messages import GrpsMessage, with_success_status
 from app.protocols.grps.tensors import FLAT_FIELDS
 from app.wire.protobuf_limits import parse_message

@@ -1,13 +1,25 @@
-"""Find the model version that a path names."""
+"""Find the versions of a model that a path names, and report their states under TensorFlow Serving's names."""
 
+import json
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any, Literal
 
 from app.engine.models.registry import ModelState, Registration, Registry
 from app.protocols.tensorflow_serving.paths import ModelTarget
 from tasks.inference.error import ErrorKind, InferenceError, invalid
 
-__all__ = ("LoadingStatus", "find_ready_version", "find_versions", "loading_error")
+__all__ = (
+    "OK",
+    "LoadingStatus",
+    "find_ready_version",
+    "find_versions",
+    "indented_json",
+    "loading_error",
+    "model_status",
+)
+
+OK = "OK"
+"""The codes of states are those of `google.rpc.Code`."""
 
 LoadingStatus = Literal[404, 503]
 """The HTTP status for a model that is loading."""
@@ -64,6 +76,41 @@ def find_versions(registry: Registry, target: ModelTarget) -> Sequence[Registrat
     if not registrations:
         raise InferenceError(ErrorKind.MODEL_NOT_FOUND, message)
     return registrations
+
+
+def model_status(registrations: Sequence[Registration], withheld: str) -> dict[str, Any]:
+    """Return a `GetModelStatusResponse` in protobuf's JSON, with the versions in the given order.
+
+    Args:
+        registrations: the versions.
+        withheld: the reason why clients must not send requests to any version; empty if they may.
+    """
+    return {"model_version_status": [_version_status(registration, withheld) for registration in registrations]}
+
+
+def indented_json(document: dict[str, Any]) -> bytes:
+    """Return JSON in the layout of protobuf's own writer."""
+    return f"{json.dumps(document, indent=1, ensure_ascii=False)}\n".encode()
+
+
+def _version_status(registration: Registration, withheld: str) -> dict[str, Any]:
+    state, code, message = "END", OK, ""
+    match registration.state:
+        case ModelState.LOADING:
+            state = "LOADING"
+        case ModelState.READY:
+            state = "AVAILABLE"
+            if withheld:
+                # The real server's state for a version that finishes its requests and accepts no new ones.
+                state, code, message = "UNLOADING", "UNAVAILABLE", withheld
+        case ModelState.UNAVAILABLE:
+            if registration.enabled:
+                code, message = "UNKNOWN", registration.reason
+    return {
+        "version": registration.source.version,
+        "state": state,
+        "status": {"error_code": code, "error_message": message},
+    }
 
 
 def _names_version(registrations: Sequence[Registration], target: ModelTarget) -> bool:

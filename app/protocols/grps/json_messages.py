@@ -1,4 +1,4 @@
-"""Decode `GrpsMessage` from JSON: proto3's JSON mapping by protobuf itself, plus `ndarray`."""
+"""`GrpsMessage` in JSON: proto3's JSON mapping by protobuf itself, with original field names, plus `ndarray`."""
 
 import math
 import re
@@ -6,8 +6,9 @@ from contextlib import suppress
 from itertools import chain
 from typing import Any, cast
 
+import msgspec
 import numpy as np
-from google.protobuf.json_format import ParseDict, ParseError
+from google.protobuf.json_format import MessageToDict, ParseDict, ParseError
 from numpy.typing import NDArray
 
 from app.protocols.grps.messages import GenericTensor, GrpsMessage
@@ -17,7 +18,7 @@ from app.wire.nested_rows import index_path
 from tasks.inference.error import InferenceError, invalid, quote_value
 from tasks.inference.limits import Limits
 
-__all__ = ("nested_numbers", "read_json_message")
+__all__ = ("encode_json", "encode_streamed", "nested_numbers", "read_json_message")
 
 _LOCATION = re.compile(r' at "?GrpsMessage\.?(?P<path>[\w.\[\]]*?)"?\.*$')
 _STEPS = re.compile(r"^(Failed to parse \w+ field: )+")
@@ -53,6 +54,28 @@ def read_json_message(body: bytes, limits: Limits | None = None) -> tuple[Any, b
     array = nested_numbers(ndarray, "ndarray")
     message.gtensors.tensors.add(dtype=7, shape=array.shape, flat_float32=array.ravel().tolist())
     return message, True
+
+
+def encode_json(message: Any, *, as_ndarray: bool = False) -> bytes:
+    """Return a message as JSON, with `ndarray` as its only data if requested.
+
+    Args:
+        message: the message; its arrays are removed.
+        as_ndarray: whether to write the first tensor as nested numbers; NaN and infinities become null.
+
+    Raises:
+        InferenceError: INVALID_REQUEST when the first tensor is not DT_FLOAT32, or there are no tensors.
+    """
+    nested_values = _first_as_ndarray(message) if as_ndarray else None
+    content = _content(message)
+    if nested_values is not None:
+        content["ndarray"] = nested_values
+    return msgspec.json.encode(content)
+
+
+def encode_streamed(message: Any) -> bytes:
+    """Return a message of a stream as indented JSON; the indentation is the only separator between messages."""
+    return msgspec.json.format(msgspec.json.encode(_content(message)), indent=2)
 
 
 def nested_numbers(value: object, path: str) -> NDArray[np.float32]:
@@ -138,3 +161,37 @@ def _parse_error(text: str) -> InferenceError:
         sentence = _STEPS.sub("", sentence[: location.start()])
     shown = sentence.rstrip(".") if len(sentence) <= _MAX_SENTENCE else f"{sentence[:_MAX_SENTENCE]}..."
     return invalid(shown, location["path"] if location is not None else "")
+
+
+def _content(message: Any) -> dict[str, Any]:
+    """Return a message as plain values. Long arrays do not pass `MessageToDict`, which converts number by number."""
+    arrays: list[dict[str, list[Any]]] = []
+    for tensor in message.gtensors.tensors if message.HasField("gtensors") else ():
+        flat: dict[str, list[Any]] = {}
+        for field, wire in FLAT_FIELDS.items():
+            values = list(getattr(tensor, field))
+            if values and (wire.stored_dtype.kind != "f" or all(map(math.isfinite, values))):
+                flat[field] = list(map(str, values)) if field == "flat_int64" else values
+                tensor.ClearField(field)
+        arrays.append(flat)
+    content = MessageToDict(message, preserving_proto_field_name=True)
+    for tensor, flat in zip(content.get("gtensors", {}).get("tensors", ()), arrays, strict=True):
+        tensor.update(flat)
+    # Sort maps, because protobuf's map order varies between runs.
+    if "gmap" in content:
+        maps: dict[str, dict[str, Any]] = content["gmap"]
+        content["gmap"] = {name: dict(sorted(values.items())) for name, values in maps.items()}
+    return content
+
+
+def _first_as_ndarray(message: Any) -> object:
+    tensors = message.gtensors.tensors
+    if len(tensors) == 0 or tensors[0].dtype != 7:
+        expected = "Expected a DT_FLOAT32 tensor as the first output"
+        actual = f"{tensors[0].name!r} of another dtype" if len(tensors) else "no tensors"
+        raise invalid(f"{expected}, got {actual}", "return-ndarray")
+    first = tensors[0]
+    numbers: NDArray[np.float32] = np.fromiter(first.flat_float32, np.float32, len(first.flat_float32))
+    nested = numbers.reshape(tuple(first.shape)).tolist()
+    message.ClearField("gtensors")
+    return nested
