@@ -78,7 +78,7 @@ class RequestCodec:
         servable: Servable,
         model_name: str,
         request_id: str,
-        limits: Limits | None = None,
+        limits: Limits,
     ) -> None:
         self._body = body
         self._media_type = media_type
@@ -104,7 +104,8 @@ class RequestCodec:
         if self._servable.description.takes == "tensor":
             locations = read_rows(instances, root, self._servable.inputs)
         else:
-            self._check_count(len(instances), root)
+            if len(instances) > self._limits.max_inputs:
+                raise too_large(self._limits.max_inputs, "images or texts in one request", len(instances), root)
             name = self._servable.inputs[0].name
             prompts = takes_prompts(self._servable)
             locations = [
@@ -215,11 +216,6 @@ class RequestCodec:
             if error.path or error.kind is not ErrorKind.INVALID_REQUEST:
                 raise
             raise invalid(f"Unrecognized request format: {error.message}") from None
-
-    def _check_count(self, count: int, root: str) -> None:
-        """Reject too many instances before any of them is decoded."""
-        if self._limits is not None and count > self._limits.max_inputs:
-            raise too_large(self._limits.max_inputs, "images or texts in one request", count, root)
 
     def _decode_event(self, event: WireEvent) -> WireRequest | BytesTensor:
         self._mode = EventMode.STRUCTURED

@@ -40,9 +40,9 @@ class TensorFlowRequestCodec(RequestCodec):
         registry: Registry,
         target: ModelTarget,
         body: bytes,
-        limits: Limits | None = None,
-        loading_error: ErrorKind = ErrorKind.MODEL_NOT_FOUND,
-        headers: Sequence[tuple[str, str]] = (),
+        limits: Limits,
+        loading_error: ErrorKind,
+        headers: Sequence[tuple[str, str]],
     ) -> None:
         super().__init__(registry, target, loading_error)
         self._body = body
