@@ -53,8 +53,8 @@ def tuned(workload: Workload, rounds: int, requests: int, scenes: int) -> Sectio
     about = (
         "CPU milliseconds of a request with 8 connections: of the floor in fp32, of the model without settings, and of "
         "the tuned model, measured in turns. The tuned model runs in OpenVINO with `bf16` and `reduced_decode`. Ratios "
-        "are the median of the rounds' ratios, with the lowest and highest. The metric is that of `charioteer evaluate` "
-        f"on {scenes} generated scenes of this size; small and medium have random weights and none."
+        "are the median of the rounds' ratios, with the lowest and highest. The metric is that of `charioteer "
+        f"evaluate` on {scenes} generated scenes of this size; small and medium have random weights and none."
     )
     columns = ["model", "image", "floor", "plain", "tuned", "plain / floor", "tuned / floor"]
     columns += [f"{_METRIC} plain", f"{_METRIC} tuned"]
