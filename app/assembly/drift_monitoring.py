@@ -82,7 +82,7 @@ class Drift:
         registry: registers the metrics.
 
     Raises:
-        SettingsError: when no model has a baseline, or a baseline cannot be read.
+        SettingsError: when there are models but none has a baseline, or a baseline cannot be read.
     """
 
     def __init__(
@@ -96,7 +96,8 @@ class Drift:
         _, errors = baselines.poll()
         if errors:
             raise SettingsError(errors[0])
-        if not baselines.monitored:
+        # An ingress of Ray Serve gets its models later.
+        if not baselines.monitored and sources():
             message = f"--drift needs a {FILE_NAME} in the folder of a model; `charioteer drift baseline` creates it"
             raise SettingsError(message)
         metrics = DriftMetrics(registry)
