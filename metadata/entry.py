@@ -13,16 +13,6 @@ import msgspec
 from tasks.inference.error import quote_value
 from tasks.inference.request import InferenceRequest
 
-__all__ = (
-    "METADATA_PARAMETER",
-    "Metadata",
-    "MetadataEntry",
-    "metadata_of_inputs",
-    "metadata_values",
-    "output_parameters",
-    "read_metadata",
-)
-
 METADATA_PARAMETER = "metadata"
 """The name of the input parameter for metadata, and of the output parameter that returns it."""
 

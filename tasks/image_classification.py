@@ -16,18 +16,6 @@ from tasks.vision.filtering import SCORE_DECIMALS, SelectionParameters, select
 from tasks.vision.image import Image
 from tasks.vision.request import ImageItem, ImageTask
 
-__all__ = (
-    "CLASSIFICATION_OUTPUTS",
-    "Classification",
-    "ClassificationInput",
-    "ImageClassification",
-    "ImageClassifier",
-    "LabelledScore",
-    "class_similarity",
-    "class_targets",
-    "select_classes",
-)
-
 CLASSIFICATION_OUTPUTS = (
     TensorSpec(name="num_classes", datatype=Datatype.INT32, shape=(-1,)),
     TensorSpec(name="class_ids", datatype=Datatype.INT32, shape=(-1, -1)),

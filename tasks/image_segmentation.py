@@ -16,16 +16,6 @@ from tasks.vision.contours import Contour, contour_ious, simplify
 from tasks.vision.filtering import SCORE_DECIMALS, select
 from tasks.vision.request import ImageItem, ImageTask
 
-__all__ = (
-    "ImageSegmentation",
-    "ImageSegmenter",
-    "Point",
-    "SegmentationInput",
-    "SegmentationParameters",
-    "SegmentedObject",
-    "Segments",
-)
-
 
 class SegmentationParameters(DetectionParameters, frozen=True, kw_only=True):
     """Parameters of segmentation.

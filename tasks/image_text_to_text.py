@@ -19,16 +19,6 @@ from tasks.text.stopping import cut, stop_chunks
 from tasks.vision.image import Image
 from tasks.vision.request import IMAGE_INPUT, PixelBudget, check_count, read_images
 
-__all__ = (
-    "DEFAULT_PROMPT",
-    "Answer",
-    "Answers",
-    "GenerationParameters",
-    "ImageTextToText",
-    "PromptedImage",
-    "VisionLanguageModel",
-)
-
 DEFAULT_PROMPT = "What is in the picture?"
 """The prompt if neither the request nor the model's settings have one."""
 

@@ -16,17 +16,6 @@ from tasks.vision.boxes import clip_boxes, ious
 from tasks.vision.filtering import SCORE_DECIMALS, SelectionParameters, select
 from tasks.vision.request import ImageItem, ImageTask
 
-__all__ = (
-    "PIXEL_DECIMALS",
-    "DetectedObject",
-    "DetectionInput",
-    "DetectionParameters",
-    "Detections",
-    "ObjectDetection",
-    "ObjectDetector",
-    "PosedObject",
-)
-
 PIXEL_DECIMALS = 4
 """Decimals of pixel coordinates: finer than the resolution of a 32-bit float in a large image."""
 

@@ -16,8 +16,6 @@ from tasks.vision.boxes import rotated_ious
 from tasks.vision.filtering import SCORE_DECIMALS, select
 from tasks.vision.request import ImageTask
 
-__all__ = ("OrientedDetections", "OrientedObject", "OrientedObjectDetection", "OrientedObjectDetector")
-
 _FRACTION_DECIMALS = 8
 
 

@@ -17,16 +17,6 @@ from tasks.inference.parameters import Positive
 from tasks.inference.tensor import Datatype, TensorSpec
 from tasks.tensor_inference import Tensors, TensorsInput
 
-__all__ = (
-    "UNEXPLAINED_ROWS",
-    "RowExplanationParameters",
-    "RowImportance",
-    "RowTarget",
-    "explain_rows",
-    "explains_rows",
-    "order_cost",
-)
-
 UNEXPLAINED_ROWS = "it does not map rows of numbers to one output with a number or numbers for each row"
 """The reason why a model without `explains_rows` is not explained."""
 

@@ -10,8 +10,6 @@ from tasks.object_detection import DetectedObject
 from tasks.oriented_object_detection import OrientedObject
 from tasks.task import Geometry, TaskType
 
-__all__ = ("GEOMETRIES", "Shape", "read_shape", "read_shapes")
-
 Shape = DetectedObject | OrientedObject | SegmentedObject
 
 GEOMETRIES: Mapping[str, Geometry] = {

@@ -13,26 +13,6 @@ from tasks.inference.request import InferenceRequest
 from tasks.inference.response import Prediction
 from tasks.inference.tensor import TensorSpec
 
-__all__ = (
-    "BEST_ONLY",
-    "ExplainableTask",
-    "ExplainedPart",
-    "Geometry",
-    "InputGroup",
-    "InputKind",
-    "LikelihoodModel",
-    "Model",
-    "ResultKind",
-    "ScoredTask",
-    "SelfExplainingModel",
-    "StreamingModel",
-    "StreamingTask",
-    "Task",
-    "TaskType",
-    "TextChunk",
-    "TokenUsage",
-)
-
 InputKind = Literal["image", "question", "text", "tensor"]
 """What a task takes: an image, an image with questions, a text, or any tensors."""
 

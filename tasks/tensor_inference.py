@@ -17,18 +17,6 @@ from tasks.task import InputGroup, Model, TaskType
 from tasks.vision.image import Image
 from tasks.vision.request import IMAGE_INPUT, PixelBudget, check_count, read_images
 
-__all__ = (
-    "ImageTensorInference",
-    "ImageTensorInput",
-    "ImageTensorModel",
-    "ImageTensors",
-    "TensorInference",
-    "TensorModel",
-    "TensorRecord",
-    "Tensors",
-    "TensorsInput",
-)
-
 
 class TensorRecord(msgspec.Struct, frozen=True):
     """One output tensor: row-major `data`, BYTES elements as text, or as ``{"b64": "<base64>"}`` if not UTF-8."""

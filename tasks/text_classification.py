@@ -20,9 +20,6 @@ from tasks.task import InputGroup, Model, TaskType
 from tasks.text.request import TEXT_INPUT, TextInput, text_groups
 from tasks.vision.filtering import SelectionParameters, reject_candidate_labels
 
-__all__ = ("ClassifiedText", "TextClassification", "TextClassifier")
-
-
 ClassifiedText = TextInput[SelectionParameters]
 TextClassifier = Model[ClassifiedText, Classification]
 

@@ -17,15 +17,6 @@ from tasks.text.generation import SamplingParameters, check_sampling, within_lim
 from tasks.text.request import TEXT_INPUT, TextInput, text_groups
 from tasks.text.stopping import cut, stop_chunks
 
-__all__ = (
-    "ContinuedText",
-    "GeneratedText",
-    "Generation",
-    "TextGeneration",
-    "TextGenerationParameters",
-    "TextGenerator",
-)
-
 _DEFAULT_TEMPERATURE = 1.0
 """The default of Hugging Face for `do_sample` without a temperature."""
 

@@ -17,16 +17,6 @@ from tasks.task import InputGroup, Model, TaskType
 from tasks.text.request import TEXT_INPUT, TextInput, text_groups
 from tasks.vision.filtering import SCORE_DECIMALS, SelectionParameters, reject_candidate_labels, select
 
-__all__ = (
-    "Aggregation",
-    "Entities",
-    "Entity",
-    "TaggedText",
-    "TokenClassification",
-    "TokenClassifier",
-    "TokenParameters",
-)
-
 Aggregation = Literal["none", "simple", "first", "average", "max"]
 
 

@@ -22,8 +22,6 @@ from tasks.task import TaskType
 if TYPE_CHECKING:
     from maite.protocols import ModelMetadata
 
-__all__ = ("MaiteClassifier", "MaiteDetector", "MaiteTarget", "as_maite")
-
 
 class MaiteTarget(msgspec.Struct, frozen=True, eq=False):
     """MAITE's ``ObjectDetectionTarget``.

@@ -25,8 +25,6 @@ from tasks.inference.request import InferenceRequest
 from tasks.inference.tensor import BytesTensor, Datatype, InputTensor, Tensor, TensorSpec
 from tasks.vision.request import IMAGE_INPUT
 
-__all__ = ("Measurement", "best_measurement", "measure_candidates", "request_for")
-
 _TEXT = "On a good day in May, 3 ships left Dover."
 _MIN_GAIN = 1.05
 """A candidate must be this much better than a simpler one, because smaller differences may be chance."""

@@ -26,8 +26,6 @@ from app.settings.other_servers import (
     refuse_mlserver_runtime,
 )
 
-__all__ = ("discover", "model_at", "models_in", "name_only_model")
-
 _VERSION = re.compile(r"v?\d+(\.\d+)*", re.ASCII)
 _MAX_NAME_LENGTH = 255
 _EXPECTED_NAME = f"Expected up to {_MAX_NAME_LENGTH} printable characters without slashes"

@@ -26,8 +26,6 @@ from app.settings.server import ServerSettings, SettingsError
 
 _logger = logging.getLogger(__name__)
 
-__all__ = ("Drift", "embedder_for", "load_embedder")
-
 
 def load_embedder(file: Path) -> Embedder:
     """Return the embedder in an ONNX file.

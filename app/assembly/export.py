@@ -18,8 +18,6 @@ from tasks.inference.request import InferenceRequest
 from tasks.inference.tensor import Datatype, Tensor
 from tasks.vision.image import Image
 
-__all__ = ("ExportComparison", "ExportResult", "export_model")
-
 
 class ExportComparison(msgspec.Struct, frozen=True, kw_only=True):
     """The comparison for one image.

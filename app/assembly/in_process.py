@@ -19,8 +19,6 @@ from tasks.inference.response import Prediction, Record
 from tasks.inference.tensor import BytesTensor, Datatype, Tensor
 from tasks.tensor_inference import Tensors
 
-__all__ = ("InProcessModel",)
-
 _DATATYPES = {datatype.dtype: datatype for datatype in Datatype if datatype not in (Datatype.BF16, Datatype.BYTES)}
 
 

@@ -6,8 +6,6 @@ from app.server.http.loopback import is_loopback_host
 from app.server.http.query_pool import QueryPool
 from app.settings.server import ServerSettings
 
-__all__ = ("recording_routes",)
-
 _MAX_QUERY_SECONDS = 10.0
 """Longer queries are cancelled, because each occupies a core."""
 

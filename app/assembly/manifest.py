@@ -22,8 +22,6 @@ from app.settings.model import ModelError, ModelSource, read_bounded
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-__all__ = ("MANIFEST_FILE", "SIGNATURE_FILE", "VerifiedFiles", "check_manifest", "write_manifest")
-
 MANIFEST_FILE = "model.sha256"
 SIGNATURE_FILE = f"{MANIFEST_FILE}.sig"
 

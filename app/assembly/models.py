@@ -28,8 +28,6 @@ from app.settings.demo import DEMO_MODELS, IS_CHECKOUT
 from app.settings.model import SETTINGS_FILE, ModelError, ModelSource
 from app.settings.server import ModelOptions
 
-__all__ = ("FIXTURE_MODELS", "describe", "find_models", "link_folders", "load")
-
 _load_meter = LoadMeter()
 
 FIXTURE_MODELS = DEMO_MODELS

@@ -25,8 +25,6 @@ from tasks.inference.request import InferenceRequest
 from tasks.inference.tensor import BytesTensor
 from tasks.vision.request import IMAGE_INPUT
 
-__all__ = ("next_version", "quantize", "read_own_settings")
-
 _OPERATORS = ("Conv", "Gemm", "MatMul")
 """Operators that run in int8. They need nearly all of the time; int8 in a detector's head would move its boxes."""
 _VERSION = re.compile(r"v?(\d+)(\.\d+)*", re.ASCII)

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from app.recording.stores.dsn import StoreDsn
     from app.recording.stores.store import Store
 
-__all__ = ("open_recorder",)
-
 _DAY = 24 * 60 * 60
 
 

@@ -60,8 +60,6 @@ if TYPE_CHECKING:
     from app.observers.tracing import Tracing
     from app.recording.recorder import Recorder
 
-__all__ = ("Service",)
-
 _FINAL_REPORT_SECONDS = 0.5
 """Seconds for workers that the drain cut off to finish and report to observers."""
 

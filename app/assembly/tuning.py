@@ -9,8 +9,6 @@ import msgspec
 from app.assembly.quantization import read_own_settings
 from app.settings.model import SETTINGS_FILE, BatchingSettings, ModelSource
 
-__all__ = ("Candidate", "all_candidates", "current_candidate", "variants", "with_candidate", "write_settings")
-
 ONNXRUNTIME, OPENVINO = "onnxruntime", "openvino"
 
 

@@ -9,8 +9,6 @@ from app.cli.serve import serve
 from app.cli.serve_options import read_config_file, unknown_variables
 from app.cli.terminal import console, table
 
-__all__ = ("config",)
-
 _SECRET = ("record", "drift_webhook")
 """Options whose URLs may contain a password or a token."""
 

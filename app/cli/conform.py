@@ -18,8 +18,6 @@ from app.conformance.output.table import print_checks, print_report
 from app.conformance.protocols import protocol_named
 from app.conformance.runner import ConformanceReport, UnreachableError
 
-__all__ = ("conform",)
-
 _VIOLATED = 1
 
 

@@ -13,8 +13,6 @@ from cyclopts.validators import Number
 from app import __version__
 from app.cli.serve import serve
 
-__all__ = ("env_schema", "environment_schema")
-
 _TYPES: Mapping[object, str] = {bool: "boolean", int: "integer", float: "number", str: "string", Path: "string"}
 
 

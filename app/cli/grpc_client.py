@@ -14,8 +14,6 @@ from app.evaluation.dataset import Item
 from app.evaluation.runner import InferenceClientError
 from app.proto import message_class
 
-__all__ = ("GRPC_PROTOCOLS", "GrpcClient")
-
 GRPC_PROTOCOLS = ("v2-grpc", "grps-grpc")
 
 _UNLIMITED = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]

@@ -14,8 +14,6 @@ from app.cli.terminal import console
 from app.settings.environment import environment
 from app.settings.server import SettingsError
 
-__all__ = ("keys",)
-
 KeyFile = Annotated[Path, environment("CHARIOTEER_API_KEYS"), Parameter(name="--file")]
 
 keys = App(name="keys", help="Create, list and remove API keys.")

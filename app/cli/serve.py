@@ -25,8 +25,6 @@ from app.settings.server import (
     ServerSettings,
 )
 
-__all__ = ("command", "serve")
-
 _EPILOGUE = """Each option has an environment variable: `--max-pixels` is `CHARIOTEER_MAX_PIXELS`. The command line
 overrides the environment, which overrides the file. `charioteer config` shows the values and where they come from."""
 

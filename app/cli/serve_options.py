@@ -10,8 +10,6 @@ from cyclopts.config import Toml
 
 from app.settings.environment import MODELS, environment
 
-__all__ = ("CONFIG", "read_config_file", "unknown_variables")
-
 _PREFIX = "CHARIOTEER_"
 _SERVICE_LINK = re.compile(r"_SERVICE_(HOST|PORT)|_PORT_\d+_")
 _SERVICE_ADDRESS = ("tcp://", "udp://", "sctp://")

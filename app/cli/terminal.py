@@ -20,8 +20,6 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
-__all__ = ("FAILED", "Bar", "console", "error_console", "progress", "stop", "table")
-
 FAILED = 2
 """Exit status of a command that could not do its work."""
 

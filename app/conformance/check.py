@@ -6,18 +6,6 @@ from enum import StrEnum
 
 from app.conformance.client.probe import Exchange, Probe
 
-__all__ = (
-    "Check",
-    "Finding",
-    "InconclusiveError",
-    "Level",
-    "Need",
-    "NotApplicableError",
-    "Verdict",
-    "ViolationError",
-    "needs_of",
-)
-
 
 class Level(StrEnum):
     """The level of a check: only a MUST changes the exit code."""

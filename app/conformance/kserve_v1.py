@@ -25,8 +25,6 @@ from app.conformance.tensors import (
     listed_model,
 )
 
-__all__ = ("CHECKS",)
-
 
 def _instances(probe: Probe) -> list[object]:
     """Return two instances that the engine accepts: the given ones, or images in one of the common forms.

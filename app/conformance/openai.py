@@ -12,8 +12,6 @@ from app.conformance.quoting import quote
 from app.conformance.row_requests import UNKNOWN
 from app.conformance.tensors import ENCODED_IMAGES, expect_error, expect_json_object, expect_status, is_list, is_object
 
-__all__ = ("CHECKS",)
-
 _CHAT = "/v1/chat/completions"
 _EMBEDDINGS = "/v1/embeddings"
 _TEXTS = ("a red car", "a blue star")

@@ -22,8 +22,6 @@ from app.conformance.protocols import PROTOCOLS, Protocol, protocol_named
 from app.conformance.runner import CheckRunner
 from app.conformance.sample_images import SampleImage, load_image
 
-__all__ = ("ConformanceOptions", "OptionsError", "open_runner")
-
 _HTTP_SCHEMES = ("http://", "https://")
 
 

@@ -12,8 +12,6 @@ from app.conformance.grps import rest, rpc
 from app.conformance.open_inference import rest as open_inference_v2
 from app.conformance.open_inference import rpc as open_inference_grpc
 
-__all__ = ("PROTOCOLS", "Protocol", "protocol_named")
-
 
 @dataclass(frozen=True, slots=True)
 class Protocol:

@@ -15,8 +15,6 @@ from app.conformance.options import ConformanceOptions, OptionsError, open_runne
 from app.conformance.output.descriptions import describe_readers, evidence
 from app.conformance.runner import CheckRunner, UnreachableError
 
-__all__ = ("Conformance",)
-
 
 class Conformance:
     """The pytest plugin of one run.

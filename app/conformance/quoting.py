@@ -2,8 +2,6 @@
 
 import msgspec
 
-__all__ = ("quote",)
-
 
 def quote(value: object, max_length: int = 120) -> str:
     """Return a value or a body as one line of at most `max_length` characters."""

@@ -8,17 +8,6 @@ from app.conformance.client.probe import Exchange, Probe
 from app.conformance.quoting import quote
 from app.conformance.tensors import is_list, listed_model
 
-__all__ = (
-    "UNKNOWN",
-    "UNKNOWN_PATH",
-    "expect_one_prediction_each",
-    "given_instances",
-    "model_path",
-    "post_bad_json",
-    "predict",
-    "predictions_of",
-)
-
 UNKNOWN = "conform-unknown"
 """A name that no engine knows."""
 UNKNOWN_PATH = f"/v1/models/{UNKNOWN}"

@@ -19,8 +19,6 @@ from app.conformance.check import (
 from app.conformance.client.probe import InvalidJsonError, Probe, RequestLimitError, ResponseTimeoutError, Target
 from app.conformance.protocols import Protocol
 
-__all__ = ("CheckRunner", "ConformanceReport", "UnreachableError")
-
 _MAX_EXCHANGES = 3
 """The number of exchanges to keep for a finding; the last ones decided it."""
 _NO_CREDENTIALS = "Every request is refused for missing credentials; give them with --header-file"

@@ -7,8 +7,6 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ("BLANK_IMAGE", "SAMPLE_IMAGES", "SampleImage", "load_image", "rotated_bar")
-
 Pixels = NDArray[np.uint8]
 
 

@@ -29,8 +29,6 @@ from app.conformance.tensors import (
     suggests_text,
 )
 
-__all__ = ("CHECKS",)
-
 _STATES = ("UNKNOWN", "START", "LOADING", "AVAILABLE", "UNLOADING", "END")
 _REFUSED_TYPES = ("DT_HALF", "DT_BFLOAT16", "DT_COMPLEX64", "DT_COMPLEX128")
 

@@ -10,24 +10,6 @@ from app.conformance.client.probe import Exchange, InvalidJsonError, Probe
 from app.conformance.quoting import quote
 from app.conformance.sample_images import SAMPLE_IMAGES
 
-__all__ = (
-    "DATATYPES",
-    "ENCODED_IMAGES",
-    "TEXT",
-    "expect_accepted",
-    "expect_error",
-    "expect_error_texts",
-    "expect_json_object",
-    "expect_json_type",
-    "expect_status",
-    "flattened",
-    "generate_data",
-    "is_list",
-    "is_object",
-    "listed_model",
-    "suggests_text",
-)  # fmt: skip
-
 DATATYPES = (
     "BOOL", "UINT8", "UINT16", "UINT32", "UINT64", "INT8", "INT16", "INT32", "INT64", "FP16", "BF16", "FP32", "FP64",
     "BYTES",

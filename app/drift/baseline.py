@@ -16,8 +16,6 @@ from numpy.typing import NDArray
 
 from app.drift.sample import MIN_IMAGES, DriftError, Sample, check_finite
 
-__all__ = ("FILE_NAME", "FORMAT", "Baseline", "read_baseline", "write_baseline")
-
 FILE_NAME = "drift-baseline.npz"
 """Name of the file in a model folder."""
 

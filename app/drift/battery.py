@@ -24,8 +24,6 @@ from app.drift.mix import describe_change
 from app.drift.result import NumberDrift, SliceDrift
 from app.drift.sample import MIN_IMAGES, DriftError, Sample
 
-__all__ = ("PValue", "compare_numbers", "compare_slices", "fit_space", "number_tests", "sample_tests")
-
 _COMPONENTS = 8
 _MAX_LABELS = 1000
 _MAX_SLICES = 200

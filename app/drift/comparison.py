@@ -12,8 +12,6 @@ from app.drift.mix import compare_mix, quote_names
 from app.drift.result import DriftComparison, DriftTestResult, LabelShare, Outlier
 from app.drift.sample import DriftError, Sample
 
-__all__ = ("ALPHA", "compare")
-
 ALPHA = 0.01
 """The probability of a false verdict of drift."""
 

@@ -5,11 +5,6 @@ from numpy.typing import NDArray
 
 from app.drift.hypothesis_tests import import_scipy, squared_distances, subsample
 
-__all__ = (
-    "MAX_COMPONENTS", "FeatureSpace", "Neighbourhood", "cluster_images", "comparable_distances",
-    "standardize_within_clusters",
-)  # fmt: skip
-
 MAX_COMPONENTS = 32
 _ROWS_A_COMPONENT = 16
 """Minimum number of rows for each component, to avoid overfitting."""

@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 
 from tasks.vision.image import Image
 
-__all__ = ("IMAGE_FEATURES", "PREDICTION_FEATURES", "image_features", "label_counts", "prediction_features")
-
 IMAGE_FEATURES = (
     "brightness",
     "contrast",

@@ -14,12 +14,6 @@ from numpy.typing import NDArray
 from app.drift.sample import DriftError
 from app.settings.extras import missing_extra
 
-__all__ = (
-    "PERMUTATIONS", "chi_square", "cramer_von_mises", "holm", "import_scipy", "kolmogorov_smirnov",
-    "maximum_mean_discrepancy", "mix_chi_square", "population_stability", "squared_distances", "subsample",
-    "tail_excess", "tail_test",
-)  # fmt: skip
-
 PERMUTATIONS = 999
 """Default number of permutations. The p-value is at least 1 / (PERMUTATIONS + 1)."""
 

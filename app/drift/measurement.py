@@ -17,8 +17,6 @@ from tasks.inference.tensor import Datatype, TensorSpec
 from tasks.task import BEST_ONLY, TaskType
 from tasks.vision.image import Image
 
-__all__ = ("BUNDLED", "DriftInput", "Embedder", "measure_images", "metadata_texts")
-
 BUNDLED = Path(__file__).with_name("embedder.onnx")
 """A graph of random convolutions, written by `fixtures/drift_embedder.py`."""
 

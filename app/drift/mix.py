@@ -10,8 +10,6 @@ from app.drift.hypothesis_tests import mix_chi_square
 from app.drift.result import MixDrift, ValueCount
 from app.drift.sample import Sample
 
-__all__ = ("compare_mix", "describe_change", "quote_names")
-
 NO_VALUE = "(no value)"
 """Stands for images that lack the key."""
 

@@ -14,8 +14,6 @@ from app.drift.measurement import DriftInput, Embedder, measure_images
 from app.drift.result import DriftTestResult
 from app.drift.sample import MIN_IMAGES, Observation, Sample, build_sample
 
-__all__ = ("DriftMetrics", "DriftWindow", "Monitor", "MonitoredModel")
-
 
 class MonitoredModel:
     """A monitored model with its baseline. It measures images in the same way as the baseline."""

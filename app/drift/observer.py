@@ -21,8 +21,6 @@ from metadata.entry import METADATA_PARAMETER, Metadata, metadata_of_inputs, rea
 from tasks.inference.error import InferenceError
 from tasks.vision.image import Image
 
-__all__ = ("MAX_WINDOWS", "SIMILARITY_HEADER", "SIMILARITY_PARAMETER", "DriftObserver", "SimilarityAnnotator")
-
 SIMILARITY_HEADER = "charioteer-similarity"
 SIMILARITY_PARAMETER = "similarity"
 

@@ -16,8 +16,6 @@ from tasks.inference.error import InferenceError
 from tasks.vision.header import image_size
 from tasks.vision.image import check_size, decode_image, small_jpeg
 
-__all__ = ("html_report", "json_report")
-
 _BINS = 30
 _WIDTH, _HEIGHT = 260, 90
 _THUMBNAIL = 220

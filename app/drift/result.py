@@ -4,11 +4,6 @@ from collections.abc import Sequence
 
 import msgspec
 
-__all__ = (
-    "DriftComparison", "DriftTestResult", "LabelShare", "MixDrift", "NumberDrift", "Outlier", "SliceDrift",
-    "ValueCount",
-)  # fmt: skip
-
 
 class DriftTestResult(msgspec.Struct, frozen=True, kw_only=True):
     """One test of the verdict.

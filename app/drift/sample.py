@@ -9,8 +9,6 @@ from numpy.typing import NDArray
 
 from app.drift.features import IMAGE_FEATURES, PREDICTION_FEATURES
 
-__all__ = ("MIN_IMAGES", "OTHER_LABELS", "DriftError", "Observation", "Sample", "build_sample")
-
 MIN_IMAGES = 30
 """Minimum number of images for a meaningful comparison."""
 

@@ -10,8 +10,6 @@ import msgspec
 
 from app.drift.monitor import DriftWindow
 
-__all__ = ("Webhook",)
-
 _logger = logging.getLogger(__name__)
 
 _MAX_WAITING = 64

@@ -10,8 +10,6 @@ from contextlib import asynccontextmanager
 from app.engine.events import InferenceObserver
 from app.engine.request_context import RequestContext
 
-__all__ = ("BatchedObservers",)
-
 _FLUSH_SECONDS = 0.2
 _MAX_PENDING = 64
 

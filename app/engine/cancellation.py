@@ -10,17 +10,6 @@ import msgspec
 
 from tasks.inference.error import ErrorKind, InferenceError
 
-__all__ = (
-    "CancellationToken",
-    "CombinedToken",
-    "cancellation_scope",
-    "current_token",
-    "deadline_error",
-    "exchange_token",
-    "raise_if_cancelled",
-    "stopping_error",
-)
-
 _thread = threading.local()
 
 

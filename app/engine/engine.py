@@ -26,8 +26,6 @@ from tasks.inference.limits import Limits
 from tasks.inference.request import InferenceRequest
 from tasks.inference.response import InferenceResponse
 
-__all__ = ("Engine",)
-
 WireT = TypeVar("WireT")
 OutputT = TypeVar("OutputT")
 

@@ -5,8 +5,6 @@ from pathlib import Path
 
 from app.settings.model import ModelSource
 
-__all__ = ("error_text", "redact_paths")
-
 _ABSOLUTE = re.compile(r"""(?<![\w.~:/-])/(?:[^\s/'"<>|:;,()\[\]{}]+/)+""")
 """The folders of an absolute path, without its last name. URLs and relative paths do not match."""
 

@@ -7,8 +7,6 @@ from typing import Protocol
 from app.engine.inference_result import InferenceResult
 from app.engine.request_context import RequestContext
 
-__all__ = ("InferenceObserver", "OutputAnnotator", "RecordSink")
-
 
 class InferenceObserver(Protocol):
     """Receive the event of every inference after it has ended and is recorded. Implementations never block or raise.

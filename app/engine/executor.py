@@ -24,8 +24,6 @@ from tasks.inference.limits import Limits, check_request
 from tasks.inference.request import InferenceRequest
 from tasks.inference.response import InferenceResponse
 
-__all__ = ("Executor", "Explanations")
-
 WireT = TypeVar("WireT")
 
 Explanations = Sequence[Sequence[Any]]

@@ -6,8 +6,6 @@ import msgspec
 
 from tasks.inference.response import InferenceOutput, Prediction
 
-__all__ = ("InferenceResult", "SampleResult")
-
 
 class SampleResult(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """One input of the model, such as an image, and its prediction.

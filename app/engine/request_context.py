@@ -16,8 +16,6 @@ from metadata.entry import Metadata, metadata_values, read_metadata
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.inference.request import InferenceRequest
 
-__all__ = ("RequestContext", "event_id", "request_id")
-
 # Seeded once: `os.urandom` for every request costs a system call and releases the GIL. The ids are not secrets.
 _RANDOM = random.Random()  # noqa: S311
 os.register_at_fork(after_in_child=_RANDOM.seed)

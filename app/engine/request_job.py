@@ -16,8 +16,6 @@ from tasks.inference.error import InferenceError
 from tasks.inference.request import InferenceRequest
 from tasks.inference.response import InferenceResponse
 
-__all__ = ("DeadlineTimer", "RequestJob", "wait_recorded", "watch_disconnect")
-
 WireT = TypeVar("WireT")
 
 _WATCH_DELAY = 0.05

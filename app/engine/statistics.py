@@ -8,8 +8,6 @@ import msgspec
 
 from app.engine.request_context import RequestContext
 
-__all__ = ("Duration", "ModelStatistics", "Statistics")
-
 
 class Duration(msgspec.Struct):
     """A count and the sum of durations."""

@@ -11,8 +11,6 @@ from app.evaluation.answers import PredictedObject, infer_task, parse_records
 from app.evaluation.checkpoint import Records
 from app.evaluation.dataset import Item
 
-__all__ = ("Agreement", "compare_answers")
-
 _MIN_IOU = 0.5
 _IN_PLACE_IOU = 0.9
 """Objects with a lower IoU count as moved."""

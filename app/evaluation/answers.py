@@ -12,8 +12,6 @@ from tasks.inference.error import quote_value
 from tasks.oriented_object_detection import OrientedObject
 from tasks.task import Geometry, ResultKind, TaskType
 
-__all__ = ("MEASURED_TASKS", "EvaluatedItem", "PredictedObject", "infer_task", "parse_records")
-
 _SCORE_TOLERANCE = 1e-5
 """Tolerance of scores beyond 0..1, for rounding in half precision."""
 _MAX_COORDINATE = 1e6

@@ -10,8 +10,6 @@ import msgspec
 
 from app.evaluation.extras import EvaluationError
 
-__all__ = ("Checkpoint", "CheckpointEntry", "Header", "open_checkpoint")
-
 Records = Sequence[Mapping[str, object]]
 
 

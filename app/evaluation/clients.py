@@ -16,8 +16,6 @@ from app.evaluation.checkpoint import Records
 from app.evaluation.dataset import Item
 from app.evaluation.runner import InferenceClientError
 
-__all__ = ("HTTP_PROTOCOLS", "RETRY_DELAYS_S", "HttpInferenceClient", "read_elements", "records_from_tensors")
-
 RETRY_DELAYS_S = (0.2, 0.4, 0.8, 1.6)
 """Delays in seconds before retries to a busy server."""
 _BUSY = frozenset({429, 503})

@@ -10,8 +10,6 @@ import msgspec
 from app.evaluation.extras import EvaluationError
 from tasks.task import TaskType
 
-__all__ = ("Box", "Dataset", "Item", "LabelErrors", "LabelledObject", "Ring", "RunLengths", "fingerprint", "outline")
-
 _MAX_LISTED = 10
 
 Ring = tuple[tuple[float, float], ...]

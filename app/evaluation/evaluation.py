@@ -18,8 +18,6 @@ from app.evaluation.report import EvaluationReport, Measures
 from app.evaluation.runner import InferenceClient
 from tasks.task import TaskType
 
-__all__ = ("ANSWERED", "check_figures", "check_slices", "check_task", "evaluate_records", "task_to_measure")
-
 ANSWERED = "answered"
 """Name of the figure for the share of answered images."""
 _MAX_LISTED = 10

@@ -5,8 +5,6 @@ from typing import Any
 
 from app.settings.extras import missing_extra
 
-__all__ = ("EvaluationError", "import_optional")
-
 
 class EvaluationError(Exception):
     """An evaluation failed; the message gives the reason to the user."""

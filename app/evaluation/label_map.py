@@ -10,8 +10,6 @@ from app.evaluation.answers import EvaluatedItem
 from app.evaluation.datasets.files import read_json
 from app.evaluation.extras import EvaluationError
 
-__all__ = ("LabelMap", "map_labels", "read_label_map", "unknown_labels")
-
 LabelMap = Mapping[str, str | None]
 """The dataset's label by the model's label; None drops a class of the model."""
 

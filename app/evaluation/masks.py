@@ -10,8 +10,6 @@ from app.evaluation.dataset import LabelledObject, RunLengths, outline
 from app.evaluation.extras import import_optional
 from tasks.vision.contours import mask_of_contours
 
-__all__ = ("MAX_PIXELS", "decode_mask", "predicted_mask", "read_run_lengths", "truth_mask")
-
 MAX_PIXELS = 1 << 28
 """Maximum size of an image, so that its masks fit into memory."""
 

@@ -7,8 +7,6 @@ import msgspec
 from app.evaluation.answers import EvaluatedItem
 from tasks.task import TaskType
 
-__all__ = ("Chart", "Confusion", "EvaluationReport", "Figure", "Line", "Measures", "Mistake", "Table")
-
 
 class Figure(msgspec.Struct, frozen=True, kw_only=True):
     """One number of the result.

@@ -12,8 +12,6 @@ from app.evaluation.checkpoint import Checkpoint, CheckpointEntry, Records
 from app.evaluation.dataset import Item
 from app.evaluation.extras import EvaluationError
 
-__all__ = ("CollectedAnswers", "InferenceClient", "InferenceClientError", "collect_answers")
-
 InferenceClient = Callable[[Item, bytes], Records]
 """Returns the records for an item and the bytes of its image. Several threads call it.
 

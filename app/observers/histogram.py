@@ -11,8 +11,6 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ("BUCKETS", "RELATIVE_ERROR", "bucket_of", "cumulative", "quantiles")
-
 RELATIVE_ERROR = 0.03
 
 _SHORTEST, _LONGEST = 10_000, 1_000_000_000_000

@@ -12,8 +12,6 @@ from app.engine.models.registry import ModelState
 from app.engine.request_context import RequestContext
 from app.settings.model import ModelSource
 
-__all__ = ("FlushBeforeMetrics", "Metrics", "RestartMetrics", "StateMetrics")
-
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 _EXPLANATION_SECONDS = (0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0)
 _RESTART_CAUSES = {"it hung": "hung", "it was not loaded": "not loaded"}

@@ -17,8 +17,6 @@ from app.engine.request_context import RequestContext
 from tasks.task import BEST_ONLY
 from tasks.vision.image import Image
 
-__all__ = ("OTHER_LABEL", "PredictionMetrics")
-
 OTHER_LABEL = "other"
 """The label for labels that a model does not declare: clients choose those of an open vocabulary."""
 

@@ -10,8 +10,6 @@ import numpy.typing as npt
 
 from app.observers.histogram import BUCKETS, bucket_of
 
-__all__ = ("BATCH_SIZES", "Gauges", "HistoryWindow", "Readings", "RequestHistory", "Resolution")
-
 BATCH_SIZES = ("1", "2", "3-4", "5-8", "9-16", "17-32", "33-64", "65-128", "129-256", "257+")
 """The buckets of batch sizes: each ends at a power of two."""
 

@@ -7,8 +7,6 @@ import structlog
 
 from app.engine.request_context import RequestContext
 
-__all__ = ("RequestLog",)
-
 
 class RequestLog:
     """Log ids, model, outcome, timings and the client's metadata of every inference."""

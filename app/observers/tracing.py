@@ -13,8 +13,6 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 from app import __version__
 from app.engine.request_context import RequestContext
 
-__all__ = ("Tracing", "otlp_exporter")
-
 _PROPAGATOR = TraceContextTextMapPropagator()
 _SHUTDOWN_SECONDS = 2.0
 

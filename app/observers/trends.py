@@ -10,8 +10,6 @@ import numpy.typing as npt
 from app.engine.request_context import RequestContext
 from app.observers.request_history import Gauges, HistoryWindow, Readings, RequestHistory, Resolution
 
-__all__ = ("MAX_MODELS", "Trends")
-
 MAX_MODELS = 64
 """Maximum number of models with their own history; requests to others count in the total only."""
 

@@ -22,8 +22,6 @@ from app.protocols.protocol import (
     read_endpoint,
 )
 
-__all__ = ("chariot_endpoints", "resolve_model")
-
 _MODEL = "/v2/models/{target:str}"
 _VERSION = f"{_MODEL}/versions/{{version:str}}"
 

@@ -17,20 +17,6 @@ from app.protocols.request_info import BASE_ID_HEADER, CLIENT, REQUEST_ID_HEADER
 from app.protocols.status import grpc_status
 from tasks.inference.error import ErrorKind, InferenceError
 
-__all__ = (
-    "PUSHBACK",
-    "Call",
-    "GrpcProtocol",
-    "Handler",
-    "abort_call",
-    "address_of_call",
-    "metadata_of",
-    "read_call_info",
-    "set_trailing_metadata",
-    "status_of_error",
-    "unary_handler",
-)
-
 # grpc's classes are generic only in its type stubs, so quote them.
 Call: TypeAlias = "grpc.aio.ServicerContext[bytes, bytes]"
 Handler: TypeAlias = "grpc.RpcMethodHandler[bytes, bytes]"

@@ -14,8 +14,6 @@ from app.protocols.request_info import RETRY_AFTER, read_request_info
 from app.protocols.status import http_status
 from tasks.inference.error import InferenceError
 
-__all__ = ("answer_inference", "error_answer", "read_head", "start_call", "to_response")
-
 CallT = TypeVar("CallT")
 
 

@@ -9,8 +9,6 @@ from tasks.inference.error import InferenceError
 from tasks.inference.request import InferenceRequest
 from tasks.inference.response import InferenceResponse
 
-__all__ = ("JSON", "CodecCall", "HttpAnswer", "InferenceCall", "InferenceHead")
-
 JSON = "application/json"
 
 

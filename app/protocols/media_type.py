@@ -2,8 +2,6 @@
 
 from prometheus_client import CONTENT_TYPE_LATEST
 
-__all__ = ("PROMETHEUS", "media_type_of")
-
 PROMETHEUS = CONTENT_TYPE_LATEST.removesuffix("; charset=utf-8")
 """The media type of Prometheus' text format, without the charset, which Litestar adds to every text."""
 

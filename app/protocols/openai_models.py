@@ -9,8 +9,6 @@ from app.engine.engine import Engine
 from app.engine.models.servable import Servable
 from tasks.inference.tensor import Datatype, TensorSpec
 
-__all__ = ("WireModel", "embedding_output", "is_listed", "listed_models", "vector_length")
-
 _STARTED = int(time.time())
 _EMBEDDING = "embedding"
 

@@ -2,8 +2,6 @@
 
 from typing import Literal
 
-__all__ = ("PERMISSIONS", "Permission")
-
 Permission = Literal["open", "infer", "read", "admin"]
 """``infer``: run models and read their metadata. ``read``: see recordings and other server data. ``admin``: change
 what is served. ``open``: no permission, for health probes. None of them includes another."""

@@ -13,24 +13,6 @@ from app.protocols.inference_call import HttpAnswer, InferenceCall, InferenceHea
 from app.protocols.permission import Permission
 from tasks.inference.error import InferenceError
 
-__all__ = (
-    "INFER_FAILURES",
-    "Endpoint",
-    "HttpListener",
-    "HttpProtocol",
-    "HttpRequest",
-    "Method",
-    "Operation",
-    "PrefixOwner",
-    "QueryParameter",
-    "StartCall",
-    "error_object",
-    "infer_endpoint",
-    "json_response",
-    "probe_endpoint",
-    "read_endpoint",
-)
-
 HttpRequest = Request[Any, Any, Any]
 
 Method = Literal["GET", "POST"]

@@ -8,8 +8,6 @@ from app.engine.request_context import RequestContext
 from app.protocols.protocol import HttpRequest
 from tasks.inference.error import ErrorKind, InferenceError, invalid, quote_value
 
-__all__ = ("decompress", "read_body", "read_inference_body")
-
 # zlib's window bits: 16 more for gzip's header; deflate is zlib's own format (RFC 9110, 8.4.1).
 _WINDOW_BITS = {"gzip": zlib.MAX_WBITS + 16, "x-gzip": zlib.MAX_WBITS + 16, "deflate": zlib.MAX_WBITS}
 

@@ -13,24 +13,6 @@ from app.engine.request_context import RequestContext
 from app.engine.request_context import request_id as new_request_id
 from app.engine.scheduling.admission import TIMEOUT_HEADER
 
-__all__ = (
-    "BASE_ID_HEADER",
-    "CLIENT",
-    "REQUEST_ID_HEADER",
-    "RETRY_AFTER",
-    "TRACE_HEADERS",
-    "add_id_headers",
-    "address_of",
-    "client_request_id",
-    "get_response_header",
-    "new_context",
-    "read_request_info",
-    "set_response_header",
-    "timeout_of",
-    "valid_id",
-    "wait_for_disconnect",
-)
-
 RETRY_AFTER = "retry-after"
 """The header with the seconds after which a client should retry (RFC 9110, 10.2.3)."""
 

@@ -6,8 +6,6 @@ import grpc
 
 from tasks.inference.error import ErrorKind
 
-__all__ = ("grpc_status", "http_status")
-
 _STATUSES: Mapping[ErrorKind, tuple[int, grpc.StatusCode]] = {
     ErrorKind.INVALID_REQUEST: (400, grpc.StatusCode.INVALID_ARGUMENT),
     ErrorKind.UNSUPPORTED: (400, grpc.StatusCode.UNIMPLEMENTED),

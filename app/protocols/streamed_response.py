@@ -6,8 +6,6 @@ from typing import Any
 from litestar.background_tasks import BackgroundTask
 from litestar.response import Stream
 
-__all__ = ("EVENT_STREAM", "event", "streamed_response")
-
 EVENT_STREAM = "text/event-stream"
 
 # Proxies and caches must forward each part at once.

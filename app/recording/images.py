@@ -9,8 +9,6 @@ from pathlib import Path
 
 import msgspec
 
-__all__ = ("DIGEST", "SHARDS", "ImageFile", "ImageFolder", "image_path")
-
 SHARDS = 256
 """Number of subfolders. The first two digits of the digest select one."""
 

@@ -7,8 +7,6 @@ import msgspec
 
 from metadata.entry import MetadataEntry
 
-__all__ = ("Batches", "Exported", "RecordedImage", "RecordedInference", "format_timestamp")
-
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 

@@ -12,8 +12,6 @@ from app.recording.stores.rows import Rows
 from app.recording.stores.store import StoreFault
 from tasks.inference.error import ErrorKind, InferenceError
 
-__all__ = ("PendingRequest", "not_recorded")
-
 _REASONS = {
     BEHIND: "its store does not keep up",
     STOPPING: "the server is stopping",

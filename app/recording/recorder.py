@@ -9,8 +9,6 @@ from app.recording.recording_metrics import UNWRITABLE, RecordingMetrics
 from app.recording.row_converter import RowConverter
 from app.recording.writer import Writer
 
-__all__ = ("Recorder", "is_sampled")
-
 _logger = logging.getLogger(__name__)
 _SAMPLING_DIGITS = 8
 

@@ -8,8 +8,6 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from app.recording.stores.store import StoreError, StoreFault
 
-__all__ = ("BEHIND", "STOPPING", "UNWRITABLE", "RecordingMetrics")
-
 BEHIND = "behind"
 """The queue of inferences is full."""
 

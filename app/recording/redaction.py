@@ -7,8 +7,6 @@ import msgspec
 
 from metadata.entry import MetadataEntry
 
-__all__ = ("REDACTED", "Redaction")
-
 REDACTED = "[redacted]"
 """Replacement for a removed value."""
 

@@ -7,8 +7,6 @@ from collections.abc import Callable
 from app.recording.images import SHARDS, ImageFolder
 from app.recording.stores.store import Store
 
-__all__ = ("Retention",)
-
 _MAX_DELETED = 500
 _BACKLOG_SECONDS = 0.05
 _CHECK_SECONDS = 60.0

@@ -20,8 +20,6 @@ from tasks.inference.tensor import BytesTensor
 from tasks.tensor_inference import TensorsInput
 from tasks.vision.image import Image
 
-__all__ = ("RowConverter",)
-
 
 class _ReceivedImage(NamedTuple):
     """A received image: its file, its size in bytes, and its upright width and height in pixels."""

@@ -15,8 +15,6 @@ from app.recording.retention import Retention
 from app.recording.stores.store import Store, StoreError, StoreFault
 from app.settings.server import SettingsError
 
-__all__ = ("Writer",)
-
 _MAX_REQUESTS = 256
 _MAX_ROWS = 2048
 _MAX_BYTES = 256 * 1024 * 1024

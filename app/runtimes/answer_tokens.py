@@ -4,8 +4,6 @@ from collections.abc import Collection, Generator, Iterable, Iterator
 
 from tasks.task import TextChunk, TokenUsage
 
-__all__ = ("AnswerTokens", "answer_chunks")
-
 
 class AnswerTokens:
     """The tokens of one answer without end tokens. It can be iterated once.

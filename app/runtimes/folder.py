@@ -14,17 +14,6 @@ import msgspec
 
 from app.settings.model import MAX_JSON_BYTES, SETTINGS_FILE, ModelError, ModelSource
 
-__all__ = (
-    "ModelFile",
-    "check_folder",
-    "identity_of",
-    "is_hidden",
-    "is_single_graph",
-    "iterate_files",
-    "resolve_confined",
-    "resolve_within",
-)
-
 _STORES = (".git/annex/objects", ".dvc/cache")
 """Where git-annex and DVC store the files that links in a model's folder lead to."""
 _MAX_LINKS = 40

@@ -12,8 +12,6 @@ from app.runtimes.folder import resolve_confined
 from app.settings.model import ModelError, ModelSource, read_bounded
 from app.settings.other_servers import label_filename
 
-__all__ = ("LABEL_FILES", "declared_labels", "find_label_file", "read_label_file")
-
 LABEL_FILES = ("labels.txt", "classes.txt", "labels.json", "id2label.json", "data.yaml", "coco.yaml")
 """Names of label files that are found beside a model, besides ``*.names`` and Triton's ``label_filename``."""
 

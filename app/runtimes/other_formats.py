@@ -2,8 +2,6 @@
 
 from pathlib import Path
 
-__all__ = ("advice_for", "advice_in")
-
 _RECIPES = {
     ".tflite": ("a TFLite model", "tflite", "tflite"),
     ".ts": ("TorchScript", "torchscript", "torchscript"),

@@ -9,8 +9,6 @@ from app.engine.models.model_metadata import ModelMetadata
 from app.engine.models.servable import Servable, explanation_methods
 from tasks.inference.error import ErrorKind, InferenceError
 
-__all__ = ("Binding", "Failure", "LoadFailure")
-
 
 class Binding(msgspec.Struct, frozen=True, kw_only=True):
     """A servable without its model.

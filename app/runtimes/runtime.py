@@ -6,8 +6,6 @@ from app.engine.models.model_metadata import ModelMetadata
 from app.engine.models.servable import Servable
 from app.settings.model import ModelSource
 
-__all__ = ("Runtime",)
-
 
 class Runtime(Protocol):
     """A way to run models. Importing a runtime's package is cheap: `inspect` and `load` import its framework."""

@@ -10,8 +10,6 @@ from app.engine.cancellation import raise_if_cancelled
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.text.generation import SamplingParameters
 
-__all__ = ("ForcedTokens", "Sampler", "TokenPicker")
-
 
 class TokenPicker(Protocol):
     """Chooses the tokens of one answer, in order."""

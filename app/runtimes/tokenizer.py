@@ -9,8 +9,6 @@ from app.settings.model import ModelError
 if TYPE_CHECKING:
     import tokenizers
 
-__all__ = ("Tokenizer", "load_tokenizer")
-
 _INCOMPLETE_CHARACTER = "\N{REPLACEMENT CHARACTER}"
 
 

@@ -13,8 +13,6 @@ from app.engine.scheduling.daemon_thread import run_in_daemon_thread
 from app.server.process_setup import freeze_garbage
 from app.settings.model import ModelSource
 
-__all__ = ("ModelLoading", "polling")
-
 _logger = logging.getLogger(__name__)
 
 

@@ -13,8 +13,6 @@ from app.server.transport.listen_socket import ListenError, connectable_host, op
 from app.server.transport.server import ShutdownHooks, Transport, http_server
 from app.settings.server import ServerSettings
 
-__all__ = ("SecondaryListener", "route_by_port", "run")
-
 
 class SecondaryListener(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """An application that listens on a port besides the main one.

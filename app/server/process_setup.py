@@ -11,8 +11,6 @@ import cv2
 
 from app.engine.scheduling.daemon_thread import run_in_daemon_thread
 
-__all__ = ("configure_process", "freeze_garbage", "release_free_memory", "releasing_memory")
-
 _RELEASE_SECONDS = 30.0
 
 # Parameters of mallopt(3), from glibc's malloc.h.

@@ -2,8 +2,6 @@
 
 from pathlib import Path
 
-__all__ = ("DEMO_IMAGES", "DEMO_MODELS", "IS_CHECKOUT")
-
 _PACKAGED = Path(__file__).parents[1] / "demo"
 
 IS_CHECKOUT = not _PACKAGED.is_dir()

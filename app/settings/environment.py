@@ -4,19 +4,6 @@ from typing import Any
 
 from cyclopts import Group, Parameter
 
-__all__ = (
-    "ACCESS",
-    "DRIFT",
-    "LIMITS",
-    "LOGGING",
-    "MODELS",
-    "NETWORK",
-    "PAGE",
-    "RECORDING",
-    "TLS",
-    "environment",
-)
-
 # Groups of the help, in this order.
 MODELS = Group("Models", sort_key=1)
 NETWORK = Group("Network", sort_key=2)

@@ -1,7 +1,5 @@
 """The error message for a missing extra."""
 
-__all__ = ("missing_extra",)
-
 
 def missing_extra(feature: str, extra: str, error: ImportError) -> str:
     """Return the message that names the extra to install.

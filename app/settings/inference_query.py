@@ -6,8 +6,6 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-__all__ = ("ANY_ERROR", "NO_ERROR", "InferenceQuery")
-
 ANY_ERROR = "any"
 NO_ERROR = "none"
 

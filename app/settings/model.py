@@ -11,23 +11,6 @@ import msgspec
 from tasks.inference.parameters import validation_error
 from tasks.task import TaskType
 
-__all__ = (
-    "MAX_JSON_BYTES",
-    "SETTINGS_FILE",
-    "BatchingSettings",
-    "ImportedConfig",
-    "ModelError",
-    "ModelSettings",
-    "ModelSource",
-    "OnnxRuntimeSettings",
-    "OpenVinoSettings",
-    "PreprocessingSettings",
-    "TransformersSettings",
-    "read_bounded",
-    "read_json_file",
-    "read_settings",
-)
-
 T = TypeVar("T")
 
 SETTINGS_FILE = "model-settings.json"

@@ -9,8 +9,6 @@ from cyclopts.types import NonNegativeInt, Port, PositiveFloat, PositiveInt
 
 from app.settings.environment import ACCESS, LIMITS, NETWORK, TLS, environment
 
-__all__ = ("AccessSettings", "ListeningSettings", "TransportSettings")
-
 
 @Parameter(name="*", group=NETWORK)
 @dataclass(frozen=True, kw_only=True)

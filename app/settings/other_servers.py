@@ -22,15 +22,6 @@ from app.settings.model import (
     read_json_file,
 )
 
-__all__ = (
-    "MLFLOW_FILE",
-    "TRITON_FILE",
-    "label_filename",
-    "read_mlflow_model",
-    "read_triton_config",
-    "refuse_mlserver_runtime",
-)
-
 MLFLOW_FILE = "MLmodel"
 
 _MLFLOW_MAX_BYTES = 4 * 1024 * 1024

@@ -14,17 +14,6 @@ from cyclopts.validators import Number
 from app.settings.environment import DRIFT, LIMITS, LOGGING, MODELS, NETWORK, PAGE, RECORDING, environment
 from app.settings.network import AccessSettings, ListeningSettings, TransportSettings
 
-__all__ = (
-    "DriftSettings",
-    "LimitSettings",
-    "ModelOptions",
-    "OperationSettings",
-    "RecordingSettings",
-    "ServerSettings",
-    "SettingsError",
-)
-
-
 Fraction = Annotated[float, Parameter(validator=Number(gte=0, lte=1)), msgspec.Meta(ge=0, le=1)]
 """A number of 0..1, checked on the command line and in the user config of Ray Serve."""
 

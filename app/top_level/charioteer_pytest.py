@@ -8,8 +8,6 @@ from pathlib import Path
 
 import pytest
 
-__all__ = ("pytest_addoption", "pytest_configure")
-
 _HELP = {
     "--conform-url": "base URL of the server to check; grpc://host:port for gRPC",
     "--conform-protocol": "protocol to check, as in charioteer conform (default: chariot-v2-kserve)",

@@ -3,8 +3,6 @@
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ("from_bfloat16_bits", "to_bfloat16_bits")
-
 _NAN = np.uint16(0x7FC0)
 
 

@@ -12,16 +12,6 @@ from app.wire.nested_rows import index_path
 from tasks.inference.error import InferenceError, invalid, quote_value
 from tasks.inference.tensor import BytesTensor, Element
 
-__all__ = (
-    "BASE64_KEY",
-    "BinaryElement",
-    "StringElement",
-    "base64_object",
-    "is_base64_object",
-    "nested_elements",
-    "string_elements",
-)
-
 BASE64_KEY = "b64"
 """Key of an object that holds base64: TensorFlow Serving's form for bytes, which KServe V1 also accepts."""
 

@@ -8,8 +8,6 @@ from app.engine.models.servable import Servable
 from tasks.text.request import TEXT_INPUT
 from tasks.vision.request import IMAGE_INPUT
 
-__all__ = ("INPUT_ALIASES", "PROMPTS", "PROMPT_NAMES", "takes_prompts")
-
 INPUT_ALIASES: Mapping[str, Sequence[str]] = {
     IMAGE_INPUT.name: ("image_bytes", "data"),
     TEXT_INPUT.name: ("text", "prompt", "question"),

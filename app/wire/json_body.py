@@ -14,8 +14,6 @@ from tasks.inference.error import InferenceError, invalid
 from tasks.inference.limits import Limits
 from tasks.inference.parameters import validation_error
 
-__all__ = ("first_path", "has_lone_surrogate", "read_json", "read_parameters_object")
-
 T = TypeVar("T")
 
 _MAX_DIAGNOSED_BYTES = 1_000_000

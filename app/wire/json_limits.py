@@ -14,8 +14,6 @@ import numpy as np
 from tasks.inference.error import invalid
 from tasks.inference.limits import Limits, too_large
 
-__all__ = ("check_json",)
-
 _STRUCTURAL = b'[]{}",:'
 _NOT_STRUCTURAL = bytes(sorted(set(range(256)) - set(_STRUCTURAL)))
 _NAME_END = re.compile(rb'"[ \t\r\n]*:')

@@ -13,8 +13,6 @@ from app.wire.nested_rows import flatten_rows
 from tasks.inference.error import invalid, quote_value
 from tasks.inference.tensor import Datatype, Tensor
 
-__all__ = ("numeric_tensor", "read_datatype")
-
 _MAX_DIMENSIONS = 32
 _FLAT_TYPES: dict[str, Any] = {"b": list[bool | int], "i": list[int | bool], "u": list[int | bool], "f": list[float]}
 

@@ -6,8 +6,6 @@ from typing import Any
 
 from tasks.inference.error import invalid
 
-__all__ = ("flatten_rows", "index_path", "shape_and_values")
-
 
 def flatten_rows(rows: list[Any]) -> list[Any]:
     """Return the values of nested `rows` of any lengths, down to the first level that has values other than rows."""

@@ -14,8 +14,6 @@ from google.protobuf.message import DecodeError
 from tasks.inference.error import invalid
 from tasks.inference.limits import Limits, too_large
 
-__all__ = ("check_message", "parse_message")
-
 _MIN_FIELD_BYTES = 2
 _VARINT, _FIXED64, _LENGTH, _BEGIN, _END, _FIXED32 = range(6)
 _FIXED_SIZES = {_FIXED64: 8, _FIXED32: 4}

@@ -2,9 +2,6 @@
 
 from enum import StrEnum
 
-__all__ = ("ErrorKind", "InferenceError", "invalid", "quote_value", "truncate")
-
-
 _MAX_QUOTE = 80
 _MAX_MESSAGE = 2000
 _MAX_PATH = 1000

@@ -8,8 +8,6 @@ from tasks.inference.error import ErrorKind, InferenceError, invalid
 from tasks.inference.request import InferenceRequest
 from tasks.inference.tensor import Tensor
 
-__all__ = ("Limits", "check_request", "check_text", "check_unicode", "too_large")
-
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """The limits on one request.

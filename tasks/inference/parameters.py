@@ -10,8 +10,6 @@ import msgspec
 
 from tasks.inference.error import ErrorKind, InferenceError, invalid, truncate
 
-__all__ = ("Fraction", "Positive", "TextList", "convert", "read_parameters", "validation_error")
-
 T = TypeVar("T")
 
 Fraction = Annotated[float, msgspec.Meta(ge=0, le=1)]

@@ -8,8 +8,6 @@ import msgspec
 from tasks.inference.error import InferenceError
 from tasks.inference.tensor import InputTensor
 
-__all__ = ("InferenceRequest",)
-
 _INPUT_PARAMETER = re.compile(r"^inputs\[(?P<index>\d+)\]\.(?P<path>parameters\.(?P<name>[^.\[]+).*)$", re.DOTALL)
 
 

@@ -7,8 +7,6 @@ import msgspec
 
 from tasks.inference.tensor import Tensor
 
-__all__ = ("InferenceOutput", "InferenceResponse", "Prediction", "Record")
-
 Record = msgspec.Struct
 """One item of an answer, with the exact field names of the Chariot page."""
 

@@ -8,8 +8,6 @@ from numpy.typing import NDArray
 
 from tasks.inference.tensor import Datatype, Tensor
 
-__all__ = ("count_tensor", "stack_numbers", "stack_text")
-
 
 def count_tensor(name: str, rows: Sequence[Sequence[object]]) -> Tensor:
     """Return INT32 (N,): the length of each row."""

@@ -11,8 +11,6 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ("BytesTensor", "Datatype", "Element", "InputTensor", "Tensor", "TensorSpec")
-
 
 class Datatype(StrEnum):
     """An element type of the Open Inference Protocol. NumPy has no BF16: arrays hold its bits as UINT16."""

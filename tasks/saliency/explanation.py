@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 from tasks.inference.parameters import Positive
 from tasks.inference.response import Record
 
-__all__ = ("DEFAULT_SAMPLES", "Explanation", "ExplanationMethod", "ExplanationParameters")
-
 DEFAULT_SAMPLES = 400
 
 

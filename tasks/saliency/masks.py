@@ -6,17 +6,6 @@ from numpy.typing import NDArray
 
 from tasks.saliency.explanation import ExplanationMethod
 
-__all__ = (
-    "KEEP_PROBABILITY",
-    "MaskSource",
-    "Masks",
-    "OcclusionMasks",
-    "RandomMasks",
-    "WeightedMasks",
-    "masks_for",
-    "normalize",
-)
-
 Masks = NDArray[np.float32]
 """(n, rows, columns) float32, 0..1, over the whole image; they are enlarged to its size with smooth edges."""
 

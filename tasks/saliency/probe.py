@@ -11,16 +11,6 @@ from tasks.inference.error import invalid
 from tasks.inference.response import Prediction, Record
 from tasks.vision.filtering import SelectionParameters
 
-__all__ = (
-    "AnswersToExplain",
-    "LabelledPredictions",
-    "answers_to_explain",
-    "best_match",
-    "probe_parameters",
-    "select_targets",
-    "take",
-)
-
 _LOW_THRESHOLD = 0.1
 
 

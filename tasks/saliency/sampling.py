@@ -16,8 +16,6 @@ from tasks.vision.filtering import SCORE_DECIMALS
 from tasks.vision.image import Image
 from tasks.vision.request import ImageItem
 
-__all__ = ("MAX_SIDE", "ExplanationTarget", "apply_mask", "explain_target", "sample_count")
-
 MAX_SIDE = 1280
 """Larger images are downscaled once, because the model would do so for every masked copy."""
 

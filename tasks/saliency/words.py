@@ -17,16 +17,6 @@ from tasks.inference.response import Record
 from tasks.saliency.sampling import ExplanationTarget
 from tasks.vision.filtering import SCORE_DECIMALS
 
-__all__ = (
-    "Span",
-    "TextExplanationParameters",
-    "WordImportance",
-    "copy_count",
-    "explain_words",
-    "shifted",
-    "word_spans",
-)
-
 Span = tuple[int, int]
 """Start and end of a part of a text, in characters."""
 

@@ -8,18 +8,6 @@ import msgspec
 from tasks.inference.error import invalid
 from tasks.inference.limits import Limits, too_large
 
-__all__ = (
-    "Message",
-    "MessagePart",
-    "check_messages",
-    "image_count",
-    "last_question",
-    "question",
-    "reject_conversation",
-    "template_message",
-    "with_texts",
-)
-
 
 class MessagePart(msgspec.Struct, frozen=True, kw_only=True):
     """A text, or the place of the next image of the request."""

@@ -10,8 +10,6 @@ from tasks.inference.limits import Limits
 from tasks.inference.parameters import Fraction, Positive, TextList
 from tasks.text.conversation import Message
 
-__all__ = ("SamplingParameters", "check_sampling", "within_limits")
-
 _MAX_STOPS = 4
 _MAX_STOP_LENGTH = 1000
 

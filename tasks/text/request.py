@@ -19,8 +19,6 @@ from tasks.inference.tensor import BytesTensor, Datatype, InputTensor, TensorSpe
 from tasks.task import InputGroup
 from tasks.vision.request import check_count
 
-__all__ = ("TEXT_INPUT", "TextInput", "TextItem", "text_groups")
-
 TEXT_INPUT = TensorSpec(name="args", datatype=Datatype.BYTES, shape=(-1,))
 """The declared input of text tasks: any number of texts, with the name of mlserver-huggingface."""
 

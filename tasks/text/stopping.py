@@ -6,8 +6,6 @@ import msgspec
 
 from tasks.task import TextChunk
 
-__all__ = ("cut", "stop_chunks")
-
 
 def cut(text: str, stop: Sequence[str] | None) -> str:
     """Return `text` up to the first of the `stop` sequences, which is left out."""

@@ -8,8 +8,6 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ("clip_boxes", "ious", "rotated_ious", "suppress_boxes", "suppress_rotated_boxes", "xywh_to_xyxy")
-
 
 def xywh_to_xyxy(boxes: NDArray[np.float32]) -> NDArray[np.float32]:
     """Convert (N, 4) centre x, centre y, width, height to (N, 4) left, top, right, bottom in the same unit."""

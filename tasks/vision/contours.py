@@ -7,8 +7,6 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ("Contour", "contour_ious", "contours_of_mask", "mask_of_contours", "simplify")
-
 _OVERLAP_CELLS = 256
 
 Contour = NDArray[np.float32]

@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from tasks.inference.error import invalid
 from tasks.vision.header import PNG_SIGNATURE
 
-__all__ = ("check_chunks", "check_png", "max_decompressed_bytes", "strip_text_chunks")
-
 _MAX_RATIO = 1032
 """The maximum compression ratio of deflate (RFC 1951: a length of 258 in two bits)."""
 

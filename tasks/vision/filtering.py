@@ -11,8 +11,6 @@ from tasks.inference.error import ErrorKind, InferenceError, invalid
 from tasks.inference.limits import check_unicode
 from tasks.inference.parameters import Fraction, Positive, TextList
 
-__all__ = ("SCORE_DECIMALS", "SelectionParameters", "check_candidate_labels", "reject_candidate_labels", "select")
-
 _PARTITION_FACTOR = 4
 _MAX_CANDIDATES = 256
 _MAX_CANDIDATE_LENGTH = 256

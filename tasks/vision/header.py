@@ -8,8 +8,6 @@ from tasks.inference.error import InferenceError, invalid
 from tasks.inference.limits import too_large
 from tasks.vision.tiff_tags import tags
 
-__all__ = ("JPEG_START", "PNG_SIGNATURE", "check_scans", "image_size", "jpeg_frame", "upright_size")
-
 PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 JPEG_START = b"\xff\xd8\xff"
 _MARKER = re.compile(rb"\xff+([^\x00\x01\xd0-\xd7\xff])", re.DOTALL)

@@ -14,16 +14,6 @@ from tasks.inference.tensor import Datatype, Tensor
 from tasks.vision.decompression_bombs import check_chunks, strip_text_chunks
 from tasks.vision.header import image_size
 
-__all__ = (
-    "Image",
-    "check_size",
-    "decode_image",
-    "images_from_tensor",
-    "raw_size",
-    "small_jpeg",
-)
-
-
 _JPEG_START = b"\xff\xd8"
 _REDUCED_FLAGS = {
     2: cv2.IMREAD_REDUCED_GRAYSCALE_2,

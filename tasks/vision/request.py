@@ -18,8 +18,6 @@ from tasks.vision.header import JPEG_START, check_scans, image_size, jpeg_frame,
 from tasks.vision.image import Image, check_size, decode_image, images_from_tensor, raw_size
 from tasks.vision.tiff_tags import check_tags, tile_pixels
 
-__all__ = ("IMAGE_INPUT", "ImageItem", "ImageTask", "PixelBudget", "check_count", "read_images")
-
 IMAGE_INPUT = TensorSpec(name="image", datatype=Datatype.BYTES, shape=(-1,))
 """The declared input of vision tasks: any number of encoded images."""
 

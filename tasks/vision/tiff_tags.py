@@ -5,8 +5,6 @@ from collections.abc import Mapping
 
 from tasks.inference.error import invalid
 
-__all__ = ("check_tags", "tags", "tile_pixels")
-
 _STARTS = {b"II*\0": "<", b"MM\0*": ">", b"II+\0": "<", b"MM\0+": ">"}
 """The first bytes of TIFF 6.0 and BigTIFF, with the byte order for `struct`. Numbers of BigTIFF are twice as long."""
 

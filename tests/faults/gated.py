@@ -15,18 +15,6 @@ from app.proto import message_class
 from tests.support.chariot import image_input
 from tests.support.images import encode_image, rectangle
 
-__all__ = (
-    "BODY",
-    "GRPC_METHOD",
-    "GRPC_REQUEST",
-    "TFS_BODY",
-    "Gated",
-    "gated_model",
-    "open_request",
-    "read_response",
-    "unary_method",
-)
-
 _MODEL = """
 import os
 from pathlib import Path

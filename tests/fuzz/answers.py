@@ -8,8 +8,6 @@ from collections.abc import Mapping
 
 import msgspec
 
-__all__ = ("Answer", "BadAnswerError", "Connection", "DisconnectedError")
-
 _STATUS = re.compile(rb"HTTP/1\.1 ([1-5]\d\d) [\t -~]*")
 _HEADER = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([\t -~\x80-\xff]*)")
 _MAX_BYTES = 64 * 1024 * 1024

@@ -20,8 +20,6 @@ from tests.fuzz.server import addresses_of, fuzzed_server, log_faults, resident_
 from tests.fuzz.tally import Finding, ShareReport, Tally, save_findings
 from tests.support.server_process import ServerProcess
 
-__all__ = ("SAMPLED", "SHARES", "Campaign", "Share", "known_good_answers", "send_chunk")
-
 CHUNK = 250
 """Number of requests after which known requests must be answered as before."""
 

@@ -18,8 +18,6 @@ from tests.fuzz.images import encode_sample
 from tests.fuzz.models import SPARE
 from tests.fuzz.requests import Call, Http, Request
 
-__all__ = ("WIRE", "cases", "golden_cases")
-
 WIRE = Path(__file__).parents[2] / "fixtures" / "wire"
 
 _HOST = (b"host", b"127.0.0.1")

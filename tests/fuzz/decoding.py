@@ -23,8 +23,6 @@ from tests.fuzz.cases import cases
 from tests.fuzz.images import FORMATS, encode_sample
 from tests.fuzz.requests import Call, Http
 
-__all__ = ("Decoder", "corpus", "decode_or_reject", "decoders")
-
 _MAX_PIXELS = 4_000_000
 _LENGTH_BYTES = 2
 _MODELS = ("detector", "half_plus_two", "greeter")

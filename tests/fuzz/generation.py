@@ -12,8 +12,6 @@ from tests.fuzz.mutation.framing import break_framing, generate_http2
 from tests.fuzz.mutation.http import HTTP
 from tests.fuzz.requests import Bytes, Call, Http, Request
 
-__all__ = ("Fuzzed", "generate_request", "mutate")
-
 _UNCHANGED = 0.04
 _BROKEN_FRAMING = 0.06
 _HTTP2 = 0.01

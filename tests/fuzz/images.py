@@ -9,8 +9,6 @@ import numpy as np
 import PIL.Image
 import PIL.PngImagePlugin
 
-__all__ = ("FORMATS", "encode_sample")
-
 FORMATS = ("JPEG", "PNG", "WEBP", "TIFF", "GIF", "BMP", "PPM", "PALETTE", "GREY16", "ANIMATED", "PROGRESSIVE", "CMYK")
 
 

@@ -8,8 +8,6 @@ from textwrap import dedent
 from app.assembly.models import FIXTURE_MODELS
 from tasks.inference.tensor import Datatype
 
-__all__ = ("ECHOES", "SPARE", "write_models")
-
 SPARE = "spare"
 """The only model that fuzzed requests load and unload."""
 

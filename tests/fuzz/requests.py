@@ -4,8 +4,6 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-__all__ = ("HEADER_LENGTH", "Bytes", "Call", "Http", "Port", "Request", "encode_request")
-
 Port: TypeAlias = Literal["http", "tensorflow-serving", "grpc"]
 
 HEADER_LENGTH = b"inference-header-content-length"

@@ -12,8 +12,6 @@ from tests.fuzz.answers import Answer, BadAnswerError, Connection, DisconnectedE
 from tests.fuzz.requests import Bytes, Call, Http, Port, Request, encode_request
 from tests.fuzz.verdict import answer_fault, bytes_fault, call_fault
 
-__all__ = ("Outcome", "Sender")
-
 _TIMEOUT_SECONDS = 60.0
 
 

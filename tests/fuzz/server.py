@@ -10,8 +10,6 @@ from pathlib import Path
 from tests.fuzz.requests import Port
 from tests.support.server_process import ServerProcess, run_server
 
-__all__ = ("addresses_of", "fuzzed_server", "log_faults", "resident_bytes")
-
 _BANNER = re.compile(r"Charioteer answers at |Open http|  [A-Z_a-z ]+  +(http://)?[\d.]+:\d+|\s*$")
 
 

@@ -11,8 +11,6 @@ from tests.fuzz.generation import Fuzzed
 from tests.fuzz.requests import Http, Request
 from tests.fuzz.sending import Outcome
 
-__all__ = ("Finding", "ShareReport", "Tally", "save_findings")
-
 
 class Finding(msgspec.Struct, frozen=True):
     """An invalid response: the request, and the outcome."""

@@ -12,8 +12,6 @@ from tests.fuzz.models import SPARE
 from tests.fuzz.requests import HEADER_LENGTH, Bytes, Call, Http
 from tests.support.protocol_cases import PROTOCOL_CASES
 
-__all__ = ("answer_fault", "bytes_fault", "call_fault")
-
 _LEAKS = re.compile(
     rb"Traceback \(most recent|site-packages|\.py\", line|/app/(protocols|engine|server)/|object at 0x[0-9a-f]{6}"
     rb"|Something went wrong in the server"

@@ -14,8 +14,6 @@ from tests.benchmarks.serving.section import Section, as_markdown
 from tests.soak.references import ROOT
 from tests.soak.session import Options, Result, kinds, soak
 
-__all__ = ("END_MARK", "START_MARK", "main", "replace_tables")
-
 _DOCUMENT = ROOT / "docs" / "reliability.md"
 _WIDTH = 150
 _LOG = ROOT / "build" / "soak" / "server.log"

@@ -10,8 +10,6 @@ import msgspec
 from tests.soak.ledger import Window
 from tests.soak.run import Run
 
-__all__ = ("Cause", "Fault", "cause")
-
 Cause = Callable[[Run, random.Random], Awaitable[None]]
 """Injects a fault, and reverts it."""
 

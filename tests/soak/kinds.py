@@ -17,8 +17,6 @@ from tests.soak.model_repository import BREAKABLE, ISOLATED, MOVABLE, POISON, RE
 from tests.soak.run import Run
 from tests.soak.wire import Answer
 
-__all__ = ("ALONE", "RESTARTS", "faults")
-
 ALONE = ("process",)
 """Groups whose faults run alone, because a stopped server cannot show the effect of another fault."""
 RESTARTS = ("SIGTERM and restart", "SIGKILL and restart")

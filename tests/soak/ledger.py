@@ -5,8 +5,6 @@ from enum import StrEnum
 
 import msgspec
 
-__all__ = ("ANSWERED", "SERVER", "Entry", "Grade", "Ledger", "Window")
-
 ANSWERED = 200
 SERVER = "(server)"
 """Model name of requests without a model, such as readiness."""

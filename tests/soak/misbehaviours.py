@@ -14,8 +14,6 @@ from tests.soak.references import IMAGES
 from tests.soak.run import Run
 from tests.soak.server import MAX_BYTES
 
-__all__ = ("MISBEHAVIOURS",)
-
 Misbehaviour = Callable[[Run, random.Random], Awaitable[None]]
 
 _AT_ONCE = 8

@@ -5,18 +5,6 @@ from pathlib import Path
 
 from tests.soak.references import ROOT
 
-__all__ = (
-    "ADDENDS",
-    "BREAKABLE",
-    "IMAGE_MODELS",
-    "ISOLATED",
-    "MOVABLE",
-    "POISON",
-    "REPLACED",
-    "UNLOADED",
-    "ModelRepository",
-)
-
 IMAGE_MODELS = ("classifier", "detector", "oriented-detector", "segmenter")
 UNLOADED = "unloaded"
 """Is unloaded and loaded again."""

@@ -12,8 +12,6 @@ from tests.soak.references import IMAGES
 from tests.soak.traffic import Outcome, RequestKind, RequestMaterial, check_answer, metadata_of, refusal_of
 from tests.soak.wire import Answer, Wire
 
-__all__ = ("images_over_grpc", "numbers_over_grpc", "questions_over_grpc")
-
 _V2 = "/inference.GRPCInferenceService"
 _GRPS = "/grps.protos.v1.GrpsService"
 _InferRequest = message_class("inference.ModelInferRequest")

@@ -11,8 +11,6 @@ from tests.soak.references import IMAGES
 from tests.soak.traffic import Outcome, RequestKind, RequestMaterial, check_answer, metadata_of, refusal_of
 from tests.soak.wire import Answer, Wire
 
-__all__ = ("explanations", "images_over_http", "numbers_over_http", "questions_over_http")
-
 Body: TypeAlias = tuple[bytes, Mapping[str, str]]
 Read: TypeAlias = Callable[[Answer], tuple[object, object]]
 

@@ -3,8 +3,6 @@
 import random
 from collections.abc import Iterator, Mapping, Sequence
 
-__all__ = ("fault_schedule",)
-
 _PAIR_PROBABILITY = 0.25
 """The share of turns with a second fault."""
 

@@ -8,8 +8,6 @@ from tests.soak.ledger import SERVER
 from tests.soak.traffic import Outcome, RequestKind, refusal_of
 from tests.soak.wire import Wire
 
-__all__ = ("other_requests",)
-
 _ReadyRequest = message_class("inference.ServerReadyRequest")
 _ReadyResponse = message_class("inference.ServerReadyResponse")
 

@@ -10,8 +10,6 @@ import msgspec
 
 from app.assembly.in_process import InProcessModel
 
-__all__ = ("IMAGES", "QUESTIONS", "ROOT", "References", "is_close")
-
 ROOT = Path(__file__).parents[2]
 IMAGES = ("shape.jpg", "scene.jpg", "photo.jpg")
 QUESTIONS = ("What shape is in the picture?", "What color is the shape?")

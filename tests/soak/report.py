@@ -10,8 +10,6 @@ from tests.soak.ledger import ANSWERED, Entry, Grade, Ledger, Window
 from tests.soak.server import Server, Usage
 from tests.soak.store import StoreReport
 
-__all__ = ("failures", "sections")
-
 _MAX_SHOWN = 20
 _TENTHS = 10
 

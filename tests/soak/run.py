@@ -13,8 +13,6 @@ from tests.soak.server import Server, Usage
 from tests.soak.traffic import RequestKind, RequestMaterial
 from tests.soak.wire import Wire
 
-__all__ = ("Run",)
-
 _MAX_OPEN = 400
 _TIMEOUT_SECONDS = 60.0
 _CLOSED_LOOP_CLIENTS = 8

@@ -19,8 +19,6 @@ from tests.soak.references import ROOT
 from tests.soak.wire import Ports
 from tests.support.ports import reserve_ports
 
-__all__ = ("MAX_BYTES", "Server", "Usage")
-
 MAX_BYTES = 4 * 1024 * 1024
 """Maximum of a request body; low, so that oversized bodies are cheap to send."""
 _TIMEOUT_SECONDS = 60

@@ -25,8 +25,6 @@ from tests.soak.server import Server
 from tests.soak.store import check_store
 from tests.soak.traffic import NUMBER_MODELS, RequestKind, RequestMaterial
 
-__all__ = ("Options", "Result", "kinds", "soak")
-
 _WEIGHTS: Mapping[str, float] = {"classifier": 1.0, "detector": 0.5, "oriented-detector": 0.2, "segmenter": 0.2}
 """Weights of the image models, by the cost of their answers."""
 _CLOSE_SECONDS = 1.0

@@ -8,8 +8,6 @@ from pathlib import Path
 
 import msgspec
 
-__all__ = ("StoreReport", "check_store")
-
 
 class StoreReport(msgspec.Struct, frozen=True, kw_only=True):
     """Answered requests compared with the rows of the store.

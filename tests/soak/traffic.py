@@ -10,17 +10,6 @@ from tests.soak.model_repository import ADDENDS, BREAKABLE, ISOLATED, MOVABLE, R
 from tests.soak.references import IMAGES, QUESTIONS, ROOT, References, is_close
 from tests.soak.wire import Answer, Wire
 
-__all__ = (
-    "NUMBER_MODELS",
-    "Outcome",
-    "RequestKind",
-    "RequestMaterial",
-    "Send",
-    "check_answer",
-    "metadata_of",
-    "refusal_of",
-)
-
 
 class Outcome(msgspec.Struct, frozen=True):
     """The result of a request.

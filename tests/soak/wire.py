@@ -9,8 +9,6 @@ from typing import Any
 import grpc
 import msgspec
 
-__all__ = ("NO_ANSWER", "Answer", "Ports", "Wire")
-
 NO_ANSWER = 0
 _TIMEOUT_SECONDS = 40.0
 _IDLE_SECONDS = 2.0

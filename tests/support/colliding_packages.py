@@ -5,8 +5,6 @@ from pathlib import Path
 
 from tests.support.server_process import ROOT
 
-__all__ = ("ENVIRONMENT", "PACKAGES", "make_project")
-
 PACKAGES = ("app", "metadata", "tasks")
 
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT)}

@@ -4,8 +4,6 @@ from typing import Any
 
 import pytest
 
-__all__ = ("operations_of",)
-
 
 def operations_of(schema: Any) -> list[Any]:
     """Return a parameter for each operation, with its method and path as id.

@@ -5,8 +5,6 @@ import threading
 import time
 from collections.abc import Callable
 
-__all__ = ("wait_until", "wait_until_async")
-
 _TIMED_OUT = "the condition does not hold after {:g} s"
 
 

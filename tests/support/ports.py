@@ -5,8 +5,6 @@ import socket
 from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 
-__all__ = ("listening_port", "reserve_ports")
-
 _LISTEN_STATE = "0A"
 _PORT_RANGE = range(15_000, 32_000)
 """Below what Linux gives to clients and to servers that ask for port 0."""

@@ -9,8 +9,6 @@ import msgspec
 from app.protocols.permission import Permission
 from tests.support.chariot import image_input
 
-__all__ = ("PROTOCOL_CASES", "ProtocolCase")
-
 Built = tuple[str, Any]
 """A path, and a body: bytes, or a value to encode as JSON."""
 

@@ -17,8 +17,6 @@ import msgspec
 
 from tests.support.server_process import ROOT, run_server
 
-__all__ = ("Call", "Trace", "trace_request")
-
 _WARM_UP_REQUESTS = 30
 _HEADERS = {"Accept": "*/*", "Accept-Encoding": "gzip, deflate", "Connection": "keep-alive", "User-Agent": "trace"}
 

@@ -11,8 +11,6 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ("area_under_curve", "deletion_steps", "insertion_steps")
-
 _BLUR = 0.15
 
 

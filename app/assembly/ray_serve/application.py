@@ -10,8 +10,6 @@ from app.assembly.ray_serve.ingress import ALL_MODELS, Ingress
 from app.assembly.ray_serve.options import model_options, read_options
 from app.assembly.ray_serve.replica import model_replica
 
-__all__ = ("build",)
-
 _serve: Any = importlib.import_module("ray.serve")
 
 _AUTOSCALING = {"min_replicas": 1, "max_replicas": 4, "target_ongoing_requests": 4}

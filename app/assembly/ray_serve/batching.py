@@ -7,8 +7,6 @@ from app.engine.models.servable import call_model
 from app.runtimes.remote import Failure, LoadFailure
 from tasks.inference.error import InferenceError
 
-__all__ = ("Outcome", "run_batch")
-
 Outcome = Sequence[Any] | Failure | LoadFailure
 """A prediction for each input, or the error."""
 

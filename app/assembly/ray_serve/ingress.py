@@ -22,8 +22,6 @@ from app.server.process_setup import configure_process
 from app.settings.model import ModelError, ModelSource
 from app.settings.server import SettingsError
 
-__all__ = ("ALL_MODELS", "Ingress")
-
 ALL_MODELS = "*"
 """The key for all models, where one deployment runs them all."""
 

@@ -10,8 +10,6 @@ import msgspec
 from app.settings.network import TransportSettings
 from app.settings.server import ModelOptions, ServerSettings, SettingsError
 
-__all__ = ("RayOptions", "model_options", "read_options", "server_settings")
-
 T = TypeVar("T")
 
 _MODEL_OPTIONS = tuple(field.name for field in fields(ModelOptions) if field.name != "demo")

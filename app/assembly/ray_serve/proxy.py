@@ -7,8 +7,6 @@ from typing import Any
 import msgspec
 from litestar.types import ASGIApp, HTTPResponseStartEvent, Message, Receive, Scope, Send
 
-__all__ = ("ProxyErrors", "middlewares")
-
 _LOST = b'{"error":"The replica that answered this request was lost; send the request again"}'
 _RETRY_SECONDS = b"1"
 _FIRST_ERROR = 400

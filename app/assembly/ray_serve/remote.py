@@ -15,8 +15,6 @@ from app.runtimes.remote import Binding, Failure, LoadFailure
 from app.settings.model import ModelError, ModelSource
 from tasks.inference.error import ErrorKind, InferenceError
 
-__all__ = ("RemoteModel",)
-
 _exceptions: Any = importlib.import_module("ray.exceptions")
 _serve_exceptions: Any = importlib.import_module("ray.serve.exceptions")
 

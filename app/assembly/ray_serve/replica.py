@@ -13,8 +13,6 @@ from app.runtimes.remote import Binding, LoadFailure
 from app.server.process_setup import configure_process
 from app.settings.model import ModelError, ModelSource
 
-__all__ = ("model_id", "model_replica")
-
 # The type checker's environment has no Ray, so its names are Any.
 _serve: Any = importlib.import_module("ray.serve")
 

@@ -22,8 +22,6 @@ from tasks.inference.error import InferenceError
 from tasks.text.request import TEXT_INPUT
 from tasks.vision.request import IMAGE_INPUT
 
-__all__ = ("check",)
-
 _MAX_SHOWN_CHARACTERS = 120
 _CANDIDATES = ("red square", "blue circle")
 """The shapes of `sample_image`, for models whose requests name the classes."""

@@ -16,8 +16,6 @@ from tasks.object_detection import PosedObject
 from tasks.shapes import read_shape
 from tasks.task import Geometry
 
-__all__ = ("check_image_path", "colour_of", "draw", "overlay_heat_map", "write_image")
-
 Pixels = NDArray[np.uint8]
 Colour = tuple[int, int, int]
 

@@ -26,8 +26,6 @@ from tasks.task import Geometry
 from tasks.vision.filtering import SCORE_DECIMALS
 from tasks.vision.image import decode_image
 
-__all__ = ("explain",)
-
 _DEFAULT_OBJECTS = 10
 _MAX_OBJECTS = 100
 """The maximum that `ExplanationParameters` accepts."""

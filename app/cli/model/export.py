@@ -11,8 +11,6 @@ from rich.markup import escape
 
 from app.cli.terminal import console, table
 
-__all__ = ("export",)
-
 _MANY_TIES = 0.5
 """Share of tied scores from which ties explain a difference."""
 

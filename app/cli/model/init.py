@@ -15,8 +15,6 @@ from app.runtimes.label_files import find_label_file
 from app.settings.model import SETTINGS_FILE, ModelError, ModelSource
 from tasks.task import TaskType
 
-__all__ = ("init",)
-
 _TEMPLATES = Path(__file__).parent / "scaffold"
 _RECIPES = _TEMPLATES / "recipes"
 _RECIPE_SUFFIX = ".py.txt"

@@ -17,16 +17,6 @@ from tasks.inference.response import Record
 from tasks.inference.tensor import BytesTensor
 from tasks.vision.header import image_size
 
-__all__ = (
-    "choose_images",
-    "choose_model",
-    "input_tensor",
-    "latest_version",
-    "predict_records",
-    "read_image",
-    "sample_image",
-)
-
 _RECORDED = re.compile(r"[0-9a-f]{64}")
 """The file name of a recorded image: its digest."""
 

@@ -4,8 +4,6 @@ from cyclopts.types import ExistingDirectory
 
 from app.cli.terminal import console
 
-__all__ = ("manifest",)
-
 
 def manifest(directory: ExistingDirectory) -> None:
     """Write model.sha256 into a model's folder: the SHA-256 of every file, of all versions, in the format of sha256sum.

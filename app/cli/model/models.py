@@ -6,8 +6,6 @@ from app.cli.terminal import console, progress, table
 from app.settings.model import ModelError
 from app.settings.server import ModelOptions
 
-__all__ = ("models",)
-
 
 def models(options: ModelOptions = ModelOptions()) -> None:  # noqa: B008
     """List the models that `serve` would load.

@@ -21,8 +21,6 @@ from app.cli.model.check import check
 from app.cli.terminal import console, table
 from app.settings.model import SETTINGS_FILE, ModelError
 
-__all__ = ("archive", "members", "pack")
-
 _SUFFIX = ".tar.gz"
 _PICKLED = (".ckpt", ".joblib", ".pickle", ".pkl", ".pt", ".pth")
 _PICKLE_STARTS = (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")

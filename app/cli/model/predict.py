@@ -21,8 +21,6 @@ from tasks.inference.response import Record
 from tasks.task import Geometry
 from tasks.vision.image import decode_image
 
-__all__ = ("predict",)
-
 _MAX_SHOWN_NUMBERS = 8
 
 

@@ -10,8 +10,6 @@ from rich.markup import escape
 from app.cli.model.inputs import choose_images, latest_version
 from app.cli.terminal import console, progress
 
-__all__ = ("quantize",)
-
 
 def quantize(
     path: Annotated[Path, Parameter(help="An ONNX model file, or a model's folder.")],

@@ -13,8 +13,6 @@ from rich.console import Console
 from rich.segment import Segment, Segments
 from rich.style import Style
 
-__all__ = ("Graphics", "graphics_of", "show_image")
-
 Pixels = NDArray[np.uint8]
 
 _MAX_COLUMNS = 100

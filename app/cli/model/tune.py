@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from app.assembly.benchmarking import Measurement
     from app.cli.model.tuning_run import TuningResult
 
-__all__ = ("tune",)
-
 # Limits of model-settings.json, so that the result can be written there.
 _BatchSize = Annotated[int, Parameter(validator=Number(gte=1, lte=1024))]
 _Threads = Annotated[int, Parameter(validator=Number(gte=1, lte=256))]

@@ -18,8 +18,6 @@ from app.evaluation.extras import EvaluationError
 from app.evaluation.runner import InferenceClientError
 from app.settings.model import ModelSource
 
-__all__ = ("AnswerCheck", "AnswerComparison", "TuningData", "read_tuning_data")
-
 _MAX_CALIBRATION = 100
 _SCORE_THRESHOLD, _TOP_K = 0.001, 100
 """Parameters of requests that are measured with labels, as `charioteer evaluate` sends them."""

@@ -19,8 +19,6 @@ from app.settings.model import ModelError, ModelSource
 if TYPE_CHECKING:
     from app.cli.model.tune import TuningOptions
 
-__all__ = ("TuningResult", "TuningSearch")
-
 _ROUNDS = 3
 _ANSWER_SHARE, _VARIANT_SHARE = 0.4, 0.7
 """Shares of the time at which comparing answers, and measuring the variants, must have ended."""

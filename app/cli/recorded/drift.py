@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from app.drift.measurement import Embedder
     from app.drift.result import DriftComparison
 
-__all__ = ("drift",)
-
 _DRIFTED = 1
 
 

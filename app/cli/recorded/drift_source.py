@@ -20,8 +20,6 @@ from tasks.vision.image import Image, check_size, decode_image
 if TYPE_CHECKING:
     from app.cli.recorded.drift import ImageOptions
 
-__all__ = ("MeasuredImages", "measure_source")
-
 _SUFFIXES = frozenset({".bmp", ".gif", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp"})
 _SEED = 0
 

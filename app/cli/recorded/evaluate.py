@@ -32,8 +32,6 @@ from app.settings.server import ModelOptions, SettingsError
 from tasks.inference.error import InferenceError
 from tasks.task import TaskType
 
-__all__ = ("evaluate",)
-
 _TOO_LOW, _INTERRUPTED = 1, 130
 _Fraction = Annotated[float, Parameter(validator=Number(gte=0, lte=1))]
 _DEFAULT_SCORE_THRESHOLD = 0.001

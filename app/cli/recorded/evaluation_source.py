@@ -20,8 +20,6 @@ from app.settings.model import ModelSource
 from app.settings.server import ModelOptions
 from tasks.inference.error import InferenceError
 
-__all__ = ("PROTOCOLS", "Source", "local_predictor", "local_source", "parameters_for", "read_recorded", "server_source")
-
 PROTOCOLS = (*HTTP_PROTOCOLS, "v2-grpc", "grps-grpc")
 
 

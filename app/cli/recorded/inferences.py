@@ -24,8 +24,6 @@ from app.settings.server import SettingsError
 from tasks.inference.error import truncate
 from tasks.task import BEST_ONLY
 
-__all__ = ("inferences",)
-
 _NO_FILTER = InferenceQuery()
 _WIDE = 120
 """Columns of a terminal from which times and ids fit on one line."""

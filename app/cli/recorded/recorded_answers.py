@@ -11,8 +11,6 @@ from app.evaluation.extras import EvaluationError
 from app.evaluation.runner import CollectedAnswers
 from app.recording.inference import RecordedInference
 
-__all__ = ("MatchedRecordings", "match_recorded")
-
 _Index = Mapping[str, Sequence[Item]]
 _NAMES = frozenset({"file", "file_name", "filename", "image", "image_name", "name", "path"})
 """Metadata keys that clients use for the name of an image."""

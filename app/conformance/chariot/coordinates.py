@@ -11,8 +11,6 @@ from app.conformance.client.probe import Probe
 from app.conformance.quoting import quote
 from app.conformance.sample_images import SampleImage, rotated_bar
 
-__all__ = ("CHECKS",)
-
 _BOX = ("xmin", "ymin", "xmax", "ymax")
 _ORIENTED_BOX = ("cx", "cy", "w", "h", "r")
 _DETECTION, _ORIENTED, _SEGMENTATION = "OBJECT_DETECTION", "ORIENTED_OBJECT_DETECTION", "IMAGE_SEGMENTATION"

@@ -13,21 +13,6 @@ from app.conformance.quoting import quote
 from app.conformance.sample_images import SAMPLE_IMAGES, SampleImage
 from app.conformance.tensors import expect_json_object, is_list, is_object
 
-__all__ = (
-    "IMAGE_PROBE",
-    "base64_of",
-    "example",
-    "example_answer",
-    "example_output",
-    "image_input",
-    "infer",
-    "infer_path",
-    "items_of",
-    "needed_input",
-    "output_parameters",
-    "outputs",
-)
-
 
 def infer_path(probe: Probe) -> str:
     """Return the inference path, below the engine's URL."""

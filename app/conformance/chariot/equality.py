@@ -5,8 +5,6 @@ from typing import Any, cast
 
 from app.conformance.chariot.image_probe import Item, is_number
 
-__all__ = ("contour_points", "is_similar")
-
 
 def is_similar(first: Sequence[Item], second: Sequence[Item], tolerance: float) -> bool:
     """Return whether the best items have the same label, answer, score and coordinates.

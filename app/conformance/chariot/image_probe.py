@@ -10,8 +10,6 @@ from app.conformance.check import Check, InconclusiveError, Level, Need, NotAppl
 from app.conformance.client.probe import Exchange, Probe
 from app.conformance.sample_images import SAMPLE_IMAGES, SampleImage
 
-__all__ = ("FIELDS", "PROMPTS", "ImageCheck", "ImageProbe", "Item", "ProbeResult", "is_number")
-
 Item = dict[str, Any]
 
 FIELDS: Mapping[str, Sequence[str]] = {

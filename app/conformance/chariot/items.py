@@ -10,8 +10,6 @@ from app.conformance.client.probe import Probe
 from app.conformance.quoting import quote
 from app.conformance.sample_images import BLANK_IMAGE, SampleImage
 
-__all__ = ("CHECKS",)
-
 _SCORED = ("IMAGE_CLASSIFICATION", "OBJECT_DETECTION", "ORIENTED_OBJECT_DETECTION", "IMAGE_SEGMENTATION")
 
 

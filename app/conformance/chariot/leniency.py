@@ -21,8 +21,6 @@ from app.conformance.quoting import quote
 from app.conformance.sample_images import SAMPLE_IMAGES
 from app.conformance.tensors import expect_error, expect_json_object
 
-__all__ = ("CHECKS",)
-
 _ACTIONS = {
     "IMAGE_CLASSIFICATION": ("predict", "predict_proba"),
     "OBJECT_DETECTION": ("detect",),

@@ -7,8 +7,6 @@ from app.conformance.check import Check, Level, Need, ViolationError
 from app.conformance.client.probe import Probe
 from app.conformance.quoting import quote
 
-__all__ = ("CHECKS",)
-
 _PAGE = 'Chariot, "Inference Protocols", Custom Metadata'
 _STANDARD = '{"standard_metadata": {}, "extended_metadata": [{"key": "a", "type": "int", "value": "1"}]}'
 _FILLED = '{"standard_metadata": {"latitude": 51.5, "longitude": -0.12}, "extended_metadata": []}'

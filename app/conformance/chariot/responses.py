@@ -21,8 +21,6 @@ from app.conformance.quoting import quote
 from app.conformance.sample_images import BLANK_IMAGE, SAMPLE_IMAGES
 from app.conformance.tensors import expect_json_object, expect_json_type, is_list, is_object
 
-__all__ = ("CHECKS",)
-
 _HEALTH_PATHS = ("/ready", "/health", "/v2/health/ready", "/v2/health/live", "/healthz", "/")
 _NAMES = ("first", 'Bild ä/2 "x"', "日本 3")
 _ALL = (Need.STORAGE, Need.DRIFT, Need.EVALUATION, Need.CLIENTS)

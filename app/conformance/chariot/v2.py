@@ -15,8 +15,6 @@ from app.conformance.quoting import quote
 from app.conformance.sample_images import SAMPLE_IMAGES, SampleImage
 from app.conformance.tensors import expect_error, expect_json_object, is_list, is_object
 
-__all__ = ("CHECKS", "IMAGE_PROBE")
-
 _FIRST = SAMPLE_IMAGES[0]
 _BAD_JSON = b'{"input": '
 

@@ -3,8 +3,6 @@
 from app.conformance.chariot import coordinates, items, leniency, metadata, responses
 from app.conformance.chariot.envelope import IMAGE_PROBE
 
-__all__ = ("CHECKS",)
-
 CHECKS = (
     *responses.CHECKS,
     *(check.bind("CV2K", IMAGE_PROBE) for check in (*items.CHECKS, *coordinates.CHECKS)),

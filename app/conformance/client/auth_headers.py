@@ -4,8 +4,6 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-__all__ = ("HeaderError", "read_headers")
-
 _HEADER = re.compile(r"\s*([\w!#$%&'*+.^`|~-]+)\s*:([\t -~]*)", re.ASCII)
 """RFC 9110, 5.6.2 and 5.5, in ASCII."""
 

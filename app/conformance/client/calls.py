@@ -17,8 +17,6 @@ from app.conformance.client.probe import Exchange, Probe, ResponseTimeoutError
 from app.conformance.client.tls import TlsOptions
 from app.conformance.quoting import quote
 
-__all__ = ("SCHEMES", "GrpcCall", "GrpcChannel", "call", "expect_refusal", "first_response", "open_channel")
-
 SCHEMES = ("grpc://", "grpcs://")
 """URL schemes of engines: plain text and TLS."""
 

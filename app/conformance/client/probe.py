@@ -10,16 +10,6 @@ import msgspec
 
 from app.conformance.sample_images import SampleImage
 
-__all__ = (
-    "Exchange",
-    "GrpcTransport",
-    "InvalidJsonError",
-    "Probe",
-    "RequestLimitError",
-    "ResponseTimeoutError",
-    "Target",
-)
-
 _MAX_BODY_BYTES = 8_000_000
 """Longer responses are an error: no valid response to the probe's images is this large."""
 

@@ -11,8 +11,6 @@ from cyclopts.types import ExistingFile
 if TYPE_CHECKING:
     import grpc
 
-__all__ = ("TlsOptions", "TlsOptionsError")
-
 
 class TlsOptionsError(Exception):
     """A certificate cannot be used. The message names it."""

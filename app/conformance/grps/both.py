@@ -11,22 +11,6 @@ from app.conformance.grps.messages import (
     tensor_messages,
 )
 
-__all__ = (
-    "health",
-    "live",
-    "model_metadata",
-    "not_ready",
-    "online",
-    "readiness_after",
-    "request_unknown_metadata",
-    "request_unknown_model",
-    "server_metadata",
-    "tensors",
-    "unknown_metadata",
-    "unknown_model",
-    "unknown_model_code",
-)
-
 
 def health(probe: Probe, method: str) -> Exchange:
     """Call a health method, without reusing an earlier response."""

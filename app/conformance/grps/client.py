@@ -14,21 +14,6 @@ from app.conformance.grps.messages import REFUSED, expect_failure, expect_succes
 from app.conformance.quoting import quote
 from app.proto import GRPS, message_class
 
-__all__ = (
-    "BYTES",
-    "call_method",
-    "example",
-    "failure",
-    "first_success",
-    "message_of",
-    "model_query",
-    "post_bytes",
-    "predict",
-    "split_messages",
-    "succeeds",
-    "success",
-)
-
 _ROOT = "/grps/v1"
 BYTES = "application/octet-stream"
 _PATHS: Mapping[str, str] = {

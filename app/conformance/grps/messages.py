@@ -11,23 +11,6 @@ from app.conformance.client.probe import Probe, Target
 from app.conformance.quoting import quote
 from app.conformance.tensors import ENCODED_IMAGES, is_list, is_object
 
-__all__ = (
-    "FLAT",
-    "KINDS",
-    "REFUSED",
-    "UNKNOWN",
-    "bare_name",
-    "data_of",
-    "expect_description",
-    "expect_failure",
-    "expect_success",
-    "expect_tensors",
-    "request_messages",
-    "tensor_messages",
-    "tensors_in",
-    "with_dtype_numbers",
-)
-
 UNKNOWN = "conform-unknown-1"
 """A model name that no engine knows."""
 

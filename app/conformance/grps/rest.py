@@ -35,8 +35,6 @@ from app.conformance.quoting import quote
 from app.conformance.sample_images import SAMPLE_IMAGES
 from app.conformance.tensors import expect_json_type, is_object
 
-__all__ = ("CHECKS",)
-
 _NUMBERS: Mapping[str, object] = {"ndarray": [1, 2]}
 _SAME_NUMBERS: Mapping[str, object] = {
     "gtensors": {"tensors": [{"dtype": "DT_FLOAT32", "shape": [2], "flat_float32": [1, 2]}]}

@@ -13,8 +13,6 @@ from app.conformance.grps.client import call_method, failure, first_success, mes
 from app.conformance.grps.messages import REFUSED, UNKNOWN, data_of, expect_failure, expect_success, request_messages
 from app.conformance.quoting import quote
 
-__all__ = ("CHECKS",)
-
 
 def _predicts(probe: Probe) -> None:
     for body in request_messages(probe.target):

@@ -11,18 +11,6 @@ from app.conformance.open_inference.tensor_contents import FIELDS, generate_inpu
 from app.conformance.quoting import quote
 from app.proto import INFERENCE, message_class
 
-__all__ = (
-    "CLIENT_ERRORS",
-    "build_request",
-    "call_method",
-    "expect_accepted",
-    "expect_outputs",
-    "infer",
-    "metadata_of",
-    "model_of",
-    "with_raw_contents",
-)
-
 CLIENT_ERRORS = ("INVALID_ARGUMENT", "FAILED_PRECONDITION", "OUT_OF_RANGE")
 """Statuses for errors that the client made."""
 

@@ -8,8 +8,6 @@ import msgspec
 from app.conformance.client.probe import Probe, RequestLimitError, ResponseTimeoutError
 from app.conformance.open_inference.client import call_method
 
-__all__ = ("list_models",)
-
 
 class _Model(msgspec.Struct):
     name: str

@@ -24,8 +24,6 @@ from app.conformance.tensors import (
     listed_model,
 )
 
-__all__ = ("CHECKS",)
-
 _UNKNOWN = "conform-unknown"
 _UNKNOWN_PATH = f"/v2/models/{_UNKNOWN}"
 

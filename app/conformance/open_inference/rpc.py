@@ -22,8 +22,6 @@ from app.conformance.open_inference.tensor_contents import FIELDS, contents_fiel
 from app.conformance.quoting import quote
 from app.conformance.tensors import DATATYPES
 
-__all__ = ("CHECKS",)
-
 _UNKNOWN = "conform-unknown"
 
 

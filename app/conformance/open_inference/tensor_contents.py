@@ -11,8 +11,6 @@ import numpy as np
 from app.conformance.check import ViolationError
 from app.conformance.tensors import generate_data
 
-__all__ = ("FIELDS", "contents_field", "elements_of", "generate_input", "to_raw")
-
 FIELDS: Mapping[str, str] = {
     "BOOL": "bool_contents",
     "INT8": "int_contents",

@@ -5,8 +5,6 @@ from collections.abc import Mapping, Sequence
 from app.conformance.check import Finding, Level, Need, Verdict
 from app.conformance.client.probe import Exchange
 
-__all__ = ("describe_readers", "evidence", "readable_by", "truncate_body")
-
 _MAX_BODY_BYTES = 2000
 _READERS = (Need.STORAGE, Need.DRIFT, Need.EVALUATION)
 

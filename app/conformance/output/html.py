@@ -10,8 +10,6 @@ from app.conformance.check import Verdict
 from app.conformance.output.plain import to_plain
 from app.conformance.runner import ConformanceReport
 
-__all__ = ("html_report",)
-
 _ORDER = [verdict.value for verdict in (Verdict.FAILED, Verdict.NOT_TESTED, Verdict.PASSED, Verdict.NOT_APPLICABLE)]
 
 

@@ -11,8 +11,6 @@ from app.conformance.output.descriptions import describe_readers, evidence
 from app.conformance.output.plain import to_plain
 from app.conformance.runner import ConformanceReport
 
-__all__ = ("junit_report",)
-
 _NO_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 

@@ -10,8 +10,6 @@ from app.conformance.client.probe import Exchange
 from app.conformance.output.descriptions import describe_readers, readable_by, truncate_body
 from app.conformance.runner import ConformanceReport
 
-__all__ = ("SCHEMA", "feature", "json_report", "to_plain")
-
 SCHEMA = "charioteer.conformance/1"
 """The schema of the JSON report: its version changes if a field is removed or changes meaning, not if one is added."""
 

@@ -13,8 +13,6 @@ from app.conformance.output.plain import feature
 from app.conformance.protocols import PROTOCOLS
 from app.conformance.runner import ConformanceReport
 
-__all__ = ("print_checks", "print_report")
-
 _MAX_IDS = 5
 _COLOURS = {Verdict.FAILED: "red", Verdict.NOT_TESTED: "yellow", Verdict.PASSED: "green", Verdict.NOT_APPLICABLE: "dim"}
 

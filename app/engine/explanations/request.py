@@ -19,8 +19,6 @@ from tasks.saliency.sampling import ExplanationTarget, explain_target, sample_co
 from tasks.saliency.words import TextExplanationParameters, copy_count, explain_words
 from tasks.task import ExplainableTask, InputGroup, LikelihoodModel, Model, ScoredTask, SelfExplainingModel
 
-__all__ = ("ExplainedResult", "explain_request", "explanation_targets")
-
 _SHARE_OF_SAMPLES = 0.9
 
 

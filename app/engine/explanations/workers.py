@@ -14,8 +14,6 @@ from app.engine.cancellation import deadline_error, stopping_error
 from app.engine.request_context import RequestContext
 from tasks.inference.error import ErrorKind, InferenceError
 
-__all__ = ("ExplanationWorkers", "lower_priority")
-
 T = TypeVar("T")
 
 _NICENESS = 10

@@ -8,8 +8,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-__all__ = ("LoadMeter", "resident_bytes")
-
 T = TypeVar("T")
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")

@@ -8,8 +8,6 @@ import msgspec
 from tasks.inference.tensor import TensorSpec
 from tasks.task import InputKind, TaskType
 
-__all__ = ("Fact", "ModelMetadata", "Origin")
-
 
 class Origin(StrEnum):
     """The source of a fact about a model."""

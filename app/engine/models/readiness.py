@@ -5,8 +5,6 @@ from app.engine.events import RecordSink
 from app.engine.models.registry import Registration, Registry
 from tasks.inference.error import ErrorKind, InferenceError
 
-__all__ = ("Readiness",)
-
 _OFFLINE = "The server was taken offline by its operator"
 
 

@@ -11,17 +11,6 @@ from app.engine.models.servable import Servable
 from app.settings.model import ModelError, ModelSource
 from tasks.inference.error import ErrorKind, InferenceError
 
-__all__ = (
-    "CHARIOT_PREFIX",
-    "ModelState",
-    "Registration",
-    "Registry",
-    "chariot_name_warning",
-    "load_model",
-    "version_sort_key",
-)
-
-
 LATEST = "latest"
 
 CHARIOT_PREFIX = "m-"

@@ -16,8 +16,6 @@ from app.engine.scheduling.daemon_thread import run_in_daemon_thread
 from app.settings.model import ModelError, ModelSource
 from tasks.inference.error import ErrorKind, InferenceError
 
-__all__ = ("UNLOADED", "Repository")
-
 _logger = logging.getLogger(__name__)
 
 UNLOADED = "unloaded"

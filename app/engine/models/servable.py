@@ -23,8 +23,6 @@ from tasks.inference.response import InferenceOutput, Prediction
 from tasks.row_importance import UNEXPLAINED_ROWS, explains_rows
 from tasks.task import ExplainedPart, InputGroup, Model, StreamingTask, Task
 
-__all__ = ("Explainer", "HealthReporting", "MemoryReporting", "Servable", "call_model", "explanation_methods")
-
 Explainer = ExplainedPart | Literal["model"]
 """What explains answers: copies of the inputs without some of these parts, or the model itself."""
 

@@ -14,15 +14,6 @@ import msgspec
 from app.engine.request_context import RequestContext
 from tasks.inference.error import ErrorKind, InferenceError, invalid
 
-__all__ = (
-    "BODY_ARRIVED",
-    "MAX_TIMEOUT_SECONDS",
-    "TIMEOUT_HEADER",
-    "Admission",
-    "Overload",
-    "QueueLimits",
-)
-
 BODY_ARRIVED: ContextVar[Callable[[], object] | None] = ContextVar("BODY_ARRIVED", default=None)
 """The callback of `Admission.track_arrival` for the current request; `acquire` calls it."""
 

@@ -12,8 +12,6 @@ from app.engine.scheduling.thread_pool import is_contended, release_worker
 from tasks.inference.response import Prediction
 from tasks.task import Model
 
-__all__ = ("BatchingModel",)
-
 InputT = TypeVar("InputT")
 PredictionT = TypeVar("PredictionT", bound=Prediction)
 

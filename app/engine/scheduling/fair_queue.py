@@ -4,8 +4,6 @@ import math
 from collections import OrderedDict, deque
 from typing import Generic, TypeVar
 
-__all__ = ("FairQueue",)
-
 T = TypeVar("T")
 
 _NEWEST_WEIGHT = 0.2

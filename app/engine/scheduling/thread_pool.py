@@ -10,8 +10,6 @@ from typing import Generic, Protocol, TypeVar
 
 from app.engine.scheduling.fair_queue import FairQueue
 
-__all__ = ("Job", "ThreadPool", "is_contended", "release_worker")
-
 T = TypeVar("T")
 
 _OVERDUE_SHARE = 0.25

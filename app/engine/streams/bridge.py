@@ -14,8 +14,6 @@ from app.engine.cancellation import CancellationToken, cancellation_scope, raise
 from app.engine.scheduling.daemon_thread import run_in_daemon_thread
 from tasks.inference.error import ErrorKind, InferenceError
 
-__all__ = ("StreamBridge",)
-
 ItemT = TypeVar("ItemT")
 
 _BUFFER_SIZE = 32

@@ -13,8 +13,6 @@ from app.engine.streams.text_stream import Chunk
 from tasks.inference.limits import Limits
 from tasks.inference.request import InferenceRequest
 
-__all__ = ("complete_answers", "sample_results", "text_chunks")
-
 
 def text_chunks(
     context: RequestContext, request: InferenceRequest, registration: Registration, limits: Limits

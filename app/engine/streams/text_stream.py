@@ -12,8 +12,6 @@ from tasks.inference.error import ErrorKind, InferenceError
 from tasks.inference.response import Prediction
 from tasks.task import TextChunk, TokenUsage
 
-__all__ = ("Chunk", "InputPosition", "TextStream")
-
 _logger = logging.getLogger(__name__)
 
 

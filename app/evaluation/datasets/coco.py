@@ -21,8 +21,6 @@ from app.evaluation.masks import MAX_PIXELS, decode_mask, read_run_lengths
 from tasks.inference.error import quote_value
 from tasks.task import TaskType
 
-__all__ = ("read_coco",)
-
 _RESERVED_KEYS = frozenset({"id", "width", "height", "file_name", "license", "coco_url", "flickr_url"})
 _MIN_POINTS = 3
 

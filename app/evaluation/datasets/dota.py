@@ -18,8 +18,6 @@ from app.evaluation.extras import EvaluationError
 from tasks.inference.error import quote_value
 from tasks.task import TaskType
 
-__all__ = ("label_folder", "read_dota")
-
 _HEADERS = ("imagesource", "gsd")
 _CORNERS = 8
 

@@ -19,22 +19,6 @@ from app.evaluation.extras import EvaluationError
 from tasks.inference.error import InferenceError, quote_value
 from tasks.vision.header import image_size
 
-__all__ = (
-    "as_list",
-    "count_names",
-    "list_images",
-    "parse_numbers",
-    "read_image_size",
-    "read_item",
-    "read_json",
-    "read_json_lines",
-    "read_lines",
-    "read_sidecar",
-    "ring_area",
-    "scalar_values",
-    "sidecar_row",
-)
-
 _ENDINGS = frozenset({".avif", ".bmp", ".gif", ".jp2", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp"})
 _NAMES = ("file_name", "image", "file", "name")
 _SIDECARS = ("metadata.csv", "metadata.jsonl")

@@ -6,8 +6,6 @@ from app.evaluation.dataset import Dataset, Item, LabelErrors
 from app.evaluation.datasets.files import count_names, list_images, read_item, read_sidecar, sidecar_row
 from tasks.task import TaskType
 
-__all__ = ("read_image_folder",)
-
 
 def read_image_folder(path: Path, errors: LabelErrors) -> Dataset:
     """Read the images under `path`; the name of the first folder under `path` is the class."""

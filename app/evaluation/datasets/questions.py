@@ -8,8 +8,6 @@ from app.evaluation.datasets.files import as_list, read_item, read_json_lines, s
 from tasks.inference.error import quote_value
 from tasks.task import TaskType
 
-__all__ = ("read_questions",)
-
 _RESERVED_KEYS = frozenset({"id", "image", "question", "answer", "answers"})
 
 

@@ -16,8 +16,6 @@ from app.evaluation.datasets.yolo import find_yolo_file, read_yolo
 from app.evaluation.extras import EvaluationError
 from tasks.task import TaskType
 
-__all__ = ("DatasetFormat", "DatasetOptions", "read_dataset")
-
 DatasetFormat = Literal["image-folder", "coco", "yolo", "dota", "vqa"]
 _FORMATS = "a folder of images for each class, COCO's JSON, YOLO's data.yaml, DOTA's labelTxt, or questions as .jsonl"
 

@@ -25,8 +25,6 @@ from app.evaluation.extras import EvaluationError
 from tasks.inference.error import quote_value
 from tasks.task import TaskType
 
-__all__ = ("find_yolo_file", "read_yolo")
-
 _SPLITS = ("val", "test", "train")
 _BOX, _ORIENTED_BOX, _SMALLEST_POLYGON = 4, 8, 6
 _DIGITS = 9

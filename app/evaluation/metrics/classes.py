@@ -9,8 +9,6 @@ from app.evaluation.extras import import_optional
 from app.evaluation.metrics.slices import slice_results
 from app.evaluation.report import Confusion, Figure, Measures, Mistake, Table
 
-__all__ = ("measure_classes",)
-
 _NONE = "(nothing)"
 """The class of an image without a predicted class."""
 _TOP = 5

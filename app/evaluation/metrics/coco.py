@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 from app.evaluation.extras import import_optional
 from app.evaluation.metrics.overlaps import Comparison
 
-__all__ = ("IOUS", "CocoMetrics", "coco_metrics")
-
 IOUS = tuple(round(0.5 + 0.05 * step, 2) for step in range(10))
 """COCO's thresholds."""
 _MAX_DETECTIONS = 100

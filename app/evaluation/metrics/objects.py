@@ -19,8 +19,6 @@ from app.evaluation.metrics.valor import (
 from app.evaluation.report import Measures
 from tasks.task import TaskType
 
-__all__ = ("measure_objects",)
-
 
 def measure_objects(
     results: Sequence[EvaluatedItem],

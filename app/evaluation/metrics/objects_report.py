@@ -8,8 +8,6 @@ from app.evaluation.metrics.coco import IOUS, CocoMetrics
 from app.evaluation.metrics.valor import ValorMetrics
 from app.evaluation.report import Chart, Figure, Line, Measures, Table
 
-__all__ = ("SCORES", "ObjectMetrics", "build_measures")
-
 SCORES = tuple(round(0.05 * step, 2) for step in range(20))
 _MAX_LINES = 8
 _NO_COUNTS = ValorMetrics(map=0, counts={})

@@ -13,8 +13,6 @@ from app.evaluation.extras import import_optional
 from app.evaluation.masks import predicted_mask, truth_mask
 from tasks.task import TaskType
 
-__all__ = ("Comparison", "compare")
-
 
 class Comparison(msgspec.Struct, frozen=True):
     """One image with its predictions, and their overlaps.

@@ -10,8 +10,6 @@ from app.evaluation.extras import import_optional
 from app.evaluation.masks import decode_mask, predicted_mask, truth_mask
 from app.evaluation.report import Figure, Table
 
-__all__ = ("measure_pixels",)
-
 
 def measure_pixels(
     results: Sequence[EvaluatedItem], labels: Sequence[str], confidence: float

@@ -4,8 +4,6 @@ from collections.abc import Iterator, Sequence
 
 from app.evaluation.answers import EvaluatedItem
 
-__all__ = ("slice_results",)
-
 _NO_VALUE = "(none)"
 """The value of items without the metadata key."""
 

@@ -17,8 +17,6 @@ from app.evaluation.answers import EvaluatedItem
 from app.evaluation.metrics.slices import slice_results
 from app.evaluation.report import Figure, Measures, Mistake, Table
 
-__all__ = ("anls", "edit_distance", "exact_match", "measure_texts", "token_f1")
-
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
 _MAX_DISTANCE = 0.5

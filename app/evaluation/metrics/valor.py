@@ -10,8 +10,6 @@ from app.evaluation.metrics.coco import IOUS
 from app.evaluation.metrics.overlaps import Comparison
 from app.evaluation.report import Confusion, Mistake
 
-__all__ = ("ValorMetrics", "confusion_matrix", "list_mistakes", "load_comparisons", "valor_metrics")
-
 _MATCH = 0.5
 """Minimum IoU of a match, for the confusion, the mistakes and ignored objects."""
 _EXAMPLES = 5

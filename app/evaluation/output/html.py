@@ -11,8 +11,6 @@ from app.evaluation.output.mistake_images import draw_mistake
 from app.evaluation.output.table import format_cell
 from app.evaluation.report import Confusion, EvaluationReport, Mistake
 
-__all__ = ("html_report",)
-
 _MAX_LABELS = 25
 """Maximum size of a drawn matrix. The largest cells are always listed."""
 _MAX_CELLS = 30

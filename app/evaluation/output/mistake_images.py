@@ -12,8 +12,6 @@ from tasks.inference.error import InferenceError
 from tasks.vision.contours import contours_of_mask
 from tasks.vision.image import decode_image, small_jpeg
 
-__all__ = ("draw_mistake",)
-
 _SIDE = 480
 _QUALITY = 78
 _MAX_PIXELS = 200_000_000

@@ -7,8 +7,6 @@ import msgspec
 from app import __version__
 from app.evaluation.report import EvaluationReport, Mistake
 
-__all__ = ("json_report", "to_plain")
-
 _MAX_MISTAKES = 100
 
 

@@ -7,8 +7,6 @@ from rich.table import Table as RichTable
 
 from app.evaluation.report import EvaluationReport, Table
 
-__all__ = ("format_cell", "print_report")
-
 _MAX_ROWS = 40
 _MAX_FAILURES = 5
 

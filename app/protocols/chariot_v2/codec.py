@@ -18,8 +18,6 @@ from tasks.inference.request import InferenceRequest
 from tasks.inference.response import InferenceOutput, InferenceResponse
 from tasks.inference.tensor import BytesTensor, Element
 
-__all__ = ("JSON", "JSON_LINES", "PARAMETERS_HEADER", "decode", "encode", "map_error_path")
-
 JSON = "application/json"
 JSON_LINES = "application/jsonl"
 PARAMETERS_HEADER = "chariot-inference-parameters"

@@ -16,8 +16,6 @@ from app.protocols.protocol import Endpoint, HttpProtocol
 from tasks.inference.error import InferenceError
 from tasks.inference.response import InferenceResponse
 
-__all__ = ("ChariotV2",)
-
 
 class ChariotV2(HttpProtocol):
     """Chariot's leaner protocol: one object, lines of objects, or the bare image in; only the records out."""

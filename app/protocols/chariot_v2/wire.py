@@ -6,8 +6,6 @@ import msgspec
 
 from tasks.inference.response import Record
 
-__all__ = ("WireRequest", "WireResponse")
-
 
 class WireRequest(msgspec.Struct, frozen=True, kw_only=True):
     """One input: an encoded image in base64."""

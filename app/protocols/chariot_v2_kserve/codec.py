@@ -13,8 +13,6 @@ from tasks.inference.request import InferenceRequest
 from tasks.inference.response import InferenceOutput, InferenceResponse
 from tasks.inference.tensor import BytesTensor, Datatype, InputTensor
 
-__all__ = ("decode", "encode")
-
 _encoder = msgspec.json.Encoder()
 _records = methodcaller("records")
 

@@ -12,8 +12,6 @@ from app.protocols.inference_call import CodecCall, HttpAnswer, InferenceHead
 from app.protocols.protocol import Endpoint, HttpProtocol
 from tasks.inference.response import InferenceResponse
 
-__all__ = ("ChariotV2KServe",)
-
 
 class ChariotV2KServe(HttpProtocol):
     """Chariot's recommended protocol: KServe's envelope with lists of plain objects."""

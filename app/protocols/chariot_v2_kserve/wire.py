@@ -6,8 +6,6 @@ import msgspec
 
 from tasks.inference.response import Record
 
-__all__ = ("WireInput", "WireOutput", "WireRequest", "WireResponse")
-
 WireParameters = dict[str, msgspec.Raw]
 
 

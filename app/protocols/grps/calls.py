@@ -16,8 +16,6 @@ from app.protocols.status import http_status
 from tasks.inference.error import ErrorKind, InferenceError, invalid, quote_value
 from tasks.inference.tensor import TensorSpec
 
-__all__ = ("PLAIN_CALLS", "PlainCall", "error_message", "failure_message")
-
 _FAILURE = 2
 
 ReadMessage = Callable[[], Any]

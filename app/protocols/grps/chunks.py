@@ -8,8 +8,6 @@ from app.protocols.grps.gmap import echo_metadata
 from app.protocols.grps.messages import GrpsMessage
 from app.protocols.grps.tensors import FLAT_FIELDS
 
-__all__ = ("ChunkWriter",)
-
 
 class ChunkWriter:
     """Encodes the chunks of one stream, in order.

@@ -25,8 +25,6 @@ from tasks.inference.tensor import BytesTensor, Datatype, Element, InputTensor, 
 from tasks.task import TaskType
 from tasks.text.request import TEXT_INPUT
 
-__all__ = ("PredictCodec",)
-
 _INPUT = re.compile(r"^inputs\[(?P<index>\d+)\](?:\.(?P<rest>.*))?$", re.DOTALL)
 _PARAMETER = re.compile(r"^parameters\.(?P<name>[^.\[]+)(?P<rest>.*)$", re.DOTALL)
 

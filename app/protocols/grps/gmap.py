@@ -20,8 +20,6 @@ from tasks.inference.error import InferenceError, invalid, quote_value
 from tasks.inference.limits import too_large
 from tasks.inference.tensor import BytesTensor, Datatype, Element, InputTensor, Tensor, TensorSpec
 
-__all__ = ("MapContent", "echo_metadata", "read_map", "read_scalars", "write_scalars")
-
 _PARAMETERS = "parameters"
 _MAX_PARAMETER_CHARACTERS = 4 * 1024 * 1024
 _MAX_DIMENSIONS = 32

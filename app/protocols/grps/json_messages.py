@@ -18,8 +18,6 @@ from app.wire.nested_rows import index_path
 from tasks.inference.error import InferenceError, invalid, quote_value
 from tasks.inference.limits import Limits
 
-__all__ = ("encode_json", "encode_streamed", "nested_numbers", "read_json_message")
-
 _LOCATION = re.compile(r' at "?GrpsMessage\.?(?P<path>[\w.\[\]]*?)"?\.*$')
 _STEPS = re.compile(r"^(Failed to parse \w+ field: )+")
 _MAX_SENTENCE = 160

@@ -4,13 +4,6 @@ from typing import Any
 
 from app.proto import message_class
 
-__all__ = (
-    "GenericTensor",
-    "GrpsMessage",
-    "entry_path",
-    "with_success_status",
-)
-
 GrpsMessage: Any = message_class("grps.protos.v1.GrpsMessage")
 GenericTensor: Any = message_class("grps.protos.v1.GenericTensor")
 """The classes, which protobuf creates at run time."""

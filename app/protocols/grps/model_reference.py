@@ -3,8 +3,6 @@
 from app.engine.models.registry import Registry
 from tasks.inference.error import ErrorKind, InferenceError, quote_value
 
-__all__ = ("resolve_model",)
-
 
 def resolve_model(registry: Registry, model: str) -> tuple[str, str | None]:
     """Return the name and version that `model` means; the default model if it is empty, no version if none is given.

@@ -34,8 +34,6 @@ from tasks.inference.error import InferenceError, invalid, quote_value
 from tasks.inference.limits import Limits
 from tasks.inference.response import InferenceResponse
 
-__all__ = ("Grps",)
-
 _JSON = "application/json"
 _BINARY = "application/octet-stream"
 _STREAMING = "streaming"

@@ -21,8 +21,6 @@ from app.protocols.permission import Permission
 from app.wire.protobuf_limits import parse_message
 from tasks.inference.error import InferenceError
 
-__all__ = ("GrpsGrpc",)
-
 
 class GrpsGrpc(GrpcProtocol):
     """GRPS; a server that is not ready has the code 503, as in the C++ server."""

@@ -17,17 +17,6 @@ from app.wire.bytes_elements import StringElement
 from tasks.inference.error import ErrorKind, InferenceError, invalid, quote_value
 from tasks.inference.tensor import BytesTensor, Datatype, InputTensor, Tensor, TensorSpec
 
-__all__ = (
-    "FLAT_FIELDS",
-    "WireType",
-    "convert_numbers",
-    "read_tensor",
-    "wire_type",
-    "wire_type_of",
-    "wire_values",
-    "write_tensor",
-)
-
 
 class WireType(msgspec.Struct, frozen=True):
     """A `DataType`: its number and name, its datatype, its field, and the dtype in which protobuf stores elements."""

@@ -4,8 +4,6 @@ from typing import Any
 
 import msgspec
 
-__all__ = ("WireMessage", "WireRefusal", "WireStatus")
-
 
 class WireStatus(msgspec.Struct, frozen=True, kw_only=True):
     """`code` is the HTTP status; `status` is SUCCESS or FAILURE."""

@@ -17,17 +17,6 @@ from app.wire.bytes_elements import StringElement
 from app.wire.json_body import read_json
 from tasks.inference.error import InferenceError, invalid, quote_value
 
-__all__ = (
-    "EVENT_MEDIA_TYPE",
-    "HEADER_PREFIX",
-    "EventData",
-    "EventMode",
-    "detect_event_mode",
-    "encode_event",
-    "looks_like_event",
-    "read_event",
-)
-
 EVENT_MEDIA_TYPE = "application/cloudevents+json"
 """The media type of structured mode."""
 

@@ -38,8 +38,6 @@ from tasks.inference.tensor import BytesTensor, InputTensor
 from tasks.task import TaskType
 from tasks.vision.request import IMAGE_INPUT
 
-__all__ = ("RequestCodec",)
-
 _JSON = frozenset(
     {
         "",

@@ -18,8 +18,6 @@ from tasks.saliency.explanation import Explanation
 from tasks.saliency.words import WordImportance
 from tasks.vision.filtering import SCORE_DECIMALS
 
-__all__ = ("SaliencyFormat", "saliency_format", "wire_explanations", "wire_row_explanations", "wire_text_explanations")
-
 _FORMAT = "format"
 _DECIMALS = 4
 

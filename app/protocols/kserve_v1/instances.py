@@ -14,8 +14,6 @@ from tasks.inference.error import InferenceError, invalid, quote_value
 from tasks.inference.tensor import BytesTensor, Datatype, InputTensor
 from tasks.vision.request import IMAGE_INPUT
 
-__all__ = ("Instance", "read_instance")
-
 _IMAGE = "image"
 _TEXT = "text"
 _FORMS = {

@@ -30,8 +30,6 @@ from app.protocols.request_body import read_inference_body
 from app.protocols.request_info import read_request_info, wait_for_disconnect
 from tasks.inference.error import ErrorKind, InferenceError
 
-__all__ = ("KServeV1",)
-
 _MODEL = "/v1/models/{target:str}"
 _MAX_SHOWN_NAME = 80
 _NOT_IMPLEMENTED = 501

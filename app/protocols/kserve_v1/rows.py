@@ -19,8 +19,6 @@ from app.wire.nested_rows import index_path, shape_and_values
 from tasks.inference.error import ErrorKind, InferenceError, invalid, quote_value
 from tasks.inference.tensor import BytesTensor, Datatype, InputTensor, Tensor, TensorSpec
 
-__all__ = ("Column", "nested_tensor", "prediction_rows", "read_rows")
-
 _COLUMN = "column"
 _MAX_FAST_DEPTH = 8
 _PEEK_BYTES = 64

@@ -7,20 +7,6 @@ import msgspec
 
 from app.protocols.openai_models import WireModel
 
-__all__ = (
-    "WireAnswer",
-    "WireEvent",
-    "WireEventAnswer",
-    "WireExplainedAnswer",
-    "WireExplanation",
-    "WireModelReady",
-    "WireModels",
-    "WireRequest",
-    "WireRowExplanation",
-    "WireSaliency",
-    "WireTextExplanation",
-)
-
 
 class WireRequest(msgspec.Struct, frozen=True, kw_only=True):
     """A request's body.

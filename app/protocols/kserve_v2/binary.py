@@ -18,18 +18,6 @@ from tasks.inference.error import invalid, quote_value
 from tasks.inference.limits import too_large
 from tasks.inference.tensor import BytesTensor, Datatype, Element, InputTensor, Tensor
 
-__all__ = (
-    "SniffedElement",
-    "binary_tensor",
-    "bytes_tensor",
-    "check_shape",
-    "pack",
-    "refuse_shared_memory",
-    "split_body",
-    "unpack_bytes",
-    "unpack_numbers",
-)
-
 _LENGTH = struct.Struct("<I")
 _MAX_DIMENSIONS = 32
 _SHARED_MEMORY = ("shared_memory_region", "shared_memory_byte_size", "shared_memory_offset")

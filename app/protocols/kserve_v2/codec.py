@@ -37,8 +37,6 @@ from tasks.inference.request import InferenceRequest
 from tasks.inference.response import InferenceResponse
 from tasks.inference.tensor import BytesTensor, Datatype, Element, InputTensor, Tensor
 
-__all__ = ("decode", "encode")
-
 _BINARY_SIZE = "binary_data_size"
 _PEEK_BYTES = 64
 _encoder = msgspec.json.Encoder()

@@ -27,8 +27,6 @@ from tasks.inference.limits import Limits
 from tasks.inference.request import InferenceRequest
 from tasks.inference.tensor import BytesTensor
 
-__all__ = ("WireGenerateRequest", "WireGenerateResponse", "generate_endpoints")
-
 _PROTOCOL = "kserve-v2"
 _EITHER_IMAGE = "Expected either image or images"
 _NEUTRAL_PATH = re.compile(r"^inputs\[0\]\.(?:(?P<image>data\[0\])|(?P<text>parameters\.prompts)|(?P<rest>.*))")

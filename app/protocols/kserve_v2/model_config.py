@@ -14,16 +14,6 @@ from tasks.inference.error import ErrorKind, InferenceError
 from tasks.inference.tensor import Datatype, TensorSpec
 from tasks.task import TaskType
 
-__all__ = (
-    "MODEL_PATH",
-    "UNSUPPORTED_CALLS",
-    "VERSION_PATH",
-    "config_endpoints",
-    "find_registration",
-    "model_config",
-    "unsupported",
-)
-
 _PLATFORMS = {"onnx": ("onnxruntime_onnx", "onnxruntime"), "transformers": ("", "pytorch")}
 """Triton's names for the platform and the backend; by default no platform, and our name as the backend."""
 

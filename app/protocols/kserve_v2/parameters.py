@@ -7,8 +7,6 @@ import msgspec
 
 from tasks.inference.parameters import read_parameters
 
-__all__ = ("read_timeout",)
-
 _MICROSECONDS = 1_000_000
 _MAX_DAYS = 30
 

@@ -38,17 +38,6 @@ from tasks.inference.request import InferenceRequest
 from tasks.inference.response import InferenceResponse
 from tasks.inference.tensor import Datatype, InputTensor, Tensor
 
-__all__ = (
-    "InferRequest",
-    "decode",
-    "encode",
-    "encode_chunks",
-    "encode_error",
-    "encode_message",
-    "encode_streamed",
-    "read_message",
-)
-
 InferRequest = message_class("inference.ModelInferRequest")
 _Response = message_class("inference.ModelInferResponse")
 _Streamed = message_class("inference.ModelStreamInferResponse")

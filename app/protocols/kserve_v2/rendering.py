@@ -13,16 +13,6 @@ from tasks.inference.response import InferenceResponse
 from tasks.inference.tensor import Datatype, Tensor, TensorSpec
 from tasks.task import TaskType
 
-__all__ = (
-    "RECORDS",
-    "OutputSelection",
-    "RequestedOutput",
-    "declared_outputs",
-    "output_parameters",
-    "render",
-    "select_outputs",
-)
-
 RECORDS = TensorSpec(name="predictions", datatype=Datatype.BYTES, shape=(-1,))
 """The default output of a model with a task type: for each image, its records as JSON."""
 

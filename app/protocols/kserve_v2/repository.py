@@ -16,9 +16,6 @@ from app.protocols.request_body import read_body
 from app.wire.json_body import read_json
 from tasks.inference.error import ErrorKind, InferenceError
 
-__all__ = ("index_entries", "reject_load_parameters", "repository_endpoints", "statistics_of")
-
-
 _MODEL = "/v2/repository/models/{target:str}"
 
 

@@ -41,8 +41,6 @@ from tasks.inference.request import InferenceRequest
 from tasks.inference.response import InferenceResponse
 from tasks.inference.tensor import TensorSpec
 
-__all__ = ("SERVER_METADATA", "KServeV2", "model_metadata")
-
 SERVER_METADATA = WireServerMetadata(
     name="charioteer",
     version=__version__,

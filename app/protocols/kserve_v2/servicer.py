@@ -42,8 +42,6 @@ from tasks.inference.error import ErrorKind, InferenceError
 from tasks.inference.request import InferenceRequest
 from tasks.inference.response import InferenceResponse
 
-__all__ = ("KServeV2Grpc",)
-
 _STATUS_KEY = "triton_grpc_error"
 """Metadata key: a stream ends at the first error with its status, instead of sending the error as an item."""
 

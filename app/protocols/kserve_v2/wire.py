@@ -5,21 +5,6 @@ from typing import Any
 
 import msgspec
 
-__all__ = (
-    "WireInput",
-    "WireLive",
-    "WireMetadata",
-    "WireModelReady",
-    "WireModels",
-    "WireOutput",
-    "WireReady",
-    "WireRequest",
-    "WireRequestedOutput",
-    "WireResponse",
-    "WireServerMetadata",
-    "WireTensorSpec",
-)
-
 WireParameters = dict[str, msgspec.Raw]
 
 

@@ -28,8 +28,6 @@ from tasks.inference.tensor import BytesTensor
 from tasks.text.request import TEXT_INPUT
 from tasks.vision.request import IMAGE_INPUT
 
-__all__ = ("ChatCodec", "CompletionCodec", "check_data_uri")
-
 _SEEDS = 1 << 64
 _NEUTRAL_PATH = re.compile(r"^inputs(?:\[0\])?(?:\.data(?:\[(?P<index>\d+)\])?|\.parameters\.(?P<name>\w+))?")
 _JSON_TYPES: Mapping[type, str] = {str: "str", int: "int", float: "float", dict: "dict"}

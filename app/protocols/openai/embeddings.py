@@ -25,8 +25,6 @@ from tasks.inference.request import InferenceRequest
 from tasks.inference.response import InferenceResponse
 from tasks.inference.tensor import BytesTensor, Datatype, Tensor, TensorSpec
 
-__all__ = ("EmbeddingsCall",)
-
 _IMAGE_NAMES = ("image", "image_bytes")
 _BASE64 = {"content_type": "base64"}
 _NEUTRAL_PATH = re.compile(r"^inputs(?:\[0\](?:\.data\[(?P<index>\d+)\])?)?")

@@ -7,8 +7,6 @@ from app.protocols.openai.wire import WireError, WireRefusal
 from app.protocols.status import http_status
 from tasks.inference.error import ErrorKind, InferenceError
 
-__all__ = ("error_body", "routing_error")
-
 _TYPES = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
 _CODES = {
     ErrorKind.MODEL_NOT_FOUND: "model_not_found",

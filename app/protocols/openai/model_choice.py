@@ -6,8 +6,6 @@ from app.protocols.openai.unsupported import UnsupportedError
 from app.protocols.openai_models import is_listed
 from tasks.inference.error import InferenceError
 
-__all__ = ("default_model", "listed_model", "text_model", "unsupported_model")
-
 
 def default_model(engine: Engine) -> str:
     """Return the model of a request that names none.

@@ -36,8 +36,6 @@ from app.protocols.streamed_response import EVENT_STREAM, event, streamed_respon
 from app.wire.json_body import read_json
 from tasks.inference.error import InferenceError
 
-__all__ = ("OpenAI",)
-
 _MAX_INLINE_BYTES = 64 * 1024
 """Longer bodies are not scanned in the event loop."""
 

@@ -6,8 +6,6 @@ import msgspec
 
 from tasks.inference.error import ErrorKind, InferenceError
 
-__all__ = ("UNSUPPORTED_PARAMETER", "UnsupportedError", "check_supported")
-
 _ALLOWED: Mapping[str, tuple[object, ...]] = {
     "n": (1,),
     "best_of": (1,),

@@ -7,28 +7,6 @@ import msgspec
 
 from app.protocols.openai_models import WireModel
 
-__all__ = (
-    "WireChatCompletion",
-    "WireChatRequest",
-    "WireChoice",
-    "WireCompletion",
-    "WireCompletionRequest",
-    "WireEmbedding",
-    "WireEmbeddings",
-    "WireEmbeddingsRequest",
-    "WireError",
-    "WireGenerationRequest",
-    "WireImagePart",
-    "WireMessage",
-    "WireModelList",
-    "WireModelName",
-    "WireRefusal",
-    "WireReply",
-    "WireTextChoice",
-    "WireTextPart",
-    "WireUsage",
-)
-
 
 class WireModelName(msgspec.Struct, frozen=True, kw_only=True):
     """The members that are read before a request is queued."""

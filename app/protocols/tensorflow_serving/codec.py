@@ -16,8 +16,6 @@ from tasks.inference.limits import Limits
 from tasks.inference.request import InferenceRequest
 from tasks.inference.response import InferenceResponse
 
-__all__ = ("TensorFlowRequestCodec",)
-
 _METHODS = {"classify": Method.CLASSIFY, "regress": Method.REGRESS}
 
 

@@ -10,8 +10,6 @@ from app.wire.json_limits import check_json
 from tasks.inference.error import invalid, quote_value
 from tasks.inference.limits import Limits
 
-__all__ = ("read_object",)
-
 _MAX_DIGITS = 400
 """Longer integers exceed every floating-point number."""
 

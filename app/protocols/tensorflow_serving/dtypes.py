@@ -2,8 +2,6 @@
 
 from tasks.inference.tensor import Datatype
 
-__all__ = ("datatype_of", "enum_name", "short_name")
-
 _SHORT_NAMES = {
     Datatype.BOOL: "bool",
     Datatype.UINT8: "uint8",

@@ -15,8 +15,6 @@ from tasks.inference.error import ErrorKind, InferenceError, invalid, quote_valu
 from tasks.inference.response import InferenceResponse
 from tasks.inference.tensor import BytesTensor, Datatype, Element, InputTensor, Tensor, TensorSpec
 
-__all__ = ("Example", "Feature", "FeatureKind", "example_results", "example_tensors", "read_examples")
-
 _MAX_INT64 = 2**63 - 1
 
 

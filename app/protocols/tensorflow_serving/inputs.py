@@ -16,8 +16,6 @@ from tasks.inference.request import InferenceRequest
 from tasks.inference.tensor import BytesTensor, InputTensor, Tensor
 from tasks.vision.request import IMAGE_INPUT
 
-__all__ = ("RequestCodec", "model_inputs")
-
 _GREY_BATCH_RANK = 3
 _DATA = re.compile(r"^\.data(?=\[|$)")
 

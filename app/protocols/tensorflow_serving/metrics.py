@@ -14,8 +14,6 @@ from app.protocols.tensorflow_serving.signatures import UnknownSignatureError
 from app.protocols.tensorflow_serving.versions import OK
 from tasks.inference.error import InferenceError
 
-__all__ = ("TENSORFLOW_SERVING", "TENSORFLOW_SERVING_GRPC", "RequestMetrics", "grpc_code")
-
 TENSORFLOW_SERVING = "tensorflow-serving"
 TENSORFLOW_SERVING_GRPC = "tensorflow-serving-grpc"
 

@@ -9,8 +9,6 @@ import msgspec
 
 from tasks.inference.error import InferenceError, invalid
 
-__all__ = ("METRICS_PATH", "ModelTarget", "Verb", "is_api_path", "parse_target", "served_methods")
-
 METRICS_PATH = "/monitoring/prometheus/metrics"
 
 Verb = Literal["predict", "classify", "regress", "status", "metadata"]

@@ -54,8 +54,6 @@ from app.protocols.tensorflow_serving.wire import (
 )
 from tasks.inference.error import ErrorKind, InferenceError
 
-__all__ = ("TensorFlowServing",)
-
 _CORS_HEADERS = {
     "access-control-allow-origin": "*",
     "access-control-allow-methods": "POST, GET",

@@ -17,18 +17,6 @@ from tasks.inference.error import ErrorKind, InferenceError, invalid
 from tasks.inference.tensor import Datatype, TensorSpec
 from tasks.task import TaskType
 
-__all__ = (
-    "DEFAULT_SIGNATURE",
-    "PROMPTS_INPUT",
-    "Method",
-    "Signature",
-    "UnknownSignatureError",
-    "example_signature",
-    "predict_signature",
-    "signature_definitions",
-    "signatures",
-)
-
 DEFAULT_SIGNATURE = "serving_default"
 _CLASSIFICATION = frozenset({"num_classes", "labels", "scores"})
 PROMPTS_INPUT = TensorSpec(name=PROMPTS, datatype=Datatype.BYTES, shape=(-1, -1))

@@ -16,8 +16,6 @@ from app.wire.nested_rows import index_path, shape_and_values
 from tasks.inference.error import ErrorKind, InferenceError, invalid, quote_value
 from tasks.inference.tensor import Datatype, InputTensor, Tensor
 
-__all__ = ("json_document", "json_value", "read_tensor")
-
 _MAX_DIMENSIONS = 64
 """NumPy's limit; TensorFlow has 254."""
 

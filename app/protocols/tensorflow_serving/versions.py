@@ -8,16 +8,6 @@ from app.engine.models.registry import ModelState, Registration, Registry
 from app.protocols.tensorflow_serving.paths import ModelTarget
 from tasks.inference.error import ErrorKind, InferenceError, invalid
 
-__all__ = (
-    "OK",
-    "LoadingStatus",
-    "find_ready_version",
-    "find_versions",
-    "indented_json",
-    "loading_error",
-    "model_status",
-)
-
 OK = "OK"
 """The codes of states are those of `google.rpc.Code`."""
 

@@ -4,15 +4,6 @@ from typing import Any
 
 import msgspec
 
-__all__ = (
-    "WireExamples",
-    "WireModelMetadata",
-    "WireModelStatus",
-    "WirePredict",
-    "WirePredictions",
-    "WireResults",
-)
-
 
 class WirePredict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Tensors in rows (`instances`) or in columns (`inputs`)."""

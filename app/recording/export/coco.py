@@ -18,8 +18,6 @@ from tasks.shapes import GEOMETRIES, read_shapes
 from tasks.task import Geometry
 from tasks.vision.contours import mask_of_contours
 
-__all__ = ("write_coco",)
-
 _HALF_PIXEL = 0.5
 """Offset: COCO measures from the edge of the first pixel, contours from its centre."""
 _Corners = NDArray[np.float64]

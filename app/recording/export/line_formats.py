@@ -10,8 +10,6 @@ import msgspec
 
 from app.recording.inference import Batches, Exported, RecordedInference, format_timestamp
 
-__all__ = ("best_prediction", "write_csv", "write_jsonl")
-
 COLUMNS: Mapping[str, Callable[[RecordedInference], object]] = {
     "id": attrgetter("id"),
     "started": lambda inference: format_timestamp(inference.started),

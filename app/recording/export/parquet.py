@@ -11,8 +11,6 @@ from app.recording.inference import Batches, Exported, RecordedImage, RecordedIn
 from app.settings.server import SettingsError
 from metadata.entry import MetadataEntry
 
-__all__ = ("SCHEMA", "read_parquet", "write_parquet")
-
 # pyarrow has no type annotations.
 _arrow: Any = import_module("pyarrow")
 _parquet: Any = import_module("pyarrow.parquet")

@@ -18,8 +18,6 @@ from app.recording.stores.sqlite_store import SqliteStore
 from app.settings.extras import missing_extra
 from app.settings.server import SettingsError
 
-__all__ = ("open_recordings",)
-
 _BATCH_SIZE = 1000
 
 

@@ -10,9 +10,6 @@ from app.recording.inference import Batches, Exported, RecordedInference
 from app.settings.extras import missing_extra
 from app.settings.server import SettingsError
 
-__all__ = ("Format", "export", "format_of")
-
-
 Format = Literal["parquet", "coco", "jsonl", "csv", "yolo"]
 """The format of a file of inferences."""
 

@@ -16,8 +16,6 @@ from app.settings.server import SettingsError
 from tasks.shapes import GEOMETRIES, read_shapes
 from tasks.task import Geometry
 
-__all__ = ("write_yolo",)
-
 _HALF_PIXEL = 0.5
 """Offset: YOLO measures from the edge of the first pixel, contours from its centre."""
 

@@ -17,8 +17,6 @@ from app.settings.extras import missing_extra
 from app.settings.server import SettingsError
 from tasks.inference.error import ErrorKind, InferenceError, truncate
 
-__all__ = ("QueryRunner",)
-
 ResultT = TypeVar("ResultT")
 
 _CHECK_STEPS = 20_000  # of SQLite's virtual machine between checks of the deadline, about 2 ms

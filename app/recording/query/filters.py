@@ -14,8 +14,6 @@ from app.recording.stores.tables import INDEXED_CHARACTERS, inferences, labels, 
 from app.settings.inference_query import ANY_ERROR, NO_ERROR, InferenceQuery
 from tasks.inference.error import ErrorKind, invalid, quote_value
 
-__all__ = ("Predicate", "QueryFilter", "query_filters")
-
 Columns = Callable[[str], ColumnElement[Any]]
 Predicate = Callable[[Columns], ColumnElement[bool]]
 """Given a function that returns a column by its name, return the condition that selects rows."""

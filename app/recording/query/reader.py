@@ -21,8 +21,6 @@ from app.settings.inference_query import InferenceQuery
 from metadata.entry import MetadataEntry
 from tasks.inference.error import ErrorKind, InferenceError
 
-__all__ = ("RecordingReader", "ResultPage")
-
 ResultT = TypeVar("ResultT")
 
 _BATCH_SIZE = 500

@@ -14,8 +14,6 @@ from sqlalchemy.sql.operators import custom_op
 from app.recording.query.filters import Predicate, QueryFilter
 from app.recording.stores.tables import inferences
 
-__all__ = ("newest_numbers",)
-
 _MAX_COUNTED = 100_000  # entries of an index, which takes about 10 ms
 
 _ORDERED_COST = 0.1

@@ -5,8 +5,6 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, text
 
-__all__ = ("SqlResult", "run_sql")
-
 _TIMES = {
     "sqlite": "strftime('%Y-%m-%dT%H:%M:%fZ', started / 1000000.0, 'unixepoch')",
     "postgresql": "to_timestamp(started / 1000000.0)",

@@ -9,8 +9,6 @@ from sqlalchemy.exc import ArgumentError
 
 from app.settings.server import SettingsError
 
-__all__ = ("StoreDsn", "parse_dsn")
-
 _EXPECTED = "expected a file, sqlite:///<file> or postgresql://<user>@<host>/<database>"
 
 

@@ -7,8 +7,6 @@ from sqlalchemy import Connection, func, insert, inspect, select, update
 from app.recording.stores.tables import SCHEMA, schema_version
 from app.settings.server import SettingsError
 
-__all__ = ("MIGRATIONS", "Migration", "upgrade")
-
 Migration = Callable[[Connection], None]
 """Changes the tables and their contents from one version to the next."""
 

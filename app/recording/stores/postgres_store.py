@@ -20,8 +20,6 @@ from app.recording.stores.store import StoreError, StoreFault
 from app.recording.stores.tables import inferences, labels, metadata, numbers
 from app.settings.server import SettingsError
 
-__all__ = ("PostgresStore",)
-
 ResultT = TypeVar("ResultT")
 
 Connection = Any

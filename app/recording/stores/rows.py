@@ -9,17 +9,6 @@ import msgspec
 from app.recording.stores.tables import INDEXED_CHARACTERS
 from metadata.entry import MetadataEntry
 
-__all__ = (
-    "InferenceRow",
-    "LabelRow",
-    "MetadataRow",
-    "Rows",
-    "label_rows",
-    "metadata_rows",
-    "position",
-    "to_indexed_text",
-)
-
 _MAX_ENTRIES = 256
 _MAX_LABELS = 16
 _MIN_SCORE = 0.01

@@ -16,8 +16,6 @@ from app.recording.stores.store import StoreError, StoreFault
 from app.recording.stores.tables import inferences, labels, metadata, schema_version
 from app.settings.server import SettingsError
 
-__all__ = ("SqliteStore",)
-
 _BUSY_TIMEOUT = 3.0
 _FIRST_ANALYSIS = 1000
 _MAX_BETWEEN_ANALYSES = 1_000_000

@@ -6,8 +6,6 @@ from typing import Protocol
 
 from app.recording.stores.rows import Rows
 
-__all__ = ("Store", "StoreError", "StoreFault")
-
 
 class StoreFault(StrEnum):
     """Why a write failed, for clients and metrics."""

@@ -21,8 +21,6 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import JSONB
 
-__all__ = ("INDEXED_CHARACTERS", "SCHEMA", "inferences", "labels", "metadata", "numbers", "schema_version")
-
 INDEXED_CHARACTERS = 400
 """Maximum length of a text in an indexed column: a PostgreSQL index entry has at most 2,704 bytes."""
 

@@ -8,8 +8,6 @@ from numpy.typing import NDArray
 
 from tasks.inference.error import ErrorKind, InferenceError
 
-__all__ = ("Candidates", "best_indices", "class_pairs", "fractions_to_xyxy", "sigmoid")
-
 
 class Candidates(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """Objects in the coordinates of the model's input.

@@ -7,8 +7,6 @@ import msgspec
 
 from app.settings.model import ModelError
 
-__all__ = ("CPU", "Device", "parse_device", "parse_devices")
-
 _CPU_PROVIDER = "CPUExecutionProvider"
 _KINDS = {
     "cpu": _CPU_PROVIDER,

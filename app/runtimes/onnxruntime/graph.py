@@ -16,8 +16,6 @@ from tasks.inference.error import ErrorKind, InferenceError
 from tasks.inference.tensor import TensorSpec
 from tasks.vision.image import Image
 
-__all__ = ("ImageGraph", "RawOutputs")
-
 _MAX_BATCH = 8
 """Larger batches need more memory and save no time on a CPU."""
 

@@ -9,8 +9,6 @@ from numpy.typing import NDArray
 from app.engine.models.model_metadata import Fact
 from tasks.inference.tensor import TensorSpec
 
-__all__ = ("GraphSession",)
-
 
 class GraphSession(Protocol):
     """A graph that several threads may call.

@@ -34,16 +34,6 @@ from tasks.text.conversation import reject_conversation
 from tasks.vision.filtering import SelectionParameters
 from tasks.vision.image import Image
 
-__all__ = (
-    "OnnxImageClassifier",
-    "OnnxImageSegmenter",
-    "OnnxImageTensorModel",
-    "OnnxObjectDetector",
-    "OnnxOrientedObjectDetector",
-    "OnnxTextReader",
-    "bind_vision_model",
-)
-
 InputT = TypeVar("InputT")
 PredictionT = TypeVar("PredictionT", bound=Prediction)
 

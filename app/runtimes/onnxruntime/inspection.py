@@ -25,8 +25,6 @@ from tasks.inference.error import InferenceError
 from tasks.inference.tensor import Datatype
 from tasks.task import TaskType
 
-__all__ = ("Inspection", "inspect_model")
-
 _MAX_INPUT = 2**30
 """Elements: four gigabytes. A file that needs more is damaged or hostile."""
 _TEXT_LINE_SIZE = (48, 320)

@@ -8,8 +8,6 @@ from app.runtimes.onnxruntime.layouts.layout import Match, TextDecoder
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.task import TaskType
 
-__all__ = ("Labels", "decide_labels", "declared_labels", "format_labels")
-
 
 class Labels:
     """Class names by class number.

@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 from app.runtimes.onnxruntime.images.placement import Placement
 from tasks.vision.contours import Contour, contours_of_mask
 
-__all__ = ("MaskGrid",)
-
 _TILE = 1024
 """Pixels. Planes are enlarged in tiles of this side, so that a float tile needs only 4 MB."""
 

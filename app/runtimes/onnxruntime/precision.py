@@ -8,8 +8,6 @@ import msgspec
 from app.engine.models.model_metadata import Fact, Origin
 from app.settings.model import ModelError, ModelSource, read_json_file
 
-__all__ = ("PROVENANCE_FILE", "QuantizationProvenance", "describe_precision", "is_accelerated")
-
 PROVENANCE_FILE = "quantization.json"
 _QUANTIZED_OPERATOR = b"DequantizeLinear"
 _CHUNK_BYTES = 1 << 20

@@ -8,8 +8,6 @@ from app.engine.models.servable import Servable
 from app.runtimes.onnxruntime.files.location import find_graphs
 from app.settings.model import ModelSource
 
-__all__ = ("OnnxRuntime",)
-
 
 class OnnxRuntime:
     """Serves ``.onnx`` files: one for a vision model, three for a vision-language model."""

@@ -23,8 +23,6 @@ from app.settings.model import ModelError, OnnxRuntimeSettings
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.inference.tensor import Datatype, TensorSpec
 
-__all__ = ("Session", "run_bound")
-
 _ON_CPU = OnnxRuntimeSettings()
 
 _BFLOAT16 = "tensor(bfloat16)"

@@ -25,8 +25,6 @@ from tasks.inference.tensor import Tensor
 from tasks.task import TaskType
 from tasks.tensor_inference import TensorInference, Tensors, TensorsInput
 
-__all__ = ("OnnxTensorModel", "inspect_single_graph", "load_single_graph", "open_session")
-
 _IMAGE_RANK = 4
 
 OpenGraph = Callable[[ModelSource], GraphSession]

@@ -4,8 +4,6 @@ from app.engine.models.model_metadata import ModelMetadata
 from app.engine.models.servable import Servable
 from app.settings.model import ModelSource
 
-__all__ = ("OpenVinoRuntime",)
-
 
 class OpenVinoRuntime:
     """Serves models with one ``.onnx`` file, if their settings select this runtime."""

@@ -19,8 +19,6 @@ from app.settings.server import ServerSettings
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.inference.tensor import Datatype, TensorSpec
 
-__all__ = ("OpenVinoSession",)
-
 _HINTS = {"fp32": "f32", "bf16": "bf16", "int8": "f32"}
 """Precision of all operators that are not quantised."""
 _CPU = "CPU"

@@ -9,8 +9,6 @@ import msgspec
 from app.runtimes.python.task_adapters import PROMPT, PROMPTS, TaskAdapter
 from app.settings.model import ModelError
 
-__all__ = ("INPUTS", "PREDICTIONS", "CallForm", "call_form", "explain_arguments")
-
 INPUTS, PREDICTIONS = "inputs", "predictions"
 """The arguments of ``explain`` for what ``predict`` got, and for what it returned."""
 

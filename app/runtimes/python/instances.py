@@ -19,8 +19,6 @@ from app.engine.cancellation import raise_if_cancelled
 from app.engine.scheduling.thread_pool import release_worker
 from tasks.inference.error import ErrorKind, InferenceError
 
-__all__ = ("InstanceLease", "InstancePool", "JobTimeoutError", "ModelExited", "ModelInstance", "describe_exception")
-
 T = TypeVar("T")
 
 _MAX_ERROR_LENGTH = 400

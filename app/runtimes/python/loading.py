@@ -19,8 +19,6 @@ from app.runtimes.python.task_adapters import TASK_ADAPTERS, TaskAdapter
 from app.settings.model import SETTINGS_FILE, ModelError, ModelSettings, ModelSource
 from tasks.task import TaskType
 
-__all__ = ("describe_class", "load_class")
-
 P = ParamSpec("P")
 T = TypeVar("T")
 

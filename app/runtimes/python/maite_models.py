@@ -10,8 +10,6 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ("MaiteModel", "is_maite_model")
-
 
 class MaiteModel:
     """Adapts a MAITE model to a class with ``predict``.

@@ -20,8 +20,6 @@ from typing import Any
 
 from app.settings.model import ModelError
 
-__all__ = ("ModelCode",)
-
 _IMPLEMENTATION = re.compile(r"(?P<module>[^\W\d]\w*(\.[^\W\d]\w*)*):(?P<name>[^\W\d]\w*)")
 
 _OWN_PACKAGES = ("app", "metadata", "tasks")

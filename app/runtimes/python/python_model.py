@@ -11,8 +11,6 @@ from app.runtimes.python.task_adapters import PROMPT, PROMPTS, TaskAdapter
 from tasks.inference.response import Prediction
 from tasks.task import TextChunk
 
-__all__ = ("PythonModel", "StreamingPythonModel")
-
 InputT = TypeVar("InputT")
 PredictionT = TypeVar("PredictionT", bound=Prediction)
 

@@ -4,8 +4,6 @@ from app.engine.models.model_metadata import ModelMetadata
 from app.engine.models.servable import Servable
 from app.settings.model import ModelSource
 
-__all__ = ("PythonRuntime",)
-
 
 class PythonRuntime:
     """Serves classes with ``predict``, named as ``implementation`` in model-settings.json."""

@@ -26,8 +26,6 @@ from tasks.text_classification import ClassifiedText, TextClassification
 from tasks.text_generation import ContinuedText, TextGeneration, TextGenerationParameters
 from tasks.token_classification import TaggedText, TokenClassification
 
-__all__ = ("PROMPT", "PROMPTS", "TASK_ADAPTERS", "TaskAdapter")
-
 InputT = TypeVar("InputT")
 PredictionT = TypeVar("PredictionT", bound=Prediction)
 

@@ -18,8 +18,6 @@ from app.runtimes.subprocess.memory import MAX_REUSED_BYTES, ReceivedBuffers
 from app.runtimes.subprocess.messages import Call, MissingMemoryError, Reply, StreamEnd, receive, send
 from tasks.inference.error import ErrorKind, InferenceError
 
-__all__ = ("CallServer",)
-
 _logger = logging.getLogger(__name__)
 
 

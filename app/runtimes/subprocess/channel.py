@@ -12,8 +12,6 @@ from app.runtimes.subprocess.memory import SharedMemory, pickle_out_of_band
 from app.runtimes.subprocess.messages import Call, CallKind, Reply, receive, send
 from tasks.inference.error import ErrorKind, InferenceError
 
-__all__ = ("Channel",)
-
 _RELEASE_WORKER_SECONDS = 0.5
 """A call that takes longer releases its worker, because it may hang."""
 

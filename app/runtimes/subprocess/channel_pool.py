@@ -13,8 +13,6 @@ from app.runtimes.subprocess.channel import Channel
 from app.runtimes.subprocess.process import ModelProcess
 from tasks.inference.error import ErrorKind, InferenceError
 
-__all__ = ("ChannelPool",)
-
 _POLL_SECONDS = 0.25
 _MAX_WAITING_PER_CALL = 32
 """Requests that may wait for each permitted call, so that a slow model cannot fill the server's queue."""

@@ -11,8 +11,6 @@ from app.runtimes.subprocess.remote_model import StreamingSubprocessModel, Subpr
 from app.runtimes.subprocess.supervisor import OnProcessLost, Supervisor
 from app.settings.model import SETTINGS_FILE, ModelError, ModelSource
 
-__all__ = ("load_in_subprocess",)
-
 _SECONDS_AT_EXIT = 6.0
 
 _open: "weakref.WeakSet[Supervisor]" = weakref.WeakSet()

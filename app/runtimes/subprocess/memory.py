@@ -13,8 +13,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ("MAX_REUSED_BYTES", "ReceivedBuffers", "SharedMemory", "pickle_out_of_band")
-
 _MIN_SHARED_BYTES = 4096
 """Smaller arrays are pickled inline."""
 

@@ -16,20 +16,6 @@ import msgspec
 
 from app.settings.model import ModelSource
 
-__all__ = (
-    "Call",
-    "CallKind",
-    "InvalidMessageError",
-    "Job",
-    "MissingMemoryError",
-    "ModelUnavailable",
-    "Reply",
-    "StreamEnd",
-    "receive",
-    "receive_exactly",
-    "send",
-)
-
 CallKind = Literal["predict", "stream", "next", "close", "downscale", "explain", "log_likelihoods"]
 
 _HEAD = struct.Struct("<QQ")

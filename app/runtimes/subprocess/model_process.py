@@ -9,8 +9,6 @@ import json
 import socket
 import sys
 
-__all__ = ()
-
 
 def _main() -> None:
     control = socket.socket(fileno=int(sys.argv[2]))

@@ -20,8 +20,6 @@ from app.runtimes.subprocess.messages import InvalidMessageError, Job, ModelUnav
 from app.settings.model import ModelError, ModelSource
 from tasks.inference.error import ErrorKind, InferenceError
 
-__all__ = ("ModelProcess", "run_in_process")
-
 _PROGRAM = Path(__file__).with_name("model_process.py")
 _PACKAGE = __name__.rpartition(".")[0]
 

@@ -13,8 +13,6 @@ from app.runtimes.subprocess.supervisor import Supervisor
 from tasks.inference.error import InferenceError
 from tasks.task import TextChunk
 
-__all__ = ("StreamingSubprocessModel", "SubprocessModel", "downscale_of")
-
 _MAX_CACHED_SIZES = 1024
 
 

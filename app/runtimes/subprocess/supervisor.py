@@ -17,8 +17,6 @@ from app.settings.model import ModelError, ModelSource
 from app.settings.server import ServerSettings
 from tasks.inference.error import ErrorKind, InferenceError
 
-__all__ = ("OnProcessLost", "Supervisor")
-
 OnProcessLost = Callable[[ModelSource, str], None]
 """Called for each process that is lost, with its model and a short reason."""
 

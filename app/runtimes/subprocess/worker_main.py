@@ -26,8 +26,6 @@ from app.runtimes.subprocess.call_server import CallServer
 from app.runtimes.subprocess.messages import Job, ModelUnavailable, receive, send
 from app.settings.model import ModelError
 
-__all__ = ("run_worker",)
-
 # From Linux's prctl.h.
 _PR_SET_PDEATHSIG, _PR_SET_NAME = 1, 15
 

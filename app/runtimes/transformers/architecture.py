@@ -13,8 +13,6 @@ from app.runtimes.transformers.framework import first_line, framework, import_ti
 from app.settings.model import ModelError, ModelSource, PreprocessingSettings, read_json_file
 from tasks.task import TaskType
 
-__all__ = ("ModelKind", "ModelSpec", "read_model_spec")
-
 ModelKind = Literal[
     "image-classification",
     "zero-shot-image-classification",

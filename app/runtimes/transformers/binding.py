@@ -31,8 +31,6 @@ from tasks.token_classification import TaggedText, TokenClassification, TokenPar
 from tasks.vision.filtering import SelectionParameters
 from tasks.vision.image import Image
 
-__all__ = ("bind",)
-
 _TEXT = TextItem("Hello", "inputs[0].data[0]")
 _BLANK = Image(np.zeros((64, 64, 3), np.uint8))
 _CANDIDATES = ("a cat", "a dog")

@@ -8,8 +8,6 @@ from tasks.inference.error import invalid
 from tasks.inference.limits import check_unicode
 from tasks.text.conversation import Message, reject_conversation, template_message, with_texts
 
-__all__ = ("TextConversation",)
-
 _PROBE = "What is the time?"
 
 

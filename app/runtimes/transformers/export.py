@@ -19,8 +19,6 @@ from app.settings.extras import missing_extra
 from app.settings.model import SETTINGS_FILE, ModelError, ModelSource, TransformersSettings, read_json_file
 from tasks.vision.image import Image
 
-__all__ = ("Exporter",)
-
 _OUTPUTS: dict[ModelKind, Sequence[str]] = {
     "image-classification": ("logits",),
     "object-detection": ("logits", "pred_boxes"),

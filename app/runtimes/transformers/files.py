@@ -8,8 +8,6 @@ import msgspec
 
 from app.settings.model import ModelError, ModelSource, read_json_file
 
-__all__ = ("check_files", "is_model_folder")
-
 _CONFIG = "config.json"
 _WEIGHTS = ".safetensors"
 _PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl")

@@ -11,8 +11,6 @@ import msgspec
 from app.settings.extras import missing_extra
 from app.settings.model import ModelError
 
-__all__ = ("Framework", "first_line", "framework", "import_timm")
-
 _importing = threading.Lock()
 
 

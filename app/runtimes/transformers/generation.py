@@ -21,8 +21,6 @@ from tasks.task import TextChunk, TokenUsage
 from tasks.text.generation import SamplingParameters
 from tasks.text_generation import ContinuedText, Generation, TextGenerator
 
-__all__ = ("EncodedPrompt", "GenerativeModel", "end_tokens", "last_tokens", "load_text_generator", "max_answer_tokens")
-
 _CONTEXT_TOKENS = 16
 
 

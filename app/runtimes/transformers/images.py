@@ -17,8 +17,6 @@ from app.runtimes.transformers.framework import first_line, framework
 from app.settings.model import ModelError, ModelSource
 from tasks.vision.image import Image
 
-__all__ = ("TOLERANCE", "Batch", "ImagePreparation", "load_image_processor", "table_preparation")
-
 TOLERANCE = 1e-5
 """Maximum difference of a normalised pixel from the processor's."""
 

@@ -12,8 +12,6 @@ from app.runtimes.transformers.architecture import ModelSpec
 from app.runtimes.transformers.framework import first_line, framework
 from app.settings.model import ModelError, TransformersSettings
 
-__all__ = ("Network", "load_network")
-
 _MAX_NAMED = 3
 
 _loading = threading.Lock()

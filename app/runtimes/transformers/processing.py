@@ -19,8 +19,6 @@ from tasks.inference.limits import check_unicode
 from tasks.text.conversation import Message, image_count, question, reject_conversation, template_message, with_texts
 from tasks.vision.image import Image
 
-__all__ = ("Conversation", "PromptStyle", "load_processor", "prompt_style")
-
 _PROBE = "What is in the image?"
 
 _ENCODER_DECODER = "vision-encoder-decoder"

@@ -8,8 +8,6 @@ from app.engine.models.servable import Servable
 from app.runtimes.transformers.files import is_model_folder
 from app.settings.model import ModelSource
 
-__all__ = ("TransformersRuntime",)
-
 
 class TransformersRuntime:
     """Serves folders that `save_pretrained` of transformers writes."""

@@ -14,8 +14,6 @@ from app.runtimes.transformers.framework import framework
 from app.runtimes.transformers.network import Network
 from tasks.text.generation import SamplingParameters
 
-__all__ = ("generate", "log_likelihood", "stream")
-
 
 def generate(network: Network, inputs: Mapping[str, Any], parameters: SamplingParameters, max_tokens: int) -> list[int]:
     """Return all tokens of one answer, including the end token.

@@ -11,8 +11,6 @@ from app.runtimes.transformers.framework import first_line, framework
 from app.settings.model import ModelError, ModelSource
 from tasks.inference.error import ErrorKind, InferenceError
 
-__all__ = ("check_length", "copy_tokenizer", "load_tokenizer", "max_text_tokens", "text_inputs")
-
 _ROLES = ("bos", "eos", "unk", "sep", "pad", "cls", "mask")
 
 

@@ -18,8 +18,6 @@ from app.settings.network import AccessSettings
 from app.settings.server import SettingsError
 from tasks.inference.error import ErrorKind
 
-__all__ = ("AccessControl", "IdentityProvider", "open_access_control")
-
 _RATE_LIMITED_PERMISSIONS = frozenset({"infer", "admin"})
 """Permissions whose requests count against the rate. Reading does not: the page alone loads forty files."""
 

@@ -12,8 +12,6 @@ from app.server.auth.credentials import unauthenticated
 from app.server.auth.identity import Identity, Rate
 from app.settings.server import SettingsError
 
-__all__ = ("ApiKey", "ApiKeys", "digest_of", "read_keys")
-
 _NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
 
 

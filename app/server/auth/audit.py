@@ -16,8 +16,6 @@ from app.protocols.request_info import (
 )
 from tasks.inference.error import truncate
 
-__all__ = ("ANONYMOUS", "audit", "audit_response", "mark_for_audit", "unmark_for_audit")
-
 ANONYMOUS = "anonymous"
 """Name of a client without authentication."""
 

@@ -5,8 +5,6 @@ import logging
 from app.server.http.loopback import is_loopback_host
 from app.settings.server import ServerSettings, SettingsError
 
-__all__ = ("check_bind_policy", "cors_origins", "warn_about_clear_text")
-
 _logger = logging.getLogger(__name__)
 
 

@@ -7,8 +7,6 @@ from collections.abc import Iterable
 from app.server.auth.identity import AccessError, Reason
 from tasks.inference.error import ErrorKind
 
-__all__ = ("AUTHORIZATION", "KEY_HEADER", "credential_of", "unauthenticated")
-
 AUTHORIZATION = "authorization"
 KEY_HEADER = "x-api-key"
 """Overrides the other header, which a gateway may need for itself."""

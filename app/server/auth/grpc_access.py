@@ -16,8 +16,6 @@ from app.server.auth.identity import AccessError
 from app.server.grpc.health import HEALTH
 from app.server.grpc.reflection import REFLECTION_METHODS
 
-__all__ = ("GrpcAccess", "required_permissions", "with_audit")
-
 Metadata = Sequence[tuple[str, str | bytes]]
 Details = grpc.HandlerCallDetails
 Continuation = Callable[[Details], Awaitable[Any]]

@@ -16,8 +16,6 @@ from app.server.auth.identity import ACCESS_ERROR, AccessError, Identity
 from app.server.http.cross_site import has_basic_credentials, is_reported_cross_site
 from tasks.inference.error import ErrorKind
 
-__all__ = ("BY_ENDPOINT", "CHALLENGE", "HttpAccess", "requires")
-
 Connection = ASGIConnection[Any, Any, Any, Any]
 RequiredPermission = Permission | Callable[[Any], Permission]
 

@@ -7,8 +7,6 @@ import msgspec
 from app.protocols.permission import Permission
 from tasks.inference.error import ErrorKind, InferenceError
 
-__all__ = ("ACCESS_ERROR", "AccessError", "Identity", "Rate", "Reason")
-
 ACCESS_ERROR = "charioteer_access_error"
 """Key of a request's ASGI state: the rejection of a client that the connection has already verified."""
 

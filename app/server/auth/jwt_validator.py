@@ -14,8 +14,6 @@ from app.server.auth.identity import AccessError, Identity
 from app.settings.server import SettingsError
 from tasks.inference.error import truncate
 
-__all__ = ("JwtValidator", "read_key_set")
-
 _LEEWAY = 10
 """Tolerated difference in seconds between the clocks of issuer and server."""
 

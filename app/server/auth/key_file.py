@@ -15,8 +15,6 @@ import msgspec
 from app.server.auth.api_keys import ApiKey, digest_of, read_keys
 from app.settings.server import SettingsError
 
-__all__ = ("add_key", "load_keys", "new_key", "remove_key")
-
 _PREFIX = "charioteer_"
 _BYTES = 32
 _PRIVATE = 0o600

@@ -8,8 +8,6 @@ from collections.abc import Callable
 from app.server.auth.identity import AccessError, Identity, Rate
 from tasks.inference.error import ErrorKind
 
-__all__ = ("RateLimiter",)
-
 _MAX_BUCKETS = 10_000
 
 

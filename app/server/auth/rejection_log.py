@@ -12,8 +12,6 @@ from app.server.auth.identity import AccessError
 from app.server.logs.sampling import LogSampler
 from tasks.inference.error import truncate
 
-__all__ = ("RejectionLog",)
-
 
 class RejectionLog:
     """Count every rejection by its reason, and log ten at once, then one a second.

@@ -8,8 +8,6 @@ from typing import Generic, TypeVar
 
 from app.settings.server import SettingsError
 
-__all__ = ("WatchedFile",)
-
 _logger = logging.getLogger(__name__)
 _WRITABLE_BY_OTHERS = 0o022
 

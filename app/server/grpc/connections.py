@@ -2,8 +2,6 @@
 
 from app.settings.network import TransportSettings
 
-__all__ = ("connection_options",)
-
 _KEEPALIVE_SECONDS = 60
 _KEEPALIVE_TIMEOUT_SECONDS = 20
 """A vanished client is detected after this time; the default would be two hours."""

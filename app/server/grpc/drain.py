@@ -9,8 +9,6 @@ import grpc
 
 from app.server.grpc.health import HEALTH
 
-__all__ = ("DrainInterceptor",)
-
 _QUIET_SECONDS = 0.05
 _MAX_CLOSE_SECONDS = 2.0
 _FIRST_MESSAGE_SECONDS = 0.2

@@ -10,8 +10,6 @@ from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
 
 from app.engine.engine import Engine
 
-__all__ = ("HEALTH", "Health")
-
 HEALTH = "grpc.health.v1.Health"
 """Full name of the service."""
 

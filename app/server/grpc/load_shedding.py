@@ -11,8 +11,6 @@ from app.protocols.grpc_protocol import Call, GrpcProtocol, read_call_info, set_
 from app.server.transport.load_shedding import OVERLOADED, RefusalCounts
 from tasks.inference.error import ErrorKind, InferenceError
 
-__all__ = ("CallShedder",)
-
 
 class CallShedder(grpc.aio.ServerInterceptor):
     """Reject inferences above the limits. It runs before authentication, so it reveals nothing about models."""

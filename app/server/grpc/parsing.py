@@ -10,8 +10,6 @@ from google.protobuf.message import DecodeError
 from app.protocols.grpc_protocol import Call, Handler, address_of_call
 from app.server.logs.sampling import LogSampler
 
-__all__ = ("MessageParsing",)
-
 
 class MessageParsing(grpc.aio.ServerInterceptor):
     """Reject malformed protobuf messages to the health and reflection services with INVALID_ARGUMENT.

@@ -7,8 +7,6 @@ import grpc
 from google.protobuf.descriptor import FileDescriptor
 from google.protobuf.descriptor_pool import DescriptorPool
 
-__all__ = ("REFLECTION_METHODS", "Reflection")
-
 _METHOD = "ServerReflectionInfo"
 _SERVICES = ("grpc.reflection.v1.ServerReflection", "grpc.reflection.v1alpha.ServerReflection")
 

@@ -19,8 +19,6 @@ from app.server.transport.listen_socket import ListenError, connectable_host, op
 from app.server.transport.tls import Certificates
 from app.settings.server import ServerSettings
 
-__all__ = ("GrpcServer",)
-
 _MAX_SOCKET_BYTES = 103
 """Maximum bytes of a socket path on every system: `sun_path` has 104 on BSD, 108 on Linux."""
 

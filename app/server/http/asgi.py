@@ -26,8 +26,6 @@ from app.server.http.reference import HEADERS as REFERENCE_HEADERS
 from app.server.http.reference import reference_page
 from app.server.ui.page import EVENTS_PATH, WebPage
 
-__all__ = ("create_app", "create_listener_app")
-
 _ALL_METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS")
 _CLOUD_EVENT_ATTRIBUTES = ("datacontenttype", "dataschema", "id", "source", "specversion", "subject", "time", "type")
 _CLOUD_EVENT_HEADERS = [f"ce-{name}" for name in _CLOUD_EVENT_ATTRIBUTES]

@@ -8,15 +8,6 @@ from litestar.types import ASGIApp, HTTPScope, Receive, Scope, Send
 from app.server.http.loopback import hostname_of, is_loopback_host
 from app.settings.server import ServerSettings
 
-__all__ = (
-    "RefusalBody",
-    "allowed_hosts",
-    "has_basic_credentials",
-    "is_allowed_host",
-    "is_reported_cross_site",
-    "reject_cross_site",
-)
-
 _CROSS_SITE_VALUES = frozenset({b"cross-site", b"same-site"})
 _SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 _SIMPLE_MEDIA_TYPES = frozenset({b"", b"application/x-www-form-urlencoded", b"multipart/form-data", b"text/plain"})

@@ -28,8 +28,6 @@ from app.server.transport.request_parser import ConnectionRequest
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.inference.response import InferenceResponse
 
-__all__ = ("MIN_COMPRESSED_BYTES", "STREAMED_PATHS", "DirectRequest", "DirectRoute", "DirectRoutes")
-
 MIN_COMPRESSED_BYTES = 1000
 """Shorter responses are not compressed."""
 

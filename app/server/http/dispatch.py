@@ -11,8 +11,6 @@ from app.protocols.protocol import Endpoint, HttpProtocol, HttpRequest, Method
 from app.server.auth.http_access import BY_ENDPOINT, HttpAccess, requires
 from tasks.inference.error import ErrorKind, InferenceError, quote_value
 
-__all__ = ("RouteConflictError", "create_handlers")
-
 ProtocolEndpoints = Sequence[tuple[HttpProtocol, Endpoint]]
 
 

@@ -14,8 +14,6 @@ from app.protocols.protocol import HttpProtocol, PrefixOwner
 from app.protocols.status import http_status
 from tasks.inference.error import ErrorKind, InferenceError
 
-__all__ = ("ErrorHandlers", "create_error_handlers", "refusal_body_builder")
-
 AnyRequest = Request[Any, Any, Any]
 ErrorHandlers = MutableMapping[int | type[Exception], Callable[[AnyRequest, Any], Response[bytes]]]
 

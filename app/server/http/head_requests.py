@@ -8,8 +8,6 @@ from litestar import Litestar
 from litestar.routes import HTTPRoute
 from litestar.types import Message, Scope, Send
 
-__all__ = ("HeadSupport",)
-
 _COSTLY_PREFIXES = ("/inferences", "/page")
 """Path prefixes where GET may return a long export, or a stream without an end."""
 _STATUSES_WITH_ALLOW = (204, 405)

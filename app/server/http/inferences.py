@@ -19,8 +19,6 @@ from app.server.transport.load_shedding import Route
 from app.settings.inference_query import InferenceQuery
 from tasks.inference.error import InferenceError, invalid, quote_value
 
-__all__ = ("InferenceReader", "Inferences")
-
 _logger = logging.getLogger(__name__)
 _PATH = "/inferences"
 _TOO_MANY_REQUESTS = 429

@@ -3,8 +3,6 @@
 import ipaddress
 from urllib.parse import urlsplit
 
-__all__ = ("hostname_of", "is_loopback_host")
-
 
 def is_loopback_host(host: str) -> bool:
     """Return whether a host, without its port, is loopback: ``localhost``, or an address of the loopback range."""

@@ -10,8 +10,6 @@ from app import __version__
 from app.protocols.permission import Permission
 from app.protocols.protocol import HttpListener, Operation, QueryParameter
 
-__all__ = ("OWN_OPERATIONS", "describe_service", "read_operation")
-
 _JSON = "application/json"
 _PARAMETER = re.compile(r"\{(?P<name>\w+):\w+\}")
 _REFERENCE = "#/components/schemas/{name}"

@@ -14,8 +14,6 @@ from app.engine.explanations.workers import lower_priority
 from app.engine.scheduling.admission import Overload
 from tasks.inference.error import ErrorKind, InferenceError
 
-__all__ = ("QueryPool",)
-
 T = TypeVar("T")
 
 _THREADS = 2

@@ -8,8 +8,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-__all__ = ("HEADERS", "reference_page")
-
 _TEMPLATE = Path(__file__).with_name("reference.html.jinja").read_text(encoding="utf-8")
 _STYLE = _TEMPLATE.partition("<style>")[2].partition("</style>")[0]
 _DIGEST = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()

@@ -10,8 +10,6 @@ import time
 from collections.abc import Callable
 from typing import Any, BinaryIO, cast
 
-__all__ = ("MAX_QUEUED_LINES", "CallOnShutdown", "LogLines", "LogLinesHandler")
-
 _DELAY = 0.02
 _FLUSH_TIMEOUT = 1.0
 MAX_QUEUED_LINES = 10_000

@@ -12,8 +12,6 @@ import structlog
 from app.server.logs.lines import LogLines, LogLinesHandler
 from app.server.logs.stdio import forward_native_messages, log_file, open_missing_fds, set_nonblocking
 
-__all__ = ("configure_logging",)
-
 _logger = logging.getLogger(__name__)
 
 _SHOWN_FIELDS = frozenset({"timestamp", "level", "event", "outcome", "protocol", "model", "batch_size", "total_ms"})

@@ -3,8 +3,6 @@
 import time
 from collections.abc import Callable
 
-__all__ = ("LogSampler",)
-
 _PER_SECOND = 1.0
 _BURST = 10.0
 

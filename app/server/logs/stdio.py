@@ -12,8 +12,6 @@ from typing import Any, BinaryIO, cast
 
 from app.server.logs.lines import CallOnShutdown
 
-__all__ = ("forward_native_messages", "log_file", "open_missing_fds", "set_nonblocking")
-
 _IOLBF = 1
 """Line buffering, in setvbuf(3) of glibc's stdio.h."""
 _FILENO_OFFSET = 112

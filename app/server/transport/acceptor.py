@@ -11,8 +11,6 @@ from app.server.transport.connection_table import ConnectionTable
 from app.server.transport.raw_response import raw_response
 from app.server.transport.tls import Certificates
 
-__all__ = ("Acceptor",)
-
 _logger = logging.getLogger(__name__)
 _MAX_ACCEPTED_AT_ONCE = 128
 _BACKLOG = 2048

@@ -11,8 +11,6 @@ from litestar.types import ASGIApp
 from app.server.transport.raw_response import STATUS_LINES, raw_response
 from app.server.transport.request_parser import ConnectionRequest
 
-__all__ = ("AsgiRequest",)
-
 _logger = logging.getLogger(__name__)
 
 _INVALID_NAME = re.compile(rb'[\x00-\x20\x7f()<>@,;:\[\]={}\\"]')

@@ -16,8 +16,6 @@ from app.server.transport.raw_response import raw_response
 from app.server.transport.request_parser import RefusedError, RequestParser
 from app.server.transport.timeouts import ConnectionTimeouts
 
-__all__ = ("Connection",)
-
 _MIN_BUFFERED_BYTES = 64 * 1024
 """Bytes of bodies that a connection may always hold, even when all connections together hold too much."""
 

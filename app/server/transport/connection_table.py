@@ -13,8 +13,6 @@ from app.server.transport.load_shedding import LoadShedder
 from app.settings.network import TransportSettings
 from app.settings.server import SettingsError
 
-__all__ = ("TICK_SECONDS", "ConnectionTable", "TimedConnection", "raise_file_limit")
-
 TICK_SECONDS = 0.1
 _SLOT_COUNT = 10
 """Each tick checks a tenth of the connections, so that ten thousand of them do not block the event loop."""

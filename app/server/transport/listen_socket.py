@@ -2,8 +2,6 @@
 
 import socket
 
-__all__ = ("ListenError", "connectable_host", "open_listen_socket")
-
 
 class ListenError(Exception):
     """The server cannot listen on the configured address."""

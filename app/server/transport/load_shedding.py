@@ -25,8 +25,6 @@ from app.protocols.request_info import BASE_ID_HEADER, REQUEST_ID_HEADER, RETRY_
 from app.server.http.direct_request import STREAMED_PATHS, DirectRoute
 from tasks.inference.error import ErrorKind, InferenceError
 
-__all__ = ("OVERLOADED", "LoadShedder", "RefusalCounts", "Route", "inference_routes")
-
 _RESUMES_PER_SECOND = 125
 """Number of connections with rejected requests that are read again each second."""
 

@@ -16,8 +16,6 @@ from app.server.transport import tcp_info
 from app.server.transport.asgi_request import AsgiRequest
 from app.server.transport.request_parser import ConnectionRequest, RequestParser
 
-__all__ = ("PipelinedProtocol", "ServedApplication")
-
 _MAX_QUEUED = 32
 """Maximum number of parsed requests in the queue of a connection. Current browsers and clients pipeline none."""
 

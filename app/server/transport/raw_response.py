@@ -4,8 +4,6 @@ import http
 
 import msgspec
 
-__all__ = ("STATUS_LINES", "raw_response")
-
 STATUS_LINES = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in http.HTTPStatus}
 """The first line of a response, by status."""
 

@@ -4,8 +4,6 @@ from collections.abc import Callable
 
 import httptools
 
-__all__ = ("ConnectionRequest", "RefusedError", "RequestParser")
-
 _HEADER_OVERHEAD_BYTES = 4
 """A colon, a space and the end of the line."""
 

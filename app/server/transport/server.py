@@ -30,8 +30,6 @@ from app.server.transport.pipelining import ServedApplication
 from app.server.transport.tls import CHECK_SECONDS, Certificates, load_certificates
 from app.settings.server import ServerSettings
 
-__all__ = ("ShutdownHooks", "Transport", "http_server", "open_transport")
-
 _ABORT_SECONDS = 4.0
 """Seconds before the end of the drain at which incomplete requests are rejected. Each connection is checked once a
 second and lingers for two seconds after its rejection."""

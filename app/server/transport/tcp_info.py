@@ -6,16 +6,6 @@ import struct
 import termios
 from array import array
 
-__all__ = (
-    "acknowledged_bytes",
-    "configure_timeouts",
-    "is_reset",
-    "reset_when_closed",
-    "unacknowledged_segments",
-    "unread_bytes",
-    "unsent_bytes",
-)
-
 _IDLE_SECONDS = 60
 _PROBE_SECONDS = 10
 _MAX_PROBES = 6

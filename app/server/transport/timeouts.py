@@ -4,8 +4,6 @@ from collections.abc import Callable
 
 from app.settings.network import TransportSettings
 
-__all__ = ("ConnectionTimeouts",)
-
 _LINGER_SECONDS = 2.0
 _CLOSE_SECONDS = 1.0
 

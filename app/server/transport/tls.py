@@ -14,8 +14,6 @@ from prometheus_client import CollectorRegistry, Gauge
 
 from app.settings.server import ServerSettings, SettingsError
 
-__all__ = ("CHECK_SECONDS", "Certificates", "load_certificates", "not_after")
-
 CHECK_SECONDS = 5.0
 """Seconds between two checks of the files."""
 

@@ -20,8 +20,6 @@ from app.server.auth.http_access import HttpAccess, requires
 from app.server.http.loopback import hostname_of, is_loopback_host
 from tasks.inference.error import InferenceError
 
-__all__ = ("PAGE_HEADER", "REPOSITORY_PATH", "AdminApi", "ModelVersion")
-
 REPOSITORY_PATH = "/page/repository"
 
 PAGE_HEADER = "charioteer-page"

@@ -14,8 +14,6 @@ from app.observers.request_history import HistoryWindow, Resolution
 from app.observers.trends import Trends
 from app.server.ui.samples import PageSample, samples
 
-__all__ = ("Catalogue", "ModelEntry", "ModelUsage", "TensorShape", "describe_models", "make_catalogue", "model_usage")
-
 
 class TensorShape(msgspec.Struct, frozen=True, kw_only=True):
     """An input or output tensor of a model. A size of -1 means any size."""

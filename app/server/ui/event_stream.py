@@ -14,8 +14,6 @@ from app.observers.trends import Trends
 from app.server.ui.page_files import HEADERS
 from app.server.ui.snapshot import WINDOWS, Snapshot, take_snapshot, with_model_detail
 
-__all__ = ("MAX_STREAMS", "EventStream")
-
 MAX_STREAMS = 32
 
 # Sample shortly after each second, so that this second is complete.

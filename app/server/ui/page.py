@@ -26,8 +26,6 @@ from app.server.ui.protocol_proxy import ProtocolProxy
 from app.server.ui.samples import read_sample
 from app.server.ui.series import read_series
 
-__all__ = ("EVENTS_PATH", "WebPage", "seconds_until_sample")
-
 EVENTS_PATH = "/page/events"
 
 

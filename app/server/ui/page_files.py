@@ -11,8 +11,6 @@ from litestar import Response
 from app.protocols.protocol import HttpRequest
 from tasks.task import TaskType
 
-__all__ = ("HEADERS", "PageFile", "file_response", "image_file", "read_files", "render_shell", "wants_html")
-
 # Everything comes from this server, nothing is inline, and no site may frame the page. Images that the page creates
 # from dropped files are blobs.
 _POLICY = (

@@ -17,8 +17,6 @@ from tasks.inference.limits import Limits
 from tasks.vision.image import decode_image, small_jpeg
 from tasks.vision.request import PixelBudget
 
-__all__ = ("MAX_SIDE", "PREVIEW_PATH", "make_preview", "preview_handler")
-
 PREVIEW_PATH = "/page/preview"
 
 MAX_SIDE = 2048

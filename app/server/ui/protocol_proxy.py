@@ -23,8 +23,6 @@ from app.server.auth.http_access import requires
 if TYPE_CHECKING:
     from app.server.grpc.server import GrpcServer
 
-__all__ = ("ProtocolProxy",)
-
 _TENSORFLOW_SERVING = "/page/tensorflow-serving"
 _INFER = "inference.GRPCInferenceService/ModelInfer"
 _TIMEOUT_SECONDS = 120

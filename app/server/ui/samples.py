@@ -9,8 +9,6 @@ from app.server.ui.page_files import PageFile, image_file
 from app.settings.demo import DEMO_IMAGES
 from tasks.task import Geometry, TaskType
 
-__all__ = ("SAMPLES", "PageSample", "read_sample", "samples")
-
 SAMPLES = DEMO_IMAGES
 
 _SAMPLE_GEOMETRIES: Mapping[str, Sequence[Geometry | None]] = {

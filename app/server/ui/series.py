@@ -16,8 +16,6 @@ from app.observers.request_history import HistoryWindow, Resolution
 from app.observers.trends import Trends
 from app.server.ui.process_usage import machine_memory
 
-__all__ = ("SERIES", "Series", "read_series")
-
 _CDF = "*latency_cdf(ms)"
 _POSITIONS = (*range(10, 100, 10), *range(91, 102))
 _FRACTIONS = tuple({100: 0.999, 101: 0.9999}.get(position, position / 100) for position in _POSITIONS)

@@ -14,8 +14,6 @@ from app.observers.request_history import BATCH_SIZES, HistoryWindow, Readings, 
 from app.observers.trends import Trends
 from app.server.ui.process_usage import machine_memory
 
-__all__ = ("PERCENTILES", "WINDOWS", "Detail", "Snapshot", "Summary", "take_snapshot", "with_model_detail")
-
 PERCENTILES = (50, 75, 90, 95, 99, 99.9, 99.99)
 
 WINDOWS: Mapping[str, Resolution] = {

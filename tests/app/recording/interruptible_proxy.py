@@ -6,8 +6,6 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
-__all__ = ("InterruptibleProxy",)
-
 
 class InterruptibleProxy:
     """Forward connections from `port` to the server, except while the proxy is cut."""

@@ -12,8 +12,6 @@ from tests.benchmarks.pipelines.comparison import Answer, Family, Pixels
 from tests.benchmarks.pipelines.references import detections, greedy_suppression
 from tests.benchmarks.pipelines.stand_ins import StandIn
 
-__all__ = ("face_families",)
-
 _SIDE = 192
 _STRIDES = (8, 16, 32)
 _MIN_SCORE = 0.4

@@ -16,8 +16,6 @@ from tests.benchmarks.pipelines.comparison import Answer, Family, Pixels
 from tests.benchmarks.pipelines.references import detections, named_scores, torchvision_crop
 from tests.support import tiny_vision
 
-__all__ = ("timm_family", "transformers_families")
-
 _EVERY_CLASS = {"score_threshold": 0.0}
 _DETECTION = {"score_threshold": reference.MIN_SCORE}
 

@@ -15,8 +15,6 @@ from tests.benchmarks.pipelines.comparison import Answer, Family, Pixels
 from tests.benchmarks.pipelines.references import NO_PLACES
 from tests.benchmarks.pipelines.stand_ins import StandIn
 
-__all__ = ("paddle_families",)
-
 _MIN_SCORE = 0.5
 _CHARACTERS = "0123456789abcdefghijklmnopqrstuvwxyz"
 

@@ -11,8 +11,6 @@ from PIL import Image as Pillow
 
 from tests.benchmarks.pipelines.comparison import Answer, Numbers, Pixels
 
-__all__ = ("NO_PLACES", "declare", "detections", "greedy_suppression", "named_scores", "sigmoid", "torchvision_crop")
-
 NO_PLACES: Numbers = np.zeros((0, 0))
 
 

@@ -10,8 +10,6 @@ from onnx import helper
 
 from tests.app.runtimes.onnxruntime import graphs
 
-__all__ = ("StandIn",)
-
 
 class StandIn:
     """Collects the nodes of a graph.

@@ -13,8 +13,6 @@ from tests.benchmarks.pipelines.comparison import Answer, Family, Pixels
 from tests.benchmarks.pipelines.references import declare, detections, sigmoid
 from tests.benchmarks.pipelines.stand_ins import StandIn
 
-__all__ = ("torch_detector_families",)
-
 _SIDE = 96
 _CELLS = _SIDE // 16
 _LABELS = ("-", "cat", "dog", "ship")

@@ -17,8 +17,6 @@ from tests.benchmarks.pipelines.comparison import Answer, Family, Pixels
 from tests.benchmarks.pipelines.references import detections, greedy_suppression, named_scores, torchvision_crop
 from tests.benchmarks.pipelines.stand_ins import StandIn
 
-__all__ = ("ultralytics_families",)
-
 _SIDE = 192
 _MIN_SCORE = reference.MIN_SCORE
 _PARAMETERS = {"score_threshold": _MIN_SCORE, "iou_threshold": reference.IOU_THRESHOLD}

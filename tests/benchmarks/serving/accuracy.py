@@ -14,8 +14,6 @@ from tests.benchmarks.serving.processes import ROOT
 from tests.benchmarks.serving.section import Cell, Section
 from tests.benchmarks.serving.workload import Workload, copy_model
 
-__all__ = ("accuracy", "figures", "write_dataset")
-
 _SIZES = {(640, 480): 2, (1280, 960): 4}
 """Width and height of scenes, and the reduction of decoding for a model of 192x192."""
 _FIGURES = ("map_coco", "ap50", "ap75")

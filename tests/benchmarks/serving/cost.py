@@ -13,8 +13,6 @@ import msgspec
 from tests.benchmarks.serving.load import BenchmarkRequest, LoadResult, send
 from tests.benchmarks.serving.processes import ROOT, RunningServer
 
-__all__ = ("Cost", "Measure", "cost", "measure_floor", "measure_own_path", "measure_server")
-
 Measure: TypeAlias = Callable[[], tuple[float, LoadResult | None]]
 """Returns the CPU milliseconds of a request, and the result of the load if there was one."""
 

@@ -13,8 +13,6 @@ from tests.benchmarks.serving.processes import ROOT
 from tests.benchmarks.serving.section import Cell, Section
 from tests.benchmarks.serving.workload import Workload
 
-__all__ = ("decoders",)
-
 _BASE = "OpenCV"
 _HALF = ", half"
 

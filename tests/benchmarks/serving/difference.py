@@ -12,8 +12,6 @@ from tests.benchmarks.serving.processes import ROOT, charioteer
 from tests.benchmarks.serving.section import Cell, Section
 from tests.benchmarks.serving.workload import Workload
 
-__all__ = ("difference",)
-
 _SMALLEST = ROOT / "fixtures" / "models" / "half_plus_two"
 
 

@@ -10,8 +10,6 @@ import msgspec
 from app.proto import message_class
 from tests.benchmarks.serving.load import BenchmarkRequest
 
-__all__ = ("CHARIOT", "RAW_CHARIOT", "chariot", "encodings", "questions", "raw_chariot")
-
 CHARIOT = "chariot-v2-kserve, JSON"
 RAW_CHARIOT = "chariot-v2, raw body"
 

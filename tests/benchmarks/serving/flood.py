@@ -21,8 +21,6 @@ import uvloop
 
 from tests.benchmarks.serving.processes import ROOT
 
-__all__ = ("FloodResult", "flood", "request_bytes")
-
 _LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
 _TICK_SECONDS = 0.002
 _FALLBACK_SECONDS = 0.1

@@ -20,8 +20,6 @@ from numpy.typing import NDArray
 from app.server.process_setup import configure_process
 from tests.benchmarks.serving.shape import IOU_THRESHOLD, LABELS, SCORE_THRESHOLD, TOP_K
 
-__all__ = ("Chain", "Frame", "open_session")
-
 
 class Input(msgspec.Struct):
     """One input of a request."""

@@ -20,8 +20,6 @@ from tests.benchmarks.serving.floor import Chain
 from tests.benchmarks.serving.section import Cell, Section
 from tests.benchmarks.serving.workload import IMAGE_SIZES, Workload
 
-__all__ = ("graph_preprocessing",)
-
 _MODELS = ("classifier", "detector", "medium")
 _TABLE = (np.arange(256) / 255).astype(np.float32)
 

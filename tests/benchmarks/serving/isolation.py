@@ -10,8 +10,6 @@ from tests.benchmarks.serving.processes import charioteer
 from tests.benchmarks.serving.section import Cell, Section
 from tests.benchmarks.serving.workload import Workload, copy_model
 
-__all__ = ("isolation",)
-
 _MODELS = ("small", "medium")
 _CASES = (("small", "vga", 1), ("small", "vga", 8), ("small", "hd", 8), ("medium", "vga", 8))
 

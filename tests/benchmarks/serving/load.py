@@ -20,8 +20,6 @@ import uvloop
 
 from tests.benchmarks.serving.processes import ROOT
 
-__all__ = ("BenchmarkRequest", "LoadResult", "send")
-
 
 class BenchmarkRequest(msgspec.Struct, frozen=True):
     """One request.

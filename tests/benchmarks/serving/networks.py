@@ -9,8 +9,6 @@ from onnx import TensorProto, helper, numpy_helper
 
 from tests.benchmarks.serving.shape import CLASSES, SIDE
 
-__all__ = ("WIDTHS", "write_model")
-
 WIDTHS = {"small": 0.2, "medium": 1.0}
 
 # Table 2 of the paper: expansion, channels, repeats, stride.

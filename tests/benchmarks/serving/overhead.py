@@ -11,8 +11,6 @@ from tests.benchmarks.serving.processes import ROOT, charioteer
 from tests.benchmarks.serving.section import Cell, Section
 from tests.benchmarks.serving.workload import Workload
 
-__all__ = ("chat", "leak", "overhead", "protocols", "start")
-
 _CASES = (("small", "vga"), ("small", "hd"), ("medium", "vga"), ("medium", "hd"))
 _CONCURRENCY = (1, 8, 64)
 

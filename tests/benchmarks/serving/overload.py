@@ -10,8 +10,6 @@ from tests.benchmarks.serving.processes import RunningServer, charioteer
 from tests.benchmarks.serving.section import Cell, Section
 from tests.benchmarks.serving.workload import Workload
 
-__all__ = ("overload", "queue_time")
-
 _CONNECTIONS = 300
 _TIMES = (3, 10)
 _MODEL = "medium"

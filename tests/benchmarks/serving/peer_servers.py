@@ -11,8 +11,6 @@ import msgspec
 
 from tests.benchmarks.serving.processes import ROOT, RunningServer, free_port, run_server
 
-__all__ = ("PEERS", "Peer", "install", "run_peer")
-
 _FOLDER = Path(__file__).parent / "others"
 _ENVIRONMENTS = ROOT / ".venv-peers"
 _MODULE = "tests.benchmarks.serving.others"

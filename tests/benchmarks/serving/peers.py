@@ -13,8 +13,6 @@ from tests.benchmarks.serving.section import Cell, Section
 from tests.benchmarks.serving.tuned import TUNED, show_ratio
 from tests.benchmarks.serving.workload import IMAGE_SIZES, Workload, copy_model
 
-__all__ = ("peers",)
-
 _CONNECTIONS = 8
 _MODELS = ("small", "medium", "detector")
 _PIPELINES = {"plain": "as documented", "ours": "with our pipeline"}

@@ -11,8 +11,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-__all__ = ("ROOT", "RunningServer", "charioteer", "free_port", "processor", "run_server")
-
 ROOT = Path(__file__).parents[3]
 _TICKS = os.sysconf("SC_CLK_TCK")
 _TIMEOUT_SECONDS = 120

@@ -12,8 +12,6 @@ from tests.benchmarks.serving.processes import charioteer
 from tests.benchmarks.serving.section import Cell, Section
 from tests.benchmarks.serving.workload import Workload
 
-__all__ = ("readers",)
-
 _READERS = (4, 16)
 _CONNECTIONS = 4
 _ROUNDS = 2

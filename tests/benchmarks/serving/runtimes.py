@@ -22,8 +22,6 @@ from tests.benchmarks.serving.processes import ROOT
 from tests.benchmarks.serving.section import Cell, Section
 from tests.benchmarks.serving.workload import Workload
 
-__all__ = ("runtimes",)
-
 _RECIPES = {"classifier": CLASSIFY, "detector": DETECT, "oriented-detector": ORIENT, "segmenter": SEGMENT}
 _CANDIDATES = [
     Candidate(runtime="onnxruntime"),

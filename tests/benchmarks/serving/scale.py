@@ -23,8 +23,6 @@ mpl.use("agg")
 
 from matplotlib import pyplot
 
-__all__ = ("scale",)
-
 _IMAGES = (1, 2, 4, 8, 16, 32, 64)
 _MODELS = (1, 10, 50, 100, 200)
 _CONNECTIONS = (1, 8, 64, 256, 1000)

@@ -6,8 +6,6 @@ from typing import TypeAlias
 
 import msgspec
 
-__all__ = ("Cell", "Section", "as_markdown")
-
 _WIDTH = 100
 
 Cell: TypeAlias = str | float | int | None

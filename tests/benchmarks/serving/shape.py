@@ -1,7 +1,5 @@
 """Define the input and output of the served networks."""
 
-__all__ = ("CLASSES", "IOU_THRESHOLD", "LABELS", "SCORE_THRESHOLD", "SIDE", "TOP_K")
-
 SIDE = 224
 CLASSES = 1000
 LABELS = [f"class {index}" for index in range(CLASSES)]

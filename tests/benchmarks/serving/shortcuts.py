@@ -10,8 +10,6 @@ from tests.benchmarks.serving.processes import charioteer
 from tests.benchmarks.serving.section import Cell, Section
 from tests.benchmarks.serving.workload import Workload, copy_model
 
-__all__ = ("shortcuts",)
-
 _PLAIN = "plain"
 _SETTINGS: Mapping[str, Mapping[str, Any]] = {
     _PLAIN: {},

@@ -11,8 +11,6 @@ from tests.benchmarks.serving.processes import charioteer
 from tests.benchmarks.serving.section import Cell, Section
 from tests.benchmarks.serving.workload import IMAGE_SIZES, Workload, copy_model
 
-__all__ = ("TUNED", "show_ratio", "tuned")
-
 TUNED = {"runtime": "openvino", "precision": "bf16", "preprocessing": {"reduced_decode": True}}
 """The settings of a tuned model."""
 

@@ -16,8 +16,6 @@ from fixtures.scenes import DETECT, make_scene
 from tests.benchmarks.serving.networks import WIDTHS, write_model
 from tests.benchmarks.serving.shape import LABELS, SIDE, TOP_K
 
-__all__ = ("IMAGE_SIZES", "Workload", "copy_model", "make_workload")
-
 _FIXTURES = Path(__file__).parents[3] / "fixtures"
 _PHOTO = _FIXTURES / "images" / "photo.jpg"
 _SHAPES = replace(DETECT, counts=(4,))

@@ -9,8 +9,6 @@ from tests.fuzz.mutation.octets import mutate_octets
 from tests.fuzz.mutation.protobuf import mutate_message
 from tests.fuzz.requests import Call
 
-__all__ = ("CALLS",)
-
 _METADATA: tuple[tuple[str, str | bytes], ...] = (
     ("x-request-id", "a" * 900), ("x-request-id", ""), ("x-base-id", "b c"), ("traceparent", "00-zz"),
     ("triton_grpc_error", "true"),

@@ -9,8 +9,6 @@ from random import Random
 
 from tests.fuzz.mutation.octets import mutate_octets
 
-__all__ = ("COMPRESSED", "encode_mutated_base64")
-
 _BOMB = 80_000_000
 
 

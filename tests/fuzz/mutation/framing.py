@@ -7,8 +7,6 @@ from random import Random
 from tests.fuzz.mutation.octets import mutate_octets
 from tests.fuzz.requests import Bytes, Http, encode_request
 
-__all__ = ("FRAMING", "break_framing", "generate_http2")
-
 _PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
 

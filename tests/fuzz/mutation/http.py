@@ -14,8 +14,6 @@ from tests.fuzz.mutation.json_values import mutate_json
 from tests.fuzz.mutation.octets import mutate_octets
 from tests.fuzz.requests import Http
 
-__all__ = ("HTTP",)
-
 _METHODS = (b"GET", b"POST", b"PUT", b"DELETE", b"HEAD", b"OPTIONS", b"PATCH", b"TRACE", b"PROPFIND", b"QUERY")
 _SEGMENTS = (
     b"", b".", b"..", b"%2e%2e", b"%2F", b"%00", b"%ff%fe", b"%C3%A9", b"%zz", b"%", b"+", b"a" * 3000, b"missing",

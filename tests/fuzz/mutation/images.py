@@ -8,8 +8,6 @@ from random import Random
 from tests.fuzz.images import FORMATS, encode_sample
 from tests.fuzz.mutation.octets import mutate_octets
 
-__all__ = ("IMAGES", "invalid_image", "jpeg_segments", "mutate_image", "png_chunks")
-
 _SIZES = (0, 1, 2, 32, 255, 65535, 20_000, 100_000, 2**31 - 1, 2**31, 2**32 - 1)
 _OTHER_FILES = (
     b"", b"\0", b"<svg xmlns='http://www.w3.org/2000/svg'/>", b"%PDF-1.7\n", b"GIF89a", b"\x89PNG\r\n\x1a\n",

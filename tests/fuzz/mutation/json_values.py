@@ -8,8 +8,6 @@ from typing import Any
 from tests.fuzz.mutation.encodings import encode_mutated_base64
 from tests.fuzz.mutation.images import invalid_image, mutate_image
 
-__all__ = ("JSON", "Pairs", "Raw", "mutate_json", "parse", "serialize")
-
 _NUMBERS = (
     "0", "-0", "-1", "1", "2", "0.5", "1e-400", "1e308", "1e999", "-1e999", "NaN", "Infinity", "-Infinity", "255",
     "256", "65536",

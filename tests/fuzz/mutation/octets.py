@@ -3,8 +3,6 @@
 from collections.abc import Callable, Mapping
 from random import Random
 
-__all__ = ("OCTETS", "mutate_octets")
-
 Octets = Callable[[bytes, Random], bytes]
 
 _SPECIAL_BYTES = (

@@ -9,8 +9,6 @@ import msgspec
 from tests.fuzz.mutation.images import invalid_image, mutate_image
 from tests.fuzz.mutation.octets import mutate_octets
 
-__all__ = ("PROTOBUF", "Field", "mutate_message", "read_fields", "varint", "write_fields")
-
 _VARINT, _FIXED64, _LENGTH, _FIXED32 = 0, 1, 2, 5
 _NUMBERS = (0, 1, 2, 127, 128, 2**31 - 1, 2**31, 2**32 - 1, 2**32, 2**63 - 1, 2**63, 2**64 - 1)
 _TEXTS = (

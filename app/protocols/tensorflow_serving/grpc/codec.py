@@ -28,8 +28,6 @@ from tasks.inference.response import InferenceResponse
 from tasks.inference.tensor import Datatype, InputTensor, Tensor
 from tasks.vision.request import IMAGE_INPUT
 
-__all__ = ("ExamplesCodec", "PredictCodec", "encode_multi_inference", "model_spec", "read_tasks", "target_of")
-
 _MAX_VERSION = 2**63 - 1
 _ModelSpec = message_class("tensorflow.serving.ModelSpec")
 _MultiInferenceResponse = message_class("tensorflow.serving.MultiInferenceResponse")

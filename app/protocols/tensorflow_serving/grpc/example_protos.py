@@ -8,8 +8,6 @@ from app.protocols.tensorflow_serving.examples import Example, Feature, FeatureK
 from app.wire.bytes_elements import BinaryElement
 from tasks.inference.error import invalid
 
-__all__ = ("encode_classifications", "encode_regressions", "read_input")
-
 _ClassificationResult = message_class("tensorflow.serving.ClassificationResult")
 _RegressionResult = message_class("tensorflow.serving.RegressionResult")
 

@@ -14,9 +14,6 @@ from tasks.inference.response import InferenceResponse
 from tasks.inference.tensor import Datatype, InputTensor, Tensor
 from tasks.vision.request import IMAGE_INPUT
 
-__all__ = ("TensorFormat", "encode", "read_tensors", "with_canonical_names")
-
-
 ValueT = TypeVar("ValueT")
 
 

@@ -32,8 +32,6 @@ from app.protocols.tensorflow_serving.versions import (
 from app.wire.protobuf_limits import parse_message
 from tasks.inference.error import ErrorKind, InferenceError, invalid
 
-__all__ = ("TensorFlowModelService", "TensorFlowPredictionService")
-
 _PACKAGE = "tensorflow.serving"
 _SIGNATURE_DEF = "signature_def"
 InferCodec = PredictCodec | ExamplesCodec

@@ -14,8 +14,6 @@ from tasks.inference.error import InferenceError, invalid
 from tasks.inference.limits import Limits, too_large
 from tasks.inference.tensor import BytesTensor, Datatype, InputTensor, Tensor
 
-__all__ = ("encode_tensor", "read_tensor_proto")
-
 _TensorProto = message_class("tensorflow.TensorProto")
 _DTYPES = _TensorProto.DESCRIPTOR.fields_by_name["dtype"].enum_type.values_by_number
 

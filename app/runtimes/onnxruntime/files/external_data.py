@@ -16,8 +16,6 @@ from pathlib import Path, PurePosixPath
 from app.runtimes.folder import is_hidden
 from app.settings.model import ModelError
 
-__all__ = ("check_external_data",)
-
 _MAX_DEPTH = 96
 _BLOCK = 64 * 1024
 _MAX_LOCATION = 4096

@@ -10,8 +10,6 @@ import msgspec
 
 from app.settings.model import ModelSource, read_json_file
 
-__all__ = ("Config", "Preprocessor", "Size", "TimmPreprocessing", "read_hugging_face_file")
-
 T = TypeVar("T")
 
 Side = Annotated[int, msgspec.Meta(ge=1, le=16384)]

@@ -6,8 +6,6 @@ from pathlib import Path
 from app.runtimes.other_formats import advice_for
 from app.settings.model import ModelError, ModelSource
 
-__all__ = ("find_graphs", "locate_graph")
-
 _SUFFIX = ".onnx"
 _DEFAULT_NAME = "model.onnx"
 

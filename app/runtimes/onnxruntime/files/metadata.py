@@ -15,8 +15,6 @@ from app.runtimes.onnxruntime.images.resampling import Interpolation, pillow_fil
 from app.settings.model import ModelError
 from tasks.task import TaskType
 
-__all__ = ("ULTRALYTICS_TASKS", "ExportMetadata", "RfDetrMetadata", "read_metadata")
-
 ULTRALYTICS_TASKS: Mapping[str, TaskType] = {
     "classify": TaskType.IMAGE_CLASSIFICATION,
     "detect": TaskType.OBJECT_DETECTION,

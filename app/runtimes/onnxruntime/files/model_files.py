@@ -14,8 +14,6 @@ from app.runtimes.onnxruntime.graph_session import GraphSession
 from app.settings.model import ModelError, ModelSettings, ModelSource
 from tasks.task import TaskType
 
-__all__ = ("Facts", "ModelFiles", "read_model_files")
-
 T = TypeVar("T")
 
 _ARCHITECTURES = {

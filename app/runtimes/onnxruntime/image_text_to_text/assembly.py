@@ -34,8 +34,6 @@ from app.settings.model import ModelError, ModelSource, PreprocessingSettings
 from tasks.task import TaskType
 from tasks.vision.image import Image
 
-__all__ = ("assemble",)
-
 _TILED_TYPES = frozenset({"idefics3", "smolvlm"})
 _UNSUPPORTED = frozenset({"paligemma"})
 """Model types with LLaVA's files and processors, but other positions or another order of image and text."""

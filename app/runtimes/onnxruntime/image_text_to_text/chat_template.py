@@ -19,8 +19,6 @@ from tasks.text.conversation import Message, image_count, template_message
 if TYPE_CHECKING:
     from jinja2 import Template
 
-__all__ = ("ChatTemplate", "ChatTemplateError", "PlainTemplate", "QuestionTemplate", "load_chat_template")
-
 _MAX_RENDERED = 1_000_000
 """Maximum characters in addition to the prompt. Jinja's sandbox limits ``range`` itself. This limit catches mistakes:
 a template is as trusted as the model's graphs."""

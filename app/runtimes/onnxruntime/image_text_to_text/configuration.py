@@ -13,18 +13,6 @@ import msgspec
 from app.settings.model import ModelError, read_bounded
 from tasks.inference.parameters import validation_error
 
-__all__ = (
-    "AddedToken",
-    "GenerationConfiguration",
-    "ModelConfiguration",
-    "TextConfiguration",
-    "TokenIds",
-    "TokenizerConfiguration",
-    "read_json",
-    "read_optional_json",
-    "read_tokenizer_configuration",
-)
-
 T = TypeVar("T")
 
 TokenIds = int | tuple[int, ...] | None

@@ -13,8 +13,6 @@ from app.settings.model import ModelError
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.inference.tensor import TensorSpec
 
-__all__ = ("Decoder",)
-
 _PAST = "past_key_values."
 _PRESENT = "present."
 _KNOWN = frozenset({"inputs_embeds", "attention_mask", "position_ids", "use_cache_branch", "num_logits_to_keep"})

@@ -4,8 +4,6 @@ from pathlib import Path
 
 from app.settings.model import ModelError
 
-__all__ = ("find_component_graphs", "is_component_graph")
-
 _COMPONENTS = ("vision_encoder", "embed_tokens", "decoder_model_merged")
 """Pixels to image features, token ids to embeddings, and embeddings and a cache to logits and a longer cache."""
 

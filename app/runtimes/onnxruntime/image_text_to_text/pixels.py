@@ -12,8 +12,6 @@ from tasks.vision.image import Image
 if TYPE_CHECKING:
     from PIL.Image import Image as PilImage
 
-__all__ = ("SingleImageProcessor", "Tiles")
-
 _MAX_CROPPED_RATIO = 16
 """Maximum ratio of resized to kept pixels for which the whole image is resized before the centre crop."""
 

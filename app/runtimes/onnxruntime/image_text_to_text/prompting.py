@@ -14,8 +14,6 @@ from tasks.inference.error import invalid
 from tasks.inference.limits import check_unicode
 from tasks.text.conversation import Message, image_count, question, with_texts
 
-__all__ = ("PromptEncoder", "PromptIds")
-
 _PROBE = "What is in the image?"
 _TILE = "<fake_token_around_image>"
 

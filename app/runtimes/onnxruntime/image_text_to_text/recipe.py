@@ -11,8 +11,6 @@ from app.engine.models.model_metadata import Origin
 from app.runtimes.onnxruntime.image_text_to_text.configuration import read_json, read_optional_json
 from app.settings.model import ModelError, PreprocessingSettings
 
-__all__ = ("PixelRecipe", "ProcessorConfiguration", "Sides", "decide_recipe", "read_processor_configuration")
-
 _BILINEAR, _BICUBIC = 2, 3
 _FRAMEWORK = re.compile(r"(FeatureExtractor)?(ImageProcessor)?(Pil)?(Fast)?$")
 

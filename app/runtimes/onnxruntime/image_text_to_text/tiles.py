@@ -11,8 +11,6 @@ from app.runtimes.onnxruntime.image_text_to_text.recipe import ProcessorConfigur
 from app.settings.model import ModelError
 from tasks.vision.image import Image
 
-__all__ = ("TILED_FAMILIES", "TiledImageProcessor")
-
 TILED_FAMILIES = frozenset({"Idefics3", "SmolVLM"})
 _LONGEST_EDGE, _TILE_EDGE = 1456, 364
 _LANCZOS = 1

@@ -10,8 +10,6 @@ from app.runtimes.onnxruntime.session import Session
 from app.settings.model import ModelError
 from tasks.inference.error import ErrorKind, InferenceError
 
-__all__ = ("VisionEncoder",)
-
 _PIXELS = "pixel_values"
 _MASK = "pixel_attention_mask"
 

@@ -18,8 +18,6 @@ from tasks.inference.error import ErrorKind, InferenceError, invalid
 from tasks.task import TextChunk
 from tasks.vision.image import Image
 
-__all__ = ("EncodedImage", "OnnxVisionLanguageModel")
-
 
 class EncodedImage(msgspec.Struct, frozen=True, eq=False):
     """An image as input of the language model.

@@ -29,8 +29,6 @@ from app.settings.model import PreprocessingSettings
 from tasks.inference.tensor import Datatype
 from tasks.task import TaskType
 
-__all__ = ("decide_preprocessing", "decide_size")
-
 T = TypeVar("T")
 
 _MAX_UNIT_SCALE = 0.01

@@ -2,9 +2,6 @@
 
 import msgspec
 
-__all__ = ("DynamicSize", "EdgeLimits", "OwnSize", "TextLine", "TextPage")
-
-
 _MIN_SIDE = 32
 """Pixels. Networks downsample by this factor, so a thinner input would have no features."""
 

@@ -17,8 +17,6 @@ from app.runtimes.onnxruntime.images.preprocessing import (
 from app.runtimes.onnxruntime.images.resampling import pillow_filter
 from tasks.task import TaskType
 
-__all__ = ("processor_preprocessing", "processor_size", "timm_preprocessing")
-
 _STRETCH_FROM = 384
 """From this size, processors with a crop_pct stretch instead of cropping (transformers, ConvNextImageProcessor)."""
 

@@ -14,8 +14,6 @@ from app.runtimes.onnxruntime.images.resampling import resize_floats, resize_win
 from tasks.inference.tensor import Datatype
 from tasks.vision.image import Image
 
-__all__ = ("ImageBatcher",)
-
 
 class ImageBatcher:
     """Makes the input tensor of a graph. It keeps no state between calls, so any thread may call it.

@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 from app.runtimes.onnxruntime.files.model_files import ModelFiles
 from tasks.inference.tensor import Datatype, TensorSpec
 
-__all__ = ("ImageInputs", "is_single_image", "read_inputs")
-
 _DATATYPES = (Datatype.FP32, Datatype.FP16, Datatype.UINT8)
 
 _CHANNELS = 3

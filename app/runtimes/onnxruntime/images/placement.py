@@ -7,8 +7,6 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ("BoxScale", "Fit", "Placement", "Resize", "fit")
-
 Resize = Literal["letterbox", "pad", "line", "stretch", "crop"]
 BoxScale = Literal["axes", "common", "height"]
 """The scale that maps boxes back: that of each axis, the one before the sides were rounded, or that of the height."""

@@ -9,21 +9,6 @@ from app.runtimes.onnxruntime.images.dynamic_input import DynamicSize
 from app.runtimes.onnxruntime.images.placement import BoxScale, Resize
 from app.runtimes.onnxruntime.images.resampling import Antialias, Interpolation
 
-__all__ = (
-    "BYTE",
-    "HALVES",
-    "IMAGENET_MEAN",
-    "IMAGENET_STD",
-    "LETTERBOX_FILL",
-    "NO_PREPROCESSING",
-    "ONES",
-    "STRETCHED",
-    "ZEROS",
-    "PartialPreprocessing",
-    "Preprocessing",
-    "Triple",
-)
-
 Triple = tuple[float, float, float]
 """One value each for R, G and B."""
 

@@ -6,8 +6,6 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ("Antialias", "Interpolation", "Window", "pillow_filter", "resize_floats", "resize_window")
-
 Interpolation = Literal["nearest", "bilinear", "bicubic", "lanczos", "area"]
 _MAX_CROPPED_RATIO = 16
 """Maximum ratio of resized to kept pixels for which all are resized: of a thin strip, very little is kept."""

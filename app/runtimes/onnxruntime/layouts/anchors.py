@@ -27,8 +27,6 @@ from tasks.object_detection import DetectionParameters
 from tasks.task import TaskType
 from tasks.vision.boxes import ious, xywh_to_xyxy
 
-__all__ = ("ANCHORS",)
-
 _NAME = "mediapipe"
 _GRIDS = {
     (128, 896): ((8, 2), (16, 6)),

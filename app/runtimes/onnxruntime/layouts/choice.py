@@ -19,8 +19,6 @@ from app.runtimes.onnxruntime.layouts.text_map import TEXT_MAP
 from app.runtimes.onnxruntime.layouts.yolo import YOLO
 from tasks.task import TaskType
 
-__all__ = ("LAYOUTS", "choose_layout")
-
 
 def _recognise_tensors(view: GraphView) -> Match | None:
     if view.declared_task is not TaskType.TENSOR:

@@ -21,8 +21,6 @@ from app.runtimes.onnxruntime.layouts.layout import ClassDecoder, GraphView, Lay
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.task import TaskType
 
-__all__ = ("CLASSES",)
-
 _PROBABILITIES, _LOGITS, _MULTI_LABEL = _NAMES = ("probabilities", "logits", "multi-label")
 _MULTI_LABEL_PROBLEM = "multi_label_classification"
 _FEATURES = re.compile(r"(^|[._/])(embed(ding)?s?|features?|feats?|pooler_output)([._/:]|$)")

@@ -17,8 +17,6 @@ from app.runtimes.onnxruntime.images.preprocessing import HALVES, PartialPreproc
 from app.runtimes.onnxruntime.layouts.layout import GraphView, Layout, Match, TextDecoder
 from tasks.task import TaskType
 
-__all__ = ("CTC",)
-
 _NAME = "ctc"
 _DEFAULTS = PartialPreprocessing(
     size=(48, 320),

@@ -30,8 +30,6 @@ from tasks.image_segmentation import SegmentationInput
 from tasks.object_detection import DetectionParameters
 from tasks.task import TaskType
 
-__all__ = ("DETR", "DETR_SIGMOID", "RF_DETR")
-
 _SOFTMAX, _SIGMOID, _RF_DETR = "detr", "detr-sigmoid", "rf-detr"
 _EXPECTED = "logits [b, N, slots] and pred_boxes [b, N, 4]"
 _TASKS = (TaskType.OBJECT_DETECTION,)

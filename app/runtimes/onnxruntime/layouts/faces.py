@@ -35,8 +35,6 @@ from tasks.object_detection import DetectionParameters
 from tasks.task import TaskType
 from tasks.vision.boxes import suppress_boxes, xywh_to_xyxy
 
-__all__ = ("SCRFD", "YUNET")
-
 _YUNET, _SCRFD = "yunet", "scrfd"
 _YUNET_STRIDES = (8, 16, 32)
 _SCRFD_STRIDES = {6: (8, 16, 32), 9: (8, 16, 32), 10: (8, 16, 32, 64, 128), 15: (8, 16, 32, 64, 128)}

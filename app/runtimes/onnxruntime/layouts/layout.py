@@ -22,25 +22,6 @@ from tasks.object_detection import DetectionParameters
 from tasks.task import TaskType
 from tasks.vision.contours import Contour
 
-__all__ = (
-    "BoxDecoder",
-    "ClassDecoder",
-    "GraphView",
-    "Layout",
-    "MaskDecoder",
-    "Match",
-    "OrientedBoxDecoder",
-    "Outline",
-    "Output",
-    "OutputDecoder",
-    "TensorDecoder",
-    "TextDecoder",
-    "are_probabilities",
-    "format_outputs",
-    "keypoints_fact",
-    "planes_first",
-)
-
 _SUM_TOLERANCE = 1e-3
 
 

@@ -24,8 +24,6 @@ from tasks.image_segmentation import SegmentationInput
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.task import TaskType
 
-__all__ = ("MASK",)
-
 _PROBABILITIES, _LOGITS = _NAMES = ("mask", "mask-logits")
 
 

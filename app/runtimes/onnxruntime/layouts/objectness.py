@@ -24,8 +24,6 @@ from tasks.inference.error import ErrorKind, InferenceError
 from tasks.object_detection import DetectionParameters
 from tasks.task import TaskType
 
-__all__ = ("YOLOV5", "YOLOX")
-
 _YOLOV5, _YOLOX = "yolov5", "yolox"
 _TASKS = (TaskType.OBJECT_DETECTION,)
 _GRIDS = ((8, 16, 32), (8, 16, 32, 64))

@@ -34,8 +34,6 @@ from tasks.image_segmentation import SegmentationInput
 from tasks.object_detection import DetectionParameters
 from tasks.task import TaskType
 
-__all__ = ("RT_DETR", "TORCHVISION_BOXES")
-
 _RT_DETR, _TORCHVISION = "rt-detr", "torchvision"
 _COORDINATES = 3
 """x, y and visibility."""

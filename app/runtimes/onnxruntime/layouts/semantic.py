@@ -33,8 +33,6 @@ from tasks.inference.error import ErrorKind, InferenceError
 from tasks.task import TaskType
 from tasks.vision.contours import Contour, contours_of_mask
 
-__all__ = ("CLASS_MAP", "SEMANTIC")
-
 _SEMANTIC, _CLASS_MAP = "semantic", "class-map"
 _MAX_CLASSES = 1000
 """A map with more distinct numbers is not a class map, and extracting its contours would take too long."""

@@ -23,8 +23,6 @@ from app.runtimes.onnxruntime.layouts.layout import GraphView, Layout, Match, Or
 from tasks.object_detection import DetectionParameters
 from tasks.task import TaskType
 
-__all__ = ("TEXT_MAP",)
-
 _NAME = "text-map"
 _INPUT_NAME = "x"
 _OUTPUT_STARTS = ("sigmoid_", "fetch_name_", "save_infer_model")

@@ -36,8 +36,6 @@ from tasks.object_detection import DetectionParameters
 from tasks.task import TaskType
 from tasks.vision.boxes import clip_boxes, suppress_rotated_boxes
 
-__all__ = ("YOLO",)
-
 _RAW, _TRANSPOSED, _NMS, _END2END = _NAMES = ("raw", "raw-transposed", "nms", "end2end")
 _SUPPRESSED = (_NMS, _END2END)
 _TASKS = (TaskType.OBJECT_DETECTION, TaskType.ORIENTED_OBJECT_DETECTION, TaskType.IMAGE_SEGMENTATION)

@@ -11,8 +11,6 @@ from app.runtimes.onnxruntime.graph import RawOutputs
 from tasks.object_detection import DetectionParameters
 from tasks.vision.boxes import suppress_boxes, xywh_to_xyxy
 
-__all__ = ("BOX", "MAX_DETECTION_ROWS", "RowFormat", "find", "read_rows", "suppress_duplicates")
-
 BOX = 4
 """Values of a box."""
 

@@ -11,8 +11,6 @@ from app.runtimes.python.answers.value_parsing import ClassNames, fields, finite
 from tasks.object_detection import DetectionInput, Detections
 from tasks.oriented_object_detection import OrientedDetections
 
-__all__ = ("read_detections", "read_oriented_detections")
-
 _FORMS = (
     "Detections, boxes with scores and labels, a list of records with label, score, xmin, ymin, xmax and ymax, "
     "or supervision's Detections"

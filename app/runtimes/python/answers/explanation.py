@@ -6,8 +6,6 @@ from typing import Any, cast
 
 from app.runtimes.python.answers.value_parsing import array, describe, invalid_answer, items, text
 
-__all__ = ("read_explanation", "read_explanations")
-
 _MAX_DEPTH = 32
 _EXPECTED = "null, a boolean, a finite number, a text, or a list, an array or a dict of them"
 

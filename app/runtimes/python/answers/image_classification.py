@@ -18,8 +18,6 @@ from app.runtimes.python.answers.value_parsing import (
 )
 from tasks.image_classification import Classification
 
-__all__ = ("read_classification",)
-
 _FORMS = "Classification, a dict of scores by label, an array of scores by class number, or a list of label and score"
 
 

@@ -19,8 +19,6 @@ from app.runtimes.python.answers.value_parsing import (
 from tasks.image_segmentation import SegmentationInput, Segments
 from tasks.vision.contours import Contour, contours_of_mask
 
-__all__ = ("read_segments",)
-
 _FORMS = (
     "Segments, masks or contours with scores and labels, a map of class numbers, a list of records with label, score "
     "and contour, or supervision's Detections with masks"

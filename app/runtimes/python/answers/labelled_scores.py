@@ -21,16 +21,6 @@ from app.runtimes.python.answers.value_parsing import (
     scores,
 )
 
-__all__ = (
-    "LabelledScores",
-    "check_lengths",
-    "read_objects",
-    "read_parallel",
-    "read_records",
-    "read_supervision",
-    "table",
-)
-
 
 class LabelledScores(msgspec.Struct, frozen=True, eq=False):
     """The labels and scores of N objects.

@@ -10,8 +10,6 @@ from app.runtimes.python.answers.value_parsing import array, describe, invalid_a
 from tasks.inference.tensor import Datatype, Tensor, TensorSpec
 from tasks.tensor_inference import Tensors
 
-__all__ = ("read_tensors",)
-
 
 def read_tensors(value: object, path: str, specs: Sequence[TensorSpec]) -> Tensors:
     """Read the declared outputs from a dict of arrays by name.

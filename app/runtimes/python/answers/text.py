@@ -21,8 +21,6 @@ from tasks.task import TokenUsage
 from tasks.text_generation import ContinuedText, Generation
 from tasks.token_classification import Entities, TaggedText
 
-__all__ = ("read_answers", "read_entities", "read_generation")
-
 _SPAN = ("start", "end")
 
 

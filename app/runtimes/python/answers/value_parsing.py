@@ -9,23 +9,6 @@ from numpy.typing import NDArray
 
 from tasks.inference.error import ErrorKind, InferenceError, quote_value
 
-__all__ = (
-    "ClassNames",
-    "ItemPath",
-    "array",
-    "column",
-    "columns",
-    "describe",
-    "fields",
-    "finite",
-    "invalid_answer",
-    "items",
-    "names",
-    "numbers",
-    "scores",
-    "text",
-)
-
 ItemPath = Callable[[int], str]
 """Returns the path of the n-th item in the return value."""
 

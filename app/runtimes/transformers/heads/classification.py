@@ -13,8 +13,6 @@ from app.runtimes.transformers.network import Network
 from tasks.image_classification import Classification, ClassificationInput, ImageClassifier
 from tasks.text_classification import ClassifiedText, TextClassifier
 
-__all__ = ("load_image_classifier", "load_text_classifier", "probabilities")
-
 
 def load_image_classifier(spec: ModelSpec, network: Network) -> ImageClassifier:
     """Return the classifier of `network`.

@@ -9,8 +9,6 @@ from app.runtimes.transformers.network import Network
 from app.settings.model import ModelError
 from tasks.object_detection import DetectionInput, Detections, ObjectDetector
 
-__all__ = ("detections", "load_detector")
-
 
 def load_detector(spec: ModelSpec, network: Network) -> ObjectDetector:
     """Return the detector of `network`. The model's own processor decodes its outputs.

@@ -21,8 +21,6 @@ from app.settings.model import ModelError
 from tasks.image_text_to_text import Answers, PromptedImage, VisionLanguageModel
 from tasks.task import TokenUsage
 
-__all__ = ("TransformersVisionLanguageModel", "load_vision_language_model")
-
 
 class TransformersVisionLanguageModel(GenerativeModel[PromptedImage, Answers]):
     """A `StreamingModel`.

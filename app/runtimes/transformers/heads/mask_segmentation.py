@@ -19,8 +19,6 @@ from app.settings.model import ModelError
 from tasks.image_segmentation import ImageSegmenter, SegmentationInput, Segments
 from tasks.vision.contours import contours_of_mask
 
-__all__ = ("load_mask_segmenter",)
-
 _MAX_PIXELS = 2**21
 """Masks of larger images are decoded at this size and enlarged. The models' own masks are far smaller."""
 

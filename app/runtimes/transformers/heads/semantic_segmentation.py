@@ -13,8 +13,6 @@ from app.runtimes.transformers.network import Network
 from tasks.image_segmentation import ImageSegmenter, SegmentationInput, Segments
 from tasks.vision.contours import contours_of_mask
 
-__all__ = ("class_map", "load_semantic_segmenter")
-
 _MAX_ENLARGED = 2**25
 """Maximum number of logits that are enlarged to the size of the image at a time: 128 MiB."""
 

@@ -23,8 +23,6 @@ from app.runtimes.transformers.tokenizing import (
 from tasks.inference.error import invalid
 from tasks.text.request import TextItem
 
-__all__ = ("TOLERANCE", "TextScorer")
-
 TOLERANCE = 1e-5
 """Maximum difference of a score between a batch and a single text."""
 

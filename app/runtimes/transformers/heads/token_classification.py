@@ -15,8 +15,6 @@ from app.runtimes.transformers.heads.text_scorer import TextScorer
 from app.runtimes.transformers.network import Network
 from tasks.token_classification import Aggregation, Entities, TaggedText, TokenClassifier
 
-__all__ = ("Token", "entities_of", "load_token_classifier")
-
 _OUTSIDE = "O"
 
 

@@ -21,8 +21,6 @@ from tasks.inference.error import invalid
 from tasks.object_detection import DetectionInput, Detections, ObjectDetector
 from tasks.vision.image import Image
 
-__all__ = ("load_zero_shot_classifier", "load_zero_shot_detector")
-
 _HYPOTHESIS = "This is a photo of {}."
 """The prompt of a class, from Hugging Face's pipeline."""
 

@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 
 from tests.benchmarks.serving.shape import IOU_THRESHOLD, LABELS, SCORE_THRESHOLD, TOP_K
 
-__all__ = ("Pipeline", "pipeline")
-
 
 class Pipeline(Protocol):
     """The interface that every server calls."""

@@ -5,8 +5,6 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ("Model",)
-
 
 class Model:
     """Scores how much red, green and blue an image has."""

@@ -6,8 +6,6 @@ from numpy.typing import NDArray
 
 from charioteer import DetectionParameters
 
-__all__ = ("Model",)
-
 
 class Model:
     """Finds the regions that are brighter than the rest of the image."""

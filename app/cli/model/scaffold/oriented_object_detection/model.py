@@ -6,8 +6,6 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ("Model",)
-
 
 class Model:
     """Finds the regions that are brighter than the rest of the image."""

@@ -5,8 +5,6 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ("Model",)
-
 
 class Model:
     """Scales each row to a mean of 0 and a standard deviation of 1."""

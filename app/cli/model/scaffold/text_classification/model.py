@@ -1,7 +1,5 @@
 """A starter sentiment classifier. Replace it with your model."""
 
-__all__ = ("Model",)
-
 _GOOD = frozenset({"good", "great", "happy", "love", "nice", "well"})
 _BAD = frozenset({"bad", "awful", "sad", "hate", "poor", "broken"})
 

@@ -4,8 +4,6 @@ from collections.abc import Iterator
 
 from charioteer import TextGenerationParameters
 
-__all__ = ("Model",)
-
 
 class Model:
     """Continues a text with the word that followed its last word earlier in the text."""

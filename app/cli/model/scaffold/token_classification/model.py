@@ -2,8 +2,6 @@
 
 import re
 
-__all__ = ("Model",)
-
 _PATTERNS = {"NUMBER": r"\d+([.,]\d+)*", "NAME": r"(?<=\w )[A-Z]\w+"}
 
 
