@@ -23,7 +23,9 @@ _FAMILIES = {
     "Gauge": "",
     "GaugeMetricFamily": "",
     "Histogram": "",
+    "counter": "_total",
     "family": "",
+    "gauge": "",
 }
 """Functions that create a metric, and the suffix that Prometheus adds to its name."""
 

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import msgspec
 import numpy as np
@@ -160,26 +161,29 @@ class DriftMetrics:
     """The Prometheus metrics of drift monitoring."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        def gauge(name: str, text: str, *labels: str) -> Gauge:
-            return Gauge(f"charioteer_drift_{name}", text, ("model", *labels), registry=registry)
-
-        def counter(name: str, text: str, *labels: str) -> Counter:
-            return Counter(f"charioteer_drift_{name}", text, labels, registry=registry)
-
-        self.detected = gauge("detected", "1 when the last window has drifted, else 0.")
-        self.p_value = gauge("p", "P-value of each test of the last window, corrected for the other tests.", "test")
-        self.similarity = gauge("similarity", "Mean similarity to the baseline of the last window's images.")
+        gauge = partial(Gauge, registry=registry)
+        counter = partial(Counter, registry=registry)
+        self.detected = gauge("charioteer_drift_detected", "1 when the last window has drifted, else 0.", ["model"])
+        self.p_value = gauge(
+            "charioteer_drift_p",
+            "P-value of each test of the last window, corrected for the other tests.",
+            ["model", "test"],
+        )
+        self.similarity = gauge(
+            "charioteer_drift_similarity", "Mean similarity to the baseline of the last window's images.", ["model"]
+        )
         self.baseline_similarity = gauge(
-            "baseline_similarity", "Mean similarity of the baseline's own images to one another."
+            "charioteer_drift_baseline_similarity",
+            "Mean similarity of the baseline's own images to one another.",
+            ["model"],
         )
-        self.windows = counter("windows", "Windows that were tested for drift.", "model")
+        self.windows = counter("charioteer_drift_windows", "Windows that were tested for drift.", ["model"])
         self.images = counter(
-            "images",
+            "charioteer_drift_images",
             "Images by outcome: measured, skipped by the rate limit, dropped because too many wait, or failed.",
-            "model",
-            "outcome",
+            ["model", "outcome"],
         )
-        self.alerts = counter("alerts", "Alerts to the webhook, by outcome.", "outcome")
+        self.alerts = counter("charioteer_drift_alerts", "Alerts to the webhook, by outcome.", ["outcome"])
 
     def remove(self, model: str) -> None:
         """Remove the metrics of a model that is no longer monitored, because they would stay forever."""
