@@ -100,7 +100,9 @@ def serve(
             service.shutdown_hooks,
         )
     except ListenError as error:
-        sys.exit(f"charioteer: {error}")
+        fields = ("port", "grpc_port", "tensorflow_serving_port", "tensorflow_grpc_port")
+        options = [f"--{field.replace('_', '-')}" for field in fields if getattr(settings, field) == error.port]
+        sys.exit(f"charioteer: {error}. Choose another port with {' or '.join(options)}, or 0 for any free one")
     if service.engine.busy or service.loading.busy or (has_models and _threads_left()):
         # Exit at once: a worker that outlived the drain, or a model's thread, would keep the interpreter alive.
         logging.shutdown()

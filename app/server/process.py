@@ -98,9 +98,7 @@ def run(
             shared_ports = set(ports) & set(grpc.ports)
             if shared_ports:
                 port = min(shared_ports)
-                raise ListenError(
-                    f"Cannot listen on port {port} for both HTTP and gRPC; choose another for one of them"
-                )
+                raise ListenError(settings.host, port, "HTTP and gRPC need different ports")
             grpc.check_addresses()
         apps = {port: secondary.guarded_app for port, secondary in zip(ports[1:], secondary_listeners, strict=True)}
         server = http_server(route_by_port(app, apps), transport, shutdown_hooks)

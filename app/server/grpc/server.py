@@ -152,7 +152,7 @@ class GrpcServer:
                 return server.add_insecure_port(f"{host}:{port}")
             return server.add_secure_port(f"{host}:{port}", self._certificates.grpc_credentials())
         except RuntimeError:
-            self.failure = ListenError(f"Cannot listen on {self._host}:{port} for gRPC")
+            self.failure = ListenError(self._host, port, "gRPC cannot use the address")
             raise self.failure from None
 
 

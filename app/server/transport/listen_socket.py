@@ -4,7 +4,17 @@ import socket
 
 
 class ListenError(Exception):
-    """The server cannot listen on the configured address."""
+    """The server cannot listen on the configured address.
+
+    Args:
+        host: the host of the address.
+        port: the port of the address.
+        reason: why not, in a few words.
+    """
+
+    def __init__(self, host: str, port: int, reason: str) -> None:
+        super().__init__(f"Cannot listen on {host}:{port}: {reason}")
+        self.port = port
 
 
 def open_listen_socket(host: str, port: int) -> socket.socket:
@@ -22,7 +32,7 @@ def open_listen_socket(host: str, port: int) -> socket.socket:
         server_socket.listen()
     except OSError as error:
         server_socket.close()
-        raise ListenError(f"Cannot listen on {host}:{port}: {error.strerror}") from None
+        raise ListenError(host, port, error.strerror or str(error)) from None
     return server_socket
 
 

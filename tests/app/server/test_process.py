@@ -84,13 +84,14 @@ def test_process_exits_with_a_message_for_wrong_arguments() -> None:
         assert "Traceback" not in "".join(server.log)
 
 
-def test_process_exits_with_a_message_if_the_port_is_in_use() -> None:
+@pytest.mark.parametrize("option", ["--port", "--grpc-port", "--tensorflow-serving-port", "--tensorflow-grpc-port"])
+def test_process_names_the_option_of_a_port_in_use(option: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
-        with run_server("--model", str(DETECTOR), "--port", str(port)) as server:
+        with run_server("--model", str(DETECTOR), option, str(port)) as server:
             assert server.wait() == 1
-            assert "in use" in server.log[-1]
-            assert str(port) in server.log[-1]
+            assert f"127.0.0.1:{port}: Address already in use. " in server.log[-1]
+            assert f"with {option}, or 0" in server.log[-1]
 
 
 def test_sigterm_waits_for_requests_in_flight() -> None:
