@@ -133,7 +133,7 @@ class _RecordingSession:
     def __init__(self, session: Session) -> None:
         self._session = session
         self.file, self.inputs, self.outputs = session.file, session.inputs, session.outputs
-        self.metadata, self.facts = session.metadata, session.facts
+        self.metadata, self.facts, self.copies = session.metadata, session.facts, session.copies
         self.feeds: Mapping[str, NDArray[Any]] = {}
 
     def run(self, feeds: Mapping[str, NDArray[Any]], names: Sequence[str] | None = None) -> list[NDArray[Any]]:

@@ -19,6 +19,7 @@ class GraphSession(Protocol):
         outputs: outputs of the graph; -1 is a dimension of any size.
         metadata: the file's ``metadata_props``.
         facts: facts about how the graph runs.
+        copies: the number of copies of the graph; calls one after the other run on each in turn.
     """
 
     file: Path
@@ -26,6 +27,7 @@ class GraphSession(Protocol):
     outputs: tuple[TensorSpec, ...]
     metadata: Mapping[str, str]
     facts: Sequence[Fact]
+    copies: int
 
     def run(self, feeds: Mapping[str, NDArray[Any]], names: Sequence[str] | None = None) -> list[NDArray[Any]]:
         """Run the graph, and return the outputs `names`, or all outputs in order.

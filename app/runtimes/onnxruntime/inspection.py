@@ -5,11 +5,9 @@ The order of precedence is settings, metadata, Hugging Face files, shapes, guess
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from app.engine.models.model_metadata import ModelMetadata, Origin
 from app.runtimes.onnxruntime.files.model_files import Facts, ModelFiles, read_model_files
@@ -104,7 +102,7 @@ def _note_input(inputs: ImageInputs, facts: Facts) -> None:
 
 
 def _run_blank(session: GraphSession, inputs: ImageInputs, model_files: ModelFiles) -> Sequence[Output]:
-    """Return the outputs for a black image, whose shapes apply to every image."""
+    """Return the outputs for a black image, whose shapes apply to every image. All copies of the graph run it."""
     task_type, _ = model_files.declared_task()
     size = decide_size(inputs, model_files, Facts(), task_type)
     reads_text = model_files.metadata.characters is not None or task_type is TaskType.IMAGE_TEXT_TO_TEXT
@@ -117,8 +115,10 @@ def _run_blank(session: GraphSession, inputs: ImageInputs, model_files: ModelFil
     for spec in session.outputs:
         if spec.datatype in (Datatype.BF16, Datatype.BYTES):
             raise model_files.error(f"its output {spec.name!r} is of datatype {spec.datatype}, which is not supported")
+    feeds = inputs.feeds(np.zeros(shape, inputs.image.datatype.dtype), *size)
     try:
-        blanks: list[NDArray[Any]] = session.run(inputs.feeds(np.zeros(shape, inputs.image.datatype.dtype), *size))
+        # The first call on a GPU compiles or selects kernels, which no request should wait for.
+        *_, blanks = (session.run(feeds) for _ in range(session.copies))
     except InferenceError as error:
         hint = '; if that size is wrong, declare {"preprocessing": {"size": [height, width]}} in model-settings.json'
         hint = hint if -1 in inputs.sides else ""

@@ -61,7 +61,7 @@ _DATATYPES = {
 
 
 class Session:
-    """A `GraphSession` of ONNX Runtime. Each call runs on the least busy instance.
+    """A `GraphSession` of ONNX Runtime. Each call runs on the least busy instance, and of several on the least used.
 
     Args:
         file: the ``.onnx`` file. External data must be in its folder or below.
@@ -90,6 +90,7 @@ class Session:
             for name in settings.devices or (CPU.name,)
             for _ in range(settings.instances)
         ]
+        self.copies = len(self._instances)
         self._lock = threading.Lock()
         first_session: Any = self._instances[0].session
         self.file = file
@@ -104,11 +105,12 @@ class Session:
     def run(self, feeds: Mapping[str, NDArray[Any]], names: Sequence[str] | None = None) -> list[NDArray[Any]]:
         names = names or self._names
         instance = self._instances[0]
-        is_shared = len(self._instances) > 1
+        is_shared = self.copies > 1
         if is_shared:
             with self._lock:
-                instance = min(self._instances, key=lambda candidate: candidate.calls)
+                instance = min(self._instances, key=lambda candidate: (candidate.calls, candidate.total_calls))
                 instance.calls += 1
+                instance.total_calls += 1
         try:
             if self._has_bfloat:
                 return self._run_values(instance.session, feeds, names)
@@ -135,12 +137,13 @@ class Session:
 
 
 class _SessionInstance:
-    """A session of ONNX Runtime, and its number of calls in flight."""
+    """A session of ONNX Runtime, and its numbers of calls: in flight, and ever."""
 
     def __init__(self, session: Any, memory: tuple[str, int] | None) -> None:
         self.session = session
         self.memory = memory
         self.calls = 0
+        self.total_calls = 0
 
 
 def _load_instance(

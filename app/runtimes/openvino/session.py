@@ -45,6 +45,7 @@ class OpenVinoSession:
     def __init__(self, source: ModelSource) -> None:
         core = _core(source.compile_cache)
         plain = open_session(source)
+        self.copies = 1
         self.file, self.inputs, self.outputs, self.metadata = plain.file, plain.inputs, plain.outputs, plain.metadata
         for spec in (*self.inputs, *self.outputs):
             if spec.datatype in (Datatype.BF16, Datatype.BYTES):

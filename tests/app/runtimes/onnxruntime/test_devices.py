@@ -2,6 +2,7 @@
 
 import threading
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnxruntime
@@ -9,6 +10,7 @@ import pytest
 
 from app.runtimes.onnxruntime.devices import CPU, parse_device, parse_devices
 from app.runtimes.onnxruntime.session import Session, run_bound
+from app.runtimes.onnxruntime.single_graph import load_single_graph
 from app.settings.model import ModelError, OnnxRuntimeSettings
 from tests.app.runtimes.onnxruntime import graphs
 
@@ -83,6 +85,23 @@ def test_concurrent_calls_on_several_instances_are_correct(tmp_path: Path) -> No
     for thread in threads:
         thread.join()
     assert answers == [True] * 200
+
+
+def test_every_instance_runs_a_blank_image_before_the_model_is_ready(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    called: set[int] = set()
+    session_class: Any = onnxruntime.InferenceSession
+    run = session_class.run
+
+    def counted(session: object, *args: Any) -> Any:
+        called.add(id(session))
+        return run(session, *args)
+
+    monkeypatch.setattr(session_class, "run", counted)
+    file = graphs.channel_means(tmp_path / "model.onnx")
+    load_single_graph(graphs.source(file, onnxruntime={"instances": 3}))
+    assert len(called) == 3
 
 
 def test_io_binding_gives_same_answers(tmp_path: Path) -> None:
