@@ -19,7 +19,7 @@ from app.engine.inference_result import InferenceResult, SampleResult
 from app.engine.request_context import RequestContext
 from metadata.entry import METADATA_PARAMETER, Metadata, metadata_of_inputs, read_metadata
 from tasks.inference.error import InferenceError
-from tasks.vision.image import Image
+from tasks.vision.image import image_of
 
 SIMILARITY_HEADER = "charioteer-similarity"
 SIMILARITY_PARAMETER = "similarity"
@@ -53,7 +53,7 @@ class _Batch(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     @property
     def pixels(self) -> int:
         """Return the number of pixels that the images hold in memory."""
-        images = [_image(sample) for sample in self.samples]
+        images = [image_of(sample.item) for sample in self.samples]
         return sum(image.width * image.height for image in images if image is not None)
 
 
@@ -102,7 +102,7 @@ class DriftObserver:
             return
         if SIMILARITY_HEADER in context.response_headers:
             return
-        samples = [sample for sample in result.samples if _image(sample) is not None]
+        samples = [sample for sample in result.samples if image_of(sample.item) is not None]
         allowed = self._rate_limit.take(len(samples))
         self._count(context.model_name, "skipped", len(samples) - allowed)
         if allowed:
@@ -226,7 +226,7 @@ class SimilarityAnnotator:
         self, context: RequestContext, result: InferenceResult, model_name: str, /
     ) -> Sequence[Mapping[str, object]]:
         monitored = self._monitored.get(model_name)
-        if monitored is None or not result.samples or any(_image(sample) is None for sample in result.samples):
+        if monitored is None or not result.samples or any(image_of(sample.item) is None for sample in result.samples):
             return ()
         task_type = monitored.sample.task_type
         try:
@@ -271,15 +271,10 @@ class _RateLimit:
         return allowed
 
 
-def _image(sample: SampleResult) -> Image | None:
-    image = getattr(sample.item, "image", None)
-    return image if isinstance(image, Image) else None
-
-
 def _drift_sample(sample: SampleResult, event_id: str, metadata: Mapping[int, Metadata]) -> DriftInput:
     return DriftInput(
         id=f"{event_id}-{sample.input}-{sample.index}",
-        image=_image(sample),
+        image=image_of(sample.item),
         records=[msgspec.structs.asdict(record) for record in sample.prediction.records()],
         metadata=metadata_texts(metadata[sample.input].entries) if sample.input in metadata else {},
     )

@@ -15,7 +15,7 @@ from prometheus_client.registry import Collector
 
 from app.engine.request_context import RequestContext
 from tasks.task import BEST_ONLY
-from tasks.vision.image import Image
+from tasks.vision.image import image_of
 
 OTHER_LABEL = "other"
 """The label for labels that a model does not declare: clients choose those of an open vocabulary."""
@@ -72,8 +72,8 @@ class PredictionMetrics(Collector):
                 count = 1 if best_only else len(sample_labels)
                 labels += sample_labels[:count]
                 scores += sample_scores[:count].tolist()
-            image = getattr(sample.item, "image", None)
-            if isinstance(image, Image):
+            image = image_of(sample.item)
+            if image is not None:
                 height, width = image.full_size or image.pixels.shape[:2]
                 pixels.append(float(width * height))
         self._pending.append((context.model_name, labels, scores, pixels, float(context.batch_size)))

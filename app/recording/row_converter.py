@@ -18,7 +18,7 @@ from metadata.entry import METADATA_PARAMETER, Metadata, MetadataEntry, metadata
 from tasks.inference.request import InferenceRequest
 from tasks.inference.tensor import BytesTensor
 from tasks.tensor_inference import TensorsInput
-from tasks.vision.image import Image
+from tasks.vision.image import Image, image_of
 
 
 class _ReceivedImage(NamedTuple):
@@ -82,8 +82,8 @@ class RowConverter:
         labels = () if self._redaction.redacts("label") else label_rows(records)
         if self._redaction:
             records = cast("Sequence[object]", self._redaction.value(records))
-        image = getattr(sample.item, "image", None)
-        received = self._read_image(request, sample, image) if isinstance(image, Image) else None
+        image = image_of(sample.item)
+        received = None if image is None else self._read_image(request, sample, image)
         if received is not None and self._keep_images:
             images[received.file.digest] = received.file
         entries = _unique_entries([metadata_by_input[index] for index in inputs if index in metadata_by_input])

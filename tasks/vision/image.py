@@ -48,6 +48,15 @@ class Image(msgspec.Struct, frozen=True, eq=False):
         return self.full_size[1] if self.full_size else self.pixels.shape[1]
 
 
+def image_of(item: object) -> Image | None:
+    """Return the image of a task's decoded input, the first of several; None if it has none."""
+    images = getattr(item, "images", None)
+    if images is None:
+        image = getattr(item, "image", None)
+        return image if isinstance(image, Image) else None
+    return images[0] if images else None
+
+
 def check_size(width: int, height: int, max_pixels: int, max_side: int | None = None) -> None:
     """Reject an image that is empty or too large; `max_side` limits its width and height, None for no limit.
 

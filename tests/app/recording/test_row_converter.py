@@ -9,9 +9,11 @@ import msgspec
 import numpy as np
 import pytest
 
+from app.engine.inference_result import SampleResult
 from app.recording.redaction import REDACTED, Redaction
 from app.recording.row_converter import RowConverter
 from metadata.entry import METADATA_PARAMETER, metadata_values, read_metadata
+from tasks.image_text_to_text import Answers, GenerationParameters, PromptedImage
 from tasks.inference.error import ErrorKind
 from tasks.inference.request import InferenceRequest
 from tasks.inference.tensor import Datatype, Tensor
@@ -114,6 +116,19 @@ def test_row_of_several_tensors_has_metadata_of_all_tensors() -> None:
     entries = [read_metadata(value) for value in metadata_values(request)]
     (row,) = converter()(msgspec.structs.replace(event, request=request, result=result, metadata=entries)).rows
     assert [entry.key for entry in row.metadata] == ["a", "b"]
+
+
+def test_conversation_without_images_is_recorded_without_an_image() -> None:
+    event = detection_event()
+    assert event.result is not None
+    item = PromptedImage((), ("Why?",), GenerationParameters())
+    answers = Answers(prompts=["Why?"], answers=["Because"])
+    result = msgspec.structs.replace(
+        event.result, samples=[SampleResult(input=0, index=0, item=item, prediction=answers)]
+    )
+    (row,) = converter()(msgspec.structs.replace(event, result=result)).rows
+    assert json.loads(row.inference.records or "") == [{"prompt": "Why?", "generated_text": "Because"}]
+    assert row.inference.image_digest is None
 
 
 def test_rejected_request_is_one_row() -> None:

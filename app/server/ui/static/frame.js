@@ -79,12 +79,14 @@ const tools = {
   },
   // Keep the state of the view in its address, without a history entry.
   save(parameters) {
-    const [id, address] = [current.id, location.hash];
+    const { id } = current;
     clearTimeout(saving);
     // Browsers limit how often an address may change, and a slider changes it often.
     saving = setTimeout(() => {
       // The user may have chosen another address, whose event comes later than this timer.
-      if (location.hash === address) history.replaceState(null, "", `#${id}?${new URLSearchParams(parameters)}`);
+      if (location.hash !== address) return;
+      history.replaceState(null, "", `#${id}?${new URLSearchParams(parameters)}`);
+      address = location.hash;
     }, SAVE_MS);
   },
   go(view, parameters) {
@@ -97,9 +99,12 @@ let saving = 0;
 let current = null;
 let opened = null;
 let parameters = null;
+// The address that is shown.
+let address = "";
 
 async function route() {
   clearTimeout(saving);
+  address = location.hash;
   const [id, query = ""] = location.hash.slice(1).split("?", 2);
   const findView = (name) => ENABLED_VIEWS.find((candidate) => candidate.id === name);
   const view = findView(id) ?? findView(opens) ?? ENABLED_VIEWS[0];
