@@ -108,6 +108,8 @@ def test_shapes_are_drawn_where_the_answer_has_them(browser: Browser, server: st
     records = infer(server, model, (IMAGES / sample).read_bytes())
     assert len(records) > 2
     with open_page(browser, f"{server}/#try?model={model}&sample=photo.jpg") as page:
+        # The buttons move when the first image appears.
+        expect(page.get_by_role("group", name="photo.jpg with results")).to_be_visible()
         page.get_by_role("button", name=f"Sample {sample}").click()
         expect_findings(page, len(records))
         expect(page).to_have_url(re.compile(f"#try\\?model={model}&sample={sample}"))
