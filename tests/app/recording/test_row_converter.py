@@ -127,7 +127,7 @@ def test_conversation_without_images_is_recorded_without_an_image() -> None:
         event.result, samples=[SampleResult(input=0, index=0, item=item, prediction=answers)]
     )
     (row,) = converter()(msgspec.structs.replace(event, result=result)).rows
-    assert json.loads(row.inference.records or "") == [{"prompt": "Why?", "generated_text": "Because"}]
+    assert json.loads(row.inference.records or "") == [{"prompt": "Why?", "answer": "Because"}]
     assert row.inference.image_digest is None
 
 
