@@ -89,7 +89,9 @@ def collect_answers(
             pending.put(None)
         deadline = time.monotonic() + _GRACE_SECONDS
         for thread in threads:
-            thread.join(max(0.0, deadline - time.monotonic()))
+            # An interruption may come before all threads have started.
+            if thread.is_alive():
+                thread.join(max(0.0, deadline - time.monotonic()))
     if not collected.records and collected.failures:
         name, reason = next(iter(collected.failures.items()))
         raise EvaluationError(f"Not one of {len(items)} images was answered; {name}: {reason}")

@@ -217,7 +217,7 @@ def test_process_exits_with_a_message_if_the_grpc_port_is_in_use() -> None:
             assert port in server.log[-1]
     with run_server("--model", str(DETECTOR), "--port", port, "--grpc-port", port) as server:
         assert server.wait() == 1
-        assert "both HTTP and gRPC" in server.log[-1]
+        assert "HTTP and gRPC need different ports" in server.log[-1]
 
 
 @pytest.mark.slow
