@@ -80,7 +80,7 @@ def check_errors(client: Any) -> None:
         ("detector", {}, "model"),
         ("vlm", {"n": 2}, "n"),
         ("vlm", {"response_format": {"type": "json_object"}}, "response_format"),
-        ("vlm", {"messages": []}, "messages"),
+        ("vlm", {"messages": "no list"}, "messages"),
     ):
         error = raised_error(openai.BadRequestError, create, **{"model": model, "messages": MESSAGES, **options})
         assert (error.param, error.type) == (param, "invalid_request_error"), error
