@@ -6,6 +6,7 @@ import socket
 import subprocess
 import threading
 import time
+import uuid
 from collections import Counter
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
@@ -79,12 +80,14 @@ class Clients:
 
     Attributes:
         answers: number of answers by their number of records.
+        answered: the request ids of the answers.
         retries: number of repeated requests.
         failed: errors of requests that failed in all attempts, or with another status or without JSON.
     """
 
     def __init__(self, address: str, model: str, count: int) -> None:
         self.answers: Counter[int] = Counter()
+        self.answered: list[str] = []
         self.retries = 0
         self.failed: list[str] = []
         self._url = f"{address}/v2/models/m-{model}/infer"
@@ -105,14 +108,14 @@ class Clients:
         content = body(SCENE, {})
         with httpx.Client(timeout=60) as client:
             while not self._stop.is_set():
-                error_text = ""
+                error_text, request_id = "", uuid.uuid4().hex
                 for attempt in range(6):
                     if attempt:
                         with self._lock:
                             self.retries += 1
                         self._stop.wait(0.2 * 2**attempt)
                     try:
-                        answer = client.post(self._url, content=content)
+                        answer = client.post(self._url, content=content, headers={"X-Request-ID": request_id})
                         error_text = f"{answer.status_code} {answer.json().get('error')}"
                     except (httpx.TransportError, ValueError) as error:
                         self._fail(repr(error))
@@ -120,6 +123,7 @@ class Clients:
                     if answer.status_code == 200:
                         with self._lock:
                             self.answers[len(answer.json()["outputs"][0]["data"][0])] += 1
+                            self.answered.append(request_id)
                         break
                     if answer.status_code != 503:
                         self._fail(error_text)
@@ -147,7 +151,7 @@ def traffic(ray: Ray, model: str, count: int = 4) -> Generator[Clients]:
 @contextmanager
 def start_ray(folder: Path) -> Generator[Ray]:
     """Start Ray in `folder`; stop it with all its processes afterwards."""
-    python = environment_with_extras(linked_environment(), "ray").python
+    python = environment_with_extras(linked_environment("drift"), "ray").python
     environment = {
         **os.environ,
         "PYTHONPATH": str(ROOT),

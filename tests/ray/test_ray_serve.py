@@ -2,8 +2,10 @@
 
 import base64
 import shutil
+import sqlite3
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import httpx
@@ -11,9 +13,11 @@ import msgspec
 import pytest
 
 from app.assembly.in_process import InProcessModel
+from app.drift.baseline import Baseline, write_baseline
 from tasks.vision.image import decode_image
 from tests.ray.driver import SCENE, Ray, body, start_ray, traffic
 from tests.support.colliding_packages import make_project
+from tests.support.drift_samples import sample
 from tests.support.server_process import ROOT
 
 MODELS = ROOT / "fixtures" / "models"
@@ -52,6 +56,7 @@ def test_application_runs_on_ray(tmp_path: Path) -> None:
         check_shared_deployment_over_every_protocol(ray)
         check_models_change_without_interruption(ray, tmp_path)
         check_killed_replica_loses_no_request(ray)
+        check_killed_replica_loses_no_record(ray, tmp_path)
         check_ingress_batches_and_retries_lost_calls(ray, tmp_path)
         check_replicas_scale_with_the_load(ray)
 
@@ -136,6 +141,32 @@ def check_killed_replica_loses_no_request(ray: Ray) -> None:
         assert ray.wait_for(lambda: ray.run_command("running", deployment="ingress") == 2)
     assert clients.failed == []
     assert list(clients.answers) == [len(records(MODELS / "detector"))]
+
+
+def check_killed_replica_loses_no_record(ray: Ray, folder: Path) -> None:
+    model, store = folder / "watched" / "detector", folder / "inferences.db"
+    shutil.copytree(MODELS / "detector", model)
+    baseline = sample(40, with_predictions=True, with_embeddings=False)
+    write_baseline(model / "drift-baseline.npz", Baseline(sample=baseline))
+    settings = {"record": str(store), "drift": True, "drift_per_second": 1000}
+    ray.deploy({"model": str(model), "settings": settings, "ingress": TWO, "models": TWO})
+    with traffic(ray, "detector") as clients:
+        for deployment in ("ingress", "model-detector"):
+            killed = ray.run_command("kill", deployment=deployment)
+            answered = clients.answers.total()
+            assert ray.wait_for(lambda answered=answered: clients.answers.total() > answered + 20)
+            assert ray.wait_for(
+                lambda killed=killed, deployment=deployment: (
+                    killed not in ray.run_command("processes", deployment=deployment)
+                )
+            )
+        # Each replica of the ingress has its own metrics, and requests alternate between them.
+        measured = 'charioteer_drift_images_total{model="detector",outcome="measured"}'
+        assert ray.wait_for(lambda: measured in httpx.get(f"{ray.address}/metrics", timeout=60).text)
+    assert clients.failed == []
+    with closing(sqlite3.connect(store)) as connection:
+        recorded = [row[0] for row in connection.execute("SELECT request_id FROM inferences WHERE error IS NULL")]
+    assert set(clients.answered) <= set(recorded)
 
 
 def check_ingress_batches_and_retries_lost_calls(ray: Ray, folder: Path) -> None:
