@@ -15,8 +15,10 @@ _CONTROL = "trace-control"
 _THREADS = ("MainThread", "inference")
 
 
-def _is_in_coroutine(frame: FrameType | None) -> bool:
-    """Return whether a coroutine runs: periodic tasks are coroutines, the usual request is none."""
+def _is_periodic(frame: FrameType | None) -> bool:
+    """Return whether a periodic task runs or wakes up: the usual request has neither coroutine nor sleep."""
+    if frame is not None and frame.f_code.co_name == "_set_result_unless_cancelled":
+        return True
     while frame is not None:
         if frame.f_code.co_flags & inspect.CO_COROUTINE:
             return True
@@ -32,7 +34,7 @@ class _Recorder:
 
     def profile(self, frame: FrameType, event: str, _: object) -> None:
         thread = threading.current_thread().name
-        if self.is_on and thread.startswith(_THREADS) and not _is_in_coroutine(frame):
+        if self.is_on and thread.startswith(_THREADS) and not _is_periodic(frame):
             if event == "call":
                 code = frame.f_code
                 self.calls.append((code.co_filename, code.co_qualname, code.co_firstlineno, thread))
@@ -47,6 +49,7 @@ class _Recorder:
             for command in commands:
                 self.is_on = command == "start\n"
                 reply = {} if self.is_on else {"calls": self.calls, "c_calls": self.c_calls}
+                self.calls, self.c_calls = [], 0
                 replies.write(json.dumps(reply) + "\n")
                 replies.flush()
 
