@@ -5,25 +5,37 @@ The image has its parameters as a JSON object in the header ``chariot-inference-
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from app.protocols.chariot_v2.wire import WireRequest, WireResponse
 from app.wire.bytes_elements import BinaryElement, StringElement
 from app.wire.json_body import read_json, read_parameters_object
 from tasks.inference.error import InferenceError, invalid
 from tasks.inference.limits import Limits, too_large
 from tasks.inference.request import InferenceRequest
-from tasks.inference.response import InferenceOutput, InferenceResponse
+from tasks.inference.response import InferenceOutput, InferenceResponse, Record
 from tasks.inference.tensor import BytesTensor, Element
 
 JSON = "application/json"
 JSON_LINES = "application/jsonl"
 PARAMETERS_HEADER = "chariot-inference-parameters"
-
 _NEUTRAL_PATH = re.compile(r"^inputs\[(?P<index>\d+)\]\.?(?P<field>.*)$")
 _encoder = msgspec.json.Encoder()
+
+
+class WireRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """One input: an encoded image in base64."""
+
+    input: str
+    parameters: dict[str, msgspec.Raw] | None = None
+
+
+class WireResponse(msgspec.Struct, frozen=True, kw_only=True):
+    """The records for one input, and the metadata of the request."""
+
+    output: Sequence[Record]
+    parameters: Mapping[str, object] | msgspec.UnsetType = msgspec.UNSET
 
 
 def decode(

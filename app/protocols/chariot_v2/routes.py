@@ -8,8 +8,15 @@ import msgspec
 from app.engine.engine import Engine
 from app.engine.request_context import RequestContext
 from app.protocols.chariot_paths import chariot_endpoints, resolve_model
-from app.protocols.chariot_v2.codec import JSON_LINES, PARAMETERS_HEADER, decode, encode, map_error_path
-from app.protocols.chariot_v2.wire import WireRequest, WireResponse
+from app.protocols.chariot_v2.codec import (
+    JSON_LINES,
+    PARAMETERS_HEADER,
+    WireRequest,
+    WireResponse,
+    decode,
+    encode,
+    map_error_path,
+)
 from app.protocols.inference_call import CodecCall, HttpAnswer, InferenceHead
 from app.protocols.media_type import media_type_of
 from app.protocols.protocol import Endpoint, HttpProtocol

@@ -1,20 +1,59 @@
 """Convert bodies of chariot-v2-kserve to and from the neutral request and response."""
 
+from collections.abc import Mapping, Sequence
 from operator import methodcaller
 
 import msgspec
 
-from app.protocols.chariot_v2_kserve.wire import WireInput, WireOutput, WireRequest, WireResponse
 from app.wire.bytes_elements import string_elements
 from app.wire.json_body import read_json, read_parameters_object
 from app.wire.json_tensors import numeric_tensor, read_datatype
 from tasks.inference.limits import Limits
 from tasks.inference.request import InferenceRequest
-from tasks.inference.response import InferenceOutput, InferenceResponse
+from tasks.inference.response import InferenceOutput, InferenceResponse, Record
 from tasks.inference.tensor import BytesTensor, Datatype, InputTensor
+
+WireParameters = dict[str, msgspec.Raw]
 
 _encoder = msgspec.json.Encoder()
 _records = methodcaller("records")
+
+
+class WireInput(msgspec.Struct, frozen=True, kw_only=True):
+    """An item of a request's `inputs`."""
+
+    name: str
+    datatype: str
+    shape: list[int]
+    data: msgspec.Raw
+    parameters: WireParameters | None = None
+
+
+class WireRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """A request's body."""
+
+    inputs: list[WireInput]
+    id: str | None = None
+    parameters: WireParameters | None = None
+
+
+class WireOutput(msgspec.Struct, frozen=True, kw_only=True):
+    """An item of a response's `outputs`. `data` holds a list of records for each image or text of the input."""
+
+    name: str
+    shape: tuple[int]
+    datatype: str
+    data: Sequence[Sequence[Record]]
+    parameters: Mapping[str, object] | msgspec.UnsetType = msgspec.UNSET
+
+
+class WireResponse(msgspec.Struct, frozen=True, kw_only=True):
+    """A response's body."""
+
+    id: str
+    model_name: str
+    model_version: str
+    outputs: Sequence[WireOutput]
 
 
 def decode(

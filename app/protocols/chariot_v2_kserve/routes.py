@@ -6,8 +6,7 @@ from functools import partial
 from app.engine.engine import Engine
 from app.engine.request_context import RequestContext
 from app.protocols.chariot_paths import chariot_endpoints, resolve_model
-from app.protocols.chariot_v2_kserve.codec import decode, encode
-from app.protocols.chariot_v2_kserve.wire import WireRequest, WireResponse
+from app.protocols.chariot_v2_kserve.codec import WireRequest, WireResponse, decode, encode
 from app.protocols.inference_call import CodecCall, HttpAnswer, InferenceHead
 from app.protocols.protocol import Endpoint, HttpProtocol
 from tasks.inference.response import InferenceResponse

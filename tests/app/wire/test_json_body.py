@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.protocols.chariot_v2_kserve.codec import decode
-from app.protocols.chariot_v2_kserve.wire import WireRequest
+from app.protocols.chariot_v2_kserve.codec import WireRequest, decode
 from app.protocols.status import http_status
 from app.wire.json_body import read_json, read_parameters_object
 from tasks.inference.error import ErrorKind, InferenceError
