@@ -8,7 +8,7 @@ import msgspec
 import pybase64
 
 from app.wire.json_body import read_json
-from app.wire.nested_rows import index_path
+from app.wire.json_tensors import index_path
 from tasks.inference.error import InferenceError, invalid, quote_value
 from tasks.inference.tensor import BytesTensor, Element
 

@@ -1,7 +1,11 @@
-"""Numeric tensors in JSON protocols: a shape, and flat or nested numbers in row-major order."""
+"""Numeric tensors in JSON protocols: a shape, and flat or nested numbers in row-major order.
+
+NumPy has no BF16, so arrays hold its bits: the upper halves of FP32 numbers.
+"""
 
 import math
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 import msgspec
@@ -9,13 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.wire.json_body import first_path, read_json
-from app.wire.nested_rows import flatten_rows
 from tasks.inference.error import invalid, quote_value
 from tasks.inference.tensor import Datatype, Tensor
 
 _MAX_DIMENSIONS = 32
 _FLAT_TYPES: dict[str, Any] = {"b": list[bool | int], "i": list[int | bool], "u": list[int | bool], "f": list[float]}
 
+_BF16_NAN = np.uint16(0x7FC0)
 _DATATYPES = {datatype.value: datatype for datatype in Datatype}
 
 
@@ -98,3 +102,52 @@ def _shaped(values: NDArray[Any], shape: Sequence[int], path: str) -> NDArray[An
         return values.reshape(tuple(shape))
     except (ValueError, OverflowError):
         raise invalid(f"Expected sizes whose product can be counted, got {quote_value(list(shape))}", path) from None
+
+
+def to_bfloat16_bits(numbers: NDArray[np.float32]) -> NDArray[np.uint16]:
+    """Return the bits of the BF16 nearest to each of `numbers`, ties to even; overflow becomes infinity."""
+    bits = numbers.view(np.uint32)
+    rounded = ((bits + np.uint32(0x7FFF) + ((bits >> 16) & 1)) >> 16).astype(np.uint16)
+    return np.where(np.isnan(numbers), _BF16_NAN, rounded)
+
+
+def from_bfloat16_bits(bits: NDArray[np.uint16]) -> NDArray[np.float32]:
+    """Return the exact FP32 values of BF16 `bits`."""
+    return (bits.astype(np.uint32) << 16).view(np.float32)
+
+
+def flatten_rows(rows: list[Any]) -> list[Any]:
+    """Return the values of nested `rows` of any lengths, down to the first level that has values other than rows."""
+    level = rows
+    while level and all(isinstance(row, list) for row in level):
+        level = list(chain.from_iterable(level))
+    return level
+
+
+def shape_and_values(rows: list[Any], path: str) -> tuple[tuple[int, ...], list[Any]]:
+    """Return the shape of nested `rows`, and their values in row-major order.
+
+    Raises:
+        InferenceError: INVALID_REQUEST naming the first row under `path` whose length differs.
+    """
+    shape = [len(rows)]
+    level = rows
+    while level and all(isinstance(row, list) for row in level):
+        sizes = list(map(len, level))
+        odd_index = next((index for index, size in enumerate(sizes) if size != sizes[0]), None)
+        if odd_index is not None:
+            message = f"Expected rows of one length, {sizes[0]}, got one of {sizes[odd_index]}"
+            raise invalid(message, path + index_path(odd_index, shape))
+        shape.append(sizes[0])
+        level = list(chain.from_iterable(level))
+    return tuple(shape), level
+
+
+def index_path(index: int, shape: Sequence[int]) -> str:
+    """Return the indices, as in a path, of the value at `index` in row-major order."""
+    # np.unravel_index supports at most 64 dimensions, and a client may send more.
+    parts: list[str] = []
+    for size in reversed(shape):
+        index, position = divmod(index, size)
+        parts.append(f"[{position}]")
+    return "".join(reversed(parts))

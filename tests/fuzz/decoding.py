@@ -10,8 +10,7 @@ from app.protocols.grps.json_messages import read_json_message
 from app.protocols.grps.messages import GrpsMessage
 from app.protocols.kserve_v2 import codec, protobuf
 from app.protocols.kserve_v2.binary import unpack_bytes
-from app.protocols.tensorflow_serving.document import read_object
-from app.protocols.tensorflow_serving.values import read_tensor
+from app.protocols.tensorflow_serving.values import read_object, read_tensor
 from app.settings.model import ModelSource
 from app.wire.protobuf_limits import parse_message
 from tasks.inference.error import InferenceError

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from app.protocols.grps.messages import GenericTensor, GrpsMessage
 from app.protocols.grps.tensors import FLAT_FIELDS
 from app.wire.json_body import read_json
-from app.wire.nested_rows import index_path
+from app.wire.json_tensors import index_path
 from tasks.inference.error import InferenceError, invalid, quote_value
 from tasks.inference.limits import Limits
 

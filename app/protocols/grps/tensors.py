@@ -12,8 +12,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from app.wire.bfloat16 import from_bfloat16_bits, to_bfloat16_bits
 from app.wire.bytes_elements import StringElement
+from app.wire.json_tensors import from_bfloat16_bits, to_bfloat16_bits
 from tasks.inference.error import ErrorKind, InferenceError, invalid, quote_value
 from tasks.inference.tensor import BytesTensor, Datatype, InputTensor, Tensor, TensorSpec
 

@@ -11,11 +11,9 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from app.wire.bfloat16 import from_bfloat16_bits, to_bfloat16_bits
 from app.wire.bytes_elements import BASE64_KEY, base64_object, nested_elements
 from app.wire.json_body import read_json
-from app.wire.json_tensors import numeric_tensor
-from app.wire.nested_rows import index_path, shape_and_values
+from app.wire.json_tensors import from_bfloat16_bits, index_path, numeric_tensor, shape_and_values, to_bfloat16_bits
 from tasks.inference.error import ErrorKind, InferenceError, invalid, quote_value
 from tasks.inference.tensor import BytesTensor, Datatype, InputTensor, Tensor, TensorSpec
 

@@ -7,8 +7,9 @@ element.
 import math
 import struct
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any
 
+import msgspec
 import numpy as np
 import pybase64
 from numpy.typing import NDArray
@@ -16,11 +17,15 @@ from numpy.typing import NDArray
 from app.wire.bytes_elements import BinaryElement
 from tasks.inference.error import invalid, quote_value
 from tasks.inference.limits import too_large
+from tasks.inference.parameters import read_parameters
 from tasks.inference.tensor import BytesTensor, Datatype, Element, InputTensor, Tensor
 
 _LENGTH = struct.Struct("<I")
 _MAX_DIMENSIONS = 32
 _SHARED_MEMORY = ("shared_memory_region", "shared_memory_byte_size", "shared_memory_offset")
+
+_MICROSECONDS = 1_000_000
+_MAX_DAYS = 30
 
 
 class SniffedElement(BinaryElement, frozen=True):
@@ -160,3 +165,17 @@ def pack(tensor: Tensor) -> bytes:
     if tensor.datatype is Datatype.BYTES:
         return b"".join(_LENGTH.pack(len(element)) + element for element in tensor.data.ravel())
     return np.ascontiguousarray(tensor.data, tensor.data.dtype.newbyteorder("<")).tobytes()
+
+
+class _Parameters(msgspec.Struct, frozen=True):
+    timeout: Annotated[int, msgspec.Meta(ge=0, le=_MAX_DAYS * 24 * 3600 * _MICROSECONDS)] = 0
+
+
+def read_timeout(parameters: Mapping[str, object]) -> float | None:
+    """Return Triton's ``timeout`` in seconds, from microseconds in the request; None when it is absent or 0.
+
+    Raises:
+        InferenceError: INVALID_REQUEST for values other than an integer of at most 30 days.
+    """
+    microseconds = read_parameters(_Parameters, parameters).timeout
+    return microseconds / _MICROSECONDS if microseconds else None

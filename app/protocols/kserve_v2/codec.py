@@ -13,11 +13,11 @@ from app.protocols.kserve_v2.binary import (
     bytes_tensor,
     check_shape,
     pack,
+    read_timeout,
     refuse_shared_memory,
     split_body,
     unpack_numbers,
 )
-from app.protocols.kserve_v2.parameters import read_timeout
 from app.protocols.kserve_v2.rendering import (
     OutputSelection,
     RequestedOutput,
@@ -28,8 +28,7 @@ from app.protocols.kserve_v2.rendering import (
 from app.protocols.kserve_v2.wire import WireInput, WireOutput, WireRequest, WireRequestedOutput, WireResponse
 from app.wire.bytes_elements import StringElement, string_elements
 from app.wire.json_body import read_json, read_parameters_object
-from app.wire.json_tensors import numeric_tensor, read_datatype
-from app.wire.nested_rows import flatten_rows
+from app.wire.json_tensors import flatten_rows, numeric_tensor, read_datatype
 from tasks.inference.error import invalid
 from tasks.inference.limits import Limits
 from tasks.inference.parameters import Positive, convert

@@ -14,8 +14,8 @@ from litestar import Response
 
 from app.engine.engine import Engine
 from app.engine.streams.text_stream import Chunk
+from app.protocols.kserve_v2.binary import read_timeout
 from app.protocols.kserve_v2.model_config import MODEL_PATH, VERSION_PATH
-from app.protocols.kserve_v2.parameters import read_timeout
 from app.protocols.protocol import Endpoint, HttpRequest, error_object, infer_endpoint, json_response
 from app.protocols.request_body import read_inference_body
 from app.protocols.request_info import read_request_info

@@ -19,9 +19,9 @@ from app.protocols.kserve_v2.binary import (
     bytes_tensor,
     check_shape,
     pack,
+    read_timeout,
     refuse_shared_memory,
 )
-from app.protocols.kserve_v2.parameters import read_timeout
 from app.protocols.kserve_v2.rendering import (
     OutputSelection,
     RequestedOutput,

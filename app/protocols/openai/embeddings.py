@@ -17,9 +17,9 @@ from app.protocols.openai.model_choice import default_model, unsupported_model
 from app.protocols.openai.unsupported import UNSUPPORTED_PARAMETER, UnsupportedError
 from app.protocols.openai.wire import WireEmbedding, WireEmbeddings, WireEmbeddingsRequest
 from app.protocols.openai_models import embedding_output, vector_length
-from app.wire.bfloat16 import from_bfloat16_bits
 from app.wire.bytes_elements import StringElement
 from app.wire.json_body import read_json
+from app.wire.json_tensors import from_bfloat16_bits
 from tasks.inference.error import ErrorKind, InferenceError, invalid
 from tasks.inference.request import InferenceRequest
 from tasks.inference.response import InferenceResponse

@@ -1,22 +1,142 @@
 """Decode one request of `:predict`, `:classify` or `:regress`, and encode its response."""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 
-from app.engine.models.registry import Registry
+import msgspec
+
+from app.engine.models.registry import Registration, Registry
 from app.protocols.inference_call import HttpAnswer
-from app.protocols.tensorflow_serving.document import read_object
 from app.protocols.tensorflow_serving.examples import example_results, example_tensors, read_examples
-from app.protocols.tensorflow_serving.grpc.predict_tensors import TensorFormat, encode, read_tensors
-from app.protocols.tensorflow_serving.inputs import RequestCodec, model_inputs
 from app.protocols.tensorflow_serving.paths import ModelTarget
-from app.protocols.tensorflow_serving.signatures import Method, Signature, example_signature, predict_signature
-from app.protocols.tensorflow_serving.values import json_document
-from tasks.inference.error import ErrorKind, invalid
+from app.protocols.tensorflow_serving.predict_tensors import TensorFormat, encode, read_tensors
+from app.protocols.tensorflow_serving.signatures import (
+    PROMPTS_INPUT,
+    Method,
+    Signature,
+    example_signature,
+    predict_signature,
+)
+from app.protocols.tensorflow_serving.values import json_document, read_object
+from app.protocols.tensorflow_serving.versions import find_ready_version
+from app.wire.input_names import PROMPTS
+from tasks.inference.error import ErrorKind, InferenceError, invalid
 from tasks.inference.limits import Limits
 from tasks.inference.request import InferenceRequest
 from tasks.inference.response import InferenceResponse
+from tasks.inference.tensor import BytesTensor, InputTensor, Tensor
+from tasks.vision.request import IMAGE_INPUT
+
+_GREY_BATCH_RANK = 3
+_DATA = re.compile(r"^\.data(?=\[|$)")
 
 _METHODS = {"classify": Method.CLASSIFY, "regress": Method.REGRESS}
+
+
+class RequestCodec:
+    """The state of one request, for REST and gRPC.
+
+    Args:
+        registry: holds the models.
+        target: the requested model.
+        loading_error: the kind of error while the model loads.
+
+    Attributes:
+        target: the requested model.
+        inputs: the decoded inputs; empty before.
+    """
+
+    def __init__(self, registry: Registry, target: ModelTarget, loading_error: ErrorKind) -> None:
+        self.target = target
+        self.inputs: Sequence[InputTensor] = ()
+        self._registry = registry
+        self._loading_error = loading_error
+
+    @property
+    def model_name(self) -> str:
+        """Return the name of the requested model."""
+        return self.target.model
+
+    def find_model(self) -> Registration:
+        """Return the requested version of the model; see `find_ready_version`."""
+        return find_ready_version(self._registry, self.target, self._loading_error)
+
+    def request(self, registration: Registration, inputs: tuple[InputTensor, ...]) -> InferenceRequest:
+        """Return the neutral request."""
+        self.inputs = inputs
+        return InferenceRequest(
+            id="", model_name=registration.source.name, model_version=registration.source.version, inputs=inputs
+        )
+
+    def map_error_path(self, error: InferenceError) -> InferenceError:
+        """Return an error about ``inputs[0]`` as one about the input's name, which clients of this protocol know."""
+        for index, tensor in enumerate(self.inputs):
+            input_path = f"inputs[{index}]"
+            if error.path == input_path or error.path.startswith((f"{input_path}.", f"{input_path}[")):
+                subpath = _DATA.sub("", error.path.removeprefix(input_path))
+                return InferenceError(error.kind, error.message, f"{tensor.name}{subpath}")
+        return error
+
+
+def model_inputs(
+    tensors: Mapping[str, InputTensor], tensor_format: TensorFormat, signature: Signature
+) -> tuple[InputTensor, ...]:
+    """Return the task's inputs: all images as one input, or one input for each image with its own prompts.
+
+    Raises:
+        InferenceError: INVALID_REQUEST for several images or texts in a row, or for prompts without one row for each
+            image.
+    """
+    if signature.takes_tensors:
+        return tuple(tensors.values())
+    for name, tensor in tensors.items():
+        if name != PROMPTS and isinstance(tensor, BytesTensor):
+            _check_one_per_row(tensor)
+    images = tensors.get(IMAGE_INPUT.name)
+    if images is None:
+        return tuple(tensors.values())
+    if isinstance(images, Tensor) and tensor_format is TensorFormat.ROW and len(images.shape) == _GREY_BATCH_RANK:
+        images = msgspec.structs.replace(images, data=images.data[..., None])
+    prompts = tensors.get(PROMPTS)
+    if prompts is None:
+        return (images,)
+    rows = _text_rows(prompts)
+    single_images = _split_images(images)
+    if len(rows) != len(single_images):
+        message = f"Expected prompts for each of the {len(single_images)} images, got {len(rows)} rows of them"
+        raise invalid(message, PROMPTS)
+    return tuple(
+        msgspec.structs.replace(image, parameters={PROMPTS: row})
+        for image, row in zip(single_images, rows, strict=True)
+    )
+
+
+def _check_one_per_row(tensor: BytesTensor) -> None:
+    rows = tensor.shape[0] if tensor.shape else 1
+    if len(tensor.elements) != rows:
+        message = f"Expected one image or text in each of {rows} rows, got {len(tensor.elements)}"
+        raise invalid(message, tensor.name)
+
+
+def _split_images(images: InputTensor) -> Sequence[InputTensor]:
+    if isinstance(images, BytesTensor):
+        return [BytesTensor(name=images.name, shape=(1,), elements=[element]) for element in images.elements]
+    pixels = images.data if len(images.shape) > _GREY_BATCH_RANK else images.data[None]
+    return [Tensor(name=images.name, datatype=images.datatype, data=image) for image in pixels]
+
+
+def _text_rows(prompts: InputTensor) -> list[list[str]]:
+    if not isinstance(prompts, BytesTensor) or len(prompts.shape) > len(PROMPTS_INPUT.shape):
+        raise invalid("Expected texts, or a list of texts for each image", PROMPTS)
+    texts: list[str] = []
+    for index, element in enumerate(prompts.elements):
+        try:
+            texts.append(element.text())
+        except InferenceError as error:
+            raise error.with_prefix(f"{PROMPTS}[{index}]") from None
+    count = prompts.shape[0] if prompts.shape else 1
+    size = len(texts) // count if count else 0
+    return [texts[start * size : (start + 1) * size] for start in range(count)]
 
 
 class TensorFlowRequestCodec(RequestCodec):

@@ -8,8 +8,7 @@ from typing import Any, cast
 import msgspec
 import numpy as np
 
-from app.protocols.tensorflow_serving.dtypes import short_name
-from app.protocols.tensorflow_serving.signatures import Method, Signature
+from app.protocols.tensorflow_serving.signatures import Method, Signature, short_name
 from app.wire.bytes_elements import BASE64_KEY, BinaryElement, StringElement, is_base64_object
 from tasks.inference.error import ErrorKind, InferenceError, invalid, quote_value
 from tasks.inference.response import InferenceResponse

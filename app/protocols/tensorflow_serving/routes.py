@@ -44,14 +44,6 @@ from app.protocols.tensorflow_serving.versions import (
     loading_error,
     model_status,
 )
-from app.protocols.tensorflow_serving.wire import (
-    WireExamples,
-    WireModelMetadata,
-    WireModelStatus,
-    WirePredict,
-    WirePredictions,
-    WireResults,
-)
 from tasks.inference.error import ErrorKind, InferenceError
 
 _CORS_HEADERS = {
@@ -63,6 +55,64 @@ _NOT_FOUND = b"<HTML><HEAD>\n<TITLE>404 Not Found</TITLE>\n</HEAD><BODY>\n<H1>No
 _MODEL = "/v1/models/{target:str}"
 _INFERENCES: Sequence[Verb] = ("predict", "classify", "regress")
 _NOT_IMPLEMENTED = 501
+
+
+# The types of bodies are for OpenAPI: requests are decoded by `values`.
+class WirePredict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Tensors in rows (`instances`) or in columns (`inputs`)."""
+
+    signature_name: str = "serving_default"
+    instances: list[Any] | None = None
+    inputs: Any = None
+
+
+class WirePredictions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """`predictions` for rows, `outputs` for columns."""
+
+    predictions: list[Any] | None = None
+    outputs: Any = None
+
+
+class WireExamples(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Examples, each an object of features, and features that all examples share."""
+
+    examples: list[dict[str, Any]]
+    context: dict[str, Any] = {}
+    signature_name: str = ""
+
+
+class WireResults(msgspec.Struct, frozen=True, kw_only=True):
+    """For each example, pairs of label and score, or one number."""
+
+    results: list[Any]
+
+
+class WireStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """The status of a version; `error_code` is OK without an error."""
+
+    error_code: str
+    error_message: str
+
+
+class WireVersionStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """The state of one version: LOADING, AVAILABLE, UNLOADING or END."""
+
+    version: str
+    state: str
+    status: WireStatus
+
+
+class WireModelStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """Every version of a model, the latest first."""
+
+    model_version_status: list[WireVersionStatus]
+
+
+class WireModelMetadata(msgspec.Struct, frozen=True, kw_only=True):
+    """The resolved version, and its signatures."""
+
+    model_spec: dict[str, str]
+    metadata: dict[str, Any]
 
 
 class TensorFlowServing(HttpListener):

@@ -11,11 +11,27 @@ from typing import Any
 import msgspec
 
 from app.engine.models.servable import Servable
-from app.protocols.tensorflow_serving.dtypes import enum_name
 from app.wire.input_names import INPUT_ALIASES, PROMPT_NAMES, PROMPTS, takes_prompts
 from tasks.inference.error import ErrorKind, InferenceError, invalid
 from tasks.inference.tensor import Datatype, TensorSpec
 from tasks.task import TaskType
+
+_SHORT_NAMES = {
+    Datatype.BOOL: "bool",
+    Datatype.UINT8: "uint8",
+    Datatype.UINT16: "uint16",
+    Datatype.UINT32: "uint32",
+    Datatype.UINT64: "uint64",
+    Datatype.INT8: "int8",
+    Datatype.INT16: "int16",
+    Datatype.INT32: "int32",
+    Datatype.INT64: "int64",
+    Datatype.FP16: "half",
+    Datatype.FP32: "float",
+    Datatype.FP64: "double",
+    Datatype.BF16: "bfloat16",
+    Datatype.BYTES: "string",
+}
 
 DEFAULT_SIGNATURE = "serving_default"
 _CLASSIFICATION = frozenset({"num_classes", "labels", "scores"})
@@ -25,6 +41,24 @@ _EXAMPLES: dict[str, Any] = {
     "tensor_shape": {"dim": [], "unknown_rank": True},
     "name": "tf_example:0",
 }
+
+
+def short_name(datatype: Datatype) -> str:
+    """Return the name in messages, such as ``float``."""
+    return _SHORT_NAMES[datatype]
+
+
+def enum_name(datatype: Datatype) -> str:
+    """Return the name in metadata, such as ``DT_FLOAT`` (`types.proto`)."""
+    return f"DT_{_SHORT_NAMES[datatype].upper()}"
+
+
+def datatype_of(name: str) -> Datatype | None:
+    """Return the datatype for a name in `types.proto`, such as ``DT_FLOAT``; None for one that no model here has."""
+    return _DATATYPES.get(name)
+
+
+_DATATYPES = {enum_name(datatype): datatype for datatype in _SHORT_NAMES}
 
 
 class Method(StrEnum):

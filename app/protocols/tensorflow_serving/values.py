@@ -1,19 +1,24 @@
-"""Convert nested JSON values to tensors, with the real server's checks, and tensors to nested JSON values.
+"""Read JSON as leniently as the real server, convert nested values to tensors with its checks, and tensors to values.
 
-The rules are those of tensorflow/serving, `json_tensor.cc`.
+The real server accepts NaN and ignores the data after the first value. The rules for tensors are those of
+tensorflow/serving, `json_tensor.cc`.
 """
 
 import json
+import math
 from collections.abc import Sequence
 from typing import Any, cast
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from app.protocols.tensorflow_serving.dtypes import short_name
+from app.protocols.tensorflow_serving.signatures import short_name
 from app.wire.bytes_elements import base64_object, nested_elements
-from app.wire.nested_rows import index_path, shape_and_values
+from app.wire.json_body import check_json
+from app.wire.json_tensors import index_path, shape_and_values
 from tasks.inference.error import ErrorKind, InferenceError, invalid, quote_value
+from tasks.inference.limits import Limits
 from tasks.inference.tensor import Datatype, InputTensor, Tensor
 
 _MAX_DIMENSIONS = 64
@@ -32,6 +37,11 @@ _RANGES = {
 }
 _ACCEPTED_TYPES: dict[str, set[type]] = {"b": {bool}, "i": {int}, "u": {int}, "f": {int, float}}
 _UNSUPPORTED = frozenset({Datatype.FP16, Datatype.BF16, Datatype.UINT16})
+
+_MAX_DIGITS = 400
+"""Longer integers exceed every floating-point number."""
+
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 def read_tensor(name: str, datatype: Datatype, value: object) -> InputTensor:
@@ -104,3 +114,45 @@ def _numbers(name: str, datatype: Datatype, shape: Sequence[int], leaves: Sequen
 
 def _not_writable(tensor: Tensor) -> InferenceError:
     return invalid(f"Failed to write JSON value for tensor type: {short_name(tensor.datatype)}")
+
+
+def read_object(body: bytes, limits: Limits | None = None) -> dict[str, object]:
+    """Parse the JSON object at the start of `body`. The rest is ignored, but counts for the `limits`.
+
+    Raises:
+        InferenceError: INVALID_REQUEST; as `check_json`.
+    """
+    if limits is not None:
+        check_json(body, limits)
+    try:
+        document: Any = msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        document = _read_leniently(body)
+    if not isinstance(document, dict):
+        raise invalid(f"JSON Value: {quote_value(document)} Is not object")
+    return cast("dict[str, object]", document)
+
+
+def _read_leniently(body: bytes) -> object:
+    text = body.removeprefix(_BYTE_ORDER_MARK).decode(errors="surrogateescape").lstrip(" \t\r\n")
+    try:
+        value, _ = _DECODER.raw_decode(text)
+        # Half of a surrogate pair, and bytes that are not UTF-8, are errors within the value only.
+        json.dumps(value, ensure_ascii=False).encode()
+    except (ValueError, RecursionError) as error:
+        raise invalid(f"JSON Parse error: {error}") from None
+    return value
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if math.isinf(number):
+        raise ValueError("Number too big to be stored in double.")
+    return number
+
+
+def _integer(text: str) -> int | float:
+    return int(text) if len(text) <= _MAX_DIGITS else _finite(text)
+
+
+_DECODER = json.JSONDecoder(parse_float=_finite, parse_int=_integer)

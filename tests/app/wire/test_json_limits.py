@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.protocols.tensorflow_serving.document import read_object
-from app.wire.json_body import read_json
-from app.wire.json_limits import check_json
+from app.protocols.tensorflow_serving.values import read_object
+from app.wire.json_body import check_json, read_json
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.inference.limits import Limits
 

@@ -10,7 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from app.wire.json_tensors import numeric_tensor, read_datatype
+from app.wire.json_tensors import (
+    flatten_rows,
+    from_bfloat16_bits,
+    index_path,
+    numeric_tensor,
+    read_datatype,
+    shape_and_values,
+    to_bfloat16_bits,
+)
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.inference.tensor import Datatype
 
@@ -126,3 +134,59 @@ def test_unknown_datatype_error_lists_the_known_ones(name: str) -> None:
 @pytest.mark.parametrize("datatype", Datatype)
 def test_known_datatypes_are_read(datatype: Datatype) -> None:
     assert read_datatype(datatype.value, "") is datatype
+
+
+@given(st.integers(0, 2**16 - 1).filter(lambda bits: bits & 0x7F80 != 0x7F80 or bits & 0x7F == 0))
+def test_bf16_bits_round_trip(bits: int) -> None:
+    assert to_bfloat16_bits(from_bfloat16_bits(np.array([bits], np.uint16))).tolist() == [bits]
+
+
+@given(st.floats(-(2.0**127), 2.0**127, width=32).filter(lambda value: abs(value) >= 2.0**-126))
+def test_rounding_error_is_at_most_half_a_unit_in_the_last_place(value: float) -> None:
+    (rounded,) = from_bfloat16_bits(to_bfloat16_bits(np.array([value], np.float32))).tolist()
+    assert abs(rounded - value) <= abs(value) * 2**-8
+
+
+@pytest.mark.parametrize(
+    ("value", "bits"),
+    [(1.00390625, 0x3F80), (1.01171875, 0x3F82), (3.4e38, 0x7F80), (-np.inf, 0xFF80), (np.nan, 0x7FC0)],
+)
+def test_ties_round_to_even_and_overflow_is_infinite(value: float, bits: int) -> None:
+    assert to_bfloat16_bits(np.array([value], np.float32)).tolist() == [bits]
+
+
+SHAPES = st.lists(st.integers(1, 4), min_size=1, max_size=5)
+
+
+@given(SHAPES)
+def test_even_rows_have_the_shape_and_values_of_numpy(shape: list[int]) -> None:
+    array = np.arange(int(np.prod(shape))).reshape(shape)
+    assert shape_and_values(array.tolist(), "p") == (tuple(shape), array.ravel().tolist())
+    assert flatten_rows(array.tolist()) == array.ravel().tolist()
+
+
+@pytest.mark.parametrize(
+    ("rows", "path", "values"),
+    [
+        ([[1, 2], [3]], "p[1]", [1, 2, 3]),
+        ([[[1], [2]], [[3], [4, 5]]], "p[1][1]", [1, 2, 3, 4, 5]),
+        ([[], [1]], "p[1]", [1]),
+    ],
+)
+def test_ragged_rows_are_flattened_but_have_no_shape(rows: list[Any], path: str, values: list[int]) -> None:
+    assert flatten_rows(rows) == values
+    with pytest.raises(InferenceError) as caught:
+        shape_and_values(rows, "p")
+    assert caught.value.path == path
+
+
+@pytest.mark.parametrize("rows", [[1, [2]], [[1], 2], [{}, "a"], []])
+def test_mixed_or_empty_rows_are_not_flattened(rows: list[Any]) -> None:
+    assert flatten_rows(rows) == rows
+    assert shape_and_values(rows, "p") == ((len(rows),), rows)
+
+
+@given(SHAPES, st.data())
+def test_index_path_matches_numpy(shape: list[int], data: st.DataObject) -> None:
+    index = data.draw(st.integers(0, int(np.prod(shape)) - 1))
+    assert index_path(index, shape) == "".join(f"[{axis_index}]" for axis_index in np.unravel_index(index, shape))

@@ -6,13 +6,17 @@ from typing import Any
 from app.engine.models.registry import Registry
 from app.engine.models.servable import Servable
 from app.proto import message_class
-from app.protocols.tensorflow_serving.dtypes import short_name
+from app.protocols.tensorflow_serving.codec import RequestCodec, model_inputs
 from app.protocols.tensorflow_serving.examples import example_results, example_tensors
-from app.protocols.tensorflow_serving.grpc.example_protos import encode_classifications, encode_regressions, read_input
-from app.protocols.tensorflow_serving.grpc.predict_tensors import TensorFormat, with_canonical_names
-from app.protocols.tensorflow_serving.grpc.tensor_protos import encode_tensor, read_tensor_proto
-from app.protocols.tensorflow_serving.inputs import RequestCodec, model_inputs
+from app.protocols.tensorflow_serving.grpc.messages import (
+    encode_classifications,
+    encode_regressions,
+    encode_tensor,
+    read_input,
+    read_tensor_proto,
+)
 from app.protocols.tensorflow_serving.paths import ModelTarget, Verb
+from app.protocols.tensorflow_serving.predict_tensors import TensorFormat, with_canonical_names
 from app.protocols.tensorflow_serving.signatures import (
     DEFAULT_SIGNATURE,
     Method,
@@ -20,6 +24,7 @@ from app.protocols.tensorflow_serving.signatures import (
     UnknownSignatureError,
     example_signature,
     predict_signature,
+    short_name,
 )
 from tasks.inference.error import ErrorKind, InferenceError, invalid
 from tasks.inference.limits import Limits

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
-from app.protocols.tensorflow_serving.grpc.predict_tensors import TensorFormat, encode
+from app.protocols.tensorflow_serving.predict_tensors import TensorFormat, encode
 from app.protocols.tensorflow_serving.values import json_value
 from tasks.inference.error import InferenceError
 from tasks.inference.response import InferenceOutput, InferenceResponse

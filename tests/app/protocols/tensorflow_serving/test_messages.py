@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from app.proto import message_class
-from app.protocols.tensorflow_serving.dtypes import enum_name
-from app.protocols.tensorflow_serving.grpc.tensor_protos import encode_tensor, read_tensor_proto
-from app.wire.bfloat16 import to_bfloat16_bits
+from app.protocols.tensorflow_serving.grpc.messages import encode_tensor, read_tensor_proto
+from app.protocols.tensorflow_serving.signatures import enum_name
+from app.wire.json_tensors import to_bfloat16_bits
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.inference.limits import Limits
 from tasks.inference.tensor import BytesTensor, Datatype, Tensor

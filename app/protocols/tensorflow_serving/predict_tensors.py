@@ -8,7 +8,7 @@ from typing import TypeVar, cast
 from app.protocols.tensorflow_serving.signatures import Signature
 from app.protocols.tensorflow_serving.values import json_document, json_value, read_tensor
 from app.wire.bytes_elements import is_base64_object
-from app.wire.nested_rows import flatten_rows
+from app.wire.json_tensors import flatten_rows
 from tasks.inference.error import InferenceError, invalid
 from tasks.inference.response import InferenceResponse
 from tasks.inference.tensor import Datatype, InputTensor, Tensor
