@@ -12,7 +12,7 @@ from google.protobuf.descriptor import ServiceDescriptor
 from app.engine.engine import Engine
 from app.engine.request_context import RequestContext
 from app.engine.scheduling.admission import MAX_TIMEOUT_SECONDS
-from app.protocols.permission import Permission
+from app.protocols.protocol import Permission
 from app.protocols.request_info import BASE_ID_HEADER, CLIENT, REQUEST_ID_HEADER, new_context
 from app.protocols.status import grpc_status
 from tasks.inference.error import ErrorKind, InferenceError

@@ -1,20 +1,88 @@
-"""Answer an inference request that arrives through the application: with its body read, decompressed and checked."""
+"""Requests that arrive through the application: read and decompress bodies, answer inferences, stream responses."""
 
-from collections.abc import Callable
-from typing import TypeVar
+import asyncio
+import zlib
+from collections.abc import AsyncGenerator, Callable
+from typing import Any, TypeVar
 
 from litestar import Response
+from litestar.background_tasks import BackgroundTask
+from litestar.response import Stream
 
 from app.engine.engine import Engine
 from app.engine.request_context import RequestContext
 from app.protocols.inference_call import HttpAnswer, InferenceHead
 from app.protocols.protocol import Endpoint, HttpProtocol, HttpRequest, StartCall
-from app.protocols.request_body import read_inference_body
 from app.protocols.request_info import RETRY_AFTER, read_request_info
 from app.protocols.status import http_status
-from tasks.inference.error import InferenceError
+from tasks.inference.error import ErrorKind, InferenceError, invalid, quote_value
+
+# zlib's window bits: 16 more for gzip's header; deflate is zlib's own format (RFC 9110, 8.4.1).
+_WINDOW_BITS = {"gzip": zlib.MAX_WBITS + 16, "x-gzip": zlib.MAX_WBITS + 16, "deflate": zlib.MAX_WBITS}
 
 CallT = TypeVar("CallT")
+EVENT_STREAM = "text/event-stream"
+# Proxies and caches must forward each part at once.
+_UNBUFFERED = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
+
+
+async def read_body(request: HttpRequest, engine: Engine) -> bytes:
+    """Return the decompressed body.
+
+    Raises:
+        InferenceError: as `decompress`.
+    """
+    body = await request.body()
+    encoding = request.headers.get("content-encoding", "identity").strip().lower()
+    if encoding in ("identity", ""):
+        return body
+    return await asyncio.to_thread(decompress, body, encoding, engine.limits.max_request_bytes)
+
+
+async def read_inference_body(
+    request: HttpRequest, engine: Engine, context: RequestContext, model_name: str, *, queued: bool = True
+) -> bytes:
+    """Return the decompressed body of an inference request, and notify observers of errors.
+
+    Args:
+        request: the inference request.
+        engine: the engine that handles it.
+        context: information about the request.
+        model_name: the model that the request names.
+        queued: whether the request waits in the queue of inferences; only explanations do not.
+
+    Raises:
+        InferenceError: OVERLOADED, before the body is read, while the queue is full; as `decompress`.
+    """
+    if queued:
+        engine.check_capacity(context, model_name)
+    try:
+        return await read_body(request, engine)
+    except InferenceError as error:
+        raise engine.report_refused(context, error, model_name) from None
+
+
+def decompress(body: bytes, encoding: str, max_bytes: int) -> bytes:
+    """Decompress `body`, with at most `max_bytes` bytes in memory.
+
+    Raises:
+        InferenceError: INVALID_REQUEST for an unknown encoding, and for truncated or invalid data; TOO_LARGE for more
+            than `max_bytes` bytes.
+    """
+    window_bits = _WINDOW_BITS.get(encoding)
+    if window_bits is None:
+        raise invalid(f"Expected gzip, deflate or identity, got {quote_value(encoding)}", "Content-Encoding")
+    stream = zlib.decompressobj(window_bits)
+    try:
+        content = stream.decompress(body, max_bytes + 1)
+    except zlib.error as error:
+        raise invalid(f"The body is not {encoding}: {error}", "Content-Encoding") from None
+    if len(content) > max_bytes:
+        message = f"Expected at most {max_bytes:,} bytes after decompression, got more"
+        raise InferenceError(ErrorKind.TOO_LARGE, message)
+    if not stream.eof:
+        raise invalid(f"The body is truncated {encoding} data", "Content-Encoding")
+    return content
 
 
 async def answer_inference(
@@ -75,3 +143,16 @@ def to_response(answer: HttpAnswer) -> Response[bytes]:
     return Response(
         answer.content, status_code=answer.status, headers=dict(answer.headers), media_type=answer.media_type
     )
+
+
+def streamed_response(
+    parts: AsyncGenerator[bytes], source: AsyncGenerator[Any], media_type: str = EVENT_STREAM
+) -> Stream:
+    """Return a response of `parts`, and close `source` when the response or the connection ends."""
+    # Litestar stops iterating when the client disconnects; close the generator at once, not at garbage collection.
+    return Stream(parts, media_type=media_type, headers=_UNBUFFERED, background=BackgroundTask(source.aclose))
+
+
+def event(data: bytes) -> bytes:
+    """Return a server-sent event."""
+    return b"data: " + data + b"\n\n"

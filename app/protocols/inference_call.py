@@ -4,12 +4,16 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 import msgspec
+from prometheus_client import CONTENT_TYPE_LATEST
 
 from tasks.inference.error import InferenceError
 from tasks.inference.request import InferenceRequest
 from tasks.inference.response import InferenceResponse
 
 JSON = "application/json"
+
+PROMETHEUS = CONTENT_TYPE_LATEST.removesuffix("; charset=utf-8")
+"""The media type of Prometheus' text format, without the charset, which Litestar adds to every text."""
 
 
 class InferenceHead(msgspec.Struct, frozen=True, kw_only=True):
@@ -78,3 +82,8 @@ class CodecCall(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     decode: Callable[[], InferenceRequest]
     encode: Callable[[InferenceResponse], HttpAnswer]
     map_error_path: Callable[[InferenceError], InferenceError] = _unchanged
+
+
+def media_type_of(content_type: str) -> str:
+    """Return `content_type` without its parameters, in lower case."""
+    return content_type.partition(";")[0].strip().lower()

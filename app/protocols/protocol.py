@@ -10,8 +10,15 @@ from litestar import Request, Response
 from app.engine.engine import Engine
 from app.engine.request_context import RequestContext
 from app.protocols.inference_call import HttpAnswer, InferenceCall, InferenceHead
-from app.protocols.permission import Permission
 from tasks.inference.error import InferenceError
+
+Permission = Literal["open", "infer", "read", "admin"]
+"""``infer``: run models and read their metadata. ``read``: see recordings and other server data. ``admin``: change
+what is served. ``open``: no permission, for health probes. None of them includes another."""
+
+PERMISSIONS: tuple[Permission, ...] = ("infer", "read", "admin")
+"""The permissions that can be granted to a client."""
+
 
 HttpRequest = Request[Any, Any, Any]
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from app.protocols.permission import Permission
+from app.protocols.protocol import Permission
 from tests.support.chariot import image_input
 
 Built = tuple[str, Any]

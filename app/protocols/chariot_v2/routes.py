@@ -17,8 +17,7 @@ from app.protocols.chariot_v2.codec import (
     encode,
     map_error_path,
 )
-from app.protocols.inference_call import CodecCall, HttpAnswer, InferenceHead
-from app.protocols.media_type import media_type_of
+from app.protocols.inference_call import CodecCall, HttpAnswer, InferenceHead, media_type_of
 from app.protocols.protocol import Endpoint, HttpProtocol
 from tasks.inference.error import InferenceError
 from tasks.inference.response import InferenceResponse

@@ -11,7 +11,7 @@ from app.engine.engine import Engine
 from app.engine.models.registry import Registration, Registry
 from app.protocols.grps.messages import GrpsMessage, with_success_status
 from app.protocols.grps.tensors import wire_type
-from app.protocols.permission import Permission
+from app.protocols.protocol import Permission
 from app.protocols.status import http_status
 from tasks.inference.error import ErrorKind, InferenceError, invalid, quote_value
 from tasks.inference.tensor import TensorSpec

@@ -14,9 +14,15 @@ from app.protocols.grps.codec import PredictCodec
 from app.protocols.grps.json_messages import encode_json, encode_streamed, read_json_message
 from app.protocols.grps.messages import GrpsMessage
 from app.protocols.grps.wire import WireMessage, WireRefusal
-from app.protocols.http_inference import read_head, start_call, to_response
-from app.protocols.inference_call import CodecCall, HttpAnswer, InferenceHead
-from app.protocols.media_type import media_type_of
+from app.protocols.http_inference import (
+    read_body,
+    read_head,
+    read_inference_body,
+    start_call,
+    streamed_response,
+    to_response,
+)
+from app.protocols.inference_call import CodecCall, HttpAnswer, InferenceHead, media_type_of
 from app.protocols.protocol import (
     Endpoint,
     HttpProtocol,
@@ -26,9 +32,7 @@ from app.protocols.protocol import (
     infer_endpoint,
     json_response,
 )
-from app.protocols.request_body import read_body, read_inference_body
 from app.protocols.request_info import read_request_info
-from app.protocols.streamed_response import streamed_response
 from metadata.entry import METADATA_PARAMETER as METADATA
 from tasks.inference.error import InferenceError, invalid, quote_value
 from tasks.inference.limits import Limits

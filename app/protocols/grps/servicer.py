@@ -17,7 +17,7 @@ from app.protocols.grpc_protocol import Call, GrpcProtocol, Handler, read_call_i
 from app.protocols.grps.calls import PLAIN_CALLS, PlainCall, error_message
 from app.protocols.grps.codec import PredictCodec
 from app.protocols.grps.messages import GrpsMessage
-from app.protocols.permission import Permission
+from app.protocols.protocol import Permission
 from app.wire.protobuf_limits import parse_message
 from tasks.inference.error import InferenceError
 

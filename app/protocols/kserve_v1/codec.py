@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from app.engine.models.servable import Servable
-from app.protocols.inference_call import HttpAnswer
+from app.protocols.inference_call import HttpAnswer, media_type_of
 from app.protocols.kserve_v1.cloud_events import (
     EVENT_MEDIA_TYPE,
     EventMode,
@@ -26,7 +26,6 @@ from app.protocols.kserve_v1.explanations import (
 from app.protocols.kserve_v1.instances import Instance, read_instance
 from app.protocols.kserve_v1.rows import Column, prediction_rows, read_rows
 from app.protocols.kserve_v1.wire import WireAnswer, WireEvent, WireExplainedAnswer, WireRequest
-from app.protocols.media_type import media_type_of
 from app.wire.bytes_elements import BinaryElement
 from app.wire.input_names import takes_prompts
 from app.wire.json_body import read_json, read_parameters_object

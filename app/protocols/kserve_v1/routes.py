@@ -10,12 +10,11 @@ from litestar import Response
 
 from app.engine.engine import Engine
 from app.engine.request_context import RequestContext
-from app.protocols.http_inference import read_head, start_call, to_response
-from app.protocols.inference_call import HttpAnswer, InferenceHead
+from app.protocols.http_inference import read_head, read_inference_body, start_call, to_response
+from app.protocols.inference_call import HttpAnswer, InferenceHead, media_type_of
 from app.protocols.kserve_v1.cloud_events import EVENT_MEDIA_TYPE, HEADER_PREFIX
 from app.protocols.kserve_v1.codec import RequestCodec
 from app.protocols.kserve_v1.wire import WireAnswer, WireExplainedAnswer, WireModelReady, WireModels, WireRequest
-from app.protocols.media_type import media_type_of
 from app.protocols.openai_models import listed_models
 from app.protocols.protocol import (
     INFER_FAILURES,
@@ -26,7 +25,6 @@ from app.protocols.protocol import (
     json_response,
     read_endpoint,
 )
-from app.protocols.request_body import read_inference_body
 from app.protocols.request_info import read_request_info, wait_for_disconnect
 from tasks.inference.error import ErrorKind, InferenceError
 

@@ -14,12 +14,11 @@ from litestar import Response
 
 from app.engine.engine import Engine
 from app.engine.streams.text_stream import Chunk
+from app.protocols.http_inference import EVENT_STREAM, event, read_inference_body, streamed_response
 from app.protocols.kserve_v2.binary import read_timeout
 from app.protocols.kserve_v2.model_config import MODEL_PATH, VERSION_PATH
 from app.protocols.protocol import Endpoint, HttpRequest, error_object, infer_endpoint, json_response
-from app.protocols.request_body import read_inference_body
 from app.protocols.request_info import read_request_info
-from app.protocols.streamed_response import EVENT_STREAM, event, streamed_response
 from app.wire.bytes_elements import StringElement
 from app.wire.json_body import read_json, read_parameters_object
 from tasks.inference.error import InferenceError, invalid

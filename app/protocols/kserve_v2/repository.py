@@ -10,9 +10,9 @@ from litestar import Response
 from app.engine.engine import Engine
 from app.engine.models.registry import Registration
 from app.engine.statistics import Duration
+from app.protocols.http_inference import read_body
 from app.protocols.kserve_v2.model_config import MODEL_PATH, VERSION_PATH
 from app.protocols.protocol import Endpoint, HttpRequest, json_response
-from app.protocols.request_body import read_body
 from app.wire.json_body import read_json
 from tasks.inference.error import ErrorKind, InferenceError
 

@@ -36,7 +36,7 @@ from app.protocols.kserve_v2.protobuf import (
 from app.protocols.kserve_v2.rendering import OutputSelection
 from app.protocols.kserve_v2.repository import index_entries, reject_load_parameters, statistics_of
 from app.protocols.kserve_v2.routes import SERVER_METADATA, model_metadata
-from app.protocols.permission import Permission
+from app.protocols.protocol import Permission
 from app.wire.protobuf_limits import parse_message
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.inference.request import InferenceRequest

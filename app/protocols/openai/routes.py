@@ -12,6 +12,7 @@ from litestar import Response
 from app.engine.engine import Engine
 from app.engine.request_context import RequestContext
 from app.engine.streams.text_stream import Chunk
+from app.protocols.http_inference import EVENT_STREAM, event, read_inference_body, streamed_response
 from app.protocols.inference_call import InferenceHead
 from app.protocols.openai.codec import ChatCodec, CompletionCodec
 from app.protocols.openai.embeddings import EmbeddingsCall
@@ -30,9 +31,7 @@ from app.protocols.openai.wire import (
 )
 from app.protocols.openai_models import WireModel, listed_models
 from app.protocols.protocol import Endpoint, HttpProtocol, HttpRequest, infer_endpoint, json_response, read_endpoint
-from app.protocols.request_body import read_inference_body
 from app.protocols.request_info import read_request_info
-from app.protocols.streamed_response import EVENT_STREAM, event, streamed_response
 from app.wire.json_body import read_json
 from tasks.inference.error import InferenceError
 

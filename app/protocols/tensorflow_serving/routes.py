@@ -9,20 +9,18 @@ from litestar import Response
 
 from app.engine.engine import Engine
 from app.engine.request_context import RequestContext
-from app.protocols.http_inference import error_answer, to_response
-from app.protocols.inference_call import HttpAnswer, InferenceHead
-from app.protocols.media_type import PROMETHEUS
-from app.protocols.permission import Permission
+from app.protocols.http_inference import error_answer, read_inference_body, to_response
+from app.protocols.inference_call import PROMETHEUS, HttpAnswer, InferenceHead
 from app.protocols.protocol import (
     INFER_FAILURES,
     Endpoint,
     HttpListener,
     HttpRequest,
+    Permission,
     StartCall,
     infer_endpoint,
     read_endpoint,
 )
-from app.protocols.request_body import read_inference_body
 from app.protocols.request_info import read_request_info
 from app.protocols.tensorflow_serving.codec import TensorFlowRequestCodec
 from app.protocols.tensorflow_serving.metrics import TENSORFLOW_SERVING, RequestMetrics

@@ -6,7 +6,7 @@ from typing import Protocol
 
 from prometheus_client import CollectorRegistry
 
-from app.protocols.permission import PERMISSIONS, Permission
+from app.protocols.protocol import PERMISSIONS, Permission
 from app.server.auth.api_keys import ApiKeys, read_keys
 from app.server.auth.credentials import credential_of, unauthenticated
 from app.server.auth.identity import AccessError, Identity, Rate

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import msgspec
 
-from app.protocols.permission import Permission
+from app.protocols.protocol import Permission
 from app.server.auth.credentials import unauthenticated
 from app.server.auth.identity import Identity, Rate
 from app.settings.server import SettingsError

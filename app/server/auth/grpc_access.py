@@ -7,7 +7,7 @@ from typing import Any, cast
 import grpc
 
 from app.protocols.grpc_protocol import PUSHBACK, Call, GrpcProtocol, Handler, address_of_call, metadata_of
-from app.protocols.permission import Permission
+from app.protocols.protocol import Permission
 from app.protocols.request_info import CLIENT, REQUEST_ID_HEADER
 from app.protocols.status import grpc_status
 from app.server.auth.access_control import AccessControl

@@ -7,7 +7,7 @@ from litestar.connection import ASGIConnection
 from litestar.handlers import BaseRouteHandler, HTTPRouteHandler
 from litestar.types import Scope
 
-from app.protocols.permission import Permission
+from app.protocols.protocol import Permission
 from app.protocols.request_info import CLIENT, REQUEST_ID_HEADER, RETRY_AFTER, address_of, set_response_header
 from app.server.auth.access_control import AccessControl
 from app.server.auth.audit import mark_for_audit, unmark_for_audit

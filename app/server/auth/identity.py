@@ -4,7 +4,7 @@ from typing import Literal
 
 import msgspec
 
-from app.protocols.permission import Permission
+from app.protocols.protocol import Permission
 from tasks.inference.error import ErrorKind, InferenceError
 
 ACCESS_ERROR = "charioteer_access_error"

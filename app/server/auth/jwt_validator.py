@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, cast
 
 import jwt
 
-from app.protocols.permission import PERMISSIONS, Permission
+from app.protocols.protocol import PERMISSIONS, Permission
 from app.server.auth.credentials import unauthenticated
 from app.server.auth.identity import AccessError, Identity
 from app.settings.server import SettingsError

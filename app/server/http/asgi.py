@@ -11,7 +11,7 @@ from litestar.handlers import ASGIRouteHandler, HTTPRouteHandler
 from prometheus_client import CollectorRegistry, generate_latest
 
 from app.engine.engine import Engine
-from app.protocols.media_type import PROMETHEUS
+from app.protocols.inference_call import PROMETHEUS
 from app.protocols.protocol import HttpListener, HttpProtocol, HttpRequest
 from app.protocols.request_info import add_id_headers
 from app.server.auth.audit import audit_response

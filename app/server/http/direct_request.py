@@ -17,8 +17,7 @@ import msgspec
 from app.engine.engine import Engine
 from app.engine.request_job import RequestJob
 from app.protocols.inference_call import HttpAnswer, InferenceCall, InferenceHead
-from app.protocols.permission import Permission
-from app.protocols.protocol import StartCall
+from app.protocols.protocol import Permission, StartCall
 from app.protocols.request_info import BASE_ID_HEADER, REQUEST_ID_HEADER, new_context
 from app.server.auth.access_control import AccessControl
 from app.server.auth.credentials import AUTHORIZATION, KEY_HEADER

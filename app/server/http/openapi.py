@@ -7,8 +7,7 @@ from typing import Any
 import msgspec
 
 from app import __version__
-from app.protocols.permission import Permission
-from app.protocols.protocol import HttpListener, Operation, QueryParameter
+from app.protocols.protocol import HttpListener, Operation, Permission, QueryParameter
 
 _JSON = "application/json"
 _PARAMETER = re.compile(r"\{(?P<name>\w+):\w+\}")

@@ -7,8 +7,8 @@ from litestar import Response, post
 from litestar.handlers import HTTPRouteHandler
 
 from app.engine.engine import Engine
+from app.protocols.http_inference import read_body
 from app.protocols.protocol import HttpRequest, json_response
-from app.protocols.request_body import read_body
 from app.protocols.status import http_status
 from app.server.auth.http_access import requires
 from app.server.ui.page_files import HEADERS

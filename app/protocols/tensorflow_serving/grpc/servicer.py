@@ -10,7 +10,7 @@ from app.engine.engine import Engine
 from app.engine.request_context import RequestContext
 from app.proto import MODEL_SERVICE, PREDICTION_SERVICE, message_class
 from app.protocols.grpc_protocol import GrpcProtocol, Handler, unary_handler
-from app.protocols.permission import Permission
+from app.protocols.protocol import Permission
 from app.protocols.tensorflow_serving.grpc.codec import (
     ExamplesCodec,
     PredictCodec,

@@ -16,8 +16,7 @@ from app.engine.engine import Engine
 from app.protocols import GRPC_PROTOCOLS
 from app.protocols.grps.servicer import GrpsGrpc
 from app.protocols.kserve_v2.model_config import UNSUPPORTED_CALLS
-from app.protocols.permission import PERMISSIONS, Permission
-from app.protocols.protocol import Endpoint, HttpRequest, json_response
+from app.protocols.protocol import PERMISSIONS, Endpoint, HttpRequest, Permission, json_response
 from app.server.auth.grpc_access import GrpcAccess, required_permissions
 from app.server.auth.http_access import HttpAccess
 from app.server.http.asgi import create_app

@@ -11,8 +11,7 @@ from prometheus_client import CollectorRegistry
 from app.engine.engine import Engine
 from app.protocols import main_port_protocols
 from app.protocols.inference_call import HttpAnswer
-from app.protocols.permission import Permission
-from app.protocols.protocol import Endpoint, HttpRequest, json_response
+from app.protocols.protocol import Endpoint, HttpRequest, Permission, json_response
 from app.server.http.asgi import create_app, create_listener_app
 from app.server.http.dispatch import RouteConflictError, create_handlers
 from app.server.process import route_by_port

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.protocols.request_body import decompress
+from app.protocols.http_inference import decompress
 from tasks.inference.error import ErrorKind, InferenceError
 from tests.support.chariot import Client, image_input, items
 from tests.support.fake_app import MAX_REQUEST_BYTES
