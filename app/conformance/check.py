@@ -4,7 +4,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+import msgspec
+
 from app.conformance.client.probe import Exchange, Probe
+
+_MAX_QUOTED = 120
 
 
 class Level(StrEnum):
@@ -42,6 +46,25 @@ class InconclusiveError(Exception):
 
 class NotApplicableError(Exception):
     """Raised by a check: the check is for other engines. The message says which."""
+
+
+def quote(value: object) -> str:
+    """Return a value or a body as one line of at most 120 characters."""
+    if isinstance(value, bytes):
+        text = value[: 4 * _MAX_QUOTED].decode(errors="replace")
+    else:
+        try:
+            text = msgspec.json.encode(value).decode()
+        except (TypeError, ValueError, UnicodeError, RecursionError):
+            text = repr(value)
+    text = " ".join(text.split())
+    return text if len(text) <= _MAX_QUOTED else f"{text[: _MAX_QUOTED - 3]}..."
+
+
+def expect(holds: bool, expected: str, got: object) -> None:
+    """Raise a `ViolationError` with the expected and the actual value unless `holds`."""
+    if not holds:
+        raise ViolationError(f"Expected {expected}, got {quote(got)}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,9 +2,8 @@
 
 from collections.abc import Sequence
 
-from app.conformance.check import Check, InconclusiveError, Level, ViolationError
+from app.conformance.check import Check, InconclusiveError, Level, ViolationError, quote
 from app.conformance.client.probe import Probe
-from app.conformance.quoting import quote
 from app.conformance.row_requests import (
     UNKNOWN_PATH,
     expect_one_prediction_each,

@@ -6,9 +6,8 @@ from typing import Any
 
 import msgspec
 
-from app.conformance.check import Check, InconclusiveError, Level, NotApplicableError, ViolationError
+from app.conformance.check import Check, InconclusiveError, Level, NotApplicableError, ViolationError, quote
 from app.conformance.client.probe import Exchange, Probe
-from app.conformance.quoting import quote
 from app.conformance.row_requests import UNKNOWN
 from app.conformance.tensors import ENCODED_IMAGES, expect_error, expect_json_object, expect_status, is_list, is_object
 

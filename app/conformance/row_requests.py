@@ -3,9 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
-from app.conformance.check import ViolationError
+from app.conformance.check import ViolationError, quote
 from app.conformance.client.probe import Exchange, Probe
-from app.conformance.quoting import quote
 from app.conformance.tensors import is_list, listed_model
 
 UNKNOWN = "conform-unknown"

@@ -2,9 +2,8 @@
 
 from typing import Any
 
-from app.conformance.check import Check, InconclusiveError, Level, NotApplicableError, ViolationError
+from app.conformance.check import Check, InconclusiveError, Level, NotApplicableError, ViolationError, quote
 from app.conformance.client.probe import Exchange, Probe
-from app.conformance.quoting import quote
 from app.conformance.row_requests import (
     UNKNOWN,
     UNKNOWN_PATH,

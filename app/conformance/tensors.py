@@ -5,9 +5,8 @@ import math
 from collections.abc import Sequence
 from typing import Any, TypeGuard, cast
 
-from app.conformance.check import InconclusiveError, ViolationError
+from app.conformance.check import InconclusiveError, ViolationError, quote
 from app.conformance.client.probe import Exchange, InvalidJsonError, Probe
-from app.conformance.quoting import quote
 from app.conformance.sample_images import SAMPLE_IMAGES
 
 DATATYPES = (
@@ -117,12 +116,22 @@ def generate_data(datatype: str, shape: Sequence[int], name: str = "", *, image_
     Raises:
         InconclusiveError: the tensor has too many elements.
     """
-    count = math.prod(shape)
-    if count > _MAX_ELEMENTS:
-        raise InconclusiveError(f"An input of {count} elements is too large to generate; give a body with --request")
+    count = element_count(shape)
     if datatype == "BYTES":
         return [TEXT if suggests_text(name) else ENCODED_IMAGES[image_index]] * count
     return [False if datatype == "BOOL" else 0] * count
+
+
+def element_count(shape: Sequence[int]) -> int:
+    """Return the number of elements of a shape.
+
+    Raises:
+        InconclusiveError: the tensor has too many elements.
+    """
+    count = math.prod(shape)
+    if count > _MAX_ELEMENTS:
+        raise InconclusiveError(f"An input of {count} elements is too large to generate; give a body with --request")
+    return count
 
 
 def suggests_text(name: str) -> bool:

@@ -6,9 +6,8 @@ from typing import cast
 
 from app.conformance.chariot.equality import contour_points
 from app.conformance.chariot.image_probe import ImageCheck, ImageProbe, Item, ProbeResult, is_number
-from app.conformance.check import InconclusiveError, Level, Need, ViolationError
+from app.conformance.check import InconclusiveError, Level, Need, ViolationError, quote
 from app.conformance.client.probe import Probe
-from app.conformance.quoting import quote
 from app.conformance.sample_images import SampleImage, rotated_bar
 
 _BOX = ("xmin", "ymin", "xmax", "ymax")

@@ -7,9 +7,8 @@ from typing import Any
 import msgspec
 
 from app.conformance.chariot.image_probe import ImageProbe
-from app.conformance.check import InconclusiveError
+from app.conformance.check import InconclusiveError, quote
 from app.conformance.client.probe import Exchange, InvalidJsonError, Probe
-from app.conformance.quoting import quote
 from app.conformance.sample_images import SAMPLE_IMAGES, SampleImage
 from app.conformance.tensors import expect_json_object, is_list, is_object
 

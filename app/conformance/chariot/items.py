@@ -5,9 +5,8 @@ from typing import cast
 
 from app.conformance.chariot.equality import is_similar
 from app.conformance.chariot.image_probe import FIELDS, PROMPTS, ImageCheck, ImageProbe, Item, ProbeResult, is_number
-from app.conformance.check import InconclusiveError, Level, Need, ViolationError
+from app.conformance.check import InconclusiveError, Level, Need, ViolationError, quote
 from app.conformance.client.probe import Probe
-from app.conformance.quoting import quote
 from app.conformance.sample_images import BLANK_IMAGE, SampleImage
 
 _SCORED = ("IMAGE_CLASSIFICATION", "OBJECT_DETECTION", "ORIENTED_OBJECT_DETECTION", "IMAGE_SEGMENTATION")

@@ -3,9 +3,8 @@
 from collections.abc import Callable
 
 from app.conformance.chariot.envelope import example_output, infer, needed_input, output_parameters, outputs
-from app.conformance.check import Check, Level, Need, ViolationError
+from app.conformance.check import Check, Level, Need, ViolationError, quote
 from app.conformance.client.probe import Probe
-from app.conformance.quoting import quote
 
 _PAGE = 'Chariot, "Inference Protocols", Custom Metadata'
 _STANDARD = '{"standard_metadata": {}, "extended_metadata": [{"key": "a", "type": "int", "value": "1"}]}'

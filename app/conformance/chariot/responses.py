@@ -15,9 +15,8 @@ from app.conformance.chariot.envelope import (
 )
 from app.conformance.chariot.equality import is_similar
 from app.conformance.chariot.image_probe import ProbeResult
-from app.conformance.check import Check, InconclusiveError, Level, Need, ViolationError
+from app.conformance.check import Check, InconclusiveError, Level, Need, ViolationError, quote
 from app.conformance.client.probe import Exchange, Probe
-from app.conformance.quoting import quote
 from app.conformance.sample_images import BLANK_IMAGE, SAMPLE_IMAGES
 from app.conformance.tensors import expect_json_object, expect_json_type, is_list, is_object
 

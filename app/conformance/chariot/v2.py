@@ -9,9 +9,8 @@ from app.conformance.chariot import coordinates, items
 from app.conformance.chariot.envelope import base64_of, infer_path
 from app.conformance.chariot.equality import is_similar
 from app.conformance.chariot.image_probe import ImageProbe, ProbeResult
-from app.conformance.check import Check, InconclusiveError, Level, Need, ViolationError
+from app.conformance.check import Check, InconclusiveError, Level, Need, ViolationError, quote
 from app.conformance.client.probe import Exchange, InvalidJsonError, Probe
-from app.conformance.quoting import quote
 from app.conformance.sample_images import SAMPLE_IMAGES, SampleImage
 from app.conformance.tensors import expect_error, expect_json_object, is_list, is_object
 

@@ -1,6 +1,6 @@
 """Call an engine over gRPC."""
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, cast
@@ -8,17 +8,20 @@ from urllib.parse import urlsplit
 
 import grpc
 from google.protobuf.descriptor import ServiceDescriptor
-from google.protobuf.json_format import MessageToJson
+from google.protobuf.json_format import MessageToJson, ParseDict, ParseError
 from google.protobuf.message import DecodeError
 from google.protobuf.message_factory import GetMessageClass
 
-from app.conformance.check import ViolationError
+from app.conformance.check import InconclusiveError, ViolationError, quote
 from app.conformance.client.probe import Exchange, Probe, ResponseTimeoutError
 from app.conformance.client.tls import TlsOptions
-from app.conformance.quoting import quote
+from app.proto import INFERENCE, message_class
 
 SCHEMES = ("grpc://", "grpcs://")
 """URL schemes of engines: plain text and TLS."""
+
+CLIENT_ERRORS = ("INVALID_ARGUMENT", "FAILED_PRECONDITION", "OUT_OF_RANGE")
+"""Statuses for errors that the client made."""
 
 _MAX_MESSAGE_BYTES = 8_000_000
 _MAX_CONNECT_S = 10
@@ -130,6 +133,39 @@ def call(probe: Probe, service: ServiceDescriptor, method: str, request: Any, *,
     return cast("GrpcCall", probe.exchange(("gRPC", path, request_body), send, fresh=fresh))
 
 
+def call_method(probe: Probe, service: ServiceDescriptor, method: str, **fields: Any) -> GrpcCall:
+    """Call `method` of `service` with a request of `fields`."""
+    return call(probe, service, method, GetMessageClass(service.methods_by_name[method].input_type)(**fields))
+
+
+def parse_request(content: Mapping[str, Any], name: str) -> Any:
+    """Return the message `name` from protobuf's JSON.
+
+    Raises:
+        InconclusiveError: the content, which is from the user, is not this message.
+    """
+    try:
+        return ParseDict(dict(content), message_class(name)())
+    except ParseError as error:
+        kind = name.rpartition(".")[2]
+        raise InconclusiveError(f"--request is not a {kind} in protobuf's JSON: {error}") from None
+
+
+def model_of(probe: Probe) -> str:
+    """Return the given model name, or the only one in the repository index (an extension).
+
+    Raises:
+        InconclusiveError: no name was given, and the index does not have exactly one.
+    """
+    if probe.target.model:
+        return probe.target.model
+    index = call_method(probe, INFERENCE, "RepositoryIndex")
+    names = {model.name for model in index.answers[0].models} if index.ok and index.answers else set[str]()
+    if len(names) != 1:
+        raise InconclusiveError("The model's name is not known; give it with --model")
+    return names.pop()
+
+
 def first_response(exchange: GrpcCall) -> Any:
     """Return the first response message of a call.
 
@@ -143,11 +179,44 @@ def first_response(exchange: GrpcCall) -> Any:
     return exchange.answers[0]
 
 
+def expect_accepted(exchange: GrpcCall) -> Any:
+    """Return the response to a generated request.
+
+    Raises:
+        InconclusiveError: the engine rejected the generated request, which proves nothing.
+    """
+    if exchange.code in CLIENT_ERRORS:
+        raise InconclusiveError(
+            f"The engine refuses the request, with {exchange.code} {quote(exchange.body)}; give a body with --request"
+        )
+    return first_response(exchange)
+
+
 def expect_refusal(exchange: GrpcCall, *codes: str) -> None:
     """Raise a `ViolationError` unless the call was refused, with one of `codes` if given."""
     if exchange.ok or (codes and exchange.code not in codes):
         expected = " or ".join(codes) or "a status other than OK"
         raise ViolationError(f"{exchange.path}: Expected {expected}, got {exchange.code} {quote(exchange.body)}")
+
+
+def expect_refusals(exchanges: Iterable[GrpcCall], code: str) -> None:
+    """Raise a `ViolationError` unless every call was refused with `code`."""
+    for exchange in exchanges:
+        expect_refusal(exchange, code)
+
+
+def expect_reasons(exchanges: Iterable[GrpcCall]) -> None:
+    """Raise a `ViolationError` if a refused call has no text with its status.
+
+    Raises:
+        InconclusiveError: no call was refused.
+    """
+    refused = [exchange for exchange in exchanges if not exchange.ok]
+    if not refused:
+        raise InconclusiveError("Nothing was refused")
+    for exchange in refused:
+        if not exchange.headers.get("grpc-message"):
+            raise ViolationError(f"{exchange.path}: Expected a text with {exchange.code}, got none")
 
 
 def _decode(message_class: Any, answers: Sequence[bytes]) -> tuple[Sequence[Any], str]:
@@ -159,8 +228,9 @@ def _decode(message_class: Any, answers: Sequence[bytes]) -> tuple[Sequence[Any]
 
 def _as_json(message: Any) -> str:
     try:
-        return MessageToJson(message, preserving_proto_field_name=True, indent=None)
-    except (ValueError, UnicodeError) as error:
+        pool = message.DESCRIPTOR.file.pool
+        return MessageToJson(message, preserving_proto_field_name=True, indent=None, descriptor_pool=pool)
+    except (TypeError, ValueError, UnicodeError) as error:
         return f"{message.DESCRIPTOR.name}, which cannot be shown: {error}"
 
 

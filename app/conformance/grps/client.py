@@ -5,14 +5,13 @@ from typing import Any
 from urllib.parse import urlencode
 
 import msgspec
-from google.protobuf.json_format import MessageToDict, ParseDict, ParseError
+from google.protobuf.json_format import MessageToDict
 
-from app.conformance.check import InconclusiveError, NotApplicableError, ViolationError
-from app.conformance.client.calls import GrpcCall, call, first_response
+from app.conformance.check import InconclusiveError, NotApplicableError, ViolationError, quote
+from app.conformance.client.calls import GrpcCall, call, first_response, parse_request
 from app.conformance.client.probe import Exchange, InvalidJsonError, Probe
 from app.conformance.grps.messages import REFUSED, expect_failure, expect_success, request_messages
-from app.conformance.quoting import quote
-from app.proto import GRPS, message_class
+from app.proto import GRPS
 
 _ROOT = "/grps/v1"
 BYTES = "application/octet-stream"
@@ -39,10 +38,7 @@ def call_method(
     if probe.transport is None:
         path = f"{_ROOT}/{_PATHS[method]}"
         return probe.send("GET", path, fresh=fresh) if message is None else probe.post_json(path, message)
-    try:
-        request = ParseDict(dict(message or {}), message_class("grps.protos.v1.GrpsMessage")())
-    except ParseError as error:
-        raise InconclusiveError(f"--request is not a GrpsMessage in protobuf's JSON: {error}") from None
+    request = parse_request(message or {}, "grps.protos.v1.GrpsMessage")
     return call(probe, GRPS, method, request, fresh=fresh)
 
 

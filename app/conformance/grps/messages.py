@@ -6,9 +6,8 @@ from typing import Any
 
 import yaml
 
-from app.conformance.check import InconclusiveError, NotApplicableError, ViolationError
+from app.conformance.check import InconclusiveError, NotApplicableError, ViolationError, quote
 from app.conformance.client.probe import Probe, Target
-from app.conformance.quoting import quote
 from app.conformance.tensors import ENCODED_IMAGES, is_list, is_object
 
 UNKNOWN = "conform-unknown-1"

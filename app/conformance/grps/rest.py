@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from app.conformance.check import Check, InconclusiveError, Level, NotApplicableError, ViolationError
+from app.conformance.check import Check, InconclusiveError, Level, NotApplicableError, ViolationError, quote
 from app.conformance.client.probe import Exchange, Probe
 from app.conformance.grps import both
 from app.conformance.grps.client import (
@@ -31,7 +31,6 @@ from app.conformance.grps.messages import (
     tensors_in,
     with_dtype_numbers,
 )
-from app.conformance.quoting import quote
 from app.conformance.sample_images import SAMPLE_IMAGES
 from app.conformance.tensors import expect_json_type, is_object
 

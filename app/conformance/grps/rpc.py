@@ -5,13 +5,12 @@ from typing import Any, cast
 
 from google.protobuf.json_format import MessageToDict
 
-from app.conformance.check import Check, InconclusiveError, Level, ViolationError
+from app.conformance.check import Check, InconclusiveError, Level, ViolationError, quote
 from app.conformance.client.calls import GrpcCall, first_response
 from app.conformance.client.probe import Probe
 from app.conformance.grps import both
 from app.conformance.grps.client import call_method, failure, first_success, message_of, predict
 from app.conformance.grps.messages import REFUSED, UNKNOWN, data_of, expect_failure, expect_success, request_messages
-from app.conformance.quoting import quote
 
 
 def _predicts(probe: Probe) -> None:

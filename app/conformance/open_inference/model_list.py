@@ -5,8 +5,9 @@ from collections.abc import Iterator, Sequence
 import httpx
 import msgspec
 
+from app.conformance.client.calls import call_method
 from app.conformance.client.probe import Probe, RequestLimitError, ResponseTimeoutError
-from app.conformance.open_inference.client import call_method
+from app.proto import INFERENCE
 
 
 class _Model(msgspec.Struct):
@@ -36,7 +37,7 @@ def list_models(probe: Probe) -> Sequence[str]:
 
 
 def _grpc_names(probe: Probe) -> Iterator[str]:
-    index = call_method(probe, "RepositoryIndex")
+    index = call_method(probe, INFERENCE, "RepositoryIndex")
     if index.ok and index.answers:
         yield from (model.name for model in index.answers[0].models)
 

@@ -6,9 +6,8 @@ from typing import Any
 
 import msgspec
 
-from app.conformance.check import Check, InconclusiveError, Level, NotApplicableError, ViolationError
+from app.conformance.check import Check, InconclusiveError, Level, NotApplicableError, ViolationError, quote
 from app.conformance.client.probe import Exchange, Probe
-from app.conformance.quoting import quote
 from app.conformance.tensors import (
     DATATYPES,
     expect_accepted,

@@ -4,23 +4,23 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from app.conformance.check import Check, InconclusiveError, Level, NotApplicableError, ViolationError
-from app.conformance.client.calls import GrpcCall, expect_refusal, first_response
-from app.conformance.client.probe import Probe
-from app.conformance.open_inference.client import (
+from app.conformance.check import Check, InconclusiveError, Level, NotApplicableError, ViolationError, quote
+from app.conformance.client.calls import (
     CLIENT_ERRORS,
-    build_request,
+    GrpcCall,
     call_method,
     expect_accepted,
-    expect_outputs,
-    infer,
-    metadata_of,
+    expect_reasons,
+    expect_refusal,
+    expect_refusals,
+    first_response,
     model_of,
-    with_raw_contents,
 )
+from app.conformance.client.probe import Probe
+from app.conformance.open_inference.client import build_request, expect_outputs, infer, metadata_of, with_raw_contents
 from app.conformance.open_inference.tensor_contents import FIELDS, contents_field, elements_of
-from app.conformance.quoting import quote
 from app.conformance.tensors import DATATYPES
+from app.proto import INFERENCE
 
 _UNKNOWN = "conform-unknown"
 
@@ -31,7 +31,7 @@ def _expect_true(field: str, exchange: GrpcCall) -> None:
 
 
 def _server_metadata(probe: Probe) -> None:
-    metadata = first_response(call_method(probe, "ServerMetadata"))
+    metadata = first_response(call_method(probe, INFERENCE, "ServerMetadata"))
     if not metadata.name or not metadata.version:
         raise ViolationError(f"Expected name and version, got {quote(metadata.name)} and {quote(metadata.version)}")
 
@@ -58,7 +58,7 @@ def _datatypes(probe: Probe) -> None:
 
 
 def _infers(probe: Probe) -> None:
-    answer = expect_accepted(probe, build_request(probe))
+    answer = expect_accepted(infer(probe, build_request(probe)))
     if not answer.outputs or not all(output.name and output.datatype for output in answer.outputs):
         raise ViolationError(f"Expected outputs of name and datatype, got {quote(_describe_specs(answer.outputs))}")
 
@@ -112,7 +112,7 @@ def _counts(probe: Probe) -> None:
 def _id(probe: Probe) -> None:
     request = build_request(probe)
     request.id = "conform-1"
-    if (got := expect_accepted(probe, request).id) != "conform-1":
+    if (got := expect_accepted(infer(probe, request)).id) != "conform-1":
         raise ViolationError(f"Expected the id conform-1, got {quote(got)}")
 
 
@@ -140,7 +140,7 @@ def _requested_outputs(probe: Probe) -> None:
     name = expect_outputs(probe).outputs[-1].name
     request = build_request(probe)
     request.outputs.add(name=name)
-    got = [output.name for output in expect_accepted(probe, request).outputs]
+    got = [output.name for output in expect_accepted(infer(probe, request)).outputs]
     if got != [name]:
         raise ViolationError(f"Expected only {quote(name)}, got {quote(got)}")
 
@@ -153,22 +153,8 @@ def _unknown_parameters(probe: Probe) -> None:
 
 
 def _call_unknown_model(probe: Probe) -> Iterator[GrpcCall]:
-    yield call_method(probe, "ModelMetadata", name=_UNKNOWN)
-    yield call_method(probe, "ModelInfer", model_name=_UNKNOWN)
-
-
-def _unknown_model(probe: Probe) -> None:
-    for answer in _call_unknown_model(probe):
-        expect_refusal(answer, "NOT_FOUND")
-
-
-def _reasons(probe: Probe) -> None:
-    refused = [answer for answer in _call_unknown_model(probe) if not answer.ok]
-    if not refused:
-        raise InconclusiveError("Nothing was refused")
-    for answer in refused:
-        if not answer.headers.get("grpc-message"):
-            raise ViolationError(f"{answer.path}: Expected a text with {answer.code}, got none")
+    yield call_method(probe, INFERENCE, "ModelMetadata", name=_UNKNOWN)
+    yield call_method(probe, INFERENCE, "ModelInfer", model_name=_UNKNOWN)
 
 
 def _unknown_output(probe: Probe) -> None:
@@ -218,7 +204,7 @@ def _version(probe: Probe) -> None:
     request = build_request(probe)
     request.model_version = versions[0]
     first_response(infer(probe, request))
-    first_response(call_method(probe, "ModelMetadata", name=model_of(probe), version=versions[0]))
+    first_response(call_method(probe, INFERENCE, "ModelMetadata", name=model_of(probe), version=versions[0]))
 
 
 _OIP = "Open Inference Protocol, gRPC"
@@ -229,12 +215,12 @@ _INFERS = ("V2G-007",)
 
 CHECKS = (
     Check("V2G-001", _MUST, "ServerLive returns live.", f"{_OIP}, ServerLive",
-          lambda probe: _expect_true("live", call_method(probe, "ServerLive"))),
+          lambda probe: _expect_true("live", call_method(probe, INFERENCE, "ServerLive"))),
     Check("V2G-002", _MUST, "ServerReady returns ready.", f"{_OIP}, ServerReady",
-          lambda probe: _expect_true("ready", call_method(probe, "ServerReady"))),
+          lambda probe: _expect_true("ready", call_method(probe, INFERENCE, "ServerReady"))),
     Check("V2G-003", _MUST, "ServerMetadata returns name and version.", f"{_OIP}, ServerMetadata", _server_metadata),
     Check("V2G-004", _MUST, "ModelReady returns ready.", f"{_OIP}, ModelReady",
-          lambda probe: _expect_true("ready", call_method(probe, "ModelReady", name=model_of(probe)))),
+          lambda probe: _expect_true("ready", call_method(probe, INFERENCE, "ModelReady", name=model_of(probe)))),
     Check("V2G-005", _MUST, "ModelMetadata returns name, inputs and outputs.", f"{_OIP}, ModelMetadata",
           _model_metadata),
     Check("V2G-006", _MUST, "Declared datatypes are those of the table, or BF16.",
@@ -261,12 +247,14 @@ CHECKS = (
     Check("V2G-017", _SHOULD, "Unknown parameters are ignored.",
           f"{_INPUT}, parameters; Triton, KServe and MLServer ignore them", _unknown_parameters, requires=_INFERS),
     Check("V2G-018", _MUST, "An unknown model is answered with NOT_FOUND.", "Triton, KServe and MLServer: NOT_FOUND",
-          _unknown_model),
-    Check("V2G-019", _MUST, "A refusal has a text with its status.", f"{_OIP}: google.rpc.Status", _reasons),
+          lambda probe: expect_refusals(_call_unknown_model(probe), "NOT_FOUND")),
+    Check("V2G-019", _MUST, "A refusal has a text with its status.", f"{_OIP}: google.rpc.Status",
+          lambda probe: expect_reasons(_call_unknown_model(probe))),
     Check("V2G-020", _SHOULD, "An unknown output is refused as a client error.", _STATUS, _unknown_output,
           requires=_INFERS),
     Check("V2G-021", _SHOULD, "A request without inputs is refused as a client error.", _STATUS,
-          lambda probe: expect_refusal(call_method(probe, "ModelInfer", model_name=model_of(probe)), *CLIENT_ERRORS)),
+          lambda probe: expect_refusal(call_method(probe, INFERENCE, "ModelInfer", model_name=model_of(probe)),
+                                       *CLIENT_ERRORS)),
     Check("V2G-022", _SHOULD, "An unknown datatype is refused as a client error.", _STATUS, _wrong_datatype,
           requires=("V2G-005",)),
     Check("V2G-023", _SHOULD, "A shape that does not match the number of elements is refused as a client error.",

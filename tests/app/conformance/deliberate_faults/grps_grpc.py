@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from app.proto import message_class
+from tests.app.conformance.deliberate_faults.spoiling import change_messages
 from tests.app.conformance.engines import CallFault, Fault, Reply
 
 _OK, _NOT_FOUND = 0, 5
@@ -14,17 +15,6 @@ def status_message(code: int, flag: int, text: str = "no", **data: Any) -> Any:
     """Return a message with a status."""
     status = message_class("grps.protos.v1.Status")(code=code, msg=text, status=flag)
     return message_class("grps.protos.v1.GrpsMessage")(status=status, **data)
-
-
-def change_messages(method: str, change: Callable[[Any], object]) -> CallFault:
-    """Change every message of a method."""
-
-    def change_call(called: str, _: Any, reply: Reply) -> None:
-        if called == method:
-            for answer in reply.messages:
-                change(answer)
-
-    return change_call
 
 
 def replace_message(method: str, answer: Any, matches: Callable[[Any], bool] = lambda _: True) -> CallFault:

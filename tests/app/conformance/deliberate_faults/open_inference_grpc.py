@@ -6,20 +6,10 @@ from typing import Any
 import numpy as np
 
 from app.proto import message_class
+from tests.app.conformance.deliberate_faults.spoiling import change_messages, without_error_text
 from tests.app.conformance.engines import CallFault, Fault, Reply
 
 _OK, _INVALID, _NOT_FOUND, _INTERNAL = 0, 3, 5, 13
-
-
-def change_messages(method: str, change: Callable[[Any], object]) -> CallFault:
-    """Change every answer of a method."""
-
-    def change_call(called: str, _: Any, reply: Reply) -> None:
-        if called == method:
-            for answer in reply.messages:
-                change(answer)
-
-    return change_call
 
 
 def change_outputs(change: Callable[[Any], object]) -> CallFault:
@@ -41,10 +31,6 @@ def replace_when(matches: Callable[[Any], bool], status: int, method: str = "Mod
 def invalid_argument_for_unknown_model(called: str, request: Any, reply: Reply) -> None:
     if reply.status == _NOT_FOUND:
         reply.replace(_INVALID)
-
-
-def without_error_text(called: str, request: Any, reply: Reply) -> None:
-    reply.text = ""
 
 
 def misread_raw(called: str, request: Any, reply: Reply) -> None:

@@ -1,4 +1,4 @@
-"""Faults in HTTP answers and requests that several protocols share."""
+"""Faults in HTTP answers and requests and in gRPC replies that several protocols share."""
 
 import json
 from collections.abc import Callable
@@ -6,7 +6,7 @@ from typing import Any
 
 import httpx
 
-from tests.app.conformance.engines import AnswerFault, RequestFault, WithHeaders
+from tests.app.conformance.engines import AnswerFault, CallFault, Reply, RequestFault, WithHeaders
 
 Json = dict[str, Any]
 
@@ -80,3 +80,18 @@ def detail_errors(_: httpx.Request, status: int, answer: Any) -> tuple[int, Any]
 def server_error_for_bad_json(request: httpx.Request, status: int, answer: Any) -> tuple[int, Any]:
     """Answer malformed JSON with status 500."""
     return (500, answer) if request.content.endswith(b"[") else (status, answer)
+
+
+def change_messages(method: str, change: Callable[[Any], object]) -> CallFault:
+    """Change every answer of a method."""
+
+    def change_call(called: str, _: Any, reply: Reply) -> None:
+        if called == method:
+            for answer in reply.messages:
+                change(answer)
+
+    return change_call
+
+
+def without_error_text(called: str, request: Any, reply: Reply) -> None:
+    reply.text = ""
