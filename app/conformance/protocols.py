@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from app.conformance import kserve_v1, openai, tensorflow_serving
+from app.conformance import kserve_v1, openai, tensorflow_serving, tensorflow_serving_grpc
 from app.conformance.chariot import v2, v2_kserve
 from app.conformance.chariot.envelope import IMAGE_PROBE
 from app.conformance.check import Check, Need, needs_of
@@ -42,6 +42,7 @@ PROTOCOLS = (
     Protocol("v2-grpc", open_inference_grpc.CHECKS, rpc=True),
     Protocol("v1", kserve_v1.CHECKS),
     Protocol("tensorflow-serving", tensorflow_serving.CHECKS),
+    Protocol("tensorflow-serving-grpc", tensorflow_serving_grpc.CHECKS, rpc=True),
     Protocol("openai", openai.CHECKS),
     Protocol("grps", rest.CHECKS),
     Protocol("grps-grpc", rpc.CHECKS, rpc=True),

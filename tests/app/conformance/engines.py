@@ -27,7 +27,7 @@ from app.conformance.runner import CheckRunner, ConformanceReport
 from app.conformance.sample_images import SampleImage, load_image
 from app.engine.models.model_metadata import ModelMetadata
 from app.engine.models.servable import Servable
-from app.proto import GRPS, INFERENCE
+from app.proto import GRPS, INFERENCE, MODEL_SERVICE, PREDICTION_SERVICE
 from app.settings.model import ModelSource
 from tasks.object_detection import DetectionInput
 from tasks.oriented_object_detection import OrientedDetections, OrientedObjectDetection
@@ -44,6 +44,8 @@ BARS = "bars"
 CHARIOT_PROTOCOLS = ("chariot-v2-kserve", "chariot-v2")
 
 Key = tuple[object, ...]
+
+_SERVICES = (INFERENCE, GRPS, PREDICTION_SERVICE, MODEL_SERVICE)
 
 _STATEFUL_PATHS = ("/health/", "/Online", "/Offline", "/CheckReadiness")
 """Parts of the paths whose answers depend on earlier requests."""
@@ -266,7 +268,7 @@ class FaultyCaller:
             key, lambda: channel.call(path, message, streamed=streamed), repeated=repeated
         )
         name, method = path.lstrip("/").split("/")
-        service = next(candidate for candidate in (INFERENCE, GRPS) if candidate.full_name == name)
+        service = next(candidate for candidate in _SERVICES if candidate.full_name == name)
         descriptor = service.methods_by_name[method]
         request_class, answer_class = map(GetMessageClass, (descriptor.input_type, descriptor.output_type))
         reply = Reply(status, text, [answer_class.FromString(answer) for answer in answers])

@@ -16,6 +16,7 @@ MODELS = {
     "v1": ("classifier", "detector", "vlm", "half_plus_two"),
     "openai": ("vlm", "embedder"),
     "tensorflow-serving": ("classifier", "detector", "vlm", "half_plus_two", "greeter"),
+    "tensorflow-serving-grpc": ("classifier", "detector", "vlm", "half_plus_two", "greeter"),
     "grps": ("classifier", "segmenter", "vlm", "half_plus_two", "greeter"),
     "grps-grpc": ("classifier", "segmenter", "vlm", "half_plus_two", "greeter"),
 }

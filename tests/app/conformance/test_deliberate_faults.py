@@ -15,6 +15,7 @@ from tests.app.conformance.deliberate_faults import (
     open_inference_grpc,
     openai,
     tensorflow_serving,
+    tensorflow_serving_grpc,
 )
 from tests.app.conformance.engines import Engines, Fault, check_with_fault, failed_checks, open_engines
 
@@ -25,6 +26,7 @@ MODULES = (
     open_inference_grpc,
     kserve_v1,
     tensorflow_serving,
+    tensorflow_serving_grpc,
     openai,
     grps,
     grps_grpc,

@@ -1,0 +1,383 @@
+"""Check TensorFlow Serving's gRPC services."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from google.protobuf.json_format import MessageToDict
+
+from app.conformance.check import Check, InconclusiveError, Level, NotApplicableError, ViolationError, expect, quote
+from app.conformance.client.calls import (
+    GrpcCall,
+    call,
+    call_method,
+    expect_accepted,
+    expect_reasons,
+    expect_refusal,
+    expect_refusals,
+    first_response,
+    model_of,
+    parse_request,
+)
+from app.conformance.client.probe import Probe
+from app.conformance.row_requests import UNKNOWN
+from app.conformance.sample_images import SAMPLE_IMAGES
+from app.conformance.tensors import TEXT, element_count, suggests_text
+from app.proto import MODEL_SERVICE, PREDICTION_SERVICE, message_class
+
+_PredictRequest = message_class("tensorflow.serving.PredictRequest")
+_SIGNATURE_DEF = "signature_def"
+_METHOD = "tensorflow/serving/"
+_NO_VERSION = {"version": {"value": 2**40}}
+_FLOAT, _DOUBLE, _STRING, _BFLOAT16, _HALF = 1, 2, 7, 14, 19
+_TYPES: Mapping[int, tuple[str, str]] = {
+    _FLOAT: ("float_val", "<f4"),
+    _DOUBLE: ("double_val", "<f8"),
+    3: ("int_val", "<i4"),
+    4: ("int_val", "u1"),
+    5: ("int_val", "<i2"),
+    6: ("int_val", "i1"),
+    _STRING: ("string_val", ""),
+    9: ("int64_val", "<i8"),
+    10: ("bool_val", "?"),
+    _BFLOAT16: ("half_val", "<u2"),
+    17: ("int_val", "<u2"),
+    _HALF: ("half_val", "<u2"),
+    22: ("uint32_val", "<u4"),
+    23: ("uint64_val", "<u8"),
+}
+"""The field of `TensorProto` and the numpy dtype of tensor_content by the number of `DataType`.
+
+The 16-bit floating-point datatypes are written as their bits.
+"""
+
+
+def _call_status(probe: Probe, **spec: Any) -> GrpcCall:
+    return call_method(probe, MODEL_SERVICE, "GetModelStatus", model_spec={"name": model_of(probe), **spec})
+
+
+def _versions(probe: Probe, **spec: Any) -> Sequence[Any]:
+    versions = first_response(_call_status(probe, **spec)).model_version_status
+    expect(bool(versions), "versions in model_version_status", [])
+    return versions
+
+
+def _status(probe: Probe) -> None:
+    for version in _versions(probe):
+        is_known = version.version > 0 and version.state and version.HasField("status")
+        expect(bool(is_known), "a version, a state and a status", MessageToDict(version))
+
+
+def _status_of_version(probe: Probe) -> None:
+    number = _versions(probe)[0].version
+    got = [version.version for version in _versions(probe, version={"value": number})]
+    expect(got == [number], f"version {number} alone", got)
+
+
+def _call_metadata(probe: Probe, *fields: str, **spec: Any) -> GrpcCall:
+    spec = {"name": model_of(probe), **spec}
+    return call_method(probe, PREDICTION_SERVICE, "GetModelMetadata", model_spec=spec, metadata_field=fields)
+
+
+def _signatures(probe: Probe) -> Mapping[str, Any]:
+    metadata = first_response(_call_metadata(probe, _SIGNATURE_DEF)).metadata
+    definitions = message_class("tensorflow.serving.SignatureDefMap")()
+    if _SIGNATURE_DEF not in metadata or not metadata[_SIGNATURE_DEF].Unpack(definitions):
+        raise ViolationError(f"Expected a SignatureDefMap as signature_def, got {', '.join(metadata) or 'nothing'}")
+    return definitions.signature_def
+
+
+def _metadata(probe: Probe) -> None:
+    for name, signature in _signatures(probe).items():
+        is_described = signature.inputs and signature.outputs and signature.method_name
+        expect(bool(is_described), f"inputs, outputs and method_name of {name}", MessageToDict(signature))
+
+
+def _default_signature(probe: Probe) -> Any:
+    if (signature := _signatures(probe).get("serving_default")) is None:
+        raise InconclusiveError("There is no signature serving_default in the metadata")
+    return signature
+
+
+def _size(tensor: Any) -> int:
+    return math.prod(dimension.size for dimension in tensor.tensor_shape.dim)
+
+
+def _generate(name: str, info: Any, first_dimension: int = 0) -> tuple[list[int], list[Any]]:
+    """Return a shape that fits the metadata, of two rows if their number is free, with ones, images or texts.
+
+    Raises:
+        InconclusiveError: the datatype is not known, or there are too many elements.
+    """
+    if info.dtype not in _TYPES:
+        raise InconclusiveError(f"The datatype of {name} is not known; give a message with --request")
+    sizes = [dimension.size for dimension in info.tensor_shape.dim]
+    shape = [size if size >= 0 else 1 if index else 2 for index, size in enumerate(sizes)][first_dimension:]
+    element: object = 1
+    if info.dtype == _STRING:
+        element = TEXT.encode() if suggests_text(name) else SAMPLE_IMAGES[0].data
+    return shape, [element] * element_count(shape)
+
+
+def _tensor(dtype: int, shape: Sequence[int], elements: Sequence[Any]) -> dict[str, Any]:
+    dimensions = {"dim": [{"size": size} for size in shape]}
+    return {"dtype": dtype, "tensor_shape": dimensions, _TYPES[dtype][0]: elements}
+
+
+def _request(probe: Probe, **fields: Any) -> Any:
+    """Return the given request, or one that is generated from the metadata, with other `fields`."""
+    if probe.target.request:
+        request = parse_request(probe.target.request, _PredictRequest.DESCRIPTOR.full_name)
+    else:
+        inputs = _default_signature(probe).inputs.items()
+        request = _PredictRequest(inputs={name: _tensor(info.dtype, *_generate(name, info)) for name, info in inputs})
+    request.model_spec.name = model_of(probe)
+    request.MergeFrom(_PredictRequest(**fields))
+    return request
+
+
+def _send(probe: Probe, request: Any, *, fresh: bool = False) -> GrpcCall:
+    return call(probe, PREDICTION_SERVICE, "Predict", request, fresh=fresh)
+
+
+def _predict(probe: Probe, **fields: Any) -> GrpcCall:
+    return _send(probe, _request(probe, **fields))
+
+
+def _answer(probe: Probe, **fields: Any) -> Any:
+    answer = expect_accepted(_predict(probe, **fields))
+    expect(bool(answer.outputs), "outputs", {})
+    return answer
+
+
+def _outputs(probe: Probe) -> None:
+    declared = _default_signature(probe).outputs
+    for name, tensor in _answer(probe).outputs.items():
+        expect(name in declared, f"one of {', '.join(declared)}", name)
+        expect(tensor.dtype == declared[name].dtype, f"datatype {declared[name].dtype} of {name}", tensor.dtype)
+
+
+def _elements(probe: Probe) -> None:
+    for name, tensor in _answer(probe).outputs.items():
+        field, dtype = _TYPES[tensor.dtype]
+        place = "tensor_content" if tensor.tensor_content and dtype else field
+        used = {part.name for part, _ in tensor.ListFields()} - {"dtype", "tensor_shape", "version_number"}
+        expect(used <= {place}, f"the elements of {name} in {field} or tensor_content", sorted(used))
+        size, got = _size(tensor), len(getattr(tensor, place))
+        if place == field:
+            expect(got <= size and bool(got or not size), f"{size} elements of {name}, or fewer to be repeated", got)
+        else:
+            expect(got == size * np.dtype(dtype).itemsize, f"the bytes of {size} elements of {name}", got)
+
+
+def _numbers(request: Any) -> list[tuple[Any, Any]]:
+    """Return the numeric inputs of a request, each with the field of its elements.
+
+    Raises:
+        NotApplicableError: there are none.
+    """
+    tensors = [tensor for tensor in request.inputs.values() if tensor.dtype != _STRING and not tensor.tensor_content]
+    if not tensors:
+        raise NotApplicableError("About numeric inputs, with elements in the field of their datatype")
+    return [(tensor, getattr(tensor, _TYPES[tensor.dtype][0])) for tensor in tensors]
+
+
+def _with_content(request: Any, tail: bytes = b"") -> Any:
+    """Move the elements of numeric inputs to tensor_content, with `tail` behind them."""
+    for tensor, elements in _numbers(request):
+        field, dtype = _TYPES[tensor.dtype]
+        tensor.tensor_content = np.array(elements, dtype).tobytes() + tail
+        tensor.ClearField(field)
+    return request
+
+
+def _expect_same_outputs(probe: Probe, request: Any, other: Any) -> None:
+    first, again = (
+        MessageToDict(expect_accepted(_send(probe, request, fresh=fresh))).get("outputs") for fresh in (False, True)
+    )
+    if first != again:
+        raise InconclusiveError("The model gives different answers to the same request")
+    got = MessageToDict(first_response(_send(probe, other))).get("outputs")
+    expect(got == first, quote(first), got)
+
+
+def _one_value(probe: Probe) -> None:
+    full, short = _request(probe), _request(probe)
+    for tensor, elements in _numbers(full):
+        elements[:] = [elements[0]] * _size(tensor)
+    for _, elements in _numbers(short):
+        del elements[1:]
+    _expect_same_outputs(probe, full, short)
+
+
+def _wrong_datatype(probe: Probe) -> None:
+    name, tensor = next(iter(_request(probe).inputs.items()))
+    wrong = _tensor(_FLOAT, [1], [1]) if tensor.dtype == _STRING else _tensor(_STRING, [1], [b"conform"])
+    expect_refusal(_predict(probe, inputs={name: wrong}), "INVALID_ARGUMENT")
+
+
+def _output_filter(probe: Probe) -> None:
+    name = max(_answer(probe).outputs)
+    got = list(_answer(probe, output_filter=[name]).outputs)
+    expect(got == [name], f"only {name}", got)
+
+
+def _version(probe: Probe) -> None:
+    number = _versions(probe)[0].version
+    got = _answer(probe, model_spec={"version": {"value": number}}).model_spec
+    expect(got.name == model_of(probe) and got.version.value == number, f"version {number}", MessageToDict(got))
+
+
+def _call_unknown_model(probe: Probe) -> Iterator[GrpcCall]:
+    yield _predict(probe, model_spec={"name": UNKNOWN})
+    yield _call_metadata(probe, _SIGNATURE_DEF, name=UNKNOWN)
+    yield _call_status(probe, name=UNKNOWN)
+
+
+def _call_without_name(probe: Probe) -> Iterator[GrpcCall]:
+    request = _request(probe)
+    request.ClearField("model_spec")
+    yield _send(probe, request)
+    yield _call_metadata(probe, _SIGNATURE_DEF, name="")
+    yield _call_status(probe, name="")
+
+
+def _examples(probe: Probe) -> list[dict[str, Any]]:
+    """Return two equal examples, with features like the inputs of serving_default."""
+    features: dict[str, Any] = {}
+    for name, info in _default_signature(probe).inputs.items():
+        _, values = _generate(name, info, first_dimension=1)
+        is_float = info.dtype in (_FLOAT, _DOUBLE, _BFLOAT16, _HALF)
+        kind = "bytes_list" if info.dtype == _STRING else "float_list" if is_float else "int64_list"
+        features[name] = {kind: {"value": values}}
+    return [{"features": {"feature": features}}] * 2
+
+
+def _specs(probe: Probe, *methods: str) -> Mapping[str, dict[str, Any]]:
+    """Return a ModelSpec for each of `methods` that has a signature.
+
+    Raises:
+        NotApplicableError: none has.
+    """
+    specs = {
+        method: {"name": model_of(probe), "signature_name": name}
+        for name, signature in _signatures(probe).items()
+        for method in methods
+        if signature.method_name == f"{_METHOD}{method.lower()}"
+    }
+    if not specs:
+        raise NotApplicableError(f"About models with a signature for {' or '.join(methods)}")
+    return specs
+
+
+def _infer(probe: Probe, method: str, spec: Mapping[str, Any], **kinds: Any) -> Any:
+    """Call Classify or Regress, with two examples or the given kind of `Input`."""
+    kinds = kinds or {"example_list": {"examples": _examples(probe)}}
+    return expect_accepted(call_method(probe, PREDICTION_SERVICE, method, model_spec=spec, input=kinds)).result
+
+
+def _classify(probe: Probe) -> None:
+    result = _infer(probe, "Classify", _specs(probe, "Classify")["Classify"])
+    counts = [len(row.classes) for row in result.classifications]
+    expect(len(counts) == 2 and all(counts), "classes for each of two examples", MessageToDict(result))
+
+
+def _regress(probe: Probe) -> None:
+    result = _infer(probe, "Regress", _specs(probe, "Regress")["Regress"])
+    expect(len(result.regressions) == 2, "a value for each of two examples", MessageToDict(result))
+
+
+def _multi_inference(probe: Probe) -> None:
+    specs = _specs(probe, "Classify", "Regress")
+    tasks = [{"model_spec": spec, "method_name": f"{_METHOD}{method.lower()}"} for method, spec in specs.items()]
+    examples = {"example_list": {"examples": _examples(probe)}}
+    results = expect_accepted(
+        call_method(probe, PREDICTION_SERVICE, "MultiInference", tasks=tasks, input=examples)
+    ).results
+    got = [getattr(result, result.WhichOneof("result") or "model_spec") for result in results]
+    expect(got == [_infer(probe, *item) for item in specs.items()], "the result of each task", list(map(str, got)))
+
+
+def _context(probe: Probe) -> None:
+    for method, spec in _specs(probe, "Classify", "Regress").items():
+        context: dict[str, Any] = {"examples": [{}, {}], "context": _examples(probe)[0]}
+        expected, got = _infer(probe, method, spec), _infer(probe, method, spec, example_list_with_context=context)
+        expect(got == expected, str(expected), str(got))
+
+
+def _empty_input(probe: Probe) -> None:
+    for method, spec in _specs(probe, "Classify", "Regress").items():
+        expect_refusal(call_method(probe, PREDICTION_SERVICE, method, model_spec=spec), "INVALID_ARGUMENT")
+
+
+_SERVER = "TensorFlow Serving"
+_CORE, _PREDICT_CODE, _APIS = f"{_SERVER}, its server core", f"{_SERVER}, predict_util.cc", f"{_SERVER}, apis"
+_STATUS, _PREDICT = f"{_APIS}/get_model_status.proto", f"{_APIS}/predict.proto"
+_TENSOR = "TensorFlow, tensor.proto"
+_MUST, _SHOULD = Level.MUST, Level.SHOULD
+_DESCRIBES, _PREDICTS = ("TFSG-004",), ("TFSG-006",)
+_INVALID, _NOT_FOUND = "INVALID_ARGUMENT", "NOT_FOUND"
+
+CHECKS = (
+    Check("TFSG-001", _MUST, "GetModelStatus returns version, state and status of each version.",
+          _STATUS, _status),
+    Check("TFSG-002", _MUST, "With a version in the request, only that version is returned.",
+          _STATUS, _status_of_version, requires=("TFSG-001",)),
+    Check("TFSG-003", _SHOULD, "HandleReloadConfigRequest without a configuration is refused.",
+          f"{_SERVER}, model_service_impl.cc",
+          lambda probe: expect_refusal(call_method(probe, MODEL_SERVICE, "HandleReloadConfigRequest"),
+                                       _INVALID, "UNIMPLEMENTED", "PERMISSION_DENIED")),
+    Check("TFSG-004", _MUST, "GetModelMetadata returns a SignatureDefMap, with inputs, outputs and methods.",
+          f"{_APIS}/get_model_metadata.proto", _metadata),
+    Check("TFSG-005", _MUST, "Metadata without metadata_field, or of another field, is INVALID_ARGUMENT.",
+          f"{_SERVER}, get_model_metadata_impl.cc",
+          lambda probe: expect_refusals([_call_metadata(probe), _call_metadata(probe, UNKNOWN)], _INVALID)),
+    Check("TFSG-006", _MUST, "Predict returns outputs with the names and datatypes of the signature.",
+          _PREDICT, _outputs, requires=_DESCRIBES),
+    Check("TFSG-007", _MUST, "Elements are in the field of their datatype or in tensor_content, and fit the shape.",
+          _TENSOR, _elements, requires=_PREDICTS),
+    Check("TFSG-008", _MUST, "tensor_content gives the same answer as the field of the datatype.", _TENSOR,
+          lambda probe: _expect_same_outputs(probe, _request(probe), _with_content(_request(probe))),
+          requires=_PREDICTS),
+    Check("TFSG-009", _MUST, "One value stands for all elements.", _TENSOR, _one_value, requires=_PREDICTS),
+    Check("TFSG-010", _MUST, "output_filter selects outputs.", _PREDICT, _output_filter,
+          requires=_PREDICTS),
+    Check("TFSG-011", _MUST, "A version can be requested, and model_spec of the answer names it.",
+          f"{_APIS}/model.proto", _version, requires=("TFSG-001", *_PREDICTS)),
+    Check("TFSG-012", _MUST, "An unknown model is answered with NOT_FOUND.", f"{_SERVER}, its tests",
+          lambda probe: expect_refusals(_call_unknown_model(probe), _NOT_FOUND), requires=_DESCRIBES),
+    Check("TFSG-013", _MUST, "An unknown version is answered with NOT_FOUND.", f"{_SERVER}, its tests",
+          lambda probe: expect_refusals([_predict(probe, model_spec=_NO_VERSION), _call_status(probe, **_NO_VERSION)],
+                                        _NOT_FOUND), requires=_PREDICTS),
+    Check("TFSG-014", _SHOULD, "An unknown label is answered with INVALID_ARGUMENT.", _CORE,
+          lambda probe: expect_refusal(_predict(probe, model_spec={"version_label": UNKNOWN}), _INVALID),
+          requires=_PREDICTS),
+    Check("TFSG-015", _MUST, "An unknown signature is answered with FAILED_PRECONDITION.", _PREDICT_CODE,
+          lambda probe: expect_refusal(_predict(probe, model_spec={"signature_name": UNKNOWN}), "FAILED_PRECONDITION"),
+          requires=_PREDICTS),
+    Check("TFSG-016", _MUST, "A request without the name of a model is INVALID_ARGUMENT.", _CORE,
+          lambda probe: expect_refusals(_call_without_name(probe), _INVALID), requires=_DESCRIBES),
+    Check("TFSG-017", _MUST, "An unknown input is INVALID_ARGUMENT.", _PREDICT_CODE,
+          lambda probe: expect_refusal(_predict(probe, inputs={UNKNOWN: _tensor(_FLOAT, [1], [1])}), _INVALID),
+          requires=_PREDICTS),
+    Check("TFSG-018", _MUST, "An unknown output in output_filter is INVALID_ARGUMENT.", _PREDICT_CODE,
+          lambda probe: expect_refusal(_predict(probe, output_filter=[UNKNOWN]), _INVALID), requires=_PREDICTS),
+    Check("TFSG-019", _MUST, "An input of another datatype is INVALID_ARGUMENT.", _PREDICT_CODE,
+          _wrong_datatype, requires=_PREDICTS),
+    Check("TFSG-020", _MUST, "tensor_content of another size than shape has is INVALID_ARGUMENT.", _TENSOR,
+          lambda probe: expect_refusal(_send(probe, _with_content(_request(probe), b"\0")), _INVALID),
+          requires=("TFSG-008",)),
+    Check("TFSG-021", _MUST, "A refusal has a text with its status.", f"{_SERVER}, grpc_status_util.cc",
+          lambda probe: expect_reasons([*_call_unknown_model(probe), *_call_without_name(probe)]), requires=_DESCRIBES),
+    Check("TFSG-022", _MUST, "Classify returns classes for each example.", f"{_APIS}/classification.proto", _classify,
+          requires=_DESCRIBES),
+    Check("TFSG-023", _MUST, "Regress returns a value for each example.", f"{_APIS}/regression.proto", _regress,
+          requires=_DESCRIBES),
+    Check("TFSG-024", _MUST, "Features of the context apply to each example.", f"{_APIS}/input.proto", _context,
+          requires=("TFSG-022", "TFSG-023")),
+    Check("TFSG-025", _MUST, "Classify and Regress without examples are INVALID_ARGUMENT.", f"{_SERVER}, util.cc",
+          _empty_input, requires=_DESCRIBES),
+    Check("TFSG-026", _MUST, "MultiInference returns the results of its tasks, in their order.",
+          f"{_APIS}/inference.proto", _multi_inference, requires=("TFSG-022", "TFSG-023")),
+)  # fmt: skip
