@@ -7,8 +7,8 @@ from pathlib import Path, PurePosixPath
 import msgspec
 
 from app.engine.models.registry import version_sort_key
-from app.runtimes import RUNTIMES
 from app.runtimes.other_formats import advice_in
+from app.runtimes.runtime import RUNTIMES
 from app.settings.model import (
     SETTINGS_FILE,
     ImportedConfig,

@@ -13,13 +13,9 @@ from app.assembly.manifest import check_manifest
 from app.engine.models.memory import LoadMeter
 from app.engine.models.model_metadata import ModelMetadata
 from app.engine.models.servable import Servable
-from app.runtimes import RUNTIMES
 from app.runtimes.folder import check_folder
-from app.runtimes.onnxruntime import OnnxRuntime
-from app.runtimes.openvino import OpenVinoRuntime
 from app.runtimes.other_formats import advice_for, advice_in
-from app.runtimes.python import PythonRuntime
-from app.runtimes.runtime import Runtime
+from app.runtimes.runtime import ONNXRUNTIME, OPENVINO, PYTHON, RUNTIMES, Runtime
 from app.runtimes.subprocess.loading import load_in_subprocess
 from app.runtimes.subprocess.process import run_in_process
 from app.runtimes.subprocess.supervisor import OnProcessLost
@@ -170,9 +166,9 @@ def _checked_files(source: ModelSource) -> Generator[None]:
 
 def _runtime(source: ModelSource) -> Runtime:
     runtime_name = source.settings.runtime
-    if source.settings.implementation is not None and runtime_name not in (None, PythonRuntime.name):
+    if source.settings.implementation is not None and runtime_name not in (None, PYTHON.name):
         raise ModelError(
-            f'{source.folder / SETTINGS_FILE}: "implementation" is for the runtime "{PythonRuntime.name}", but '
+            f'{source.folder / SETTINGS_FILE}: "implementation" is for the runtime "{PYTHON.name}", but '
             f'"runtime" is {runtime_name!r}; leave one of them out'
         )
     names = ", ".join(runtime.name for runtime in RUNTIMES)
@@ -223,7 +219,7 @@ def _fits(declared: Sequence[int], shape: Sequence[int]) -> bool:
 
 def _check_precision(source: ModelSource, runtime: Runtime) -> None:
     precision = source.settings.precision
-    supported = {"bf16": (OpenVinoRuntime.name,), "int8": (OpenVinoRuntime.name, OnnxRuntime.name)}
+    supported = {"bf16": (OPENVINO.name,), "int8": (OPENVINO.name, ONNXRUNTIME.name)}
     if precision in supported and runtime.name not in supported[precision]:
         names = " or ".join(f'"{name}"' for name in supported[precision])
         raise ModelError(

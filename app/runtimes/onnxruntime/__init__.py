@@ -1,5 +1,1 @@
 """ONNX Runtime: models exported to ONNX by Ultralytics, Hugging Face, timm and others, configured from their files."""
-
-from app.runtimes.onnxruntime.runtime import OnnxRuntime
-
-__all__ = ("OnnxRuntime",)

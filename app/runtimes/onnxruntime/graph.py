@@ -7,11 +7,11 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from app.runtimes.onnxruntime.graph_session import GraphSession
 from app.runtimes.onnxruntime.images.image_batch import ImageBatcher
 from app.runtimes.onnxruntime.images.inputs import ImageInputs
 from app.runtimes.onnxruntime.images.placement import Placement
 from app.runtimes.onnxruntime.images.preprocessing import Preprocessing
+from app.runtimes.onnxruntime.session import GraphSession
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.inference.tensor import TensorSpec
 from tasks.vision.image import Image

@@ -12,12 +12,12 @@ import numpy as np
 from app.engine.models.model_metadata import ModelMetadata, Origin
 from app.runtimes.onnxruntime.files.model_files import Facts, ModelFiles, read_model_files
 from app.runtimes.onnxruntime.graph import ImageGraph
-from app.runtimes.onnxruntime.graph_session import GraphSession
 from app.runtimes.onnxruntime.images.decision import decide_preprocessing, decide_size
 from app.runtimes.onnxruntime.images.inputs import ImageInputs, read_inputs
 from app.runtimes.onnxruntime.labels import Labels, decide_labels, declared_labels
 from app.runtimes.onnxruntime.layouts.choice import choose_layout
 from app.runtimes.onnxruntime.layouts.layout import GraphView, Output, OutputDecoder
+from app.runtimes.onnxruntime.session import GraphSession
 from app.settings.model import ModelError, ModelSource
 from tasks.inference.error import InferenceError
 from tasks.inference.tensor import Datatype

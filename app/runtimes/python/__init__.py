@@ -1,5 +1,1 @@
 """Python runtime: user-defined classes, each instance in its own thread, if the operator allows code."""
-
-from app.runtimes.python.runtime import PythonRuntime
-
-__all__ = ("PythonRuntime",)

@@ -28,7 +28,7 @@ _ADVICE = "allow it with --allow-code, or CHARIOTEER_ALLOW_CODE=true, if you tru
 _open_pools: "weakref.WeakSet[InstancePool]" = weakref.WeakSet()
 
 
-def describe_class(source: ModelSource) -> ModelMetadata:
+def inspect(source: ModelSource) -> ModelMetadata:
     """Describe a model from its settings and its class, without constructing an object.
 
     Raises:
@@ -47,7 +47,7 @@ def describe_class(source: ModelSource) -> ModelMetadata:
         code.unload()
 
 
-def load_class(source: ModelSource) -> Servable:
+def load(source: ModelSource) -> Servable:
     """Construct the instances of a model's class and call their `load`.
 
     The instances are closed after the servable is dropped and its last request has finished, or when the server ends.

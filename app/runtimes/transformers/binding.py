@@ -1,4 +1,4 @@
-"""Bind a model to its task, and test it with one example."""
+"""Describe a model, or bind it to its task and test it with one example."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
+from app.engine.models.model_metadata import ModelMetadata
 from app.engine.models.servable import Servable
 from app.runtimes.transformers.architecture import ModelKind, ModelSpec, read_model_spec
 from app.runtimes.transformers.generation import load_text_generator
@@ -80,7 +81,16 @@ _HEADS: Mapping[ModelKind, _Head] = {
 }
 
 
-def bind(source: ModelSource) -> Servable:
+def inspect(source: ModelSource) -> ModelMetadata:
+    """Describe the model without reading its weights.
+
+    Raises:
+        ModelError: if the files are unsafe or incomplete, or the model is not supported.
+    """
+    return read_model_spec(source).description
+
+
+def load(source: ModelSource) -> Servable:
     """Load a model and test it with one example. Several threads may call the result.
 
     Raises:

@@ -16,7 +16,7 @@ from app.engine.models.repository import Repository
 from app.protocols.kserve_v2.generate import WireGenerateRequest
 from app.protocols.kserve_v2.routes import KServeV2
 from app.protocols.status import http_status
-from app.runtimes.onnxruntime.image_text_to_text import load
+from app.runtimes.onnxruntime.image_text_to_text.assembly import load
 from app.server.http.asgi import create_app
 from app.settings.model import ModelSettings, ModelSource
 from tasks.image_text_to_text import GenerationParameters

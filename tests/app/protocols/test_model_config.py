@@ -13,7 +13,7 @@ from litestar.testing import TestClient
 
 from app.engine.models.registry import ModelState, Registration
 from app.protocols.kserve_v2.model_config import UNSUPPORTED_CALLS, model_config
-from app.runtimes.onnxruntime.runtime import OnnxRuntime
+from app.runtimes.runtime import ONNXRUNTIME
 from app.settings.model import BatchingSettings, ModelSettings, ModelSource
 from tasks.task import TaskType
 from tests.support.apps import app_with_models, load_test_model, model_source
@@ -77,7 +77,7 @@ def detector_config(batching: BatchingSettings | None = None) -> Any:
     """Return the configuration of the fixture detector as a model without a task."""
     settings = ModelSettings(task_type=TaskType.TENSOR, batching=batching or BatchingSettings())
     source = ModelSource(name="yolo", version="1", folder=FIXTURES / "models" / "detector", settings=settings)
-    servable = OnnxRuntime().load(source)
+    servable = ONNXRUNTIME.load(source)
     return model_config(Registration(source=source, state=ModelState.READY, servable=servable))
 
 

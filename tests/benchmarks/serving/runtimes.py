@@ -13,9 +13,9 @@ from app.assembly.discovery import model_at
 from app.assembly.quantization import quantize
 from app.assembly.tuning import Candidate, with_candidate
 from app.cli.model.tuning_data import AnswerComparison, TuningData, read_tuning_data
-from app.runtimes.onnxruntime.graph_session import GraphSession
-from app.runtimes.onnxruntime.single_graph import open_session
-from app.runtimes.openvino.session import OpenVinoSession
+from app.runtimes.onnxruntime.loading import open_session
+from app.runtimes.onnxruntime.session import GraphSession
+from app.runtimes.openvino import OpenVinoSession
 from app.settings.model import ModelSource
 from fixtures.scenes import CLASSIFY, DETECT, ORIENT, SEGMENT, Recipe, make_scenes
 from tests.benchmarks.serving.processes import ROOT

@@ -1,4 +1,4 @@
-"""Find the graph of a model."""
+"""Find the graph of a model, or the three graphs of a vision-language model."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,6 +8,12 @@ from app.settings.model import ModelError, ModelSource
 
 _SUFFIX = ".onnx"
 _DEFAULT_NAME = "model.onnx"
+
+_COMPONENTS = ("vision_encoder", "embed_tokens", "decoder_model_merged")
+"""Pixels to image features, token ids to embeddings, and embeddings and a cache to logits and a longer cache."""
+
+_PRECISIONS = ("", "_fp16", "_quantized", "_int8", "_uint8", "_q4", "_q4f16", "_bnb4")
+"""Suffixes of transformers.js for the precision of a graph, most precise first."""
 
 
 def find_graphs(source: ModelSource) -> Sequence[Path]:
@@ -46,7 +52,40 @@ def locate_graph(source: ModelSource) -> Path:
             )
 
 
+def has_component_graphs(source: ModelSource) -> bool:
+    """Return whether the model is a vision-language model: it has all three graphs, and the named file is one."""
+    if source.file is not None and not (source.file.stem.startswith(_COMPONENTS) and source.file.suffix == _SUFFIX):
+        return False
+    try:
+        locate_component_graphs(source)
+    except ModelError:
+        return False
+    return True
+
+
+def locate_component_graphs(source: ModelSource) -> Sequence[Path]:
+    """Return the vision encoder, the embedding and the decoder, from the model's folder or its subfolder ``onnx``.
+
+    If a graph exists in several precisions, take that of the file that the settings name, or else the most precise.
+
+    Raises:
+        ModelError: if a graph is missing.
+    """
+    stem = "" if source.file is None else source.file.stem
+    precision = next((stem.removeprefix(name) for name in _COMPONENTS if stem.startswith(name)), "")
+    return [_locate_component(source.folder, component, precision) for component in _COMPONENTS]
+
+
 def _graphs(folder: Path) -> list[Path]:
     if not folder.is_dir():
         return []
     return sorted(file for file in folder.iterdir() if file.suffix.lower() == _SUFFIX and file.is_file())
+
+
+def _locate_component(folder: Path, component: str, precision: str) -> Path:
+    for parent in (folder, folder / "onnx"):
+        for candidate in dict.fromkeys((precision, *_PRECISIONS)):
+            path = parent / f"{component}{candidate}{_SUFFIX}"
+            if path.is_file():
+                return path
+    raise ModelError(f"{folder} has no {component}.onnx, neither in itself nor in its onnx folder")

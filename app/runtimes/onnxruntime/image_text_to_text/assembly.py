@@ -1,13 +1,20 @@
-"""Assemble a vision-language model from the files of its folder, and describe it."""
+"""Assemble a vision-language model from the files of its folder, and describe it.
+
+Models with one pixel array for each image (LLaVA family) and models with tiles (Idefics3, SmolVLM) are supported. Other
+models are rejected with an explanation.
+"""
 
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
 import msgspec
+import numpy as np
 
 from app.engine.models.model_metadata import Fact, ModelMetadata, Origin
+from app.engine.models.servable import Servable
 from app.runtimes.folder import resolve_confined
+from app.runtimes.onnxruntime.files.location import locate_component_graphs
 from app.runtimes.onnxruntime.image_text_to_text.chat_template import PlainTemplate, load_chat_template
 from app.runtimes.onnxruntime.image_text_to_text.configuration import (
     GenerationConfiguration,
@@ -17,7 +24,6 @@ from app.runtimes.onnxruntime.image_text_to_text.configuration import (
     read_tokenizer_configuration,
 )
 from app.runtimes.onnxruntime.image_text_to_text.decoder import Decoder
-from app.runtimes.onnxruntime.image_text_to_text.graph_files import find_component_graphs
 from app.runtimes.onnxruntime.image_text_to_text.pixels import SingleImageProcessor, Tiles
 from app.runtimes.onnxruntime.image_text_to_text.prompting import PromptEncoder
 from app.runtimes.onnxruntime.image_text_to_text.recipe import (
@@ -31,12 +37,38 @@ from app.runtimes.onnxruntime.image_text_to_text.vision_language_model import On
 from app.runtimes.onnxruntime.session import Session
 from app.runtimes.tokenizer import Tokenizer, load_tokenizer
 from app.settings.model import ModelError, ModelSource, PreprocessingSettings
+from tasks.image_text_to_text import DEFAULT_PROMPT, GenerationParameters, ImageTextToText, PromptedImage
+from tasks.inference.error import InferenceError
 from tasks.task import TaskType
 from tasks.vision.image import Image
 
 _TILED_TYPES = frozenset({"idefics3", "smolvlm"})
 _UNSUPPORTED = frozenset({"paligemma"})
 """Model types with LLaVA's files and processors, but other positions or another order of image and text."""
+
+
+def inspect(source: ModelSource) -> ModelMetadata:
+    """Describe the model without keeping it loaded.
+
+    Raises:
+        ModelError: if the model is incomplete or not supported.
+    """
+    return assemble(source)[1]
+
+
+def load(source: ModelSource) -> Servable:
+    """Load the model and test it with a blank image. Several threads may call the result.
+
+    Raises:
+        ModelError: if the model is incomplete or not supported, or the test fails.
+    """
+    model, description = assemble(source)
+    blank = Image(np.zeros((64, 64, 3), np.uint8))
+    try:
+        model([PromptedImage((blank,), (DEFAULT_PROMPT,), GenerationParameters(max_new_tokens=2))])
+    except InferenceError as error:
+        raise ModelError(f"{source.folder}: the model cannot answer about a blank image: {error}") from None
+    return Servable(ImageTextToText(), model, description, source.settings.parameters)
 
 
 def assemble(source: ModelSource) -> tuple[OnnxVisionLanguageModel, ModelMetadata]:
@@ -46,7 +78,7 @@ def assemble(source: ModelSource) -> tuple[OnnxVisionLanguageModel, ModelMetadat
         ModelError: if a file is missing, cannot be read, or needs an unsupported feature.
     """
     folder = source.folder
-    files = find_component_graphs(folder, source.file)
+    files = locate_component_graphs(source)
     config = read_json(folder / "config.json", ModelConfiguration)
     _check_supported(config, folder)
     processor = read_processor_configuration(folder)

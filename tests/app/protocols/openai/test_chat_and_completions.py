@@ -13,7 +13,7 @@ from litestar.testing import TestClient
 from app.engine.engine import Engine
 from app.engine.models.registry import Registry
 from app.engine.models.repository import Repository
-from app.runtimes.onnxruntime.image_text_to_text import load
+from app.runtimes.onnxruntime.image_text_to_text.assembly import load
 from app.settings.model import ModelSettings, ModelSource
 from metadata.entry import MetadataEntry
 from tasks.inference.error import ErrorKind

@@ -9,8 +9,8 @@ import onnxruntime
 import pytest
 
 from app.runtimes.onnxruntime.devices import CPU, parse_device, parse_devices
+from app.runtimes.onnxruntime.loading import load_single_graph
 from app.runtimes.onnxruntime.session import Session, run_bound
-from app.runtimes.onnxruntime.single_graph import load_single_graph
 from app.settings.model import ModelError, OnnxRuntimeSettings
 from tests.app.runtimes.onnxruntime import graphs
 

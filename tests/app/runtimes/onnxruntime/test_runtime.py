@@ -6,13 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from app.runtimes.onnxruntime import OnnxRuntime
-from app.runtimes.runtime import Runtime
+from app.runtimes.runtime import ONNXRUNTIME
 from app.settings.model import ModelError, ModelSource
 from tasks.task import TaskType
 from tests.app.runtimes.onnxruntime import graphs
 
-RUNTIME: Runtime = OnnxRuntime()
+RUNTIME = ONNXRUNTIME
 
 
 def source(folder: Path, file: Path | None = None) -> ModelSource:
@@ -55,5 +54,5 @@ def test_folder_without_model_is_rejected(tmp_path: Path) -> None:
 
 
 def test_importing_runtime_does_not_import_onnxruntime() -> None:
-    code = "import app.runtimes.onnxruntime, sys; sys.exit('onnxruntime' in sys.modules)"
+    code = "import app.runtimes.onnxruntime.loading, app.runtimes.runtime, sys; sys.exit('onnxruntime' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from app.runtimes.onnxruntime.single_graph import load_single_graph
+from app.runtimes.onnxruntime.loading import load_single_graph
 from app.settings.model import ModelSource
 from tasks.image_classification import Classification
 from tasks.image_segmentation import Segments

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from app.engine.models.model_metadata import Fact, Origin
-from app.runtimes.onnxruntime.single_graph import load_single_graph
+from app.runtimes.onnxruntime.loading import load_single_graph
 from app.settings.model import ModelError
 from tasks.image_classification import LabelledScore
 from tasks.image_segmentation import SegmentedObject

@@ -12,8 +12,7 @@ import pytest
 from app.assembly.models import describe, load
 from app.engine.models.model_metadata import Origin
 from app.engine.models.servable import Servable
-from app.runtimes.python import PythonRuntime
-from app.runtimes.runtime import Runtime
+from app.runtimes.runtime import PYTHON
 from app.settings.model import ModelError, ModelSource
 from tasks.inference.limits import Limits
 from tasks.inference.request import InferenceRequest
@@ -21,7 +20,7 @@ from tasks.inference.tensor import Datatype, Tensor
 from tasks.task import TaskType
 from tests.support.model_folders import source_at, write_and_load, write_model
 
-RUNTIME: Runtime = PythonRuntime()
+RUNTIME = PYTHON
 PREDICT = "    def predict(self, image): return []\n"
 WORKS = f"class Model:\n{PREDICT}"
 IMAGE = np.zeros((4, 5, 3), np.uint8)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from app.engine.models.servable import Servable
-from app.runtimes.transformers import TransformersRuntime
+from app.runtimes.runtime import TRANSFORMERS
 from app.settings.model import ModelSettings, ModelSource
 from tests.support import tiny_language, tiny_readers, tiny_vision
 
@@ -33,8 +33,6 @@ def served(folder_of: Callable[[str], Path]) -> Callable[..., Servable]:
     @cache
     def load(name: str, layout: str | None = None) -> Servable:
         settings = ModelSettings(layout=layout)
-        return TransformersRuntime().load(
-            ModelSource(name=name, version="1", folder=folder_of(name), settings=settings)
-        )
+        return TRANSFORMERS.load(ModelSource(name=name, version="1", folder=folder_of(name), settings=settings))
 
     return load

@@ -15,14 +15,13 @@ import pytest
 from app.assembly.discovery import discover
 from app.assembly.models import describe, load
 from app.engine.models.model_metadata import Origin
-from app.runtimes.runtime import Runtime
-from app.runtimes.transformers import TransformersRuntime
+from app.runtimes.runtime import TRANSFORMERS
 from app.runtimes.transformers.files import check_files
 from app.settings.model import ModelError, ModelSettings, ModelSource, PreprocessingSettings, TransformersSettings
 from tasks.task import TaskType
 from tests.app.runtimes.transformers.asking import answers, image_input, scene
 
-RUNTIME: Runtime = TransformersRuntime()
+RUNTIME = TRANSFORMERS
 
 
 def source(folder: Path, file: Path | None = None, **settings: Any) -> ModelSource:
@@ -40,7 +39,7 @@ def test_config_beside_weights_is_recognised(tmp_path: Path) -> None:
 
 
 def test_importing_runtime_imports_neither_torch_nor_transformers() -> None:
-    code = "import app.runtimes.transformers, sys; sys.exit('torch' in sys.modules or 'transformers' in sys.modules)"
+    code = "import app.runtimes.runtime, sys; sys.exit('torch' in sys.modules or 'transformers' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from app.engine.explanations.request import explanation_targets
 from app.engine.models.servable import Servable
-from app.runtimes.transformers import TransformersRuntime
+from app.runtimes.runtime import TRANSFORMERS
 from app.runtimes.transformers.architecture import read_model_spec
 from app.runtimes.transformers.heads.image_text_to_text import (
     TransformersVisionLanguageModel,
@@ -216,7 +216,7 @@ def templated(folder_of: Callable[[str], Path], tmp_path: Path) -> Callable[[str
         folder = tmp_path / "llava"
         shutil.copytree(folder_of("llava"), folder)
         (folder / "chat_template.jinja").write_text(template)
-        return TransformersRuntime().load(ModelSource(name="m", version="1", folder=folder))
+        return TRANSFORMERS.load(ModelSource(name="m", version="1", folder=folder))
 
     return load_with_template
 

@@ -10,7 +10,7 @@ import pytest
 
 from app.engine.explanations.request import explanation_targets
 from app.engine.models.servable import Servable
-from app.runtimes.transformers import TransformersRuntime
+from app.runtimes.runtime import TRANSFORMERS
 from app.runtimes.transformers.heads.token_classification import Token, entities_of
 from app.settings.model import ModelSource
 from tasks.inference.error import ErrorKind, InferenceError
@@ -106,7 +106,7 @@ def test_conversation_is_formatted_with_the_chat_template(
     folder = shutil.copytree(folder_of("causal_lm"), tmp_path / "chat")
     template = "{% for m in messages %}{{ m['role'] }} says {{ m['content'] }}. {% endfor %}assistant says"
     (folder / "chat_template.jinja").write_text(template)
-    model = TransformersRuntime().load(ModelSource(name="chat", version="1", folder=folder))
+    model = TRANSFORMERS.load(ModelSource(name="chat", version="1", folder=folder))
     messages = chat("hello", "the quick", "brown")
     text = "user says hello. assistant says the quick. user says brown. assistant says"
     expected = answers(served("causal_lm"), text_input(text, max_new_tokens=9))

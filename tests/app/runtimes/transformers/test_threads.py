@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from app.engine.models.servable import Servable
-from app.runtimes.transformers import TransformersRuntime
+from app.runtimes.runtime import TRANSFORMERS
 from app.settings.model import ModelSettings, ModelSource, TransformersSettings
 from tests.app.runtimes.transformers.asking import answers, image_input, scene, text_input
 
@@ -23,7 +23,7 @@ def test_models_loaded_concurrently_keep_their_dtype(folder_of: Callable[[str], 
         source = ModelSource(
             name=name, version="1", folder=folder_of(name), settings=ModelSettings(transformers=settings)
         )
-        return TransformersRuntime().load(source)
+        return TRANSFORMERS.load(source)
 
     for name in NAMES:
         folder_of(name)

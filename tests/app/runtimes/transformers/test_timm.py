@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from app.runtimes.transformers import TransformersRuntime
+from app.runtimes.runtime import TRANSFORMERS
 from app.settings.model import ModelError, ModelSource
 from tests.app.runtimes.transformers.asking import answers, image_input, pil_image, scene
 from tests.support import tiny_models
@@ -44,7 +44,7 @@ def scores(folder: Path, architecture: str) -> list[list[dict[str, float]]]:
     timm.models.save_for_hf(model, folder, model_config=names, safe_serialization=True)
     reloaded = timm.create_model(f"local-dir:{folder}", pretrained=True).eval()
     transform = timm.data.create_transform(**timm.data.resolve_model_data_config(reloaded), is_training=False)
-    servable = TransformersRuntime().load(ModelSource(name="m", version="1", folder=folder))
+    servable = TRANSFORMERS.load(ModelSource(name="m", version="1", folder=folder))
     found: list[list[dict[str, float]]] = []
     for pixels in (scene(640, 400), scene(90, 300, seed=1), scene(50, 40, seed=2)):
         with torch.no_grad():
@@ -72,4 +72,4 @@ def test_folder_of_timm_without_timm_is_refused_with_the_extra(tmp_path: Path, m
     (tmp_path / "model.safetensors").write_bytes(b"")
     monkeypatch.setitem(sys.modules, "timm", None)
     with pytest.raises(ModelError, match=r"needs the extra timm, pip install 'charioteer\[timm\]'"):
-        TransformersRuntime().load(ModelSource(name="m", version="1", folder=tmp_path))
+        TRANSFORMERS.load(ModelSource(name="m", version="1", folder=tmp_path))

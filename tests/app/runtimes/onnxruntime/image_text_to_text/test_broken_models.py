@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from app.runtimes.onnxruntime.image_text_to_text import inspect, load
+from app.runtimes.onnxruntime.image_text_to_text.assembly import inspect, load
 from app.settings.model import ModelError
 
 

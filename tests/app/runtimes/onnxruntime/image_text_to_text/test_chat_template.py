@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from app.runtimes.onnxruntime.image_text_to_text import load
-from app.runtimes.onnxruntime.image_text_to_text.assembly import assemble
+from app.runtimes.onnxruntime.image_text_to_text.assembly import assemble, load
 from app.runtimes.onnxruntime.image_text_to_text.chat_template import load_chat_template
 from app.runtimes.onnxruntime.image_text_to_text.configuration import read_tokenizer_configuration
 from tasks.text.conversation import question

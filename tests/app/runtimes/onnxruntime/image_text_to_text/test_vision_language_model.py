@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from app.runtimes.onnxruntime.image_text_to_text import inspect, load, supports
-from app.runtimes.onnxruntime.image_text_to_text.assembly import assemble
+from app.runtimes.onnxruntime.files.location import has_component_graphs
+from app.runtimes.onnxruntime.image_text_to_text.assembly import assemble, inspect, load
 from app.settings.model import ModelSource
 from tasks.image_text_to_text import GenerationParameters, PromptedImage
 from tasks.inference.error import ErrorKind, InferenceError
@@ -179,14 +179,14 @@ def test_generate_streams_answer_in_chunks(tiny: Any, model: Any) -> None:
 
 
 def test_a_model_is_recognised_by_its_file_names(tiny: Any, tmp_path: Path) -> None:
-    assert not supports(ModelSource(name="m", version="1", folder=tmp_path))
-    assert not supports(ModelSource(name="m", version="1", folder=tmp_path / "absent"))
+    assert not has_component_graphs(ModelSource(name="m", version="1", folder=tmp_path))
+    assert not has_component_graphs(ModelSource(name="m", version="1", folder=tmp_path / "absent"))
     (tmp_path / "onnx").mkdir()
     for name in ("vision_encoder_q4", "embed_tokens", "decoder_model_merged_q4f16"):
         (tmp_path / "onnx" / f"{name}.onnx").touch()
-    assert supports(ModelSource(name="m", version="1", folder=tmp_path))
+    assert has_component_graphs(ModelSource(name="m", version="1", folder=tmp_path))
     (tmp_path / "onnx" / "embed_tokens.onnx").unlink()
-    assert not supports(ModelSource(name="m", version="1", folder=tmp_path))
+    assert not has_component_graphs(ModelSource(name="m", version="1", folder=tmp_path))
 
 
 def test_a_named_graph_decides_the_precision(tiny: Any, tmp_path: Path) -> None:
@@ -220,14 +220,16 @@ def test_description_lists_detected_properties(tiny: Any, folder: Path) -> None:
 
 def test_importing_the_package_imports_no_framework() -> None:
     heavy = "{'onnxruntime', 'tokenizers', 'jinja2', 'transformers'}"
-    code = f"import sys, app.runtimes.onnxruntime.image_text_to_text; print(sorted({heavy} & sys.modules.keys()))"
+    code = (
+        f"import sys, app.runtimes.onnxruntime.image_text_to_text.assembly; print(sorted({heavy} & sys.modules.keys()))"
+    )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
 
 
 def test_loading_does_not_import_transformers(folder: Path, tiny: Any) -> None:
     code = (
         "import sys, pathlib; from app.settings.model import ModelSource; "
-        "from app.runtimes.onnxruntime.image_text_to_text import load; "
+        "from app.runtimes.onnxruntime.image_text_to_text.assembly import load; "
         f"load(ModelSource(name='a', version='1', folder=pathlib.Path({json.dumps(str(folder))}))); "
         "print('transformers' in sys.modules)"
     )

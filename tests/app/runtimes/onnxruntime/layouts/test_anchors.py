@@ -8,7 +8,7 @@ import pytest
 from numpy.typing import NDArray
 
 from app.engine.models.model_metadata import Origin
-from app.runtimes.onnxruntime.single_graph import load_single_graph
+from app.runtimes.onnxruntime.loading import load_single_graph
 from app.settings.model import ModelError
 from tasks.object_detection import PosedObject
 from tests.app.runtimes.onnxruntime import graphs

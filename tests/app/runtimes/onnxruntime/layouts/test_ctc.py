@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from app.engine.models.model_metadata import Fact, Origin
-from app.runtimes.onnxruntime.single_graph import load_single_graph
+from app.runtimes.onnxruntime.loading import load_single_graph
 from tasks.image_text_to_text import Answer, GenerationParameters, PromptedImage
 from tasks.inference.limits import Limits
 from tasks.inference.request import InferenceRequest

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from onnx import TensorProto, helper
 
 from app.runtimes.onnxruntime.layouts.choice import LAYOUTS
-from app.runtimes.onnxruntime.single_graph import load_single_graph
+from app.runtimes.onnxruntime.loading import load_single_graph
 from app.wire.bytes_elements import BinaryElement
 from tasks.inference.limits import Limits
 from tasks.inference.request import InferenceRequest

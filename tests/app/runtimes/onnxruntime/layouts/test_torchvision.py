@@ -8,7 +8,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from app.engine.models.model_metadata import Fact, Origin
-from app.runtimes.onnxruntime.single_graph import load_single_graph
+from app.runtimes.onnxruntime.loading import load_single_graph
 from app.settings.model import ModelError
 from tasks.task import TaskType
 from tests.app.runtimes.onnxruntime import graphs

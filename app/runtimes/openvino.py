@@ -1,4 +1,7 @@
-"""Run an ONNX graph with OpenVINO. No other module imports this framework."""
+"""Run ONNX graphs with OpenVINO: the files and layouts of `app.runtimes.onnxruntime`, run by another framework.
+
+No other module imports this framework.
+"""
 
 import importlib
 import sys
@@ -10,9 +13,10 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from app.engine.models.model_metadata import Fact, Origin
+from app.engine.models.model_metadata import Fact, ModelMetadata, Origin
+from app.engine.models.servable import Servable
+from app.runtimes.onnxruntime.loading import inspect_single_graph, load_single_graph, open_session
 from app.runtimes.onnxruntime.precision import describe_precision, is_accelerated
-from app.runtimes.onnxruntime.single_graph import open_session
 from app.settings.extras import missing_extra
 from app.settings.model import ModelError, ModelSource
 from app.settings.server import ServerSettings
@@ -88,6 +92,24 @@ class OpenVinoSession:
             except Exception:  # noqa: BLE001  the graph needs dynamic shapes
                 return
             self._usual = _shapes(feeds), _CompiledGraph(compiled)
+
+
+def inspect(source: ModelSource) -> ModelMetadata:
+    """Describe the model without keeping it loaded.
+
+    Raises:
+        ModelError: if its task or layout cannot be determined.
+    """
+    return inspect_single_graph(source, OpenVinoSession)
+
+
+def load(source: ModelSource) -> Servable:
+    """Load the model, and test it once if it takes images.
+
+    Raises:
+        ModelError: if its task or layout cannot be determined, or the test fails.
+    """
+    return load_single_graph(source, OpenVinoSession)
 
 
 class _CompiledGraph:

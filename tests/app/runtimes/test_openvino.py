@@ -18,7 +18,7 @@ from PIL import Image
 
 from app.assembly.in_process import InProcessModel
 from app.runtimes.onnxruntime.session import Session
-from app.runtimes.openvino.session import OpenVinoSession
+from app.runtimes.openvino import OpenVinoSession
 from app.settings.model import SETTINGS_FILE, ModelError
 from tasks.inference.error import ErrorKind, InferenceError
 from tests.app.runtimes.onnxruntime import graphs
@@ -141,7 +141,7 @@ def test_telemetry_is_not_imported() -> None:
     program = f"""
 import sys
 from pathlib import Path
-from app.runtimes.openvino.session import OpenVinoSession
+from app.runtimes.openvino import OpenVinoSession
 from app.settings.model import ModelSource
 OpenVinoSession(ModelSource(name="m", version="1", folder=Path({str(MODELS / "classifier")!r})))
 print([name for name, module in sys.modules.items() if "openvino_telemetry" in name and module])

@@ -1,4 +1,4 @@
-"""Load models with one graph: vision models, and tensor models."""
+"""Load ONNX models: those with one graph, for images or tensors, and vision-language models."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -11,15 +11,15 @@ from numpy.typing import NDArray
 from app.engine.models.model_metadata import Fact, ModelMetadata, Origin
 from app.engine.models.servable import Servable
 from app.runtimes.folder import resolve_confined
-from app.runtimes.onnxruntime.files.location import locate_graph
+from app.runtimes.onnxruntime.files.location import has_component_graphs, locate_graph
 from app.runtimes.onnxruntime.files.model_files import read_model_files
-from app.runtimes.onnxruntime.graph_session import GraphSession
 from app.runtimes.onnxruntime.heads import bind_vision_model
+from app.runtimes.onnxruntime.image_text_to_text import assembly
 from app.runtimes.onnxruntime.images.inputs import is_single_image
 from app.runtimes.onnxruntime.inspection import inspect_model
 from app.runtimes.onnxruntime.labels import declared_labels, format_labels
 from app.runtimes.onnxruntime.precision import describe_precision, is_accelerated
-from app.runtimes.onnxruntime.session import Session
+from app.runtimes.onnxruntime.session import GraphSession, Session
 from app.settings.model import ModelError, ModelSource, PreprocessingSettings
 from tasks.inference.tensor import Tensor
 from tasks.task import TaskType
@@ -45,6 +45,24 @@ class OnnxTensorModel(msgspec.Struct, frozen=True, eq=False):
             )
             for item in inputs
         ]
+
+
+def inspect(source: ModelSource) -> ModelMetadata:
+    """Describe the model without keeping it loaded.
+
+    Raises:
+        ModelError: if its task or layout cannot be determined, or a file is missing.
+    """
+    return assembly.inspect(source) if has_component_graphs(source) else inspect_single_graph(source)
+
+
+def load(source: ModelSource) -> Servable:
+    """Load the model, and test it once if it takes images.
+
+    Raises:
+        ModelError: if its task or layout cannot be determined, a file is missing, or the test fails.
+    """
+    return assembly.load(source) if has_component_graphs(source) else load_single_graph(source)
 
 
 def open_session(source: ModelSource) -> Session:
