@@ -1,56 +1,29 @@
-"""Run models that generate text: the part that all of them share, and those that continue a text."""
+"""Generate text with torch: the part that all models share, and those that continue a text."""
 
-from abc import ABC, abstractmethod
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Generic, Protocol, TypeVar
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from typing import Any
 
-import msgspec
-import numpy as np
-from numpy.typing import NDArray
-
-from app.runtimes.answer_tokens import AnswerTokens, answer_chunks
+from app.runtimes.generation import EncodedPrompt, GenerativeModel, InputT, PredictionT
+from app.runtimes.sampling import TokenPicker
 from app.runtimes.tokenizer import Tokenizer
 from app.runtimes.transformers.architecture import ModelSpec
-from app.runtimes.transformers.chat import TextConversation
 from app.runtimes.transformers.network import Network
-from app.runtimes.transformers.token_stream import generate, log_likelihood, stream
+from app.runtimes.transformers.token_stream import generate, stream
 from app.runtimes.transformers.tokenizing import copy_tokenizer, load_tokenizer, text_inputs
 from app.settings.model import ModelError
 from tasks.inference.error import invalid
-from tasks.task import TextChunk, TokenUsage
+from tasks.inference.limits import check_unicode
+from tasks.task import TokenUsage
+from tasks.text.conversation import Message, reject_conversation, template_message, with_texts
 from tasks.text.generation import SamplingParameters
 from tasks.text_generation import ContinuedText, Generation, TextGenerator
 
 _CONTEXT_TOKENS = 16
+_PROBE = "What is the time?"
 
 
-class _Sampled(Protocol):
-    @property
-    def parameters(self) -> SamplingParameters: ...
-
-
-InputT = TypeVar("InputT", bound=_Sampled)
-PredictionT = TypeVar("PredictionT")
-
-
-class EncodedPrompt(msgspec.Struct, frozen=True, eq=False):
-    """One prompt as the model reads it.
-
-    Attributes:
-        inputs: arguments of the model, a batch of one.
-        token_count: number of its tokens, images included.
-        max_tokens: maximum number of tokens of the answer.
-        context: its last tokens, if they determine the spelling of the answer.
-    """
-
-    inputs: Mapping[str, Any]
-    token_count: int
-    max_tokens: int
-    context: Sequence[int]
-
-
-class GenerativeModel(ABC, Generic[InputT, PredictionT]):
-    """A model of prompts that also streams its answers, and reports how likely an answer is.
+class NetworkGenerator(GenerativeModel[InputT, PredictionT]):
+    """A generative model whose tokens come from a network.
 
     Args:
         network: the model.
@@ -58,76 +31,64 @@ class GenerativeModel(ABC, Generic[InputT, PredictionT]):
     """
 
     def __init__(self, network: Network, tokenizer: Tokenizer) -> None:
+        super().__init__(tokenizer, end_tokens(network))
         self._network = network
+
+    def _generate(self, inputs: Mapping[str, Any], picker: TokenPicker, max_tokens: int) -> Sequence[int]:
+        return generate(self._network, inputs, picker, max_tokens)
+
+    def _stream_tokens(self, inputs: Mapping[str, Any], picker: TokenPicker, max_tokens: int) -> Generator[int]:
+        return stream(self._network, inputs, picker, max_tokens)
+
+
+class _Conversation:
+    """Formats messages. A model without a chat template continues the text of one message.
+
+    Args:
+        hf_tokenizer: transformers' tokenizer, which renders the template.
+        tokenizer: our tokenizer.
+        end_tokens: tokens that end an answer, which a message must not contain.
+    """
+
+    def __init__(self, hf_tokenizer: Any, tokenizer: Tokenizer, end_tokens: frozenset[int]) -> None:
+        self._hf_tokenizer = hf_tokenizer
         self._tokenizer = tokenizer
-        self._end_tokens = end_tokens(network)
+        self._control_ids = (tokenizer.special_ids - {tokenizer.unknown}) | end_tokens
 
-    @abstractmethod
-    def _encode(self, inputs: Sequence[InputT]) -> Iterable[Iterable[EncodedPrompt]]:
-        """Validate all inputs, and return the prompts of each. They may be encoded when they are read."""
-
-    @abstractmethod
-    def _prediction(
-        self, item: InputT, texts: Sequence[str], tokens: Sequence[Sequence[int]], usage: Sequence[TokenUsage]
-    ) -> PredictionT:
-        """Return the prediction with the text, the tokens and their counts for each prompt of `item`."""
-
-    @abstractmethod
-    def _tokens(self, prediction: PredictionT) -> Sequence[Sequence[int]]:
-        """Return the tokens of each answer of a prediction."""
-
-    def __call__(self, inputs: Sequence[InputT], /) -> Sequence[PredictionT]:
-        return [self._answer(item, prompts) for item, prompts in zip(inputs, self._encode(inputs), strict=True)]
-
-    def log_likelihoods(
-        self, inputs: Sequence[InputT], answers: Sequence[PredictionT], /
-    ) -> Sequence[NDArray[np.float64]]:
-        """Return (prompts,) for each input: the log-likelihood of the tokens of each answer."""
-        return [
-            np.array(
-                [
-                    log_likelihood(self._network, prompt.inputs, tokens)
-                    for prompt, tokens in zip(prompts, self._tokens(answer), strict=True)
-                ]
-            )
-            for prompts, answer in zip(self._encode(inputs), answers, strict=True)
-        ]
-
-    def stream(self, inputs: Sequence[InputT], /) -> Generator[TextChunk]:
-        """Stream the answers token by token. Each ends with an empty final chunk, since no token is known to be last.
+    def encode(self, messages: Sequence[Message], path: str) -> list[int]:
+        """Return the token ids of `messages`.
 
         Raises:
-            InferenceError: INVALID_REQUEST for a prompt that the model cannot use.
+            InferenceError: INVALID_REQUEST for invalid Unicode, messages that the template rejects, or a text with a
+                control token of the model.
         """
-        return self._stream(inputs, self._encode(inputs))
+        for message in messages:
+            check_unicode(message.text, path)
+        if not getattr(self._hf_tokenizer, "chat_template", None):
+            reject_conversation(messages, path)
+            return self._tokenizer.encode(messages[0].text, with_special_tokens=True)
+        ids = self._ids(messages, path)
+        if self._controls(ids) != self._controls(
+            self._ids([with_texts(message, _PROBE) for message in messages], path)
+        ):
+            raise invalid("Expected texts without the model's control tokens", path)
+        return ids
 
-    def _stream(self, inputs: Sequence[InputT], encoded: Iterable[Iterable[EncodedPrompt]]) -> Generator[TextChunk]:
-        for index, (item, prompts) in enumerate(zip(inputs, encoded, strict=True)):
-            for number, prompt in enumerate(prompts):
-                tokens = stream(self._network, prompt.inputs, item.parameters, prompt.max_tokens)
-                try:
-                    answer = AnswerTokens(tokens, prompt.token_count, self._end_tokens)
-                    yield from answer_chunks(answer, self._texts(answer, prompt), index, number)
-                finally:
-                    tokens.close()
+    def _ids(self, messages: Sequence[Message], path: str) -> list[int]:
+        rendered = [template_message(message, "") for message in messages]
+        try:
+            text = self._hf_tokenizer.apply_chat_template(rendered, add_generation_prompt=True, tokenize=False)
+        except Exception as error:  # noqa: BLE001 - a template may raise any type
+            raise invalid(f"The model's chat template rejects the messages: {error}", path) from None
+        first_token = self._hf_tokenizer.bos_token
+        has_first_token = bool(first_token) and text.startswith(str(first_token))
+        return self._tokenizer.encode(text, with_special_tokens=not has_first_token)
 
-    def _answer(self, item: InputT, prompts: Iterable[EncodedPrompt]) -> PredictionT:
-        texts: list[str] = []
-        tokens: list[Sequence[int]] = []
-        usage: list[TokenUsage] = []
-        for prompt in prompts:
-            generated = generate(self._network, prompt.inputs, item.parameters, prompt.max_tokens)
-            answer = AnswerTokens(generated, prompt.token_count, self._end_tokens)
-            tokens.append(list(answer))
-            usage.append(answer.usage)
-            texts.append("".join(self._texts(tokens[-1], prompt)))
-        return self._prediction(item, texts, tokens, usage)
-
-    def _texts(self, tokens: Iterable[int], prompt: EncodedPrompt) -> Iterator[str]:
-        return self._tokenizer.decode_stream(tokens, prompt.context)
+    def _controls(self, ids: Sequence[int]) -> list[int]:
+        return [id_ for id_ in ids if id_ in self._control_ids]
 
 
-class _TransformersTextGenerator(GenerativeModel[ContinuedText, Generation]):
+class _TransformersTextGenerator(NetworkGenerator[ContinuedText, Generation]):
     """A `StreamingModel`.
 
     Args:
@@ -139,7 +100,7 @@ class _TransformersTextGenerator(GenerativeModel[ContinuedText, Generation]):
     def __init__(self, network: Network, tokenizer: Tokenizer, hf_tokenizer: Any) -> None:
         super().__init__(network, tokenizer)
         self._hf_tokenizer = hf_tokenizer
-        self._conversation = TextConversation(hf_tokenizer, tokenizer, self._end_tokens)
+        self._conversation = _Conversation(hf_tokenizer, tokenizer, self._end_tokens)
 
     def _encode(self, inputs: Sequence[ContinuedText]) -> Iterable[Iterable[EncodedPrompt]]:
         return [[self._encode_item(item)] for item in inputs]

@@ -6,53 +6,39 @@ Therefore our sampler selects a token from the scores of each step, and masks al
 
 import queue
 import threading
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping
 from typing import Any
 
-from app.runtimes.sampling import ForcedTokens, Sampler, TokenPicker
+from app.runtimes.sampling import TokenPicker
 from app.runtimes.transformers.framework import framework
 from app.runtimes.transformers.network import Network
-from tasks.text.generation import SamplingParameters
 
 
-def generate(network: Network, inputs: Mapping[str, Any], parameters: SamplingParameters, max_tokens: int) -> list[int]:
+def generate(network: Network, inputs: Mapping[str, Any], picker: TokenPicker, max_tokens: int) -> list[int]:
     """Return all tokens of one answer, including the end token.
 
     Args:
         network: a model that can generate.
         inputs: inputs of one text.
-        parameters: sampling parameters and seed.
+        picker: chooses each token.
         max_tokens: maximum number of tokens.
 
     Raises:
         InferenceError: MODEL_FAILED if the scores are not finite.
     """
     tokens: list[int] = []
-    _run(network, inputs, Sampler(parameters), max_tokens, tokens.append, threading.Event())
+    _run(network, inputs, picker, max_tokens, tokens.append, threading.Event())
     return tokens
 
 
-def log_likelihood(network: Network, inputs: Mapping[str, Any], tokens: Sequence[int]) -> float:
-    """Return how likely `tokens` are as the start of the answer to `inputs`, as a logarithm in nats.
-
-    It is of the distribution at temperature 1, after the processors that the model's own generation config declares.
-    """
-    forced = ForcedTokens(tokens)
-    if tokens:
-        _run(network, inputs, forced, len(tokens), lambda _: None, threading.Event())
-    return forced.log_likelihood
-
-
-def stream(
-    network: Network, inputs: Mapping[str, Any], parameters: SamplingParameters, max_tokens: int
-) -> Generator[int]:
+def stream(network: Network, inputs: Mapping[str, Any], picker: TokenPicker, max_tokens: int) -> Generator[int]:
     """Yield the tokens one by one. The model is at most one token ahead, and stops when the generator is closed."""
     tokens: queue.Queue[int | BaseException | None] = queue.Queue(maxsize=1)
     closed = threading.Event()
 
     def run() -> None:
         try:
-            _run(network, inputs, Sampler(parameters), max_tokens, tokens.put, closed)
+            _run(network, inputs, picker, max_tokens, tokens.put, closed)
         except BaseException as error:  # noqa: BLE001 - raised again in the reading thread
             tokens.put(error)
         tokens.put(None)
@@ -79,7 +65,7 @@ def stream(
 def _run(
     network: Network,
     inputs: Mapping[str, Any],
-    sampler: TokenPicker,
+    picker: TokenPicker,
     max_tokens: int,
     on_token: Callable[[int], None],
     closed: threading.Event,
@@ -88,7 +74,7 @@ def _run(
 
     def pick(input_ids: Any, scores: Any) -> Any:
         del input_ids
-        token = sampler.pick(scores[0].float().cpu().numpy())
+        token = picker.pick(scores[0].float().cpu().numpy())
         on_token(token)
         only = torch.full_like(scores, -torch.inf)
         only[:, token] = 0

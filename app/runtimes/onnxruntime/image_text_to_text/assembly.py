@@ -23,16 +23,19 @@ from app.runtimes.onnxruntime.image_text_to_text.configuration import (
     read_optional_json,
     read_tokenizer_configuration,
 )
-from app.runtimes.onnxruntime.image_text_to_text.decoder import Decoder
-from app.runtimes.onnxruntime.image_text_to_text.pixels import SingleImageProcessor, Tiles
+from app.runtimes.onnxruntime.image_text_to_text.graphs import Decoder, VisionEncoder
+from app.runtimes.onnxruntime.image_text_to_text.pixels import (
+    TILED_FAMILIES,
+    SingleImageProcessor,
+    TiledImageProcessor,
+    Tiles,
+)
 from app.runtimes.onnxruntime.image_text_to_text.prompting import PromptEncoder
 from app.runtimes.onnxruntime.image_text_to_text.recipe import (
     ProcessorConfiguration,
     decide_recipe,
     read_processor_configuration,
 )
-from app.runtimes.onnxruntime.image_text_to_text.tiles import TILED_FAMILIES, TiledImageProcessor
-from app.runtimes.onnxruntime.image_text_to_text.vision import VisionEncoder
 from app.runtimes.onnxruntime.image_text_to_text.vision_language_model import OnnxVisionLanguageModel
 from app.runtimes.onnxruntime.session import Session
 from app.runtimes.tokenizer import Tokenizer, load_tokenizer
@@ -95,9 +98,7 @@ def assemble(source: ModelSource) -> tuple[OnnxVisionLanguageModel, ModelMetadat
         )
     prepare, pixel_facts = _image_preparation(folder, processor, source.settings.preprocessing, vision, tiled=tiled)
     positions = config.text.max_position_embeddings
-    model = OnnxVisionLanguageModel(
-        prepare=prepare, vision=vision, prompts=prompts, decoder=decoder, max_positions=positions
-    )
+    model = OnnxVisionLanguageModel(prepare, vision, prompts, decoder, positions)
     description = ModelMetadata(
         task_type=TaskType.IMAGE_TEXT_TO_TEXT,
         platform="onnx",

@@ -1,12 +1,15 @@
 """Convert an image to the vision encoder's input, with the same result as Hugging Face's PIL image processors."""
 
+import math
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from app.runtimes.onnxruntime.image_text_to_text.recipe import PixelRecipe
+from app.runtimes.onnxruntime.image_text_to_text.recipe import PixelRecipe, ProcessorConfiguration, Sides
+from app.settings.model import ModelError
 from tasks.vision.image import Image
 
 if TYPE_CHECKING:
@@ -14,6 +17,11 @@ if TYPE_CHECKING:
 
 _MAX_CROPPED_RATIO = 16
 """Maximum ratio of resized to kept pixels for which the whole image is resized before the centre crop."""
+
+TILED_FAMILIES = frozenset({"Idefics3", "SmolVLM"})
+_LONGEST_EDGE, _TILE_EDGE = 1456, 364
+_LANCZOS = 1
+_MAX_SIDE = 4096
 
 
 class Tiles(msgspec.Struct, frozen=True, kw_only=True, eq=False):
@@ -100,6 +108,56 @@ class SingleImageProcessor:
         return canvas
 
 
+class TiledImageProcessor:
+    """Resizes an image, cuts it into square tiles, and appends the whole image as the last tile: Idefics3, SmolVLM.
+
+    Args:
+        configuration: the configuration of the image processor, and its file.
+        folder: the model's folder.
+
+    Raises:
+        ModelError: if the configuration is missing, or is not that of a processor with tiles.
+    """
+
+    def __init__(self, configuration: tuple[ProcessorConfiguration, Path] | None, folder: Path) -> None:
+        if configuration is None:
+            raise ModelError(f"{folder} has no usable image processor: preprocessor_config.json is missing")
+        config, path = configuration
+        if config.family not in TILED_FAMILIES:
+            raise ModelError(
+                f"{path} has no usable image processor: {config.class_name} does not cut images into tiles"
+            )
+        self._size = None if config.do_resize is False else _longest_edge(config.size, _LONGEST_EDGE, path)
+        self._edge = _longest_edge(config.max_image_size, _TILE_EDGE, path)
+        self._splits = config.do_image_splitting is not False
+        # Import late: Pillow takes 7 MB, and other models do not need it.
+        import PIL.Image
+
+        self._resample = PIL.Image.Resampling(_LANCZOS if config.resample is None else config.resample)
+        self._values = _values(config)
+
+    def __call__(self, image: Image) -> Tiles:
+        import PIL.Image
+
+        whole = PIL.Image.fromarray(image.pixels)
+        if self._size is not None:
+            whole = whole.resize(_fitted(whole.size, self._size), self._resample)
+        rows = columns = 0
+        tiles: list[NDArray[np.uint8]] = []
+        edge = self._edge
+        if self._splits:
+            whole = whole.resize(_in_whole_tiles(whole.size, edge), self._resample)
+            if max(whole.size) > edge:
+                rows, columns = whole.height // edge, whole.width // edge
+                pixels = np.asarray(whole).reshape(rows, edge, columns, edge, 3).swapaxes(1, 2)
+                tiles = list(pixels.reshape(-1, edge, edge, 3))
+        tiles.append(np.asarray(whole.resize((edge, edge), self._resample)))
+        values = self._values[np.stack(tiles), np.arange(3)]
+        return Tiles(
+            pixel_values=np.ascontiguousarray(values.transpose(0, 3, 1, 2)[np.newaxis]), rows=rows, columns=columns
+        )
+
+
 def _window(length: int, kept_length: int) -> tuple[int, int, int]:
     """Return start and end of the central `kept_length` of `length`, and the padding before it if that is longer."""
     if kept_length <= length:
@@ -107,3 +165,45 @@ def _window(length: int, kept_length: int) -> tuple[int, int, int]:
         return start, start + kept_length, 0
     # An odd pixel of padding goes before the image, as in Hugging Face.
     return 0, length, (kept_length - length + 1) // 2
+
+
+def _values(config: ProcessorConfiguration) -> NDArray[np.float32]:
+    """Return the input of the network for each of 256 values of R, G and B, (256, 3)."""
+    factor = 1.0 if config.do_rescale is False else config.rescale_factor or 1 / 255
+    values = np.repeat((np.arange(256) * factor).astype(np.float32)[:, np.newaxis], 3, axis=1)
+    if config.do_normalize is False:
+        return values
+    mean = 0.5 if config.image_mean is None else config.image_mean
+    std = 0.5 if config.image_std is None else config.image_std
+    return (values - np.asarray(mean, np.float32)) / np.asarray(std, np.float32)
+
+
+def _longest_edge(size: Sides, default: int, path: Path) -> int:
+    edge = default if size is None else size if isinstance(size, int) else size.get("longest_edge")
+    if edge is None or not 0 < edge <= _MAX_SIDE:
+        raise ModelError(
+            f"{path} gives a size that is not supported: {size}; expected a longest_edge up to {_MAX_SIDE}"
+        )
+    return edge
+
+
+def _fitted(size: tuple[int, int], longest_edge: int) -> tuple[int, int]:
+    """Return the (width, height) whose longer side is `longest_edge`; the shorter one is even."""
+    width, height = _with_longer_side(size, longest_edge)
+    if size[0] >= size[1]:
+        height += height % 2
+    else:
+        width += width % 2
+    return max(width, 1), max(height, 1)
+
+
+def _in_whole_tiles(size: tuple[int, int], edge: int) -> tuple[int, int]:
+    """Return the (width, height) in multiples of `edge`, the longer side rounded up first."""
+    width, height = _with_longer_side(size, math.ceil(max(size) / edge) * edge)
+    return math.ceil(width / edge) * edge, math.ceil(height / edge) * edge
+
+
+def _with_longer_side(size: tuple[int, int], length: int) -> tuple[int, int]:
+    width, height = size
+    aspect = width / height
+    return (length, int(length / aspect)) if width >= height else (int(length * aspect), length)

@@ -5,7 +5,7 @@ for the model or add a second image. They are detected by their ids after normal
 """
 
 from collections import Counter
-from collections.abc import Sequence, Set
+from collections.abc import Sequence
 
 from app.runtimes.onnxruntime.image_text_to_text.chat_template import ChatTemplateError, QuestionTemplate
 from app.runtimes.tokenizer import Tokenizer
@@ -44,7 +44,7 @@ class PromptEncoder:
         tokenizer: Tokenizer,
         template: QuestionTemplate,
         image_id: int,
-        end_tokens: Set[int],
+        end_tokens: frozenset[int],
         first_token: str | None,
         *,
         tiled: bool,

@@ -4,16 +4,11 @@ import inspect
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from app.runtimes.generation import EncodedPrompt
 from app.runtimes.tokenizer import Tokenizer
 from app.runtimes.transformers.architecture import ModelSpec
 from app.runtimes.transformers.framework import framework
-from app.runtimes.transformers.generation import (
-    EncodedPrompt,
-    GenerativeModel,
-    end_tokens,
-    last_tokens,
-    max_answer_tokens,
-)
+from app.runtimes.transformers.generation import NetworkGenerator, end_tokens, last_tokens, max_answer_tokens
 from app.runtimes.transformers.network import Network
 from app.runtimes.transformers.processing import Conversation, load_processor, prompt_style
 from app.runtimes.transformers.tokenizing import check_length, copy_tokenizer
@@ -22,7 +17,7 @@ from tasks.image_text_to_text import Answers, PromptedImage, VisionLanguageModel
 from tasks.task import TokenUsage
 
 
-class TransformersVisionLanguageModel(GenerativeModel[PromptedImage, Answers]):
+class TransformersVisionLanguageModel(NetworkGenerator[PromptedImage, Answers]):
     """A `StreamingModel`.
 
     Args:

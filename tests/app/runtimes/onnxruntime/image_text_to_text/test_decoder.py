@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from app.runtimes.onnxruntime.image_text_to_text.configuration import TextConfiguration
-from app.runtimes.onnxruntime.image_text_to_text.decoder import Decoder
+from app.runtimes.onnxruntime.image_text_to_text.graphs import Decoder
 from app.runtimes.onnxruntime.session import Session
 from app.runtimes.sampling import Sampler
 from app.settings.model import ModelError

@@ -100,9 +100,9 @@ def test_unknown_words_are_answered(tiny: Any, model: Any, prompt: str) -> None:
 
 def test_no_image_is_prepared_before_all_prompts_are_checked(tiny: Any, model: Any) -> None:
     prepared: list[object] = []
-    observed = msgspec.structs.replace(model, prepare=prepared.append)
+    model.prepare = prepared.append
     with pytest.raises(InferenceError):
-        observed(
+        model(
             [
                 tiny.prompted_image(tiny.image_with_features(1, 2, 3, 4), "a"),
                 tiny.prompted_image(tiny.image_with_features(1, 2, 3, 4), ""),
@@ -113,13 +113,14 @@ def test_no_image_is_prepared_before_all_prompts_are_checked(tiny: Any, model: A
 
 def test_image_is_encoded_once_for_all_prompts(tiny: Any, model: Any) -> None:
     prepared: list[object] = []
+    prepare_image = model.prepare
 
     def prepare(image: Any) -> Any:
         prepared.append(image)
-        return model.prepare(image)
+        return prepare_image(image)
 
-    observed = msgspec.structs.replace(model, prepare=prepare)
-    observed([tiny.prompted_image(tiny.image_with_features(1, 2, 3, 4), "a", "red", "w1", max_new_tokens=1)])
+    model.prepare = prepare
+    model([tiny.prompted_image(tiny.image_with_features(1, 2, 3, 4), "a", "red", "w1", max_new_tokens=1)])
     assert len(prepared) == 1
 
 
@@ -163,19 +164,12 @@ def test_half_precision_graphs_are_fed_half_precision(tiny: Any, tmp_path: Path)
     assert answers(model, item) == [[tiny.reference("what", (1, 0, 1, 0), 3)]]
 
 
-def test_generate_streams_answer_in_chunks(tiny: Any, model: Any) -> None:
+def test_answer_is_streamed_in_chunks(tiny: Any, model: Any) -> None:
     item = tiny.prompted_image(tiny.image_with_features(1, 2, 3, 4), "what is this", max_new_tokens=9)
-    answer = model.generate(
-        [model.encode_image(item.image)],
-        model.prompts.encode("what is this", "prompts[0]"),
-        item.parameters,
-        "prompts[0]",
-    )
-    chunks = list(model.prompts.tokenizer.decode_stream(answer))
+    *chunks, last = model.stream([item])
     assert len(chunks) > 1
-    assert "".join(chunks) == tiny.reference("what is this", (1, 2, 3, 4), 9)
-    assert answer.usage == TokenUsage(prompt=9, completion=9)
-    assert not answer.ended
+    assert "".join(chunk.text for chunk in chunks) == tiny.reference("what is this", (1, 2, 3, 4), 9)
+    assert (last.usage, last.finish) == (TokenUsage(prompt=9, completion=9), "length")
 
 
 def test_a_model_is_recognised_by_its_file_names(tiny: Any, tmp_path: Path) -> None:

@@ -1,0 +1,159 @@
+"""Answer prompts token by token: whole, streamed, or as the likelihood of a known answer."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
+from typing import Any, Generic, Protocol, TypeVar
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from app.runtimes.sampling import ForcedTokens, Sampler, TokenPicker
+from app.runtimes.tokenizer import Tokenizer
+from tasks.task import TextChunk, TokenUsage
+from tasks.text.generation import SamplingParameters
+
+
+class _Sampled(Protocol):
+    @property
+    def parameters(self) -> SamplingParameters: ...
+
+
+InputT = TypeVar("InputT", bound=_Sampled)
+PredictionT = TypeVar("PredictionT")
+
+
+class EncodedPrompt(msgspec.Struct, frozen=True, eq=False):
+    """One prompt as the model reads it.
+
+    Attributes:
+        inputs: inputs of the model, whose type is the runtime's.
+        token_count: number of its tokens, images included.
+        max_tokens: maximum number of tokens of the answer.
+        context: its last tokens, if they determine the spelling of the answer.
+    """
+
+    inputs: Any
+    token_count: int
+    max_tokens: int
+    context: Sequence[int] = ()
+
+
+class AnswerTokens:
+    """The tokens of one answer without end tokens. It can be iterated once.
+
+    Args:
+        tokens: the generated tokens.
+        prompt_count: number of tokens before the answer, images included.
+        end_tokens: tokens that end an answer.
+    """
+
+    def __init__(self, tokens: Iterable[int], prompt_count: int, end_tokens: Collection[int]) -> None:
+        self._tokens = tokens
+        self._prompt_count = prompt_count
+        self._end_tokens = end_tokens
+        self._count = 0
+        self.ended = False
+
+    def __iter__(self) -> Iterator[int]:
+        for token in self._tokens:
+            self._count += 1
+            if token in self._end_tokens:
+                self.ended = True
+            else:
+                yield token
+
+    @property
+    def usage(self) -> TokenUsage:
+        """Return the tokens so far, end tokens included."""
+        return TokenUsage(self._prompt_count, self._count)
+
+
+class GenerativeModel(ABC, Generic[InputT, PredictionT]):
+    """A model of prompts that also streams its answers, and reports how likely an answer is.
+
+    Args:
+        tokenizer: decodes its answers.
+        end_tokens: tokens that end an answer.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, end_tokens: frozenset[int]) -> None:
+        self._tokenizer = tokenizer
+        self._end_tokens = end_tokens
+
+    @abstractmethod
+    def _encode(self, inputs: Sequence[InputT]) -> Iterable[Iterable[EncodedPrompt]]:
+        """Validate all inputs, and return the prompts of each. They may be encoded when they are read."""
+
+    @abstractmethod
+    def _generate(self, inputs: Any, picker: TokenPicker, max_tokens: int) -> Iterable[int]:
+        """Return all tokens of one answer, including the end token; `inputs` are those of an `EncodedPrompt`."""
+
+    @abstractmethod
+    def _stream_tokens(self, inputs: Any, picker: TokenPicker, max_tokens: int) -> Generator[int]:
+        """Yield the tokens of `_generate` as they are generated."""
+
+    @abstractmethod
+    def _prediction(
+        self, item: InputT, texts: Sequence[str], tokens: Sequence[Sequence[int]], usage: Sequence[TokenUsage]
+    ) -> PredictionT:
+        """Return the prediction with the text, the tokens and their counts for each prompt of `item`."""
+
+    @abstractmethod
+    def _tokens(self, prediction: PredictionT) -> Sequence[Sequence[int]]:
+        """Return the tokens of each answer of a prediction."""
+
+    def __call__(self, inputs: Sequence[InputT], /) -> Sequence[PredictionT]:
+        return [self._answer(item, prompts) for item, prompts in zip(inputs, self._encode(inputs), strict=True)]
+
+    def log_likelihoods(
+        self, inputs: Sequence[InputT], answers: Sequence[PredictionT], /
+    ) -> Sequence[NDArray[np.float64]]:
+        """Return (prompts,) for each input: the log-likelihood of the tokens of each answer, in nats.
+
+        It is of the distribution at temperature 1, after the processors that the model's own configuration declares.
+        """
+        return [
+            np.array([self._log_likelihood(*known) for known in zip(prompts, self._tokens(answer), strict=True)])
+            for prompts, answer in zip(self._encode(inputs), answers, strict=True)
+        ]
+
+    def stream(self, inputs: Sequence[InputT], /) -> Generator[TextChunk]:
+        """Stream the answers token by token. Each ends with an empty final chunk, since no token is known to be last.
+
+        Raises:
+            InferenceError: INVALID_REQUEST for a prompt that the model cannot use.
+        """
+        return self._stream(inputs, self._encode(inputs))
+
+    def _stream(self, inputs: Sequence[InputT], encoded: Iterable[Iterable[EncodedPrompt]]) -> Generator[TextChunk]:
+        for index, (item, prompts) in enumerate(zip(inputs, encoded, strict=True)):
+            for number, prompt in enumerate(prompts):
+                tokens = self._stream_tokens(prompt.inputs, Sampler(item.parameters), prompt.max_tokens)
+                try:
+                    answer = AnswerTokens(tokens, prompt.token_count, self._end_tokens)
+                    for text in self._tokenizer.decode_stream(answer, prompt.context):
+                        yield TextChunk(item=index, prompt=number, text=text, usage=answer.usage)
+                    finish = "stop" if answer.ended else "length"
+                    yield TextChunk(item=index, prompt=number, text="", final=True, usage=answer.usage, finish=finish)
+                finally:
+                    tokens.close()
+
+    def _answer(self, item: InputT, prompts: Iterable[EncodedPrompt]) -> PredictionT:
+        texts: list[str] = []
+        tokens: list[Sequence[int]] = []
+        usage: list[TokenUsage] = []
+        for prompt in prompts:
+            generated = self._generate(prompt.inputs, Sampler(item.parameters), prompt.max_tokens)
+            answer = AnswerTokens(generated, prompt.token_count, self._end_tokens)
+            tokens.append(list(answer))
+            usage.append(answer.usage)
+            texts.append("".join(self._tokenizer.decode_stream(tokens[-1], prompt.context)))
+        return self._prediction(item, texts, tokens, usage)
+
+    def _log_likelihood(self, prompt: EncodedPrompt, tokens: Sequence[int]) -> float:
+        forced = ForcedTokens(tokens)
+        if tokens:
+            for _ in self._generate(prompt.inputs, forced, len(tokens)):
+                pass
+        return forced.log_likelihood
