@@ -7,7 +7,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from app.runtimes.onnxruntime.images.placement import Placement
+from app.runtimes.onnxruntime.graph import RawOutputs
 from tasks.vision.contours import Contour, contours_of_mask
 
 _TILE = 1024
@@ -22,17 +22,15 @@ class MaskGrid:
 
     Args:
         planes: (k, rows, columns) over the whole input.
-        placement: position of the image in the input.
-        height: height of the input, pixels.
-        width: width of the input, pixels.
+        answer: the outputs that they belong to.
 
     Attributes:
         planes: the cropped planes.
     """
 
-    def __init__(self, planes: NDArray[np.float32], placement: Placement, height: int, width: int) -> None:
-        rows, columns = planes.shape[1:]
-        across, down = columns / width, rows / height
+    def __init__(self, planes: NDArray[np.float32], answer: RawOutputs) -> None:
+        placement, (rows, columns) = answer.placement, planes.shape[1:]
+        across, down = columns / answer.width, rows / answer.height
         left, right = _cells(placement.offset_x, placement.scale_x * placement.image_width, across, columns)
         top, bottom = _cells(placement.offset_y, placement.scale_y * placement.image_height, down, rows)
         self.planes = planes[:, top:bottom, left:right]

@@ -11,7 +11,7 @@ from typing import cast
 
 import msgspec
 
-from app.runtimes.onnxruntime.images.resampling import Interpolation, pillow_filter
+from app.runtimes.onnxruntime.images.preprocessing import Interpolation, pillow_filter
 from app.settings.model import ModelError
 from tasks.task import TaskType
 

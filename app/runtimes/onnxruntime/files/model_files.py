@@ -8,7 +8,7 @@ import msgspec
 
 from app.engine.models.model_metadata import Fact, Origin
 from app.runtimes.label_files import declared_labels, find_label_file, read_label_file
-from app.runtimes.onnxruntime.files.hugging_face_files import Config, Preprocessor, read_hugging_face_file
+from app.runtimes.onnxruntime.files.hugging_face import Config, Preprocessor, read_hugging_face_file
 from app.runtimes.onnxruntime.files.metadata import ULTRALYTICS_TASKS, ExportMetadata, read_metadata
 from app.runtimes.onnxruntime.session import GraphSession
 from app.settings.model import ModelError, ModelSettings, ModelSource

@@ -7,9 +7,8 @@ from typing import TypeVar
 import msgspec
 
 from app.engine.models.model_metadata import Origin
+from app.runtimes.onnxruntime.files.hugging_face import processor_preprocessing, processor_size, timm_preprocessing
 from app.runtimes.onnxruntime.files.model_files import Facts, ModelFiles
-from app.runtimes.onnxruntime.images.dynamic_input import DynamicSize, TextLine
-from app.runtimes.onnxruntime.images.hugging_face import processor_preprocessing, processor_size, timm_preprocessing
 from app.runtimes.onnxruntime.images.inputs import ImageInputs
 from app.runtimes.onnxruntime.images.placement import Resize
 from app.runtimes.onnxruntime.images.preprocessing import (
@@ -20,11 +19,14 @@ from app.runtimes.onnxruntime.images.preprocessing import (
     NO_PREPROCESSING,
     ONES,
     ZEROS,
+    Antialias,
+    DynamicSize,
+    Interpolation,
     PartialPreprocessing,
     Preprocessing,
+    TextLine,
     Triple,
 )
-from app.runtimes.onnxruntime.images.resampling import Antialias, Interpolation
 from app.settings.model import PreprocessingSettings
 from tasks.inference.tensor import Datatype
 from tasks.task import TaskType

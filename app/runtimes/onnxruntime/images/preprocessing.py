@@ -1,13 +1,20 @@
-"""The preprocessing of a model's images."""
+"""The preprocessing of a model's images, and rules for the input size of graphs that accept any size."""
 
 from typing import Literal
 
 import msgspec
 
 from app.engine.models.model_metadata import Origin
-from app.runtimes.onnxruntime.images.dynamic_input import DynamicSize
 from app.runtimes.onnxruntime.images.placement import BoxScale, Resize
-from app.runtimes.onnxruntime.images.resampling import Antialias, Interpolation
+
+Interpolation = Literal["nearest", "bilinear", "bicubic", "lanczos", "area"]
+Antialias = bool | Literal["fast"]
+
+PILLOW_FILTERS: dict[Interpolation, int] = {"nearest": 0, "lanczos": 1, "bilinear": 2, "bicubic": 3, "area": 4}
+"""Numbers of `PIL.Image.Resampling`, which model files use too. Pillow takes 7 MB, so it is imported when needed."""
+_FILTER_NAMES: dict[str, Interpolation] = {"box": "area"}
+for _name, _number in PILLOW_FILTERS.items():
+    _FILTER_NAMES[_name] = _FILTER_NAMES[str(_number)] = _name
 
 Triple = tuple[float, float, float]
 """One value each for R, G and B."""
@@ -21,6 +28,103 @@ IMAGENET_MEAN: Triple = (0.485, 0.456, 0.406)
 IMAGENET_STD: Triple = (0.229, 0.224, 0.225)
 LETTERBOX_FILL = 114
 """The grey of Ultralytics' LetterBox."""
+_MIN_SIDE = 32
+"""Pixels. Networks downsample by this factor, so a thinner input would have no features."""
+
+
+def pillow_filter(value: object) -> Interpolation | None:
+    """Return the interpolation for Pillow's number or name of a filter; None for other values."""
+    return _FILTER_NAMES.get(str(value).lower())
+
+
+class EdgeLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """Resize the shorter side to a length, with a limit for the longer side. No side is shorter than 32.
+
+    The image processors of DETR do this.
+
+    Attributes:
+        shortest: length of the shorter side, pixels.
+        longest: maximum length of the longer side, pixels.
+        floor: both sides are truncated to a multiple of this, as YOLOS does.
+    """
+
+    shortest: int
+    longest: int
+    floor: int = 1
+
+    def __str__(self) -> str:
+        rounded = f", to multiples of {self.floor}" if self.floor > 1 else ""
+        return f"shorter side to {self.shortest}, longer to at most {self.longest}{rounded}"
+
+    def input_size(self, height: int, width: int) -> tuple[int, int]:
+        shorter, longer = min(height, width), max(height, width)
+        scaled = float(self.shortest)
+        if longer / shorter * scaled > self.longest:
+            scaled = self.longest * shorter / longer
+        # The sides are rounded as in ``get_size_with_aspect_ratio`` of transformers.
+        sides = (round(scaled), int(scaled * longer / shorter))
+        short, long = (max(_MIN_SIDE, side - side % self.floor) for side in sides)
+        return (short, long) if height <= width else (long, short)
+
+
+class TextPage(msgspec.Struct, frozen=True, kw_only=True):
+    """Reduce large images as RapidOCR does, then enlarge small ones and round to multiples of 32 as PaddleOCR does.
+
+    Attributes:
+        min_side: minimum length of the shorter side, pixels.
+        max_side: maximum length of the longer side before the image is enlarged, pixels.
+        max_enlarged: maximum length of the longer side of an enlarged image, pixels. It goes before `min_side`.
+    """
+
+    min_side: int
+    max_side: int
+    max_enlarged: int
+
+    def __str__(self) -> str:
+        return f"longer side reduced to {self.max_side}, then shorter one enlarged to {self.min_side}"
+
+    def input_size(self, height: int, width: int) -> tuple[int, int]:
+        longer = max(height, width)
+        scale = max(min(1.0, self.max_side / longer), self.min_side / min(height, width))
+        scale = min(scale, self.max_enlarged / longer)
+        rounded_height, rounded_width = (
+            max(_MIN_SIDE, round(int(side * scale) / _MIN_SIDE) * _MIN_SIDE) for side in (height, width)
+        )
+        return rounded_height, rounded_width
+
+
+class TextLine(msgspec.Struct, frozen=True, kw_only=True):
+    """Fix the height, and derive the width from the image, as PaddleOCR's text recognition does.
+
+    Attributes:
+        height: pixels.
+        min_width: minimum width, pixels; a narrower image is padded.
+        max_width: maximum width, pixels; a wider image is squeezed.
+    """
+
+    height: int
+    min_width: int
+    max_width: int
+
+    def __str__(self) -> str:
+        return f"height {self.height}, width that of the image, {self.min_width} to {self.max_width}"
+
+    def input_size(self, height: int, width: int) -> tuple[int, int]:
+        return self.height, min(max(int(self.height * (width / height)), self.min_width), self.max_width)
+
+
+class OwnSize(msgspec.Struct, frozen=True, kw_only=True):
+    """Keep the size of the image, for graphs that resize it by themselves, as torchvision's detectors do."""
+
+    def __str__(self) -> str:
+        return "that of the image"
+
+    def input_size(self, height: int, width: int) -> tuple[int, int]:
+        return height, width
+
+
+DynamicSize = EdgeLimits | TextPage | TextLine | OwnSize
+"""A rule: `input_size` returns the (height, width) of the input for that of an image, pixels; its text is for users."""
 
 
 class Preprocessing(msgspec.Struct, frozen=True, kw_only=True):

@@ -12,16 +12,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.engine.models.model_metadata import Origin
-from app.runtimes.onnxruntime.candidates import Candidates, best_indices, sigmoid
 from app.runtimes.onnxruntime.graph import RawOutputs
 from app.runtimes.onnxruntime.images.preprocessing import HALVES, ONES, ZEROS, PartialPreprocessing
 from app.runtimes.onnxruntime.layouts.layout import (
     BoxDecoder,
+    Candidates,
     GraphView,
     Layout,
     Match,
     Output,
+    best_indices,
     keypoints_fact,
+    sigmoid,
 )
 from tasks.object_detection import DetectionParameters
 from tasks.task import TaskType

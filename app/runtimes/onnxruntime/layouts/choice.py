@@ -7,15 +7,13 @@ from app.runtimes.onnxruntime.files.model_files import Facts
 from app.runtimes.onnxruntime.images.preprocessing import PartialPreprocessing
 from app.runtimes.onnxruntime.layouts.anchors import ANCHORS
 from app.runtimes.onnxruntime.layouts.classes import CLASSES
-from app.runtimes.onnxruntime.layouts.ctc import CTC
 from app.runtimes.onnxruntime.layouts.detr import DETR, DETR_SIGMOID, RF_DETR
 from app.runtimes.onnxruntime.layouts.faces import SCRFD, YUNET
 from app.runtimes.onnxruntime.layouts.layout import GraphView, Layout, Match, TensorDecoder, format_outputs
-from app.runtimes.onnxruntime.layouts.mask import MASK
 from app.runtimes.onnxruntime.layouts.objectness import YOLOV5, YOLOX
+from app.runtimes.onnxruntime.layouts.paddle_ocr import CTC, TEXT_MAP
+from app.runtimes.onnxruntime.layouts.pixel_maps import CLASS_MAP, MASK, SEMANTIC
 from app.runtimes.onnxruntime.layouts.ranked_boxes import RT_DETR, TORCHVISION_BOXES
-from app.runtimes.onnxruntime.layouts.semantic import CLASS_MAP, SEMANTIC
-from app.runtimes.onnxruntime.layouts.text_map import TEXT_MAP
 from app.runtimes.onnxruntime.layouts.yolo import YOLO
 from tasks.task import TaskType
 

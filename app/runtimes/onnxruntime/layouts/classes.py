@@ -15,9 +15,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.engine.models.model_metadata import Origin
-from app.runtimes.onnxruntime.candidates import sigmoid
 from app.runtimes.onnxruntime.graph import RawOutputs
-from app.runtimes.onnxruntime.layouts.layout import ClassDecoder, GraphView, Layout, Match, Output, are_probabilities
+from app.runtimes.onnxruntime.layouts.layout import (
+    ClassDecoder,
+    GraphView,
+    Layout,
+    Match,
+    Output,
+    are_probabilities,
+    sigmoid,
+)
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.task import TaskType
 

@@ -21,10 +21,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.engine.models.model_metadata import Fact, Origin
-from app.runtimes.onnxruntime.candidates import Candidates, best_indices, class_pairs, fractions_to_xyxy, sigmoid
 from app.runtimes.onnxruntime.graph import RawOutputs
 from app.runtimes.onnxruntime.images.preprocessing import BYTE, IMAGENET_MEAN, IMAGENET_STD, STRETCHED
-from app.runtimes.onnxruntime.layouts.layout import BoxDecoder, GraphView, Layout, MaskDecoder, Match, Outline, Output
+from app.runtimes.onnxruntime.layouts.layout import (
+    BoxDecoder,
+    Candidates,
+    GraphView,
+    Layout,
+    MaskDecoder,
+    Match,
+    Outline,
+    Output,
+    best_indices,
+    sigmoid,
+)
 from app.runtimes.onnxruntime.mask_grid import MaskGrid
 from tasks.image_segmentation import SegmentationInput
 from tasks.object_detection import DetectionParameters
@@ -132,7 +142,7 @@ def _decode_best_class(answer: RawOutputs, parameters: DetectionParameters) -> C
     probabilities = powers[:, :-1] / powers.sum(axis=1, keepdims=True)
     best: NDArray[np.float32] = probabilities.max(axis=1)
     chosen = best_indices(best, parameters.score_threshold, len(best))
-    corners = fractions_to_xyxy(boxes, answer.width, answer.height)[chosen]
+    corners = _fractions_to_xyxy(boxes, answer.width, answer.height)[chosen]
     return Candidates(
         boxes=corners, scores=best[chosen], class_ids=probabilities[chosen].argmax(axis=1), extras=corners[:, :0]
     ).finite()
@@ -140,22 +150,56 @@ def _decode_best_class(answer: RawOutputs, parameters: DetectionParameters) -> C
 
 def _decode_pairs(answer: RawOutputs, parameters: DetectionParameters) -> Candidates:
     logits, boxes = answer.outputs
-    corners = fractions_to_xyxy(boxes, answer.width, answer.height)
-    return class_pairs(corners, sigmoid(logits), parameters.score_threshold, len(logits))
+    corners = _fractions_to_xyxy(boxes, answer.width, answer.height)
+    return _class_pairs(corners, sigmoid(logits), parameters.score_threshold, len(logits))
 
 
 def _decode_rf_detr(answer: RawOutputs, parameters: DetectionParameters, *, class_numbers: Sequence[int]) -> Candidates:
     boxes, logits, *_ = answer.outputs
     scores: NDArray[np.float32] = sigmoid(logits[:, list(class_numbers)])
-    corners = fractions_to_xyxy(boxes, answer.width, answer.height)
-    return class_pairs(corners, scores, parameters.score_threshold, len(scores))
+    corners = _fractions_to_xyxy(boxes, answer.width, answer.height)
+    return _class_pairs(corners, scores, parameters.score_threshold, len(scores))
 
 
 def _decode_masks(answer: RawOutputs, item: SegmentationInput, *, class_numbers: Sequence[int]) -> Outline:
     candidates = _decode_rf_detr(answer, item.parameters, class_numbers=class_numbers)
-    grid = MaskGrid(answer.outputs[2], answer.placement, answer.height, answer.width)
+    grid = MaskGrid(answer.outputs[2], answer)
     contours = [grid.plane_contours(query) for query in candidates.extras[:, 0].astype(int).tolist()]
     return Outline(class_ids=candidates.class_ids, scores=candidates.scores, contours=contours)
+
+
+def _class_pairs(
+    boxes: NDArray[np.float32], scores: NDArray[np.float32], score_threshold: float, max_pairs: int
+) -> Candidates:
+    """Return the best pairs of query and class, best first, as DETR models without suppression do.
+
+    Args:
+        boxes: (queries, 4) xyxy in input pixels.
+        scores: (queries, classes) in 0..1.
+        score_threshold: pairs with a lower score are dropped.
+        max_pairs: maximum number of pairs; the best are kept.
+
+    Returns:
+        Candidates with the query number in `extras`.
+    """
+    # A query with an invalid box must not displace a valid one.
+    flat = np.where(np.isfinite(boxes).all(axis=1, keepdims=True), scores, np.float32(0)).ravel()
+    chosen = best_indices(flat, score_threshold, max_pairs)
+    chosen = chosen[(-flat[chosen]).argsort(kind="stable")]
+    queries, class_ids = np.divmod(chosen, max(scores.shape[1], 1))
+    return Candidates(
+        boxes=boxes[queries],
+        scores=flat[chosen].astype(np.float32, copy=False),
+        class_ids=class_ids,
+        extras=queries[:, np.newaxis].astype(np.float32),
+    )
+
+
+def _fractions_to_xyxy(boxes: NDArray[np.float32], width: int, height: int) -> NDArray[np.float32]:
+    """Convert (n, 4) boxes cx, cy, w, h as fractions of the input to xyxy in input pixels."""
+    half = boxes[:, 2:4] / np.float32(2)
+    corners = np.concatenate([boxes[:, :2] - half, boxes[:, :2] + half], axis=1, dtype=np.float32)
+    return corners * np.array([width, height, width, height], np.float32)
 
 
 DETR = Layout(

@@ -19,15 +19,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.engine.models.model_metadata import Origin
-from app.runtimes.onnxruntime.candidates import Candidates, best_indices
 from app.runtimes.onnxruntime.graph import RawOutputs
 from app.runtimes.onnxruntime.images.preprocessing import BYTE, HALVES, PartialPreprocessing
 from app.runtimes.onnxruntime.layouts.layout import (
     BoxDecoder,
+    Candidates,
     GraphView,
     Layout,
     Match,
     Output,
+    best_indices,
     keypoints_fact,
 )
 from tasks.inference.error import ErrorKind, InferenceError

@@ -12,17 +12,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.engine.models.model_metadata import Fact, Origin
-from app.runtimes.onnxruntime.candidates import Candidates
 from app.runtimes.onnxruntime.files.model_files import ModelFiles
 from app.runtimes.onnxruntime.graph import RawOutputs
 from app.runtimes.onnxruntime.images.inputs import ImageInputs
 from app.runtimes.onnxruntime.images.preprocessing import NO_PREPROCESSING, PartialPreprocessing
 from tasks.image_segmentation import SegmentationInput
+from tasks.inference.error import ErrorKind, InferenceError
 from tasks.object_detection import DetectionParameters
 from tasks.task import TaskType
 from tasks.vision.contours import Contour
 
 _SUM_TOLERANCE = 1e-3
+_ALL_NAN = "The model returned scores that are all NaN"
 
 
 class Output(msgspec.Struct, frozen=True, kw_only=True, eq=False):
@@ -76,6 +77,39 @@ class GraphView(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         """Return the outputs with these names, or None if one is missing."""
         by_name = {output.name: output for output in self.outputs}
         return [by_name[name] for name in names] if all(name in by_name for name in names) else None
+
+
+class Candidates(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """Objects in the coordinates of the model's input.
+
+    Attributes:
+        boxes: (n, 4) float32 xyxy in input pixels unless documented otherwise; oriented boxes (n, 5) cx, cy, w, h, r.
+        scores: (n,) float32, finite.
+        class_ids: (n,) class numbers.
+        extras: (n, k) float32: the angle in radians, mask coefficients, or the query number; k may be 0.
+    """
+
+    boxes: NDArray[np.float32]
+    scores: NDArray[np.float32]
+    class_ids: NDArray[np.intp]
+    extras: NDArray[np.float32]
+
+    def select(self, indices: NDArray[np.intp]) -> "Candidates":
+        """Return the candidates at `indices`, in that order."""
+        return Candidates(
+            boxes=self.boxes[indices],
+            scores=self.scores[indices],
+            class_ids=self.class_ids[indices],
+            extras=self.extras[indices],
+        )
+
+    def finite(self) -> "Candidates":
+        """Return the candidates whose values are all finite."""
+        # The methods of an array call a ufunc through a Python function.
+        every = np.logical_and.reduce
+        valid = every(np.isfinite(self.boxes), axis=1) & np.isfinite(self.scores)
+        valid &= every(np.isfinite(self.extras), axis=1)
+        return self if every(valid) else self.select(valid.nonzero()[0])
 
 
 class Outline(msgspec.Struct, frozen=True, kw_only=True, eq=False):
@@ -195,6 +229,35 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
     task_types: tuple[TaskType, ...]
     expected_outputs: str
     recognise: Callable[[GraphView], Match | None]
+
+
+def best_indices(scores: NDArray[Any], score_threshold: float, max_count: int) -> NDArray[np.intp]:
+    """Return the indices of the best (n,) scores, at most `max_count`, that are positive and reach the threshold.
+
+    Raises:
+        InferenceError: MODEL_FAILED if all scores are NaN, which shows a broken model and not an empty image.
+    """
+    if scores.size and np.logical_and.reduce(np.isnan(scores), axis=None):
+        raise InferenceError(ErrorKind.MODEL_FAILED, _ALL_NAN)
+    chosen = ((scores >= score_threshold) & (scores > 0)).nonzero()[0]
+    if len(chosen) > max_count:
+        chosen = chosen[np.argpartition(-scores[chosen], max_count)[:max_count]]
+    return chosen
+
+
+def reject_nan(scores: NDArray[Any]) -> None:
+    """Reject scores of any shape.
+
+    Raises:
+        InferenceError: MODEL_FAILED if all scores are NaN.
+    """
+    if np.isnan(scores).all():
+        raise InferenceError(ErrorKind.MODEL_FAILED, _ALL_NAN)
+
+
+def sigmoid(logits: NDArray[Any]) -> NDArray[np.float32]:
+    """Convert logits to probabilities with tanh, which does not overflow as exp does."""
+    return (np.tanh(logits.astype(np.float32, copy=False) * np.float32(0.5)) + np.float32(1)) * np.float32(0.5)
 
 
 def keypoints_fact(keypoints: tuple[int, int], origin: Origin) -> Fact:

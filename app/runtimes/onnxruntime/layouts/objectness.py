@@ -15,11 +15,10 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from app.runtimes.onnxruntime.candidates import Candidates
 from app.runtimes.onnxruntime.graph import RawOutputs
 from app.runtimes.onnxruntime.images.preprocessing import NO_PREPROCESSING, PartialPreprocessing
-from app.runtimes.onnxruntime.layouts.layout import BoxDecoder, GraphView, Layout, Match
-from app.runtimes.onnxruntime.layouts.yolo_rows import BOX, MAX_DETECTION_ROWS, RowFormat, find
+from app.runtimes.onnxruntime.layouts.layout import BoxDecoder, Candidates, GraphView, Layout, Match
+from app.runtimes.onnxruntime.layouts.yolo import BOX, MAX_DETECTION_ROWS, RowFormat, find
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.object_detection import DetectionParameters
 from tasks.task import TaskType

@@ -15,18 +15,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.engine.models.model_metadata import Fact, Origin
-from app.runtimes.onnxruntime.candidates import Candidates, best_indices
 from app.runtimes.onnxruntime.graph import RawOutputs
-from app.runtimes.onnxruntime.images.dynamic_input import OwnSize
-from app.runtimes.onnxruntime.images.preprocessing import BYTE, ONES, STRETCHED, ZEROS
+from app.runtimes.onnxruntime.images.preprocessing import BYTE, ONES, STRETCHED, ZEROS, OwnSize
 from app.runtimes.onnxruntime.layouts.layout import (
     BoxDecoder,
+    Candidates,
     GraphView,
     Layout,
     MaskDecoder,
     Match,
     Outline,
     Output,
+    best_indices,
     keypoints_fact,
 )
 from app.runtimes.onnxruntime.mask_grid import MaskGrid
@@ -125,7 +125,7 @@ def _outline(answer: RawOutputs, item: SegmentationInput) -> Outline:
     chosen = best_indices(scores, item.parameters.score_threshold, len(scores))
     # The decoder of masks looks for positive values.
     planes: NDArray[np.float32] = masks[chosen, 0] - np.float32(0.5)
-    grid = MaskGrid(planes, answer.placement, answer.height, answer.width)
+    grid = MaskGrid(planes, answer)
     return Outline(
         class_ids=labels[chosen].astype(np.intp),
         scores=scores[chosen].astype(np.float32, copy=False),

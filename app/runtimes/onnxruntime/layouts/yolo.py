@@ -10,16 +10,17 @@
 
 import math
 from functools import partial
+from typing import Any
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from app.engine.models.model_metadata import Origin
-from app.runtimes.onnxruntime.candidates import Candidates
 from app.runtimes.onnxruntime.graph import RawOutputs
 from app.runtimes.onnxruntime.layouts.layout import (
     BoxDecoder,
+    Candidates,
     GraphView,
     Layout,
     MaskDecoder,
@@ -27,14 +28,23 @@ from app.runtimes.onnxruntime.layouts.layout import (
     OrientedBoxDecoder,
     Outline,
     OutputDecoder,
+    best_indices,
     keypoints_fact,
 )
-from app.runtimes.onnxruntime.layouts.yolo_rows import BOX, MAX_DETECTION_ROWS, RowFormat, find, read_rows
 from app.runtimes.onnxruntime.mask_grid import MaskGrid
 from tasks.image_segmentation import SegmentationInput
 from tasks.object_detection import DetectionParameters
 from tasks.task import TaskType
-from tasks.vision.boxes import clip_boxes, suppress_rotated_boxes
+from tasks.vision.boxes import clip_boxes, suppress_boxes, suppress_rotated_boxes, xywh_to_xyxy
+
+BOX = 4
+"""Values of a box."""
+
+MAX_DETECTION_ROWS = 1000
+"""An output with more rows contains candidates rather than detections."""
+
+_MAX_CANDIDATES = 30_000
+"""Ultralytics' limit for suppression."""
 
 _RAW, _TRANSPOSED, _NMS, _END2END = _NAMES = ("raw", "raw-transposed", "nms", "end2end")
 _SUPPRESSED = (_NMS, _END2END)
@@ -45,6 +55,22 @@ _DETECTION = 6
 
 _MAX_ORIENTED = 2000
 """Candidates. Overlaps of oriented boxes are computed one by one, so more would take seconds."""
+
+
+class RowFormat(msgspec.Struct, frozen=True, kw_only=True):
+    """The format of one output.
+
+    Attributes:
+        suppressed: whether the graph includes non-maximum suppression; a row is then a box, a score and a class.
+        transposed: whether unsuppressed candidates are rows rather than columns.
+        classes: nc, or None if each row contains a class number.
+        objectness: whether an objectness score follows the box.
+    """
+
+    suppressed: bool = False
+    transposed: bool = False
+    classes: int | None = None
+    objectness: bool = False
 
 
 def _recognise(view: GraphView) -> Match | None:
@@ -146,12 +172,66 @@ def _outline(answer: RawOutputs, item: SegmentationInput, *, rows: RowFormat) ->
     """Combine prototype masks with the coefficients of each object (YOLACT), limited to its box."""
     candidates = find(answer, item.parameters, rows=rows)
     prototypes: NDArray[np.float32] = answer.outputs[1]
-    grid = MaskGrid(prototypes, answer.placement, answer.height, answer.width)
+    grid = MaskGrid(prototypes, answer)
     boxes = clip_boxes(answer.placement.boxes_to_image(candidates.boxes), item.image.width, item.image.height)
     contours = [
         grid.prototype_contours(coefficients, box) for coefficients, box in zip(candidates.extras, boxes, strict=True)
     ]
     return Outline(class_ids=candidates.class_ids, scores=candidates.scores, contours=contours)
+
+
+def read_rows(output: NDArray[Any], rows: RowFormat, score_threshold: float, max_count: int) -> Candidates:
+    """Read the output of one image.
+
+    Args:
+        output: (4 + nc + k, N), transposed (N, 4 + nc + k), with objectness (N, 5 + nc), suppressed (M, 6 + k).
+        rows: format of the output.
+        score_threshold: candidates with a lower score, 0 or NaN are dropped first.
+        max_count: maximum number of candidates; the best are kept.
+
+    Returns:
+        Candidates with boxes as in the output: xyxy for suppressed upright boxes, cx, cy, w, h for all others.
+    """
+    if rows.suppressed:
+        return _read_suppressed(output, score_threshold)
+    columns = output.T if rows.transposed else output
+    first = BOX + rows.objectness
+    end = first + (rows.classes or 0)
+    # The methods of an array call a ufunc through a Python function.
+    best = np.maximum.reduce(columns[first:end], axis=0)
+    if rows.objectness:
+        best = best * columns[BOX]
+    chosen = best_indices(best, score_threshold, max_count)
+    picked = columns[:, chosen].astype(np.float32, copy=False)
+    return Candidates(
+        boxes=np.ascontiguousarray(picked[:BOX].T),
+        scores=best[chosen].astype(np.float32, copy=False),
+        class_ids=picked[first:end].argmax(axis=0),
+        extras=picked[end:].T,
+    ).finite()
+
+
+def find(answer: RawOutputs, parameters: DetectionParameters, *, rows: RowFormat) -> Candidates:
+    """Return the upright objects in the first output after suppression; boxes (n, 4) xyxy in input pixels."""
+    candidates = read_rows(answer.outputs[0], rows, parameters.score_threshold, _MAX_CANDIDATES)
+    if rows.suppressed:
+        return candidates
+    boxes: NDArray[np.float32] = xywh_to_xyxy(candidates.boxes)
+    kept = suppress_boxes(boxes, candidates.scores, candidates.class_ids, parameters.iou_threshold)
+    return msgspec.structs.replace(candidates, boxes=boxes).select(kept)
+
+
+def _read_suppressed(output: NDArray[Any], score_threshold: float) -> Candidates:
+    # Graphs pad the output with rows of zeros.
+    chosen = best_indices(output[:, BOX], score_threshold, len(output))
+    picked = output[np.sort(chosen)].astype(np.float32, copy=False)
+    picked = picked[np.isfinite(picked).all(axis=1)]
+    return Candidates(
+        boxes=picked[:, :BOX],
+        scores=picked[:, BOX],
+        class_ids=picked[:, BOX + 1].astype(np.intp),
+        extras=picked[:, BOX + 2 :],
+    )
 
 
 YOLO = Layout(

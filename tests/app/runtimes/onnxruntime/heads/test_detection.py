@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto
 
-from app.runtimes.onnxruntime.layouts.yolo_rows import RowFormat, read_rows
+from app.runtimes.onnxruntime.layouts.yolo import RowFormat, read_rows
 from tasks.inference.error import InferenceError
 from tests.app.runtimes.onnxruntime import graphs
 from tests.app.runtimes.onnxruntime.answers import all_close, detection_input, detector, uniform_image

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from app.engine.models.model_metadata import Origin
-from app.runtimes.onnxruntime.files.hugging_face_files import (
+from app.runtimes.onnxruntime.files.hugging_face import (
     Config,
     Preprocessor,
     Size,

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.runtimes.onnxruntime.images.dynamic_input import EdgeLimits, TextLine, TextPage
+from app.runtimes.onnxruntime.images.preprocessing import EdgeLimits, TextLine, TextPage
 
 SIDES = st.integers(1, 20_000)
 

@@ -17,9 +17,8 @@ import pytest
 from numpy.typing import NDArray
 from PIL import Image as Pillow
 
-from app.runtimes.onnxruntime.images.image_batch import ImageBatcher
+from app.runtimes.onnxruntime.images.image_batch import ImageBatcher, resize_floats
 from app.runtimes.onnxruntime.images.preprocessing import Preprocessing
-from app.runtimes.onnxruntime.images.resampling import resize_floats
 from tasks.inference.tensor import Datatype
 from tasks.vision.image import Image
 from tests.app.runtimes.onnxruntime import answers, graphs

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from app.runtimes.onnxruntime.files.hugging_face_files import Config
+from app.runtimes.onnxruntime.files.hugging_face import Config
 from app.runtimes.onnxruntime.files.metadata import ExportMetadata
 from app.runtimes.onnxruntime.files.model_files import Facts, ModelFiles
 from app.runtimes.onnxruntime.graph import RawOutputs

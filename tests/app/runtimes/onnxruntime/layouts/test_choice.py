@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from app.engine.models.model_metadata import Origin
-from app.runtimes.onnxruntime.files.hugging_face_files import Config
+from app.runtimes.onnxruntime.files.hugging_face import Config
 from app.runtimes.onnxruntime.files.metadata import ExportMetadata
 from app.runtimes.onnxruntime.files.model_files import Facts, ModelFiles
 from app.runtimes.onnxruntime.images.inputs import ImageInputs

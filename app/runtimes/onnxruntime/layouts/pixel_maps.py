@@ -1,4 +1,4 @@
-"""Decode semantic segmentation: one class for each cell of a grid.
+"""Decode segmentation of a grid of cells: the foreground, or one class for each cell.
 
 - ``semantic``: [b, nc, h, w] class scores, as transformers exports them. They are logits or probabilities, as the
   output's name or its values show. The grid is enlarged bilinearly to the size of the image, and each pixel gets its
@@ -6,6 +6,10 @@
   Its score is its mean probability over the cells where it is the best.
 - ``class-map``: class numbers [b, h, w] or [b, 1, h, w]. Ultralytics' ``semantic`` models return them as uint8. There
   are no probabilities, so every class scores 1. Each pixel of the image gets the class of the cell at its centre.
+- ``mask`` and ``mask-logits``: [b, 1, h, w], the foreground of a U-Net, U2-Net, ISNet or a matting network, as values
+  in 0..1 or as logits. Cells over 0.5, or 0, are the object. Graphs may return further masks of the same kind after the
+  first, which are left out. The mask is enlarged bilinearly to the size of the image. The object's score is the mean of
+  its probability.
 """
 
 from functools import partial
@@ -17,7 +21,7 @@ from numpy.typing import NDArray
 
 from app.engine.models.model_metadata import Fact, Origin
 from app.runtimes.onnxruntime.graph import RawOutputs
-from app.runtimes.onnxruntime.images.preprocessing import IMAGENET_MEAN, IMAGENET_STD, STRETCHED
+from app.runtimes.onnxruntime.images.preprocessing import IMAGENET_MEAN, IMAGENET_STD, ONES, STRETCHED, ZEROS
 from app.runtimes.onnxruntime.layouts.layout import (
     GraphView,
     Layout,
@@ -26,6 +30,8 @@ from app.runtimes.onnxruntime.layouts.layout import (
     Outline,
     are_probabilities,
     planes_first,
+    reject_nan,
+    sigmoid,
 )
 from app.runtimes.onnxruntime.mask_grid import MaskGrid
 from tasks.image_segmentation import SegmentationInput
@@ -33,6 +39,7 @@ from tasks.inference.error import ErrorKind, InferenceError
 from tasks.task import TaskType
 from tasks.vision.contours import Contour, contours_of_mask
 
+_MASK, _MASK_LOGITS = _MASK_NAMES = ("mask", "mask-logits")
 _SEMANTIC, _CLASS_MAP = "semantic", "class-map"
 _MAX_CLASSES = 1000
 """A map with more distinct numbers is not a class map, and extracting its contours would take too long."""
@@ -67,12 +74,7 @@ def _recognise_scores(view: GraphView) -> Match | None:
 
 
 def _outline(answer: RawOutputs, item: SegmentationInput, *, logits: bool, channels_last: bool) -> Outline:
-    if np.isnan(answer.outputs[0]).all():
-        raise InferenceError(ErrorKind.MODEL_FAILED, "The model returned scores that are all NaN")
-    planes: NDArray[np.float32] = np.nan_to_num(answer.outputs[0])
-    grid = MaskGrid(
-        planes.transpose(2, 0, 1) if channels_last else planes, answer.placement, answer.height, answer.width
-    )
+    grid = _grid(answer, channels_last=channels_last)
     best = grid.planes.argmax(axis=0)
     class_ids, scores = _scores(_softmax(grid.planes) if logits else grid.planes, best)
     selected = scores >= item.parameters.score_threshold
@@ -80,6 +82,17 @@ def _outline(answer: RawOutputs, item: SegmentationInput, *, logits: bool, chann
     grid.planes = grid.planes[class_ids]
     contours = _class_contours(grid.highest_planes(), np.flatnonzero(selected))
     return Outline(class_ids=class_ids[selected], scores=scores[selected], contours=contours)
+
+
+def _grid(answer: RawOutputs, *, channels_last: bool) -> MaskGrid:
+    """Return the first output as planes, with 0 for NaN.
+
+    Raises:
+        InferenceError: MODEL_FAILED if all values are NaN.
+    """
+    values: NDArray[np.float32] = answer.outputs[0]
+    reject_nan(values)
+    return MaskGrid(np.nan_to_num(values.transpose(2, 0, 1) if channels_last else values), answer)
 
 
 def _class_contours(numbers: NDArray[np.integer[Any]], class_ids: NDArray[np.intp]) -> list[list[Contour]]:
@@ -140,6 +153,58 @@ def _pixel_cells(pixels: int, scale: float, offset: float, side: int, cells: int
     return np.clip(indices, 0, cells - 1)
 
 
+def _recognise_mask(view: GraphView) -> Match | None:
+    is_requested = view.declared_task is TaskType.IMAGE_SEGMENTATION or view.declared_layout in _MASK_NAMES
+    if not is_requested or not view.outputs:
+        return None
+    outputs = [planes_first(output, view.inputs) for output in view.outputs]
+    if not all(
+        output.is_float and output.blank.ndim == 4 and output.shape[1] == 1 and output.blank.size for output in outputs
+    ):
+        return None
+    layout, origin = _mask_form(view)
+    keras = view.inputs.channels_last
+    return Match(
+        layout=layout,
+        decoder=MaskDecoder(
+            partial(_outline_mask, logits=layout == _MASK_LOGITS, channels_last=outputs[0] is not view.outputs[0])
+        ),
+        outputs=view.outputs[:1],
+        origin=origin,
+        classes=1,
+        names=("foreground",),
+        preprocessing=msgspec.structs.replace(
+            STRETCHED,
+            mean=ZEROS if keras else IMAGENET_MEAN,
+            std=ONES if keras else IMAGENET_STD,
+            origin=Origin.GUESSED,
+        ),
+    )
+
+
+def _mask_form(view: GraphView) -> tuple[str, Origin]:
+    if view.declared_layout in _MASK_NAMES:
+        return view.declared_layout, Origin.DECLARED
+    output = view.outputs[0]
+    if "logit" in output.name.lower():
+        return _MASK_LOGITS, Origin.MODEL_FILE
+    values: NDArray[Any] = output.blank
+    return (_MASK if bool(((values >= 0) & (values <= 1)).all()) else _MASK_LOGITS), Origin.GUESSED
+
+
+def _outline_mask(answer: RawOutputs, item: SegmentationInput, *, logits: bool, channels_last: bool) -> Outline:
+    grid = _grid(answer, channels_last=channels_last)
+    probabilities = sigmoid(grid.planes[0]) if logits else np.clip(grid.planes[0], 0, 1)
+    if not logits:
+        grid.planes = grid.planes - np.float32(0.5)
+    contours = grid.plane_contours(0)
+    score = float(probabilities[probabilities > 0.5].mean()) if contours else 0.0
+    found = int(bool(contours) and score >= item.parameters.score_threshold)
+    return Outline(
+        class_ids=np.zeros(found, np.intp), scores=np.full(found, score, np.float32), contours=[contours][:found]
+    )
+
+
 SEMANTIC = Layout(
     names=(_SEMANTIC,),
     task_types=(TaskType.IMAGE_SEGMENTATION,),
@@ -151,4 +216,10 @@ CLASS_MAP = Layout(
     task_types=(TaskType.IMAGE_SEGMENTATION,),
     expected_outputs="integers [b, h, w]",
     recognise=_recognise_class_map,
+)
+MASK = Layout(
+    names=_MASK_NAMES,
+    task_types=(TaskType.IMAGE_SEGMENTATION,),
+    expected_outputs="[b, 1, h, w]",
+    recognise=_recognise_mask,
 )

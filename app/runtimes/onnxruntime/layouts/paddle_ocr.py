@@ -1,29 +1,41 @@
-"""Decode text detection by differentiable binarisation (DB) as PaddleOCR exports it: [b, 1, h, w] text scores in 0..1.
+"""Decode the text detectors and recognisers that PaddleOCR exports.
 
-(``ppocr/postprocess/db_postprocess.py``.) Cells over a threshold form regions. The score of a region is the mean of the
-map within its minimum rectangle. The rectangle is then expanded on all sides by its area times a ratio over its
-perimeter, which reverts the shrinking in training. Rectangles are measured between the centres of cells.
+- ``text-map``: detection by differentiable binarisation (``ppocr/postprocess/db_postprocess.py``): [b, 1, h, w], text
+  scores in 0..1. Cells over a threshold form regions. The score of a region is the mean of the map within its minimum
+  rectangle. The rectangle is then expanded on all sides by its area times a ratio over its perimeter, which reverts the
+  shrinking in training. Rectangles are measured between the centres of cells.
+- ``ctc``: recognition by connectionist temporal classification (``ppocr/postprocess/rec_postprocess.py``):
+  [b, T, characters]. Take the best character at each of T steps from left to right, and drop repetitions and blanks,
+  which are character 0. The metadata key ``character`` lists the other characters, one per line, followed by a space
+  unless the file lists one. Images contain one line of text and are 48 pixels high. The task is IMAGE_TEXT_TO_TEXT. The
+  answer to every prompt is the recognised text.
 """
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from app.engine.models.model_metadata import Origin
-from app.runtimes.onnxruntime.candidates import Candidates
+from app.engine.models.model_metadata import Fact, Origin
 from app.runtimes.onnxruntime.graph import RawOutputs
-from app.runtimes.onnxruntime.images.dynamic_input import TextPage
 from app.runtimes.onnxruntime.images.placement import Placement
-from app.runtimes.onnxruntime.images.preprocessing import PartialPreprocessing
-from app.runtimes.onnxruntime.layouts.layout import GraphView, Layout, Match, OrientedBoxDecoder
+from app.runtimes.onnxruntime.images.preprocessing import HALVES, PartialPreprocessing, TextLine, TextPage
+from app.runtimes.onnxruntime.layouts.layout import (
+    Candidates,
+    GraphView,
+    Layout,
+    Match,
+    OrientedBoxDecoder,
+    TextDecoder,
+)
 from tasks.object_detection import DetectionParameters
 from tasks.task import TaskType
 
-_NAME = "text-map"
+_MAP_NAME = "text-map"
 _INPUT_NAME = "x"
 _OUTPUT_STARTS = ("sigmoid_", "fetch_name_", "save_infer_model")
 """Names of inputs and outputs from Paddle's converter."""
@@ -38,7 +50,7 @@ _MAX_REGIONS = 1000
 _MAX_NOISE = 3
 """Pixels of the image. PaddleOCR drops boxes with a side of this length or less (``filter_tag_det_res``)."""
 
-_DEFAULTS = PartialPreprocessing(
+_MAP_DEFAULTS = PartialPreprocessing(
     size=(736, 736),
     resize="stretch",
     interpolation="bilinear",
@@ -53,18 +65,18 @@ _DEFAULTS = PartialPreprocessing(
 )
 
 
-def _recognise(view: GraphView) -> Match | None:
+def _recognise_map(view: GraphView) -> Match | None:
     if len(view.outputs) != 1:
         return None
     (output,) = view.outputs
     if not output.is_float or output.blank.ndim != 4 or output.shape[1] != 1 or min(output.shape[2:]) < 2:
         return None
     is_paddle_export = view.inputs.image.name == _INPUT_NAME and output.name.startswith(_OUTPUT_STARTS)
-    is_requested = view.declared_task is TaskType.ORIENTED_OBJECT_DETECTION or view.declared_layout == _NAME
+    is_requested = view.declared_task is TaskType.ORIENTED_OBJECT_DETECTION or view.declared_layout == _MAP_NAME
     if not (is_paddle_export or is_requested):
         return None
     return Match(
-        layout=_NAME,
+        layout=_MAP_NAME,
         decoder=OrientedBoxDecoder(_find),
         outputs=view.outputs,
         by_names=is_paddle_export,
@@ -72,7 +84,7 @@ def _recognise(view: GraphView) -> Match | None:
         task_origin=Origin.MODEL_FILE,
         classes=1,
         names=("text",),
-        preprocessing=_DEFAULTS,
+        preprocessing=_MAP_DEFAULTS,
     )
 
 
@@ -144,9 +156,80 @@ def _mean_within(cells: NDArray[np.float32], corners: NDArray[Any]) -> float:
     return float(cv2.mean(cells[top : bottom + 1, left : right + 1], inside)[0])
 
 
+_LINE_NAME = "ctc"
+_LINE_DEFAULTS = PartialPreprocessing(
+    size=(48, 320),
+    resize="line",
+    interpolation="bilinear",
+    antialias=False,
+    dynamic_size=TextLine(height=48, min_width=320, max_width=3200),
+    scale=1 / 255,
+    mean=HALVES,
+    std=HALVES,
+    channel_order="BGR",
+)
+
+
+def _recognise_line(view: GraphView) -> Match | None:
+    if len(view.outputs) != 1 or not view.outputs[0].is_float or view.outputs[0].blank.ndim != 3:
+        return None
+    declared_labels, metadata_characters = view.model_files.declared_labels, view.model_files.metadata.characters
+    is_requested = view.declared_task is TaskType.IMAGE_TEXT_TO_TEXT or view.declared_layout == _LINE_NAME
+    if metadata_characters is None and not (is_requested and declared_labels):
+        return None
+    count = view.outputs[0].shape[2]
+    characters = _characters(declared_labels, metadata_characters, count)
+    if characters is None:
+        source = Origin.DECLARED if declared_labels else "the file's metadata"
+        number = len(declared_labels) if declared_labels else len((metadata_characters or "").splitlines())
+        raise view.model_files.error(
+            f"its output has {count} characters including the blank, but {source} lists {number}; "
+            f'declare the others as "labels" in model-settings.json'
+        )
+    fact = Fact("characters", str(len(characters)), Origin.DECLARED if declared_labels else Origin.MODEL_FILE)
+    return Match(
+        layout=_LINE_NAME,
+        decoder=TextDecoder(partial(_read, characters=characters)),
+        outputs=view.outputs,
+        by_names=True,
+        origin=Origin.DECLARED if declared_labels else Origin.MODEL_FILE,
+        task_origin=Origin.MODEL_FILE,
+        preprocessing=_LINE_DEFAULTS,
+        facts=(fact,),
+    )
+
+
+def _characters(
+    declared_labels: Sequence[str] | None, metadata_characters: str | None, count: int
+) -> Sequence[str] | None:
+    """Return the characters by number, starting with the blank; None if their count is wrong."""
+    # The list may contain characters that Python treats as line ends, such as U+2028, and may end with a line end.
+    text = (metadata_characters or "").replace("\r\n", "\n")
+    lists = (
+        [declared_labels] if declared_labels else [text.split("\n"), text.rstrip("\n").split("\n"), text.splitlines()]
+    )
+    for candidate in lists:
+        for alphabet in (["", *candidate], ["", *candidate, " "]):
+            if len(alphabet) == count:
+                return alphabet
+    return None
+
+
+def _read(answer: RawOutputs, *, characters: Sequence[str]) -> str:
+    steps: list[int] = answer.outputs[0].argmax(axis=1).tolist()
+    previous = [0, *steps]
+    return "".join(characters[step] for step, last in zip(steps, previous, strict=False) if step != last)
+
+
 TEXT_MAP = Layout(
-    names=(_NAME,),
+    names=(_MAP_NAME,),
     task_types=(TaskType.ORIENTED_OBJECT_DETECTION,),
     expected_outputs="[b, 1, h, w]",
-    recognise=_recognise,
+    recognise=_recognise_map,
+)
+CTC = Layout(
+    names=(_LINE_NAME,),
+    task_types=(TaskType.IMAGE_TEXT_TO_TEXT,),
+    expected_outputs="[b, T, characters]",
+    recognise=_recognise_line,
 )

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from app.runtimes.onnxruntime.files.hugging_face_files import (
+from app.runtimes.onnxruntime.files.hugging_face import (
     Config,
     Preprocessor,
     Size,
