@@ -236,11 +236,9 @@ def _call_unknown_model(probe: Probe) -> Iterator[GrpcCall]:
 
 
 def _call_without_name(probe: Probe) -> Iterator[GrpcCall]:
-    request = _request(probe)
-    request.ClearField("model_spec")
-    yield _send(probe, request)
-    yield _call_metadata(probe, _SIGNATURE_DEF, name="")
-    yield _call_status(probe, name="")
+    yield call_method(probe, PREDICTION_SERVICE, "Predict")
+    yield call_method(probe, PREDICTION_SERVICE, "GetModelMetadata", metadata_field=[_SIGNATURE_DEF])
+    yield call_method(probe, MODEL_SERVICE, "GetModelStatus")
 
 
 def _examples(probe: Probe) -> list[dict[str, Any]]:
@@ -316,48 +314,46 @@ _CORE, _PREDICT_CODE, _APIS = f"{_SERVER}, its server core", f"{_SERVER}, predic
 _STATUS, _PREDICT = f"{_APIS}/get_model_status.proto", f"{_APIS}/predict.proto"
 _TENSOR = "TensorFlow, tensor.proto"
 _MUST, _SHOULD = Level.MUST, Level.SHOULD
-_DESCRIBES, _PREDICTS = ("TFSG-004",), ("TFSG-006",)
+_DESCRIBES, _PREDICTS = ("TFSG-005",), ("TFSG-007",)
 _INVALID, _NOT_FOUND = "INVALID_ARGUMENT", "NOT_FOUND"
 
 CHECKS = (
-    Check("TFSG-001", _MUST, "GetModelStatus returns version, state and status of each version.",
-          _STATUS, _status),
-    Check("TFSG-002", _MUST, "With a version in the request, only that version is returned.",
-          _STATUS, _status_of_version, requires=("TFSG-001",)),
-    Check("TFSG-003", _SHOULD, "HandleReloadConfigRequest without a configuration is refused.",
+    Check("TFSG-001", _MUST, "A request without the name of a model is INVALID_ARGUMENT.", _CORE,
+          lambda probe: expect_refusals(_call_without_name(probe), _INVALID)),
+    Check("TFSG-002", _MUST, "GetModelStatus returns version, state and status of each version.", _STATUS, _status),
+    Check("TFSG-003", _MUST, "With a version in the request, only that version is returned.",
+          _STATUS, _status_of_version, requires=("TFSG-002",)),
+    Check("TFSG-004", _SHOULD, "HandleReloadConfigRequest without a configuration is refused.",
           f"{_SERVER}, model_service_impl.cc",
           lambda probe: expect_refusal(call_method(probe, MODEL_SERVICE, "HandleReloadConfigRequest"),
                                        _INVALID, "UNIMPLEMENTED", "PERMISSION_DENIED")),
-    Check("TFSG-004", _MUST, "GetModelMetadata returns a SignatureDefMap, with inputs, outputs and methods.",
+    Check("TFSG-005", _MUST, "GetModelMetadata returns a SignatureDefMap, with inputs, outputs and methods.",
           f"{_APIS}/get_model_metadata.proto", _metadata),
-    Check("TFSG-005", _MUST, "Metadata without metadata_field, or of another field, is INVALID_ARGUMENT.",
+    Check("TFSG-006", _MUST, "Metadata without metadata_field, or of another field, is INVALID_ARGUMENT.",
           f"{_SERVER}, get_model_metadata_impl.cc",
           lambda probe: expect_refusals([_call_metadata(probe), _call_metadata(probe, UNKNOWN)], _INVALID)),
-    Check("TFSG-006", _MUST, "Predict returns outputs with the names and datatypes of the signature.",
+    Check("TFSG-007", _MUST, "Predict returns outputs with the names and datatypes of the signature.",
           _PREDICT, _outputs, requires=_DESCRIBES),
-    Check("TFSG-007", _MUST, "Elements are in the field of their datatype or in tensor_content, and fit the shape.",
+    Check("TFSG-008", _MUST, "Elements are in the field of their datatype or in tensor_content, and fit the shape.",
           _TENSOR, _elements, requires=_PREDICTS),
-    Check("TFSG-008", _MUST, "tensor_content gives the same answer as the field of the datatype.", _TENSOR,
+    Check("TFSG-009", _MUST, "tensor_content gives the same answer as the field of the datatype.", _TENSOR,
           lambda probe: _expect_same_outputs(probe, _request(probe), _with_content(_request(probe))),
           requires=_PREDICTS),
-    Check("TFSG-009", _MUST, "One value stands for all elements.", _TENSOR, _one_value, requires=_PREDICTS),
-    Check("TFSG-010", _MUST, "output_filter selects outputs.", _PREDICT, _output_filter,
-          requires=_PREDICTS),
-    Check("TFSG-011", _MUST, "A version can be requested, and model_spec of the answer names it.",
-          f"{_APIS}/model.proto", _version, requires=("TFSG-001", *_PREDICTS)),
-    Check("TFSG-012", _MUST, "An unknown model is answered with NOT_FOUND.", f"{_SERVER}, its tests",
+    Check("TFSG-010", _MUST, "One value stands for all elements.", _TENSOR, _one_value, requires=_PREDICTS),
+    Check("TFSG-011", _MUST, "output_filter selects outputs.", _PREDICT, _output_filter, requires=_PREDICTS),
+    Check("TFSG-012", _MUST, "A version can be requested, and model_spec of the answer names it.",
+          f"{_APIS}/model.proto", _version, requires=("TFSG-002", *_PREDICTS)),
+    Check("TFSG-013", _MUST, "An unknown model is answered with NOT_FOUND.", f"{_SERVER}, its tests",
           lambda probe: expect_refusals(_call_unknown_model(probe), _NOT_FOUND), requires=_DESCRIBES),
-    Check("TFSG-013", _MUST, "An unknown version is answered with NOT_FOUND.", f"{_SERVER}, its tests",
+    Check("TFSG-014", _MUST, "An unknown version is answered with NOT_FOUND.", f"{_SERVER}, its tests",
           lambda probe: expect_refusals([_predict(probe, model_spec=_NO_VERSION), _call_status(probe, **_NO_VERSION)],
                                         _NOT_FOUND), requires=_PREDICTS),
-    Check("TFSG-014", _SHOULD, "An unknown label is answered with INVALID_ARGUMENT.", _CORE,
+    Check("TFSG-015", _SHOULD, "An unknown label is answered with INVALID_ARGUMENT.", _CORE,
           lambda probe: expect_refusal(_predict(probe, model_spec={"version_label": UNKNOWN}), _INVALID),
           requires=_PREDICTS),
-    Check("TFSG-015", _MUST, "An unknown signature is answered with FAILED_PRECONDITION.", _PREDICT_CODE,
+    Check("TFSG-016", _MUST, "An unknown signature is answered with FAILED_PRECONDITION.", _PREDICT_CODE,
           lambda probe: expect_refusal(_predict(probe, model_spec={"signature_name": UNKNOWN}), "FAILED_PRECONDITION"),
           requires=_PREDICTS),
-    Check("TFSG-016", _MUST, "A request without the name of a model is INVALID_ARGUMENT.", _CORE,
-          lambda probe: expect_refusals(_call_without_name(probe), _INVALID), requires=_DESCRIBES),
     Check("TFSG-017", _MUST, "An unknown input is INVALID_ARGUMENT.", _PREDICT_CODE,
           lambda probe: expect_refusal(_predict(probe, inputs={UNKNOWN: _tensor(_FLOAT, [1], [1])}), _INVALID),
           requires=_PREDICTS),
@@ -367,7 +363,7 @@ CHECKS = (
           _wrong_datatype, requires=_PREDICTS),
     Check("TFSG-020", _MUST, "tensor_content of another size than shape has is INVALID_ARGUMENT.", _TENSOR,
           lambda probe: expect_refusal(_send(probe, _with_content(_request(probe), b"\0")), _INVALID),
-          requires=("TFSG-008",)),
+          requires=("TFSG-009",)),
     Check("TFSG-021", _MUST, "A refusal has a text with its status.", f"{_SERVER}, grpc_status_util.cc",
           lambda probe: expect_reasons([*_call_unknown_model(probe), *_call_without_name(probe)]), requires=_DESCRIBES),
     Check("TFSG-022", _MUST, "Classify returns classes for each example.", f"{_APIS}/classification.proto", _classify,

@@ -74,7 +74,7 @@ class _UnauthorizedCaller:
         return (0, "", [b"\x08\x01"]) if path.endswith(self._open_method) else (self._status, "no key", [])
 
 
-@pytest.mark.parametrize("protocol", ["v2-grpc", "grps-grpc"])
+@pytest.mark.parametrize("protocol", ["v2-grpc", "tensorflow-serving-grpc", "grps-grpc"])
 def test_engine_that_rejects_every_grpc_call_is_not_judged(protocol: str) -> None:
     with httpx.Client() as client:
         probe = Probe(client, Target(url="grpc://engine.local", model="m"), transport=_UnauthorizedCaller())

@@ -66,48 +66,48 @@ def repeated_versions(answer: Any) -> None:
 
 CALL_FAULTS: dict[str, tuple[str, CallFault]] = {
     "versions without a state": (
-        "TFSG-001",
+        "TFSG-002",
         change_messages("GetModelStatus", lambda a: a.model_version_status[0].ClearField("state")),
     ),
     "all versions returned": (
-        "TFSG-002",
+        "TFSG-003",
         change_when(lambda r: r.model_spec.HasField("version"), repeated_versions, "GetModelStatus"),
     ),
     "reloads accepted": (
-        "TFSG-003",
+        "TFSG-004",
         accept_when(lambda _: True, "HandleReloadConfigRequest", "ReloadConfigResponse"),
     ),
     "another type URL": (
-        "TFSG-004",
+        "TFSG-005",
         change_messages("GetModelMetadata", lambda a: setattr(a.metadata["signature_def"], "type_url", "x/y")),
     ),
     "any metadata field accepted": (
-        "TFSG-005",
+        "TFSG-006",
         accept_when(lambda r: r.metadata_field != ["signature_def"], "GetModelMetadata", "GetModelMetadataResponse"),
     ),
-    "an undeclared output": ("TFSG-006", change_messages("Predict", renamed_output)),
-    "too many elements": ("TFSG-007", change_messages("Predict", lambda a: a.outputs["y"].float_val.append(1))),
-    "tensor_content misread": ("TFSG-008", change_when(lambda r: r.inputs["x"].tensor_content, plus_one)),
-    "one value misread": ("TFSG-009", change_when(lambda r: len(r.inputs["x"].float_val) == 1, plus_one)),
+    "an undeclared output": ("TFSG-007", change_messages("Predict", renamed_output)),
+    "too many elements": ("TFSG-008", change_messages("Predict", lambda a: a.outputs["y"].float_val.append(1))),
+    "tensor_content misread": ("TFSG-009", change_when(lambda r: r.inputs["x"].tensor_content, plus_one)),
+    "one value misread": ("TFSG-010", change_when(lambda r: len(r.inputs["x"].float_val) == 1, plus_one)),
     "output_filter ignored": (
-        "TFSG-010",
+        "TFSG-011",
         change_when(lambda r: r.output_filter, lambda a: a.outputs["z"].CopyFrom(a.outputs["y"])),
     ),
-    "no version in the answer": ("TFSG-011", change_messages("Predict", lambda a: a.model_spec.ClearField("version"))),
+    "no version in the answer": ("TFSG-012", change_messages("Predict", lambda a: a.model_spec.ClearField("version"))),
     "unknown models are INVALID_ARGUMENT": (
-        "TFSG-012",
+        "TFSG-013",
         replace_status(_NOT_FOUND, _INVALID, lambda r: r.model_spec.name == _UNKNOWN),
     ),
     "unknown versions are INVALID_ARGUMENT": (
-        "TFSG-013",
+        "TFSG-014",
         replace_status(_NOT_FOUND, _INVALID, lambda r: r.model_spec.HasField("version")),
     ),
     "unknown labels are NOT_FOUND": (
-        "TFSG-014",
+        "TFSG-015",
         replace_status(_INVALID, _NOT_FOUND, lambda r: r.model_spec.version_label),
     ),
-    "any signature accepted": ("TFSG-015", accept_when(lambda r: r.model_spec.signature_name == _UNKNOWN)),
-    "no model is NOT_FOUND": ("TFSG-016", replace_status(_INVALID, _NOT_FOUND, lambda r: not r.model_spec.name)),
+    "any signature accepted": ("TFSG-016", accept_when(lambda r: r.model_spec.signature_name == _UNKNOWN)),
+    "no model is NOT_FOUND": ("TFSG-001", replace_status(_INVALID, _NOT_FOUND, lambda r: not r.model_spec.name)),
     "any input accepted": ("TFSG-017", accept_when(lambda r: _UNKNOWN in r.inputs)),
     "any output accepted": ("TFSG-018", accept_when(lambda r: _UNKNOWN in r.output_filter)),
     "another datatype, INTERNAL": (
