@@ -17,7 +17,6 @@ from tests.benchmarks.serving.workload import Workload, copy_model
 _SIZES = {(640, 480): 2, (1280, 960): 4}
 """Width and height of scenes, and the reduction of decoding for a model of 192x192."""
 _FIGURES = ("map_coco", "ap50", "ap75")
-_SEED = 20_000
 _QUALITY = 90
 
 
@@ -48,13 +47,13 @@ def figures(dataset: Path, model: Path) -> dict[str, float]:
     return json.loads(report.read_text())["figures"]
 
 
-def write_dataset(folder: Path, recipe: Recipe, size: tuple[int, int], scenes: int) -> Path:
+def write_dataset(folder: Path, recipe: Recipe, size: tuple[int, int], scenes: int, seed: int = 20_000) -> Path:
     """Write scenes as JPEG, and their boxes and outlines in COCO format; return the file of labels.
 
     Classes have the names of the fixture detector for `DETECT`, and of the segmenter for other recipes.
     """
     folder.mkdir(parents=True)
-    rng = np.random.default_rng(_SEED)
+    rng = np.random.default_rng(seed)
     width, height = size
     images: list[dict[str, Any]] = []
     annotations: list[dict[str, Any]] = []

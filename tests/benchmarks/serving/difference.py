@@ -8,6 +8,7 @@ import msgspec
 from tests.benchmarks.serving.cost import Measure, cost, measure_floor, measure_own_path, measure_server
 from tests.benchmarks.serving.encodings import chariot
 from tests.benchmarks.serving.load import BenchmarkRequest, send
+from tests.benchmarks.serving.peer_servers import run_bare
 from tests.benchmarks.serving.processes import ROOT, charioteer
 from tests.benchmarks.serving.section import Cell, Section
 from tests.benchmarks.serving.workload import Workload
@@ -21,10 +22,12 @@ def difference(workload: Workload, rounds: int, requests: int) -> Section:
     with (
         charioteer("--model", str(workload.folder / "small")) as server,
         charioteer("--model", str(_SMALLEST)) as smallest_server,
+        run_bare({"small": model}) as bare_server,
     ):
         request = chariot(server.ports["http"], "small", image)
         smallest_request = _smallest_request(smallest_server.ports["http"])
-        for warm_up_request in (request, smallest_request):
+        bare_request = BenchmarkRequest(bare_server.ports["http"], "/small", request.body)
+        for warm_up_request in (request, smallest_request, bare_request):
             send(warm_up_request, 50, 4)
         floor = measure_floor(model, request.body, requests)
         costs = cost(
@@ -32,6 +35,8 @@ def difference(workload: Workload, rounds: int, requests: int) -> Section:
             floor=floor,
             floors=_measure_twice_at_once(floor),
             path=measure_own_path(workload.folder / "small", request.body, requests),
+            bare_alone=measure_server(bare_server, bare_request, requests, 1),
+            bare_together=measure_server(bare_server, bare_request, requests, 8),
             alone=measure_server(server, request, requests, 1),
             together=measure_server(server, request, requests, 8),
             nothing=measure_server(smallest_server, smallest_request, requests * 5, 8),
@@ -41,6 +46,8 @@ def difference(workload: Workload, rounds: int, requests: int) -> Section:
         "floor": "the floor",
         "floors": "two floors at once, each",
         "path": "our code from request to answer in one thread, without HTTP, log and metrics",
+        "bare_alone": "the floor behind a bare ASGI handler, 1 connection",
+        "bare_together": "the floor behind a bare ASGI handler, 8 connections",
         "alone": "the server, 1 connection",
         "together": "the server, 8 connections",
         "nothing": "the server, a model that adds two numbers, 8 connections",

@@ -6,7 +6,8 @@ from functools import partial
 
 from tests.benchmarks.serving.cost import cost, measure_floor, measure_server
 from tests.benchmarks.serving.encodings import CHARIOT, RAW_CHARIOT, chariot, encodings, questions, raw_chariot
-from tests.benchmarks.serving.load import send
+from tests.benchmarks.serving.load import BenchmarkRequest, send
+from tests.benchmarks.serving.peer_servers import run_bare
 from tests.benchmarks.serving.processes import ROOT, charioteer
 from tests.benchmarks.serving.section import Cell, Section
 from tests.benchmarks.serving.workload import Workload
@@ -18,32 +19,41 @@ _CONCURRENCY = (1, 8, 64)
 def overhead(workload: Workload, rounds: int, requests: int) -> Section:
     """Compare the CPU of a chariot-v2-kserve request with the same work in one thread without a server."""
     rows: list[list[Cell]] = []
-    with charioteer("--model-repository", str(workload.folder)) as server:
+    models = {model: workload.model(model) for model, _ in _CASES}
+    with charioteer("--model-repository", str(workload.folder)) as server, run_bare(models) as bare_server:
         for model, image in _CASES:
             request = chariot(server.ports["http"], model, workload.images[image])
-            send(request, 50, 4)
+            bare_request = BenchmarkRequest(bare_server.ports["http"], f"/{model}", request.body)
+            for warm_up_request in (request, bare_request):
+                send(warm_up_request, 50, 4)
             for connections in _CONCURRENCY:
                 costs = cost(
                     rounds,
                     floor=measure_floor(workload.model(model), request.body, requests),
+                    bare=measure_server(bare_server, bare_request, requests, connections),
                     server=measure_server(server, request, requests, connections),
                 )
                 load_result = costs["server"].load_result
                 assert load_result is not None
-                ratio = statistics.median(
-                    high / low
-                    for low, high in zip(costs["floor"].milliseconds, costs["server"].milliseconds, strict=True)
+                bare_ratio, ratio = (
+                    statistics.median(
+                        high / low
+                        for low, high in zip(costs["floor"].milliseconds, costs[kind].milliseconds, strict=True)
+                    )
+                    for kind in ("bare", "server")
                 )
                 latency = [load_result.percentile(share) for share in (0.5, 0.99)]
-                medians = [costs["floor"].median, costs["server"].median]
-                rows.append([model, image, connections, *medians, ratio, load_result.rate, *latency])
+                medians = [result.median for result in costs.values()]
+                rows.append([model, image, connections, *medians, bare_ratio, ratio, load_result.rate, *latency])
     about = (
-        "CPU milliseconds of a request, of the floor and of the server's process, measured in turns. The floor is "
-        "the same work in one thread without a server (`tests/benchmarks/serving/floor.py`). The ratio is the "
-        "median of the rounds' ratios. Requests a second and latencies are those of the last round. The client "
-        "runs on the same machine."
+        "CPU milliseconds of a request, of the floor, of a bare ASGI server and of our server, measured in turns. The "
+        "floor is the same work in one thread without a server (`tests/benchmarks/serving/floor.py`). The bare server "
+        "does the floor's work in a thread pool behind uvicorn, without limits, logs or metrics. Ratios are the "
+        "median of the rounds' ratios. Requests a second and latencies are those of the last round of our server. The "
+        "client runs on the same machine."
     )
-    columns = ["model", "image", "connections", "floor", "server", "ratio", "requests/s", "p50 ms", "p99 ms"]
+    columns = ["model", "image", "connections", "floor", "bare ASGI", "server", "bare ASGI / floor", "server / floor"]
+    columns += ["requests/s", "p50 ms", "p99 ms"]
     return Section(title="Server overhead", about=about, columns=columns, rows=rows)
 
 

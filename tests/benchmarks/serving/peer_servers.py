@@ -132,6 +132,17 @@ def run_peer(peer: Peer, programs: Path, model: Path, folder: Path, kind: str) -
         yield server
 
 
+@contextmanager
+def run_bare(models: Mapping[str, Path]) -> Iterator[RunningServer]:
+    """Run the floor's work behind a bare ASGI handler, with the graphs of models by name."""
+    port = free_port()
+    command = [sys.executable, "-m", "uvicorn", f"{_MODULE}.bare_asgi:app", "--port", str(port), "--lifespan", "off"]
+    environment = {"MODELS": ",".join(f"{name}={model}" for name, model in models.items())}
+    health = f"http://127.0.0.1:{port}/"
+    with run_server([*command, "--log-level", "warning"], {"http": port}, health, environment) as server:
+        yield server
+
+
 def install(name: str) -> Path:
     """Return the folder of programs in a server's environment; create it if needed.
 

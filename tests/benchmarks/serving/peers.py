@@ -10,7 +10,7 @@ from tests.benchmarks.serving.load import BenchmarkRequest, send
 from tests.benchmarks.serving.peer_servers import PEERS, install, run_peer
 from tests.benchmarks.serving.processes import RunningServer, charioteer
 from tests.benchmarks.serving.section import Cell, Section
-from tests.benchmarks.serving.tuned import TUNED, show_ratio
+from tests.benchmarks.serving.tuned import show_ratio, tune
 from tests.benchmarks.serving.workload import IMAGE_SIZES, Workload, copy_model
 
 _CONNECTIONS = 8
@@ -26,7 +26,7 @@ def peers(workload: Workload, rounds: int, requests: int) -> Section:
     folder = workload.folder.parent / "peers"
     for name in _MODELS:
         copy_model(workload.model(name).parent, folder / name, {})
-        copy_model(workload.model(name).parent, folder / f"{name}-tuned", TUNED)
+        tune(workload, name, folder / f"{name}-tuned")
     rows: list[list[Cell]] = []
     with charioteer("--model-repository", str(folder)) as ours:
         own = {
