@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from app.engine.error_text import missing_extra
 from app.runtimes.folder import ModelFile, identity_of, iterate_files
-from app.settings.extras import missing_extra
 from app.settings.model import ModelError, ModelSource, read_bounded
 
 if TYPE_CHECKING:

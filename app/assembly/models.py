@@ -20,9 +20,8 @@ from app.runtimes.subprocess.loading import load_in_subprocess
 from app.runtimes.subprocess.process import run_in_process
 from app.runtimes.subprocess.supervisor import OnProcessLost
 from app.server.process_setup import configure_process, freeze_garbage
-from app.settings.demo import DEMO_MODELS, IS_CHECKOUT
 from app.settings.model import SETTINGS_FILE, ModelError, ModelSource
-from app.settings.server import ModelOptions
+from app.settings.server import DEMO_MODELS, IS_CHECKOUT, ModelOptions
 
 _load_meter = LoadMeter()
 

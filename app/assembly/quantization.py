@@ -13,10 +13,10 @@ import msgspec
 from numpy.typing import NDArray
 
 from app import __version__
+from app.engine.error_text import missing_extra
 from app.runtimes.onnxruntime.loading import load_single_graph, open_session
 from app.runtimes.onnxruntime.precision import PROVENANCE_FILE, QuantizationProvenance
 from app.runtimes.onnxruntime.session import Session
-from app.settings.extras import missing_extra
 from app.settings.model import SETTINGS_FILE, ModelError, ModelSource, read_json_file
 from app.wire.bytes_elements import BinaryElement
 from tasks.inference.error import InferenceError

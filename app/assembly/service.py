@@ -10,10 +10,10 @@ from grpc.aio import ServerInterceptor
 from litestar import Litestar
 from prometheus_client import CollectorRegistry, ProcessCollector
 
-from app.assembly.inferences import recording_routes
 from app.assembly.models import load
-from app.assembly.recording import open_recorder
+from app.assembly.recording import open_recorder, recording_routes
 from app.engine.engine import Engine
+from app.engine.error_text import missing_extra
 from app.engine.events import InferenceObserver, OutputAnnotator
 from app.engine.models.registry import Registry
 from app.engine.models.repository import Repository
@@ -50,7 +50,6 @@ from app.server.transport.load_shedding import LoadShedder, inference_routes
 from app.server.transport.server import ShutdownHooks, open_transport
 from app.server.ui.page import WebPage
 from app.server.ui.protocol_proxy import ProtocolProxy
-from app.settings.extras import missing_extra
 from app.settings.model import ModelSource
 from app.settings.server import ServerSettings, SettingsError
 from tasks.inference.limits import Limits

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.drift.sample import DriftError
-from app.settings.extras import missing_extra
+from app.engine.error_text import missing_extra
 
 PERMUTATIONS = 999
 """Default number of permutations. The p-value is at least 1 / (PERMUTATIONS + 1)."""

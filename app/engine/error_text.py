@@ -1,4 +1,4 @@
-"""Error texts for clients, without the paths of the server's files."""
+"""Error texts: for clients without the paths of the server's files, and for missing extras."""
 
 import re
 from pathlib import Path
@@ -39,3 +39,14 @@ def error_text(error: BaseException) -> str:
 def _name_only(match: re.Match[str], folders: dict[str, str]) -> str:
     """Return "" for the folders before a file name, and the name of a folder that stands alone."""
     return "" if match[1] else folders[str(Path(match[0]))]
+
+
+def missing_extra(feature: str, extra: str, error: ImportError) -> str:
+    """Return the message that names the extra to install.
+
+    Args:
+        feature: the option or command that needs it.
+        extra: its name in pyproject.toml.
+        error: the failed import.
+    """
+    return f"{feature} needs the extra {extra}, pip install 'charioteer[{extra}]' ({error})"

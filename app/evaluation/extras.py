@@ -3,7 +3,7 @@
 import importlib
 from typing import Any
 
-from app.settings.extras import missing_extra
+from app.engine.error_text import missing_extra
 
 
 class EvaluationError(Exception):

@@ -13,11 +13,11 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from app.engine.error_text import missing_extra
 from app.engine.models.model_metadata import Fact, ModelMetadata, Origin
 from app.engine.models.servable import Servable
 from app.runtimes.onnxruntime.loading import inspect_single_graph, load_single_graph, open_session
 from app.runtimes.onnxruntime.precision import describe_precision, is_accelerated
-from app.settings.extras import missing_extra
 from app.settings.model import ModelError, ModelSource
 from app.settings.server import ServerSettings
 from tasks.inference.error import ErrorKind, InferenceError

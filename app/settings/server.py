@@ -14,6 +14,16 @@ from cyclopts.validators import Number
 from app.settings.environment import DRIFT, LIMITS, LOGGING, MODELS, NETWORK, PAGE, RECORDING, environment
 from app.settings.network import AccessSettings, ListeningSettings, TransportSettings
 
+_PACKAGED = Path(__file__).parents[1] / "demo"
+
+IS_CHECKOUT = not _PACKAGED.is_dir()
+"""Whether the code runs from the repository. There the demo is the default if no model is named."""
+
+_DEMO_FOLDER = Path(__file__).parents[2] / "fixtures" if IS_CHECKOUT else _PACKAGED
+DEMO_MODELS = _DEMO_FOLDER / "models"
+DEMO_IMAGES = _DEMO_FOLDER / "images"
+"""The models and images of `--demo`: a part of the wheel, and the fixtures of the repository."""
+
 Fraction = Annotated[float, Parameter(validator=Number(gte=0, lte=1)), msgspec.Meta(ge=0, le=1)]
 """A number of 0..1, checked on the command line and in the user config of Ray Serve."""
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from app.settings.extras import missing_extra
+from app.engine.error_text import missing_extra
 from app.settings.server import SettingsError
 
 __all__ = ("application",)

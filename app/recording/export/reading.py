@@ -10,12 +10,12 @@ from typing import NoReturn
 
 import msgspec
 
+from app.engine.error_text import missing_extra
 from app.recording.inference import RecordedInference
 from app.recording.query.reader import RecordingReader
 from app.recording.stores.dsn import parse_dsn
 from app.recording.stores.rows import InferenceRow, Rows, label_rows, metadata_rows, position
 from app.recording.stores.sqlite_store import SqliteStore
-from app.settings.extras import missing_extra
 from app.settings.server import SettingsError
 
 _BATCH_SIZE = 1000

@@ -6,8 +6,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, Literal
 
+from app.engine.error_text import missing_extra
 from app.recording.inference import Batches, Exported, RecordedInference
-from app.settings.extras import missing_extra
 from app.settings.server import SettingsError
 
 Format = Literal["parquet", "coco", "jsonl", "csv", "yolo"]

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from app.settings.extras import missing_extra
+from app.engine.error_text import missing_extra
 from app.settings.model import ModelError
 
 _importing = threading.Lock()

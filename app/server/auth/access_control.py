@@ -6,6 +6,7 @@ from typing import Protocol
 
 from prometheus_client import CollectorRegistry
 
+from app.engine.error_text import missing_extra
 from app.protocols.protocol import PERMISSIONS, Permission
 from app.server.auth.api_keys import ApiKeys, read_keys
 from app.server.auth.credentials import credential_of, unauthenticated
@@ -13,7 +14,6 @@ from app.server.auth.identity import AccessError, Identity, Rate
 from app.server.auth.rate_limiter import RateLimiter
 from app.server.auth.rejection_log import RejectionLog
 from app.server.auth.watched_file import WatchedFile
-from app.settings.extras import missing_extra
 from app.settings.network import AccessSettings
 from app.settings.server import SettingsError
 from tasks.inference.error import ErrorKind

@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 
 from app.server.ui.page_files import PageFile, image_file
-from app.settings.demo import DEMO_IMAGES
+from app.settings.server import DEMO_IMAGES
 from tasks.task import Geometry, TaskType
 
 SAMPLES = DEMO_IMAGES

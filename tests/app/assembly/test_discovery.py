@@ -7,9 +7,8 @@ import pytest
 
 from app.assembly.discovery import discover, model_at, models_in
 from app.assembly.models import FIXTURE_MODELS, describe, find_models, load
-from app.settings.demo import DEMO_MODELS
 from app.settings.model import ModelError, ModelSource
-from app.settings.server import ModelOptions
+from app.settings.server import DEMO_MODELS, ModelOptions
 
 
 def create_files(root: Path, *files: str) -> None:

@@ -143,7 +143,7 @@ def test_invalid_arguments_are_rejected(store: str, tmp_path: Path) -> None:
 def test_serving_without_recordings_imports_no_database() -> None:
     program = """
 import sys
-from app.assembly.inferences import recording_routes
+from app.assembly.recording import recording_routes
 from app.server.http.inferences import Inferences
 from app.settings.server import ServerSettings
 recording_routes(ServerSettings())

@@ -9,8 +9,7 @@ import pytest
 from app.cli.model.check import check
 from app.cli.model.explain import explain
 from app.cli.model.predict import predict
-from app.settings.demo import DEMO_IMAGES
-from app.settings.server import ModelOptions
+from app.settings.server import DEMO_IMAGES, ModelOptions
 from tasks.inference.error import InferenceError
 
 pytestmark = pytest.mark.slow

@@ -10,7 +10,7 @@ import pytest
 from litestar import Litestar
 from litestar.testing import TestClient
 
-from app.assembly.inferences import recording_routes
+from app.assembly.recording import recording_routes
 from app.recording.images import ImageFile, ImageFolder
 from app.recording.query.reader import RecordingReader
 from app.recording.stores.dsn import parse_dsn
