@@ -1,16 +1,24 @@
-"""``charioteer config``."""
+"""``charioteer config`` and ``charioteer env-schema``: the options of ``charioteer serve``."""
 
-from typing import Annotated
+import sys
+import types
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal, Union, cast, get_args, get_origin
 
+import msgspec
 from cyclopts import App, Argument, ArgumentCollection, Parameter
+from cyclopts.validators import Number
 from rich.markup import escape
 
-from app.cli.serve import serve
-from app.cli.serve_options import read_config_file, unknown_variables
+from app import __version__
+from app.cli.serve import read_config_file, serve, unknown_variables
 from app.cli.terminal import console, table
 
 _SECRET = ("record", "drift_webhook")
 """Options whose URLs may contain a password or a token."""
+
+_TYPES: Mapping[object, str] = {bool: "boolean", int: "integer", float: "number", str: "string", Path: "string"}
 
 
 def config(
@@ -61,3 +69,64 @@ def _source(argument: Argument) -> str:
         return "default"
     token = argument.tokens[0]
     return {"cli": "command line", "env": token.keyword}.get(token.source) or token.source
+
+
+def env_schema() -> None:
+    """Print a JSON Schema of every environment variable that `charioteer serve` reads."""
+    sys.stdout.write(msgspec.json.format(msgspec.json.encode(environment_schema()), indent=2).decode() + "\n")
+
+
+def environment_schema() -> dict[str, Any]:
+    """Return a JSON Schema (draft 2020-12) of the environment, one property for each variable name.
+
+    The schema is generated from the command line's options, so the two cannot differ. A variable's first name has the
+    schema. Its other names, which apply when the first is absent, refer to it. Values have the types that they are
+    parsed as, although every environment variable is text.
+    """
+    command = App()
+    command.default(serve)
+    properties: dict[str, Any] = {}
+    for argument in command.assemble_argument_collection(parse_docstring=True):
+        names = tuple(argument.parameter.env_var or ())
+        for position, name in enumerate(names):
+            properties[name] = _alias(names[0]) if position else _variable(argument, names)
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": f"Environment of charioteer {__version__}",
+        "type": "object",
+        "properties": properties,
+    }
+
+
+def _variable(argument: Argument, names: tuple[str, ...]) -> dict[str, Any]:
+    schema = {"description": argument.parameter.help, **_type(argument.hint), **_bounds(argument)}
+    default = argument.field_info.default
+    if default is not None:
+        schema["default"] = default
+    if len(names) > 1:
+        schema["x-aliases"] = list(names[1:])
+    return schema
+
+
+def _alias(name: str) -> dict[str, str]:
+    return {"description": f"Another name for {name}, used when {name} is not set.", "$ref": f"#/properties/{name}"}
+
+
+def _type(hint: object) -> dict[str, Any]:
+    if get_origin(hint) in (Union, types.UnionType):
+        # Drop None from the type of an optional setting: an environment variable is never null.
+        (hint,) = (member for member in get_args(hint) if member is not type(None))
+    if get_origin(hint) is Literal:
+        values = get_args(hint)
+        return {"type": _TYPES[type(values[0])], "enum": list(values)}
+    return {"type": _TYPES[hint]}
+
+
+def _bounds(argument: Argument) -> dict[str, Any]:
+    keywords = {"gte": "minimum", "gt": "exclusiveMinimum", "lte": "maximum", "lt": "exclusiveMaximum"}
+    schema: dict[str, Any] = {}
+    for validator in cast("Iterable[object]", argument.parameter.validator or ()):
+        if isinstance(validator, Number):
+            bounds = {keyword: getattr(validator, name) for name, keyword in keywords.items()}
+            schema |= {keyword: bound for keyword, bound in bounds.items() if bound is not None}
+    return schema

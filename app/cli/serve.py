@@ -1,20 +1,23 @@
 """``charioteer serve``."""
 
+import difflib
 import faulthandler
 import gc
 import importlib
 import logging
 import os
+import re
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, cast
 
-from cyclopts import App, Group, Parameter
+from cyclopts import App, ArgumentCollection, Group, Parameter
+from cyclopts.config import Toml
 
-from app.cli.serve_options import CONFIG, read_config_file, unknown_variables
+from app.settings.environment import MODELS, environment
 from app.settings.network import AccessSettings, ListeningSettings, TransportSettings
 from app.settings.server import (
     DriftSettings,
@@ -30,6 +33,12 @@ overrides the environment, which overrides the file. `charioteer config` shows t
 
 
 _BOLD, _RED = "1", "31"
+_PREFIX = "CHARIOTEER_"
+_SERVICE_LINK = re.compile(r"_SERVICE_(HOST|PORT)|_PORT_\d+_")
+_SERVICE_ADDRESS = ("tcp://", "udp://", "sctp://")
+_CONFIG = environment(
+    "CHARIOTEER_CONFIG", show=True, group=MODELS, help="File (TOML) with values of options, such as port = 8080."
+)
 _logger = logging.getLogger(__name__)
 
 
@@ -43,7 +52,7 @@ def serve(
     drift: DriftSettings | None = None,
     operation: OperationSettings | None = None,
     *,
-    config: Annotated[Path | None, CONFIG] = None,  # noqa: ARG001  `read_config_file` reads it
+    config: Annotated[Path | None, _CONFIG] = None,  # noqa: ARG001  `read_config_file` reads it
 ) -> None:
     """Serve models over HTTP and gRPC until stopped."""
     parts = (network, access, transport, limits, recording, drift, operation)
@@ -131,6 +140,27 @@ def _threads_left() -> bool:
     """Return whether threads are left for which the interpreter would wait at exit."""
     main_thread = threading.main_thread()
     return any(thread is not main_thread and not thread.daemon for thread in threading.enumerate())
+
+
+def read_config_file(app: App, commands: tuple[str, ...], arguments: ArgumentCollection) -> None:
+    """Fill options that neither the command line nor the environment sets from the TOML file of `--config`."""
+    argument = arguments.get("--config", None)
+    if argument and (tokens := argument.tokens):
+        path = tokens[-1].value
+        Toml(path, must_exist=True, use_commands_as_keys=False, source=path)(app, commands, arguments)
+
+
+def unknown_variables(arguments: ArgumentCollection) -> Iterator[tuple[str, str | None]]:
+    """Yield each environment variable with our prefix that no option reads, and the most similar known name."""
+    names = {name for argument in arguments for name in argument.parameter.env_var or ()}
+    known = {name.removeprefix(_PREFIX) for name in names if name.startswith(_PREFIX)}
+    for variable, value in sorted(os.environ.items()):
+        name = variable.removeprefix(_PREFIX)
+        # Kubernetes sets variables with the addresses of a Service called charioteer.
+        is_service = _SERVICE_LINK.search(variable) or value.startswith(_SERVICE_ADDRESS)
+        if variable.startswith(_PREFIX) and name not in known and not is_service:
+            nearest = difflib.get_close_matches(name, known, n=1)
+            yield variable, f"{_PREFIX}{nearest[0]}" if nearest else None
 
 
 command = App(

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from app.cli.env_schema import environment_schema
+from app.cli.config import environment_schema
 from tests.deploy.containerfile import FILE, arguments_of, copied_paths, environment, only_argument, stages
 from tests.support.server_process import ROOT
 

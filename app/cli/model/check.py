@@ -1,4 +1,4 @@
-"""``charioteer check``."""
+"""``charioteer check`` and ``charioteer models``."""
 
 import sys
 import time
@@ -13,11 +13,12 @@ from rich.markup import escape
 from rich.table import Table
 
 from app.cli.model.inputs import predict_records, sample_image
-from app.cli.terminal import console, table
+from app.cli.terminal import console, progress, table
 from app.engine.models.model_metadata import ModelMetadata, Origin
 from app.engine.models.registry import chariot_name_warning
 from app.engine.models.servable import Servable
 from app.settings.model import ModelError, ModelSource
+from app.settings.server import ModelOptions
 from tasks.inference.error import InferenceError
 from tasks.text.request import TEXT_INPUT
 from tasks.vision.request import IMAGE_INPUT
@@ -125,3 +126,29 @@ def _table(source: ModelSource, description: ModelMetadata) -> Table:
         for spec in specs:
             facts.add_row(heading, escape(f"{spec.name} {spec.datatype} {list(spec.shape)}"), declared_by)
     return facts
+
+
+def models(options: ModelOptions = ModelOptions()) -> None:  # noqa: B008
+    """List the models that `serve` would load.
+
+    Args:
+        options: which models.
+    """
+    from app.assembly.models import describe, find_models
+
+    listing = table("model", "version", "task type", "layout", "labels", "Chariot path")
+    listing.columns[0].no_wrap = True
+    terminal = console()
+    sources = find_models(options)
+    with progress("Reading models", len(sources)) as bar:
+        for source in sources:
+            cells = [escape(source.name), source.version]
+            path = escape(f"/v2/models/m-{(source.settings.chariot_id or source.name).lower()}/infer")
+            try:
+                description = describe(source)
+                labels = str(len(description.labels)) if description.labels else "-"
+                listing.add_row(*cells, description.task_type, escape(description.layout), labels, path)
+            except ModelError as error:
+                listing.add_row(*cells, "[red]cannot be served[/red]", escape(str(error)), "", path)
+            bar.advance()
+    terminal.print(listing)

@@ -1,7 +1,10 @@
-"""Files that `charioteer pack` puts into an archive, and files that it rejects."""
+"""Files that `charioteer pack` puts into an archive or rejects, and how a manifest is written and used."""
 
 import os
 import pickle
+import shutil
+import subprocess
+import sys
 import tarfile
 import zipfile
 from collections.abc import Callable
@@ -9,7 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from app.cli.model.pack import archive, members
+from app.assembly.models import FIXTURE_MODELS
+from app.cli.model.check import check
+from app.cli.model.pack import archive, manifest, members, pack
 from app.settings.model import ModelError
 from tests.support.command_line import charioteer
 from tests.support.server_process import ROOT
@@ -170,3 +175,62 @@ def test_a_model_that_fails_the_check_is_not_packed(tmp_path: Path) -> None:
     assert completed.returncode == 1
     assert "cannot be served" in completed.stdout
     assert not (tmp_path / "model.tar.gz").exists()
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    path = tmp_path / "halves"
+    path.mkdir()
+    shutil.copy(FIXTURE_MODELS / "half_plus_two" / "model.onnx", path)
+    return path
+
+
+def test_manifest_reports_files_and_an_outdated_signature(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    manifest(model)
+    assert capsys.readouterr().out == f"Wrote {model / 'model.sha256'}: 1 file\n"
+    (model / "model.sha256.sig").write_bytes(b"")
+    (model / "notes.txt").write_text("")
+    manifest(model)
+    summary, advice = capsys.readouterr().out.splitlines()
+    assert summary.endswith("2 files")
+    assert advice == f"{model / 'model.sha256.sig'} is outdated; sign the new list"
+
+
+def test_manifest_of_an_empty_folder_is_rejected(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="holds no files to list"):
+        manifest(tmp_path)
+
+
+def test_check_reports_a_missing_manifest_and_an_unlisted_file(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        check(model, require_manifest=True)
+    assert "has no model.sha256" in capsys.readouterr().out
+    manifest(model)
+    check(model, require_manifest=True)
+    (model / "helper.py").write_text("")
+    with pytest.raises(SystemExit):
+        check(model)
+    assert "helper.py is not listed in" in capsys.readouterr().out
+
+
+def test_pack_includes_the_manifest_and_rejects_unlisted_files(model: Path, tmp_path: Path) -> None:
+    manifest(model)
+    pack(model, output=tmp_path / "m.tar.gz")
+    with tarfile.open(tmp_path / "m.tar.gz") as tar:
+        assert tar.getnames() == ["model.onnx", "model.sha256"]
+        tar.extractall(tmp_path / "back", filter="data")
+    check(tmp_path / "back", require_manifest=True)
+    (model / "late.txt").write_text("")
+    with pytest.raises(SystemExit):
+        pack(model, output=tmp_path / "late.tar.gz")
+    assert not (tmp_path / "late.tar.gz").exists()
+
+
+@pytest.mark.slow
+def test_serve_rejects_a_model_without_the_required_manifest(model: Path) -> None:
+    command = [sys.executable, "-m", "app", "serve", "--model", str(model), "--require-manifest"]
+    ports = ["--port", "0", "--no-grpc", "--no-tensorflow-serving"]
+    completed = subprocess.run([*command, *ports], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert completed.returncode == 1
+    assert "has no model.sha256, and models without one are not loaded here" in completed.stderr
+    assert "Traceback" not in completed.stderr
