@@ -26,6 +26,7 @@ from app.settings.server import (
     OperationSettings,
     RecordingSettings,
     ServerSettings,
+    SettingsError,
 )
 
 _EPILOGUE = """Each option has an environment variable: `--max-pixels` is `CHARIOTEER_MAX_PIXELS`. The command line
@@ -143,10 +144,19 @@ def _threads_left() -> bool:
 
 
 def read_config_file(app: App, commands: tuple[str, ...], arguments: ArgumentCollection) -> None:
-    """Fill options that neither the command line nor the environment sets from the TOML file of `--config`."""
+    """Fill options that neither the command line nor the environment sets from the TOML file of `--config`.
+
+    Raises:
+        SettingsError: when the file cannot be read.
+    """
     argument = arguments.get("--config", None)
     if argument and (tokens := argument.tokens):
         path = tokens[-1].value
+        try:
+            Path(path).open("rb").close()
+        except OSError as error:
+            advice = "name a TOML file of options, or omit --config and CHARIOTEER_CONFIG"
+            raise SettingsError(f"--config: {path} cannot be read: {error.strerror}; {advice}") from None
         Toml(path, must_exist=True, use_commands_as_keys=False, source=path)(app, commands, arguments)
 
 

@@ -17,7 +17,7 @@ from app.cli import cli
 from app.cli.config import config, environment_schema
 from app.cli.serve import command, serve, unknown_variables
 from app.settings.network import ListeningSettings
-from app.settings.server import ServerSettings
+from app.settings.server import ServerSettings, SettingsError
 from tests.support.command_line import charioteer
 from tests.support.server_process import ROOT
 
@@ -107,9 +107,11 @@ def test_invalid_file_is_rejected(
     assert message in " ".join(capsys.readouterr().err.replace("│", "").split())
 
 
-def test_missing_file_is_rejected() -> None:
-    with pytest.raises(FileNotFoundError, match=r"nowhere\.toml"):
-        command.parse_args(["--config", "nowhere.toml"])
+@pytest.mark.parametrize("name", ["nowhere.toml", "."])
+def test_file_that_cannot_be_read_is_rejected_with_its_option(name: str, tmp_path: Path) -> None:
+    path = tmp_path / name
+    with pytest.raises(SettingsError, match=f"--config: {path} cannot be read: .*; name a TOML file"):
+        command.parse_args(["--config", str(path)])
 
 
 def test_passwords_and_tokens_in_urls_are_not_shown(capsys: pytest.CaptureFixture[str]) -> None:
