@@ -26,15 +26,6 @@ _MODEL = "/v2/models/{target:str}"
 _VERSION = f"{_MODEL}/versions/{{version:str}}"
 
 
-def resolve_model(engine: Engine, target: str, version: str | None = None) -> tuple[str, str | None]:
-    """Return the name of the model that a path means, and its version if given; bare paths mean the default model.
-
-    Raises:
-        InferenceError: MODEL_NOT_FOUND.
-    """
-    return (engine.registry.name_for_path(target), version) if target else (engine.registry.default_name(), None)
-
-
 class _Status(msgspec.Struct, frozen=True):
     status: str
 
@@ -66,15 +57,17 @@ def chariot_endpoints(
         return json_response(b'{"status":"alive"}')
 
     async def model_ready(request: HttpRequest) -> Response[bytes]:
-        name, version = resolve_model(engine, request.path_params.get("target", ""), request.path_params.get("version"))
-        engine.ready_model(name, version)
+        name = engine.registry.name_for_path(request.path_params["target"])
+        engine.ready_model(name, request.path_params.get("version"))
         return json_response(msgspec.json.encode({"name": name, "ready": True}))
 
-    def queue_model(target: str) -> str:
-        return resolve_model(engine, target)[0]
-
     infer = partial(
-        infer_endpoint, start=start, body=body, answer=answer, media_types=media_types, queue_model=queue_model
+        infer_endpoint,
+        start=start,
+        body=body,
+        answer=answer,
+        media_types=media_types,
+        queue_model=engine.registry.name_for_path,
     )
     of_id = "the model of a Chariot id, m-<id>"
     return [

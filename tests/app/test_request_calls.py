@@ -27,7 +27,7 @@ def detection() -> Trace:
     return trace_request("fixtures/models/detector", "/infer", chariot_body("scene.jpg"))
 
 
-@pytest.mark.parametrize(("task", "max_calls"), [("classification", 134), ("detection", 141)])
+@pytest.mark.parametrize(("task", "max_calls"), [("classification", 133), ("detection", 140)])
 def test_request_calls_a_bounded_number_of_python_functions(
     task: str, max_calls: int, request: pytest.FixtureRequest
 ) -> None:

@@ -180,9 +180,13 @@ class Registry:
     def name_for_path(self, target: str) -> str:
         """Return the name of the model in the path ``/v2/models/<target>``: a name, or ``m-`` and a Chariot id.
 
+        An empty target means the default model, for Chariot's paths without a model.
+
         Raises:
-            InferenceError: MODEL_NOT_FOUND for an unknown Chariot id; a name is not looked up.
+            InferenceError: MODEL_NOT_FOUND for an unknown Chariot id, or without a default; a name is not looked up.
         """
+        if not target:
+            return self.default_name()
         if not target.startswith(CHARIOT_PREFIX):
             return target
         return self.name_for_chariot(target.removeprefix(CHARIOT_PREFIX))

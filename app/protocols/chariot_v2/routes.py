@@ -7,7 +7,7 @@ import msgspec
 
 from app.engine.engine import Engine
 from app.engine.request_context import RequestContext
-from app.protocols.chariot_paths import chariot_endpoints, resolve_model
+from app.protocols.chariot_paths import chariot_endpoints
 from app.protocols.chariot_v2.codec import (
     JSON_LINES,
     PARAMETERS_HEADER,
@@ -30,7 +30,7 @@ class ChariotV2(HttpProtocol):
 
     def endpoints(self, engine: Engine, /) -> Sequence[Endpoint]:
         def start(head: InferenceHead, body: bytes, context: RequestContext) -> CodecCall:
-            name, version = resolve_model(engine, head.target, head.version)
+            name = engine.registry.name_for_path(head.target)
             media_type = media_type_of(head.headers.get("content-type", ""))
             return CodecCall(
                 model_name=name,
@@ -40,7 +40,7 @@ class ChariotV2(HttpProtocol):
                     media_type=media_type,
                     parameters_header=head.headers.get(PARAMETERS_HEADER),
                     model_name=name,
-                    model_version=version,
+                    model_version=head.version,
                     request_id=context.request_id,
                     limits=engine.limits,
                 ),

@@ -5,7 +5,7 @@ from functools import partial
 
 from app.engine.engine import Engine
 from app.engine.request_context import RequestContext
-from app.protocols.chariot_paths import chariot_endpoints, resolve_model
+from app.protocols.chariot_paths import chariot_endpoints
 from app.protocols.chariot_v2_kserve.codec import WireRequest, WireResponse, decode, encode
 from app.protocols.inference_call import CodecCall, HttpAnswer, InferenceHead
 from app.protocols.protocol import Endpoint, HttpProtocol
@@ -19,14 +19,14 @@ class ChariotV2KServe(HttpProtocol):
 
     def endpoints(self, engine: Engine, /) -> Sequence[Endpoint]:
         def start(head: InferenceHead, body: bytes, context: RequestContext) -> CodecCall:
-            name, version = resolve_model(engine, head.target, head.version)
+            name = engine.registry.name_for_path(head.target)
             return CodecCall(
                 model_name=name,
                 decode=partial(
                     decode,
                     body,
                     model_name=name,
-                    model_version=version,
+                    model_version=head.version,
                     request_id=context.request_id,
                     limits=engine.limits,
                 ),
