@@ -12,10 +12,10 @@ from tasks.inference.request import InferenceRequest
 from tasks.inference.stacking import count_tensor, stack_text
 from tasks.inference.tensor import BytesTensor, Datatype, Tensor, TensorSpec
 from tasks.saliency.probe import AnswersToExplain, answers_to_explain
-from tasks.task import InputGroup, Model, StreamingModel, TaskType, TextChunk, TokenUsage
+from tasks.task import FinishReason, InputGroup, Model, StreamingModel, TaskType, TextChunk, TokenUsage
 from tasks.text.conversation import check_messages, last_question
 from tasks.text.generation import SamplingParameters, check_sampling, within_limits
-from tasks.text.stopping import cut, stop_chunks
+from tasks.text.stopping import complete_chunks, cut, stop_chunks
 from tasks.vision.image import Image
 from tasks.vision.request import IMAGE_INPUT, PixelBudget, check_count, read_images
 
@@ -50,16 +50,32 @@ class Answers(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         answers: their answers.
         tokens: the ids of the tokens of each answer; None if the runtime does not know them.
         usage: the counts of the tokens of each prompt and answer; None if the model does not count them.
+        finish: why each answer ends; None if all end with "stop".
     """
 
     prompts: Sequence[str]
     answers: Sequence[str]
     tokens: Sequence[Sequence[int]] | None = None
-    usage: Sequence[TokenUsage] | None = None
+    usage: Sequence[TokenUsage | None] | None = None
+    finish: Sequence[FinishReason] | None = None
 
     def records(self) -> list[Answer]:
         """Return one `Answer` for each prompt, in order."""
         return [Answer(prompt, answer) for prompt, answer in zip(self.prompts, self.answers, strict=True)]
+
+    def chunks(self, item: int = 0, /) -> list[TextChunk]:
+        """Return each answer, as one chunk of the model's input `item`."""
+        return [
+            TextChunk(
+                item=item,
+                prompt=prompt,
+                text=answer,
+                final=True,
+                usage=self.usage[prompt] if self.usage else None,
+                finish=self.finish[prompt] if self.finish else "stop",
+            )
+            for prompt, answer in enumerate(self.answers)
+        ]
 
     @classmethod
     def stack(cls, predictions: Sequence[Self], /) -> Sequence[Tensor]:
@@ -159,9 +175,7 @@ class ImageTextToText:
 
     def postprocess(self, item: PromptedImage, prediction: Answers, /) -> Answers:
         stop = item.parameters.stop
-        if not stop:
-            return prediction
-        return Answers(prompts=prediction.prompts, answers=[cut(answer, stop) for answer in prediction.answers])
+        return self.gather(item, [cut(answer, stop) for answer in prediction.chunks()]) if stop else prediction
 
     def targets(
         self, prediction: Answers, filtered: Answers, label: str | None, max_objects: int, /
@@ -172,22 +186,22 @@ class ImageTextToText:
     def probe(self, item: PromptedImage, image: Image, _: AnswersToExplain, /) -> PromptedImage:
         return msgspec.structs.replace(item, images=(image,))
 
-    def stream(self, items: Sequence[PromptedImage], model: VisionLanguageModel, /) -> Generator[TextChunk]:
+    def generate(self, items: Sequence[PromptedImage], model: VisionLanguageModel, /) -> Generator[TextChunk]:
         """Answer `items` in chunks; a model that cannot stream returns each answer in one chunk."""
-        chunks = model.stream(items) if isinstance(model, StreamingModel) else _complete_answers(items, model)
+        chunks = model.stream(items) if isinstance(model, StreamingModel) else complete_chunks(items, model)
         stops = [item.parameters.stop for item in items]
         return stop_chunks(chunks, stops, (len(items) - 1, len(items[-1].prompts) - 1)) if any(stops) else chunks
 
-    def gather(self, item: PromptedImage, answers: Sequence[str], /) -> Answers:
-        return Answers(prompts=item.prompts[: len(answers)], answers=answers)
+    def stream(self, items: Sequence[PromptedImage], model: VisionLanguageModel, /) -> Generator[TextChunk]:
+        return self.generate(items, model)
 
-
-def _complete_answers(items: Sequence[PromptedImage], model: VisionLanguageModel) -> Generator[TextChunk]:
-    for index, item in enumerate(items):
-        (prediction,) = model([item])
-        usages = prediction.usage or [None] * len(item.prompts)
-        for prompt, (answer, usage) in enumerate(zip(prediction.answers, usages, strict=True)):
-            yield TextChunk(item=index, prompt=prompt, text=answer, final=True, usage=usage)
+    def gather(self, item: PromptedImage, answers: Sequence[TextChunk], /) -> Answers:
+        return Answers(
+            prompts=item.prompts[: len(answers)],
+            answers=[answer.text for answer in answers],
+            usage=[answer.usage for answer in answers],
+            finish=[answer.finish for answer in answers],
+        )
 
 
 def _conversation(

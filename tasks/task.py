@@ -139,6 +139,10 @@ class TokenUsage(msgspec.Struct, frozen=True):
     completion: int
 
 
+FinishReason = Literal["stop", "length"]
+"""Why an answer ends: at an end token or stop sequence, or at the maximum length."""
+
+
 class TextChunk(msgspec.Struct, frozen=True, kw_only=True):
     """A chunk of one text answer. The joined chunks equal the answer of a call of the model.
 
@@ -148,7 +152,7 @@ class TextChunk(msgspec.Struct, frozen=True, kw_only=True):
         text: may be empty.
         final: whether this is the last chunk of the answer.
         usage: the tokens up to this chunk; None if the model does not count them.
-        finish: why the answer ends, on its last chunk: at an end token or stop sequence, or at the maximum length.
+        finish: why the answer ends, on its last chunk.
     """
 
     item: int
@@ -156,7 +160,15 @@ class TextChunk(msgspec.Struct, frozen=True, kw_only=True):
     text: str
     final: bool = False
     usage: TokenUsage | None = None
-    finish: Literal["stop", "length"] = "stop"
+    finish: FinishReason = "stop"
+
+
+class TextPrediction(Prediction, Protocol):
+    """A prediction with text answers."""
+
+    def chunks(self, item: int = 0, /) -> Sequence[TextChunk]:
+        """Return each answer, as one chunk of the model's input `item`."""
+        ...
 
 
 @runtime_checkable
@@ -178,14 +190,18 @@ class StreamingModel(Protocol):
 class StreamingTask(Protocol[InputT_contra, PredictionT_co]):
     """A task with text answers that can be generated in chunks."""
 
-    def stream(self, items: Sequence[InputT_contra], model: object, /) -> Generator[TextChunk]:
-        """Answer `items` one after the other with `model`, a model of the task.
+    def generate(self, items: Sequence[InputT_contra], model: object, /) -> Generator[TextChunk]:
+        """Answer `items` one after the other with `model`, a model of the task, up to their stop sequences.
 
         Errors that do not need the model are raised by the call itself, before the first chunk.
         """
         ...
 
-    def gather(self, item: InputT_contra, answers: Sequence[str], /) -> PredictionT_co:
+    def stream(self, items: Sequence[InputT_contra], model: object, /) -> Generator[TextChunk]:
+        """Yield the chunks of `generate` with what `postprocess` adds to answers."""
+        ...
+
+    def gather(self, item: InputT_contra, answers: Sequence[TextChunk], /) -> PredictionT_co:
         """Return the prediction for `item` from its answers so far, one for each prompt."""
         ...
 

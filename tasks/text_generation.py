@@ -11,11 +11,11 @@ from tasks.inference.limits import Limits
 from tasks.inference.request import InferenceRequest
 from tasks.inference.tensor import Datatype, Tensor, TensorSpec
 from tasks.saliency.probe import AnswersToExplain, answers_to_explain
-from tasks.task import InputGroup, Model, StreamingModel, TaskType, TextChunk, TokenUsage
+from tasks.task import FinishReason, InputGroup, Model, StreamingModel, TaskType, TextChunk, TokenUsage
 from tasks.text.conversation import check_messages
 from tasks.text.generation import SamplingParameters, check_sampling, within_limits
 from tasks.text.request import TEXT_INPUT, TextInput, text_groups
-from tasks.text.stopping import cut, stop_chunks
+from tasks.text.stopping import complete_chunks, cut, stop_chunks
 
 _DEFAULT_TEMPERATURE = 1.0
 """The default of Hugging Face for `do_sample` without a temperature."""
@@ -47,15 +47,21 @@ class Generation(msgspec.Struct, frozen=True, eq=False):
         text: the continuation.
         tokens: the ids of its tokens; None if the runtime does not know them.
         usage: the counts of its tokens and those of the prompt; None if the model does not count them.
+        finish: why it ends.
     """
 
     text: str
     tokens: Sequence[int] | None = None
     usage: TokenUsage | None = None
+    finish: FinishReason = "stop"
 
     def records(self) -> list[GeneratedText]:
         """Return one `GeneratedText`."""
         return [GeneratedText(self.text)]
+
+    def chunks(self, item: int = 0, /) -> list[TextChunk]:
+        """Return the text, as one chunk of the model's input `item`."""
+        return [TextChunk(item=item, text=self.text, final=True, usage=self.usage, finish=self.finish)]
 
     @classmethod
     def stack(cls, predictions: Sequence[Self], /) -> Sequence[Tensor]:
@@ -100,8 +106,11 @@ class TextGeneration:
         return groups
 
     def postprocess(self, item: ContinuedText, prediction: Generation, /) -> Generation:
-        text = cut(prediction.text, item.parameters.stop)
-        return Generation(item.item.text + text if item.parameters.return_full_text else text)
+        (answer,) = prediction.chunks()
+        if item.parameters.stop:
+            answer = cut(answer, item.parameters.stop)
+        text = item.item.text + answer.text if item.parameters.return_full_text else answer.text
+        return Generation(text, usage=answer.usage, finish=answer.finish)
 
     def targets(
         self, prediction: Generation, filtered: Generation, label: str | None, max_objects: int, /
@@ -114,21 +123,19 @@ class TextGeneration:
             raise invalid("Expected a text to explain, got messages", "parameters.messages")
         return item.with_text(text, item.parameters)
 
-    def stream(self, items: Sequence[ContinuedText], model: TextGenerator, /) -> Generator[TextChunk]:
+    def generate(self, items: Sequence[ContinuedText], model: TextGenerator, /) -> Generator[TextChunk]:
         """Continue `items` in chunks; a model that cannot stream returns each continuation in one chunk."""
-        chunks = model.stream(items) if isinstance(model, StreamingModel) else _single_chunks(items, model)
+        chunks = model.stream(items) if isinstance(model, StreamingModel) else complete_chunks(items, model)
         stops = [item.parameters.stop for item in items]
-        return _with_input_texts(items, stop_chunks(chunks, stops, (len(items) - 1, 0)) if any(stops) else chunks)
+        return stop_chunks(chunks, stops, (len(items) - 1, 0)) if any(stops) else chunks
 
-    def gather(self, item: ContinuedText, answers: Sequence[str], /) -> Generation:
+    def stream(self, items: Sequence[ContinuedText], model: TextGenerator, /) -> Generator[TextChunk]:
+        return _with_input_texts(items, self.generate(items, model))
+
+    def gather(self, item: ContinuedText, answers: Sequence[TextChunk], /) -> Generation:
         del item
-        return Generation("".join(answers))
-
-
-def _single_chunks(items: Sequence[ContinuedText], model: TextGenerator) -> Generator[TextChunk]:
-    for index, item in enumerate(items):
-        (prediction,) = model([item])
-        yield TextChunk(item=index, text=prediction.text, final=True, usage=prediction.usage)
+        (answer,) = answers
+        return Generation(answer.text, usage=answer.usage, finish=answer.finish)
 
 
 def _with_input_texts(items: Sequence[ContinuedText], chunks: Generator[TextChunk]) -> Generator[TextChunk]:

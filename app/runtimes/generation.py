@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from app.runtimes.sampling import ForcedTokens, Sampler, TokenPicker
 from app.runtimes.tokenizer import Tokenizer
-from tasks.task import TextChunk, TokenUsage
+from tasks.task import FinishReason, TextChunk, TokenUsage
 from tasks.text.generation import SamplingParameters
 
 
@@ -53,13 +53,13 @@ class AnswerTokens:
         self._prompt_count = prompt_count
         self._end_tokens = end_tokens
         self._count = 0
-        self.ended = False
+        self._ended = False
 
     def __iter__(self) -> Iterator[int]:
         for token in self._tokens:
             self._count += 1
             if token in self._end_tokens:
-                self.ended = True
+                self._ended = True
             else:
                 yield token
 
@@ -67,6 +67,11 @@ class AnswerTokens:
     def usage(self) -> TokenUsage:
         """Return the tokens so far, end tokens included."""
         return TokenUsage(self._prompt_count, self._count)
+
+    @property
+    def finish(self) -> FinishReason:
+        """Return why the answer ended, after its last token."""
+        return "stop" if self._ended else "length"
 
 
 class GenerativeModel(ABC, Generic[InputT, PredictionT]):
@@ -95,9 +100,9 @@ class GenerativeModel(ABC, Generic[InputT, PredictionT]):
 
     @abstractmethod
     def _prediction(
-        self, item: InputT, texts: Sequence[str], tokens: Sequence[Sequence[int]], usage: Sequence[TokenUsage]
+        self, item: InputT, texts: Sequence[str], tokens: Sequence[Sequence[int]], answers: Sequence[AnswerTokens]
     ) -> PredictionT:
-        """Return the prediction with the text, the tokens and their counts for each prompt of `item`."""
+        """Return the prediction with the text, the tokens and what `answers` counted for each prompt of `item`."""
 
     @abstractmethod
     def _tokens(self, prediction: PredictionT) -> Sequence[Sequence[int]]:
@@ -134,22 +139,22 @@ class GenerativeModel(ABC, Generic[InputT, PredictionT]):
                     answer = AnswerTokens(tokens, prompt.token_count, self._end_tokens)
                     for text in self._tokenizer.decode_stream(answer, prompt.context):
                         yield TextChunk(item=index, prompt=number, text=text, usage=answer.usage)
-                    finish = "stop" if answer.ended else "length"
-                    yield TextChunk(item=index, prompt=number, text="", final=True, usage=answer.usage, finish=finish)
+                    usage, finish = answer.usage, answer.finish
+                    yield TextChunk(item=index, prompt=number, text="", final=True, usage=usage, finish=finish)
                 finally:
                     tokens.close()
 
     def _answer(self, item: InputT, prompts: Iterable[EncodedPrompt]) -> PredictionT:
         texts: list[str] = []
         tokens: list[Sequence[int]] = []
-        usage: list[TokenUsage] = []
+        answers: list[AnswerTokens] = []
         for prompt in prompts:
             generated = self._generate(prompt.inputs, Sampler(item.parameters), prompt.max_tokens)
             answer = AnswerTokens(generated, prompt.token_count, self._end_tokens)
             tokens.append(list(answer))
-            usage.append(answer.usage)
+            answers.append(answer)
             texts.append("".join(self._tokenizer.decode_stream(tokens[-1], prompt.context)))
-        return self._prediction(item, texts, tokens, usage)
+        return self._prediction(item, texts, tokens, answers)
 
     def _log_likelihood(self, prompt: EncodedPrompt, tokens: Sequence[int]) -> float:
         forced = ForcedTokens(tokens)

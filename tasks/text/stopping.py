@@ -1,16 +1,48 @@
-"""Cut generated texts at stop sequences."""
+"""Join the chunks of generated texts, and cut them at stop sequences."""
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from typing import TypeVar
 
 import msgspec
 
-from tasks.task import TextChunk
+from tasks.task import Model, TextChunk, TextPrediction
+
+InputT = TypeVar("InputT")
 
 
-def cut(text: str, stop: Sequence[str] | None) -> str:
-    """Return `text` up to the first of the `stop` sequences, which is left out."""
-    end = _find(text, stop) if stop else None
-    return text if end is None else text[:end]
+class ChunkCollector:
+    """Joins the chunks of answers.
+
+    Attributes:
+        answers: by item, each answer so far as one chunk, in the order of the prompts.
+    """
+
+    def __init__(self) -> None:
+        self._chunks: dict[int, list[list[TextChunk]]] = {}
+
+    def add(self, chunk: TextChunk) -> None:
+        """Add the next chunk of an answer."""
+        prompts = self._chunks.setdefault(chunk.item, [])
+        while len(prompts) <= chunk.prompt:
+            prompts.append([])
+        prompts[chunk.prompt].append(chunk)
+
+    @property
+    def answers(self) -> Mapping[int, Sequence[TextChunk]]:
+        return {item: [_joined(chunks) for chunks in prompts] for item, prompts in self._chunks.items()}
+
+
+def complete_chunks(items: Sequence[InputT], model: Model[InputT, TextPrediction]) -> Generator[TextChunk]:
+    """Yield one chunk for each answer of a model that cannot stream."""
+    for index, item in enumerate(items):
+        (prediction,) = model([item])
+        yield from prediction.chunks(index)
+
+
+def cut(answer: TextChunk, stop: Sequence[str]) -> TextChunk:
+    """Return a complete answer up to the first of the `stop` sequences, which is left out."""
+    end = _find(answer.text, stop)
+    return answer if end is None else msgspec.structs.replace(answer, text=answer.text[:end], finish="stop")
 
 
 def stop_chunks(
@@ -48,6 +80,10 @@ def stop_chunks(
                 pending = pending[sent:]
     finally:
         chunks.close()
+
+
+def _joined(chunks: Sequence[TextChunk]) -> TextChunk:
+    return msgspec.structs.replace(chunks[-1], text="".join(chunk.text for chunk in chunks))
 
 
 def _find(text: str, stop: Sequence[str]) -> int | None:

@@ -2,8 +2,10 @@
 
 import threading
 from collections.abc import Callable, Generator, Sequence
+from contextlib import closing
 from pathlib import Path
 
+from app.engine.cancellation import raise_if_cancelled
 from app.engine.engine import Engine
 from app.engine.events import InferenceObserver
 from app.engine.models.model_metadata import ModelMetadata
@@ -58,8 +60,12 @@ class ScriptedModel:
         self.closed = threading.Event()
 
     def __call__(self, inputs: Sequence[PromptedImage], /) -> Sequence[Answers]:
-        answer = "".join(str(step) for step in self.steps).strip()
-        return [Answers(prompts=sample.prompts, answers=[answer] * len(sample.prompts)) for sample in inputs]
+        answers = [[""] * len(sample.prompts) for sample in inputs]
+        with closing(self.stream(inputs)) as chunks:
+            for chunk in chunks:
+                raise_if_cancelled()
+                answers[chunk.item][chunk.prompt] += chunk.text
+        return [Answers(prompts=sample.prompts, answers=texts) for sample, texts in zip(inputs, answers, strict=True)]
 
     def stream(self, inputs: Sequence[PromptedImage], /) -> Generator[TextChunk]:
         try:

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import closing
 from copy import copy
 from typing import Any, Literal, Protocol, Self, TypeVar, runtime_checkable
 
@@ -21,7 +22,8 @@ from tasks.inference.parameters import read_parameters
 from tasks.inference.request import InferenceRequest
 from tasks.inference.response import InferenceOutput, Prediction
 from tasks.row_importance import UNEXPLAINED_ROWS, explains_rows
-from tasks.task import ExplainedPart, InputGroup, Model, StreamingTask, Task
+from tasks.task import ExplainedPart, InputGroup, Model, StreamingModel, StreamingTask, Task
+from tasks.text.stopping import ChunkCollector
 
 Explainer = ExplainedPart | Literal["model"]
 """What explains answers: copies of the inputs without some of these parts, or the model itself."""
@@ -88,13 +90,17 @@ class Servable:
             raise ModelError(f"model-settings.json: {error}") from None
         self.task: Task[Any, Any] = task
         self.model: Model[Any, Any] = model
-        self._batched = self.model
         self._health = model if isinstance(model, HealthReporting) else None
         self.loaded_bytes: int | None = None
         self.defaults = defaults
         self.downscale = downscale
         self._streaming: StreamingTask[Any, Any] | None = task if isinstance(task, StreamingTask) else None
         self.streams = self._streaming is not None
+        self._batched: Model[Any, Any] = (
+            _StoppingModel(self._streaming, model)
+            if self._streaming is not None and isinstance(model, StreamingModel)
+            else model
+        )
         self.description = description
         self.inputs = task.inputs
         self.parameters_type = task.parameters_type
@@ -129,7 +135,7 @@ class Servable:
             max_delay: seconds that the first request waits for others.
         """
         servable = copy(self)
-        servable._batched = BatchingModel(self.model, max_size, max_delay)
+        servable._batched = BatchingModel(self._batched, max_size, max_delay)
         return servable
 
     def predict(self, request: InferenceRequest, limits: Limits) -> InferenceResult:
@@ -166,9 +172,7 @@ class Servable:
         Raises:
             InferenceError: for an invalid request; UNSUPPORTED if `streams` is False.
         """
-        if self._streaming is None:
-            message = f"Model {request.model_name!r} ({self.task.task_type}) does not generate text; use infer instead"
-            raise InferenceError(ErrorKind.UNSUPPORTED, message)
+        streaming = self._streaming_task(request.model_name)
         started = time.perf_counter_ns()
         groups = self.task.decode(request, self.defaults, limits)
         positions = [
@@ -177,8 +181,16 @@ class Servable:
             for index, item in enumerate(group.items)
         ]
         decode_ns = time.perf_counter_ns() - started
-        stream = self._streaming.stream([position.item for position in positions], self.model)
-        return TextStream(stream, positions, decode_ns, self._streaming.gather)
+        stream = streaming.stream([position.item for position in positions], self.model)
+        return TextStream(stream, positions, decode_ns, streaming.gather)
+
+    def check_streams(self, model_name: str) -> None:
+        """Check that its answers are texts.
+
+        Raises:
+            InferenceError: UNSUPPORTED.
+        """
+        self._streaming_task(model_name)
 
     def check_explained(self, model_name: str) -> None:
         """Check that its answers can be explained.
@@ -189,6 +201,12 @@ class Servable:
         if self.explained_by is None:
             message = f"Model {model_name!r} ({self.task.task_type}) does not support explanations"
             raise InferenceError(ErrorKind.UNSUPPORTED, f"{message}, because {self._unexplained_reason}")
+
+    def _streaming_task(self, model_name: str) -> StreamingTask[Any, Any]:
+        if self._streaming is None:
+            message = f"Model {model_name!r} ({self.task.task_type}) does not generate text; use infer instead"
+            raise InferenceError(ErrorKind.UNSUPPORTED, message)
+        return self._streaming
 
     def run(
         self, groups: Sequence[InputGroup[Any]], model: Model[Any, Any], decode_ns: int, first_index: int = 0
@@ -230,6 +248,25 @@ class Servable:
             samples=samples,
         )
         return result, predictions
+
+
+class _StoppingModel:
+    """A model that streams, and generates no more of complete answers than their stop sequences need."""
+
+    def __init__(self, task: StreamingTask[Any, Any], model: Model[Any, Any]) -> None:
+        self._task = task
+        self._model = model
+
+    def __call__(self, inputs: Sequence[Any], /) -> Sequence[Any]:
+        if not any(item.parameters.stop for item in inputs):
+            return self._model(inputs)
+        collector = ChunkCollector()
+        with closing(self._task.generate(inputs, self._model)) as chunks:
+            for chunk in chunks:
+                raise_if_cancelled()
+                collector.add(chunk)
+        answers = collector.answers
+        return [self._task.gather(item, answers[index]) for index, item in enumerate(inputs)]
 
 
 def explanation_methods(model: object) -> frozenset[str]:

@@ -3,14 +3,15 @@
 import logging
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
 from app.engine.error_text import error_text
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.inference.response import Prediction
-from tasks.task import TextChunk, TokenUsage
+from tasks.task import FinishReason, TextChunk, TokenUsage
+from tasks.text.stopping import ChunkCollector
 
 _logger = logging.getLogger(__name__)
 
@@ -62,7 +63,7 @@ class Chunk(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     final: bool
     parameters: Mapping[str, object]
     usage: TokenUsage | None = None
-    finish: Literal["stop", "length"] = "stop"
+    finish: FinishReason = "stop"
 
 
 class TextStream:
@@ -80,20 +81,20 @@ class TextStream:
         chunks: Generator[TextChunk],
         positions: Sequence[InputPosition],
         decode: int,
-        gather: Callable[[Any, Sequence[str]], Prediction],
+        gather: Callable[[Any, Sequence[TextChunk]], Prediction],
     ) -> None:
         self.positions = positions
         self.decode = decode
         self.model = 0
         self._chunks = chunks
         self._gather = gather
-        self._texts: dict[int, list[list[str]]] = {}
+        self._collector = ChunkCollector()
 
     def predictions(self) -> Sequence[tuple[InputPosition, Prediction]]:
         """Return the text so far as predictions, with their positions."""
         return [
-            (self.positions[item], self._gather(self.positions[item].item, ["".join(texts) for texts in prompts]))
-            for item, prompts in self._texts.items()
+            (self.positions[item], self._gather(self.positions[item].item, answers))
+            for item, answers in self._collector.answers.items()
         ]
 
     def __iter__(self) -> Iterator[TextChunk]:
@@ -116,10 +117,7 @@ class TextStream:
                     self.model += time.perf_counter_ns() - started
                 if chunk is None:
                     return
-                prompts = self._texts.setdefault(chunk.item, [])
-                while len(prompts) <= chunk.prompt:
-                    prompts.append([])
-                prompts[chunk.prompt].append(chunk.text)
+                self._collector.add(chunk)
                 yield chunk
         finally:
             try:

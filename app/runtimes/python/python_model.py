@@ -3,6 +3,7 @@
 from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
+from app.engine.cancellation import raise_if_cancelled
 from app.runtimes.python.answers.explanation import read_explanations
 from app.runtimes.python.answers.value_parsing import ClassNames, describe, invalid_answer, items, text
 from app.runtimes.python.call_form import INPUTS, PREDICTIONS, CallForm
@@ -162,6 +163,7 @@ class StreamingPythonModel(PythonModel[InputT, PredictionT]):
         is_async = hasattr(chunks, "__anext__")
         try:
             while True:
+                raise_if_cancelled()
                 # None marks the end, because valid chunks are strings.
                 chunk: object = lease.run(lambda _: anext(chunks, None) if is_async else next(chunks, None))
                 if chunk is None:

@@ -3,7 +3,7 @@
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from typing import Any
 
-from app.runtimes.generation import EncodedPrompt, GenerativeModel, InputT, PredictionT
+from app.runtimes.generation import AnswerTokens, EncodedPrompt, GenerativeModel, InputT, PredictionT
 from app.runtimes.sampling import TokenPicker
 from app.runtimes.tokenizer import Tokenizer
 from app.runtimes.transformers.architecture import ModelSpec
@@ -13,7 +13,6 @@ from app.runtimes.transformers.tokenizing import copy_tokenizer, load_tokenizer,
 from app.settings.model import ModelError
 from tasks.inference.error import invalid
 from tasks.inference.limits import check_unicode
-from tasks.task import TokenUsage
 from tasks.text.conversation import Message, reject_conversation, template_message, with_texts
 from tasks.text.generation import SamplingParameters
 from tasks.text_generation import ContinuedText, Generation, TextGenerator
@@ -120,10 +119,14 @@ class _TransformersTextGenerator(NetworkGenerator[ContinuedText, Generation]):
         return EncodedPrompt(inputs, len(ids), max_tokens, context)
 
     def _prediction(
-        self, item: ContinuedText, texts: Sequence[str], tokens: Sequence[Sequence[int]], usage: Sequence[TokenUsage]
+        self,
+        item: ContinuedText,
+        texts: Sequence[str],
+        tokens: Sequence[Sequence[int]],
+        answers: Sequence[AnswerTokens],
     ) -> Generation:
         del item
-        return Generation(texts[0], tokens[0], usage[0])
+        return Generation(texts[0], tokens[0], answers[0].usage, answers[0].finish)
 
     def _tokens(self, prediction: Generation) -> Sequence[Sequence[int]]:
         return [prediction.tokens or ()]

@@ -7,14 +7,13 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from app.runtimes.generation import EncodedPrompt, GenerativeModel
+from app.runtimes.generation import AnswerTokens, EncodedPrompt, GenerativeModel
 from app.runtimes.onnxruntime.image_text_to_text.graphs import Decoder, VisionEncoder
 from app.runtimes.onnxruntime.image_text_to_text.pixels import Tiles
 from app.runtimes.onnxruntime.image_text_to_text.prompting import PromptEncoder, PromptIds
 from app.runtimes.sampling import TokenPicker
 from tasks.image_text_to_text import Answers, PromptedImage
 from tasks.inference.error import ErrorKind, InferenceError, invalid
-from tasks.task import TokenUsage
 from tasks.vision.image import Image
 
 
@@ -116,9 +115,19 @@ class OnnxVisionLanguageModel(GenerativeModel[PromptedImage, Answers]):
     _stream_tokens = _generate
 
     def _prediction(
-        self, item: PromptedImage, texts: Sequence[str], tokens: Sequence[Sequence[int]], usage: Sequence[TokenUsage]
+        self,
+        item: PromptedImage,
+        texts: Sequence[str],
+        tokens: Sequence[Sequence[int]],
+        answers: Sequence[AnswerTokens],
     ) -> Answers:
-        return Answers(prompts=item.prompts, answers=texts, tokens=tokens, usage=usage)
+        return Answers(
+            prompts=item.prompts,
+            answers=texts,
+            tokens=tokens,
+            usage=[answer.usage for answer in answers],
+            finish=[answer.finish for answer in answers],
+        )
 
     def _tokens(self, prediction: Answers) -> Sequence[Sequence[int]]:
         return prediction.tokens or ()

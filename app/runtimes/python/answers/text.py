@@ -17,7 +17,7 @@ from app.runtimes.python.answers.value_parsing import (
     text,
 )
 from tasks.image_text_to_text import Answers, PromptedImage
-from tasks.task import TokenUsage
+from tasks.task import FinishReason, TokenUsage
 from tasks.text_generation import ContinuedText, Generation
 from tasks.token_classification import Entities, TaggedText
 
@@ -63,7 +63,8 @@ def read_generation(value: object, path: str, item: ContinuedText, labels: Class
     if not isinstance(value, Generation):
         return Generation(text(value, path))
     (usage,) = _usage([value.usage], path, 1)
-    return Generation(text(value.text, path), usage=usage)
+    (finish,) = _finish([value.finish], path, 1)
+    return Generation(text(value.text, path), usage=usage, finish=finish)
 
 
 def read_answers(value: object, path: str, item: PromptedImage, labels: ClassNames) -> Answers:
@@ -73,11 +74,13 @@ def read_answers(value: object, path: str, item: PromptedImage, labels: ClassNam
         InferenceError: MODEL_FAILED with the path of an invalid value.
     """
     del labels
-    count, usage = len(item.prompts), None
+    count, usage, finish = len(item.prompts), None, None
     if isinstance(value, str) and count == 1:
         value = [value]
     if isinstance(value, Answers) and value.usage is not None:
         usage = _usage(value.usage, path, count)
+    if isinstance(value, Answers) and value.finish is not None:
+        finish = _finish(value.finish, path, count)
     if (typed := fields(value, path, ("answers",))) is not None:
         value, path = typed["answers"]
     listed = items(value)
@@ -88,7 +91,7 @@ def read_answers(value: object, path: str, item: PromptedImage, labels: ClassNam
             raise invalid_answer(f"{path}[0]", "a text, or a record with prompt and answer", describe(listed[0]))
         listed = columns(listed, path, ("prompt", "answer"))["answer"]
     answers = [text(answer, f"{path}[{index}]") for index, answer in enumerate(listed)]
-    return Answers(prompts=item.prompts, answers=answers, usage=usage)
+    return Answers(prompts=item.prompts, answers=answers, usage=usage, finish=finish)
 
 
 def _usage(value: object, path: str, count: int) -> Sequence[Any]:
@@ -96,3 +99,10 @@ def _usage(value: object, path: str, count: int) -> Sequence[Any]:
     if usage is None or len(usage) != count or not all(isinstance(entry, TokenUsage | None) for entry in usage):
         raise invalid_answer(f"{path}.usage", "TokenUsage for each prompt, or None", describe(value))
     return usage
+
+
+def _finish(value: object, path: str, count: int) -> Sequence[FinishReason]:
+    reasons = items(value)
+    if reasons is None or len(reasons) != count or not all(reason in ("stop", "length") for reason in reasons):
+        raise invalid_answer(f"{path}.finish", "'stop' or 'length' for each prompt", describe(value))
+    return reasons

@@ -4,7 +4,7 @@ import inspect
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from app.runtimes.generation import EncodedPrompt
+from app.runtimes.generation import AnswerTokens, EncodedPrompt
 from app.runtimes.tokenizer import Tokenizer
 from app.runtimes.transformers.architecture import ModelSpec
 from app.runtimes.transformers.framework import framework
@@ -64,9 +64,19 @@ class TransformersVisionLanguageModel(NetworkGenerator[PromptedImage, Answers]):
         return last_tokens(inputs) if self._continues_prompt else ()
 
     def _prediction(
-        self, item: PromptedImage, texts: Sequence[str], tokens: Sequence[Sequence[int]], usage: Sequence[TokenUsage]
+        self,
+        item: PromptedImage,
+        texts: Sequence[str],
+        tokens: Sequence[Sequence[int]],
+        answers: Sequence[AnswerTokens],
     ) -> Answers:
-        return Answers(prompts=item.prompts, answers=texts, tokens=tokens, usage=usage)
+        return Answers(
+            prompts=item.prompts,
+            answers=texts,
+            tokens=tokens,
+            usage=[answer.usage for answer in answers],
+            finish=[answer.finish for answer in answers],
+        )
 
     def _tokens(self, prediction: Answers) -> Sequence[Sequence[int]]:
         return prediction.tokens or ()
@@ -101,20 +111,21 @@ def load_vision_language_model(spec: ModelSpec, network: Network) -> VisionLangu
 def _answer_classifier(network: Network, conversation: Conversation) -> VisionLanguageModel:
     """Return a model that chooses each answer from a list in its configuration, as ViLT does."""
 
-    def answer(item: PromptedImage, text: str, path: str) -> str:
+    def answer(item: PromptedImage, text: str, path: str) -> tuple[str, TokenUsage]:
         inputs = conversation.inputs((item.image,), text, path)
-        check_length(_count(inputs, "input_ids"), getattr(network.config, "max_position_embeddings", None), path)
-        return str(network.config.id2label[int(network(inputs).logits[0].argmax())])
+        count = _count(inputs, "input_ids")
+        check_length(count, getattr(network.config, "max_position_embeddings", None), path)
+        return str(network.config.id2label[int(network(inputs).logits[0].argmax())]), TokenUsage(count, 0)
+
+    def answer_item(item: PromptedImage, texts: Iterable[str]) -> Answers:
+        answers = [answer(item, text, f"{item.path}[{index}]") for index, text in enumerate(texts)]
+        return Answers(
+            prompts=item.prompts, answers=[text for text, _ in answers], usage=[usage for _, usage in answers]
+        )
 
     def answer_all(inputs: Sequence[PromptedImage], /) -> Sequence[Answers]:
         rendered = [conversation.render_item(item) for item in inputs]
-        return [
-            Answers(
-                prompts=item.prompts,
-                answers=[answer(item, text, f"{item.path}[{index}]") for index, text in enumerate(texts)],
-            )
-            for item, texts in zip(inputs, rendered, strict=True)
-        ]
+        return [answer_item(item, texts) for item, texts in zip(inputs, rendered, strict=True)]
 
     return answer_all
 

@@ -11,7 +11,7 @@ from app.engine.engine import Engine
 from app.engine.request_context import RequestContext
 from app.engine.streams.text_stream import Chunk
 from app.wire.bytes_elements import BinaryElement
-from tasks.image_text_to_text import PromptedImage
+from tasks.image_text_to_text import Answer, PromptedImage
 from tasks.inference.error import ErrorKind, InferenceError, invalid
 from tasks.inference.request import InferenceRequest
 from tasks.inference.tensor import BytesTensor
@@ -57,6 +57,18 @@ def test_every_prompt_of_every_image_is_streamed_in_chunks() -> None:
     assert event.decode_ns + event.model_ns <= event.total
     assert engine.statistics.for_model("speaker", "7").inference_count == 2
     assert not engine.busy
+
+
+def test_complete_answers_end_at_their_stop_sequences() -> None:
+    observer, speaker = EventRecorder(), ScriptedModel("a ", "red ", "box", " on", " a", " table")
+    engine = scripted_engine(speaker, observer)
+    response = engine.infer(request(count=2, stop=["box"]))
+    assert [prediction.records()[0] for output in response.outputs for prediction in output.predictions] == [
+        Answer("What is in the picture?", "a red "),
+        Answer("What is in the picture?", "a red "),
+    ]
+    # The first answer is read to its end, because the model continues with the second one.
+    assert speaker.chunk_count == 9
 
 
 def test_model_without_streaming_gives_every_answer_in_one_chunk() -> None:

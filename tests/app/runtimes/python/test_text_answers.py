@@ -49,6 +49,16 @@ def test_usage_that_the_model_counts_is_kept() -> None:
         read_answers(msgspec.structs.replace(answers, usage=[usage]), "predict()", PROMPTED_IMAGE, LABELS)
 
 
+def test_finish_that_the_model_returns_is_kept() -> None:
+    text = ContinuedText(TextItem("a", ""), TextGenerationParameters())
+    assert read_generation(Generation("b", finish="length"), "predict()", text, LABELS).finish == "length"
+    answers = Answers(prompts=["what?", "why?"], answers=["a cat", "because"], finish=["length", "stop"])
+    read = read_answers(answers, "predict()", PROMPTED_IMAGE, LABELS)
+    assert [chunk.finish for chunk in read.chunks()] == ["length", "stop"]
+    with pytest.raises(InferenceError, match=r"predict\(\).finish: Expected 'stop' or 'length' for each prompt"):
+        read_answers(msgspec.structs.replace(answers, finish=["stop"]), "predict()", PROMPTED_IMAGE, LABELS)
+
+
 def test_single_text_answers_single_prompt() -> None:
     item = PromptedImage((IMAGE,), ["what?"], GenerationParameters())
     assert read_answers("a cat", "predict()", item, LABELS).answers == ["a cat"]
