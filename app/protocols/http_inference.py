@@ -100,6 +100,8 @@ async def answer_inference(
         raise engine.report_refused(context, error, head.target) from None
     body = await read_inference_body(request, engine, context, model_name)
     call = start_call(engine, start, head, body, context, head.target)
+    if call is None:
+        raise TypeError(f"{endpoint.path} has no handle")
     try:
         return to_response(await engine.handle(context, call.model_name, call.decode, call.encode))
     except InferenceError as error:

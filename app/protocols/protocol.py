@@ -73,7 +73,7 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     permission: Permission = "admin"
 
 
-StartCall = Callable[[InferenceHead, bytes, RequestContext], InferenceCall]
+StartCall = Callable[[InferenceHead, bytes, RequestContext], InferenceCall | None]
 
 
 class Endpoint(Operation, frozen=True, kw_only=True, eq=False):
@@ -83,6 +83,7 @@ class Endpoint(Operation, frozen=True, kw_only=True, eq=False):
         handle: returns the response, or raises an `InferenceError`, which the server formats for the protocol. None
             for an inference that only `start` answers, and for a protocol with its own port.
         start: for an inference, creates its `InferenceCall` from the head and the body, or raises an `InferenceError`.
+            Returns None for a request that `handle` must answer, such as one with a streamed answer.
         accepts_target: whether a target belongs to this protocol, for paths that several protocols share.
         queue_model: for an inference, returns the model in whose queue a target waits; empty if only the body names it.
             While that queue is full, requests are rejected before their body is read. None for other operations.

@@ -27,6 +27,18 @@ def detection() -> Trace:
     return trace_request("fixtures/models/detector", "/infer", chariot_body("scene.jpg"))
 
 
+def test_chat_completion_is_answered_without_the_application() -> None:
+    image = base64.b64encode((ROOT / "fixtures/images/shape.jpg").read_bytes()).decode()
+    content = [
+        {"type": "text", "text": "What is in the picture?"},
+        {"type": "image_url", "image_url": {"url": f"data:image/jpeg;base64,{image}"}},
+    ]
+    body = json.dumps({"messages": [{"role": "user", "content": content}]}).encode()
+    trace = trace_request("fixtures/models/vlm", "/v1/chat/completions", body)
+    assert any(call.function == "DirectRequest.complete_body" for call in trace.calls)
+    assert not any("litestar" in call.file for call in trace.calls)
+
+
 @pytest.mark.parametrize(("task", "max_calls"), [("classification", 133), ("detection", 140)])
 def test_request_calls_a_bounded_number_of_python_functions(
     task: str, max_calls: int, request: pytest.FixtureRequest

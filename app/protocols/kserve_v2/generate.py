@@ -5,28 +5,31 @@ This server adds the image to the extension: `image`, base64 or a data URI, besi
 
 import re
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import aclosing
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 from litestar import Response
 
 from app.engine.engine import Engine
+from app.engine.request_context import RequestContext
 from app.engine.streams.text_stream import Chunk
 from app.protocols.http_inference import EVENT_STREAM, event, read_inference_body, streamed_response
+from app.protocols.inference_call import HttpAnswer, InferenceHead
 from app.protocols.kserve_v2.binary import read_timeout
 from app.protocols.kserve_v2.model_config import MODEL_PATH, VERSION_PATH
-from app.protocols.protocol import Endpoint, HttpRequest, error_object, infer_endpoint, json_response
+from app.protocols.protocol import Endpoint, HttpRequest, error_object, infer_endpoint
 from app.protocols.request_info import read_request_info
 from app.wire.bytes_elements import StringElement
 from app.wire.json_body import read_json, read_parameters_object
 from tasks.inference.error import InferenceError, invalid
-from tasks.inference.limits import Limits
 from tasks.inference.request import InferenceRequest
+from tasks.inference.response import InferenceResponse
 from tasks.inference.tensor import BytesTensor
+from tasks.task import TextPrediction
 
 _PROTOCOL = "kserve-v2"
+_NO_PARAMETERS: Mapping[str, object] = {}
 _EITHER_IMAGE = "Expected either image or images"
 _NEUTRAL_PATH = re.compile(r"^inputs\[0\]\.(?:(?P<image>data\[0\])|(?P<text>parameters\.prompts)|(?P<rest>.*))")
 
@@ -73,17 +76,15 @@ class WireGenerateResponse(msgspec.Struct, frozen=True, kw_only=True):
 def generate_endpoints(engine: Engine) -> Sequence[Endpoint]:
     """Return the endpoints `generate` (one object) and `generate_stream` (events; the last may be an error)."""
 
-    async def generate(request: HttpRequest) -> Response[bytes]:
-        codec, chunks = await _start_stream(engine, request, complete=True)
-        try:
-            async with aclosing(chunks):
-                collected = [chunk async for chunk in chunks]
-        except InferenceError as error:
-            raise codec.map_error_path(error) from None
-        return json_response(_encode(collected[0], "".join(chunk.text for chunk in collected)))
+    def generate(head: InferenceHead, body: bytes, _: RequestContext) -> _GenerateCall:
+        return _GenerateCall(engine, head.target, head.version, body)
 
     async def generate_stream(request: HttpRequest) -> Response[Any]:
-        codec, chunks = await _start_stream(engine, request)
+        context = read_request_info(request, _PROTOCOL)
+        name, version = request.path_params["target"], request.path_params.get("version")
+        body = await read_inference_body(request, engine, context, name)
+        codec = _GenerateCall(engine, name, version, body)
+        chunks = engine.stream_text(context, name, codec.decode)
         try:
             first_chunk = await anext(chunks)
         except InferenceError as error:
@@ -96,7 +97,7 @@ def generate_endpoints(engine: Engine) -> Sequence[Endpoint]:
         one
         for path in (MODEL_PATH, VERSION_PATH)
         for one in (
-            endpoint(path=f"{path}/generate", handle=generate, summary=ask),
+            endpoint(path=f"{path}/generate", start=generate, summary=ask),
             endpoint(
                 path=f"{path}/generate_stream",
                 handle=generate_stream,
@@ -107,19 +108,19 @@ def generate_endpoints(engine: Engine) -> Sequence[Endpoint]:
     ]
 
 
-class _GenerateCodec:
-    """Decodes one request, and maps errors to the names of its fields."""
+class _GenerateCall:
+    """One request and its answer."""
 
-    def __init__(self, body: bytes, model_name: str, model_version: str | None, limits: Limits) -> None:
-        self._body = body
-        self._limits = limits
-        self._model_name = model_name
+    def __init__(self, engine: Engine, model_name: str, model_version: str | None, body: bytes) -> None:
+        self.model_name = model_name
+        self._engine = engine
         self._model_version = model_version
+        self._body = body
         self._image_path = "image"
         self._top_level_names: frozenset[str] = frozenset()
 
     def decode(self) -> InferenceRequest:
-        wire = read_json(self._body, WireGenerateRequest, limits=self._limits)
+        wire = read_json(self._body, WireGenerateRequest, limits=self._engine.limits)
         if wire.image is not None and wire.images is not None:
             raise invalid(_EITHER_IMAGE)
         images = wire.images if wire.image is None else [wire.image]
@@ -141,13 +142,23 @@ class _GenerateCodec:
         else:
             merged["prompts"] = [wire.text_input]
             tensor = BytesTensor(name="image", shape=(1,), elements=[StringElement(images[0])], parameters=merged)
+        timeout = read_timeout(parameters)
+        registration = self._engine.registry.find(self.model_name, self._model_version)
+        registration.ready_servable().check_streams(self.model_name)
         return InferenceRequest(
             id=wire.id or "",
-            model_name=self._model_name,
+            model_name=self.model_name,
             model_version=self._model_version,
             inputs=(tensor,),
-            timeout=read_timeout(parameters),
+            timeout=timeout,
         )
+
+    def encode(self, response: InferenceResponse, /) -> HttpAnswer:
+        """Encode the complete answer, in a worker."""
+        (output,) = response.outputs
+        (answer,) = cast("TextPrediction", output.predictions[0]).chunks()
+        content = _encode(response.id, response.model_name, response.model_version, answer.text, output.parameters)
+        return HttpAnswer(content=content)
 
     def map_error_path(self, error: InferenceError) -> InferenceError:
         """Return `error` with its path in terms of this body."""
@@ -165,36 +176,28 @@ class _GenerateCodec:
 _TOP_LEVEL = ("max_new_tokens", "temperature", "top_p", "top_k", "seed")
 
 
-async def _start_stream(
-    engine: Engine, request: HttpRequest, *, complete: bool = False
-) -> tuple[_GenerateCodec, AsyncGenerator[Chunk]]:
-    info = read_request_info(request, _PROTOCOL)
-    name, version = request.path_params["target"], request.path_params.get("version")
-    codec = _GenerateCodec(await read_inference_body(request, engine, info, name), name, version, engine.limits)
-    return codec, engine.stream_text(info, name, codec.decode, all_or_nothing=complete)
-
-
-async def _events(codec: _GenerateCodec, first_chunk: Chunk, chunks: AsyncGenerator[Chunk]) -> AsyncGenerator[bytes]:
+async def _events(codec: _GenerateCall, first_chunk: Chunk, chunks: AsyncGenerator[Chunk]) -> AsyncGenerator[bytes]:
     """Yield one event for each chunk with text; at least one event."""
     chunk: Chunk | None = first_chunk
     has_text = False
     try:
         while chunk is not None:
             if chunk.text or (chunk.final and not has_text):
-                yield event(_encode(chunk, chunk.text, echo=not has_text))
+                parameters = _NO_PARAMETERS if has_text else chunk.parameters
+                yield event(_encode(chunk.id, chunk.model_name, chunk.model_version, chunk.text, parameters))
                 has_text = True
             chunk = await anext(chunks, None)
     except InferenceError as error:
         yield event(error_object(codec.map_error_path(error)))
 
 
-def _encode(chunk: Chunk, text: str, *, echo: bool = True) -> bytes:
+def _encode(request_id: str, model_name: str, model_version: str, text: str, parameters: Mapping[str, object]) -> bytes:
     return msgspec.json.encode(
         WireGenerateResponse(
-            model_name=chunk.model_name,
-            model_version=chunk.model_version,
+            model_name=model_name,
+            model_version=model_version,
             text_output=text,
-            id=chunk.id or msgspec.UNSET,
-            parameters=(echo and chunk.parameters) or msgspec.UNSET,
+            id=request_id or msgspec.UNSET,
+            parameters=parameters or msgspec.UNSET,
         )
     )

@@ -2,13 +2,16 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 import msgspec
 
+from app.engine.engine import Engine
 from app.engine.models.registry import Registration
 from app.engine.request_context import RequestContext
 from app.engine.streams.text_stream import Chunk
+from app.protocols.inference_call import HttpAnswer
+from app.protocols.openai.model_choice import default_model, text_model
 from app.protocols.openai.unsupported import UNSUPPORTED_PARAMETER, UnsupportedError, check_supported
 from app.protocols.openai.wire import (
     WireChatRequest,
@@ -16,15 +19,17 @@ from app.protocols.openai.wire import (
     WireGenerationRequest,
     WireImagePart,
     WireMessage,
+    WireModelName,
     WireUsage,
 )
 from app.wire.bytes_elements import StringElement
 from app.wire.json_body import read_json
 from metadata.entry import METADATA_PARAMETER
 from tasks.inference.error import InferenceError, invalid
-from tasks.inference.limits import Limits
 from tasks.inference.request import InferenceRequest
+from tasks.inference.response import InferenceResponse
 from tasks.inference.tensor import BytesTensor
+from tasks.task import TextPrediction, TokenUsage
 from tasks.text.request import TEXT_INPUT
 from tasks.vision.request import IMAGE_INPUT
 
@@ -36,13 +41,13 @@ WireT = TypeVar("WireT", bound=WireGenerationRequest)
 
 
 class _Codec(Generic[WireT]):
-    """One request and its answer.
+    """One request and its answer: an `InferenceCall` that can also be streamed.
 
     Args:
+        engine: has the models and the limits.
         body: the JSON body, whose size is checked already.
-        registration: the model.
+        model_name: the model that it names; empty if it names none or is invalid.
         context: the request, for the id and the time of the answer.
-        limits: limits on one request.
     """
 
     wire_type: type[WireT]
@@ -51,22 +56,26 @@ class _Codec(Generic[WireT]):
     answer_object: str
     part_object: str
 
-    def __init__(self, body: bytes, registration: Registration, context: RequestContext, limits: Limits) -> None:
+    def __init__(self, engine: Engine, body: bytes, model_name: str, context: RequestContext) -> None:
+        self.model_name = model_name
+        self._engine = engine
         self._body = body
-        self._registration = registration
         self._context = context
-        self._limits = limits
         self._length_name = "max_tokens"
         self._image_paths: list[str] = []
         self.includes_usage = False
 
     def decode(self) -> InferenceRequest:
-        wire = read_json(self._body, self.wire_type)
+        limits = self._engine.limits
+        if not self.model_name:
+            # An invalid body is reported before a missing name.
+            read_json(self._body, WireModelName, limits=limits)
+        registration = text_model(self._engine, self.model_name or default_model(self._engine))
+        wire = read_json(self._body, self.wire_type, limits=limits)
         check_supported(wire)
         self.includes_usage = bool(wire.stream_options and wire.stream_options.include_usage)
-        tensor = self._input(wire, self._parameters(wire))
-        name = self._registration.source.name
-        return InferenceRequest(id=self._context.request_id, model_name=name, inputs=(tensor,))
+        tensor = self._input(wire, self._parameters(wire, registration), registration)
+        return InferenceRequest(id=self._context.request_id, model_name=registration.source.name, inputs=(tensor,))
 
     def map_error_path(self, error: InferenceError) -> InferenceError:
         """Return `error` with its path in terms of this body."""
@@ -82,11 +91,12 @@ class _Codec(Generic[WireT]):
             path = self.content_name
         return InferenceError(error.kind, error.message, path, retry_after=error.retry_after)
 
-    def encode(self, chunks: Sequence[Chunk]) -> bytes:
+    def encode(self, response: InferenceResponse, /) -> HttpAnswer:
         """Return the complete answer."""
-        last, text = chunks[-1], "".join(chunk.text for chunk in chunks)
-        choice = {"index": 0, **self._content(text), "logprobs": None, "finish_reason": last.finish}
-        return self._encode(self.answer_object, last.model_name, [choice], usage=_usage(last))
+        (answer,) = cast("TextPrediction", response.predictions[0]).chunks()
+        choice = {"index": 0, **self._content(answer.text), "logprobs": None, "finish_reason": answer.finish}
+        content = self._encode(self.answer_object, response.model_name, [choice], usage=_usage(answer.usage))
+        return HttpAnswer(content=content)
 
     def encode_role(self, model: str) -> bytes | None:
         """Return the first part of a streamed answer; None if it starts with text."""
@@ -98,7 +108,7 @@ class _Codec(Generic[WireT]):
 
     def encode_usage(self, chunk: Chunk) -> bytes:
         """Return the last part of a streamed answer: the number of tokens."""
-        return self._encode(self.part_object, chunk.model_name, [], usage=_usage(chunk))
+        return self._encode(self.part_object, chunk.model_name, [], usage=_usage(chunk.usage))
 
     def _content(self, text: str) -> Mapping[str, object]:
         raise NotImplementedError
@@ -106,21 +116,21 @@ class _Codec(Generic[WireT]):
     def _delta(self, delta: str | None) -> Mapping[str, object]:
         raise NotImplementedError
 
-    def _input(self, wire: WireT, parameters: dict[str, object]) -> BytesTensor:
+    def _input(self, wire: WireT, parameters: dict[str, object], registration: Registration) -> BytesTensor:
         raise NotImplementedError
 
     def _max_tokens(self, wire: WireT) -> int | None:
         return wire.max_tokens
 
-    def _parameters(self, wire: WireT) -> dict[str, object]:
+    def _parameters(self, wire: WireT, registration: Registration) -> dict[str, object]:
         parameters: dict[str, object] = {
             name: value for name in ("temperature", "top_p", "top_k") if (value := getattr(wire, name)) is not None
         }
         max_tokens = self._max_tokens(wire)
         if max_tokens is not None:
             parameters["max_new_tokens"] = max_tokens
-        elif "max_new_tokens" not in self._registration.source.settings.parameters:
-            parameters["max_new_tokens"] = self._limits.max_new_tokens
+        elif "max_new_tokens" not in registration.source.settings.parameters:
+            parameters["max_new_tokens"] = self._engine.limits.max_new_tokens
         if wire.seed is not None:
             # OpenAI's seeds may be negative.
             parameters["seed"] = wire.seed % _SEEDS
@@ -164,15 +174,14 @@ class ChatCodec(_Codec[WireChatRequest]):
         self._length_name = "max_completion_tokens"
         return wire.max_completion_tokens
 
-    def _input(self, wire: WireChatRequest, parameters: dict[str, object]) -> BytesTensor:
+    def _input(self, wire: WireChatRequest, parameters: dict[str, object], registration: Registration) -> BytesTensor:
         images: list[StringElement] = []
         messages = [self._message(message, images, f"messages[{index}]") for index, message in enumerate(wire.messages)]
         parameters["messages"] = messages
-        servable = self._registration.ready_servable()
-        if servable.description.task_type.takes == "question":
+        if registration.ready_servable().description.task_type.takes == "question":
             return BytesTensor(name=IMAGE_INPUT.name, shape=(len(images),), elements=images, parameters=parameters)
         if images:
-            message = f"Model {self._registration.source.name!r} takes no images"
+            message = f"Model {registration.source.name!r} takes no images"
             raise UnsupportedError(message, self._image_paths[0], "unsupported_image_url")
         texts = [part["text"] for part in messages[-1]["content"]] if messages else []
         elements = [StringElement("\n".join(texts))]
@@ -211,9 +220,11 @@ class CompletionCodec(_Codec[WireCompletionRequest]):
     def _delta(self, delta: str | None) -> Mapping[str, object]:
         return {"text": delta or ""}
 
-    def _input(self, wire: WireCompletionRequest, parameters: dict[str, object]) -> BytesTensor:
-        if self._registration.ready_servable().description.task_type.takes == "question":
-            name = self._registration.source.name
+    def _input(
+        self, wire: WireCompletionRequest, parameters: dict[str, object], registration: Registration
+    ) -> BytesTensor:
+        if registration.ready_servable().description.task_type.takes == "question":
+            name = registration.source.name
             raise UnsupportedError(
                 f"Model {name!r} answers questions about images: use chat/completions", "model", "unsupported_model"
             )
@@ -248,6 +259,5 @@ def _metadata(members: Mapping[str, msgspec.Raw]) -> object:
     ]
 
 
-def _usage(chunk: Chunk) -> WireUsage | None:
-    usage = chunk.usage
+def _usage(usage: TokenUsage | None) -> WireUsage | None:
     return usage and WireUsage(usage.prompt, usage.completion, usage.prompt + usage.completion)

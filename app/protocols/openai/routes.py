@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import aclosing
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -12,12 +12,12 @@ from litestar import Response
 from app.engine.engine import Engine
 from app.engine.request_context import RequestContext
 from app.engine.streams.text_stream import Chunk
-from app.protocols.http_inference import EVENT_STREAM, event, read_inference_body, streamed_response
+from app.protocols.http_inference import EVENT_STREAM, event, read_inference_body, streamed_response, to_response
 from app.protocols.inference_call import InferenceHead
 from app.protocols.openai.codec import ChatCodec, CompletionCodec
 from app.protocols.openai.embeddings import EmbeddingsCall
 from app.protocols.openai.errors import error_body, routing_error
-from app.protocols.openai.model_choice import default_model, listed_model, text_model
+from app.protocols.openai.model_choice import listed_model
 from app.protocols.openai.wire import (
     WireChatCompletion,
     WireChatRequest,
@@ -32,11 +32,12 @@ from app.protocols.openai.wire import (
 from app.protocols.openai_models import WireModel, listed_models
 from app.protocols.protocol import Endpoint, HttpProtocol, HttpRequest, infer_endpoint, json_response, read_endpoint
 from app.protocols.request_info import read_request_info
-from app.wire.json_body import read_json
 from tasks.inference.error import InferenceError
 
-_MAX_INLINE_BYTES = 64 * 1024
-"""Longer bodies are not scanned in the event loop."""
+_MAX_INLINE_BYTES = 256 * 1024
+"""Longer bodies are not scanned in the event loop, so that other requests do not wait."""
+
+_HEAD = msgspec.json.Decoder(WireModelName)
 
 Codec = ChatCodec | CompletionCodec
 
@@ -55,11 +56,14 @@ class OpenAI(HttpProtocol):
             registration = listed_model(engine, request.path_params["target"])
             return json_response(msgspec.json.encode(WireModel(id=registration.source.name)))
 
-        async def chat(request: HttpRequest) -> Response[Any]:
-            return await self._complete(engine, request, ChatCodec)
+        async def answer(codec_type: type[Codec], request: HttpRequest) -> Response[Any]:
+            return await self._answer(engine, request, codec_type)
 
-        async def complete(request: HttpRequest) -> Response[Any]:
-            return await self._complete(engine, request, CompletionCodec)
+        def start(codec_type: type[Codec], _: InferenceHead, body: bytes, context: RequestContext) -> Codec | None:
+            if len(body) > _MAX_INLINE_BYTES:
+                return None
+            name, is_streamed = _read_head(engine, body)
+            return None if is_streamed else codec_type(engine, body, name, context)
 
         def embed(_: InferenceHead, body: bytes, context: RequestContext) -> EmbeddingsCall:
             return EmbeddingsCall(engine, body, context)
@@ -72,14 +76,16 @@ class OpenAI(HttpProtocol):
             for endpoint in (
                 stream(
                     path=f"{prefix}/chat/completions",
-                    handle=chat,
+                    handle=partial(answer, ChatCodec),
+                    start=partial(start, ChatCodec),
                     summary="Continue a conversation",
                     body=WireChatRequest,
                     answer=WireChatCompletion,
                 ),
                 stream(
                     path=f"{prefix}/completions",
-                    handle=complete,
+                    handle=partial(answer, CompletionCodec),
+                    start=partial(start, CompletionCodec),
                     summary="Continue a text",
                     body=WireCompletionRequest,
                     answer=WireCompletion,
@@ -117,44 +123,54 @@ class OpenAI(HttpProtocol):
     def routing_error(self, status: int, message: str, /) -> bytes:
         return routing_error(status, message)
 
-    async def _complete(self, engine: Engine, request: HttpRequest, codec_type: type[Codec]) -> Response[Any]:
+    async def _answer(self, engine: Engine, request: HttpRequest, codec_type: type[Codec]) -> Response[Any]:
         context = read_request_info(request, self.name)
         body = await read_inference_body(request, engine, context, "")
-        name = ""
+        if len(body) <= _MAX_INLINE_BYTES:
+            name, is_streamed = _read_head(engine, body)
+        else:
+            name, is_streamed = await asyncio.to_thread(_read_head, engine, body)
+        codec = codec_type(engine, body, name, context)
         try:
-            if len(body) <= _MAX_INLINE_BYTES:
-                head = read_json(body, WireModelName, limits=engine.limits)
-            else:
-                head = await asyncio.to_thread(read_json, body, WireModelName, "", engine.limits)
-            name = head.model or default_model(engine)
-            codec = codec_type(body, text_model(engine, name), context, engine.limits)
-        except InferenceError as error:
-            raise engine.report_refused(context, error, name) from None
-        chunks = engine.stream_text(context, name, codec.decode, all_or_nothing=not head.stream)
-        try:
-            if head.stream:
-                return streamed_response(_events(codec, await anext(chunks), chunks), chunks)
-            async with aclosing(chunks):
-                return json_response(codec.encode([chunk async for chunk in chunks]))
+            if not is_streamed:
+                return to_response(await engine.handle(context, name, codec.decode, codec.encode))
+            chunks = engine.stream_text(context, name, codec.decode)
+            return streamed_response(_events(codec, await anext(chunks), chunks), chunks)
         except InferenceError as error:
             raise codec.map_error_path(error) from None
 
 
+def _read_head(engine: Engine, body: bytes) -> tuple[str, bool]:
+    """Return the model in whose queue a request waits, empty if unknown, and whether its answer is streamed.
+
+    Invalid bodies are reported when they are decoded.
+    """
+    name, is_streamed = None, False
+    with suppress(msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        head = _HEAD.decode(body)
+        name, is_streamed = head.model, bool(head.stream)
+    if not name:
+        with suppress(InferenceError):
+            name = engine.registry.default_name()
+    return name or "", is_streamed
+
+
 async def _events(codec: Codec, first_chunk: Chunk, chunks: AsyncGenerator[Chunk]) -> AsyncGenerator[bytes]:
-    """Yield the events of a stream. An error after the first chunk is an event too."""
+    """Yield the events of a stream, those that are known together in one part. A late error is an event too."""
     name = first_chunk.model_name
-    if (role := codec.encode_role(name)) is not None:
-        yield event(role)
+    role = codec.encode_role(name)
+    pending = event(role) if role is not None else b""
     chunk: Chunk | None = first_chunk
     last = first_chunk
     try:
         while chunk is not None:
             if chunk.text:
-                yield event(codec.encode_delta(name, chunk.text, None))
+                yield pending + event(codec.encode_delta(name, chunk.text, None))
+                pending = b""
             last, chunk = chunk, await anext(chunks, None)
-        yield event(codec.encode_delta(name, None, last.finish))
+        pending += event(codec.encode_delta(name, None, last.finish))
         if codec.includes_usage:
-            yield event(codec.encode_usage(last))
+            pending += event(codec.encode_usage(last))
     except InferenceError as error:
-        yield event(error_body(codec.map_error_path(error)))
-    yield event(b"[DONE]")
+        pending += event(error_body(codec.map_error_path(error)))
+    yield pending + event(b"[DONE]")

@@ -12,7 +12,7 @@ from app.protocols.request_info import CLIENT, REQUEST_ID_HEADER, RETRY_AFTER, a
 from app.server.auth.access_control import AccessControl
 from app.server.auth.audit import mark_for_audit, unmark_for_audit
 from app.server.auth.credentials import AUTHORIZATION, KEY_HEADER
-from app.server.auth.identity import ACCESS_ERROR, AccessError, Identity
+from app.server.auth.identity import ACCESS_RESULT, AccessError, Identity
 from app.server.http.cross_site import has_basic_credentials, is_reported_cross_site
 from tasks.inference.error import ErrorKind
 
@@ -85,9 +85,10 @@ class HttpAccess:
     def _authorize(self, access: AccessControl, scope: Scope, permission: Permission, rate_limited: bool) -> None:
         headers = _used_headers(scope)
         try:
-            if (refusal := scope["state"].pop(ACCESS_ERROR, None)) is not None:
-                raise refusal
-            identity = access.authorize(headers, permission, rate_limited=rate_limited)
+            verified: Identity | AccessError | None = scope["state"].pop(ACCESS_RESULT, None)
+            if isinstance(verified, AccessError):
+                raise verified
+            identity = verified or access.authorize(headers, permission, rate_limited=rate_limited)
         except AccessError as error:
             untyped_scope: Any = scope
             operation = f"{untyped_scope.get('method', '')} {scope['path']}"

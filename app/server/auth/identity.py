@@ -7,8 +7,8 @@ import msgspec
 from app.protocols.protocol import Permission
 from tasks.inference.error import ErrorKind, InferenceError
 
-ACCESS_ERROR = "charioteer_access_error"
-"""Key of a request's ASGI state: the rejection of a client that the connection has already verified."""
+ACCESS_RESULT = "charioteer_access_result"
+"""Key of a request's ASGI state: the `Identity` or the `AccessError` of a client that the connection has verified."""
 
 Reason = Literal["missing", "malformed", "unknown", "expired", "token", "permission", "rate"]
 """Reason of a rejection, as in metrics and logs."""

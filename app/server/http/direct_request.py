@@ -21,6 +21,7 @@ from app.protocols.protocol import Permission, StartCall
 from app.protocols.request_info import BASE_ID_HEADER, REQUEST_ID_HEADER, new_context
 from app.server.auth.access_control import AccessControl
 from app.server.auth.credentials import AUTHORIZATION, KEY_HEADER
+from app.server.auth.identity import Identity
 from app.server.http.cross_site import is_allowed_host
 from app.server.transport.raw_response import STATUS_LINES
 from app.server.transport.request_parser import ConnectionRequest
@@ -50,6 +51,7 @@ _OTHER_RULES = frozenset(
 )
 """Headers with which a request needs a rule of the application."""
 
+_ANYBODY = Identity(name="", permissions=frozenset())
 _CREDENTIALS = [(name.encode(), name) for name in (AUTHORIZATION, KEY_HEADER)]
 _UNPRINTABLE = re.compile(rb"[^\t\x20-\x7e\x80-\xff]")
 _logger = logging.getLogger(__name__)
@@ -102,8 +104,8 @@ class DirectRoutes:
 
     def client_of(
         self, route: DirectRoute, url: bytes, headers: dict[bytes, bytes], body_length: int | None
-    ) -> str | None:
-        """Return the client of a request that is answered directly, empty without authentication; otherwise None.
+    ) -> Identity | None:
+        """Return the client of a request that is answered directly, `_ANYBODY` without authentication; otherwise None.
 
         Args:
             route: the route of the request, which is a POST.
@@ -125,9 +127,9 @@ class DirectRoutes:
         ):
             return None
         if self._access is None or route.permission == "open":
-            return ""
+            return _ANYBODY
         credentials = [(name, headers[key].decode("latin-1")) for key, name in _CREDENTIALS if key in headers]
-        return self._access.authorize(credentials, route.permission).name
+        return self._access.authorize(credentials, route.permission)
 
 
 class DirectRequest(ConnectionRequest):
@@ -138,8 +140,8 @@ class DirectRequest(ConnectionRequest):
         route: its route.
         target: the segment of the path with the model's name.
         headers: the headers, names in lower case.
-        client_name: the name of the authenticated client; empty without authentication.
-        connection: writes the response and continues after it.
+        client: the authenticated client.
+        connection: writes the response and continues after it, or passes the request to the application.
         keep_alive: whether the connection stays open after the response.
     """
 
@@ -151,6 +153,7 @@ class DirectRequest(ConnectionRequest):
         "_job",
         "_route",
         "_routes",
+        "client",
         "context",
     )
 
@@ -160,7 +163,7 @@ class DirectRequest(ConnectionRequest):
         route: DirectRoute,
         target: str,
         headers: Sequence[tuple[bytes, bytes]],
-        client_name: str,
+        client: Identity,
         connection: Any,
         *,
         keep_alive: bool,
@@ -176,7 +179,8 @@ class DirectRequest(ConnectionRequest):
             texts[name.decode("latin-1")] = value.decode("latin-1")
         self._head = head = InferenceHead(target=target, headers=texts)
         self.context = new_context(head.headers, route.protocol, connection.client[0] if connection.client else "")
-        self.context.client = client_name
+        self.client = client
+        self.context.client = client.name
         self._accepts_gzip = route.compressible and "gzip" in head.headers.get("accept-encoding", "")
 
     def notify(self) -> None:
@@ -197,12 +201,15 @@ class DirectRequest(ConnectionRequest):
         engine, context = self._routes.engine, self.context
         self.more_body = False
         body, self.body = bytes(self.body), bytearray()
-        self._connection.mark_body_arrived()
         try:
             self._call = call = self._route.start(self._head, body, context)
         except InferenceError as error:
             self._respond(self._error_answer(engine.report_refused(context, error, self._head.target)))
             return
+        if call is None:
+            self._connection.pass_to_application(self, body)
+            return
+        self._connection.mark_body_arrived()
         encode = partial(self._encode, call) if self._accepts_gzip else call.encode
         try:
             self._job = engine.submit(context, call.model_name, call.decode, encode, self._finish)

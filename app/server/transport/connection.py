@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from app.engine.scheduling.admission import BODY_ARRIVED
-from app.server.auth.identity import ACCESS_ERROR, AccessError
+from app.server.auth.identity import ACCESS_RESULT, AccessError
 from app.server.http.direct_request import DirectRequest
 from app.server.transport import tcp_info
 from app.server.transport.connection_table import ConnectionTable, TimedConnection
@@ -114,7 +114,7 @@ class Connection(PipelinedProtocol):
                 is_direct = route_and_target is not None and self._start_directly(*route_and_target, headers)
             except AccessError as error:
                 # The application counts, logs and reports it, without a second verification.
-                is_direct, state = False, {ACCESS_ERROR: error}
+                is_direct, state = False, {ACCESS_RESULT: error}
             if not is_direct:
                 self._start_in_application(state, waiting_for_100_continue=expects_continue)
         finally:
@@ -196,10 +196,10 @@ class Connection(PipelinedProtocol):
         routes, direct, parser = self._connections.direct_routes, route.direct, self.parser
         if routes is None or direct is None or len(headers) != len(parser.headers) or parser.version != "1.1":
             return False
-        client_name = routes.client_of(direct, parser.url, headers, parser.body_length)
-        if client_name is None:
+        client = routes.client_of(direct, parser.url, headers, parser.body_length)
+        if client is None:
             return False
-        request = DirectRequest(routes, direct, target, parser.headers, client_name, self, keep_alive=parser.keep_alive)
+        request = DirectRequest(routes, direct, target, parser.headers, client, self, keep_alive=parser.keep_alive)
         self._direct = self.newest = self._current = request
         self._tasks.add(request)
         return True
@@ -209,6 +209,19 @@ class Connection(PipelinedProtocol):
         if self._on_body_arrived is not None:
             self._on_body_arrived()
             self._on_body_arrived = None
+
+    def pass_to_application(self, direct: DirectRequest, body: bytes) -> None:
+        """Let the application answer a direct request whose body is complete."""
+        self._tasks.discard(direct)
+        self._direct = self.newest = None
+        BODY_ARRIVED.set(self._on_body_arrived)
+        try:
+            request = self._start_in_application({ACCESS_RESULT: direct.client}, waiting_for_100_continue=False)
+        finally:
+            BODY_ARRIVED.set(None)
+        request.keep_alive = direct.keep_alive
+        request.body += body
+        request.complete_body()
 
     def finish_direct(self, request: DirectRequest, response: bytes) -> None:
         """Write the response of a direct request, and continue."""

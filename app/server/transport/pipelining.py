@@ -199,7 +199,7 @@ class PipelinedProtocol(asyncio.Protocol):
             self._received(data if end - start == size else data[start:end])
             start = end
 
-    def _start_in_application(self, state: Mapping[str, Any], *, waiting_for_100_continue: bool) -> None:
+    def _start_in_application(self, state: Mapping[str, Any], *, waiting_for_100_continue: bool) -> AsgiRequest:
         """Pass the newest request to the application, after those before it; `state` is added to its scope."""
         parser = self.parser
         url = httptools.parse_url(parser.url)
@@ -231,6 +231,7 @@ class PipelinedProtocol(asyncio.Protocol):
         else:
             self.pause_reading()
             self.pipeline.appendleft(request)
+        return request
 
     def _run(self, request: AsgiRequest) -> None:
         self._current = request

@@ -109,8 +109,8 @@ def chat(workload: Workload, rounds: int, requests: int) -> Section:
         rows.append([name, result.median, statistics.median(measured / reference for reference, measured in pairs)])
     about = (
         "CPU milliseconds of the same answer to a question about an image, by the fixture model, in turns on one "
-        "connection. The ratio is the median of the rounds' ratios. Chariot's usual requests skip the web framework, "
-        "which a query prevents; chat completions may be streamed and never skip it."
+        "connection. The ratio is the median of the rounds' ratios. Usual requests skip the web framework; a query or "
+        "a streamed answer prevents that."
     )
     columns = ["protocol", "server", f"ratio to {CHARIOT}"]
     return Section(title="Chat completions", about=about, columns=columns, rows=rows)

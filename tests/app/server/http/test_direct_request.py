@@ -3,6 +3,7 @@
 import base64
 import gzip
 import json
+import re
 import socket
 import threading
 from collections.abc import Iterator, Mapping
@@ -34,6 +35,15 @@ CHARIOT_BODY = json_body(
         }
     ]
 )
+CHAT, QUESTION = "/v1/chat/completions", "What is in the picture?"
+
+
+def chat_body(**members: object) -> bytes:
+    image = {"type": "image_url", "image_url": {"url": f"data:image/jpeg;base64,{TEXT}"}}
+    content = [{"type": "text", "text": QUESTION}, image]
+    return json_body(**{"model": "vlm", "messages": [{"role": "user", "content": content}], **members})
+
+
 V2_BODY = json_body(inputs=[{"name": "image", "datatype": "BYTES", "shape": [1], "data": [TEXT]}])
 REQUESTS = {
     "chariot": ("/v2/models/m-detector/infer", JSON, CHARIOT_BODY),
@@ -48,6 +58,16 @@ REQUESTS = {
     "unknown model": ("/v2/models/missing/infer", JSON, V2_BODY),
     "unknown Chariot id": ("/v2/models/m-missing/infer", JSON, CHARIOT_BODY),
     "unknown model of v1": ("/v1/models/missing:predict", JSON, b"{}"),
+    "generate": ("/v2/models/vlm/generate", JSON, json_body(text_input=QUESTION, image=TEXT)),
+    "generate of a detector": ("/v2/models/detector/generate", JSON, json_body(text_input=QUESTION, image=TEXT)),
+    "chat with an invalid body": (CHAT, JSON, b"{"),
+    "chat without a model": (CHAT, JSON, chat_body(model=None)),
+    "chat with an unknown model": (CHAT, JSON, chat_body(model="missing")),
+    "chat with a detector": (CHAT, JSON, chat_body(model="detector")),
+    "chat with an unsupported member": (CHAT, JSON, chat_body(n=2)),
+    "invalid stream": (CHAT, JSON, chat_body(stream="yes")),
+    "stream of an unknown model": (CHAT, JSON, chat_body(model="missing", stream=True)),
+    "completion of an image model": ("/v1/completions", JSON, json_body(model="vlm", prompt="a")),
 }
 
 
@@ -114,6 +134,43 @@ def test_direct_response_of_tensorflow_serving_equals_that_of_the_application(
     by_application = client.post(url, content=body, headers={**headers, "referer": f"{server.address}/"})
     assert essence(direct) == essence(by_application)
     assert direct.headers["access-control-allow-origin"] == "*"
+
+
+@pytest.mark.parametrize("length", [0, 300_000])
+@pytest.mark.parametrize("stream", [False, True])
+def test_chat_completion_equals_that_of_the_application(
+    client: httpx.Client, server: ServerProcess, stream: bool, length: int
+) -> None:
+    body = chat_body(stream=stream, padding="x" * length)
+    headers = {"content-type": JSON, "x-request-id": ID}
+    responses = [
+        client.post(CHAT, content=body, headers=headers),
+        client.post(CHAT, content=body, headers={**headers, "referer": f"{server.address}/"}),
+    ]
+    direct, by_application = [
+        (response.status_code, dict(response.headers) | {"date": ""}, re.sub(r'"created":\d+', "", response.text))
+        for response in responses
+    ]
+    assert direct == by_application
+    assert direct[0] == 200
+    assert direct[1]["content-type"] == ("text/event-stream; charset=utf-8" if stream else JSON)
+    assert direct[2].endswith("data: [DONE]\n\n") is stream
+
+
+def test_connection_continues_after_a_stream(client: httpx.Client, server: ServerProcess) -> None:
+    host, port = server.address.removeprefix("http://").split(":")
+    bodies = [chat_body(stream=True), chat_body(), chat_body(stream=True)]
+    messages = [
+        b"POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s"
+        % (CHAT.encode(), len(body), body)
+        for body in bodies
+    ]
+    last = b"GET /ready HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+    with socket.create_connection((host, int(port)), 60) as connection, connection.makefile("rb") as responses:
+        connection.sendall(b"".join([*messages, last]))
+        received = responses.read()
+    assert received.count(b"HTTP/1.1 200 ") == 4
+    assert received.count(b"[DONE]") == 2
 
 
 def test_long_direct_response_is_compressed_for_clients_that_accept_it(client: httpx.Client) -> None:
