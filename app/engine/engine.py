@@ -179,8 +179,6 @@ class Engine(Readiness):
         context: RequestContext,
         model_name: str,
         decode: Callable[[], InferenceRequest],
-        *,
-        all_or_nothing: bool = False,
     ) -> AsyncGenerator[Chunk]:
         """Stream the answer to one request as chunks of text, with a model whose `Servable.streams` is True.
 
@@ -192,8 +190,6 @@ class Engine(Readiness):
             context: the origin of the request.
             model_name: the requested model; empty if only the body has its name.
             decode: decode the body, in the worker.
-            all_or_nothing: whether the client gets nothing before the last chunk, so that disconnecting earlier is a
-                failure. Each answer is one chunk then.
 
         Yields:
             The chunks of every answer, one answer after the other.
@@ -202,8 +198,7 @@ class Engine(Readiness):
             InferenceError: for every failure: instead of the first chunk if the request is invalid, later if the model
                 fails while it generates.
         """
-        source = self._executor.stream(context, decode, lambda chunk: chunk, complete=all_or_nothing)
-        return self._stream(context, model_name, source, all_or_nothing=all_or_nothing)
+        return self._stream(context, model_name, self._executor.stream(context, decode, lambda chunk: chunk))
 
     def stream_outputs(
         self,
@@ -332,7 +327,7 @@ class Engine(Readiness):
         return model_name if self.registry.has_model(model_name) else ""
 
     async def _stream(
-        self, context: RequestContext, model_name: str, source: Generator[OutputT], *, all_or_nothing: bool = False
+        self, context: RequestContext, model_name: str, source: Generator[OutputT]
     ) -> AsyncGenerator[OutputT]:
         queue = self._admit(context, model_name)
 
@@ -343,9 +338,7 @@ class Engine(Readiness):
             finally:
                 self._admission.release(queue, context)
 
-        bridge = StreamBridge(
-            source, partial(self._thread_pool.submit_for, queue), on_end, context, all_or_nothing=all_or_nothing
-        )
+        bridge = StreamBridge(source, partial(self._thread_pool.submit_for, queue), on_end, context)
         try:
             with (
                 closing(DeadlineTimer(context, lambda: bridge.cancel(disconnected=False))),

@@ -17,7 +17,7 @@ from app.engine.explanations.request import explain_request
 from app.engine.inference_result import InferenceResult
 from app.engine.models.registry import Registration, Registry
 from app.engine.request_context import RequestContext
-from app.engine.streams.sources import complete_answers, sample_results, text_chunks
+from app.engine.streams.sources import sample_results, text_chunks
 from app.engine.streams.text_stream import Chunk
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.inference.limits import Limits, check_request
@@ -153,8 +153,6 @@ class Executor:
         decode: Callable[[], InferenceRequest],
         encode_chunk: Callable[[Chunk], WireT | None],
         encode: Callable[[InferenceResponse], WireT] | None = None,
-        *,
-        complete: bool = False,
     ) -> Generator[WireT]:
         """Yield encoded chunks of text, or encoded responses of one sample each. The reader reports the request.
 
@@ -163,7 +161,6 @@ class Executor:
             decode: decode the body.
             encode_chunk: encode a chunk of text; return None to skip it.
             encode: encode a response of one sample; None to answer with text only.
-            complete: yield one chunk for each answer.
 
         Raises:
             InferenceError: for every failure.
@@ -175,9 +172,8 @@ class Executor:
                 for result in sample_results(context, request, registration, self._limits):
                     yield encode(_response(request, registration, result))
                 return
-            chunks = text_chunks(context, request, registration, self._limits)
-            with closing(complete_answers(chunks) if complete else chunks) as parts:
-                for chunk in parts:
+            with closing(text_chunks(context, request, registration, self._limits)) as chunks:
+                for chunk in chunks:
                     if (output := encode_chunk(chunk)) is not None:
                         yield output
 

@@ -34,7 +34,6 @@ class StreamBridge(Generic[ItemT]):
         on_end: called once at the end of the generator, before the reader learns of it. Its argument is the error, or
             None for success, which includes a reader that left after the first item.
         token: the cancellation token of the request.
-        all_or_nothing: whether a reader that leaves before the last item counts as disconnected.
     """
 
     def __init__(
@@ -43,14 +42,11 @@ class StreamBridge(Generic[ItemT]):
         submit: Callable[[Callable[[], None]], Future[None]],
         on_end: Callable[[InferenceError | None], None],
         token: CancellationToken,
-        *,
-        all_or_nothing: bool,
     ) -> None:
         self._source = source
         self._submit = submit
         self._on_end = on_end
         self._token = token
-        self._all_or_nothing = all_or_nothing
         self._loop = asyncio.get_running_loop()
         self._changed = asyncio.Event()
         self._lock = threading.Lock()
@@ -100,7 +96,7 @@ class StreamBridge(Generic[ItemT]):
         with self._lock:
             if not disconnected:
                 self._token.expire()
-            elif self._all_or_nothing or not self._has_output:
+            elif not self._has_output:
                 self._token.cancel()
             self._cancel_error = self._token.cancellation or InferenceError(
                 ErrorKind.CANCELLED, "The client disconnected"
@@ -115,7 +111,7 @@ class StreamBridge(Generic[ItemT]):
         """Stop reading. Always call this at the end."""
         with self._lock:
             self._reader_left = True
-            if self._all_or_nothing or not self._has_output:
+            if not self._has_output:
                 self._token.cancel()
             self._buffer.clear()
             owns_source, self._parked = self._parked, False

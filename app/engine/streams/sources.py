@@ -1,11 +1,7 @@
-"""The sources of a streamed answer: chunks of text, complete texts, or results of single samples."""
+"""The sources of a streamed answer: chunks of text, or results of single samples."""
 
 from collections.abc import Generator
-from contextlib import closing
 
-import msgspec
-
-from app.engine.cancellation import raise_if_cancelled
 from app.engine.inference_result import InferenceResult, SampleResult
 from app.engine.models.registry import Registration
 from app.engine.request_context import RequestContext
@@ -47,22 +43,6 @@ def text_chunks(
             model_ns=stream.model,
             samples=samples,
         )
-
-
-def complete_answers(chunks: Generator[Chunk]) -> Generator[Chunk]:
-    """Yield one chunk for each answer, so that the reader wakes once for it and not for each token.
-
-    Raises:
-        InferenceError: if the request is cancelled, before the next token.
-    """
-    texts: list[str] = []
-    with closing(chunks):
-        for chunk in chunks:
-            raise_if_cancelled()
-            texts.append(chunk.text)
-            if chunk.final:
-                yield msgspec.structs.replace(chunk, text="".join(texts))
-                texts.clear()
 
 
 def sample_results(

@@ -96,15 +96,16 @@ def request() -> InferenceRequest:
 
 
 @pytest.mark.parametrize("whole", [True, False])
-def test_abandoned_stream_is_cancelled_only_for_complete_answers(whole: bool) -> None:
+def test_abandoned_answer_is_cancelled_unless_its_stream_has_begun(whole: bool) -> None:
     observer, gate = EventRecorder(), Gate(initial_passes=1)
     engine = scripted_engine(ScriptedModel(*"abc", gate=gate), observer, workers=1)
 
     async def read() -> None:
-        async with aclosing(
-            engine.stream_text(request_info("one"), "speaker", request, all_or_nothing=whole)
-        ) as chunks:
-            first = asyncio.ensure_future(anext(chunks))
+        async with aclosing(engine.stream_text(request_info("one"), "speaker", request)) as chunks:
+            complete = engine.handle(request_info("one"), "speaker", request, lambda response: response)
+            first = asyncio.ensure_future(complete if whole else anext(chunks))
+            if not whole:
+                complete.close()
             await asyncio.to_thread(gate.wait_for_arrival)
             await asyncio.to_thread(gate.wait_for_arrival)
             # A complete answer has no part before its end.
