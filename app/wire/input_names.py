@@ -2,8 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 
-import msgspec
-
 from app.engine.models.servable import Servable
 from tasks.text.request import TEXT_INPUT
 from tasks.vision.request import IMAGE_INPUT
@@ -23,4 +21,4 @@ PROMPT_NAMES = ("prompt", PROMPTS, "question", "text")
 
 def takes_prompts(servable: Servable) -> bool:
     """Return whether the model accepts prompts for its inputs."""
-    return any(field.name == PROMPTS for field in msgspec.structs.fields(servable.parameters_type))
+    return PROMPTS in servable.parameters_type.__struct_fields__

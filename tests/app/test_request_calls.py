@@ -3,6 +3,7 @@
 import base64
 import json
 import re
+from collections.abc import Callable
 
 import pytest
 
@@ -15,6 +16,11 @@ def chariot_body(image: str) -> bytes:
     text = base64.b64encode((ROOT / "fixtures/images" / image).read_bytes()).decode()
     tensor = {"name": "image", "datatype": "BYTES", "shape": [1], "data": [text], "parameters": {"action": "predict"}}
     return json.dumps({"inputs": [tensor]}).encode()
+
+
+def instance_body(image: str) -> bytes:
+    text = base64.b64encode((ROOT / "fixtures/images" / image).read_bytes()).decode()
+    return json.dumps({"instances": [{"b64": text}]}).encode()
 
 
 @pytest.fixture(scope="module")
@@ -39,6 +45,28 @@ def test_chat_completion_is_answered_without_the_application() -> None:
     assert not any("litestar" in call.file for call in trace.calls)
 
 
+def kserve_v1_trace() -> Trace:
+    return trace_request("fixtures/models/classifier", "/v1/models/classifier:predict", instance_body("shape.jpg"))
+
+
+def tensorflow_serving_trace() -> Trace:
+    return trace_request(
+        "fixtures/models/classifier",
+        "/v1/models/classifier:predict",
+        instance_body("shape.jpg"),
+        address="tensorflow_serving_address",
+    )
+
+
+def kserve_v2_trace() -> Trace:
+    return trace_request("fixtures/models/classifier", "/v2/models/classifier/infer", chariot_body("shape.jpg"))
+
+
+def grps_trace() -> Trace:
+    image = (ROOT / "fixtures/images/shape.jpg").read_bytes()
+    return trace_request("fixtures/models/classifier", "/grps/v1/infer/predict", image, "application/octet-stream")
+
+
 @pytest.mark.parametrize(("task", "max_calls"), [("classification", 133), ("detection", 140)])
 def test_request_calls_a_bounded_number_of_python_functions(
     task: str, max_calls: int, request: pytest.FixtureRequest
@@ -46,6 +74,18 @@ def test_request_calls_a_bounded_number_of_python_functions(
     trace: Trace = request.getfixturevalue(task)
     assert any(call.function == "DirectRequest.complete_body" for call in trace.calls), "the application has answered"
     assert len(trace.calls) <= max_calls, "\n".join(f"{call.file}:{call.line} {call.function}" for call in trace.calls)
+
+
+@pytest.mark.parametrize(
+    ("trace", "max_calls"),
+    [(kserve_v2_trace, 170), (kserve_v1_trace, 166), (grps_trace, 164), (tensorflow_serving_trace, 222)],
+)
+def test_request_of_each_protocol_calls_a_bounded_number_of_python_functions(
+    trace: Callable[[], Trace], max_calls: int
+) -> None:
+    calls = trace().calls
+    assert any(call.function == "DirectRequest.complete_body" for call in calls), "the request skips the web framework"
+    assert len(calls) <= max_calls, "\n".join(f"{call.file}:{call.line} {call.function}" for call in calls)
 
 
 def test_architecture_page_lists_the_files_of_a_request(detection: Trace) -> None:

@@ -45,7 +45,9 @@ class Trace(msgspec.Struct):
     c_calls: int
 
 
-def trace_request(model: str, path: str, body: bytes, content_type: str = "application/json") -> Trace:
+def trace_request(
+    model: str, path: str, body: bytes, content_type: str = "application/json", address: str = "address"
+) -> Trace:
     """Return the calls of one request after some others on one connection.
 
     Of several requests, the one with the fewest calls counts: the network may cut a request into more packets.
@@ -55,6 +57,7 @@ def trace_request(model: str, path: str, body: bytes, content_type: str = "appli
         path: the path of the request.
         body: its body.
         content_type: the type of its body.
+        address: the attribute of `ServerProcess` with the URL of the port.
     """
     with tempfile.TemporaryDirectory() as folder:
         commands, replies = Path(folder, "commands"), Path(folder, "replies")
@@ -70,10 +73,10 @@ def trace_request(model: str, path: str, body: bytes, content_type: str = "appli
             run_server("--model", model, environment=environment) as server,
             commands.open("w") as command_pipe,
             replies.open() as reply_pipe,
-            _connect(server.address) as connection,
+            _connect(getattr(server, address)) as connection,
             connection.makefile("rb") as responses,
         ):
-            url = httpx.URL(server.address).join(path)
+            url = httpx.URL(getattr(server, address)).join(path)
             # The headers of a usual client, in one packet with the body.
             headers = httpx.Request(
                 "POST", url, content=body, headers={**_HEADERS, "Content-Type": content_type}

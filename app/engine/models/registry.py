@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from enum import StrEnum
+from functools import lru_cache
 
 import msgspec
 
@@ -299,6 +300,7 @@ def chariot_name_warning(name: str) -> str:
     )
 
 
+@lru_cache(maxsize=1024)
 def version_sort_key(version: str) -> tuple[tuple[int, ...], str]:
     """Return a sort key with 10 after 9, and 1.10 after 1.9; names that are not numbers come first."""
     numbers = version.removeprefix("v").split(".")

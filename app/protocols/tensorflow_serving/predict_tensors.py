@@ -34,7 +34,7 @@ def read_tensors(
     """
     if not signature.inputs:
         raise invalid(f"Failed to get input map for signature: {signature.name}")
-    row, column = (tensor_format.value in document for tensor_format in TensorFormat)
+    row, column = TensorFormat.ROW in document, TensorFormat.COLUMN in document
     if row and column:
         raise invalid("Not formatted correctly expecting only one of 'inputs' or 'instances' keys to exist")
     if column:
@@ -84,11 +84,15 @@ def with_canonical_names(members: Mapping[str, ValueT], signature: Signature) ->
 
 
 def _check_batch_size(tensors: Sequence[Tensor]) -> None:
+    expected_size = None
     for tensor in tensors:
-        if not tensor.shape:
+        shape = tensor.shape
+        if not shape:
             raise invalid(f"Tensor name: {tensor.name} has no shape information ")
-        if tensor.shape[0] != (size := tensors[0].shape[0]):
-            sizes = f"{tensor.shape[0]} expecting: {size}"
+        if expected_size is None:
+            expected_size = shape[0]
+        if shape[0] != expected_size:
+            sizes = f"{shape[0]} expecting: {expected_size}"
             raise invalid(f"Tensor name: {tensor.name} has inconsistent batch size: {sizes}")
 
 

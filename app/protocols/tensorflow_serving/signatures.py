@@ -116,8 +116,8 @@ class Signature(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 def signatures(servable: Servable) -> Mapping[str, Signature]:
     """Return every signature of a model by name."""
     returns_tensors = servable.description.task_type is TaskType.TENSOR
-    by_name = {spec.name: spec for spec in servable.outputs}
-    result = [_signature(servable, DEFAULT_SIGNATURE, Method.PREDICT, by_name)]
+    result = [_default_signature(servable)]
+    by_name = result[0].outputs
     if not returns_tensors and set(by_name) >= _CLASSIFICATION:
         class_outputs = {"classes": by_name["labels"], "scores": by_name["scores"]}
         result.append(_signature(servable, Method.CLASSIFY, Method.CLASSIFY, class_outputs))
@@ -141,9 +141,11 @@ def predict_signature(servable: Servable, name: str) -> Signature:
         UnknownSignatureError: for an unknown signature.
         InferenceError: INVALID_REQUEST for one that takes serialized examples.
     """
-    signature = signatures(servable).get(name or DEFAULT_SIGNATURE)
+    if name in ("", DEFAULT_SIGNATURE):
+        return _default_signature(servable)
+    signature = signatures(servable).get(name)
     if signature is None:
-        raise UnknownSignatureError(f'Serving signature name: "{name or DEFAULT_SIGNATURE}" not found in signature def')
+        raise UnknownSignatureError(f'Serving signature name: "{name}" not found in signature def')
     if signature.method is not Method.PREDICT:
         message = f'Expected a signature of method {Method.PREDICT}, "{name}" is of {signature.method}'
         raise invalid(message, "signature_name")
@@ -178,6 +180,10 @@ def _method_mismatch(signature: Signature, method: Method) -> InferenceError:
     kind = "classification" if classify else "regression"
     part = "inputs" if signature.method is Method.PREDICT else "outputs"
     return invalid(f"No {kind} {part} found in SignatureDef: {signature.name}")
+
+
+def _default_signature(servable: Servable) -> Signature:
+    return _signature(servable, DEFAULT_SIGNATURE, Method.PREDICT, {spec.name: spec for spec in servable.outputs})
 
 
 def _signature(servable: Servable, name: str, method: Method, outputs: Mapping[str, TensorSpec]) -> Signature:
