@@ -24,7 +24,7 @@ from app.drift.measurement import DriftInput, measure_images
 from app.engine.explanations.request import explain_request
 from app.engine.models.servable import Servable
 from app.evaluation.answers import MEASURED_TASKS, infer_task
-from app.evaluation.extras import EvaluationError
+from app.evaluation.dataset import EvaluationError
 from app.recording.export.coco import write_coco
 from app.recording.inference import RecordedImage, RecordedInference
 from app.server.ui.page_files import render_shell

@@ -8,7 +8,7 @@ from threading import Lock
 
 import msgspec
 
-from app.evaluation.extras import EvaluationError
+from app.evaluation.dataset import EvaluationError
 
 Records = Sequence[Mapping[str, object]]
 

@@ -1,13 +1,15 @@
-"""A labelled dataset, independent of its format."""
+"""A labelled dataset, independent of its format, and the error and optional libraries of evaluations."""
 
 import hashlib
+import importlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
-from app.evaluation.extras import EvaluationError
+from app.engine.error_text import missing_extra
 from tasks.task import TaskType
 
 _MAX_LISTED = 10
@@ -139,6 +141,22 @@ def fingerprint(dataset: Dataset) -> str:
     """Return a hash of the images and questions. Corrected labels do not change it."""
     lines = (f"{item.id}\0{item.question}\n" for item in dataset.items)
     return hashlib.sha256("".join(lines).encode(errors="surrogatepass")).hexdigest()[:32]
+
+
+class EvaluationError(Exception):
+    """An evaluation failed; the message gives the reason to the user."""
+
+
+def import_optional(module: str) -> Any:
+    """Import `module`, which has no type annotations.
+
+    Raises:
+        EvaluationError: when its extra is not installed.
+    """
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        raise EvaluationError(missing_extra("charioteer evaluate", "evaluate", error)) from None
 
 
 def _shorten(lines: Sequence[str]) -> list[str]:

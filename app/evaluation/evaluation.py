@@ -1,14 +1,15 @@
 """Measure answers against a dataset, and build a report."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 
 import msgspec
 
 from app.evaluation.answers import EvaluatedItem, infer_task, parse_records
 from app.evaluation.checkpoint import Records
-from app.evaluation.dataset import Dataset, Item
-from app.evaluation.extras import EvaluationError
-from app.evaluation.label_map import LabelMap, map_labels, unknown_labels
+from app.evaluation.dataset import Dataset, EvaluationError, Item
+from app.evaluation.datasets.files import read_json
 from app.evaluation.masks import MAX_PIXELS
 from app.evaluation.metrics.classes import measure_classes
 from app.evaluation.metrics.objects import measure_objects
@@ -22,6 +23,9 @@ ANSWERED = "answered"
 """Name of the figure for the share of answered images."""
 _MAX_LISTED = 10
 _MAX_SLICES = 200
+
+LabelMap = Mapping[str, str | None]
+"""The dataset's label by the model's label; None drops a class of the model."""
 
 
 def task_to_measure(dataset: Dataset, records: Mapping[str, Records]) -> TaskType:
@@ -112,6 +116,76 @@ def evaluate_records(
     )
 
 
+def check_figures(dataset: Dataset, names: Iterable[str]) -> None:
+    """Check before the first request that the figures `names` exist.
+
+    Raises:
+        EvaluationError: when no task of the dataset has a figure of that name, or the extra is not installed.
+    """
+    figures = [
+        figure for task in dataset.tasks for figure in _measure((), dataset, task, 0.5, (), lambda _: None).figures
+    ]
+    known = [*(figure.name for figure in figures), ANSWERED]
+    for name in names:
+        if name not in known:
+            raise EvaluationError(
+                f"--fail-under: there is no figure {name}; there is {', '.join(dict.fromkeys(known))}"
+            )
+
+
+def check_slices(dataset: Dataset, slices: Sequence[str]) -> None:
+    """Check before the first request that the dataset can be sliced by the keys `slices`.
+
+    Raises:
+        EvaluationError: when a key is missing, or has too many values.
+    """
+    keys = {key for item in dataset.items for key in item.metadata}
+    for key in slices:
+        if key not in keys:
+            has = ", ".join(sorted(keys)) or "none"
+            raise EvaluationError(f"--slice: no image has metadata called {key!r}; there is {has}")
+        values = {item.metadata.get(key) for item in dataset.items}
+        if len(values) > _MAX_SLICES:
+            raise EvaluationError(f"--slice: Expected at most {_MAX_SLICES} values of {key!r}, got {len(values)}")
+
+
+def read_label_map(path: Path, labels: Sequence[str]) -> LabelMap:
+    """Read a JSON object from the model's labels to the dataset's labels or null.
+
+    Raises:
+        EvaluationError: when the file has another form, or an unknown label of the dataset.
+    """
+    try:
+        label_map = msgspec.convert(read_json(path), dict[str, str | None])
+    except msgspec.ValidationError as error:
+        raise EvaluationError(f"{path}: Expected the dataset's label, or null, by the model's: {error}") from None
+    unknown = sorted({label for label in label_map.values() if label is not None} - set(labels))
+    if unknown:
+        raise EvaluationError(f"{path}: {unknown[0]!r} is not a label of the dataset; it has {_shorten(labels)}")
+    return label_map
+
+
+def map_labels(result: EvaluatedItem, label_map: LabelMap) -> EvaluatedItem:
+    """Return `result` with the dataset's labels. Unmapped labels stay; labels mapped to None are dropped."""
+    predictions = tuple(
+        prediction
+        if (label := label_map.get(prediction.label, prediction.label)) == prediction.label
+        else msgspec.structs.replace(prediction, label=label)
+        for prediction in result.predictions
+        if label_map.get(prediction.label, prediction.label) is not None
+    )
+    return msgspec.structs.replace(result, predictions=predictions)
+
+
+def unknown_labels(results: Iterable[EvaluatedItem], labels: Sequence[str]) -> Mapping[str, int]:
+    """Count the predicted labels that the dataset does not have, the most frequent first."""
+    known = frozenset(labels)
+    counts = Counter(
+        prediction.label for result in results for prediction in result.predictions if prediction.label not in known
+    )
+    return dict(counts.most_common())
+
+
 def _measure(
     results: Sequence[EvaluatedItem],
     dataset: Dataset,
@@ -173,34 +247,5 @@ def _label_remarks(results: Sequence[EvaluatedItem], labels: Sequence[str], task
     return [f"{start} --label-map gives them the dataset's names."]
 
 
-def check_figures(dataset: Dataset, names: Iterable[str]) -> None:
-    """Check before the first request that the figures `names` exist.
-
-    Raises:
-        EvaluationError: when no task of the dataset has a figure of that name, or the extra is not installed.
-    """
-    figures = [
-        figure for task in dataset.tasks for figure in _measure((), dataset, task, 0.5, (), lambda _: None).figures
-    ]
-    known = [*(figure.name for figure in figures), ANSWERED]
-    for name in names:
-        if name not in known:
-            raise EvaluationError(
-                f"--fail-under: there is no figure {name}; there is {', '.join(dict.fromkeys(known))}"
-            )
-
-
-def check_slices(dataset: Dataset, slices: Sequence[str]) -> None:
-    """Check before the first request that the dataset can be sliced by the keys `slices`.
-
-    Raises:
-        EvaluationError: when a key is missing, or has too many values.
-    """
-    keys = {key for item in dataset.items for key in item.metadata}
-    for key in slices:
-        if key not in keys:
-            has = ", ".join(sorted(keys)) or "none"
-            raise EvaluationError(f"--slice: no image has metadata called {key!r}; there is {has}")
-        values = {item.metadata.get(key) for item in dataset.items}
-        if len(values) > _MAX_SLICES:
-            raise EvaluationError(f"--slice: Expected at most {_MAX_SLICES} values of {key!r}, got {len(values)}")
+def _shorten(labels: Sequence[str]) -> str:
+    return ", ".join(labels[:20]) + (" ..." if len(labels) > 20 else "")

@@ -6,8 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.evaluation.answers import PredictedObject
-from app.evaluation.dataset import LabelledObject, RunLengths, outline
-from app.evaluation.extras import import_optional
+from app.evaluation.dataset import LabelledObject, RunLengths, import_optional, outline
 from tasks.vision.contours import mask_of_contours
 
 MAX_PIXELS = 1 << 28

@@ -9,8 +9,7 @@ from queue import SimpleQueue
 from threading import Event, Thread
 
 from app.evaluation.checkpoint import Checkpoint, CheckpointEntry, Records
-from app.evaluation.dataset import Item
-from app.evaluation.extras import EvaluationError
+from app.evaluation.dataset import EvaluationError, Item
 
 InferenceClient = Callable[[Item, bytes], Records]
 """Returns the records for an item and the bytes of its image. Several threads call it.

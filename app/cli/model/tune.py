@@ -98,7 +98,7 @@ def tune(
     """
     from app.cli.model.tuning_data import read_tuning_data
     from app.cli.model.tuning_run import TuningSearch
-    from app.evaluation.extras import EvaluationError
+    from app.evaluation.dataset import EvaluationError
 
     source = msgspec.structs.replace(latest_version(path), allow_code=allow_code)
     workers = ServerSettings().worker_count

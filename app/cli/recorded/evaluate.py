@@ -17,11 +17,16 @@ from app.cli.terminal import console, progress, stop
 from app.conformance.client.auth_headers import HeaderError, read_headers
 from app.conformance.client.tls import TlsOptions, TlsOptionsError
 from app.evaluation.checkpoint import Header, open_checkpoint
-from app.evaluation.dataset import Dataset, fingerprint
+from app.evaluation.dataset import Dataset, EvaluationError, fingerprint, import_optional
 from app.evaluation.datasets.read import DatasetFormat, DatasetOptions, read_dataset
-from app.evaluation.evaluation import ANSWERED, check_figures, check_slices, check_task, evaluate_records
-from app.evaluation.extras import EvaluationError, import_optional
-from app.evaluation.label_map import read_label_map
+from app.evaluation.evaluation import (
+    ANSWERED,
+    check_figures,
+    check_slices,
+    check_task,
+    evaluate_records,
+    read_label_map,
+)
 from app.evaluation.output.html import html_report
 from app.evaluation.output.plain import json_report
 from app.evaluation.output.table import print_report

@@ -12,8 +12,7 @@ from app.conformance.client.tls import TlsOptions
 from app.evaluation.answers import MEASURED_TASKS
 from app.evaluation.checkpoint import Records
 from app.evaluation.clients import HTTP_PROTOCOLS, HttpInferenceClient
-from app.evaluation.dataset import Dataset, Item
-from app.evaluation.extras import EvaluationError
+from app.evaluation.dataset import Dataset, EvaluationError, Item
 from app.evaluation.runner import CollectedAnswers, InferenceClient, InferenceClientError
 from app.settings.inference_query import NO_ERROR, InferenceQuery
 from app.settings.model import ModelSource

@@ -6,8 +6,7 @@ from pathlib import PurePosixPath
 
 import msgspec
 
-from app.evaluation.dataset import Dataset, Item
-from app.evaluation.extras import EvaluationError
+from app.evaluation.dataset import Dataset, EvaluationError, Item
 from app.evaluation.runner import CollectedAnswers
 from app.recording.inference import RecordedInference
 

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import msgspec
 
-from app.evaluation.dataset import Dataset, Item, LabelErrors, LabelledObject, Ring, RunLengths
+from app.evaluation.dataset import Dataset, EvaluationError, Item, LabelErrors, LabelledObject, Ring, RunLengths
 from app.evaluation.datasets.files import (
     as_list,
     parse_numbers,
@@ -16,7 +16,6 @@ from app.evaluation.datasets.files import (
     ring_area,
     scalar_values,
 )
-from app.evaluation.extras import EvaluationError
 from app.evaluation.masks import MAX_PIXELS, decode_mask, read_run_lengths
 from tasks.inference.error import quote_value
 from tasks.task import TaskType

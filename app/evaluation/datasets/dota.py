@@ -5,7 +5,7 @@ A file may begin with lines ``imagesource:...`` and ``gsd:...``, which become me
 
 from pathlib import Path
 
-from app.evaluation.dataset import Dataset, Item, LabelErrors, LabelledObject
+from app.evaluation.dataset import Dataset, EvaluationError, Item, LabelErrors, LabelledObject
 from app.evaluation.datasets.files import (
     list_images,
     parse_numbers,
@@ -14,7 +14,6 @@ from app.evaluation.datasets.files import (
     read_sidecar,
     ring_area,
 )
-from app.evaluation.extras import EvaluationError
 from tasks.inference.error import quote_value
 from tasks.task import TaskType
 

@@ -14,8 +14,7 @@ from typing import Any, cast
 import msgspec
 import PIL.Image
 
-from app.evaluation.dataset import Item, LabelErrors
-from app.evaluation.extras import EvaluationError
+from app.evaluation.dataset import EvaluationError, Item, LabelErrors
 from tasks.inference.error import InferenceError, quote_value
 from tasks.vision.header import image_size
 

@@ -6,14 +6,12 @@ from typing import Literal
 
 import msgspec
 
-from app.evaluation.dataset import Dataset, LabelErrors
+from app.evaluation.dataset import Dataset, EvaluationError, Item, LabelErrors
 from app.evaluation.datasets.coco import read_coco
 from app.evaluation.datasets.dota import label_folder, read_dota
-from app.evaluation.datasets.files import list_images
-from app.evaluation.datasets.image_folder import read_image_folder
+from app.evaluation.datasets.files import count_names, list_images, read_item, read_sidecar, sidecar_row
 from app.evaluation.datasets.questions import read_questions
 from app.evaluation.datasets.yolo import find_yolo_file, read_yolo
-from app.evaluation.extras import EvaluationError
 from tasks.task import TaskType
 
 DatasetFormat = Literal["image-folder", "coco", "yolo", "dota", "vqa"]
@@ -55,6 +53,29 @@ def read_dataset(path: Path, options: DatasetOptions = DatasetOptions()) -> Data
     if repeated:
         raise EvaluationError(f"{path}: Expected each image once, got {repeated[0]} again")
     return _restrict_to_task(dataset, options.task)
+
+
+def read_image_folder(path: Path, errors: LabelErrors) -> Dataset:
+    """Read the images under `path`; the name of the first folder under `path` is the class."""
+    metadata = read_sidecar(path, errors)
+    items: list[Item] = []
+    labels = sorted(entry.name for entry in path.iterdir() if entry.is_dir() and not entry.name.startswith("."))
+    files = [(label, file) for label in labels for file in list_images(path / label)]
+    names = count_names(file for _, file in files)
+    for label, file in files:
+        name = file.relative_to(path).as_posix()
+        row = sidecar_row(metadata, name, file, names)
+        if item := read_item(name, file, errors, label=label, metadata=row):
+            items.append(item)
+    used_labels = {item.label for item in items}
+    return Dataset(
+        path=path,
+        format="image-folder",
+        tasks=(TaskType.IMAGE_CLASSIFICATION,),
+        labels=tuple(label for label in labels if label in used_labels),
+        items=tuple(items),
+        notes=errors.notes(),
+    )
 
 
 def _read(dataset_format: DatasetFormat, path: Path, options: DatasetOptions, errors: LabelErrors) -> Dataset:

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import yaml
 
-from app.evaluation.dataset import Dataset, Item, LabelErrors, LabelledObject, Ring
+from app.evaluation.dataset import Dataset, EvaluationError, Item, LabelErrors, LabelledObject, Ring
 from app.evaluation.datasets.files import (
     as_list,
     count_names,
@@ -21,7 +21,6 @@ from app.evaluation.datasets.files import (
     ring_area,
     sidecar_row,
 )
-from app.evaluation.extras import EvaluationError
 from tasks.inference.error import quote_value
 from tasks.task import TaskType
 

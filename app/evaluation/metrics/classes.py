@@ -4,9 +4,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from app.evaluation.answers import EvaluatedItem
-from app.evaluation.extras import import_optional
-from app.evaluation.metrics.slices import slice_results
+from app.evaluation.answers import EvaluatedItem, slice_results
+from app.evaluation.dataset import import_optional
 from app.evaluation.report import Confusion, Figure, Measures, Mistake, Table
 
 _NONE = "(nothing)"

@@ -7,7 +7,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from app.evaluation.extras import import_optional
+from app.evaluation.dataset import import_optional
 from app.evaluation.metrics.overlaps import Comparison
 
 IOUS = tuple(round(0.5 + 0.05 * step, 2) for step in range(10))

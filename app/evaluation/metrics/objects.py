@@ -5,11 +5,10 @@ from typing import Any
 
 import msgspec
 
-from app.evaluation.answers import EvaluatedItem
+from app.evaluation.answers import EvaluatedItem, slice_results
 from app.evaluation.metrics.coco import coco_metrics
 from app.evaluation.metrics.objects_report import SCORES, ObjectMetrics, build_measures
 from app.evaluation.metrics.overlaps import Comparison, compare
-from app.evaluation.metrics.slices import slice_results
 from app.evaluation.metrics.valor import (
     confusion_matrix,
     list_mistakes,

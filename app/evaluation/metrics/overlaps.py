@@ -8,8 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.evaluation.answers import EvaluatedItem
-from app.evaluation.dataset import Box, Ring
-from app.evaluation.extras import import_optional
+from app.evaluation.dataset import Box, Ring, import_optional
 from app.evaluation.masks import predicted_mask, truth_mask
 from tasks.task import TaskType
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from app.evaluation.answers import EvaluatedItem
-from app.evaluation.extras import import_optional
+from app.evaluation.dataset import import_optional
 from app.evaluation.masks import decode_mask, predicted_mask, truth_mask
 from app.evaluation.report import Figure, Table
 

@@ -13,8 +13,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from app.evaluation.answers import EvaluatedItem
-from app.evaluation.metrics.slices import slice_results
+from app.evaluation.answers import EvaluatedItem, slice_results
 from app.evaluation.report import Figure, Measures, Mistake, Table
 
 _ARTICLES = re.compile(r"\b(a|an|the)\b")

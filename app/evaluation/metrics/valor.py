@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from app.evaluation.extras import import_optional
+from app.evaluation.dataset import import_optional
 from app.evaluation.metrics.coco import IOUS
 from app.evaluation.metrics.overlaps import Comparison
 from app.evaluation.report import Confusion, Mistake

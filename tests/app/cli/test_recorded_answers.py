@@ -9,8 +9,7 @@ import msgspec
 import pytest
 
 from app.cli.recorded.recorded_answers import match_recorded
-from app.evaluation.dataset import Dataset, Item
-from app.evaluation.extras import EvaluationError
+from app.evaluation.dataset import Dataset, EvaluationError, Item
 from app.recording.inference import RecordedImage, RecordedInference
 from metadata.entry import MetadataEntry
 from tasks.task import TaskType

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from app.evaluation.answers import infer_task, parse_records
-from app.evaluation.extras import EvaluationError
-from app.evaluation.label_map import map_labels, read_label_map, unknown_labels
+from app.evaluation.dataset import EvaluationError
+from app.evaluation.evaluation import map_labels, read_label_map, unknown_labels
 from tasks.task import TaskType
 from tests.support.evaluation_samples import detection_sample, item
 

@@ -10,9 +10,8 @@ import msgspec
 import pytest
 
 from app.evaluation.checkpoint import Header, Records, open_checkpoint
-from app.evaluation.dataset import Dataset, Item, fingerprint
+from app.evaluation.dataset import Dataset, EvaluationError, Item, fingerprint
 from app.evaluation.evaluation import check_task
-from app.evaluation.extras import EvaluationError
 from app.evaluation.runner import InferenceClientError, collect_answers
 from tasks.task import TaskType
 from tests.support.evaluation_samples import write_image

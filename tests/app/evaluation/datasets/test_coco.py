@@ -10,8 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pycocotools import mask as oracle
 
+from app.evaluation.dataset import EvaluationError
 from app.evaluation.datasets.read import DatasetOptions, read_dataset
-from app.evaluation.extras import EvaluationError
 from app.evaluation.masks import decode_mask, read_run_lengths, truth_mask
 from tasks.task import TaskType
 from tests.support.datasets import coco_annotation, write_coco_dataset

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from PIL import Image
 
+from app.evaluation.dataset import EvaluationError
 from app.evaluation.datasets.read import DatasetOptions, read_dataset
-from app.evaluation.extras import EvaluationError
 from tasks.task import TaskType
 from tests.support.datasets import (
     write_coco_dataset,

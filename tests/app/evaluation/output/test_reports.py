@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from app.evaluation.dataset import Dataset, Item, LabelledObject
+from app.evaluation.dataset import Dataset, EvaluationError, Item, LabelledObject, import_optional
 from app.evaluation.evaluation import evaluate_records
-from app.evaluation.extras import EvaluationError, import_optional
 from app.evaluation.output.html import html_report
 from app.evaluation.output.plain import json_report
 from app.evaluation.output.table import print_report
