@@ -8,10 +8,9 @@ import grpc
 import msgspec
 from google.protobuf.message import DecodeError
 
-from app.evaluation.checkpoint import Records
 from app.evaluation.clients import RETRY_DELAYS_S, read_elements
 from app.evaluation.dataset import Item
-from app.evaluation.runner import InferenceClientError
+from app.evaluation.runner import InferenceClientError, Records
 from app.proto import message_class
 
 GRPC_PROTOCOLS = ("v2-grpc", "grps-grpc")

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.evaluation.answers import PredictedObject, infer_task, parse_records
-from app.evaluation.checkpoint import Records
 from app.evaluation.dataset import Item
+from app.evaluation.runner import Records
 
 _MIN_IOU = 0.5
 _IN_PLACE_IOU = 0.9

@@ -12,9 +12,8 @@ import httpx
 import msgspec
 import pybase64
 
-from app.evaluation.checkpoint import Records
 from app.evaluation.dataset import Item
-from app.evaluation.runner import InferenceClientError
+from app.evaluation.runner import InferenceClientError, Records
 
 RETRY_DELAYS_S = (0.2, 0.4, 0.8, 1.6)
 """Delays in seconds before retries to a busy server."""

@@ -7,7 +7,6 @@ from pathlib import Path
 import msgspec
 
 from app.evaluation.answers import EvaluatedItem, infer_task, parse_records
-from app.evaluation.checkpoint import Records
 from app.evaluation.dataset import Dataset, EvaluationError, Item
 from app.evaluation.datasets.files import read_json
 from app.evaluation.masks import MAX_PIXELS
@@ -16,7 +15,7 @@ from app.evaluation.metrics.objects import measure_objects
 from app.evaluation.metrics.pixels import measure_pixels
 from app.evaluation.metrics.texts import measure_texts
 from app.evaluation.report import EvaluationReport, Measures
-from app.evaluation.runner import InferenceClient
+from app.evaluation.runner import InferenceClient, Records
 from tasks.task import TaskType
 
 ANSWERED = "answered"

@@ -9,12 +9,11 @@ import msgspec
 from app.cli.model.inputs import choose_images
 from app.cli.recorded.evaluation_source import local_predictor, parameters_for
 from app.evaluation.agreement import Agreement, compare_answers
-from app.evaluation.checkpoint import Records
 from app.evaluation.dataset import Dataset, EvaluationError, Item, LabelErrors
 from app.evaluation.datasets.files import read_image_size
 from app.evaluation.datasets.read import read_dataset
 from app.evaluation.evaluation import evaluate_records
-from app.evaluation.runner import InferenceClientError
+from app.evaluation.runner import InferenceClientError, Records
 from app.settings.model import ModelSource
 
 _MAX_CALIBRATION = 100

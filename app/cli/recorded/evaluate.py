@@ -16,7 +16,6 @@ from app.cli.recorded.evaluation_source import Source, local_source, parameters_
 from app.cli.terminal import console, progress, stop
 from app.conformance.client.auth_headers import HeaderError, read_headers
 from app.conformance.client.tls import TlsOptions, TlsOptionsError
-from app.evaluation.checkpoint import Header, open_checkpoint
 from app.evaluation.dataset import Dataset, EvaluationError, fingerprint, import_optional
 from app.evaluation.datasets.read import DatasetFormat, DatasetOptions, read_dataset
 from app.evaluation.evaluation import (
@@ -27,11 +26,9 @@ from app.evaluation.evaluation import (
     evaluate_records,
     read_label_map,
 )
-from app.evaluation.output.html import html_report
-from app.evaluation.output.plain import json_report
-from app.evaluation.output.table import print_report
+from app.evaluation.rendering import html_report, json_report, print_report
 from app.evaluation.report import EvaluationReport
-from app.evaluation.runner import CollectedAnswers, collect_answers
+from app.evaluation.runner import CollectedAnswers, Header, collect_answers, open_checkpoint
 from app.settings.model import ModelError
 from app.settings.server import ModelOptions, SettingsError
 from tasks.inference.error import InferenceError

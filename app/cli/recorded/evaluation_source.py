@@ -10,10 +10,9 @@ import msgspec
 from app.cli.model.inputs import choose_model, predict_records
 from app.conformance.client.tls import TlsOptions
 from app.evaluation.answers import MEASURED_TASKS
-from app.evaluation.checkpoint import Records
 from app.evaluation.clients import HTTP_PROTOCOLS, HttpInferenceClient
 from app.evaluation.dataset import Dataset, EvaluationError, Item
-from app.evaluation.runner import CollectedAnswers, InferenceClient, InferenceClientError
+from app.evaluation.runner import CollectedAnswers, InferenceClient, InferenceClientError, Records
 from app.settings.inference_query import NO_ERROR, InferenceQuery
 from app.settings.model import ModelSource
 from app.settings.server import ModelOptions

@@ -1,22 +1,27 @@
 """Measure detection, oriented detection and segmentation, as COCO does and as Chariot's evaluations do."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from app.evaluation.answers import EvaluatedItem, slice_results
-from app.evaluation.metrics.coco import coco_metrics
-from app.evaluation.metrics.objects_report import SCORES, ObjectMetrics, build_measures
-from app.evaluation.metrics.overlaps import Comparison, compare
+from app.evaluation.metrics.coco import IOUS, CocoMetrics, Comparison, coco_metrics, compare
 from app.evaluation.metrics.valor import (
+    ValorMetrics,
     confusion_matrix,
     list_mistakes,
     load_comparisons,
     valor_metrics,
 )
-from app.evaluation.report import Measures
+from app.evaluation.report import Chart, Figure, Line, Measures, Table
 from tasks.task import TaskType
+
+_SCORES = tuple(round(0.05 * step, 2) for step in range(20))
+_MAX_LINES = 8
+_NO_COUNTS = ValorMetrics(map=0, counts={})
+
+_Row = tuple[str | float | int | None, ...]
 
 
 def measure_objects(
@@ -44,17 +49,17 @@ def measure_objects(
     for index, result in enumerate(results):
         comparisons.append(compare(result, task))
         progress(index + 1)
-    overall, evaluator, skipped = _object_metrics(comparisons, labels, sorted({*SCORES, confidence}))
+    overall, evaluator, skipped = _object_metrics(comparisons, labels, sorted({*_SCORES, confidence}))
     if evaluator is None:
         return msgspec.structs.replace(
-            build_measures(overall, confidence),
+            _build_measures(overall, confidence),
             notes=("There is neither an object in the dataset nor a prediction: nothing to measure.",),
         )
     slices_metrics = [
         (name, len(indexes), _object_metrics([comparisons[index] for index in indexes], labels, [confidence])[0])
         for name, indexes in slice_results(results, slices)
     ]
-    measures = build_measures(overall, confidence, slices_metrics)
+    measures = _build_measures(overall, confidence, slices_metrics)
     return msgspec.structs.replace(
         measures,
         confusion=confusion_matrix(evaluator, comparisons, confidence),
@@ -63,10 +68,133 @@ def measure_objects(
     )
 
 
+class _ObjectMetrics(msgspec.Struct, frozen=True, kw_only=True):
+    """The metrics of a dataset or of a slice.
+
+    Attributes:
+        labels: the labels of the dataset.
+        coco: metrics of the labels that have objects.
+        valor: metrics of all labels; None if there is neither an object nor a prediction.
+    """
+
+    labels: Sequence[str]
+    coco: CocoMetrics
+    valor: ValorMetrics | None = None
+
+    def rates(
+        self, iou: float, score: float, labels: Sequence[str] | None = None
+    ) -> tuple[float | None, float | None, float | None]:
+        """Return precision, recall and F1 of all predictions of `labels`; None for a division by zero."""
+        right, wrong, missed = (self.valor or _NO_COUNTS).totals(labels or self.labels, iou, score)
+        precision = right / (right + wrong) if right + wrong else None
+        recall = right / (right + missed) if right + missed else None
+        f1 = 2 * right / (2 * right + wrong + missed) if right + wrong + missed else None
+        return precision, recall, f1
+
+    def values(self, confidence: float) -> Mapping[str, float | None]:
+        """Return the figures by their names."""
+        precision, recall, f1 = self.rates(IOUS[0], confidence)
+        return {
+            "map_coco": self.coco.map(),
+            "ap50": self.coco.map(0.5),
+            "ap75": self.coco.map(0.75),
+            "ar": float(self.coco.recall.mean()) if self.coco.labels else None,
+            "mAPAveragedOverIOUs": self.valor.map if self.valor else None,
+            "precision": precision,
+            "recall": recall,
+            "f1": f1,
+        }
+
+
+def _build_measures(
+    metrics: _ObjectMetrics, confidence: float, slices: Sequence[tuple[str, int, _ObjectMetrics]] = ()
+) -> Measures:
+    """Return figures, tables and charts.
+
+    Args:
+        metrics: of the whole dataset. The figures have no value if there was nothing to measure.
+        confidence: the score threshold of precision, recall and F1.
+        slices: the name, the number of images and the metrics of each slice.
+    """
+    thresholds = f"IoU 0.5, score {confidence:g}"
+    titles = {
+        "map_coco": "COCO's AP, IoU 0.5 to 0.95",
+        "ap50": "COCO's AP, IoU 0.5",
+        "ap75": "COCO's AP, IoU 0.75",
+        "ar": "COCO's AR, IoU 0.5 to 0.95",
+        "mAPAveragedOverIOUs": "Valor's mAP, as in Chariot, IoU 0.5 to 0.95",
+        "precision": f"precision, {thresholds}",
+        "recall": f"recall, {thresholds}",
+        "f1": f"F1, {thresholds}",
+    }
+    values = metrics.values(confidence)
+    figures = tuple(Figure(name=name, title=title, value=values[name]) for name, title in titles.items())
+    if metrics.valor is None:
+        return Measures(figures=figures)
+    tables = [_classes(metrics, confidence), _ious(metrics)]
+    if slices:
+        columns = ("slice", "images", *titles)
+        rows = tuple((name, images, *subset.values(confidence).values()) for name, images, subset in slices)
+        tables.append(Table(title="Slices", columns=columns, rows=rows))
+    return Measures(figures=figures, tables=tuple(tables), charts=_charts(metrics, metrics.valor))
+
+
 def _object_metrics(
     comparisons: Sequence[Comparison], labels: Sequence[str], scores: Sequence[float]
-) -> tuple[ObjectMetrics, Any, int]:
+) -> tuple[_ObjectMetrics, Any, int]:
     """Return the metrics, and what `load_comparisons` returns."""
     evaluator, skipped = load_comparisons(comparisons)
     valor = valor_metrics(evaluator, scores) if evaluator else None
-    return ObjectMetrics(labels=labels, coco=coco_metrics(comparisons), valor=valor), evaluator, skipped
+    return _ObjectMetrics(labels=labels, coco=coco_metrics(comparisons), valor=valor), evaluator, skipped
+
+
+def _classes(metrics: _ObjectMetrics, confidence: float) -> Table:
+    """Return a row for each label with objects, and one row for all other labels of the dataset that were found."""
+    valor = metrics.valor or _NO_COUNTS
+    averages = [metrics.coco.ap(), metrics.coco.ap(0.5), metrics.coco.ap(0.75), metrics.coco.recall.mean(axis=0)]
+    rows: list[_Row] = []
+    for index, label in enumerate(metrics.coco.labels):
+        right, _, missed = valor.totals([label], IOUS[0], 0.0)
+        rates = metrics.rates(IOUS[0], confidence, [label])
+        rows.append((label, right + missed, *(float(average[index]) for average in averages), *rates))
+    others = [label for label in metrics.labels if label not in metrics.coco.labels]
+    found = [label for label in others if valor.totals([label], IOUS[0], 0.0)[1]]
+    if found:
+        name = found[0] if len(found) == 1 else f"{len(found)} classes without objects"
+        rows.append((name, 0, None, None, None, None, *metrics.rates(IOUS[0], confidence, found)))
+    columns = ("class", "objects", "AP", "AP50", "AP75", "AR", "precision", "recall", "F1")
+    return Table(
+        title=f"Classes; precision, recall and F1 at IoU 0.5, score {confidence:g}", columns=columns, rows=tuple(rows)
+    )
+
+
+def _ious(metrics: _ObjectMetrics) -> Table:
+    best = [max((metrics.rates(iou, score)[2] or 0.0, -score) for score in _SCORES) for iou in IOUS]
+    rows = tuple((f"{iou:g}", metrics.coco.map(iou), f1, -score) for iou, (f1, score) in zip(IOUS, best, strict=True))
+    return Table(title="IoU thresholds", columns=("IoU", "AP", "best F1", "at a score of"), rows=rows)
+
+
+def _charts(metrics: _ObjectMetrics, valor: ValorMetrics) -> tuple[Chart, ...]:
+    coco = metrics.coco
+    recalls = tuple(step / 100 for step in range(101))
+    frequent = sorted(coco.labels, key=lambda label: -sum(valor.totals([label], IOUS[0], 0.0)[::2]))[:_MAX_LINES]
+    lines = [("all classes", coco.curves[0].mean(axis=1))] if frequent else []
+    lines += [(label, coco.curves[0, :, coco.labels.index(label)]) for label in frequent]
+    rates = [metrics.rates(IOUS[0], score) for score in _SCORES]
+    return (
+        Chart(
+            title="Precision over recall, IoU 0.5",
+            x="recall",
+            y="precision",
+            lines=tuple(Line(name=name, xs=recalls, ys=tuple(curve.tolist())) for name, curve in lines),
+        ),
+        Chart(
+            title="Score thresholds, IoU 0.5",
+            x="score threshold",
+            y="",
+            lines=tuple(
+                Line(name=name, xs=_SCORES, ys=tuple(rate[index] or 0.0 for rate in rates))
+                for index, name in enumerate(("precision", "recall", "F1"))
+            ),
+        ),
+    )

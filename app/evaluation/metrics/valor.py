@@ -6,8 +6,7 @@ from typing import Any
 import msgspec
 
 from app.evaluation.dataset import import_optional
-from app.evaluation.metrics.coco import IOUS
-from app.evaluation.metrics.overlaps import Comparison
+from app.evaluation.metrics.coco import IOUS, Comparison
 from app.evaluation.report import Confusion, Mistake
 
 _MATCH = 0.5

@@ -9,10 +9,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from app.evaluation.checkpoint import Header, Records, open_checkpoint
 from app.evaluation.dataset import Dataset, EvaluationError, Item, fingerprint
 from app.evaluation.evaluation import check_task
-from app.evaluation.runner import InferenceClientError, collect_answers
+from app.evaluation.runner import Header, InferenceClientError, Records, collect_answers, open_checkpoint
 from tasks.task import TaskType
 from tests.support.evaluation_samples import write_image
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from app.evaluation.answers import EvaluatedItem, PredictedObject, parse_records
 from app.evaluation.dataset import LabelledObject, Ring
 from app.evaluation.masks import read_run_lengths
+from app.evaluation.metrics.coco import compare
 from app.evaluation.metrics.objects import measure_objects
-from app.evaluation.metrics.overlaps import compare
 from app.evaluation.report import Measures
 from tasks.task import TaskType
 from tasks.vision.contours import contours_of_mask

@@ -12,9 +12,7 @@ from rich.console import Console
 
 from app.evaluation.dataset import Dataset, EvaluationError, Item, LabelledObject, import_optional
 from app.evaluation.evaluation import evaluate_records
-from app.evaluation.output.html import html_report
-from app.evaluation.output.plain import json_report
-from app.evaluation.output.table import print_report
+from app.evaluation.rendering import html_report, json_report, print_report
 from app.evaluation.report import EvaluationReport
 from tasks.task import TaskType
 from tests.support.evaluation_samples import write_image
