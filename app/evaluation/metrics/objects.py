@@ -19,7 +19,6 @@ from tasks.task import TaskType
 
 _SCORES = tuple(round(0.05 * step, 2) for step in range(20))
 _MAX_LINES = 8
-_NO_COUNTS = ValorMetrics(map=0, counts={})
 
 _Row = tuple[str | float | int | None, ...]
 
@@ -50,18 +49,23 @@ def measure_objects(
         comparisons.append(compare(result, task))
         progress(index + 1)
     overall, evaluator, skipped = _object_metrics(comparisons, labels, sorted({*_SCORES, confidence}))
+    values, titles = overall.values(confidence), _titles(confidence)
+    figures = tuple(Figure(name=name, title=title, value=values[name]) for name, title in titles.items())
     if evaluator is None:
-        return msgspec.structs.replace(
-            _build_measures(overall, confidence),
-            notes=("There is neither an object in the dataset nor a prediction: nothing to measure.",),
-        )
-    slices_metrics = [
-        (name, len(indexes), _object_metrics([comparisons[index] for index in indexes], labels, [confidence])[0])
-        for name, indexes in slice_results(results, slices)
-    ]
-    measures = _build_measures(overall, confidence, slices_metrics)
-    return msgspec.structs.replace(
-        measures,
+        notes = ("There is neither an object in the dataset nor a prediction: nothing to measure.",)
+        return Measures(figures=figures, notes=notes)
+    tables = [_classes(overall, confidence), _ious(overall)]
+    if slices:
+        rows: list[_Row] = []
+        for name, indexes in slice_results(results, slices):
+            metrics, _, _ = _object_metrics([comparisons[index] for index in indexes], labels, [confidence])
+            rows.append((name, len(indexes), *metrics.values(confidence).values()))
+        columns = ("slice", "images", *titles)
+        tables.append(Table(title="Slices", columns=columns, rows=tuple(rows)))
+    return Measures(
+        figures=figures,
+        tables=tuple(tables),
+        charts=_charts(overall),
         confusion=confusion_matrix(evaluator, comparisons, confidence),
         mistakes=list_mistakes(evaluator, comparisons, labels, confidence),
         notes=(f"{skipped} findings inside ignored objects were left out",) if skipped else (),
@@ -74,18 +78,18 @@ class _ObjectMetrics(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         labels: the labels of the dataset.
         coco: metrics of the labels that have objects.
-        valor: metrics of all labels; None if there is neither an object nor a prediction.
+        valor: metrics of all labels.
     """
 
     labels: Sequence[str]
     coco: CocoMetrics
-    valor: ValorMetrics | None = None
+    valor: ValorMetrics
 
     def rates(
         self, iou: float, score: float, labels: Sequence[str] | None = None
     ) -> tuple[float | None, float | None, float | None]:
         """Return precision, recall and F1 of all predictions of `labels`; None for a division by zero."""
-        right, wrong, missed = (self.valor or _NO_COUNTS).totals(labels or self.labels, iou, score)
+        right, wrong, missed = self.valor.totals(labels or self.labels, iou, score)
         precision = right / (right + wrong) if right + wrong else None
         recall = right / (right + missed) if right + missed else None
         f1 = 2 * right / (2 * right + wrong + missed) if right + wrong + missed else None
@@ -99,25 +103,26 @@ class _ObjectMetrics(msgspec.Struct, frozen=True, kw_only=True):
             "ap50": self.coco.map(0.5),
             "ap75": self.coco.map(0.75),
             "ar": float(self.coco.recall.mean()) if self.coco.labels else None,
-            "mAPAveragedOverIOUs": self.valor.map if self.valor else None,
+            "mAPAveragedOverIOUs": self.valor.map,
             "precision": precision,
             "recall": recall,
             "f1": f1,
         }
 
 
-def _build_measures(
-    metrics: _ObjectMetrics, confidence: float, slices: Sequence[tuple[str, int, _ObjectMetrics]] = ()
-) -> Measures:
-    """Return figures, tables and charts.
+def _object_metrics(
+    comparisons: Sequence[Comparison], labels: Sequence[str], scores: Sequence[float]
+) -> tuple[_ObjectMetrics, Any, int]:
+    """Return the metrics, and what `load_comparisons` returns."""
+    evaluator, skipped = load_comparisons(comparisons)
+    valor = valor_metrics(evaluator, scores)
+    return _ObjectMetrics(labels=labels, coco=coco_metrics(comparisons), valor=valor), evaluator, skipped
 
-    Args:
-        metrics: of the whole dataset. The figures have no value if there was nothing to measure.
-        confidence: the score threshold of precision, recall and F1.
-        slices: the name, the number of images and the metrics of each slice.
-    """
+
+def _titles(confidence: float) -> Mapping[str, str]:
+    """Return the titles of the figures by their names."""
     thresholds = f"IoU 0.5, score {confidence:g}"
-    titles = {
+    return {
         "map_coco": "COCO's AP, IoU 0.5 to 0.95",
         "ap50": "COCO's AP, IoU 0.5",
         "ap75": "COCO's AP, IoU 0.75",
@@ -127,38 +132,18 @@ def _build_measures(
         "recall": f"recall, {thresholds}",
         "f1": f"F1, {thresholds}",
     }
-    values = metrics.values(confidence)
-    figures = tuple(Figure(name=name, title=title, value=values[name]) for name, title in titles.items())
-    if metrics.valor is None:
-        return Measures(figures=figures)
-    tables = [_classes(metrics, confidence), _ious(metrics)]
-    if slices:
-        columns = ("slice", "images", *titles)
-        rows = tuple((name, images, *subset.values(confidence).values()) for name, images, subset in slices)
-        tables.append(Table(title="Slices", columns=columns, rows=rows))
-    return Measures(figures=figures, tables=tuple(tables), charts=_charts(metrics, metrics.valor))
-
-
-def _object_metrics(
-    comparisons: Sequence[Comparison], labels: Sequence[str], scores: Sequence[float]
-) -> tuple[_ObjectMetrics, Any, int]:
-    """Return the metrics, and what `load_comparisons` returns."""
-    evaluator, skipped = load_comparisons(comparisons)
-    valor = valor_metrics(evaluator, scores) if evaluator else None
-    return _ObjectMetrics(labels=labels, coco=coco_metrics(comparisons), valor=valor), evaluator, skipped
 
 
 def _classes(metrics: _ObjectMetrics, confidence: float) -> Table:
     """Return a row for each label with objects, and one row for all other labels of the dataset that were found."""
-    valor = metrics.valor or _NO_COUNTS
     averages = [metrics.coco.ap(), metrics.coco.ap(0.5), metrics.coco.ap(0.75), metrics.coco.recall.mean(axis=0)]
     rows: list[_Row] = []
     for index, label in enumerate(metrics.coco.labels):
-        right, _, missed = valor.totals([label], IOUS[0], 0.0)
+        right, _, missed = metrics.valor.totals([label], IOUS[0], 0.0)
         rates = metrics.rates(IOUS[0], confidence, [label])
         rows.append((label, right + missed, *(float(average[index]) for average in averages), *rates))
     others = [label for label in metrics.labels if label not in metrics.coco.labels]
-    found = [label for label in others if valor.totals([label], IOUS[0], 0.0)[1]]
+    found = [label for label in others if metrics.valor.totals([label], IOUS[0], 0.0)[1]]
     if found:
         name = found[0] if len(found) == 1 else f"{len(found)} classes without objects"
         rows.append((name, 0, None, None, None, None, *metrics.rates(IOUS[0], confidence, found)))
@@ -174,8 +159,8 @@ def _ious(metrics: _ObjectMetrics) -> Table:
     return Table(title="IoU thresholds", columns=("IoU", "AP", "best F1", "at a score of"), rows=rows)
 
 
-def _charts(metrics: _ObjectMetrics, valor: ValorMetrics) -> tuple[Chart, ...]:
-    coco = metrics.coco
+def _charts(metrics: _ObjectMetrics) -> tuple[Chart, ...]:
+    coco, valor = metrics.coco, metrics.valor
     recalls = tuple(step / 100 for step in range(101))
     frequent = sorted(coco.labels, key=lambda label: -sum(valor.totals([label], IOUS[0], 0.0)[::2]))[:_MAX_LINES]
     lines = [("all classes", coco.curves[0].mean(axis=1))] if frequent else []

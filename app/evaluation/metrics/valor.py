@@ -18,12 +18,12 @@ class ValorMetrics(msgspec.Struct, frozen=True, kw_only=True):
     """valor-lite's metrics.
 
     Attributes:
-        map: Valor's ``mAPAveragedOverIOUs``, in which a label without true objects counts as 0.
+        map: Valor's ``mAPAveragedOverIOUs``, in which a label without true objects counts as 0; None without labels.
         counts: right, wrong and missed by label, IoU threshold and score threshold.
     """
 
-    map: float
-    counts: Mapping[tuple[str, float, float], tuple[int, int, int]]
+    map: float | None = None
+    counts: Mapping[tuple[str, float, float], tuple[int, int, int]] = {}
 
     def totals(self, labels: Collection[str], iou: float, score: float) -> tuple[int, int, int]:
         """Return the counts of right, wrong and missed over `labels`."""
@@ -60,7 +60,9 @@ def load_comparisons(comparisons: Sequence[Comparison]) -> tuple[Any, int]:
 
 
 def valor_metrics(evaluator: Any, scores: Sequence[float]) -> ValorMetrics:
-    """Compute the metrics at COCO's IoU thresholds and at the score thresholds `scores`."""
+    """Compute the metrics at COCO's IoU thresholds and at the score thresholds `scores`; none without an evaluator."""
+    if evaluator is None:
+        return ValorMetrics()
     metrics = evaluator.compute_precision_recall(iou_thresholds=list(IOUS), score_thresholds=list(scores))
     by_name = {kind.value: values for kind, values in metrics.items()}
     return ValorMetrics(
