@@ -65,11 +65,12 @@ def _store(dsn: "StoreDsn") -> "Store":
         from app.recording.stores.sqlite_store import SqliteStore
 
         return SqliteStore(dsn.file)
+    from app.recording.stores.postgres_store import PostgresStore
+
     try:
-        from app.recording.stores.postgres_store import PostgresStore
+        return PostgresStore(dsn)
     except ImportError as error:
         raise SettingsError(missing_extra("--record in PostgreSQL", "postgres", error)) from None
-    return PostgresStore(dsn)
 
 
 def _split_keys(keys: str) -> list[str]:

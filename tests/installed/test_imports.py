@@ -14,7 +14,6 @@ MISSING_PACKAGE: Mapping[str, str] = {
     "app.assembly.ray_serve.replica": "ray",
     "app.observers.tracing": "opentelemetry",
     "app.recording.export.parquet": "pyarrow",
-    "app.recording.stores.postgres_store": "asyncpg",
     "app.server.auth.jwt_validator": "jwt",
     # pytest imports these.
     "app.conformance.pytest_plugin": "pytest",

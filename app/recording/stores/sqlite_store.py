@@ -1,19 +1,18 @@
 """A store in an SQLite file, in WAL mode. Every commit reaches the disk before it is acknowledged."""
 
 import sqlite3
-from collections.abc import Collection, Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from sqlalchemy import Insert, Table, create_engine, insert
-from sqlalchemy.dialects import sqlite
+from sqlalchemy import Connection, create_engine, event, func, insert, select
 from sqlalchemy.exc import DBAPIError
-from sqlalchemy.pool import StaticPool
+from sqlalchemy.pool import NullPool
 
 from app.recording.stores.migrations import upgrade
 from app.recording.stores.rows import Rows
-from app.recording.stores.store import StoreError, StoreFault
-from app.recording.stores.tables import inferences, labels, metadata, schema_version
+from app.recording.stores.store import ResultT, Store, StoreError, StoreFault
+from app.recording.stores.tables import inferences, schema_version
 from app.settings.server import SettingsError
 
 _BUSY_TIMEOUT = 3.0
@@ -40,17 +39,11 @@ _FAULTS = {
     sqlite3.SQLITE_MISMATCH: StoreFault.REJECTED,
 }
 
-
-def _statement(table: Table) -> str:
-    statement: Insert = insert(table)
-    return str(statement.compile(dialect=sqlite.dialect(), column_keys=[column.name for column in table.columns]))
+_LAST_NUMBER = select(func.max(inferences.c.number))
 
 
-_INFERENCES, _METADATA, _LABELS = _statement(inferences), _statement(metadata), _statement(labels)
-
-
-class SqliteStore:
-    """A `Store` in one file, which several processes may share.
+class SqliteStore(Store):
+    """A store in one file, which several processes may share.
 
     Args:
         file: created if missing.
@@ -60,7 +53,12 @@ class SqliteStore:
     def __init__(self, file: Path, busy_timeout: float = _BUSY_TIMEOUT) -> None:
         self._file = file
         self._busy_timeout = busy_timeout
-        self._connection: sqlite3.Connection | None = None
+        self._engine = create_engine(
+            "sqlite://", creator=self._connect_file, poolclass=NullPool, pool_reset_on_return=None
+        )
+        event.listen(self._engine, "begin", _begin_immediate)
+        super().__init__(self._engine.dialect, insert)
+        self._connection: Connection | None = None
         self._inode = 0
         # Whether the last write failed. Part of it may have been written.
         self._last_write_failed = False
@@ -72,39 +70,13 @@ class SqliteStore:
             self._connect()
 
     def write(self, rows: Sequence[Rows]) -> None:
-        with self._transaction() as connection:
-            if self._last_write_failed:
-                rows = _not_stored(connection, rows)
-            (last_number,) = connection.execute("SELECT coalesce(max(number), 0) FROM inferences").fetchone()
-            numbered = list(enumerate(rows, last_number + 1))
-            connection.executemany(_INFERENCES, [(number, *row.inference) for number, row in numbered])
-            connection.executemany(_METADATA, [(number, *entry) for number, row in numbered for entry in row.metadata])
-            connection.executemany(_LABELS, [(number, *label) for number, row in numbered for label in row.labels])
+        super().write(rows)
         self._last_write_failed = False
         self._written += len(rows)
         if self._written >= self._next_analysis:
             # The rows are already committed, so a failure here does not matter.
             with suppress(StoreError):
                 self._analyse()
-
-    def delete_before(self, started: int, limit: int) -> int:
-        with self._transaction() as connection:
-            statement = "SELECT number FROM inferences WHERE started < ? ORDER BY started LIMIT ?"
-            numbers = connection.execute(statement, (started, limit)).fetchall()
-            for table in (metadata, labels, inferences):
-                connection.executemany(f"DELETE FROM {table.name} WHERE number = ?", numbers)  # noqa: S608
-        return len(numbers)
-
-    def images_since(self, digests: Collection[str], started: int) -> Collection[str]:
-        statement = "SELECT 1 FROM inferences WHERE image_kept AND image_digest = ? AND started >= ? LIMIT 1"
-        with self._converted_errors():
-            connection = self._get_connection()
-            return {digest for digest in digests if connection.execute(statement, (digest, started)).fetchone()}
-
-    def mark_images_deleted(self, digests: Collection[str]) -> None:
-        statement = "UPDATE inferences SET image_kept = 0 WHERE image_kept AND image_digest = ?"
-        with self._transaction() as connection:
-            connection.executemany(statement, [(digest,) for digest in digests])
 
     def close(self) -> None:
         if self._connection is None:
@@ -113,35 +85,50 @@ class SqliteStore:
             self._analyse()
         self._disconnect()
 
-    def _get_connection(self) -> sqlite3.Connection:
+    def _number(self, connection: Connection, rows: Sequence[Rows]) -> Sequence[tuple[int, Rows]]:
+        if self._last_write_failed:
+            existing = self._existing(connection, rows)
+            rows = [row for row in rows if row.inference.id not in existing]
+        last_number = connection.execute(_LAST_NUMBER).scalar() or 0
+        return list(enumerate(rows, last_number + 1))
+
+    def _transaction(self, work: Callable[[Connection], ResultT]) -> ResultT:
+        with self._converted_errors():
+            connection = self._get_connection()
+            with connection.begin():
+                return work(connection)
+
+    def _get_connection(self) -> Connection:
         # Reopen if the file was moved or deleted: writes to the open file would be lost.
         if self._connection is not None and not self._is_same_file():
             self._disconnect()
         return self._connection or self._connect()
 
-    def _connect(self) -> sqlite3.Connection:
-        # Use an absolute path, because SQLite parses a name that begins with "file:" as a URI.
-        connection = sqlite3.connect(self._file.absolute(), timeout=self._busy_timeout, isolation_level=None)
+    def _connect(self) -> Connection:
+        connection = self._engine.connect()
         try:
-            self._check_owner(connection)
-            for pragma in _PRAGMAS:
-                connection.execute(pragma)
-            engine = create_engine("sqlite://", creator=lambda: connection, poolclass=StaticPool)
-            with engine.connect() as upgrading:
-                connection.execute("BEGIN IMMEDIATE")
-                upgrade(upgrading)
-                connection.execute("COMMIT")
+            with connection.begin():
+                upgrade(connection)
         except BaseException:
             connection.close()
             raise
         self._connection, self._inode = connection, self._file.stat().st_ino
         return connection
 
-    def _check_owner(self, connection: sqlite3.Connection) -> None:
-        """Check that the file is not the database of another program, before any change to it."""
-        names = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-        if names and schema_version.name not in names:
-            raise SettingsError(f"{self._file} is a database of something else than recordings")
+    def _connect_file(self) -> sqlite3.Connection:
+        # Use an absolute path, because SQLite parses a name that begins with "file:" as a URI.
+        connection = sqlite3.connect(self._file.absolute(), timeout=self._busy_timeout, isolation_level=None)
+        try:
+            # Check that the file is not the database of another program, before any change to it.
+            names = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+            if names and schema_version.name not in names:
+                raise SettingsError(f"{self._file} is a database of something else than recordings")
+            for pragma in _PRAGMAS:
+                connection.execute(pragma)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
 
     def _is_same_file(self) -> bool:
         with suppress(OSError):
@@ -151,35 +138,19 @@ class SqliteStore:
     def _disconnect(self) -> None:
         connection, self._connection = self._connection, None
         if connection is not None:
-            with suppress(sqlite3.Error):
-                connection.close()
+            connection.close()
 
     def _analyse(self) -> None:
         """Update the statistics of the planner. Without them, a query with two filters may take minutes."""
         self._next_analysis = self._written + min(max(self._written, _FIRST_ANALYSIS), _MAX_BETWEEN_ANALYSES)
-        with self._converted_errors():
-            self._get_connection().execute("ANALYZE")
-
-    @contextmanager
-    def _transaction(self) -> Generator[sqlite3.Connection]:
-        with self._converted_errors():
-            connection = self._get_connection()
-            connection.execute("BEGIN IMMEDIATE")
-            try:
-                yield connection
-                connection.execute("COMMIT")
-            except BaseException:
-                with suppress(sqlite3.Error):
-                    connection.rollback()
-                raise
+        self._transaction(lambda connection: connection.exec_driver_sql("ANALYZE"))
 
     @contextmanager
     def _converted_errors(self) -> Generator[None]:
         """Convert SQLite errors into `StoreError`."""
         try:
             yield
-        except (sqlite3.Error, DBAPIError) as error:
-            # During migrations, SQLAlchemy wraps the errors of SQLite.
+        except (DBAPIError, sqlite3.Error) as error:
             cause = error.orig if isinstance(error, DBAPIError) else error
             raise self._to_store_error(_classify(cause), cause or error) from None
         except (OverflowError, UnicodeError) as error:
@@ -194,9 +165,8 @@ class SqliteStore:
         return StoreError(fault, f"{self._file}: {error}")
 
 
-def _not_stored(connection: sqlite3.Connection, rows: Sequence[Rows]) -> Sequence[Rows]:
-    statement = "SELECT 1 FROM inferences WHERE id = ?"
-    return [row for row in rows if connection.execute(statement, (row.inference.id,)).fetchone() is None]
+def _begin_immediate(connection: Connection) -> None:
+    connection.exec_driver_sql("BEGIN IMMEDIATE")
 
 
 def _classify(error: BaseException | None) -> StoreFault:

@@ -1,10 +1,20 @@
-"""The interface of a store of recordings, and its errors."""
+"""A store of recordings: the statements that SQLite and PostgreSQL share, and its errors."""
 
-from collections.abc import Collection, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Mapping, Sequence
 from enum import StrEnum
-from typing import Protocol
+from typing import TypeVar
+
+from sqlalchemy import Connection, Insert, Table, delete, select, update
+from sqlalchemy.engine import Dialect
 
 from app.recording.stores.rows import Rows
+from app.recording.stores.tables import inferences, labels, metadata
+
+ResultT = TypeVar("ResultT")
+
+_MAX_IDS = 1000
+"""Maximum number of ids in one statement, well below the limits of both databases."""
 
 
 class StoreFault(StrEnum):
@@ -31,20 +41,44 @@ class StoreError(Exception):
         super().__init__(message)
 
 
-class Store(Protocol):
-    """A store of rows. One thread calls all methods; they raise `StoreError`."""
+class Store(ABC):
+    """A store of rows. One thread calls all methods; they raise `StoreError`.
 
+    Args:
+        dialect: the SQL dialect.
+        insert: returns the statement to insert rows into a table.
+    """
+
+    def __init__(self, dialect: Dialect, insert: Callable[[Table], Insert]) -> None:
+        # Drivers take these as text with tuples, which is faster than SQLAlchemy's parameters by name.
+        self._inserts = {
+            table: str(insert(table).compile(dialect=dialect, column_keys=[column.name for column in table.columns]))
+            for table in (inferences, metadata, labels)
+        }
+
+    @abstractmethod
     def open(self) -> None:
         """Connect and migrate the tables. After a failure it may be called again.
 
         Raises:
             SettingsError: when the tables are newer than this program.
         """
-        ...
 
     def write(self, rows: Sequence[Rows]) -> None:
         """Write `rows` in one durable transaction. Rows that already exist stay unchanged."""
-        ...
+
+        def insert_rows(connection: Connection) -> None:
+            numbered = self._number(connection, rows)
+            values = {
+                inferences: [(number, *row.inference) for number, row in numbered],
+                metadata: [(number, *entry) for number, row in numbered for entry in row.metadata],
+                labels: [(number, *label) for number, row in numbered for label in row.labels],
+            }
+            for table, table_rows in values.items():
+                if table_rows:
+                    connection.exec_driver_sql(self._inserts[table], table_rows)
+
+        self._transaction(insert_rows)
 
     def delete_before(self, started: int, limit: int) -> int:
         """Delete inferences that began before `started`, in microseconds since 1970, the oldest first.
@@ -56,16 +90,47 @@ class Store(Protocol):
         Returns:
             The number of deleted inferences.
         """
-        ...
+        oldest = select(inferences.c.number).where(inferences.c.started < started).order_by(inferences.c.started)
+
+        def delete_rows(connection: Connection) -> int:
+            statement = oldest.limit(limit).with_for_update(skip_locked=True)
+            numbers = connection.execute(statement).scalars().all()
+            for table in (metadata, labels, inferences):
+                connection.execute(delete(table).where(table.c.number.in_(numbers)))
+            return len(numbers)
+
+        return self._transaction(delete_rows)
 
     def images_since(self, digests: Collection[str], started: int) -> Collection[str]:
         """Return the `digests` that belong to an inference which began at `started` or later."""
-        ...
+        digest = inferences.c.image_digest
+        in_use = inferences.c.image_kept & digest.in_(digests) & (inferences.c.started >= started)
+        statement = select(digest).where(in_use).distinct()
+        return set(self._transaction(lambda connection: connection.execute(statement).scalars().all()))
 
     def mark_images_deleted(self, digests: Collection[str]) -> None:
         """Record that the files of `digests` were deleted."""
-        ...
+        kept = inferences.c.image_kept & inferences.c.image_digest.in_(digests)
+        statement = update(inferences).where(kept).values(image_kept=False)
+        self._transaction(lambda connection: connection.execute(statement))
 
+    @abstractmethod
     def close(self) -> None:
         """Close the store. This never raises."""
-        ...
+
+    def _existing(self, connection: Connection, rows: Sequence[Rows]) -> Mapping[str, int]:
+        """Return the numbers of the rows that exist already, by id."""
+        found: dict[str, int] = {}
+        for start in range(0, len(rows), _MAX_IDS):
+            ids = [row.inference.id for row in rows[start : start + _MAX_IDS]]
+            statement = select(inferences.c.id, inferences.c.number).where(inferences.c.id.in_(ids))
+            found.update((row.id, row.number) for row in connection.execute(statement))
+        return found
+
+    @abstractmethod
+    def _number(self, connection: Connection, rows: Sequence[Rows]) -> Sequence[tuple[int, Rows]]:
+        """Return rows with their numbers. Rows exist already if the previous write failed after its commit."""
+
+    @abstractmethod
+    def _transaction(self, work: Callable[[Connection], ResultT]) -> ResultT:
+        """Return the result of `work` in a transaction."""

@@ -1,13 +1,16 @@
 """A store in memory that fails on request."""
 
 import threading
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
+from typing import NoReturn
+
+from sqlalchemy import Connection
 
 from app.recording.stores.rows import Rows
-from app.recording.stores.store import StoreError, StoreFault
+from app.recording.stores.store import ResultT, Store, StoreError, StoreFault
 
 
-class MemoryStore:
+class MemoryStore(Store):
     """Keep rows in a list.
 
     Attributes:
@@ -71,6 +74,12 @@ class MemoryStore:
 
     def close(self) -> None:
         self.closed = True
+
+    def _number(self, connection: Connection, rows: Sequence[Rows]) -> NoReturn:
+        raise NotImplementedError
+
+    def _transaction(self, work: Callable[[Connection], ResultT]) -> NoReturn:
+        raise NotImplementedError
 
     def _check(self) -> None:
         if self.fault is not None:
