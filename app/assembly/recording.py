@@ -34,9 +34,8 @@ def open_recorder(settings: ServerSettings, metrics: CollectorRegistry) -> "Reco
     from app.recording.images import ImageFolder
     from app.recording.recorder import Recorder
     from app.recording.recording_metrics import RecordingMetrics
-    from app.recording.redaction import Redaction
     from app.recording.retention import Retention
-    from app.recording.row_converter import RowConverter
+    from app.recording.row_converter import Redaction, RowConverter
     from app.recording.stores.dsn import parse_dsn
     from app.recording.stores.store import StoreError
     from app.recording.writer import Writer

@@ -4,8 +4,7 @@ import logging
 from concurrent.futures import Future
 
 from app.engine.request_context import RequestContext
-from app.recording.pending import not_recorded
-from app.recording.recording_metrics import UNWRITABLE, RecordingMetrics
+from app.recording.recording_metrics import UNWRITABLE, RecordingMetrics, not_recorded
 from app.recording.row_converter import RowConverter
 from app.recording.writer import Writer
 

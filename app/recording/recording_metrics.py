@@ -1,4 +1,4 @@
-"""Report the state of recording: metrics, and a log record for each change."""
+"""Report the state of recording: metrics, a log record for each change, and errors for clients."""
 
 import logging
 import time
@@ -7,6 +7,7 @@ from collections.abc import Callable
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from app.recording.stores.store import StoreError, StoreFault
+from tasks.inference.error import ErrorKind, InferenceError
 
 BEHIND = "behind"
 """The queue of inferences is full."""
@@ -23,6 +24,24 @@ _RECOVERY_SECONDS = 10.0
 """Seconds without a drop before the log reports recovery. Otherwise every commit would log it."""
 
 _logger = logging.getLogger(__name__)
+
+
+_REASONS = {
+    BEHIND: "its store does not keep up",
+    STOPPING: "the server is stopping",
+    UNWRITABLE: "it cannot be converted for the store",
+    StoreFault.FULL: "its store is full",
+    StoreFault.LOCKED: "its store is locked",
+    StoreFault.DAMAGED: "its store is damaged",
+    StoreFault.UNREACHABLE: "its store cannot be reached",
+    StoreFault.REJECTED: "its store rejected it",
+    StoreFault.FAILED: "its store failed",
+}
+
+
+def not_recorded(reason: str) -> InferenceError:
+    """Return the error for a client whose inference was not recorded."""
+    return InferenceError(ErrorKind.MODEL_NOT_READY, f"The inference could not be recorded: {_REASONS[reason]}")
 
 
 class RecordingMetrics:

@@ -1,8 +1,10 @@
 """Convert inference events into database rows."""
 
 import hashlib
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple, cast
+from collections.abc import Collection, Mapping, Sequence
+from concurrent.futures import Future, InvalidStateError
+from contextlib import suppress
+from typing import cast
 
 import cv2
 import msgspec
@@ -11,26 +13,102 @@ import numpy as np
 from app.engine.inference_result import SampleResult
 from app.engine.request_context import RequestContext
 from app.recording.images import ImageFile
-from app.recording.pending import PendingRequest
-from app.recording.redaction import Redaction
-from app.recording.stores.rows import InferenceRow, LabelRow, Rows, label_rows, metadata_rows, position, to_indexed_text
+from app.recording.inference import RecordedImage, RecordedInference
+from app.recording.stores.rows import Rows, label_rows, to_rows
 from metadata.entry import METADATA_PARAMETER, Metadata, MetadataEntry, metadata_of_inputs
+from tasks.inference.error import InferenceError
 from tasks.inference.request import InferenceRequest
 from tasks.inference.tensor import BytesTensor
 from tasks.tensor_inference import TensorsInput
 from tasks.vision.image import Image, image_of
 
+REDACTED = "[redacted]"
+"""Replacement for a removed value."""
 
-class _ReceivedImage(NamedTuple):
-    """A received image: its file, its size in bytes, and its upright width and height in pixels."""
-
-    file: ImageFile
-    size: int
-    width: int
-    height: int
-
-
+_MAX_DEPTH = 100
 _NO_PARAMETERS: Mapping[str, object] = {}
+
+
+class Redaction:
+    """Replace the values of some keys at any depth.
+
+    Args:
+        keys: case-insensitive keys of metadata, of parameters, and of objects inside them or inside records.
+    """
+
+    def __init__(self, keys: Collection[str]) -> None:
+        self._keys = frozenset(key.casefold() for key in keys)
+
+    def __bool__(self) -> bool:
+        return bool(self._keys)
+
+    def redacts(self, key: str) -> bool:
+        """Return whether the value of `key` is replaced."""
+        return key.casefold() in self._keys
+
+    def value(self, value: object, depth: int = _MAX_DEPTH) -> object:
+        """Return `value` with the values of the keys replaced, also in nested objects and lists.
+
+        Objects and lists nested deeper than `depth` are replaced completely, because they are not searched.
+        """
+        if isinstance(value, msgspec.Raw | msgspec.Struct):
+            value = msgspec.json.decode(msgspec.json.encode(value, enc_hook=str))
+        if isinstance(value, Mapping | list | tuple) and depth == 0:
+            return REDACTED
+        if isinstance(value, Mapping):
+            return {
+                key: REDACTED if self.redacts(str(key)) else self.value(inner, depth - 1)
+                for key, inner in cast("Mapping[object, object]", value).items()
+            }
+        if isinstance(value, list | tuple):
+            return [self.value(item, depth - 1) for item in cast("Sequence[object]", value)]
+        return value
+
+    def entries(self, entries: Sequence[MetadataEntry]) -> Sequence[MetadataEntry]:
+        """Return `entries` with the values of the keys replaced by a str, also inside nested values."""
+        return [
+            MetadataEntry(entry.key, "str", REDACTED)
+            if self.redacts(entry.key)
+            else MetadataEntry(entry.key, entry.type, self.value(entry.value))  # pyright: ignore[reportArgumentType]
+            for entry in entries
+        ]
+
+    def message(self, message: str) -> str:
+        """Return `message`, or the replacement if it names a key: it may then quote the value."""
+        folded = message.casefold()
+        return REDACTED if any(key in folded for key in self._keys) else message
+
+
+class PendingRequest(msgspec.Struct, kw_only=True):
+    """A request that waits to be written: one row for each sample with a result, or a single row if there is none.
+
+    Attributes:
+        rows: at least one.
+        images: the image files to store with the rows.
+        recorded: completes when the request is written; None when no client waits for it.
+        done: whether it was written, or has failed.
+        size: the approximate size in bytes.
+    """
+
+    rows: Sequence[Rows]
+    images: Sequence[ImageFile]
+    recorded: "Future[None] | None" = None
+    done: bool = False
+    size: int = 0
+
+    def __post_init__(self) -> None:
+        self.size = sum(row.size for row in self.rows) + sum(len(image.data) for image in self.images)
+
+    def complete(self, error: InferenceError | None) -> None:
+        """Report that the request was written, or failed with `error`. The waiting client may have disconnected."""
+        self.done = True
+        if self.recorded is None:
+            return
+        with suppress(InvalidStateError):
+            if error is None:
+                self.recorded.set_result(None)
+            else:
+                self.recorded.set_exception(error)
 
 
 class RowConverter:
@@ -58,11 +136,11 @@ class RowConverter:
         return PendingRequest(rows=rows, images=list(images.values()))
 
     def _convert_request(self, event: RequestContext) -> Rows:
-        records = None if event.outcome or event.result is None else "[]"
+        records = None if event.outcome or event.result is None else ()
         entries = [entry for metadata in event.metadata for entry in metadata.entries]
         request_parameters = event.request.parameters if event.request else _NO_PARAMETERS
         parameters = {key: value for key, value in request_parameters.items() if key != METADATA_PARAMETER}
-        return self._build_rows(event, 0, 0, parameters, entries, records)
+        return to_rows(self._convert(event, (0, 0), parameters, entries, records))
 
     def _convert_sample(
         self,
@@ -82,81 +160,75 @@ class RowConverter:
         labels = () if self._redaction.redacts("label") else label_rows(records)
         if self._redaction:
             records = cast("Sequence[object]", self._redaction.value(records))
-        image = image_of(sample.item)
-        received = None if image is None else self._read_image(request, sample, image)
-        if received is not None and self._keep_images:
-            images[received.file.digest] = received.file
+        image = self._read_image(request, sample, images)
         entries = _unique_entries([metadata_by_input[index] for index in inputs if index in metadata_by_input])
-        return self._build_rows(
-            event, sample.input, sample.index, parameters, entries, _json(records), labels, received
-        )
+        indexes = sample.input, sample.index
+        return to_rows(self._convert(event, indexes, parameters, entries, records, image), labels)
 
-    def _build_rows(
+    def _convert(
         self,
         event: RequestContext,
-        input_index: int,
-        sample_index: int,
+        indexes: tuple[int, int],
         parameters: Mapping[str, object],
         entries: Sequence[MetadataEntry],
-        records: str | None,
-        labels: Sequence[LabelRow] = (),
-        received: _ReceivedImage | None = None,
-    ) -> Rows:
+        records: Sequence[object] | None,
+        image: RecordedImage | None = None,
+    ) -> RecordedInference:
+        """Return an inference for the `indexes` of its input and sample. Its records may be objects."""
         message = event.error
         if self._redaction:
             parameters = cast("Mapping[str, object]", self._redaction.value(parameters))
             entries, message = self._redaction.entries(entries), self._redaction.message(message)
-        latitude, longitude = position(entries) if entries else (None, None)
-        row = InferenceRow(
+        input_index, sample_index = indexes
+        return RecordedInference(
             id=f"{event.id}-{input_index}-{sample_index}",
-            base_id=None if event.base_id is None else to_indexed_text(event.base_id),
-            request_id=to_indexed_text(event.request_id),
+            base_id=event.base_id,
+            request_id=event.request_id,
             input=input_index,
             datum=sample_index,
             protocol=event.protocol,
-            model=to_indexed_text(event.model_name),
-            version=to_indexed_text(event.model_version),
+            model=event.model_name,
+            version=event.model_version,
             task_type=event.task_type,
             started=event.timestamp // 1000,
             duration=event.total // 1000,
-            parameters=_json(parameters) if parameters else "{}",
-            metadata=_json(entries) if entries else "[]",
-            records=records,
-            image_digest=received.file.digest if received else None,
-            image_width=received.width if received else None,
-            image_height=received.height if received else None,
-            image_size=received.size if received else None,
-            image_kept=received is not None and self._keep_images,
+            parameters=parameters,
+            metadata=entries,
+            records=cast("Sequence[Mapping[str, object]] | None", records),
+            image=image,
             error=event.outcome.value if event.outcome else None,
-            message=to_indexed_text(message, len(message)),
+            message=message,
             explanation=event.explanation,
-            latitude=latitude,
-            longitude=longitude,
         )
-        return Rows(inference=row, metadata=metadata_rows(entries), labels=labels)
 
-    def _read_image(self, request: InferenceRequest, sample: SampleResult, decoded: Image) -> _ReceivedImage:
-        """Return the image as it was sent. Its data is empty unless images are kept."""
+    def _read_image(
+        self, request: InferenceRequest, sample: SampleResult, images: dict[str, ImageFile]
+    ) -> RecordedImage | None:
+        """Return the image as it was sent, if the sample is one. Add it to `images` if images are kept."""
+        decoded = image_of(sample.item)
+        if decoded is None:
+            return None
         tensor = request.inputs[sample.input]
         if isinstance(tensor, BytesTensor):
             data = tensor.elements[sample.index].binary()
-            file = ImageFile(hashlib.sha256(data).hexdigest(), data if self._keep_images else b"")
-            return _ReceivedImage(file, len(data), decoded.width, decoded.height)
-        pixels = np.ascontiguousarray(decoded.pixels)
-        digest = hashlib.sha256(f"{decoded.width}x{decoded.height}\n".encode())
-        digest.update(pixels.data)
-        file = ImageFile(digest.hexdigest(), _png(decoded) if self._keep_images else b"")
-        return _ReceivedImage(file, pixels.nbytes, decoded.width, decoded.height)
+            digest, size = hashlib.sha256(data).hexdigest(), len(data)
+        else:
+            pixels = np.ascontiguousarray(decoded.pixels)
+            hashed = hashlib.sha256(f"{decoded.width}x{decoded.height}\n".encode())
+            hashed.update(pixels.data)
+            digest, size = hashed.hexdigest(), pixels.nbytes
+            data = _png(decoded) if self._keep_images else b""
+        if self._keep_images:
+            images[digest] = ImageFile(digest, data)
+        return RecordedImage(
+            digest=digest, width=decoded.width, height=decoded.height, size=size, kept=self._keep_images
+        )
 
 
 def _unique_entries(metadata: Sequence[Metadata]) -> Sequence[MetadataEntry]:
     """Return the entries of all `metadata`. Metadata that several inputs share counts once."""
     unique = {id(item): item for item in metadata}
     return [entry for item in unique.values() for entry in item.entries]
-
-
-def _json(value: object) -> str:
-    return msgspec.json.encode(value, enc_hook=str).decode()
 
 
 def _png(image: Image) -> bytes:

@@ -5,13 +5,14 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Generator, Sequence
 from concurrent.futures import Future
+from contextlib import contextmanager
 
 from app.recording.images import ImageFolder
-from app.recording.pending import PendingRequest, not_recorded
-from app.recording.recording_metrics import BEHIND, STOPPING, RecordingMetrics
+from app.recording.recording_metrics import BEHIND, STOPPING, RecordingMetrics, not_recorded
 from app.recording.retention import Retention
+from app.recording.row_converter import PendingRequest
 from app.recording.stores.store import Store, StoreError, StoreFault
 from app.settings.server import SettingsError
 
@@ -120,10 +121,7 @@ class Writer:
             self._closing.set()
             self._changed.notify()
         self._thread.join(timeout + 1)
-        with self._changed:
-            unfinished = [*self._batch, *self._queue]
-            self._queue.clear()
-        self._fail_requests([request for request in unfinished if not request.done], STOPPING)
+        self._fail_requests(self._take_waiting(), STOPPING)
 
     def _rejection_reason(self, request: PendingRequest) -> str | None:
         if self._closing.is_set():
@@ -152,13 +150,14 @@ class Writer:
                 self._metrics.failed(StoreError(StoreFault.FAILED, str(error)))
                 with self._changed:
                     unfinished, self._batch, self._retry_at = self._batch, (), 0.0
-                self._fail_requests([request for request in unfinished if not request.done], StoreFault.FAILED)
+                self._fail_requests(unfinished, StoreFault.FAILED)
         self._store.close()
 
     def _open(self) -> None:
         try:
-            if self._folder is not None:
-                _convert_os_errors(self._folder.open)
+            with _os_errors_converted():
+                if self._folder is not None:
+                    self._folder.open()
             self._store.open()
         except StoreError as error:
             if self._acknowledge:
@@ -214,11 +213,9 @@ class Writer:
         pause, self._pause = self._pause, min(2 * self._pause, _MAX_PAUSE)
         if self._acknowledge:
             with self._changed:
-                rejected = [*self._batch, *self._queue]
-                self._queue.clear()
-                self._queued_bytes = 0
-                self._batch, self._fault, self._retry_at = (), fault, until or time.monotonic() + pause
-            self._fail_requests([request for request in rejected if not request.done], fault)
+                rejected = self._take_waiting()
+                self._fault, self._retry_at = fault, until or time.monotonic() + pause
+            self._fail_requests(rejected, fault)
             return True
         if not self._closing.wait(pause):
             return False
@@ -228,7 +225,7 @@ class Writer:
             return False
         with self._changed:
             rejected, self._batch = self._batch, ()
-        self._fail_requests([request for request in rejected if not request.done], STOPPING)
+        self._fail_requests(rejected, STOPPING)
         return True
 
     def _write(self, requests: Sequence[PendingRequest]) -> None:
@@ -238,9 +235,9 @@ class Writer:
             StoreError: when the store fails.
         """
         try:
-            if self._folder is not None and (images := [image for request in requests for image in request.images]):
-                folder = self._folder
-                _convert_os_errors(lambda: folder.write(images))
+            with _os_errors_converted():
+                if self._folder is not None:
+                    self._folder.write([image for request in requests for image in request.images])
             self._store.write([rows for request in requests for rows in request.rows])
         except SettingsError as error:
             # Another program has replaced the store.
@@ -264,7 +261,17 @@ class Writer:
         for request in requests:
             request.complete(None)
 
+    def _take_waiting(self) -> Sequence[PendingRequest]:
+        """Remove and return the requests of the batch and the queue."""
+        with self._changed:
+            waiting = [*self._batch, *self._queue]
+            self._queue.clear()
+            self._batch, self._queued_bytes = (), 0
+        return waiting
+
     def _fail_requests(self, requests: Sequence[PendingRequest], reason: str) -> None:
+        """Fail those of `requests` that are not done."""
+        requests = [request for request in requests if not request.done]
         if not requests:
             return
         self._metrics.dropped(reason, len(requests))
@@ -297,14 +304,11 @@ class Writer:
                 self._handle_failure(StoreFault.FAILED, until=float("inf"))
 
 
-def _convert_os_errors(write: Callable[[], None]) -> None:
-    """Write files, and convert an `OSError`.
-
-    Raises:
-        StoreError: for every error of the file system.
-    """
+@contextmanager
+def _os_errors_converted() -> Generator[None]:
+    """Convert every error of the file system into a `StoreError`."""
     try:
-        write()
+        yield
     except OSError as error:
         full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
         raise StoreError(StoreFault.FULL if full else StoreFault.FAILED, str(error)) from None

@@ -1,13 +1,12 @@
 """Create recorded inferences without a model, and query them."""
 
 from collections.abc import Mapping, Sequence
-from types import SimpleNamespace
 
 import msgspec
 
 from app.recording.inference import RecordedInference
 from app.recording.query.reader import RecordingReader
-from app.recording.stores.rows import InferenceRow, Rows, label_rows, metadata_rows, position
+from app.recording.stores.rows import Rows, to_rows
 from app.settings.inference_query import InferenceQuery
 from metadata.entry import MetadataEntry
 
@@ -32,39 +31,20 @@ def recorded_rows(
 ) -> Rows:
     """Return the rows of an inference with id `inference_id`; other columns have arbitrary values."""
     entries = [metadata_entry(*pair) for pair in metadata.items()] if isinstance(metadata, Mapping) else list(metadata)
-    latitude, longitude = position(entries)
-    defaults: dict[str, object] = {
-        "id": inference_id,
-        "base_id": None,
-        "request_id": f"request {inference_id}",
-        "input": 0,
-        "datum": 0,
-        "protocol": "kserve-v2",
-        "model": "detector",
-        "version": "1",
-        "task_type": "OBJECT_DETECTION",
-        "started": 1_000_000,
-        "duration": 2500,
-        "parameters": "{}",
-        "metadata": msgspec.json.encode(entries).decode(),
-        "records": None if records is None else msgspec.json.encode(records).decode(),
-        "image_digest": None,
-        "image_width": None,
-        "image_height": None,
-        "image_size": None,
-        "image_kept": False,
-        "error": None,
-        "message": "",
-        "explanation": False,
-        "latitude": latitude,
-        "longitude": longitude,
-    }
-    predictions = [SimpleNamespace(**fields) for fields in records or ()]
-    return Rows(
-        inference=InferenceRow(**(defaults | columns)),  # pyright: ignore[reportArgumentType]
-        metadata=metadata_rows(entries),
-        labels=label_rows(predictions),
+    inference = RecordedInference(
+        id=inference_id,
+        request_id=f"request {inference_id}",
+        protocol="kserve-v2",
+        model="detector",
+        version="1",
+        task_type="OBJECT_DETECTION",
+        started=1_000_000,
+        duration=2500,
+        metadata=entries,
+        records=records,
     )
+    rows = to_rows(inference)
+    return msgspec.structs.replace(rows, inference=rows.inference._replace(**columns))
 
 
 def inference_ids(inferences: Sequence[RecordedInference]) -> list[str]:

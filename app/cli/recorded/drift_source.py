@@ -128,7 +128,7 @@ def _measure_recordings(
 ) -> MeasuredImages:
     from app.recording.export.reading import open_recordings
     from app.recording.inference import RecordedInference
-    from app.recording.redaction import REDACTED
+    from app.recording.row_converter import REDACTED
 
     query = InferenceQuery(
         since=options.since,

@@ -5,7 +5,6 @@ import tempfile
 import weakref
 from collections.abc import Sequence
 from pathlib import Path
-from types import SimpleNamespace
 from typing import NoReturn
 
 import msgspec
@@ -14,7 +13,7 @@ from app.engine.error_text import missing_extra
 from app.recording.inference import RecordedInference
 from app.recording.query.reader import RecordingReader
 from app.recording.stores.dsn import parse_dsn
-from app.recording.stores.rows import InferenceRow, Rows, label_rows, metadata_rows, position
+from app.recording.stores.rows import to_rows
 from app.recording.stores.sqlite_store import SqliteStore
 from app.settings.server import SettingsError
 
@@ -42,7 +41,7 @@ def open_recordings(source: str, images: Path | None = None) -> RecordingReader:
     store.open()
     # An export begins with the newest inference, a store with the oldest.
     for end in range(len(inferences), 0, -_BATCH_SIZE):
-        store.write([_rows(inference) for inference in reversed(inferences[max(0, end - _BATCH_SIZE) : end])])
+        store.write([to_rows(inference) for inference in reversed(inferences[max(0, end - _BATCH_SIZE) : end])])
     store.close()
     reader = RecordingReader(parse_dsn(f"{folder}/recordings.db"), images)
     weakref.finalize(reader, shutil.rmtree, folder, ignore_errors=True)
@@ -70,22 +69,3 @@ def _reject_csv(file: Path) -> NoReturn:
 
 
 _READERS = {".jsonl": _read_lines, ".ndjson": _read_lines, ".parquet": _read_parquet, ".csv": _reject_csv}
-
-
-def _rows(inference: RecordedInference) -> Rows:
-    image, records = inference.image, inference.records
-    values = {name: getattr(inference, name) for name in InferenceRow._fields if hasattr(inference, name)}
-    values |= {name: _json(values[name]) for name in ("parameters", "metadata")}
-    for name in ("digest", "width", "height", "size", "kept"):
-        values[f"image_{name}"] = getattr(image, name) if image else None
-    latitude, longitude = position(inference.metadata)
-    values |= {"records": None if records is None else _json(records), "image_kept": bool(image and image.kept)}
-    return Rows(
-        inference=InferenceRow(**values, latitude=latitude, longitude=longitude),
-        metadata=metadata_rows(inference.metadata),
-        labels=label_rows([SimpleNamespace(**record) for record in records or ()]),
-    )
-
-
-def _json(value: object) -> str:
-    return msgspec.json.encode(value).decode()

@@ -6,6 +6,7 @@ from typing import NamedTuple, cast
 
 import msgspec
 
+from app.recording.inference import RecordedInference
 from app.recording.stores.tables import INDEXED_CHARACTERS
 from metadata.entry import MetadataEntry
 
@@ -78,9 +79,43 @@ class Rows(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return 500 + len(row.parameters) + len(row.metadata) + len(row.records or "") + len(row.message)
 
 
-def to_indexed_text(text: str, max_characters: int = INDEXED_CHARACTERS) -> str:
-    """Prepare `text` for an indexed column: truncate it, and replace NUL, which PostgreSQL rejects."""
-    return text[:max_characters].replace("\0", "\N{REPLACEMENT CHARACTER}")
+def to_rows(inference: RecordedInference, labels: Sequence[LabelRow] | None = None) -> Rows:
+    """Return the rows of an inference.
+
+    Args:
+        inference: its records may also be objects with fields, and values may be of other types: they become text.
+        labels: the labels to search; those of the records by default.
+    """
+    entries, records, image = inference.metadata, inference.records, inference.image
+    latitude, longitude = _position(entries)
+    row = InferenceRow(
+        id=inference.id,
+        base_id=None if inference.base_id is None else _indexed_text(inference.base_id),
+        request_id=_indexed_text(inference.request_id),
+        input=inference.input,
+        datum=inference.datum,
+        protocol=inference.protocol,
+        model=_indexed_text(inference.model),
+        version=_indexed_text(inference.version),
+        task_type=inference.task_type,
+        started=inference.started,
+        duration=inference.duration,
+        image_digest=image.digest if image else None,
+        image_width=image.width if image else None,
+        image_height=image.height if image else None,
+        image_size=image.size if image else None,
+        image_kept=image is not None and image.kept,
+        error=inference.error,
+        explanation=inference.explanation,
+        latitude=latitude,
+        longitude=longitude,
+        message=_indexed_text(inference.message, len(inference.message)),
+        parameters=_json(inference.parameters),
+        metadata=_json(entries),
+        records=None if records is None else _json(records),
+    )
+    labels = label_rows(records or ()) if labels is None else labels
+    return Rows(inference=row, metadata=metadata_rows(entries), labels=labels)
 
 
 def metadata_rows(entries: Sequence[MetadataEntry]) -> Sequence[MetadataRow]:
@@ -90,13 +125,13 @@ def metadata_rows(entries: Sequence[MetadataEntry]) -> Sequence[MetadataRow]:
 
 
 def label_rows(records: Sequence[object]) -> Sequence[LabelRow]:
-    """Return one row for each label of `records`, with its best score and its count."""
+    """Return one row for each label of `records`, objects or dicts, with its best score and its count."""
     by_label: dict[str, tuple[float | None, int]] = {}
     for record in records:
-        label: object = getattr(record, "label", None)
+        label = _field(record, "label")
         if not isinstance(label, str):
             continue
-        score: object = getattr(record, "score", None)
+        score = _field(record, "score")
         if not isinstance(score, float) or not math.isfinite(score):
             score = None
         if (previous := by_label.get(label)) is None:
@@ -110,12 +145,17 @@ def label_rows(records: Sequence[object]) -> Sequence[LabelRow]:
     rows: dict[str, LabelRow] = {}
     # Two long labels may be equal after truncation; keep the better one.
     for label, (score, count) in reversed(candidates):
-        label_text = to_indexed_text(label)
+        label_text = _indexed_text(label)
         rows[label_text] = LabelRow(label_text, score, count)
     return list(rows.values())
 
 
-def position(entries: Sequence[MetadataEntry]) -> tuple[float, float] | tuple[None, None]:
+def _indexed_text(text: str, max_characters: int = INDEXED_CHARACTERS) -> str:
+    """Prepare `text` for an indexed column: truncate it, and replace NUL, which PostgreSQL rejects."""
+    return text[:max_characters].replace("\0", "\N{REPLACEMENT CHARACTER}")
+
+
+def _position(entries: Sequence[MetadataEntry]) -> tuple[float, float] | tuple[None, None]:
     """Return latitude and longitude in degrees if both reserved keys exist (Chariot, "Inference Store Metadata")."""
     values = {entry.key: entry.value for entry in entries if entry.key in ("latitude", "longitude")}
     if len(values) < 2:
@@ -124,10 +164,14 @@ def position(entries: Sequence[MetadataEntry]) -> tuple[float, float] | tuple[No
     return (None, None) if latitude is None or longitude is None else (latitude, longitude)
 
 
+def _json(value: object) -> str:
+    return msgspec.json.encode(value, enc_hook=str).decode()
+
+
 def _metadata_row(index: int, entry: MetadataEntry) -> MetadataRow | None:
-    key, value = to_indexed_text(entry.key), entry.value
+    key, value = _indexed_text(entry.key), entry.value
     if isinstance(value, str):
-        return MetadataRow(index, key, tv=to_indexed_text(value))
+        return MetadataRow(index, key, tv=_indexed_text(value))
     if isinstance(value, int) and value in _INT64:
         return MetadataRow(index, key, iv=value)
     if isinstance(value, float) and math.isfinite(value):
@@ -140,6 +184,12 @@ def _metadata_row(index: int, entry: MetadataEntry) -> MetadataRow | None:
     # PostgreSQL's JSONB rejects an escaped NUL.
     document = msgspec.json.encode(value).decode()
     return MetadataRow(index, key, jv=_without_nul(document) if "\\u0000" in document else document)
+
+
+def _field(record: object, name: str) -> object:
+    if isinstance(record, dict):
+        return cast("dict[str, object]", record).get(name)
+    return getattr(record, name, None)
 
 
 def _without_nul(document: str) -> str:

@@ -12,9 +12,8 @@ from prometheus_client import CollectorRegistry
 from app.recording.images import ImageFolder, image_path
 from app.recording.recorder import Recorder, is_sampled
 from app.recording.recording_metrics import RecordingMetrics
-from app.recording.redaction import Redaction
 from app.recording.retention import Retention
-from app.recording.row_converter import RowConverter
+from app.recording.row_converter import Redaction, RowConverter
 from app.recording.stores.store import StoreError, StoreFault
 from app.recording.writer import Writer
 from app.settings.server import SettingsError

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from app.recording.redaction import REDACTED, Redaction
+from app.recording.row_converter import REDACTED, Redaction
 from metadata.entry import MetadataEntry
 
 

@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from app.engine.inference_result import SampleResult
-from app.recording.redaction import REDACTED, Redaction
-from app.recording.row_converter import RowConverter
+from app.recording.row_converter import REDACTED, Redaction, RowConverter
 from metadata.entry import METADATA_PARAMETER, metadata_values, read_metadata
 from tasks.image_text_to_text import Answers, GenerationParameters, PromptedImage
 from tasks.inference.error import ErrorKind

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app.recording.inference import RecordedInference
 from app.recording.stores import rows, tables
-from app.recording.stores.rows import LabelRow, MetadataRow, label_rows, metadata_rows, position
+from app.recording.stores.rows import LabelRow, MetadataRow, label_rows, metadata_rows, to_rows
 from metadata.entry import MetadataEntry
 from tasks.image_classification import LabelledScore
 
@@ -116,4 +117,6 @@ def test_labels_with_same_prefix_keep_best_score() -> None:
 )
 def test_position_needs_two_numbers_in_range(latitude: Any, longitude: Any, expected: Any) -> None:
     entries = [MetadataEntry("longitude", "?", longitude), MetadataEntry("latitude", "?", latitude)]
-    assert position(entries) == expected
+    inference = RecordedInference(id="a", protocol="v2", model="detector", started=0, duration=0, metadata=entries)
+    row = to_rows(inference).inference
+    assert (row.latitude, row.longitude) == expected

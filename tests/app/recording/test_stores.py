@@ -5,8 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from app.recording.redaction import Redaction
-from app.recording.row_converter import RowConverter
+from app.recording.row_converter import Redaction, RowConverter
 from app.recording.stores.rows import Rows
 from app.recording.stores.store import Store, StoreError, StoreFault
 from tests.app.recording.conftest import open_store
