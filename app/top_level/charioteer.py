@@ -17,8 +17,8 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from app.assembly.as_maite import as_maite as as_maite
     from app.assembly.in_process import InProcessModel as InProcessModel
+    from app.assembly.in_process import as_maite as as_maite
     from app.settings.model import ModelError as ModelError
     from tasks.image_classification import Classification as Classification
     from tasks.image_segmentation import SegmentationParameters as SegmentationParameters
@@ -85,7 +85,7 @@ _MODULES = {
     "TextGenerationParameters": "tasks.text_generation",
     "TokenParameters": "tasks.token_classification",
     "TokenUsage": "tasks.task",
-    "as_maite": "app.assembly.as_maite",
+    "as_maite": "app.assembly.in_process",
     "invalid": "tasks.inference.error",
 }
 """Where each public name is defined. Importing `charioteer` imports none of these modules."""

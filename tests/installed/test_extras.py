@@ -59,7 +59,7 @@ EXTRAS_WITHOUT_COMMAND: Mapping[str, str] = {
 _MAITE = """
 from pathlib import Path
 from maite.protocols.object_detection import Model
-from app.assembly.as_maite import as_maite
+from app.assembly.in_process import as_maite
 assert isinstance(as_maite(Path("path/to/model")), Model)
 """
 _SIGN = """

@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from app.assembly.as_maite import MaiteClassifier, MaiteDetector, as_maite
+from app.assembly.in_process import MaiteClassifier, MaiteDetector, as_maite
 from app.settings.model import ModelError
 from tests.support.images import rectangle
 from tests.support.model_folders import write_and_load, write_model
