@@ -1,12 +1,12 @@
 """What a server and another process that runs a model exchange, over a socket or through Ray."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
 
 import msgspec
 
 from app.engine.models.model_metadata import ModelMetadata
-from app.engine.models.servable import Servable, explanation_methods
+from app.engine.models.servable import Servable, call_model, explanation_methods
 from tasks.inference.error import ErrorKind, InferenceError
 
 
@@ -63,3 +63,20 @@ class Failure(msgspec.Struct, frozen=True):
     def to_error(self) -> InferenceError:
         """Rebuild the error."""
         return InferenceError(self.kind, self.message, self.path)
+
+
+Outcome = Sequence[Any] | Failure | LoadFailure
+"""A prediction for each input, or the error."""
+
+
+def run_batch(
+    model: Callable[[Sequence[Any]], Sequence[Any]], calls: Sequence[Sequence[Any]]
+) -> Sequence[Sequence[Any] | Failure]:
+    """Answer several calls with one call of the model. If it fails, answer each call separately."""
+    try:
+        answers = iter(call_model(model, [value for call in calls for value in call]))
+    except InferenceError as error:
+        if len(calls) == 1:
+            return [Failure.from_error(error)]
+        return [run_batch(model, [call])[0] for call in calls]
+    return [[next(answers) for _ in call] for call in calls]

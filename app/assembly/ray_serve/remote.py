@@ -7,11 +7,10 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from app.assembly.ray_serve.batching import Outcome
 from app.assembly.ray_serve.replica import model_id
 from app.engine.cancellation import raise_if_cancelled
 from app.engine.scheduling.thread_pool import release_worker
-from app.runtimes.remote import Binding, Failure, LoadFailure
+from app.runtimes.remote import Binding, Failure, LoadFailure, Outcome
 from app.settings.model import ModelError, ModelSource
 from tasks.inference.error import ErrorKind, InferenceError
 

@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from app.assembly.models import load
-from app.assembly.ray_serve.batching import Outcome, run_batch
 from app.engine.models.servable import Servable
-from app.runtimes.remote import Binding, LoadFailure
+from app.runtimes.remote import Binding, LoadFailure, Outcome, run_batch
 from app.server.process_setup import configure_process
 from app.settings.model import ModelError, ModelSource
 
