@@ -64,9 +64,10 @@ def find_models(options: ModelOptions) -> Sequence[ModelSource]:
         sources = [_on_devices(source, devices) for source in sources]
     if options.isolate:
         sources = [_with_settings(source, isolate=True) for source in sources]
-    if options.score_threshold is None:
-        return sources
-    return [_with_default(source, "score_threshold", options.score_threshold) for source in sources]
+    if options.score_threshold is not None:
+        default = {"score_threshold": options.score_threshold}
+        sources = [_with_settings(source, parameters={**default, **source.settings.parameters}) for source in sources]
+    return sources
 
 
 def link_folders(option: str | None) -> tuple[Path, ...]:
@@ -231,16 +232,8 @@ def _on_devices(source: ModelSource, devices: tuple[str, ...]) -> ModelSource:
     onnxruntime = source.settings.onnxruntime
     if onnxruntime.devices is not None:
         return source
-    settings = msgspec.structs.replace(
-        source.settings, onnxruntime=msgspec.structs.replace(onnxruntime, devices=devices)
-    )
-    return msgspec.structs.replace(source, settings=settings)
+    return _with_settings(source, onnxruntime=msgspec.structs.replace(onnxruntime, devices=devices))
 
 
 def _with_settings(source: ModelSource, **changes: object) -> ModelSource:
     return msgspec.structs.replace(source, settings=msgspec.structs.replace(source.settings, **changes))
-
-
-def _with_default(source: ModelSource, name: str, value: object) -> ModelSource:
-    parameters = {name: value, **source.settings.parameters}
-    return msgspec.structs.replace(source, settings=msgspec.structs.replace(source.settings, parameters=parameters))

@@ -12,6 +12,8 @@ from cyclopts.validators import Number
 from rich.markup import escape
 from rich.table import Table
 
+from app.cli.model.drawing import check_image_path, overlay_heat_map, write_image
+from app.cli.model.drawing import draw as draw_records
 from app.cli.model.inputs import choose_model, input_tensor, read_image
 from app.cli.terminal import console, error_console, progress, table
 from app.engine.models.servable import Servable
@@ -72,8 +74,6 @@ def explain(
     """
     terminal = console()
     if draw is not None:
-        from app.cli.model.drawing import check_image_path
-
         check_image_path(draw)
     source = choose_model(options, name)
     data = None if image is None else read_image(image)
@@ -193,7 +193,5 @@ def _word_table(explanation: WordImportance) -> Table:
 
 
 def _write(path: Path, data: bytes, explanation: Explanation, geometry: Geometry | None) -> None:
-    from app.cli.model.drawing import draw, overlay_heat_map, write_image
-
     overlay = overlay_heat_map(decode_image(data).pixels, explanation.saliency)
-    write_image(path, draw(overlay, [explanation.record], geometry, filled=False))
+    write_image(path, draw_records(overlay, [explanation.record], geometry, filled=False))

@@ -11,6 +11,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from app.cli.model.drawing import check_image_path, colour_of, write_image
+from app.cli.model.drawing import draw as draw_records
 from app.cli.model.inputs import choose_model, predict_records, read_image
 from app.cli.model.terminal_image import Graphics, graphics_of, show_image
 from app.cli.terminal import console, error_console, table
@@ -53,8 +55,6 @@ def predict(
     """
     terminal = console()
     if draw is not None:
-        from app.cli.model.drawing import check_image_path
-
         check_image_path(draw)
     source = choose_model(options, name)
     data = read_image(image)
@@ -105,8 +105,6 @@ def _table(source: ModelSource, records: Sequence[Record], *, coloured: bool) ->
 
 
 def _square(record: Record) -> str:
-    from app.cli.model.drawing import colour_of
-
     red, green, blue = colour_of(getattr(record, "label", ""))
     return f"[rgb({red},{green},{blue})]■[/]"
 
@@ -132,13 +130,9 @@ def _list_cell(values: list[object]) -> str:
 def _show(
     terminal: Console, graphics: Graphics, data: bytes, records: Sequence[Record], geometry: Geometry | None
 ) -> None:
-    from app.cli.model.drawing import draw
-
     pixels = decode_image(data).pixels
-    show_image(terminal, graphics, lambda width: draw(pixels, records, geometry, width=width))
+    show_image(terminal, graphics, lambda width: draw_records(pixels, records, geometry, width=width))
 
 
 def _write(path: Path, data: bytes, records: Sequence[Record], geometry: Geometry | None) -> None:
-    from app.cli.model.drawing import draw, write_image
-
-    write_image(path, draw(decode_image(data).pixels, records, geometry))
+    write_image(path, draw_records(decode_image(data).pixels, records, geometry))
