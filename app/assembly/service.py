@@ -4,7 +4,7 @@ import time
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from grpc.aio import ServerInterceptor
 from litestar import Litestar
@@ -22,16 +22,8 @@ from app.observers.metrics import FlushBeforeMetrics, Metrics, RestartMetrics, S
 from app.observers.prediction_metrics import PredictionMetrics
 from app.observers.request_log import RequestLog
 from app.observers.trends import Trends
-from app.protocols import GRPC_PROTOCOLS, main_port_protocols
-from app.protocols.grpc_protocol import GrpcProtocol
-from app.protocols.protocol import HttpListener
-from app.protocols.tensorflow_serving.grpc.servicer import (
-    TensorFlowModelService,
-    TensorFlowPredictionService,
-)
-from app.protocols.tensorflow_serving.metrics import TENSORFLOW_SERVING_GRPC
-from app.protocols.tensorflow_serving.routes import TensorFlowServing
-from app.server.auth.access_control import open_access_control
+from app.protocols import grpc_protocols, listeners_on_ports, main_port_protocols
+from app.server.auth.access_control import AccessControl, open_access_control
 from app.server.auth.bind_policy import cors_origins
 from app.server.auth.grpc_access import GrpcAccess
 from app.server.auth.http_access import HttpAccess
@@ -59,6 +51,8 @@ if TYPE_CHECKING:
     from app.observers.tracing import Tracing
     from app.recording.recorder import Recorder
 
+LimitsT = TypeVar("LimitsT", Limits, QueueLimits)
+
 _FINAL_REPORT_SECONDS = 0.5
 """Seconds for workers that the drain cut off to finish and report to observers."""
 
@@ -82,12 +76,8 @@ class Service:
         self.transport = open_transport(settings, metrics)
         access_control = open_access_control(settings, metrics)
         access, origins = HttpAccess(access_control), cors_origins(settings)
-        self._poll_seconds = settings.repository_poll_seconds
-        self._drain_delay, self._drain_timeout = settings.drain_delay, settings.drain_timeout
+        self._settings = settings
         self._drain_deadline: float | None = None
-        # Copy the limits by name, so that a new limit needs no change here.
-        limit_values = {name: getattr(settings, name) for name in Limits.__struct_fields__ if hasattr(settings, name)}
-        limits = Limits(**limit_values)
         self.registry = Registry(discover())
         flush_before_metrics = FlushBeforeMetrics()
         metrics.register(flush_before_metrics)
@@ -114,15 +104,9 @@ class Service:
         self.engine = Engine(
             repository,
             observers,
-            limits,
+            _from_settings(Limits, settings),
             settings.worker_count,
-            QueueLimits(
-                max_waiting=settings.max_waiting,
-                max_waiting_each=settings.max_waiting_each,
-                max_queue_seconds=settings.max_queue_seconds,
-                request_timeout=settings.request_timeout,
-                max_each_client=settings.max_each_client,
-            ),
+            _from_settings(QueueLimits, settings),
             explain_workers=settings.explain_workers,
             annotators=annotators,
             record_sink=self.recorder,
@@ -135,17 +119,8 @@ class Service:
         ProcessCollector(registry=metrics)
         self.loading = ModelLoading(self.registry, load_model)
         protocols = main_port_protocols(settings.chariot_protocol)
-        grpc_protocols = _grpc_protocols(settings)
-        interceptors: list[ServerInterceptor] = [CallShedder(self.engine, grpc_protocols)]
-        if access_control is not None:
-            interceptors.append(GrpcAccess(access_control, grpc_protocols))
-        self.grpc = None
-        if settings.grpc:
-            certificates = self.transport.certificates
-            self.grpc = GrpcServer(
-                self.engine, grpc_protocols, settings, interceptors=interceptors, certificates=certificates
-            )
-        listeners = _listeners(settings)
+        self.grpc = self._create_grpc(access_control) if settings.grpc else None
+        listeners = listeners_on_ports(settings)
         requires_auth = access_control is not None
         self._shedder = self.transport.connections.shedder = LoadShedder(
             [*inference_routes(self.engine, protocols, secured=requires_auth), *inferences.sheddable_routes],
@@ -168,16 +143,7 @@ class Service:
                 SecondaryListener(name=listener.title, app=app, guarded_app=guarded_app, port=port)
             )
         data = {"drift": drift.observer.windows} if drift is not None else {}
-        self._page = _page(
-            self.engine,
-            trends,
-            settings,
-            self.grpc,
-            self.secondary_listeners,
-            inferences.is_available,
-            data,
-            access,
-        )
+        self._page = self._create_page(trends, access, data, show_recordings=inferences.is_available)
         self.app = create_app(
             self.engine,
             protocols,
@@ -192,19 +158,47 @@ class Service:
         )
         self.guarded_app = guard(self.app, refusal=refusal_body_builder(protocols, self.engine))
 
+    def _create_grpc(self, access_control: AccessControl | None) -> GrpcServer:
+        services = grpc_protocols(self._settings)
+        interceptors: list[ServerInterceptor] = [CallShedder(self.engine, services)]
+        if access_control is not None:
+            interceptors.append(GrpcAccess(access_control, services))
+        certificates = self.transport.certificates
+        return GrpcServer(self.engine, services, self._settings, interceptors=interceptors, certificates=certificates)
+
+    def _create_page(
+        self, trends: Trends, access: HttpAccess, data: Mapping[str, Callable[[], object]], *, show_recordings: bool
+    ) -> WebPage:
+        """Create the page: all views on a loopback address or if enabled, otherwise only the metrics of GRPS."""
+        settings = self._settings
+        listener = self.secondary_listeners[0] if self.secondary_listeners else None
+        is_local = is_loopback_host(settings.host)
+        return WebPage(
+            self.engine,
+            trends,
+            # On other addresses, a client that is not a browser can forge any Host and Origin header.
+            admin=False if settings.page_admin is None and not is_local else settings.page_admin,
+            proxy=ProtocolProxy(self.grpc, listener and listener.app, listener.port if listener else 0),
+            chariot_protocol=settings.chariot_protocol,
+            full=is_local if settings.page is None else settings.page,
+            show_recordings=show_recordings,
+            data=data,
+            access=access,
+        )
+
     @property
     def shutdown_hooks(self) -> ShutdownHooks:
         """Return the hooks that run when the server stops."""
         return ShutdownHooks(
             mark_not_ready=self.engine.mark_not_ready,
             start_drain=self._start_drain,
-            drain_delay=self._drain_delay,
-            drain_timeout=self._drain_timeout,
+            drain_delay=self._settings.drain_delay,
+            drain_timeout=self._settings.drain_timeout,
         )
 
     def _start_drain(self) -> None:
         """End streams, pages and gRPC, which would outlast the drain."""
-        self._drain_deadline = time.monotonic() + self._drain_timeout
+        self._drain_deadline = time.monotonic() + self._settings.drain_timeout
         self.engine.start_drain()
         self._page.stop()
         if self.grpc is not None:
@@ -212,7 +206,9 @@ class Service:
 
     def _close_recorder(self, recorder: "Recorder") -> None:
         # Use the time left of the shared drain timeout, but at least enough to write pending recordings.
-        remaining = self._drain_timeout if self._drain_deadline is None else self._drain_deadline - time.monotonic()
+        remaining = (
+            self._settings.drain_timeout if self._drain_deadline is None else self._drain_deadline - time.monotonic()
+        )
         recorder.close(max(_MIN_CLOSE_SECONDS, remaining))
 
     def set_ports(self, addresses: Mapping[str, str]) -> None:
@@ -229,7 +225,7 @@ class Service:
         self.loading.start()
         try:
             async with (
-                polling(self.engine.repository, self._poll_seconds),
+                polling(self.engine.repository, self._settings.repository_poll_seconds),
                 releasing_memory(lambda: self.engine.busy),
                 self.engine.batched_observers.flushing(),
             ):
@@ -243,49 +239,10 @@ class Service:
             self._exit_stack.close()
 
 
-def _page(
-    engine: Engine,
-    trends: Trends,
-    settings: ServerSettings,
-    grpc: GrpcServer | None,
-    secondary_listeners: Sequence[SecondaryListener],
-    show_recordings: bool,
-    data: Mapping[str, Callable[[], object]],
-    access: HttpAccess,
-) -> WebPage:
-    """Build the page: all views on a loopback address or if enabled, otherwise only the metrics of GRPS."""
-    listener = secondary_listeners[0] if secondary_listeners else None
-    proxy = ProtocolProxy(grpc, listener and listener.app, listener.port if listener else 0)
-    is_local = is_loopback_host(settings.host)
-    return WebPage(
-        engine,
-        trends,
-        # On other addresses, a client that is not a browser can forge any Host and Origin header.
-        admin=False if settings.page_admin is None and not is_local else settings.page_admin,
-        proxy=proxy,
-        chariot_protocol=settings.chariot_protocol,
-        full=is_local if settings.page is None else settings.page,
-        show_recordings=show_recordings,
-        data=data,
-        access=access,
-    )
-
-
-def _grpc_protocols(settings: ServerSettings) -> Sequence[GrpcProtocol]:
-    """Return the enabled gRPC services."""
-    others = [protocol for protocol in GRPC_PROTOCOLS if protocol.name != TENSORFLOW_SERVING_GRPC]
-    if not settings.tensorflow_serving:
-        return others
-    prediction = TensorFlowPredictionService(loading_status=settings.loading_status)
-    return [*others, prediction, TensorFlowModelService()]
-
-
-def _listeners(settings: ServerSettings) -> Mapping[HttpListener, int]:
-    """Return the enabled protocols with their own port, and their ports."""
-    if not settings.tensorflow_serving:
-        return {}
-    listener = TensorFlowServing(cors=settings.tensorflow_serving_cors, loading_status=settings.loading_status)
-    return {listener: settings.tensorflow_serving_port}
+def _from_settings(limits_type: type[LimitsT], settings: ServerSettings) -> LimitsT:
+    """Return limits with the values of the settings of the same names."""
+    names = [name for name in limits_type.__struct_fields__ if hasattr(settings, name)]
+    return limits_type(**{name: getattr(settings, name) for name in names})
 
 
 def _drift(settings: ServerSettings, registry: Registry, metrics: CollectorRegistry) -> "Drift | None":

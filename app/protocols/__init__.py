@@ -1,6 +1,6 @@
 """The wire protocols. Each folder is one protocol: its wire types, its codec (two pure functions) and its routes."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from app.protocols.chariot_v2.routes import ChariotV2
 from app.protocols.chariot_v2_kserve.routes import ChariotV2KServe
@@ -14,22 +14,12 @@ from app.protocols.openai.routes import OpenAI
 from app.protocols.protocol import HttpListener, HttpProtocol
 from app.protocols.tensorflow_serving.grpc.servicer import TensorFlowModelService, TensorFlowPredictionService
 from app.protocols.tensorflow_serving.routes import TensorFlowServing
+from app.settings.network import ListeningSettings
 
-__all__ = ("GRPC_PROTOCOLS", "LISTENERS", "PROTOCOLS", "main_port_protocols")
+__all__ = ("GRPC_PROTOCOLS", "LISTENERS", "PROTOCOLS", "grpc_protocols", "listeners_on_ports", "main_port_protocols")
 
 PROTOCOLS: tuple[HttpProtocol, ...] = (ChariotV2KServe(), ChariotV2(), KServeV2(), KServeV1(), Grps(), OpenAI())
 """The protocols of the server's main port."""
-
-LISTENERS: tuple[HttpListener, ...] = (TensorFlowServing(),)
-"""The protocols with a port of their own."""
-
-GRPC_PROTOCOLS: tuple[GrpcProtocol, ...] = (
-    KServeV2Grpc(),
-    GrpsGrpc(),
-    TensorFlowPredictionService(),
-    TensorFlowModelService(),
-)
-"""The gRPC services, which share all gRPC ports."""
 
 _CHARIOT_PROTOCOLS = frozenset({ChariotV2.name, ChariotV2KServe.name})
 
@@ -44,3 +34,26 @@ def main_port_protocols(chariot_protocol: str) -> Sequence[HttpProtocol]:
         for protocol in PROTOCOLS
         if protocol.name == chariot_protocol or protocol.name not in _CHARIOT_PROTOCOLS
     ]
+
+
+def grpc_protocols(settings: ListeningSettings) -> Sequence[GrpcProtocol]:
+    """Return the enabled gRPC services."""
+    shared: Sequence[GrpcProtocol] = (KServeV2Grpc(), GrpsGrpc())
+    if not settings.tensorflow_serving:
+        return shared
+    return (*shared, TensorFlowPredictionService(loading_status=settings.loading_status), TensorFlowModelService())
+
+
+def listeners_on_ports(settings: ListeningSettings) -> Mapping[HttpListener, int]:
+    """Return the enabled protocols with their own port, and their ports."""
+    if not settings.tensorflow_serving:
+        return {}
+    listener = TensorFlowServing(cors=settings.tensorflow_serving_cors, loading_status=settings.loading_status)
+    return {listener: settings.tensorflow_serving_port}
+
+
+LISTENERS: tuple[HttpListener, ...] = tuple(listeners_on_ports(ListeningSettings()))
+"""The protocols with a port of their own, as they are by default."""
+
+GRPC_PROTOCOLS: tuple[GrpcProtocol, ...] = tuple(grpc_protocols(ListeningSettings()))
+"""The gRPC services, which share all gRPC ports, as they are by default."""
