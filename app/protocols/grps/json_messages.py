@@ -24,6 +24,13 @@ _MAX_SENTENCE = 160
 _MAX_DIMENSIONS = 32
 
 
+class _Streaming(msgspec.Struct):
+    streaming: bool = False
+
+
+_STREAMING = msgspec.json.Decoder(_Streaming)
+
+
 def read_json_message(body: bytes, limits: Limits | None = None) -> tuple[Any, bool]:
     """Decode a body within `limits`; also return whether its tensor came as `ndarray`.
 
@@ -34,9 +41,8 @@ def read_json_message(body: bytes, limits: Limits | None = None) -> tuple[Any, b
     content = read_json(body, dict[str, Any], limits=limits)
     if content.get("bin_data", content.get("binData")) is not None:
         raise invalid("Expected binary data as the body, with the content type application/octet-stream", "bin_data")
-    if content.pop("streaming", False) is not False:
-        # The body arrives after the server has decided how to answer.
-        raise invalid("Expected streaming=true in the query, or as a header", "streaming")
+    if not isinstance(streaming := content.pop("streaming", False), bool):
+        raise invalid(f"Expected true or false, got {quote_value(streaming)}", "streaming")
     ndarray = content.pop("ndarray", None)
     plain_tensors = [_pop_numbers(tensor) for tensor in _tensors(content)]
     try:
@@ -52,6 +58,13 @@ def read_json_message(body: bytes, limits: Limits | None = None) -> tuple[Any, b
     array = nested_numbers(ndarray, "ndarray")
     message.gtensors.tensors.add(dtype=7, shape=array.shape, flat_float32=array.ravel().tolist())
     return message, True
+
+
+def asks_to_stream(body: bytes) -> bool:
+    """Return whether a body has ``"streaming": true``. `read_json_message` reports invalid bodies."""
+    with suppress(msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return _STREAMING.decode(body).streaming
+    return False
 
 
 def encode_json(message: Any, *, as_ndarray: bool = False) -> bytes:

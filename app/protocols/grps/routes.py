@@ -11,7 +11,7 @@ from app.engine.engine import Engine
 from app.engine.request_context import RequestContext
 from app.protocols.grps.calls import PLAIN_CALLS, PlainCall, error_message, failure_message
 from app.protocols.grps.codec import PredictCodec
-from app.protocols.grps.json_messages import encode_json, encode_streamed, read_json_message
+from app.protocols.grps.json_messages import asks_to_stream, encode_json, encode_streamed, read_json_message
 from app.protocols.grps.messages import GrpsMessage
 from app.protocols.grps.wire import WireMessage, WireRefusal
 from app.protocols.http_inference import (
@@ -41,6 +41,9 @@ from tasks.inference.response import InferenceResponse
 _JSON = "application/json"
 _BINARY = "application/octet-stream"
 _STREAMING = "streaming"
+_MAX_SEARCHED_BYTES = 1024 * 1024
+"""Longer bodies are not searched in the event loop."""
+
 _QUERY = (
     QueryParameter(name="model", summary="The model; the only or default model if absent"),
     QueryParameter(name=_STREAMING, summary="Whether to stream the response", schema={"type": "boolean"}),
@@ -62,8 +65,8 @@ class Grps(HttpProtocol):
         async def predict(request: HttpRequest) -> Response[Any]:
             return await self._predict(engine, request)
 
-        def start(head: InferenceHead, body: bytes, _: RequestContext) -> CodecCall:
-            return _start(_codec(engine, head, body))
+        def start(head: InferenceHead, body: bytes, _: RequestContext) -> CodecCall | None:
+            return None if _may_stream(head, body) else _start(_codec(engine, head, body))
 
         plain_endpoints = [
             Endpoint(
@@ -104,17 +107,19 @@ class Grps(HttpProtocol):
         model = request.query_params.get("model", "")
         streaming, as_ndarray = _is_streaming(request), _flag(request, "return-ndarray")
         try:
-            if streaming and as_ndarray:
-                raise invalid("Expected streaming or return-ndarray, got both", "query")
+            _check_form(streaming=streaming, as_ndarray=as_ndarray)
             parameters = _parameters(request)
         except InferenceError as error:
             raise engine.report_refused(context, error, model) from None
-        body = await read_inference_body(request, engine, context, model)
+        head, body = read_head(request), await read_inference_body(request, engine, context, model)
+        if not streaming and _may_stream(head, body):
+            streaming = await asyncio.to_thread(asks_to_stream, body)
 
         def start(head: InferenceHead, body: bytes, _: RequestContext) -> PredictCodec:
+            _check_form(streaming=streaming, as_ndarray=as_ndarray)
             return _codec(engine, head, body, model, parameters)
 
-        codec = start_call(engine, start, read_head(request), body, context, model)
+        codec = start_call(engine, start, head, body, context, model)
         if streaming:
             return await _stream_response(codec, codec.stream(engine, context, model, encode_streamed))
         call = _start(codec, as_ndarray=as_ndarray)
@@ -164,8 +169,19 @@ def _flag(request: HttpRequest, name: str) -> bool:
 
 
 def _is_streaming(request: HttpRequest) -> bool:
-    """Return whether the response is streamed. GRPS's servers read this from the query, a header or the body."""
+    """Return whether the query or a header asks to stream the response."""
     return _flag(request, _STREAMING) or request.headers.get(_STREAMING, "").lower() == "true"
+
+
+def _may_stream(head: InferenceHead, body: bytes) -> bool:
+    """Return whether the body may ask to stream the response, by a quick search if it is not too long for that."""
+    is_json = media_type_of(head.headers.get("content-type", "")) == _JSON
+    return is_json and (len(body) > _MAX_SEARCHED_BYTES or _STREAMING.encode() in body)
+
+
+def _check_form(*, streaming: bool, as_ndarray: bool) -> None:
+    if streaming and as_ndarray:
+        raise invalid("Expected streaming or return-ndarray, got both", "query")
 
 
 def _parameters(request: HttpRequest) -> Mapping[str, object]:

@@ -20,7 +20,7 @@ class WireRefusal(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WireMessage(msgspec.Struct, frozen=True, kw_only=True):
-    """A `GrpsMessage`: one kind of data; in requests also the model, in responses the status."""
+    """A `GrpsMessage`: one kind of data; in requests also the model and whether to stream, in responses the status."""
 
     status: WireStatus | msgspec.UnsetType = msgspec.UNSET
     model: str | msgspec.UnsetType = msgspec.UNSET
@@ -28,3 +28,4 @@ class WireMessage(msgspec.Struct, frozen=True, kw_only=True):
     gtensors: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
     ndarray: Any | msgspec.UnsetType = msgspec.UNSET
     gmap: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
+    streaming: bool | msgspec.UnsetType = msgspec.UNSET

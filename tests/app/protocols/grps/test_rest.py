@@ -198,6 +198,32 @@ def test_empty_answer_is_one_message() -> None:
         ]
 
 
+@pytest.mark.parametrize(
+    ("members", "streams"),
+    [
+        ({"streaming": True}, True),
+        ({"streaming": False}, False),
+        ({"padding": "x" * 1_100_000, "streaming": True}, True),
+        ({"gmap": {"s_s": {"streaming": "true"}}}, False),
+    ],
+    ids=["true", "false", "long", "text"],
+)
+def test_body_asks_for_a_stream(members: dict[str, Any], streams: bool) -> None:
+    gmap = {"s_b": {"a": encode_base64(IMAGE)}, **members.pop("gmap", {})}
+    gmap["s_s"] = {**gmap.get("s_s", {}), "note": members.pop("padding", "")}
+    with TestClient(build_app(scripted_engine(ScriptedModel("a", "b")))) as client:
+        response = client.post(PREDICT, json={"model": "speaker", "gmap": gmap, **members})
+    assert response.status_code == 200, response.text
+    assert (response.headers["content-type"] == "application/octet-stream") is streams
+    assert len(parse_messages(response.text)) == (3 if streams else 1)
+
+
+def test_stream_that_the_body_asks_for_has_no_ndarray(client: Client) -> None:
+    response = client.post(f"{PREDICT}?return-ndarray=true", json={"ndarray": [1], "streaming": True})
+    assert response.status_code == 400
+    assert response.json()["status"]["msg"] == "query: Expected streaming or return-ndarray, got both"
+
+
 def test_streamed_tensors_contain_image_and_prompt_indexes() -> None:
     with TestClient(build_app(scripted_engine(ScriptedModel("a", "b")))) as client:
         image_tensor = {"dtype": "DT_STRING", "shape": [1], "flat_string": [encode_base64(IMAGE)]}
