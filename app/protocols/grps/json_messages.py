@@ -2,16 +2,19 @@
 
 import math
 import re
+from bisect import bisect_left
 from contextlib import suppress
 from itertools import chain
 from typing import Any, cast
 
 import msgspec
 import numpy as np
+from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.json_format import MessageToDict, ParseDict, ParseError
+from google.protobuf.message_factory import GetMessageClass
 from numpy.typing import NDArray
 
-from app.protocols.grps.messages import GenericTensor, GrpsMessage
+from app.protocols.grps.messages import GenericTensor, GrpsMessage, entry_path
 from app.protocols.grps.tensors import FLAT_FIELDS
 from app.wire.json_body import read_json
 from app.wire.json_tensors import index_path
@@ -20,6 +23,18 @@ from tasks.inference.limits import Limits
 
 _LOCATION = re.compile(r' at "?GrpsMessage\.?(?P<path>[\w.\[\]]*?)"?\.*$')
 _STEPS = re.compile(r"^(Failed to parse \w+ field: )+")
+_EXPECTED_VALUES = {
+    FieldDescriptor.TYPE_STRING: "a text",
+    FieldDescriptor.TYPE_BYTES: "base64",
+    FieldDescriptor.TYPE_INT32: "an integer of 32 bits",
+    FieldDescriptor.TYPE_UINT32: "an unsigned integer of 32 bits",
+    FieldDescriptor.TYPE_INT64: "an integer of 64 bits",
+    FieldDescriptor.TYPE_FLOAT: "a number within the range of FP32",
+    FieldDescriptor.TYPE_DOUBLE: "a number",
+}
+_MAX_DIAGNOSED_BYTES = 1_000_000
+"""For larger invalid bodies, the error has protobuf's words: the search costs several times the body's size."""
+
 _MAX_SENTENCE = 160
 _MAX_DIMENSIONS = 32
 
@@ -48,7 +63,8 @@ def read_json_message(body: bytes, limits: Limits | None = None) -> tuple[Any, b
     try:
         message = ParseDict(content, GrpsMessage())
     except (ParseError, OverflowError) as error:
-        raise _parse_error(str(error)) from None
+        found = _find_invalid(content, GrpsMessage) if len(body) <= _MAX_DIAGNOSED_BYTES else None
+        raise found or _parse_error(str(error)) from None
     for tensor, numbers in zip(message.gtensors.tensors if plain_tensors else (), plain_tensors, strict=True):
         tensor.MergeFrom(numbers)
     if ndarray is None:
@@ -162,6 +178,57 @@ def _pop_numbers(tensor: Any) -> Any:
                     numbers.MergeFrom(part)
                     del fields[field]
     return numbers
+
+
+def _find_invalid(content: object, message_type: Any, path: str = "") -> InferenceError | None:
+    """Return an error that names the first field with an invalid value, and what it takes; None without one.
+
+    Args:
+        content: the decoded JSON of a message.
+        message_type: the class of the message.
+        path: its path.
+    """
+    if not isinstance(content, dict):
+        return invalid(f"Expected an object, got {quote_value(content)}", path)
+    descriptor = message_type.DESCRIPTOR
+    for name, value in cast("dict[str, Any]", content).items():
+        field = descriptor.fields_by_name.get(name) or descriptor.fields_by_camelcase_name.get(name)
+        if field is None or _fits(message_type, field, value):
+            continue
+        return _value_error(value, message_type, field, f"{path}.{field.name}" if path else field.name)
+    return None
+
+
+def _value_error(value: Any, message_type: Any, field: Any, path: str) -> InferenceError | None:
+    """Return the error for a `value` of a field that does not fit."""
+    element = field
+    if field.message_type is not None and field.message_type.GetOptions().map_entry:
+        if not isinstance(value, dict):
+            return invalid(f"Expected an object, got {quote_value(value)}", path)
+        entries = cast("dict[str, Any]", value)
+        key = next(key for key, entry in entries.items() if not _fits(message_type, field, {key: entry}))
+        value, path, element = entries[key], entry_path(field.name, key), field.message_type.fields_by_name["value"]
+    elif field.is_repeated:
+        if not isinstance(value, list):
+            return invalid(f"Expected a list, got {quote_value(value)}", path)
+        values = cast("list[Any]", value)
+        # Parts of the list are parsed at once, because it may have many numbers.
+        end = bisect_left(range(len(values)), 1, key=lambda end: not _fits(message_type, field, values[: end + 1]))
+        value, path = values[end], f"{path}[{end}]"
+    if element.message_type is not None:
+        return _find_invalid(value, GetMessageClass(element.message_type), path)
+    expected = _EXPECTED_VALUES.get(element.type)
+    if expected is None:
+        expected = f"one of {', '.join(member.name for member in element.enum_type.values)}"
+    return invalid(f"Expected {expected}, got {quote_value(value)}", path)
+
+
+def _fits(message_type: Any, field: Any, value: object) -> bool:
+    try:
+        ParseDict({field.name: value}, message_type())
+    except (ParseError, OverflowError):
+        return False
+    return True
 
 
 def _parse_error(text: str) -> InferenceError:
