@@ -61,10 +61,10 @@ def quote(value: object) -> str:
     return text if len(text) <= _MAX_QUOTED else f"{text[: _MAX_QUOTED - 3]}..."
 
 
-def expect(holds: bool, expected: str, got: object) -> None:
-    """Raise a `ViolationError` with the expected and the actual value unless `holds`."""
+def expect(holds: object, expected: str, got: object, where: str = "") -> None:
+    """Raise a `ViolationError` with the expected and the actual value, after `where`, unless `holds` is true."""
     if not holds:
-        raise ViolationError(f"Expected {expected}, got {quote(got)}")
+        raise ViolationError(f"{where and f'{where}: '}Expected {expected}, got {quote(got)}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from app.conformance.check import Check, InconclusiveError, Level, ViolationError, quote
+from app.conformance.check import Check, InconclusiveError, Level, ViolationError, expect, quote
 from app.conformance.client.probe import Probe
 from app.conformance.row_requests import (
     UNKNOWN_PATH,
@@ -53,14 +53,12 @@ def _predictions(probe: Probe, instances: list[object]) -> list[object]:
 
 def _alive(probe: Probe) -> None:
     got = expect_json_object(probe.get("/", accept="application/json"))
-    if got.get("status") != "alive":
-        raise ViolationError(f'Expected {{"status": "alive"}}, got {quote(got)}')
+    expect(got.get("status") == "alive", '{"status": "alive"}', got)
 
 
 def _models(probe: Probe) -> None:
     names = expect_json_object(probe.get("/v1/models")).get("models")
-    if not is_list(names) or not all(isinstance(name, str) for name in names):
-        raise ViolationError(f"Expected an array of names in models, got {quote(names)}")
+    expect(is_list(names) and all(isinstance(name, str) for name in names), "an array of names in models", names)
 
 
 def _ready(probe: Probe) -> None:
@@ -86,8 +84,7 @@ def _in_order(probe: Probe) -> None:
 
 def _alias(probe: Probe) -> None:
     answer = expect_json_object(predict(probe, {"inputs": _instances(probe)}))
-    if not is_list(answer.get("predictions")):
-        raise ViolationError(f"Expected predictions, got {quote(answer)}")
+    expect(is_list(answer.get("predictions")), "predictions", answer)
 
 
 def _cloud_event(probe: Probe) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from app.conformance.check import Check, InconclusiveError, Level, NotApplicableError, ViolationError, quote
+from app.conformance.check import Check, InconclusiveError, Level, NotApplicableError, ViolationError, expect, quote
 from app.conformance.client.probe import Exchange, Probe
 from app.conformance.row_requests import UNKNOWN
 from app.conformance.tensors import ENCODED_IMAGES, expect_error, expect_json_object, expect_status, is_list, is_object
@@ -54,17 +54,15 @@ def _ask(probe: Probe, **members: object) -> Exchange:
 
 
 def _choice(answer: dict[str, Any]) -> dict[str, Any]:
-    choices = answer.get("choices")
-    if not is_list(choices) or not choices or not is_object(choices[0]):
-        raise ViolationError(f"Expected a list of choices, got {quote(answer)}")
+    choices: Any = answer.get("choices")
+    expect(is_list(choices) and choices and is_object(choices[0]), "a list of choices", answer)
     return choices[0]
 
 
 def _text(answer: dict[str, Any]) -> str:
     message = _choice(answer).get("message")
-    text = message.get("content") if is_object(message) else None
-    if not isinstance(text, str):
-        raise ViolationError(f"Expected a text in choices[0].message.content, got {quote(answer)}")
+    text: Any = message.get("content") if is_object(message) else None
+    expect(isinstance(text, str), "a text in choices[0].message.content", answer)
     return text
 
 
@@ -83,8 +81,7 @@ def _parts(exchange: Exchange) -> list[dict[str, Any]]:
     """Return the parts of a stream, without the last event."""
     expect_status(exchange, 200)
     content_type = exchange.headers.get("content-type", "")
-    if content_type.partition(";")[0].strip() != "text/event-stream":
-        raise ViolationError(f"Expected text/event-stream, got {quote(content_type)}")
+    expect(content_type.partition(";")[0].strip() == "text/event-stream", "text/event-stream", content_type)
     lines = [line.removeprefix(_DATA) for line in exchange.body.decode(errors="replace").splitlines() if line]
     try:
         return [msgspec.json.decode(line, type=dict[str, Any]) for line in lines if line != _DONE]
@@ -94,9 +91,8 @@ def _parts(exchange: Exchange) -> list[dict[str, Any]]:
 
 def _models(probe: Probe) -> None:
     got = expect_json_object(probe.get("/v1/models"))
-    models = got.get("data")
-    if got.get("object") != "list" or not is_list(models):
-        raise ViolationError(f'Expected "object": "list" and data, got {quote(got)}')
+    models: Any = got.get("data")
+    expect(got.get("object") == "list" and is_list(models), '"object": "list" and data', got)
     for model in models:
         if not is_object(model) or not isinstance(model.get("id"), str) or model.get("object") != "model":
             raise ViolationError(f"Expected id and object of each model, got {quote(model)}")
@@ -123,8 +119,7 @@ def _counts(probe: Probe) -> None:
 
 def _max_tokens(probe: Probe) -> None:
     answer = expect_json_object(_ask(probe, max_tokens=1))
-    if _usage(answer)["completion_tokens"] > 1:
-        raise ViolationError(f"Expected one token, got {quote(answer)}")
+    expect(_usage(answer)["completion_tokens"] <= 1, "one token", answer)
     if _choice(answer).get("finish_reason") != "length" and _text(answer):
         raise ViolationError(f"Expected finish_reason length after max_tokens, got {quote(answer)}")
 
@@ -135,8 +130,7 @@ def _stop(probe: Probe) -> None:
     if not stop.strip():
         raise InconclusiveError("The answer is too short to be stopped")
     stopped = _text(expect_json_object(_ask(probe, stop=[stop])))
-    if stop in stopped:
-        raise ViolationError(f"Expected an answer that ends before {quote(stop)}, got {quote(stopped)}")
+    expect(stop not in stopped, f"an answer that ends before {quote(stop)}", stopped)
 
 
 def _streams(probe: Probe) -> None:
@@ -144,8 +138,7 @@ def _streams(probe: Probe) -> None:
     deltas = [part["choices"][0].get("delta", {}) for part in parts if part.get("choices")]
     streamed = "".join(delta.get("content") or "" for delta in deltas)
     complete = _text(expect_json_object(_ask(probe)))
-    if streamed != complete:
-        raise ViolationError(f"Expected the parts of {quote(complete)}, got {quote(streamed)}")
+    expect(streamed == complete, f"the parts of {quote(complete)}", streamed)
 
 
 def _done(probe: Probe) -> None:
@@ -173,8 +166,7 @@ def _several(probe: Probe) -> None:
     if exchange.refused:
         return
     choices = expect_json_object(exchange).get("choices")
-    if not is_list(choices) or len(choices) != 2:
-        raise ViolationError(f"Expected two choices or a refusal, got {quote(exchange.body)}")
+    expect(is_list(choices) and len(choices) == 2, "two choices or a refusal", exchange.body)
 
 
 def _error_object(probe: Probe) -> None:
@@ -196,9 +188,8 @@ def _embeddings(probe: Probe, **members: object) -> list[Any]:
     exchange = probe.post_json(_EMBEDDINGS, {"model": _model(probe), "input": _TEXTS, **members})
     if exchange.refused and not exchange.unauthorized:
         raise NotApplicableError("The model embeds no texts")
-    data = expect_json_object(exchange).get("data")
-    if not is_list(data) or not all(is_object(item) for item in data):
-        raise ViolationError(f"Expected a list of objects in data, got {quote(data)}")
+    data: Any = expect_json_object(exchange).get("data")
+    expect(is_list(data) and all(is_object(item) for item in data), "a list of objects in data", data)
     return data
 
 

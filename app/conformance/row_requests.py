@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from app.conformance.check import ViolationError, quote
+from app.conformance.check import expect
 from app.conformance.client.probe import Exchange, Probe
 from app.conformance.tensors import is_list, listed_model
 
@@ -39,14 +39,12 @@ def predictions_of(answer: dict[str, Any]) -> list[object]:
     Raises:
         ViolationError: `predictions` is not an array.
     """
-    predictions = answer.get("predictions")
-    if not is_list(predictions):
-        raise ViolationError(f"Expected an array of predictions, got {quote(predictions)}")
+    predictions: Any = answer.get("predictions")
+    expect(is_list(predictions), "an array of predictions", predictions)
     return predictions
 
 
 def expect_one_prediction_each(instances: list[object], predictions: Callable[[list[object]], list[object]]) -> None:
     """Raise a `ViolationError` unless two instances get two predictions, and one instance gets one."""
     for batch in (instances, instances[:1]):
-        if len(got := predictions(batch)) != len(batch):
-            raise ViolationError(f"Expected {len(batch)} predictions, got {quote(got)}")
+        expect(len(got := predictions(batch)) == len(batch), f"{len(batch)} predictions", got)

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from app.conformance.check import Check, InconclusiveError, Level, NotApplicableError, ViolationError, quote
+from app.conformance.check import Check, InconclusiveError, Level, NotApplicableError, ViolationError, expect, quote
 from app.conformance.client.probe import Exchange, Probe
 from app.conformance.row_requests import (
     UNKNOWN,
@@ -33,9 +33,8 @@ _REFUSED_TYPES = ("DT_HALF", "DT_BFLOAT16", "DT_COMPLEX64", "DT_COMPLEX128")
 
 
 def _statuses(exchange: Exchange) -> list[Any]:
-    statuses = expect_json_object(exchange).get("model_version_status")
-    if not is_list(statuses) or not statuses:
-        raise ViolationError(f"Expected an array of model_version_status, got {quote(statuses)}")
+    statuses: Any = expect_json_object(exchange).get("model_version_status")
+    expect(is_list(statuses) and statuses, "an array of model_version_status", statuses)
     return statuses
 
 
@@ -103,8 +102,7 @@ def _status(probe: Probe) -> None:
 def _status_of_version(probe: Probe) -> None:
     version = _statuses(probe.get(model_path(probe)))[0].get("version")
     got = [entry.get("version") for entry in _statuses(probe.get(f"{model_path(probe)}/versions/{version}"))]
-    if got != [version]:
-        raise ViolationError(f"Expected version {version} alone, got {quote(got)}")
+    expect(got == [version], f"version {version} alone", got)
 
 
 def _metadata(probe: Probe) -> None:
@@ -113,13 +111,12 @@ def _metadata(probe: Probe) -> None:
     if not is_object(spec) or not isinstance(spec.get("name"), str) or not isinstance(spec.get("version"), str):
         raise ViolationError(f"Expected model_spec of name and version as strings, got {quote(spec)}")
     inner = outer.get("signature_def") if is_object(outer) else None
-    if not is_object(inner) or not is_object(inner.get("signature_def")):
-        raise ViolationError(f"Expected metadata.signature_def.signature_def, got {quote(outer)}")
+    expect(is_object(inner) and is_object(inner.get("signature_def")), "metadata.signature_def.signature_def", outer)
 
 
 def _columns(probe: Probe) -> None:
-    if "outputs" not in _columnar(probe):
-        raise ViolationError(f"Expected outputs, got {quote(_columnar(probe))}")
+    answer = _columnar(probe)
+    expect("outputs" in answer, "outputs", answer)
 
 
 def _columnar(probe: Probe) -> dict[str, Any]:
@@ -139,8 +136,8 @@ def _agree(probe: Probe) -> None:
         names = [set(prediction) if is_object(prediction) else set[str]() for prediction in predictions]
         if any(name != set(outputs) for name in names):
             raise ViolationError(f"Expected rows of {quote(sorted(outputs))}, got {quote(predictions[0])}")
-    elif flattened(outputs) != flattened(predictions):
-        raise ViolationError(f"Expected {quote(predictions)}, got {quote(outputs)}")
+    else:
+        expect(flattened(outputs) == flattened(predictions), quote(predictions), outputs)
 
 
 def _version_path(probe: Probe) -> None:

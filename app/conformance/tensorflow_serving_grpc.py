@@ -59,14 +59,14 @@ def _call_status(probe: Probe, **spec: Any) -> GrpcCall:
 
 def _versions(probe: Probe, **spec: Any) -> Sequence[Any]:
     versions = first_response(_call_status(probe, **spec)).model_version_status
-    expect(bool(versions), "versions in model_version_status", [])
+    expect(versions, "versions in model_version_status", [])
     return versions
 
 
 def _status(probe: Probe) -> None:
     for version in _versions(probe):
         is_known = version.version > 0 and version.state and version.HasField("status")
-        expect(bool(is_known), "a version, a state and a status", MessageToDict(version))
+        expect(is_known, "a version, a state and a status", MessageToDict(version))
 
 
 def _status_of_version(probe: Probe) -> None:
@@ -91,7 +91,7 @@ def _signatures(probe: Probe) -> Mapping[str, Any]:
 def _metadata(probe: Probe) -> None:
     for name, signature in _signatures(probe).items():
         is_described = signature.inputs and signature.outputs and signature.method_name
-        expect(bool(is_described), f"inputs, outputs and method_name of {name}", MessageToDict(signature))
+        expect(is_described, f"inputs, outputs and method_name of {name}", MessageToDict(signature))
 
 
 def _default_signature(probe: Probe) -> Any:
@@ -147,7 +147,7 @@ def _predict(probe: Probe, **fields: Any) -> GrpcCall:
 
 def _answer(probe: Probe, **fields: Any) -> Any:
     answer = expect_accepted(_predict(probe, **fields))
-    expect(bool(answer.outputs), "outputs", {})
+    expect(answer.outputs, "outputs", {})
     return answer
 
 

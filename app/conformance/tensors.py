@@ -5,7 +5,7 @@ import math
 from collections.abc import Sequence
 from typing import Any, TypeGuard, cast
 
-from app.conformance.check import InconclusiveError, ViolationError, quote
+from app.conformance.check import InconclusiveError, ViolationError, expect, quote
 from app.conformance.client.probe import Exchange, InvalidJsonError, Probe
 from app.conformance.sample_images import SAMPLE_IMAGES
 
@@ -73,16 +73,14 @@ def expect_error(exchange: Exchange, min_status: int = 400, max_status: int = 49
 def expect_json_type(exchange: Exchange) -> None:
     """Raise a `ViolationError` unless the Content-Type is application/json, in any case, or with a charset."""
     content_type = exchange.headers.get("content-type", "")
-    if content_type.partition(";")[0].strip().lower() != "application/json":
-        raise ViolationError(f"Expected application/json, got {quote(content_type)}")
+    expect(content_type.partition(";")[0].strip().lower() == "application/json", "application/json", content_type)
 
 
 def expect_error_texts(*exchanges: Exchange) -> None:
     """Raise a `ViolationError` if a refusal among `exchanges` has no text in `error`."""
     for exchange in exchanges:
         reason = exchange.object().get("error") if exchange.refused else "accepted"
-        if not isinstance(reason, str) or not reason:
-            raise ViolationError(f"Expected a text in error, got {quote(exchange.body)}")
+        expect(isinstance(reason, str) and reason, "a text in error", exchange.body)
 
 
 def listed_model(probe: Probe, *paths: str) -> str:

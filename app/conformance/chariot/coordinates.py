@@ -6,7 +6,7 @@ from typing import cast
 
 from app.conformance.chariot.equality import contour_points
 from app.conformance.chariot.image_probe import ImageCheck, ImageProbe, Item, ProbeResult, is_number
-from app.conformance.check import InconclusiveError, Level, Need, ViolationError, quote
+from app.conformance.check import InconclusiveError, Level, Need, ViolationError, expect, quote
 from app.conformance.client.probe import Probe
 from app.conformance.sample_images import SampleImage, rotated_bar
 
@@ -23,8 +23,7 @@ def _expect_numbers(items: Sequence[tuple[SampleImage, Item]], names: Sequence[s
     if not present:
         raise InconclusiveError(f"No item has any of {', '.join(names)}")
     for image, name, value in present:
-        if not is_number(value):
-            raise ViolationError(f"{image.name}: Expected {name} to be a number, got {quote(value)}")
+        expect(is_number(value), f"{name} to be a number", value, image.name)
 
 
 def _complete(
@@ -163,8 +162,7 @@ def _line_angle(angle: float, other: float) -> float:
 
 def _oriented_size(images: ImageProbe, probe: Probe) -> None:
     for image, box in _oriented_boxes(images, probe):
-        if box[2] < 0 or box[3] < 0:
-            raise ViolationError(f"{image.name}: Expected w and h of at least 0, got {quote(box[2:4])}")
+        expect(box[2] >= 0 and box[3] >= 0, "w and h of at least 0", box[2:4], image.name)
 
 
 def _contours(images: ImageProbe, probe: Probe) -> None:
@@ -172,8 +170,7 @@ def _contours(images: ImageProbe, probe: Probe) -> None:
         contour = item.get("contour")
         if contour is None and "contour" not in item:
             continue
-        if not _is_contours(contour):
-            raise ViolationError(f"{image.name}: Expected [[{{x, y}}, ...], ...] of numbers, got {quote(contour)}")
+        expect(_is_contours(contour), "[[{x, y}, ...], ...] of numbers", contour, image.name)
 
 
 def _is_contours(value: object) -> bool:

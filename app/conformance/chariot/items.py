@@ -5,7 +5,7 @@ from typing import cast
 
 from app.conformance.chariot.equality import is_similar
 from app.conformance.chariot.image_probe import FIELDS, PROMPTS, ImageCheck, ImageProbe, Item, ProbeResult, is_number
-from app.conformance.check import InconclusiveError, Level, Need, ViolationError, quote
+from app.conformance.check import InconclusiveError, Level, Need, ViolationError, expect, quote
 from app.conformance.client.probe import Probe
 from app.conformance.sample_images import BLANK_IMAGE, SampleImage
 
@@ -30,20 +30,17 @@ def _fields(images: ImageProbe, probe: Probe) -> None:
 
 def _labels(images: ImageProbe, probe: Probe) -> None:
     for image, item in images.items(probe, *_SCORED):
-        if not isinstance(item.get("label", ""), str):
-            raise ViolationError(f"{image.name}: Expected a string, got {quote(item['label'])}")
+        expect(isinstance(item.get("label", ""), str), "a string", item.get("label"), image.name)
 
 
 def _scores(images: ImageProbe, probe: Probe) -> None:
     for image, item in images.items(probe, *_SCORED):
-        if not is_number(item.get("score", 0)):
-            raise ViolationError(f"{image.name}: Expected a number, got {quote(item['score'])}")
+        expect(is_number(item.get("score", 0)), "a number", item.get("score"), image.name)
 
 
 def _score_range(images: ImageProbe, probe: Probe) -> None:
     for image, item in images.items(probe, *_SCORED):
-        if not 0 <= item.get("score", 0) <= 1.000001:
-            raise ViolationError(f"{image.name}: Expected 0 to 1, got {quote(item['score'])}")
+        expect(0 <= item.get("score", 0) <= 1.000001, "0 to 1", item.get("score"), image.name)
 
 
 def _order(images: ImageProbe, probe: Probe) -> None:
@@ -52,8 +49,7 @@ def _order(images: ImageProbe, probe: Probe) -> None:
     for result in images.results(probe):
         scores = _scores_of(result)
         several = several or len(set(scores)) > 1
-        if scores != sorted(scores, reverse=True):
-            raise ViolationError(f"{result.image.name}: Expected falling scores, got {quote(scores)}")
+        expect(scores == sorted(scores, reverse=True), "falling scores", scores, result.image.name)
     if not several:
         raise InconclusiveError("No image has two items with different scores; give others with --image")
 
@@ -78,23 +74,20 @@ def _distinct_labels(images: ImageProbe, probe: Probe) -> None:
     images.items(probe, "IMAGE_CLASSIFICATION")
     for result in images.results(probe):
         labels = [str(item.get("label")) for item in result.items]
-        if len(set(labels)) < len(labels):
-            raise ViolationError(f"{result.image.name}: Expected each label once, got {quote(labels)}")
+        expect(len(set(labels)) >= len(labels), "each label once", labels, result.image.name)
 
 
 def _answers(images: ImageProbe, probe: Probe) -> None:
     for image, item in images.items(probe, "IMAGE_TEXT_TO_TEXT"):
         for name in ("prompt", "answer"):
-            if not isinstance(item.get(name, ""), str):
-                raise ViolationError(f"{image.name}: Expected {name} to be a string, got {quote(item[name])}")
+            expect(isinstance(item.get(name, ""), str), f"{name} to be a string", item.get(name), image.name)
 
 
 def _prompts(images: ImageProbe, probe: Probe) -> None:
     image, _ = images.items(probe, "IMAGE_TEXT_TO_TEXT")[0]
     result = images.probe_image(probe, image, {"prompts": PROMPTS})
     returned_prompts = [item.get("prompt") for item in result.items]
-    if returned_prompts != list(PROMPTS):
-        raise ViolationError(f"{image.name}: Expected {quote(list(PROMPTS))}, got {quote(returned_prompts)}")
+    expect(returned_prompts == list(PROMPTS), quote(list(PROMPTS)), returned_prompts, image.name)
 
 
 def _exif(images: ImageProbe, probe: Probe) -> None:
@@ -120,8 +113,7 @@ def _answers_as(
     def run(images: ImageProbe, probe: Probe) -> None:
         result = images.results(probe)[0]
         got = _expect_items(images, probe, convert(result.image))
-        if same and not is_similar(result.items, got, 0.05):
-            raise ViolationError(f"Expected {quote(list(result.items))}, got {quote(list(got))}")
+        expect(not same or is_similar(result.items, got, 0.05), quote(list(result.items)), list(got))
 
     return run
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from app.conformance.chariot.envelope import example_output, infer, needed_input, output_parameters, outputs
-from app.conformance.check import Check, Level, Need, ViolationError, quote
+from app.conformance.check import Check, Level, Need, expect, quote
 from app.conformance.client.probe import Probe
 
 _PAGE = 'Chariot, "Inference Protocols", Custom Metadata'
@@ -22,8 +22,7 @@ def _returned(*texts: str) -> Callable[[Probe], None]:
     def run(probe: Probe) -> None:
         for text in texts:
             got = output_parameters(example_output(probe, {"metadata": text})).get("metadata")
-            if got != text:
-                raise ViolationError(f"Expected outputs[0].parameters.metadata to be {quote(text)}, got {quote(got)}")
+            expect(got == text, f"outputs[0].parameters.metadata to be {quote(text)}", got)
 
     return run
 
@@ -35,14 +34,12 @@ def _matching(probe: Probe) -> None:
         str(output.get("name")): output_parameters(output).get("metadata") for output in outputs(infer(probe, inputs))
     }
     for name, text in texts.items():
-        if (got := returned.get(name)) != text:
-            raise ViolationError(f"Expected the metadata of {name}, {quote(text)}, got {quote(got)}")
+        expect((got := returned.get(name)) == text, f"the metadata of {name}, {quote(text)}", got)
 
 
 def _not_invented(probe: Probe) -> None:
     got = output_parameters(example_output(probe))
-    if "metadata" in got:
-        raise ViolationError(f"Expected no metadata, got {quote(got['metadata'])}")
+    expect("metadata" not in got, "no metadata", got.get("metadata"))
 
 
 _MUST = Level.MUST

@@ -15,7 +15,7 @@ from app.conformance.chariot.envelope import (
 )
 from app.conformance.chariot.equality import is_similar
 from app.conformance.chariot.image_probe import ProbeResult
-from app.conformance.check import Check, InconclusiveError, Level, Need, ViolationError, quote
+from app.conformance.check import Check, InconclusiveError, Level, Need, ViolationError, expect, quote
 from app.conformance.client.probe import Exchange, Probe
 from app.conformance.sample_images import BLANK_IMAGE, SAMPLE_IMAGES
 from app.conformance.tensors import expect_json_object, expect_json_type, is_list, is_object
@@ -55,8 +55,7 @@ def _charset(probe: Probe) -> None:
 
 def _has_outputs(probe: Probe) -> None:
     got = example_answer(probe).get("outputs")
-    if not is_list(got) or len(got) != 1 or not is_object(got[0]):
-        raise ViolationError(f"Expected an array of one output object, got {quote(got)}")
+    expect(is_list(got) and len(got) == 1 and is_object(got[0]), "an array of one output object", got)
 
 
 def _infer_three(probe: Probe) -> Exchange:
@@ -67,14 +66,12 @@ def _infer_three(probe: Probe) -> Exchange:
 
 def _several_images(probe: Probe) -> None:
     got = expect_json_object(_infer_three(probe)).get("outputs")
-    if not is_list(got) or len(got) != 3:
-        raise ViolationError(f"Expected 3 outputs, got {quote(got)}")
+    expect(is_list(got) and len(got) == 3, "3 outputs", got)
 
 
 def _names(probe: Probe) -> None:
     got = [output.get("name") for output in outputs(_infer_three(probe))]
-    if got != list(_NAMES):
-        raise ViolationError(f"Expected the names {quote(list(_NAMES))} in this order, got {quote(got)}")
+    expect(got == list(_NAMES), f"the names {quote(list(_NAMES))} in this order", got)
 
 
 def _items_match_inputs(probe: Probe) -> None:
@@ -101,14 +98,12 @@ def _items_match_inputs(probe: Probe) -> None:
 
 def _shape(probe: Probe) -> None:
     got = example_output(probe).get("shape")
-    if not is_list(got) or not all(type(length) is int for length in got):
-        raise ViolationError(f"Expected an array of integers, got {quote(got)}")
+    expect(is_list(got) and all(type(length) is int for length in got), "an array of integers", got)
 
 
 def _datatype(probe: Probe) -> None:
     got = example_output(probe).get("datatype")
-    if got != "BYTES":
-        raise ViolationError(f"Expected BYTES, got {quote(got)}")
+    expect(got == "BYTES", "BYTES", got)
 
 
 def _nesting(probe: Probe) -> None:
@@ -117,18 +112,15 @@ def _nesting(probe: Probe) -> None:
         if not exchange.ok:
             continue
         data = outputs(exchange)[0].get("data")
-        if not is_list(data):
-            raise ViolationError(f"Expected [[item, ...]], got {quote(data)}")
-        if data and not (len(data) == 1 and is_list(data[0])):
-            raise ViolationError(f"Expected one element, the list of items, [[item, ...]], got {quote(data)}")
+        expect(is_list(data), "[[item, ...]]", data)
+        expect(not data or (len(data) == 1 and is_list(data[0])), "one element, the list of items, [[item, ...]]", data)
 
 
 def _no_items(probe: Probe) -> None:
     for parameters in ({}, {"score_threshold": 0.9999}):
         output = outputs(infer(probe, [needed_input(probe, BLANK_IMAGE, parameters)]))[0]
         if not items_of(output):
-            if output.get("data") != [[]]:
-                raise ViolationError(f"Expected data to be [[]], got {quote(output.get('data'))}")
+            expect(output.get("data") == [[]], "data to be [[]]", output.get("data"))
             return
     raise InconclusiveError("The model finds something in a plain grey image too")
 
@@ -136,8 +128,7 @@ def _no_items(probe: Probe) -> None:
 def _model(probe: Probe) -> None:
     answer = example_answer(probe)
     for name in ("model_name", "model_version"):
-        if not isinstance(answer.get(name), str):
-            raise ViolationError(f"Expected {name} to be a string, got {quote(answer.get(name))}")
+        expect(isinstance(answer.get(name), str), f"{name} to be a string", answer.get(name))
 
 
 def _parameters(probe: Probe) -> None:
@@ -160,8 +151,7 @@ def _id_is(expected: str, headers: Mapping[str, str] | None = None, **fields: st
 
     def run(probe: Probe) -> None:
         got = example_answer(probe, headers, **fields).get("id")
-        if got != expected:
-            raise ViolationError(f"Expected the id {expected}, got {quote(got)}")
+        expect(got == expected, f"the id {expected}", got)
 
     return run
 
@@ -169,8 +159,7 @@ def _id_is(expected: str, headers: Mapping[str, str] | None = None, **fields: st
 def _own_id(probe: Probe) -> None:
     first = example(probe)
     first_id, second_id = (expect_json_object(exchange).get("id") for exchange in (first, probe.resend(first)))
-    if not isinstance(first_id, str) or not first_id:
-        raise ViolationError(f"Expected an id, got {quote(first_id)}")
+    expect(isinstance(first_id, str) and first_id, "an id", first_id)
     if first_id == second_id:
         raise ViolationError(f"Expected a new id for each request, got {quote(first_id)} twice")
 

@@ -9,7 +9,7 @@ from app.conformance.chariot import coordinates, items
 from app.conformance.chariot.envelope import base64_of, infer_path
 from app.conformance.chariot.equality import is_similar
 from app.conformance.chariot.image_probe import ImageProbe, ProbeResult
-from app.conformance.check import Check, InconclusiveError, Level, Need, ViolationError, quote
+from app.conformance.check import Check, InconclusiveError, Level, Need, ViolationError, expect, quote
 from app.conformance.client.probe import Exchange, InvalidJsonError, Probe
 from app.conformance.sample_images import SAMPLE_IMAGES, SampleImage
 from app.conformance.tensors import expect_error, expect_json_object, is_list, is_object
@@ -55,13 +55,12 @@ def _post_image(probe: Probe, parameters: str) -> Exchange:
 def _expect_same(exchange: Exchange, expected: Exchange) -> None:
     expect_json_object(exchange)
     got, expected_items = (ProbeResult(_FIRST, _read_items(answer)).items for answer in (exchange, expected))
-    if not is_similar(expected_items, got, 0.05):
-        raise ViolationError(f"Expected {quote(list(expected_items))}, got {quote(list(got))}")
+    expect(is_similar(expected_items, got, 0.05), quote(list(expected_items)), list(got))
 
 
 def _answers(probe: Probe) -> None:
-    if not is_list(expect_json_object(_example(probe)).get("output")):
-        raise ViolationError(f"Expected an array in output, got {quote(_example(probe).body)}")
+    exchange = _example(probe)
+    expect(is_list(expect_json_object(exchange).get("output")), "an array in output", exchange.body)
 
 
 def _with_slash(probe: Probe) -> None:
@@ -71,8 +70,7 @@ def _with_slash(probe: Probe) -> None:
 
 def _flat(probe: Probe) -> None:
     for result in IMAGE_PROBE.results(probe):
-        if not all(is_object(item) for item in result.raw_items):
-            raise ViolationError(f"Expected [item, ...], got {quote(list(result.raw_items))}")
+        expect(all(is_object(item) for item in result.raw_items), "[item, ...]", list(result.raw_items))
 
 
 def _no_content_type(probe: Probe) -> None:
@@ -115,8 +113,7 @@ def _detail(probe: Probe) -> None:
     answer = _post(probe, _BAD_JSON)
     if answer.ok:
         raise InconclusiveError("The engine does not refuse invalid JSON")
-    if not isinstance(answer.object().get("detail"), str):
-        raise ViolationError(f"Expected a text in detail, got {quote(answer.body)}")
+    expect(isinstance(answer.object().get("detail"), str), "a text in detail", answer.body)
 
 
 _YOLO = "Striveworks' public engine-yolo, chariot-v2"

@@ -6,7 +6,7 @@ from typing import Any
 
 import yaml
 
-from app.conformance.check import InconclusiveError, NotApplicableError, ViolationError, quote
+from app.conformance.check import InconclusiveError, NotApplicableError, ViolationError, expect, quote
 from app.conformance.client.probe import Probe, Target
 from app.conformance.tensors import ENCODED_IMAGES, is_list, is_object
 
@@ -89,8 +89,7 @@ def expect_success(message: Mapping[str, Any]) -> None:
     status = message.get("status")
     if not is_object(status) or status.get("code") != 200 or status.get("status") not in ("SUCCESS", 1):
         raise ViolationError(f"Expected the status 200 and SUCCESS, got {quote(status)}")
-    if not isinstance(status.get("msg", ""), str):
-        raise ViolationError(f"Expected a text in msg, got {quote(status)}")
+    expect(isinstance(status.get("msg", ""), str), "a text in msg", status)
 
 
 def expect_failure(message: Mapping[str, Any], *codes: int) -> None:
@@ -98,9 +97,8 @@ def expect_failure(message: Mapping[str, Any], *codes: int) -> None:
 
     Its code must be one of `codes`; without `codes`, any but 200.
     """
-    status = message.get("status")
-    if not is_object(status) or status.get("status") not in ("FAILURE", 2):
-        raise ViolationError(f"Expected the status FAILURE, got {quote(status)}")
+    status: Any = message.get("status")
+    expect(is_object(status) and status.get("status") in ("FAILURE", 2), "the status FAILURE", status)
     code = status.get("code")
     if type(code) is not int or code == 200 or (codes and code not in codes):
         raise ViolationError(f"Expected the code {' or '.join(map(str, codes)) or 'of a failure'}, got {quote(code)}")
@@ -113,15 +111,13 @@ def data_of(message: Mapping[str, Any]) -> dict[str, Any]:
 
 def expect_description(message: Mapping[str, Any]) -> None:
     """Raise a `ViolationError` unless str_data is a YAML list or mapping."""
-    text = message.get("str_data")
-    if not isinstance(text, str) or not text.strip():
-        raise ViolationError(f"Expected a description in str_data, got {quote(text)}")
+    text: Any = message.get("str_data")
+    expect(isinstance(text, str) and text.strip(), "a description in str_data", text)
     try:
         described: object = yaml.safe_load(text)
     except yaml.YAMLError as error:
         raise ViolationError(f"Expected YAML in str_data: {quote(str(error))}") from None
-    if not isinstance(described, dict | list):
-        raise ViolationError(f"Expected a description in YAML in str_data, got {quote(text)}")
+    expect(isinstance(described, dict | list), "a description in YAML in str_data", text)
 
 
 def expect_tensors(message: Mapping[str, Any]) -> None:
@@ -145,10 +141,9 @@ def tensors_in(message: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
 
 
 def _expect_tensor(tensor: Mapping[str, Any]) -> None:
-    dtype, name = tensor.get("dtype"), tensor.get("name", "")
-    dtype = next((known for known, number in _NUMBERS.items() if dtype in (known, number)), None)
-    if dtype is None:
-        raise ViolationError(f"{name}: Expected a dtype, got {quote(tensor.get('dtype'))}")
+    sent, name = tensor.get("dtype"), tensor.get("name", "")
+    dtype: Any = next((known for known, number in _NUMBERS.items() if sent in (known, number)), None)
+    expect(dtype, "a dtype", sent, name)
     flat = FLAT[dtype]
     if others := [field for field in FLAT.values() if field in tensor and field != flat]:
         raise ViolationError(f"{name}: Expected elements of {dtype} in {flat}, got some in {', '.join(others)}")
@@ -158,8 +153,7 @@ def _expect_tensor(tensor: Mapping[str, Any]) -> None:
     if not is_list(elements) or len(elements) != math.prod(shape):
         raise ViolationError(f"{name}: Expected {math.prod(shape)} elements by its shape, got {quote(elements)}")
     for element in elements:
-        if not _fits(element, dtype):
-            raise ViolationError(f"{name}: Expected elements of {dtype}, got {quote(element)}")
+        expect(_fits(element, dtype), f"elements of {dtype}", element, name)
 
 
 def _fits(element: object, dtype: str) -> bool:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from app.conformance.check import Check, InconclusiveError, Level, NotApplicableError, ViolationError, quote
+from app.conformance.check import Check, InconclusiveError, Level, NotApplicableError, ViolationError, expect, quote
 from app.conformance.client.probe import Exchange, Probe
 from app.conformance.grps import both
 from app.conformance.grps.client import (
@@ -51,8 +51,7 @@ def _predicts(probe: Probe) -> None:
 
 def _one_kind(probe: Probe) -> None:
     _, message = example(probe)
-    if len(kinds := data_of(message)) != 1:
-        raise ViolationError(f"Expected one kind of data, got {quote(list(kinds))}")
+    expect(len(kinds := data_of(message)) == 1, "one kind of data", list(kinds))
 
 
 def _content_type(probe: Probe) -> None:
@@ -68,8 +67,7 @@ def _by_number(probe: Probe) -> None:
 
 
 def _expect_same(expected: object, got: object) -> None:
-    if got != expected:
-        raise ViolationError(f"Expected {quote(expected)}, got {quote(got)}")
+    expect(got == expected, quote(expected), got)
 
 
 def _predict_numbers(probe: Probe) -> Exchange:

@@ -5,7 +5,7 @@ from typing import Any, cast
 
 from google.protobuf.json_format import MessageToDict
 
-from app.conformance.check import Check, InconclusiveError, Level, ViolationError, quote
+from app.conformance.check import Check, InconclusiveError, Level, ViolationError, expect, quote
 from app.conformance.client.calls import GrpcCall, first_response
 from app.conformance.client.probe import Probe
 from app.conformance.grps import both
@@ -26,15 +26,13 @@ def _predicts(probe: Probe) -> None:
 
 def _data(probe: Probe) -> None:
     _, exchange = first_success(probe, request_messages(probe.target))
-    if not data_of(answer := message_of(exchange)):
-        raise ViolationError(f"Expected data, got {quote(answer)}")
+    expect(data_of(answer := message_of(exchange)), "data", answer)
 
 
 def _reasons(probe: Probe) -> None:
     for exchange in (both.request_unknown_model(probe), both.request_unknown_metadata(probe)):
         status = message_of(exchange).get("status", {})
-        if status.get("status") == "FAILURE" and not status.get("msg"):
-            raise ViolationError(f"Expected a text in msg, got {quote(status)}")
+        expect(status.get("status") != "FAILURE" or status.get("msg"), "a text in msg", status)
 
 
 def _stream(probe: Probe, **fields: str) -> Sequence[dict[str, Any]]:

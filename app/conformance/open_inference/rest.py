@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from app.conformance.check import Check, InconclusiveError, Level, NotApplicableError, ViolationError, quote
+from app.conformance.check import Check, InconclusiveError, Level, NotApplicableError, ViolationError, expect, quote
 from app.conformance.client.probe import Exchange, Probe
 from app.conformance.tensors import (
     DATATYPES,
@@ -86,8 +86,7 @@ def _server_metadata(probe: Probe) -> None:
 def _health_bodies(probe: Probe) -> None:
     for name in ("live", "ready"):
         got = expect_json_object(probe.get(f"/v2/health/{name}"))
-        if got.get(name) is not True:
-            raise ViolationError(f'Expected {{"{name}": true}}, got {quote(got)}')
+        expect(got.get(name) is True, f'{{"{name}": true}}', got)
 
 
 def _model_metadata(probe: Probe) -> None:
@@ -95,8 +94,7 @@ def _model_metadata(probe: Probe) -> None:
     if not all(isinstance(metadata.get(name), str) for name in ("name", "platform")):
         raise ViolationError(f"Expected name and platform to be strings, got {quote(metadata)}")
     for name in ("inputs", "outputs"):
-        if not _are_specs(specs := metadata.get(name)):
-            raise ViolationError(f"Expected {name} to be objects of name, datatype and shape, got {quote(specs)}")
+        expect(_are_specs(specs := metadata.get(name)), f"{name} to be objects of name, datatype and shape", specs)
 
 
 def _datatypes(probe: Probe) -> None:
@@ -109,12 +107,10 @@ def _datatypes(probe: Probe) -> None:
 
 
 def _infers(probe: Probe) -> None:
-    outputs = expect_accepted(_infer(probe, _body(probe))).get("outputs")
-    if not is_list(outputs) or not outputs:
-        raise ViolationError(f"Expected outputs, got {quote(outputs)}")
+    outputs: Any = expect_accepted(_infer(probe, _body(probe))).get("outputs")
+    expect(is_list(outputs) and outputs, "outputs", outputs)
     for output in outputs:
-        if not _is_spec(output) or not is_list(output.get("data")):
-            raise ViolationError(f"Expected an object of name, datatype, shape and data, got {quote(output)}")
+        expect(_is_spec(output) and is_list(output.get("data")), "an object of name, datatype, shape and data", output)
 
 
 def _json(probe: Probe) -> None:
@@ -132,8 +128,7 @@ def _specs(probe: Probe) -> list[tuple[dict[str, Any], dict[str, Any]]]:
 def _names(probe: Probe) -> None:
     declared = [spec["name"] for spec in _metadata(probe)["outputs"]]
     for output in _outputs(probe):
-        if output.get("name") not in declared:
-            raise ViolationError(f"Expected one of {quote(declared)}, got {quote(output.get('name'))}")
+        expect(output.get("name") in declared, f"one of {quote(declared)}", output.get("name"))
 
 
 def _output_datatypes(probe: Probe) -> None:
@@ -168,14 +163,12 @@ def _values(probe: Probe) -> None:
 
 def _id(probe: Probe) -> None:
     got = expect_accepted(_infer(probe, _body(probe, id="conform-1"))).get("id")
-    if got != "conform-1":
-        raise ViolationError(f"Expected the id conform-1, got {quote(got)}")
+    expect(got == "conform-1", "the id conform-1", got)
 
 
 def _model_name(probe: Probe) -> None:
     got = expect_accepted(_infer(probe, _body(probe))).get("model_name")
-    if got != _model(probe):
-        raise ViolationError(f"Expected the model's name, got {quote(got)}")
+    expect(got == _model(probe), "the model's name", got)
 
 
 def _requested_outputs(probe: Probe) -> None:

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from app.conformance.check import Check, InconclusiveError, Level, NotApplicableError, ViolationError, quote
+from app.conformance.check import Check, InconclusiveError, Level, NotApplicableError, ViolationError, expect, quote
 from app.conformance.client.calls import (
     CLIENT_ERRORS,
     GrpcCall,
@@ -38,8 +38,7 @@ def _server_metadata(probe: Probe) -> None:
 
 def _model_metadata(probe: Probe) -> None:
     metadata = metadata_of(probe)
-    if metadata.name != model_of(probe):
-        raise ViolationError(f"Expected the model's name, got {quote(metadata.name)}")
+    expect(metadata.name == model_of(probe), "the model's name", metadata.name)
     for name in ("inputs", "outputs"):
         specs = getattr(metadata, name)
         if not specs or not all(spec.name and spec.datatype for spec in specs):
@@ -66,8 +65,7 @@ def _infers(probe: Probe) -> None:
 def _names(probe: Probe) -> None:
     declared = [spec.name for spec in metadata_of(probe).outputs]
     for output in expect_outputs(probe).outputs:
-        if output.name not in declared:
-            raise ViolationError(f"Expected one of {quote(declared)}, got {quote(output.name)}")
+        expect(output.name in declared, f"one of {quote(declared)}", output.name)
 
 
 def _specs(probe: Probe) -> Sequence[tuple[Any, Any]]:
@@ -112,13 +110,11 @@ def _counts(probe: Probe) -> None:
 def _id(probe: Probe) -> None:
     request = build_request(probe)
     request.id = "conform-1"
-    if (got := expect_accepted(infer(probe, request)).id) != "conform-1":
-        raise ViolationError(f"Expected the id conform-1, got {quote(got)}")
+    expect((got := expect_accepted(infer(probe, request)).id) == "conform-1", "the id conform-1", got)
 
 
 def _model_name(probe: Probe) -> None:
-    if (got := expect_outputs(probe).model_name) != model_of(probe):
-        raise ViolationError(f"Expected the model's name, got {quote(got)}")
+    expect((got := expect_outputs(probe).model_name) == model_of(probe), "the model's name", got)
 
 
 def _values(answer: Any) -> Sequence[object]:
@@ -132,8 +128,7 @@ def _raw_matches(probe: Probe) -> None:
     first = _values(expect_outputs(probe))
     if first != _values(first_response(infer(probe, request, fresh=True))):
         raise InconclusiveError("The model gives different answers to the same request")
-    if (got := _values(first_response(infer(probe, with_raw_contents(request))))) != first:
-        raise ViolationError(f"Expected {quote(first)}, got {quote(got)}")
+    expect((got := _values(first_response(infer(probe, with_raw_contents(request))))) == first, quote(first), got)
 
 
 def _requested_outputs(probe: Probe) -> None:
@@ -141,8 +136,7 @@ def _requested_outputs(probe: Probe) -> None:
     request = build_request(probe)
     request.outputs.add(name=name)
     got = [output.name for output in expect_accepted(infer(probe, request)).outputs]
-    if got != [name]:
-        raise ViolationError(f"Expected only {quote(name)}, got {quote(got)}")
+    expect(got == [name], f"only {quote(name)}", got)
 
 
 def _unknown_parameters(probe: Probe) -> None:
