@@ -9,11 +9,9 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from app.cli.terminal import FAILED, console, progress, stop
-from app.conformance.open_inference.model_list import list_models
+from app.conformance.client.model_names import list_models
 from app.conformance.options import ConformanceOptions, OptionsError, open_runner
-from app.conformance.output.html import html_report
-from app.conformance.output.junit import junit_report
-from app.conformance.output.plain import json_report
+from app.conformance.output.reports import html_report, json_report, junit_report
 from app.conformance.output.table import print_checks, print_report
 from app.conformance.protocols import protocol_named
 from app.conformance.runner import ConformanceReport, UnreachableError

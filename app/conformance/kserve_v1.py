@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from app.conformance.check import Check, InconclusiveError, Level, ViolationError, expect, quote
+from app.conformance.client.model_names import model_name
 from app.conformance.client.probe import Probe
 from app.conformance.row_requests import (
     UNKNOWN_PATH,
@@ -21,7 +22,6 @@ from app.conformance.tensors import (
     expect_json_type,
     expect_status,
     is_list,
-    listed_model,
 )
 
 
@@ -63,7 +63,7 @@ def _models(probe: Probe) -> None:
 
 def _ready(probe: Probe) -> None:
     got = expect_json_object(probe.get(model_path(probe)))
-    if got.get("name") != listed_model(probe, "/v1/models") or got.get("ready") is not True:
+    if got.get("name") != model_name(probe, "/v1/models") or got.get("ready") is not True:
         raise ViolationError(f"Expected the model's name and ready, got {quote(got)}")
 
 

@@ -14,10 +14,9 @@ from cyclopts import Parameter
 from cyclopts.types import ExistingFile
 
 from app.conformance.chariot.image_probe import FIELDS
-from app.conformance.client.auth_headers import HeaderError, read_headers
 from app.conformance.client.calls import SCHEMES, open_channel
+from app.conformance.client.credentials import CredentialsError, TlsOptions, read_headers
 from app.conformance.client.probe import Probe, Target
-from app.conformance.client.tls import TlsOptions, TlsOptionsError
 from app.conformance.protocols import PROTOCOLS, Protocol, protocol_named
 from app.conformance.runner import CheckRunner
 from app.conformance.sample_images import SampleImage, load_image
@@ -93,22 +92,19 @@ def open_runner(url: str, options: ConformanceOptions) -> Generator[CheckRunner]
         health_path=options.health_path,
         request=_request(options.request) if options.request else None,
     )
-    try:
-        headers = {**_basic_auth(url_parts), **read_headers(options.header or (), options.header_file)}
-    except HeaderError as error:
-        raise OptionsError(str(error)) from None
     if not 0 < options.timeout < math.inf:
         raise OptionsError(f"--timeout: Expected seconds above 0, got {options.timeout:g}")
     if options.max_requests < 1:
         raise OptionsError(f"--max-requests: Expected 1 or more, got {options.max_requests}")
     with ExitStack() as stack:
         try:
+            headers = {**_basic_auth(url_parts), **read_headers(options.header or (), options.header_file)}
             context = options.tls.context()
             client = httpx.Client(timeout=options.timeout, headers=headers, trust_env=False, verify=context)
             stack.enter_context(client)
             channel = open_channel(url, headers, options.timeout, options.tls) if protocol.rpc else None
             transport = stack.enter_context(channel) if channel else None
-        except TlsOptionsError as error:
+        except CredentialsError as error:
             raise OptionsError(str(error)) from None
         yield CheckRunner(protocol, Probe(client, target, options.max_requests, transport))
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from app.conformance import kserve_v1, openai, tensorflow_serving, tensorflow_serving_grpc
-from app.conformance.chariot import v2, v2_kserve
+from app.conformance.chariot import coordinates, inputs, items, responses, v2
 from app.conformance.chariot.envelope import IMAGE_PROBE
 from app.conformance.check import Check, Need, needs_of
 from app.conformance.client.probe import Probe
@@ -35,8 +35,14 @@ class Protocol:
         return needs_of(self.checks)
 
 
+_CHARIOT_V2_KSERVE = (
+    *responses.CHECKS,
+    *(check.bind("CV2K", IMAGE_PROBE) for check in (*items.CHECKS, *coordinates.CHECKS)),
+    *inputs.CHECKS,
+)
+
 PROTOCOLS = (
-    Protocol("chariot-v2-kserve", v2_kserve.CHECKS, IMAGE_PROBE.task_type),
+    Protocol("chariot-v2-kserve", _CHARIOT_V2_KSERVE, IMAGE_PROBE.task_type),
     Protocol("chariot-v2", v2.CHECKS, v2.IMAGE_PROBE.task_type),
     Protocol("v2", open_inference_v2.CHECKS),
     Protocol("v2-grpc", open_inference_grpc.CHECKS, rpc=True),

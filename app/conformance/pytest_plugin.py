@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from app.conformance.check import Check, Finding, Level, Verdict
-from app.conformance.client.tls import TlsOptions
+from app.conformance.client.credentials import TlsOptions
 from app.conformance.options import ConformanceOptions, OptionsError, open_runner
 from app.conformance.output.descriptions import describe_readers, evidence
 from app.conformance.runner import CheckRunner, UnreachableError

@@ -4,8 +4,9 @@ from collections.abc import Callable
 from typing import Any
 
 from app.conformance.check import expect
+from app.conformance.client.model_names import model_name
 from app.conformance.client.probe import Exchange, Probe
-from app.conformance.tensors import is_list, listed_model
+from app.conformance.tensors import is_list
 
 UNKNOWN = "conform-unknown"
 """A name that no engine knows."""
@@ -14,7 +15,7 @@ UNKNOWN_PATH = f"/v1/models/{UNKNOWN}"
 
 def model_path(probe: Probe) -> str:
     """Return the path of the checked model."""
-    return f"/v1/models/{listed_model(probe, '/v1/models')}"
+    return f"/v1/models/{model_name(probe, '/v1/models')}"
 
 
 def predict(probe: Probe, body: object) -> Exchange:

@@ -17,9 +17,9 @@ from app.conformance.client.calls import (
     expect_refusal,
     expect_refusals,
     first_response,
-    model_of,
     parse_request,
 )
+from app.conformance.client.model_names import model_name
 from app.conformance.client.probe import Probe
 from app.conformance.row_requests import UNKNOWN
 from app.conformance.sample_images import SAMPLE_IMAGES
@@ -54,7 +54,7 @@ The 16-bit floating-point datatypes are written as their bits.
 
 
 def _call_status(probe: Probe, **spec: Any) -> GrpcCall:
-    return call_method(probe, MODEL_SERVICE, "GetModelStatus", model_spec={"name": model_of(probe), **spec})
+    return call_method(probe, MODEL_SERVICE, "GetModelStatus", model_spec={"name": model_name(probe), **spec})
 
 
 def _versions(probe: Probe, **spec: Any) -> Sequence[Any]:
@@ -76,7 +76,7 @@ def _status_of_version(probe: Probe) -> None:
 
 
 def _call_metadata(probe: Probe, *fields: str, **spec: Any) -> GrpcCall:
-    spec = {"name": model_of(probe), **spec}
+    spec = {"name": model_name(probe), **spec}
     return call_method(probe, PREDICTION_SERVICE, "GetModelMetadata", model_spec=spec, metadata_field=fields)
 
 
@@ -132,7 +132,7 @@ def _request(probe: Probe, **fields: Any) -> Any:
     else:
         inputs = _default_signature(probe).inputs.items()
         request = _PredictRequest(inputs={name: _tensor(info.dtype, *_generate(name, info)) for name, info in inputs})
-    request.model_spec.name = model_of(probe)
+    request.model_spec.name = model_name(probe)
     request.MergeFrom(_PredictRequest(**fields))
     return request
 
@@ -226,7 +226,7 @@ def _output_filter(probe: Probe) -> None:
 def _version(probe: Probe) -> None:
     number = _versions(probe)[0].version
     got = _answer(probe, model_spec={"version": {"value": number}}).model_spec
-    expect(got.name == model_of(probe) and got.version.value == number, f"version {number}", MessageToDict(got))
+    expect(got.name == model_name(probe) and got.version.value == number, f"version {number}", MessageToDict(got))
 
 
 def _call_unknown_model(probe: Probe) -> Iterator[GrpcCall]:
@@ -259,7 +259,7 @@ def _specs(probe: Probe, *methods: str) -> Mapping[str, dict[str, Any]]:
         NotApplicableError: none has.
     """
     specs = {
-        method: {"name": model_of(probe), "signature_name": name}
+        method: {"name": model_name(probe), "signature_name": name}
         for name, signature in _signatures(probe).items()
         for method in methods
         if signature.method_name == f"{_METHOD}{method.lower()}"

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, TypeGuard, cast
 
 from app.conformance.check import InconclusiveError, ViolationError, expect, quote
-from app.conformance.client.probe import Exchange, InvalidJsonError, Probe
+from app.conformance.client.probe import Exchange, InvalidJsonError
 from app.conformance.sample_images import SAMPLE_IMAGES
 
 DATATYPES = (
@@ -81,25 +81,6 @@ def expect_error_texts(*exchanges: Exchange) -> None:
     for exchange in exchanges:
         reason = exchange.object().get("error") if exchange.refused else "accepted"
         expect(isinstance(reason, str) and reason, "a text in error", exchange.body)
-
-
-def listed_model(probe: Probe, *paths: str) -> str:
-    """Return the given model name, or the only one that the responses of `paths` list under `models`.
-
-    Raises:
-        InconclusiveError: no name was given, and no path lists exactly one.
-    """
-    if probe.target.model:
-        return probe.target.model
-    for path in paths:
-        exchange = probe.get(path)
-        try:
-            names: object = exchange.object().get("models") if exchange.ok else None
-        except InvalidJsonError:
-            continue
-        if is_list(names) and len(names) == 1 and isinstance(names[0], str):
-            return names[0]
-    raise InconclusiveError("The model's name is not known; give it with --model")
 
 
 def generate_data(datatype: str, shape: Sequence[int], name: str = "", *, image_index: int = 0) -> list[object]:

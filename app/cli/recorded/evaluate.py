@@ -14,8 +14,7 @@ from cyclopts.validators import Number
 from app import __version__
 from app.cli.recorded.evaluation_source import Source, local_source, parameters_for, read_recorded, server_source
 from app.cli.terminal import console, progress, stop
-from app.conformance.client.auth_headers import HeaderError, read_headers
-from app.conformance.client.tls import TlsOptions, TlsOptionsError
+from app.conformance.client.credentials import CredentialsError, TlsOptions, read_headers
 from app.evaluation.dataset import Dataset, EvaluationError, fingerprint, import_optional
 from app.evaluation.datasets.read import DatasetFormat, DatasetOptions, read_dataset
 from app.evaluation.evaluation import (
@@ -160,7 +159,7 @@ def evaluate(
                 notes=notes,
                 progress=bar.show,
             )
-    except (EvaluationError, HeaderError, InferenceError, ModelError, OSError, SettingsError, TlsOptionsError) as error:
+    except (CredentialsError, EvaluationError, InferenceError, ModelError, OSError, SettingsError) as error:
         stop(str(error))
     except KeyboardInterrupt:
         resume_hint = (

@@ -8,7 +8,7 @@ import httpx
 import msgspec
 
 from app.cli.model.inputs import choose_model, predict_records
-from app.conformance.client.tls import TlsOptions
+from app.conformance.client.credentials import TlsOptions
 from app.evaluation.answers import MEASURED_TASKS
 from app.evaluation.clients import HTTP_PROTOCOLS, HttpInferenceClient
 from app.evaluation.dataset import Dataset, EvaluationError, Item

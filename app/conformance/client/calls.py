@@ -13,9 +13,9 @@ from google.protobuf.message import DecodeError
 from google.protobuf.message_factory import GetMessageClass
 
 from app.conformance.check import InconclusiveError, ViolationError, quote
+from app.conformance.client.credentials import TlsOptions
 from app.conformance.client.probe import Exchange, Probe, ResponseTimeoutError
-from app.conformance.client.tls import TlsOptions
-from app.proto import INFERENCE, message_class
+from app.proto import message_class
 
 SCHEMES = ("grpc://", "grpcs://")
 """URL schemes of engines: plain text and TLS."""
@@ -149,21 +149,6 @@ def parse_request(content: Mapping[str, Any], name: str) -> Any:
     except ParseError as error:
         kind = name.rpartition(".")[2]
         raise InconclusiveError(f"--request is not a {kind} in protobuf's JSON: {error}") from None
-
-
-def model_of(probe: Probe) -> str:
-    """Return the given model name, or the only one in the repository index (an extension).
-
-    Raises:
-        InconclusiveError: no name was given, and the index does not have exactly one.
-    """
-    if probe.target.model:
-        return probe.target.model
-    index = call_method(probe, INFERENCE, "RepositoryIndex")
-    names = {model.name for model in index.answers[0].models} if index.ok and index.answers else set[str]()
-    if len(names) != 1:
-        raise InconclusiveError("The model's name is not known; give it with --model")
-    return names.pop()
 
 
 def first_response(exchange: GrpcCall) -> Any:

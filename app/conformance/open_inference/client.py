@@ -9,9 +9,9 @@ from app.conformance.client.calls import (
     call_method,
     expect_accepted,
     first_response,
-    model_of,
     parse_request,
 )
+from app.conformance.client.model_names import model_name
 from app.conformance.client.probe import Probe
 from app.conformance.open_inference.tensor_contents import FIELDS, generate_input, to_raw
 from app.proto import INFERENCE, message_class
@@ -19,16 +19,16 @@ from app.proto import INFERENCE, message_class
 
 def metadata_of(probe: Probe) -> Any:
     """Return the engine's metadata of the model."""
-    return first_response(call_method(probe, INFERENCE, "ModelMetadata", name=model_of(probe)))
+    return first_response(call_method(probe, INFERENCE, "ModelMetadata", name=model_name(probe)))
 
 
 def build_request(probe: Probe) -> Any:
     """Return a request that the model can answer: the given one, or one generated from the metadata."""
     if probe.target.request:
         request = parse_request(probe.target.request, "inference.ModelInferRequest")
-        request.model_name = model_of(probe)
+        request.model_name = model_name(probe)
         return request
-    request = message_class("inference.ModelInferRequest")(model_name=model_of(probe))
+    request = message_class("inference.ModelInferRequest")(model_name=model_name(probe))
     specs = [(spec, *generate_input(spec)) for spec in metadata_of(probe).inputs]
     for spec, shape, elements in specs:
         tensor = request.inputs.add(name=spec.name, datatype=spec.datatype, shape=shape)

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from app.conformance.check import Check, InconclusiveError, Level, NotApplicableError, ViolationError, expect, quote
+from app.conformance.client.model_names import model_name
 from app.conformance.client.probe import Exchange, Probe
 from app.conformance.tensors import (
     DATATYPES,
@@ -20,7 +21,6 @@ from app.conformance.tensors import (
     generate_data,
     is_list,
     is_object,
-    listed_model,
 )
 
 _UNKNOWN = "conform-unknown"
@@ -28,7 +28,7 @@ _UNKNOWN_PATH = f"/v2/models/{_UNKNOWN}"
 
 
 def _model(probe: Probe) -> str:
-    return listed_model(probe, "/v2/models", "/v1/models")
+    return model_name(probe, "/v2/models", "/v1/models")
 
 
 def _path(probe: Probe) -> str:

@@ -14,8 +14,8 @@ from app.conformance.client.calls import (
     expect_refusal,
     expect_refusals,
     first_response,
-    model_of,
 )
+from app.conformance.client.model_names import model_name
 from app.conformance.client.probe import Probe
 from app.conformance.open_inference.client import build_request, expect_outputs, infer, metadata_of, with_raw_contents
 from app.conformance.open_inference.tensor_contents import FIELDS, contents_field, elements_of
@@ -38,7 +38,7 @@ def _server_metadata(probe: Probe) -> None:
 
 def _model_metadata(probe: Probe) -> None:
     metadata = metadata_of(probe)
-    expect(metadata.name == model_of(probe), "the model's name", metadata.name)
+    expect(metadata.name == model_name(probe), "the model's name", metadata.name)
     for name in ("inputs", "outputs"):
         specs = getattr(metadata, name)
         if not specs or not all(spec.name and spec.datatype for spec in specs):
@@ -114,7 +114,7 @@ def _id(probe: Probe) -> None:
 
 
 def _model_name(probe: Probe) -> None:
-    expect((got := expect_outputs(probe).model_name) == model_of(probe), "the model's name", got)
+    expect((got := expect_outputs(probe).model_name) == model_name(probe), "the model's name", got)
 
 
 def _values(answer: Any) -> Sequence[object]:
@@ -198,7 +198,7 @@ def _version(probe: Probe) -> None:
     request = build_request(probe)
     request.model_version = versions[0]
     first_response(infer(probe, request))
-    first_response(call_method(probe, INFERENCE, "ModelMetadata", name=model_of(probe), version=versions[0]))
+    first_response(call_method(probe, INFERENCE, "ModelMetadata", name=model_name(probe), version=versions[0]))
 
 
 _OIP = "Open Inference Protocol, gRPC"
@@ -214,7 +214,7 @@ CHECKS = (
           lambda probe: _expect_true("ready", call_method(probe, INFERENCE, "ServerReady"))),
     Check("V2G-003", _MUST, "ServerMetadata returns name and version.", f"{_OIP}, ServerMetadata", _server_metadata),
     Check("V2G-004", _MUST, "ModelReady returns ready.", f"{_OIP}, ModelReady",
-          lambda probe: _expect_true("ready", call_method(probe, INFERENCE, "ModelReady", name=model_of(probe)))),
+          lambda probe: _expect_true("ready", call_method(probe, INFERENCE, "ModelReady", name=model_name(probe)))),
     Check("V2G-005", _MUST, "ModelMetadata returns name, inputs and outputs.", f"{_OIP}, ModelMetadata",
           _model_metadata),
     Check("V2G-006", _MUST, "Declared datatypes are those of the table, or BF16.",
@@ -247,7 +247,7 @@ CHECKS = (
     Check("V2G-020", _SHOULD, "An unknown output is refused as a client error.", _STATUS, _unknown_output,
           requires=_INFERS),
     Check("V2G-021", _SHOULD, "A request without inputs is refused as a client error.", _STATUS,
-          lambda probe: expect_refusal(call_method(probe, INFERENCE, "ModelInfer", model_name=model_of(probe)),
+          lambda probe: expect_refusal(call_method(probe, INFERENCE, "ModelInfer", model_name=model_name(probe)),
                                        *CLIENT_ERRORS)),
     Check("V2G-022", _SHOULD, "An unknown datatype is refused as a client error.", _STATUS, _wrong_datatype,
           requires=("V2G-005",)),

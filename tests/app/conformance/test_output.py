@@ -12,9 +12,7 @@ from rich.console import Console
 
 from app.conformance.check import Check, InconclusiveError, Level, Need, NotApplicableError, ViolationError
 from app.conformance.client.probe import Probe, Target
-from app.conformance.output.html import html_report
-from app.conformance.output.junit import junit_report
-from app.conformance.output.plain import json_report
+from app.conformance.output.reports import html_report, json_report, junit_report
 from app.conformance.output.table import print_checks, print_report
 from app.conformance.protocols import PROTOCOLS, Protocol
 from app.conformance.runner import ConformanceReport, UnreachableError

@@ -1,0 +1,108 @@
+"""Read the credentials of a client: request headers, TLS authorities and its own certificate."""
+
+import re
+import ssl
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import httpx
+from cyclopts import Parameter
+from cyclopts.types import ExistingFile
+
+if TYPE_CHECKING:
+    import grpc
+
+
+_HEADER = re.compile(r"\s*([\w!#$%&'*+.^`|~-]+)\s*:([\t -~]*)", re.ASCII)
+"""RFC 9110, 5.6.2 and 5.5, in ASCII."""
+
+
+class CredentialsError(Exception):
+    """A header or a certificate cannot be used. The message does not quote a header, because it can be a secret."""
+
+
+def read_headers(lines: Sequence[str], file: Path | None = None) -> dict[str, str]:
+    """Return header values by lower-case name.
+
+    Args:
+        lines: "Name: value" lines from options.
+        file: a file of such lines, so that secrets do not show in the process list; it overrides `lines`.
+
+    Raises:
+        CredentialsError: a line is not a valid header, or the file cannot be read.
+    """
+    headers = _parse_headers(lines, "--header")
+    if file is None:
+        return headers
+    try:
+        file_lines = file.read_text(encoding="ascii").splitlines()
+    except (OSError, UnicodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "Expected ASCII"
+        raise CredentialsError(f"--header-file: {file}: {reason}") from None
+    return {**headers, **_parse_headers([line for line in file_lines if line.strip()], f"--header-file: {file}")}
+
+
+def _parse_headers(lines: Sequence[str], option: str) -> dict[str, str]:
+    headers: dict[str, str] = {}
+    for number, line in enumerate(lines, 1):
+        match = _HEADER.fullmatch(line)
+        if not match:
+            raise CredentialsError(f'{option}: Expected "Name: value" in line {number}')
+        headers[match[1].lower()] = match[2].strip()
+    return headers
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class TlsOptions:
+    """TLS files of a client."""
+
+    ca: ExistingFile | None = None
+    """CA certificates to trust for TLS, instead of the usual ones (PEM)."""
+
+    cert: ExistingFile | None = None
+    """Client certificate (PEM)."""
+
+    key: ExistingFile | None = None
+    """Private key of the client certificate, if it is in another file."""
+
+    def context(self) -> ssl.SSLContext:
+        """Return the TLS context for HTTP.
+
+        Raises:
+            CredentialsError: a file cannot be used.
+        """
+        if self.cert is None and self.key is not None:
+            raise CredentialsError("--key needs --cert")
+        try:
+            is_default = self.ca is None
+            context = (
+                httpx.create_ssl_context(trust_env=False) if is_default else ssl.create_default_context(cafile=self.ca)
+            )
+        except ssl.SSLError:
+            raise CredentialsError(f"--ca: {self.ca}: Expected certificates of authorities (PEM)") from None
+        except OSError as error:
+            raise CredentialsError(f"--ca: {self.ca}: {error.strerror}") from None
+        if self.cert is not None:
+            try:
+                context.load_cert_chain(self.cert, self.key, password="")
+            except OSError as error:
+                message = f"--cert: {self.cert}: Expected a certificate and its key, not encrypted (PEM): {error}"
+                raise CredentialsError(message) from None
+        return context
+
+    def credentials(self) -> "grpc.ChannelCredentials":
+        """Return the TLS credentials for gRPC.
+
+        Raises:
+            CredentialsError: a file cannot be used.
+        """
+        import grpc
+
+        self.context()
+        ca = self.ca.read_bytes() if self.ca is not None else None
+        if self.cert is None:
+            return grpc.ssl_channel_credentials(ca)
+        return grpc.ssl_channel_credentials(ca, (self.key or self.cert).read_bytes(), self.cert.read_bytes())

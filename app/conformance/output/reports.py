@@ -1,0 +1,157 @@
+"""Render a report as JSON, as JUnit XML for CI systems, and as one self-contained HTML page.
+
+In JUnit, a failed SHOULD is a skipped test with its reason, because only a MUST fails a build or changes the exit code.
+"""
+
+import re
+import xml.etree.ElementTree as ET
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from jinja2 import Environment, StrictUndefined
+
+from app import __version__
+from app.conformance.check import Finding, Level, Need, Verdict
+from app.conformance.client.probe import Exchange
+from app.conformance.output.descriptions import describe_readers, evidence, readable_by, truncate_body
+from app.conformance.runner import ConformanceReport
+
+SCHEMA = "charioteer.conformance/1"
+"""The schema of the JSON report: its version changes if a field is removed or changes meaning, not if one is added."""
+
+
+_ORDER = [verdict.value for verdict in (Verdict.FAILED, Verdict.NOT_TESTED, Verdict.PASSED, Verdict.NOT_APPLICABLE)]
+_NO_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def to_plain(report: ConformanceReport) -> dict[str, Any]:
+    """Return the report as plain values. Long bodies are truncated; headers from options are left out."""
+    return {
+        "schema": SCHEMA,
+        "charioteer": __version__,
+        "protocol": report.protocol,
+        "url": report.target.url,
+        "model": report.target.model,
+        "task_type": report.task_type,
+        "task_type_given": report.target.task_type is not None,
+        "conforms": report.conforms,
+        "requests": report.requests,
+        "counts": {
+            level.value: {verdict.value: report.count(verdict, level) for verdict in Verdict} for level in Level
+        },
+        "features": {need.value: feature(report, need) for need in report.needs},
+        "findings": [_finding(report, finding) for finding in report.findings],
+    }
+
+
+def json_report(report: ConformanceReport) -> bytes:
+    """Return `to_plain` as indented JSON."""
+    return msgspec.json.format(msgspec.json.encode(to_plain(report)))
+
+
+def html_report(report: ConformanceReport) -> bytes:
+    """Return the page. Text from the engine is escaped, so a browser never runs it."""
+    template = Environment(autoescape=True, undefined=StrictUndefined).from_string(
+        Path(__file__).with_name("report.html.jinja").read_text(encoding="utf-8")
+    )
+    values = to_plain(report)
+    values["groups"] = _groups(sorted(values.pop("findings"), key=_rank))
+    return template.render(report=values).encode()
+
+
+def junit_report(report: ConformanceReport) -> bytes:
+    """Return one test suite with one test case for each check."""
+    failed = report.count(Verdict.FAILED, Level.MUST)
+    skipped = len(report.findings) - failed - report.count(Verdict.PASSED)
+    counts = {"tests": str(len(report.findings)), "failures": str(failed), "errors": "0", "skipped": str(skipped)}
+    suites = ET.Element("testsuites", counts)
+    suite = ET.SubElement(suites, "testsuite", {"name": f"{report.protocol} {_clean(report.target.url)}", **counts})
+    _properties(suite, report)
+    for finding in report.findings:
+        _case(suite, report, finding)
+    return ET.tostring(suites, encoding="utf-8", xml_declaration=True)
+
+
+def feature(report: ConformanceReport, need: Need) -> dict[str, Any]:
+    """Return whether a feature works, with the failed and the untested MUST checks that it depends on."""
+    failing, untested = report.failing(need), report.untested(need)
+    return {"works": not failing, "failed": list(failing), "not_tested": list(untested)}
+
+
+def _finding(report: ConformanceReport, finding: Finding) -> dict[str, Any]:
+    check = finding.check
+    return {
+        "id": check.id,
+        "level": check.level.value,
+        "verdict": finding.verdict.value,
+        "sentence": check.sentence,
+        "source": check.source,
+        "needed_for": [need.value for need in check.needed_for],
+        "readable_by": {need.value: is_readable for need, is_readable in readable_by(finding, report.needs).items()},
+        "reason": finding.reason,
+        "readers": describe_readers(finding, report.needs),
+        "exchanges": [_exchange(exchange) for exchange in finding.exchanges],
+    }
+
+
+def _exchange(exchange: Exchange) -> dict[str, Any]:
+    return {
+        "request": {
+            "method": exchange.method,
+            "path": exchange.path,
+            "headers": dict(exchange.request_headers),
+            "body": truncate_body(exchange.request_body),
+        },
+        "response": {
+            "status": exchange.status,
+            "headers": dict(exchange.headers),
+            "body": truncate_body(exchange.body),
+        },
+    }
+
+
+def _groups(findings: Sequence[dict[str, Any]]) -> Sequence[Sequence[dict[str, Any]]]:
+    """Return the findings in groups: untested checks with the same reason together, each other finding alone."""
+    groups: dict[object, list[dict[str, Any]]] = {}
+    for finding in findings:
+        is_untested = finding["verdict"] == Verdict.NOT_TESTED.value
+        groups.setdefault(finding["reason"] if is_untested else (finding["id"],), []).append(finding)
+    return list(groups.values())
+
+
+def _rank(finding: dict[str, Any]) -> int:
+    return _ORDER.index(finding["verdict"])
+
+
+def _properties(suite: ET.Element, report: ConformanceReport) -> None:
+    values = to_plain(report)
+    properties = ET.SubElement(suite, "properties")
+    for name in ("schema", "charioteer", "url", "model", "task_type", "requests"):
+        if values[name] is not None:
+            ET.SubElement(properties, "property", {"name": name, "value": _clean(str(values[name]))})
+    for need, result in values["features"].items():
+        ET.SubElement(properties, "property", {"name": need, "value": "works" if result["works"] else "would not work"})
+
+
+def _case(suite: ET.Element, report: ConformanceReport, finding: Finding) -> None:
+    check = finding.check
+    name = f"{check.id} {check.sentence}"
+    case = ET.SubElement(suite, "testcase", {"classname": report.protocol, "name": name, "time": "0"})
+    if finding.verdict is Verdict.PASSED:
+        return
+    if finding.verdict is Verdict.FAILED and check.level is Level.MUST:
+        failure = ET.SubElement(case, "failure", {"type": check.level, "message": _clean(finding.reason)})
+        lines = (check.sentence, check.source, finding.reason, describe_readers(finding, report.needs))
+        exchanges = "\n\n".join(map(evidence, finding.exchanges))
+        failure.text = _clean("\n".join(line for line in (*lines, "", exchanges) if line))
+        return
+    reason = f"{check.level} {finding.verdict}: {finding.reason}"
+    ET.SubElement(
+        case, "skipped", {"message": _clean(" ".join([reason, describe_readers(finding, report.needs)]).strip())}
+    )
+
+
+def _clean(text: str) -> str:
+    return _NO_XML.sub("\ufffd", text)
