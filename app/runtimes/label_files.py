@@ -1,7 +1,7 @@
 """Read class names from the label files of common tools."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -69,6 +69,11 @@ def read_label_file(path: Path, source: ModelSource) -> tuple[str, ...]:
     if not names:
         raise ModelError(f"{path}: expected a class name for each of the numbers 0, 1, ... in the label file")
     return names
+
+
+def format_labels(names: Sequence[str]) -> str:
+    """Return the number of labels, and the first five."""
+    return f"{len(names)}: {', '.join(names[:5])}{', ...' if len(names) > 5 else ''}"
 
 
 def _triton_files(folders: Mapping[Path, None]) -> Iterator[Path]:

@@ -1,8 +1,9 @@
 """Bind an inspected vision model to its task: run its graph on images, and decode the outputs with its layout."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from operator import attrgetter
-from typing import TypeVar
+from typing import Any, Generic, TypeVar
 
 import msgspec
 import numpy as np
@@ -10,7 +11,6 @@ import numpy as np
 from app.engine.models.servable import Servable
 from app.runtimes.onnxruntime.graph import ImageGraph, RawOutputs
 from app.runtimes.onnxruntime.inspection import Inspection
-from app.runtimes.onnxruntime.labels import Labels
 from app.runtimes.onnxruntime.layouts.layout import (
     BoxDecoder,
     ClassDecoder,
@@ -23,137 +23,39 @@ from app.settings.model import ModelError, ModelSource
 from tasks.image_classification import Classification, ClassificationInput, ImageClassification
 from tasks.image_segmentation import ImageSegmentation, SegmentationInput, SegmentationParameters, Segments
 from tasks.image_text_to_text import DEFAULT_PROMPT, Answers, GenerationParameters, ImageTextToText, PromptedImage
-from tasks.inference.error import InferenceError
-from tasks.inference.response import Prediction
+from tasks.inference.error import ErrorKind, InferenceError
 from tasks.inference.tensor import Tensor, TensorSpec
 from tasks.object_detection import DetectionInput, DetectionParameters, Detections, ObjectDetection
 from tasks.oriented_object_detection import OrientedDetections, OrientedObjectDetection
-from tasks.task import Model, Task
+from tasks.task import Task
 from tasks.tensor_inference import ImageTensorInference, ImageTensorInput, ImageTensors
 from tasks.text.conversation import reject_conversation
 from tasks.vision.filtering import SelectionParameters
 from tasks.vision.image import Image
 
 InputT = TypeVar("InputT")
-PredictionT = TypeVar("PredictionT", bound=Prediction)
-
-_image = attrgetter("image")
+PredictionT = TypeVar("PredictionT")
 
 
-class OnnxImageClassifier(msgspec.Struct, frozen=True, eq=False):
-    """An `ImageClassifier`."""
+class OnnxImageModel(msgspec.Struct, Generic[InputT, PredictionT], frozen=True, eq=False):
+    """A model of images.
 
-    graph: ImageGraph
-    labels: Labels
-    decoder: ClassDecoder
-
-    def __call__(self, inputs: Sequence[ClassificationInput], /) -> Sequence[Classification]:
-        return [
-            Classification(labels=self.labels.names, scores=self.decoder.decode(answer))
-            for answer in self.graph.run(list(map(_image, inputs)))
-        ]
-
-
-class OnnxObjectDetector(msgspec.Struct, frozen=True, eq=False):
-    """An `ObjectDetector` with upright boxes."""
+    Attributes:
+        graph: runs on the images of a request.
+        predict: converts the outputs for one input to its prediction.
+        image_of: returns the image of an input.
+    """
 
     graph: ImageGraph
-    labels: Labels
-    decoder: BoxDecoder
+    predict: Callable[[InputT, RawOutputs], PredictionT]
+    image_of: Callable[[InputT], Image] = attrgetter("image")
 
-    def __call__(self, inputs: Sequence[DetectionInput], /) -> Sequence[Detections]:
-        answers = self.graph.run(list(map(_image, inputs)))
-        detections: list[Detections] = []
+    def __call__(self, inputs: Sequence[InputT], /) -> Sequence[PredictionT]:
+        answers = self.graph.run(list(map(self.image_of, inputs)))
+        predictions: list[PredictionT] = []
         for item, answer in zip(inputs, answers, strict=True):
-            detections.append(self._detections(item, answer))
-        return detections
-
-    def _detections(self, item: DetectionInput, answer: RawOutputs) -> Detections:
-        candidates = self.decoder.decode(answer, item.parameters)
-        keypoints = None
-        if self.decoder.keypoints is not None:
-            points = candidates.extras.reshape(-1, *self.decoder.keypoints)
-            keypoints = answer.placement.keypoints_to_image(points)
-        return Detections(
-            labels=self.labels.of(candidates.class_ids.tolist()),
-            scores=candidates.scores,
-            boxes=answer.placement.boxes_to_image(candidates.boxes),
-            keypoints=keypoints,
-        )
-
-
-class OnnxOrientedObjectDetector(msgspec.Struct, frozen=True, eq=False):
-    """An `OrientedObjectDetector`."""
-
-    graph: ImageGraph
-    labels: Labels
-    decoder: OrientedBoxDecoder
-
-    def __call__(self, inputs: Sequence[DetectionInput], /) -> Sequence[OrientedDetections]:
-        answers = self.graph.run(list(map(_image, inputs)))
-        return [self._detections(item, answer) for item, answer in zip(inputs, answers, strict=True)]
-
-    def _detections(self, item: DetectionInput, answer: RawOutputs) -> OrientedDetections:
-        candidates = self.decoder.decode(answer, item.parameters)
-        return OrientedDetections(
-            labels=self.labels.of(candidates.class_ids.tolist()),
-            scores=candidates.scores,
-            boxes=answer.placement.rotated_boxes_to_image(candidates.boxes),
-            width=item.image.width,
-            height=item.image.height,
-        )
-
-
-class OnnxImageSegmenter(msgspec.Struct, frozen=True, eq=False):
-    """An `ImageSegmenter`."""
-
-    graph: ImageGraph
-    labels: Labels
-    decoder: MaskDecoder
-
-    def __call__(self, inputs: Sequence[SegmentationInput], /) -> Sequence[Segments]:
-        answers = self.graph.run(list(map(_image, inputs)))
-        outlines = [self.decoder.decode(answer, item) for item, answer in zip(inputs, answers, strict=True)]
-        return [
-            Segments(
-                labels=self.labels.of(outline.class_ids.tolist()), scores=outline.scores, contours=outline.contours
-            )
-            for outline in outlines
-        ]
-
-
-class OnnxImageTensorModel(msgspec.Struct, frozen=True, eq=False):
-    """An `ImageTensorModel`, which returns the outputs of the graph as they are."""
-
-    graph: ImageGraph
-    outputs: Sequence[TensorSpec]
-
-    def __call__(self, inputs: Sequence[ImageTensorInput], /) -> Sequence[ImageTensors]:
-        return [
-            ImageTensors(
-                [
-                    Tensor(name=spec.name, datatype=spec.datatype, data=np.asarray(array))
-                    for spec, array in zip(self.outputs, answer.outputs, strict=True)
-                ]
-            )
-            for answer in self.graph.run(list(map(_image, inputs)))
-        ]
-
-
-class OnnxTextReader(msgspec.Struct, frozen=True, eq=False):
-    """A `VisionLanguageModel` that answers every prompt with the text in the image, which has one line."""
-
-    graph: ImageGraph
-    decoder: TextDecoder
-
-    def __call__(self, inputs: Sequence[PromptedImage], /) -> Sequence[Answers]:
-        for item in inputs:
-            reject_conversation(item.parameters.messages, item.path)
-        texts = [self.decoder.decode(answer) for answer in self.graph.run(list(map(_image, inputs)))]
-        return [
-            Answers(prompts=item.prompts, answers=[text] * len(item.prompts))
-            for item, text in zip(inputs, texts, strict=True)
-        ]
+            predictions.append(self.predict(item, answer))
+        return predictions
 
 
 def bind_vision_model(source: ModelSource, inspection: Inspection) -> Servable:
@@ -162,34 +64,114 @@ def bind_vision_model(source: ModelSource, inspection: Inspection) -> Servable:
     Raises:
         ModelError: if the test fails.
     """
-    graph, labels = inspection.graph, inspection.labels
+    graph = inspection.graph
+    task, model, example = task_and_model(inspection)
+    try:
+        model([example])
+    except InferenceError as error:
+        raise ModelError(f"{source.folder}: the model cannot answer a blank image: {error.message}") from None
+    downscale = graph.downscale if source.settings.preprocessing.reduced_decode else None
+    return Servable(task, model, inspection.description, source.settings.parameters, downscale)
+
+
+def task_and_model(inspection: Inspection) -> tuple[Task[Any, Any], OnnxImageModel[Any, Any], Any]:
+    """Return the task, its model, and an input with a blank image."""
+    graph, names = inspection.graph, tuple(inspection.description.labels)
     blank = Image(np.zeros((graph.height, graph.width, 3), np.uint8))
     detection = DetectionInput(blank, DetectionParameters())
-
-    def bind(task: Task[InputT, PredictionT], model: Model[InputT, PredictionT], blank_input: InputT) -> Servable:
-        try:
-            model([blank_input])
-        except InferenceError as error:
-            raise ModelError(f"{source.folder}: the model cannot answer a blank image: {error.message}") from None
-        downscale = graph.downscale if source.settings.preprocessing.reduced_decode else None
-        return Servable(task, model, inspection.description, source.settings.parameters, downscale)
-
     match inspection.decoder:
         case ClassDecoder() as decoder:
-            classified = ClassificationInput(blank, SelectionParameters())
-            return bind(ImageClassification(), OnnxImageClassifier(graph, labels, decoder), classified)
+            classifier = OnnxImageModel(graph, partial(_classification, names=names, decoder=decoder))
+            return ImageClassification(), classifier, ClassificationInput(blank, SelectionParameters())
         case BoxDecoder() as decoder:
-            detector = OnnxObjectDetector(graph, labels, decoder)
-            return bind(ObjectDetection(keypoints=decoder.keypoints), detector, detection)
+            detector = OnnxImageModel(graph, partial(_detections, names=names, decoder=decoder))
+            return ObjectDetection(keypoints=decoder.keypoints), detector, detection
         case OrientedBoxDecoder() as decoder:
-            return bind(OrientedObjectDetection(), OnnxOrientedObjectDetector(graph, labels, decoder), detection)
+            oriented = OnnxImageModel(graph, partial(_oriented_detections, names=names, decoder=decoder))
+            return OrientedObjectDetection(), oriented, detection
         case MaskDecoder() as decoder:
-            segmentation = SegmentationInput(blank, SegmentationParameters())
-            return bind(ImageSegmentation(), OnnxImageSegmenter(graph, labels, decoder), segmentation)
+            segmenter = OnnxImageModel(graph, partial(_segments, names=names, decoder=decoder))
+            return ImageSegmentation(), segmenter, SegmentationInput(blank, SegmentationParameters())
         case TextDecoder() as decoder:
-            prompted = PromptedImage((blank,), (DEFAULT_PROMPT,), GenerationParameters())
-            return bind(ImageTextToText(), OnnxTextReader(graph, decoder), prompted)
+            reader = OnnxImageModel(graph, partial(_text_answers, decoder=decoder), _only_image)
+            return ImageTextToText(), reader, PromptedImage((blank,), (DEFAULT_PROMPT,), GenerationParameters())
         case TensorDecoder():
             outputs = graph.output_specs()
-            tensors = OnnxImageTensorModel(graph, outputs)
-            return bind(ImageTensorInference(outputs), tensors, ImageTensorInput(blank))
+            tensors = OnnxImageModel(graph, partial(_tensors, outputs=outputs))
+            return ImageTensorInference(outputs), tensors, ImageTensorInput(blank)
+
+
+def _classification(
+    item: ClassificationInput, answer: RawOutputs, *, names: Sequence[str], decoder: ClassDecoder
+) -> Classification:
+    del item
+    return Classification(labels=names, scores=decoder.decode(answer))
+
+
+def _detections(item: DetectionInput, answer: RawOutputs, *, names: Sequence[str], decoder: BoxDecoder) -> Detections:
+    candidates = decoder.decode(answer, item.parameters)
+    keypoints = None
+    if decoder.keypoints is not None:
+        points = candidates.extras.reshape(-1, *decoder.keypoints)
+        keypoints = answer.placement.keypoints_to_image(points)
+    return Detections(
+        labels=_names_of(candidates.class_ids.tolist(), names),
+        scores=candidates.scores,
+        boxes=answer.placement.boxes_to_image(candidates.boxes),
+        keypoints=keypoints,
+    )
+
+
+def _oriented_detections(
+    item: DetectionInput, answer: RawOutputs, *, names: Sequence[str], decoder: OrientedBoxDecoder
+) -> OrientedDetections:
+    candidates = decoder.decode(answer, item.parameters)
+    return OrientedDetections(
+        labels=_names_of(candidates.class_ids.tolist(), names),
+        scores=candidates.scores,
+        boxes=answer.placement.rotated_boxes_to_image(candidates.boxes),
+        width=item.image.width,
+        height=item.image.height,
+    )
+
+
+def _segments(item: SegmentationInput, answer: RawOutputs, *, names: Sequence[str], decoder: MaskDecoder) -> Segments:
+    outline = decoder.decode(answer, item)
+    labels = _names_of(outline.class_ids.tolist(), names)
+    return Segments(labels=labels, scores=outline.scores, contours=outline.contours)
+
+
+def _only_image(item: PromptedImage) -> Image:
+    reject_conversation(item.parameters.messages, item.path)
+    return item.image
+
+
+def _text_answers(item: PromptedImage, answer: RawOutputs, *, decoder: TextDecoder) -> Answers:
+    """Answer every prompt with the text in the image, which has one line."""
+    return Answers(prompts=item.prompts, answers=[decoder.decode(answer)] * len(item.prompts))
+
+
+def _tensors(item: ImageTensorInput, answer: RawOutputs, *, outputs: Sequence[TensorSpec]) -> ImageTensors:
+    """Return the outputs of the graph as they are."""
+    del item
+    return ImageTensors(
+        [
+            Tensor(name=spec.name, datatype=spec.datatype, data=np.asarray(array))
+            for spec, array in zip(outputs, answer.outputs, strict=True)
+        ]
+    )
+
+
+def _names_of(class_ids: Sequence[int], names: Sequence[str]) -> list[str]:
+    """Return the name of each class. If the model has no names, the number of a class is its name.
+
+    Raises:
+        InferenceError: MODEL_FAILED for a number without a name.
+    """
+    if not names:
+        return [str(class_id) for class_id in class_ids]
+    for class_id in class_ids:
+        if not 0 <= class_id < len(names):
+            message = f"The model returned class number {class_id}, but has only {len(names)} labels"
+            raise InferenceError(ErrorKind.MODEL_FAILED, message)
+    return list(map(names.__getitem__, class_ids))

@@ -10,13 +10,13 @@ import msgspec
 import numpy as np
 
 from app.engine.models.model_metadata import ModelMetadata, Origin
+from app.runtimes.label_files import format_labels
 from app.runtimes.onnxruntime.files.model_files import Facts, ModelFiles, read_model_files
 from app.runtimes.onnxruntime.graph import ImageGraph
 from app.runtimes.onnxruntime.images.decision import decide_preprocessing, decide_size
 from app.runtimes.onnxruntime.images.inputs import ImageInputs, read_inputs
-from app.runtimes.onnxruntime.labels import Labels, decide_labels, declared_labels
 from app.runtimes.onnxruntime.layouts.choice import choose_layout
-from app.runtimes.onnxruntime.layouts.layout import GraphView, Output, OutputDecoder
+from app.runtimes.onnxruntime.layouts.layout import GraphView, Match, Output, OutputDecoder, TextDecoder
 from app.runtimes.onnxruntime.session import GraphSession
 from app.settings.model import ModelError, ModelSource
 from tasks.inference.error import InferenceError
@@ -35,13 +35,11 @@ class Inspection(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     Attributes:
         description: metadata of the model, with the origin of each fact.
         graph: runs on images.
-        labels: class names.
         decoder: decodes the outputs.
     """
 
     description: ModelMetadata
     graph: ImageGraph
-    labels: Labels
     decoder: OutputDecoder
 
 
@@ -62,7 +60,7 @@ def inspect_model(source: ModelSource, session: GraphSession) -> Inspection:
         classes=None if declared_names is None else len(declared_names[0]),
     )
     match = choose_layout(view, facts)
-    labels = decide_labels(match, declared_names, model_files, facts)
+    labels = _decide_labels(match, declared_names, model_files, facts)
     size = decide_size(inputs, model_files, facts, match.task_type, match.preprocessing)
     preprocessing = decide_preprocessing(inputs, size, match.task_type, model_files, facts, match.preprocessing)
     _note_input(inputs, facts)
@@ -72,7 +70,7 @@ def inspect_model(source: ModelSource, session: GraphSession) -> Inspection:
         task_type=match.task_type,
         platform="onnx",
         layout=match.layout,
-        labels=labels.names,
+        labels=labels,
         inputs=session.inputs,
         outputs=session.outputs,
         facts=(*facts.recorded, *session.facts),
@@ -87,7 +85,60 @@ def inspect_model(source: ModelSource, session: GraphSession) -> Inspection:
         unbatched=match.unbatched,
         keep_datatypes=match.task_type is TaskType.TENSOR,
     )
-    return Inspection(description=description, graph=graph, labels=labels, decoder=match.decoder)
+    return Inspection(description=description, graph=graph, decoder=match.decoder)
+
+
+def declared_labels(model_files: ModelFiles) -> tuple[tuple[str, ...], Origin] | None:
+    """Return the labels that the settings or the model's files list, with their origin; None if none do."""
+    config_labels = model_files.config.labels if model_files.config else None
+    # The labels that transformers writes if it knows none.
+    is_named = config_labels != tuple(f"LABEL_{number}" for number in range(len(config_labels or ())))
+    candidates = (
+        (model_files.declared_labels, Origin.DECLARED),
+        (model_files.metadata.names, Origin.MODEL_FILE),
+        (config_labels if is_named else None, Origin.CONFIG),
+        (model_files.file_labels, Origin.LABEL_FILE),
+        (config_labels, Origin.CONFIG),
+    )
+    return next(((labels, origin) for labels, origin in candidates if labels), None)
+
+
+def _decide_labels(
+    match: Match, declared: tuple[tuple[str, ...], Origin] | None, model_files: ModelFiles, facts: Facts
+) -> Sequence[str]:
+    """Return the listed labels, or else those of the layout, or else class numbers.
+
+    Args:
+        match: the layout.
+        declared: the result of `declared_labels`.
+        model_files: the model's files.
+        facts: records the decision.
+
+    Raises:
+        ModelError: if the numbers of labels and classes differ.
+    """
+    if isinstance(match.decoder, TextDecoder) or (declared is None and match.task_type is TaskType.TENSOR):
+        return ()
+    classes = match.classes
+    # PaddleOCR's exporters also list the classes of a classifier as characters.
+    characters = tuple((model_files.metadata.characters or "").splitlines())
+    if declared is None and match.names:
+        declared = match.names, Origin.CONVENTION
+    elif declared is None and characters and len(characters) == classes:
+        declared = characters, Origin.MODEL_FILE
+    if declared is None:
+        numbers = "" if classes is None else f", 0..{classes - 1}"
+        facts.note("labels", f"none found, class numbers are used{numbers}", Origin.GUESSED)
+        return tuple(map(str, range(classes or 0)))
+    names, origin = declared
+    file_name = model_files.label_file if origin in (Origin.DECLARED, Origin.LABEL_FILE) else ""
+    if classes is not None and len(names) != classes:
+        raise model_files.error(
+            f"its output has {classes} classes, but {file_name or origin} lists {len(names)} labels; declare "
+            f'"labels" in model-settings.json, one for each class'
+        )
+    facts.note("labels", format_labels(names) + (f" ({file_name})" if file_name else ""), origin)
+    return names
 
 
 def _note_input(inputs: ImageInputs, facts: Facts) -> None:

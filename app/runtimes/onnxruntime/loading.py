@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 from app.engine.models.model_metadata import Fact, ModelMetadata, Origin
 from app.engine.models.servable import Servable
 from app.runtimes.folder import resolve_confined
+from app.runtimes.label_files import format_labels
 from app.runtimes.onnxruntime.files.location import has_component_graphs, locate_graph
 from app.runtimes.onnxruntime.files.model_files import read_model_files
 from app.runtimes.onnxruntime.heads import bind_vision_model
 from app.runtimes.onnxruntime.image_text_to_text import assembly
 from app.runtimes.onnxruntime.images.inputs import is_single_image
-from app.runtimes.onnxruntime.inspection import inspect_model
-from app.runtimes.onnxruntime.labels import declared_labels, format_labels
+from app.runtimes.onnxruntime.inspection import declared_labels, inspect_model
 from app.runtimes.onnxruntime.precision import describe_precision, is_accelerated
 from app.runtimes.onnxruntime.session import GraphSession, Session
 from app.settings.model import ModelError, ModelSource, PreprocessingSettings

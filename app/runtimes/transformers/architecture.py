@@ -7,7 +7,7 @@ from typing import Any, Literal
 import msgspec
 
 from app.engine.models.model_metadata import Fact, ModelMetadata, Origin
-from app.runtimes.label_files import declared_labels
+from app.runtimes.label_files import declared_labels, format_labels
 from app.runtimes.transformers.files import check_files
 from app.runtimes.transformers.framework import first_line, framework, import_timm
 from app.settings.model import ModelError, ModelSource, PreprocessingSettings, read_json_file
@@ -194,9 +194,8 @@ def _labels(source: ModelSource, config: Any, facts: list[Fact]) -> tuple[str, .
         )
     labels = declared or tuple(id_to_label[number] for number in range(count))
     missing = declared is None and all(label == f"LABEL_{number}" for number, label in enumerate(labels))
-    shown = ", ".join(labels[:5]) + (", ..." if count > 5 else "")
     origin = Origin.DECLARED if declared else Origin.GUESSED if missing else Origin.CONFIG
-    facts.append(Fact("labels", f"{'none found, ' if missing else ''}{count}: {shown}", origin))
+    facts.append(Fact("labels", f"{'none found, ' if missing else ''}{format_labels(labels)}", origin))
     return labels
 
 

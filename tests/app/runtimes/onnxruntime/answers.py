@@ -7,26 +7,16 @@ from typing import Any
 import numpy as np
 
 from app.runtimes.onnxruntime.files.location import locate_graph
-from app.runtimes.onnxruntime.heads import (
-    OnnxImageClassifier,
-    OnnxImageSegmenter,
-    OnnxObjectDetector,
-    OnnxOrientedObjectDetector,
-    OnnxTextReader,
-)
+from app.runtimes.onnxruntime.heads import task_and_model
 from app.runtimes.onnxruntime.inspection import Inspection, inspect_model
-from app.runtimes.onnxruntime.layouts.layout import (
-    BoxDecoder,
-    ClassDecoder,
-    MaskDecoder,
-    OrientedBoxDecoder,
-    TextDecoder,
-)
 from app.runtimes.onnxruntime.session import Session
 from app.settings.model import ModelSource
-from tasks.image_classification import ClassificationInput
-from tasks.image_segmentation import SegmentationInput, SegmentationParameters
-from tasks.object_detection import DetectionInput, DetectionParameters
+from tasks.image_classification import ClassificationInput, ImageClassifier
+from tasks.image_segmentation import ImageSegmenter, SegmentationInput, SegmentationParameters
+from tasks.image_text_to_text import VisionLanguageModel
+from tasks.object_detection import DetectionInput, DetectionParameters, ObjectDetector
+from tasks.oriented_object_detection import OrientedObjectDetector
+from tasks.task import TaskType
 from tasks.vision.filtering import SelectionParameters
 from tasks.vision.image import Image
 from tests.app.runtimes.onnxruntime import graphs
@@ -57,39 +47,35 @@ def segmentation_input(image: Image, score_threshold: float = 0.5) -> Segmentati
     return SegmentationInput(image, SegmentationParameters(score_threshold=score_threshold))
 
 
-def classifier(file: Path, **settings: Any) -> OnnxImageClassifier:
+def classifier(file: Path, **settings: Any) -> ImageClassifier:
     """Load a model as a classifier."""
-    found = inspected(graphs.source(file, **settings))
-    assert isinstance(found.decoder, ClassDecoder)
-    return OnnxImageClassifier(found.graph, found.labels, found.decoder)
+    return _model(file, TaskType.IMAGE_CLASSIFICATION, settings)
 
 
-def detector(file: Path, **settings: Any) -> OnnxObjectDetector:
+def detector(file: Path, **settings: Any) -> ObjectDetector:
     """Load a model as a detector."""
-    found = inspected(graphs.source(file, **settings))
-    assert isinstance(found.decoder, BoxDecoder)
-    return OnnxObjectDetector(found.graph, found.labels, found.decoder)
+    return _model(file, TaskType.OBJECT_DETECTION, settings)
 
 
-def oriented_detector(file: Path, **settings: Any) -> OnnxOrientedObjectDetector:
+def oriented_detector(file: Path, **settings: Any) -> OrientedObjectDetector:
     """Load a model as an oriented detector."""
-    found = inspected(graphs.source(file, **settings))
-    assert isinstance(found.decoder, OrientedBoxDecoder)
-    return OnnxOrientedObjectDetector(found.graph, found.labels, found.decoder)
+    return _model(file, TaskType.ORIENTED_OBJECT_DETECTION, settings)
 
 
-def segmenter(file: Path, **settings: Any) -> OnnxImageSegmenter:
+def segmenter(file: Path, **settings: Any) -> ImageSegmenter:
     """Load a model as a segmenter."""
-    found = inspected(graphs.source(file, **settings))
-    assert isinstance(found.decoder, MaskDecoder)
-    return OnnxImageSegmenter(found.graph, found.labels, found.decoder)
+    return _model(file, TaskType.IMAGE_SEGMENTATION, settings)
 
 
-def text_reader(file: Path, **settings: Any) -> OnnxTextReader:
+def text_reader(file: Path, **settings: Any) -> VisionLanguageModel:
     """Load a model as a text reader."""
-    found = inspected(graphs.source(file, **settings))
-    assert isinstance(found.decoder, TextDecoder)
-    return OnnxTextReader(found.graph, found.decoder)
+    return _model(file, TaskType.IMAGE_TEXT_TO_TEXT, settings)
+
+
+def _model(file: Path, task_type: TaskType, settings: dict[str, Any]) -> Any:
+    task, model, _ = task_and_model(inspected(graphs.source(file, **settings)))
+    assert task.task_type is task_type
+    return model
 
 
 def all_close(found: Any, expected: Sequence[Sequence[float]], tolerance: float = 1e-3) -> bool:

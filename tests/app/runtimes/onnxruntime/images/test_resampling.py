@@ -250,7 +250,7 @@ def test_documented_settings_of_text_classifier_equal_paddleocr(tmp_path: Path, 
     scores = np.array([[0.3, 0.7]], np.float32)
     file = graphs.constant(tmp_path / "model.onnx", {"softmax_0.tmp_0": scores}, shape=("batch", 3, "h", "w"), name="x")
     found = answers.inspected(graphs.source(file, **settings))
-    assert found.labels.names == ("0", "180")
+    assert found.description.labels == ("0", "180")
     pixels = photo(*size)
     assert np.abs(prepared(found.graph.preprocessing, pixels) - paddle_text_line(pixels, 48, 192)).max() < 1e-6
 

@@ -57,7 +57,7 @@ def test_overlapping_boxes_are_averaged_by_their_scores(tmp_path: Path) -> None:
 def test_published_shapes_need_no_settings(tmp_path: Path, side: int, count: int, width: int, label: str) -> None:
     found = inspected(graphs.source(write(tmp_path, rows(count, width, {}), side)))
     facts = {fact.topic: fact for fact in found.description.facts}
-    assert (found.description.layout, found.labels.names) == ("mediapipe", (label,))
+    assert (found.description.layout, found.description.labels) == ("mediapipe", (label,))
     assert facts["mean"].value == ("0, 0, 0" if label == "palm" else "0.5, 0.5, 0.5")
     assert not [fact for fact in found.description.facts if fact.origin is Origin.GUESSED]
 
