@@ -19,6 +19,7 @@ from app.engine.models.model_metadata import Fact
 from app.runtimes.folder import resolve_within
 from app.runtimes.onnxruntime.devices import CPU, Device, parse_devices
 from app.runtimes.onnxruntime.files.external_data import check_external_data
+from app.runtimes.onnxruntime.files.location import check_graph_file
 from app.settings.model import ModelError, OnnxRuntimeSettings
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.inference.tensor import Datatype, TensorSpec
@@ -29,9 +30,6 @@ _BFLOAT16 = "tensor(bfloat16)"
 _BFLOAT16_NUMBER = 16
 """ONNX's TensorProto.DataType.BFLOAT16."""
 
-_LFS_POINTER = b"version https://git-lfs"
-_PICKLES = (b"PK\x03\x04", b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
-"""First bytes of ``torch.save`` files, which are zipped or bare pickles."""
 _SEVERITY_ERROR = 3
 _MAX_REASON_LENGTH = 400
 _MAX_READ = 2 * 1024**3
@@ -108,7 +106,7 @@ class Session:
         settings: OnnxRuntimeSettings = _ON_CPU,
         resolve_confined: Callable[[Path], Path] | None = None,
     ) -> None:
-        _check_file(file)
+        check_graph_file(file)
         external = check_external_data(file, resolve_confined or partial(resolve_within, (file.parent.resolve(),)))
         # Import late: the framework costs 50 MB and 0.1 s, which servers without ONNX models should not pay.
         framework = _framework()
@@ -276,25 +274,6 @@ def _framework() -> Any:
     # Since 1.31 ONNX Runtime sends telemetry. It reads this variable only during import.
     os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
     return importlib.import_module("onnxruntime")
-
-
-def _check_file(file: Path) -> None:
-    if not file.is_file():
-        raise ModelError(f"{file} does not exist" if not file.exists() else f"{file} is not a file")
-    try:
-        with file.open("rb") as opened:
-            start = opened.read(len(_LFS_POINTER))
-    except OSError as error:
-        raise ModelError(f"{file} cannot be read: {error.strerror}") from None
-    if not start:
-        raise ModelError(f"{file} is empty")
-    if start.startswith(_PICKLES):
-        raise ModelError(
-            f"{file} is a PyTorch pickle, not an ONNX file; it is not loaded, because a pickle can run code; "
-            f"export the model to ONNX, or see docs/python_models.md#torchscript"
-        )
-    if start == _LFS_POINTER:
-        raise ModelError(f"{file} is a Git LFS pointer, not the model itself; fetch it with `git lfs pull`")
 
 
 def _tensor_spec(file: Path, role: str, argument: Any) -> TensorSpec:

@@ -1,4 +1,4 @@
-"""Find the graph of a model, or the three graphs of a vision-language model."""
+"""Find the graph of a model, or the three graphs of a vision-language model, and check their first bytes."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,6 +14,10 @@ _COMPONENTS = ("vision_encoder", "embed_tokens", "decoder_model_merged")
 
 _PRECISIONS = ("", "_fp16", "_quantized", "_int8", "_uint8", "_q4", "_q4f16", "_bnb4")
 """Suffixes of transformers.js for the precision of a graph, most precise first."""
+
+_LFS_POINTER = b"version https://git-lfs"
+_PICKLES = (b"PK\x03\x04", b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
+"""First bytes of ``torch.save`` files, which are zipped or bare pickles."""
 
 
 def find_graphs(source: ModelSource) -> Sequence[Path]:
@@ -74,6 +78,30 @@ def locate_component_graphs(source: ModelSource) -> Sequence[Path]:
     stem = "" if source.file is None else source.file.stem
     precision = next((stem.removeprefix(name) for name in _COMPONENTS if stem.startswith(name)), "")
     return [_locate_component(source.folder, component, precision) for component in _COMPONENTS]
+
+
+def check_graph_file(file: Path) -> None:
+    """Reject a file that is missing, unreadable, empty, or of a known other format by its first bytes.
+
+    Raises:
+        ModelError: naming the file and the reason.
+    """
+    if not file.is_file():
+        raise ModelError(f"{file} does not exist" if not file.exists() else f"{file} is not a file")
+    try:
+        with file.open("rb") as opened:
+            start = opened.read(len(_LFS_POINTER))
+    except OSError as error:
+        raise ModelError(f"{file} cannot be read: {error.strerror}") from None
+    if not start:
+        raise ModelError(f"{file} is empty")
+    if start.startswith(_PICKLES):
+        raise ModelError(
+            f"{file} is a PyTorch pickle, not an ONNX file; it is not loaded, because a pickle can run code; "
+            f"export the model to ONNX, or see docs/python_models.md#torchscript"
+        )
+    if start == _LFS_POINTER:
+        raise ModelError(f"{file} is a Git LFS pointer, not the model itself; fetch it with `git lfs pull`")
 
 
 def _graphs(folder: Path) -> list[Path]:

@@ -39,6 +39,7 @@ from app.runtimes.onnxruntime.mask_grid import MaskGrid
 from tasks.image_segmentation import SegmentationInput
 from tasks.object_detection import DetectionParameters
 from tasks.task import TaskType
+from tasks.vision.boxes import xywh_to_xyxy
 
 _SOFTMAX, _SIGMOID, _RF_DETR = "detr", "detr-sigmoid", "rf-detr"
 _EXPECTED = "logits [b, N, slots] and pred_boxes [b, N, 4]"
@@ -197,9 +198,7 @@ def _class_pairs(
 
 def _fractions_to_xyxy(boxes: NDArray[np.float32], width: int, height: int) -> NDArray[np.float32]:
     """Convert (n, 4) boxes cx, cy, w, h as fractions of the input to xyxy in input pixels."""
-    half = boxes[:, 2:4] / np.float32(2)
-    corners = np.concatenate([boxes[:, :2] - half, boxes[:, :2] + half], axis=1, dtype=np.float32)
-    return corners * np.array([width, height, width, height], np.float32)
+    return xywh_to_xyxy(boxes) * np.array([width, height, width, height], np.float32)
 
 
 DETR = Layout(
