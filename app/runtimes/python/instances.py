@@ -15,18 +15,13 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from app.engine.cancellation import raise_if_cancelled
 from app.engine.scheduling.thread_pool import release_worker
+from app.runtimes.waiting import WaitingRequests
 from tasks.inference.error import ErrorKind, InferenceError
 
 T = TypeVar("T")
 
 _MAX_ERROR_LENGTH = 400
-_POLL_SECONDS = 0.25
-"""Interval between checks for cancellation of a waiting request."""
-_MAX_WAITING_PER_INSTANCE = 32
-"""Requests that may wait for each instance, so that a slow model cannot fill the server's queue."""
-
 _CANCEL_SECONDS = 1.0
 
 _CLOSE_SECONDS = 30.0
@@ -67,27 +62,25 @@ class ModelInstance:
     def __init__(self, name: str) -> None:
         self.target: Any = None
         self.due = math.inf
+        self._last: Future[Any] | None = None
         self._jobs: queue.SimpleQueue[tuple[Callable[[], object], float, Future[Any]] | None] = queue.SimpleQueue()
         # A daemon, because the interpreter waits for all other threads before it ends.
         self.thread = threading.Thread(target=self._run_jobs, name=name, daemon=True)
         self.thread.start()
 
-    def run(self, job: Callable[[], T], seconds: float, done: Callable[[], None] | None = None) -> T:
+    def run(self, job: Callable[[], T], seconds: float) -> T:
         """Run `job` in this instance's thread and return its result. An awaitable result is awaited there.
 
         Args:
             job: the function to run.
             seconds: timeout. A coroutine is then cancelled.
-            done: called when the job has ended, even after the timeout.
 
         Raises:
             JobTimeoutError: if the job times out.
             ModelExited: if the job raises an exception such as `SystemExit`.
             Exception: any other exception of the job.
         """
-        future: Future[Any] = Future()
-        if done is not None:
-            future.add_done_callback(lambda _: done())
+        self._last = future = Future[Any]()
         self.due = time.monotonic() + seconds
         self._jobs.put((job, seconds, future))
         try:
@@ -98,6 +91,14 @@ class ModelInstance:
         if error is not None:
             raise error
         return future.result()
+
+    def call_when_idle(self, function: Callable[[], object]) -> None:
+        """Call `function` when the last job of `run` has ended: now, or after a job that timed out."""
+        last, self._last = self._last, None
+        if last is None:
+            function()
+        else:
+            last.add_done_callback(lambda _: function())
 
     def stop(self, final_job: Callable[[Any], object]) -> None:
         """Stop the thread after the current job, and call `final_job` with the object, if it exists, before that."""
@@ -161,11 +162,8 @@ class InstanceLease:
 
     def __init__(self, instance: ModelInstance, seconds: float) -> None:
         self._instance = instance
-        self.timed_out = False
         self._seconds = seconds
-        self._lock = threading.Lock()
-        self._running = False
-        self._pending_release: Callable[[], None] | None = None
+        self.timed_out = False
 
     def run(self, job: Callable[[Any], T]) -> T:
         """Run `job` with the object in the instance's thread, and return its result.
@@ -174,9 +172,8 @@ class InstanceLease:
             InferenceError: DEADLINE_EXCEEDED if the job times out; MODEL_FAILED if it raises. An `InferenceError` of
                 the job itself is passed on.
         """
-        self._running = True
         try:
-            return self._instance.run(lambda: job(self._instance.target), self._seconds, self._finish)
+            return self._instance.run(lambda: job(self._instance.target), self._seconds)
         except InferenceError:
             raise
         except JobTimeoutError:
@@ -188,21 +185,6 @@ class InstanceLease:
         except Exception as error:
             message = f"The model failed: {describe_exception(error)}"
             raise InferenceError(ErrorKind.MODEL_FAILED, message) from error
-
-    def release(self, give_back_instance: Callable[[], None]) -> None:
-        """Release the instance now, or when its job has ended."""
-        with self._lock:
-            if self._running:
-                self._pending_release = give_back_instance
-                return
-        give_back_instance()
-
-    def _finish(self) -> None:
-        with self._lock:
-            self._running = False
-            release, self._pending_release = self._pending_release, None
-        if release is not None:
-            release()
 
 
 class InstancePool:
@@ -219,9 +201,8 @@ class InstancePool:
         self._close = close
         self._free = list(instances)
         self._seconds = seconds
-        self._changed = threading.Condition()
+        self._waiting = WaitingRequests(len(instances), seconds)
         self._closed = False
-        self._waiting = 0
         self._hung_message = f"The model has not returned from a call of more than {seconds:g} s"
 
     @contextmanager
@@ -232,11 +213,10 @@ class InstancePool:
             InferenceError: MODEL_NOT_READY while all instances hang; OVERLOADED if no instance becomes idle in time.
         """
         instance = self._acquire()
-        lease = InstanceLease(instance, self._seconds)
         try:
-            yield lease
+            yield InstanceLease(instance, self._seconds)
         finally:
-            lease.release(lambda: self._release(instance))
+            instance.call_when_idle(lambda: self._release(instance))
 
     @property
     def unavailable_reason(self) -> str:
@@ -248,11 +228,11 @@ class InstancePool:
 
     def close(self) -> None:
         """Reject new calls. Each thread finishes its call, closes its object and ends."""
-        with self._changed:
+        with self._waiting.changed:
             if self._closed:
                 return
             self._closed = True
-            self._changed.notify_all()
+            self._waiting.changed.notify_all()
         for instance in self._instances:
             instance.stop(self._close)
 
@@ -263,47 +243,21 @@ class InstancePool:
             instance.thread.join(max(0.0, deadline - time.monotonic()))
 
     def _acquire(self) -> ModelInstance:
-        deadline = time.monotonic() + self._seconds
-        with self._changed:
-            while True:
-                if self._closed:
-                    raise InferenceError(ErrorKind.MODEL_NOT_READY, "The model was unloaded")
-                self._check_cancelled()
-                if self._free:
-                    return self._free.pop()
-                now = time.monotonic()
-                latest_due = self._latest_due()
-                if latest_due <= now:
-                    raise InferenceError(ErrorKind.MODEL_NOT_READY, self._hung_message)
-                if deadline <= now:
-                    message = f"The model was busy for {self._seconds:g} s; try again later"
-                    raise InferenceError(ErrorKind.OVERLOADED, message)
-                if self._waiting >= len(self._instances) * _MAX_WAITING_PER_INSTANCE:
-                    message = f"{self._waiting} requests already wait for the model; try again later"
-                    raise InferenceError(ErrorKind.OVERLOADED, message)
-                self._wait(min(deadline - now, latest_due - now, _POLL_SECONDS))
+        with self._waiting.changed:
+            self._waiting.wait(lambda: self._closed or bool(self._free), self._reject_hung)
+            if self._closed:
+                raise InferenceError(ErrorKind.MODEL_NOT_READY, "The model was unloaded")
+            return self._free.pop()
+
+    def _reject_hung(self) -> None:
+        if self._latest_due() <= time.monotonic():
+            raise InferenceError(ErrorKind.MODEL_NOT_READY, self._hung_message)
 
     def _latest_due(self) -> float:
         """Return the latest time at which a job times out. It is in the past if all instances hang."""
         return max(instance.due for instance in self._instances)
 
-    def _check_cancelled(self) -> None:
-        try:
-            raise_if_cancelled()
-        except InferenceError:
-            # Pass on a notification that this waiter may have consumed.
-            self._changed.notify()
-            raise
-
-    def _wait(self, seconds: float) -> None:
-        self._waiting += 1
-        try:
-            with release_worker():
-                self._changed.wait(seconds)
-        finally:
-            self._waiting -= 1
-
     def _release(self, instance: ModelInstance) -> None:
-        with self._changed:
+        with self._waiting.changed:
             self._free.append(instance)
-            self._changed.notify()
+            self._waiting.changed.notify()

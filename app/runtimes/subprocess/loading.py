@@ -1,17 +1,25 @@
-"""Build a servable whose task runs in the server and whose model runs in its own process."""
+"""Build a servable whose task runs in the server and whose model runs in its own process, to which calls are sent."""
 
 import atexit
 import os
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Generator, Sequence
+from contextlib import suppress
+from functools import lru_cache
+from typing import Any
 
 from app.engine.models.servable import Servable
-from app.runtimes.subprocess.remote_model import StreamingSubprocessModel, SubprocessModel, downscale_of
+from app.runtimes.remote import Failure
+from app.runtimes.subprocess.channels import Channel, ChannelPool
+from app.runtimes.subprocess.messages import CallKind, InvalidMessageError, Reply, StreamEnd
 from app.runtimes.subprocess.supervisor import OnProcessLost, Supervisor
 from app.settings.model import SETTINGS_FILE, ModelError, ModelSource
+from tasks.inference.error import InferenceError
+from tasks.task import TextChunk
 
 _SECONDS_AT_EXIT = 6.0
+_MAX_CACHED_SIZES = 1024
 
 _open: "weakref.WeakSet[Supervisor]" = weakref.WeakSet()
 
@@ -38,8 +46,14 @@ def load_in_subprocess(
     model = (StreamingSubprocessModel if binding.streams else SubprocessModel)(supervisor, binding.methods)
     # The registration and the requests in flight keep the model alive.
     weakref.finalize(model, supervisor.close).atexit = False
-    downscale = downscale_of(supervisor) if binding.downscales else None
-    return Servable(binding.task, model, binding.description, binding.defaults, downscale)
+
+    @lru_cache(_MAX_CACHED_SIZES)
+    def downscale(width: int, height: int) -> float:
+        return _call(supervisor, "downscale", (width, height))
+
+    return Servable(
+        binding.task, model, binding.description, binding.defaults, downscale if binding.downscales else None
+    )
 
 
 def _check_system(source: ModelSource) -> None:
@@ -51,6 +65,108 @@ def _check_system(source: ModelSource) -> None:
         os.close(os.memfd_create("charioteer-probe"))
     except OSError as error:
         raise ModelError(f"{setting} needs memfd_create, but the system call fails: {error.strerror}") from None
+
+
+class SubprocessModel:
+    """A model of any task. Its process ends after this object is dropped.
+
+    Args:
+        supervisor: keeps the process running.
+        methods: the `explanation_methods` of the model.
+
+    Attributes:
+        explain: the method of a `SelfExplainingModel`; None if the model has none.
+        log_likelihoods: the method of a `LikelihoodModel`; None if the model has none.
+    """
+
+    def __init__(self, supervisor: Supervisor, methods: Collection[str] = ()) -> None:
+        self._supervisor = supervisor
+        self.explain = self._method("explain") if "explain" in methods else None
+        self.log_likelihoods = self._method("log_likelihoods") if "log_likelihoods" in methods else None
+
+    @property
+    def unavailable_reason(self) -> str:
+        """Return why the model cannot answer now, or an empty string."""
+        return self._supervisor.unavailable_reason
+
+    @property
+    def resident_bytes(self) -> int | None:
+        """Return the resident memory of the process in bytes, None while none runs."""
+        return self._supervisor.resident_bytes
+
+    def __call__(self, inputs: Sequence[Any], /) -> Sequence[Any]:
+        return _call(self._supervisor, "predict", list(inputs))
+
+    def _method(self, kind: CallKind) -> Callable[..., Sequence[Any]]:
+        supervisor = self._supervisor
+        return lambda *arguments: _call(supervisor, kind, arguments)
+
+
+class StreamingSubprocessModel(SubprocessModel):
+    """A model that streams its answers, one chunk at a time on demand."""
+
+    def stream(self, inputs: Sequence[Any], /) -> Generator[TextChunk]:
+        """Yield the chunks of every answer, in the order of the inputs."""
+        supervisor = self._supervisor
+        channels = supervisor.channels()
+        try:
+            channel = channels.acquire()
+        except OSError:
+            raise supervisor.ended_error(channels) from None
+        try:
+            chunk = _outcome(supervisor, channels, channel, "stream", list(inputs))
+            while not isinstance(chunk, StreamEnd):
+                yield chunk
+                chunk = _outcome(supervisor, channels, channel, "next")
+        except GeneratorExit:
+            # The reader has left, so an error has no recipient.
+            with suppress(InferenceError):
+                _outcome(supervisor, channels, channel, "close")
+            raise
+        finally:
+            if channels.release(channel):
+                supervisor.wake()
+
+
+def _call(supervisor: Supervisor, kind: CallKind, inputs: Any) -> Any:
+    channels = supervisor.channels()
+    channel = None
+    try:
+        with channels.for_call() as channel:
+            return _outcome(supervisor, channels, channel, kind, inputs)
+    except OSError:
+        # No channel could be opened.
+        raise supervisor.ended_error(channels) from None
+    finally:
+        if channel is not None and channel.awaiting_reply:
+            supervisor.wake()
+
+
+def _outcome(
+    supervisor: Supervisor,
+    channels: ChannelPool,
+    channel: Channel,
+    kind: CallKind,
+    inputs: Any = None,
+) -> Any:
+    """Make one call and return the outcome of its reply.
+
+    Raises:
+        InferenceError: if the model fails, or its process ends or hangs.
+    """
+    try:
+        reply: Reply = channel.call(kind, inputs)
+    except TimeoutError:
+        channels.process.kill("it hung: it did not read or write a message in time")
+        raise supervisor.ended_error(channels) from None
+    except InvalidMessageError:
+        channels.process.kill("its answer cannot be read")
+        raise supervisor.ended_error(channels) from None
+    except (EOFError, OSError):
+        raise supervisor.ended_error(channels) from None
+    if isinstance(reply.outcome, Failure):
+        raise reply.outcome.to_error()
+    return reply.outcome
 
 
 @atexit.register

@@ -10,8 +10,7 @@ from concurrent.futures import Future
 
 from app.engine.error_text import redact_paths
 from app.runtimes.remote import Binding
-from app.runtimes.subprocess.channel import Channel
-from app.runtimes.subprocess.channel_pool import ChannelPool
+from app.runtimes.subprocess.channels import Channel, ChannelPool
 from app.runtimes.subprocess.process import ModelProcess
 from app.settings.model import ModelError, ModelSource
 from app.settings.server import ServerSettings

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from app.runtimes.remote import Failure
-from app.runtimes.subprocess.channel_pool import ChannelPool
+from app.runtimes.subprocess.channels import ChannelPool
 from app.runtimes.subprocess.memory import MAX_REUSED_BYTES
 from app.runtimes.subprocess.messages import Call
 from tasks.inference.error import ErrorKind

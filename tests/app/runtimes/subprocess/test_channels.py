@@ -14,7 +14,7 @@ import pytest
 from app.engine.cancellation import CancellationToken, cancellation_scope, raise_if_cancelled
 from app.engine.models.servable import Servable
 from app.runtimes.remote import Failure
-from app.runtimes.subprocess.channel_pool import ChannelPool
+from app.runtimes.subprocess.channels import ChannelPool
 from app.runtimes.subprocess.messages import StreamEnd
 from app.settings.model import ModelSource
 from tasks.image_text_to_text import PromptedImage
@@ -256,7 +256,7 @@ def test_process_exit_fails_running_and_waiting_calls() -> None:
             thread.start()
             stack.callback(thread.join)
         assert model.reached.acquire(timeout=60)
-        _wait_until(lambda: lines.calls == 1 and lines._waiting == 2)  # pyright: ignore[reportPrivateUsage]
+        _wait_until(lambda: lines.calls == 1 and lines._waiting.count == 2)  # pyright: ignore[reportPrivateUsage]
         lines.process.kill("for the test")
         model.go.set()
         lines.close()
