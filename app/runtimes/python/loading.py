@@ -6,16 +6,17 @@ import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ParamSpec, TypeVar, cast
 
+import numpy as np
+from numpy.typing import NDArray
+
 from app.engine.models.model_metadata import Fact, ModelMetadata, Origin
 from app.engine.models.servable import Servable
-from app.runtimes.label_files import declared_labels
+from app.runtimes.label_files import declared_labels, format_labels
 from app.runtimes.python.answers.value_parsing import ClassNames
-from app.runtimes.python.call_form import CallForm, call_form, explain_arguments
 from app.runtimes.python.instances import InstancePool, JobTimeoutError, ModelExited, ModelInstance, describe_exception
-from app.runtimes.python.maite_models import MaiteModel, is_maite_model
 from app.runtimes.python.model_code import ModelCode
 from app.runtimes.python.python_model import PythonModel, StreamingPythonModel
-from app.runtimes.python.task_adapters import TASK_ADAPTERS, TaskAdapter
+from app.runtimes.python.task_adapters import TASK_ADAPTERS, CallForm, TaskAdapter, call_form, explain_arguments
 from app.settings.model import SETTINGS_FILE, ModelError, ModelSettings, ModelSource
 from tasks.task import TaskType
 
@@ -85,14 +86,39 @@ def _construct(source: ModelSource, instance: ModelInstance, factory: object) ->
         raise _error(source, f"{source.settings.implementation} is neither a class nor a function that returns a model")
     arguments = source.settings.arguments
     target = _run(source, instance, "constructing it", lambda: factory(**arguments))
-    if is_maite_model(target):
-        target = MaiteModel(target)
+    if _is_maite_model(target):
+        target = _MaiteModel(target)
     if not callable(getattr(target, "predict", None)):
         raise _error(source, f"{type(target).__name__} has no predict()")
     instance.target = target
     hook = getattr(target, "load", None)
     if callable(hook):
         _run(source, instance, "load()", hook)
+
+
+def _is_maite_model(target: object) -> bool:
+    """Return whether an object follows MAITE's protocols and has no ``predict``."""
+    return (
+        not hasattr(target, "predict") and callable(target) and isinstance(getattr(target, "metadata", None), Mapping)
+    )
+
+
+class _MaiteModel:
+    """Adapts an ``ImageClassifier`` or ``ObjectDetector`` of MAITE to a class with ``predict``.
+
+    Both are structural types, so MAITE is not a dependency. They are called with a batch of (channels, height, width)
+    arrays. Their ``metadata`` has an id and, optionally, class names by number.
+    """
+
+    def __init__(self, model: Any) -> None:
+        self._model = model
+        self.load, self.close = getattr(model, "load", None), getattr(model, "close", None)
+        names = cast("Mapping[int, str]", dict(model.metadata).get("index2label") or {})
+        self.labels = [names.get(number, str(number)) for number in range(max(names, default=-1) + 1)]
+
+    def predict(self, images: Sequence[NDArray[np.uint8]]) -> object:
+        """Call the model with (H, W, 3) images, transposed to MAITE's (3, H, W)."""
+        return self._model([np.ascontiguousarray(image.transpose(2, 0, 1)) for image in images])
 
 
 def _bind(source: ModelSource, target: Any, pool: InstancePool, code: ModelCode) -> Servable:
@@ -158,8 +184,7 @@ def _description(
     if settings.timeout_seconds != ModelSettings().timeout_seconds:
         facts.append(Fact("a call may take", f"{settings.timeout_seconds:g} s", Origin.DECLARED))
     if labels:
-        shown = ", ".join(labels[:5]) + (", ..." if len(labels) > 5 else "")
-        facts.append(Fact("labels", f"{len(labels)}: {shown}", Origin.DECLARED if settings.labels else Origin.CLASS))
+        facts.append(Fact("labels", format_labels(labels), Origin.DECLARED if settings.labels else Origin.CLASS))
     tensors = task.task_type is TaskType.TENSOR
     return ModelMetadata(
         task_type=task.task_type,

@@ -6,9 +6,8 @@ from typing import Any, Generic, TypeVar
 from app.engine.cancellation import raise_if_cancelled
 from app.runtimes.python.answers.explanation import read_explanations
 from app.runtimes.python.answers.value_parsing import ClassNames, describe, invalid_answer, items, text
-from app.runtimes.python.call_form import INPUTS, PREDICTIONS, CallForm
 from app.runtimes.python.instances import InstanceLease, InstancePool
-from app.runtimes.python.task_adapters import PROMPT, PROMPTS, TaskAdapter
+from app.runtimes.python.task_adapters import INPUTS, PREDICTIONS, PROMPT, PROMPTS, CallForm, TaskAdapter
 from tasks.inference.response import Prediction
 from tasks.task import TextChunk
 
