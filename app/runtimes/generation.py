@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from app.runtimes.sampling import ForcedTokens, Sampler, TokenPicker
 from app.runtimes.tokenizer import Tokenizer
+from tasks.image_text_to_text import Answers, PromptedImage
 from tasks.task import FinishReason, TextChunk, TokenUsage
 from tasks.text.generation import SamplingParameters
 
@@ -37,6 +38,15 @@ class EncodedPrompt(msgspec.Struct, frozen=True, eq=False):
     token_count: int
     max_tokens: int
     context: Sequence[int] = ()
+
+
+class GeneratedAnswer(msgspec.Struct, frozen=True, eq=False):
+    """The complete answer to one prompt, without end tokens, and why it ended."""
+
+    text: str
+    tokens: Sequence[int]
+    usage: TokenUsage
+    finish: FinishReason
 
 
 class AnswerTokens:
@@ -99,17 +109,18 @@ class GenerativeModel(ABC, Generic[InputT, PredictionT]):
         """Yield the tokens of `_generate` as they are generated."""
 
     @abstractmethod
-    def _prediction(
-        self, item: InputT, texts: Sequence[str], tokens: Sequence[Sequence[int]], answers: Sequence[AnswerTokens]
-    ) -> PredictionT:
-        """Return the prediction with the text, the tokens and what `answers` counted for each prompt of `item`."""
+    def _prediction(self, item: InputT, answers: Sequence[GeneratedAnswer]) -> PredictionT:
+        """Return the prediction with the answer to each prompt of `item`."""
 
     @abstractmethod
     def _tokens(self, prediction: PredictionT) -> Sequence[Sequence[int]]:
         """Return the tokens of each answer of a prediction."""
 
     def __call__(self, inputs: Sequence[InputT], /) -> Sequence[PredictionT]:
-        return [self._answer(item, prompts) for item, prompts in zip(inputs, self._encode(inputs), strict=True)]
+        return [
+            self._prediction(item, [self._answer(prompt, item.parameters) for prompt in prompts])
+            for item, prompts in zip(inputs, self._encode(inputs), strict=True)
+        ]
 
     def log_likelihoods(
         self, inputs: Sequence[InputT], answers: Sequence[PredictionT], /
@@ -144,17 +155,12 @@ class GenerativeModel(ABC, Generic[InputT, PredictionT]):
                 finally:
                     tokens.close()
 
-    def _answer(self, item: InputT, prompts: Iterable[EncodedPrompt]) -> PredictionT:
-        texts: list[str] = []
-        tokens: list[Sequence[int]] = []
-        answers: list[AnswerTokens] = []
-        for prompt in prompts:
-            generated = self._generate(prompt.inputs, Sampler(item.parameters), prompt.max_tokens)
-            answer = AnswerTokens(generated, prompt.token_count, self._end_tokens)
-            tokens.append(list(answer))
-            answers.append(answer)
-            texts.append("".join(self._tokenizer.decode_stream(tokens[-1], prompt.context)))
-        return self._prediction(item, texts, tokens, answers)
+    def _answer(self, prompt: EncodedPrompt, parameters: SamplingParameters) -> GeneratedAnswer:
+        generated = self._generate(prompt.inputs, Sampler(parameters), prompt.max_tokens)
+        answer = AnswerTokens(generated, prompt.token_count, self._end_tokens)
+        tokens = list(answer)
+        text = "".join(self._tokenizer.decode_stream(tokens, prompt.context))
+        return GeneratedAnswer(text, tokens, answer.usage, answer.finish)
 
     def _log_likelihood(self, prompt: EncodedPrompt, tokens: Sequence[int]) -> float:
         forced = ForcedTokens(tokens)
@@ -162,3 +168,19 @@ class GenerativeModel(ABC, Generic[InputT, PredictionT]):
             for _ in self._generate(prompt.inputs, forced, len(tokens)):
                 pass
         return forced.log_likelihood
+
+
+class PromptedImageModel(GenerativeModel[PromptedImage, Answers]):
+    """A `VisionLanguageModel` that generates its answers."""
+
+    def _prediction(self, item: PromptedImage, answers: Sequence[GeneratedAnswer]) -> Answers:
+        return Answers(
+            prompts=item.prompts,
+            answers=[answer.text for answer in answers],
+            tokens=[answer.tokens for answer in answers],
+            usage=[answer.usage for answer in answers],
+            finish=[answer.finish for answer in answers],
+        )
+
+    def _tokens(self, prediction: Answers) -> Sequence[Sequence[int]]:
+        return prediction.tokens or ()

@@ -1,14 +1,20 @@
-"""Generate text with torch: the part that all models share, and those that continue a text."""
+"""Generate text with transformers' `generate`, token by token, and run the models that continue a text.
 
-from collections.abc import Generator, Iterable, Mapping, Sequence
+`generate` handles the inputs of each architecture, but supports neither a seed for one request nor cancellation.
+Therefore our sampler selects a token from the scores of each step, and masks all other tokens.
+"""
+
+import queue
+import threading
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from typing import Any
 
-from app.runtimes.generation import AnswerTokens, EncodedPrompt, GenerativeModel, InputT, PredictionT
+from app.runtimes.generation import EncodedPrompt, GeneratedAnswer, GenerativeModel, InputT, PredictionT
 from app.runtimes.sampling import TokenPicker
 from app.runtimes.tokenizer import Tokenizer
 from app.runtimes.transformers.architecture import ModelSpec
+from app.runtimes.transformers.framework import framework
 from app.runtimes.transformers.network import Network
-from app.runtimes.transformers.token_stream import generate, stream
 from app.runtimes.transformers.tokenizing import copy_tokenizer, load_tokenizer, text_inputs
 from app.settings.model import ModelError
 from tasks.inference.error import invalid
@@ -34,10 +40,12 @@ class NetworkGenerator(GenerativeModel[InputT, PredictionT]):
         self._network = network
 
     def _generate(self, inputs: Mapping[str, Any], picker: TokenPicker, max_tokens: int) -> Sequence[int]:
-        return generate(self._network, inputs, picker, max_tokens)
+        tokens: list[int] = []
+        _run_generate(self._network, inputs, picker, max_tokens, tokens.append, threading.Event())
+        return tokens
 
     def _stream_tokens(self, inputs: Mapping[str, Any], picker: TokenPicker, max_tokens: int) -> Generator[int]:
-        return stream(self._network, inputs, picker, max_tokens)
+        return _stream(self._network, inputs, picker, max_tokens)
 
 
 class _Conversation:
@@ -118,15 +126,10 @@ class _TransformersTextGenerator(NetworkGenerator[ContinuedText, Generation]):
         context = () if self._network.config.is_encoder_decoder else last_tokens(inputs)
         return EncodedPrompt(inputs, len(ids), max_tokens, context)
 
-    def _prediction(
-        self,
-        item: ContinuedText,
-        texts: Sequence[str],
-        tokens: Sequence[Sequence[int]],
-        answers: Sequence[AnswerTokens],
-    ) -> Generation:
+    def _prediction(self, item: ContinuedText, answers: Sequence[GeneratedAnswer]) -> Generation:
         del item
-        return Generation(texts[0], tokens[0], answers[0].usage, answers[0].finish)
+        (answer,) = answers
+        return Generation(answer.text, answer.tokens, answer.usage, answer.finish)
 
     def _tokens(self, prediction: Generation) -> Sequence[Sequence[int]]:
         return [prediction.tokens or ()]
@@ -179,3 +182,68 @@ def max_answer_tokens(
         message = f"Expected a text that leaves room for an answer among the model's {positions} tokens, got {count}"
         raise invalid(message, path)
     return min(parameters.max_new_tokens, positions - used)
+
+
+def _stream(network: Network, inputs: Mapping[str, Any], picker: TokenPicker, max_tokens: int) -> Generator[int]:
+    """Yield the tokens one by one. The model is at most one token ahead, and stops when the generator is closed."""
+    tokens: queue.Queue[int | BaseException | None] = queue.Queue(maxsize=1)
+    closed = threading.Event()
+
+    def run() -> None:
+        try:
+            _run_generate(network, inputs, picker, max_tokens, tokens.put, closed)
+        except BaseException as error:  # noqa: BLE001 - raised again in the reading thread
+            tokens.put(error)
+        tokens.put(None)
+
+    worker = threading.Thread(target=run, name="generate", daemon=True)
+    worker.start()
+    ended = False
+    try:
+        while True:
+            token = tokens.get()
+            if token is None:
+                ended = True
+                return
+            if isinstance(token, BaseException):
+                raise token
+            yield token
+    finally:
+        closed.set()
+        while not ended:
+            ended = tokens.get() is None
+        worker.join()
+
+
+def _run_generate(
+    network: Network,
+    inputs: Mapping[str, Any],
+    picker: TokenPicker,
+    max_tokens: int,
+    on_token: Callable[[int], None],
+    closed: threading.Event,
+) -> None:
+    torch, transformers = framework().torch, framework().transformers
+
+    def pick(input_ids: Any, scores: Any) -> Any:
+        del input_ids
+        token = picker.pick(scores[0].float().cpu().numpy())
+        on_token(token)
+        only = torch.full_like(scores, -torch.inf)
+        only[:, token] = 0
+        return only
+
+    def is_closed(input_ids: Any, scores: Any) -> Any:
+        del scores
+        return torch.full((input_ids.shape[0],), closed.is_set(), device=input_ids.device, dtype=torch.bool)
+
+    with network.call_lock, torch.inference_mode():
+        network.module.generate(
+            **network.to_device(inputs),
+            do_sample=False,
+            num_beams=1,
+            num_return_sequences=1,
+            max_new_tokens=max_tokens,
+            logits_processor=transformers.LogitsProcessorList([pick]),
+            stopping_criteria=transformers.StoppingCriteriaList([is_closed]),
+        )

@@ -11,6 +11,9 @@ from app.runtimes.transformers.framework import first_line, framework
 from app.settings.model import ModelError, ModelSource
 from tasks.inference.error import ErrorKind, InferenceError
 
+CANDIDATES_PATH = "parameters.candidate_labels"
+"""The path of the classes of a zero-shot model in a request, for errors."""
+
 _ROLES = ("bos", "eos", "unk", "sep", "pad", "cls", "mask")
 
 

@@ -7,12 +7,12 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from app.runtimes.generation import AnswerTokens, EncodedPrompt, GenerativeModel
+from app.runtimes.generation import EncodedPrompt, PromptedImageModel
 from app.runtimes.onnxruntime.image_text_to_text.graphs import Decoder, VisionEncoder
 from app.runtimes.onnxruntime.image_text_to_text.pixels import Tiles
 from app.runtimes.onnxruntime.image_text_to_text.prompting import PromptEncoder, PromptIds
 from app.runtimes.sampling import TokenPicker
-from tasks.image_text_to_text import Answers, PromptedImage
+from tasks.image_text_to_text import PromptedImage
 from tasks.inference.error import ErrorKind, InferenceError, invalid
 from tasks.vision.image import Image
 
@@ -36,7 +36,7 @@ class _Inputs(msgspec.Struct, frozen=True, eq=False):
     images: Sequence[EncodedImage]
 
 
-class OnnxVisionLanguageModel(GenerativeModel[PromptedImage, Answers]):
+class OnnxVisionLanguageModel(PromptedImageModel):
     """Answers prompts about images. Nothing in it changes, so several threads may call it.
 
     Args:
@@ -113,24 +113,6 @@ class OnnxVisionLanguageModel(GenerativeModel[PromptedImage, Answers]):
         yield from self._decoder.generate(self._embed(inputs), picker, self._end_tokens, max_tokens)
 
     _stream_tokens = _generate
-
-    def _prediction(
-        self,
-        item: PromptedImage,
-        texts: Sequence[str],
-        tokens: Sequence[Sequence[int]],
-        answers: Sequence[AnswerTokens],
-    ) -> Answers:
-        return Answers(
-            prompts=item.prompts,
-            answers=texts,
-            tokens=tokens,
-            usage=[answer.usage for answer in answers],
-            finish=[answer.finish for answer in answers],
-        )
-
-    def _tokens(self, prediction: Answers) -> Sequence[Sequence[int]]:
-        return prediction.tokens or ()
 
     def _embed(self, inputs: _Inputs) -> NDArray[Any]:
         image_id = self.prompts.image_id

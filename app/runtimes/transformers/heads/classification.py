@@ -1,5 +1,9 @@
-"""Run classifiers of images and of texts. Scores are those of Hugging Face's pipelines."""
+"""Run classifiers of images and of texts. Scores are those of Hugging Face's pipelines.
 
+The requests of zero-shot classifiers, such as CLIP, name the classes.
+"""
+
+import threading
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,8 +14,22 @@ from app.runtimes.transformers.architecture import ModelSpec
 from app.runtimes.transformers.heads.text_scorer import TextScorer
 from app.runtimes.transformers.images import Batch, ImagePreparation, load_image_processor
 from app.runtimes.transformers.network import Network
+from app.runtimes.transformers.tokenizing import (
+    CANDIDATES_PATH,
+    check_length,
+    copy_tokenizer,
+    load_tokenizer,
+    max_text_tokens,
+)
 from tasks.image_classification import Classification, ClassificationInput, ImageClassifier
 from tasks.text_classification import ClassifiedText, TextClassifier
+from tasks.vision.image import Image
+
+_HYPOTHESIS = "This is a photo of {}."
+"""The prompt of a class, from Hugging Face's pipeline."""
+
+_SIGLIP_TOKENS = 64
+"""SigLIP was trained on texts padded to this length."""
 
 
 def load_image_classifier(spec: ModelSpec, network: Network) -> ImageClassifier:
@@ -28,6 +46,37 @@ def load_image_classifier(spec: ModelSpec, network: Network) -> ImageClassifier:
 
     def classify(inputs: Sequence[ClassificationInput], /) -> Sequence[Classification]:
         return images.map([item.image for item in inputs], run)
+
+    return classify
+
+
+def load_zero_shot_classifier(spec: ModelSpec, network: Network) -> ImageClassifier:
+    """Return the classifier of `network`.
+
+    Raises:
+        ModelError: if it has no processor or no tokenizer.
+    """
+    images = ImagePreparation(load_image_processor(spec.source))
+    tokenizer, lock = load_tokenizer(spec.source), threading.Lock()
+    _, raw_tokenizer = copy_tokenizer(tokenizer, spec.source)
+    max_tokens = max_text_tokens(tokenizer, network.config.get_text_config())
+    siglip = "siglip" in network.config.model_type
+    padding: dict[str, Any] = {"padding": True}
+    if siglip:
+        padding = {"padding": "max_length", "max_length": _SIGLIP_TOKENS, "truncation": True}
+
+    def classify_one(image: Image, labels: Sequence[str]) -> Classification:
+        prompts = [_HYPOTHESIS.format(label) for label in labels]
+        for index, text in enumerate(() if siglip else prompts):
+            check_length(len(raw_tokenizer.encode(text).ids), max_tokens, f"{CANDIDATES_PATH}[{index}]")
+        with lock:
+            texts = tokenizer(prompts, return_tensors="pt", **padding)
+        logits = network({**texts, **images.prepare(image)}).logits_per_image[0].float()
+        scores = logits.sigmoid() if siglip else logits.softmax(-1)
+        return Classification(labels=labels, scores=scores.cpu().numpy().astype(np.float32))
+
+    def classify(inputs: Sequence[ClassificationInput], /) -> Sequence[Classification]:
+        return [classify_one(item.image, item.parameters.candidate_labels or ()) for item in inputs]
 
     return classify
 

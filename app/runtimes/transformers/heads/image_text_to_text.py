@@ -4,7 +4,7 @@ import inspect
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from app.runtimes.generation import AnswerTokens, EncodedPrompt
+from app.runtimes.generation import EncodedPrompt, PromptedImageModel
 from app.runtimes.tokenizer import Tokenizer
 from app.runtimes.transformers.architecture import ModelSpec
 from app.runtimes.transformers.framework import framework
@@ -17,7 +17,7 @@ from tasks.image_text_to_text import Answers, PromptedImage, VisionLanguageModel
 from tasks.task import TokenUsage
 
 
-class TransformersVisionLanguageModel(NetworkGenerator[PromptedImage, Answers]):
+class TransformersVisionLanguageModel(NetworkGenerator[PromptedImage, Answers], PromptedImageModel):
     """A `StreamingModel`.
 
     Args:
@@ -62,24 +62,6 @@ class TransformersVisionLanguageModel(NetworkGenerator[PromptedImage, Answers]):
         if "decoder_input_ids" in inputs:
             return last_tokens(inputs, "decoder_input_ids")
         return last_tokens(inputs) if self._continues_prompt else ()
-
-    def _prediction(
-        self,
-        item: PromptedImage,
-        texts: Sequence[str],
-        tokens: Sequence[Sequence[int]],
-        answers: Sequence[AnswerTokens],
-    ) -> Answers:
-        return Answers(
-            prompts=item.prompts,
-            answers=texts,
-            tokens=tokens,
-            usage=[answer.usage for answer in answers],
-            finish=[answer.finish for answer in answers],
-        )
-
-    def _tokens(self, prediction: Answers) -> Sequence[Sequence[int]]:
-        return prediction.tokens or ()
 
 
 def load_vision_language_model(spec: ModelSpec, network: Network) -> VisionLanguageModel:

@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from app.engine.models.servable import Servable
-from app.runtimes.transformers.heads.semantic_segmentation import class_map
+from app.runtimes.transformers.heads.segmentation import class_map
 from tasks.vision.contours import mask_of_contours
 from tests.app.runtimes.transformers.asking import answers, forward, image_input, model_and_processor, pil_image, scene
 from tests.support import tiny_models

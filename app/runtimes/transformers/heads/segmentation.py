@@ -1,4 +1,7 @@
-"""Run models that output masks with classes: MaskFormer, Mask2Former, OneFormer, EoMT, DETR with masks."""
+"""Run segmentation models: those that classify every pixel, and those that output masks with classes.
+
+The latter are MaskFormer, Mask2Former, OneFormer, EoMT and DETR with masks.
+"""
 
 import inspect
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,6 +22,9 @@ from app.settings.model import ModelError
 from tasks.image_segmentation import ImageSegmenter, SegmentationInput, Segments
 from tasks.vision.contours import contours_of_mask
 
+_MAX_ENLARGED = 2**25
+"""Maximum number of logits that are enlarged to the size of the image at a time: 128 MiB."""
+
 _MAX_PIXELS = 2**21
 """Masks of larger images are decoded at this size and enlarged. The models' own masks are far smaller."""
 
@@ -31,6 +37,27 @@ _OPTIONS = {
 
 ScoredMask = tuple[int, float, NDArray[np.uint8]]
 """A class number, a score, and a (height, width) mask of 0 and 1."""
+
+
+def load_semantic_segmenter(spec: ModelSpec, network: Network) -> ImageSegmenter:
+    """Return the segmenter of `network`. It returns one object for each class, with the mean score of its pixels.
+
+    Raises:
+        ModelError: if it has no processor.
+    """
+    images = ImagePreparation(load_image_processor(spec.source))
+
+    def run(batch: Batch) -> list[Segments]:
+        logits = network(batch.tensors).logits.float()
+        return [
+            _segments(_class_masks(*class_map(planes, size)), spec.labels, size)
+            for size, planes in zip(batch.sizes, logits, strict=True)
+        ]
+
+    def segment(inputs: Sequence[SegmentationInput], /) -> Sequence[Segments]:
+        return images.map([item.image for item in inputs], run)
+
+    return segment
 
 
 def load_mask_segmenter(spec: ModelSpec, network: Network) -> ImageSegmenter:
@@ -66,12 +93,7 @@ def load_mask_segmenter(spec: ModelSpec, network: Network) -> ImageSegmenter:
                 objects = _classes(decode(outputs, target_sizes=[decoded_size], **options)[0])
             else:
                 objects = _objects(decode(outputs, threshold=threshold, target_sizes=[decoded_size], **options)[0])
-        objects = [entry for entry in objects if 0 <= entry[0] < len(spec.labels)]
-        return Segments(
-            labels=[spec.labels[number] for number, _, _ in objects],
-            scores=np.array([score for _, score, _ in objects], np.float32),
-            contours=[contours_of_mask(_enlarge(mask, size)) for _, _, mask in objects],
-        )
+        return _segments(objects, spec.labels, size)
 
     def segment(inputs: Sequence[SegmentationInput], /) -> Sequence[Segments]:
         def run(batch: Batch) -> Iterator[Segments]:
@@ -114,12 +136,27 @@ def _classes(decoded: Any) -> list[ScoredMask]:
     has_scores = not torch.is_tensor(decoded)
     scores = decoded["segmentation_scores"].amax(dim=0).clamp(0, 1).cpu().numpy() if has_scores else None
     classes = (decoded["segmentation"] if has_scores else decoded).cpu().numpy()
+    return _class_masks(classes, scores)
+
+
+def _class_masks(classes: NDArray[np.integer[Any]], scores: NDArray[np.float32] | None) -> list[ScoredMask]:
+    """Return one object for each class in a (height, width) map, with the mean of `scores` over its pixels."""
     objects: list[ScoredMask] = []
     for number in np.unique(classes).tolist():
         mask: NDArray[np.bool_] = classes == number
         score = 1.0 if scores is None else float(scores[mask].mean(dtype=np.float64))
         objects.append((number, score, mask.astype(np.uint8)))
     return objects
+
+
+def _segments(objects: Sequence[ScoredMask], labels: Sequence[str], size: tuple[int, int]) -> Segments:
+    """Convert the objects with a label to contours at the (height, width) of the image."""
+    labelled = [entry for entry in objects if 0 <= entry[0] < len(labels)]
+    return Segments(
+        labels=[labels[number] for number, _, _ in labelled],
+        scores=np.array([score for _, score, _ in labelled], np.float32),
+        contours=[contours_of_mask(_enlarge(mask, size)) for _, _, mask in labelled],
+    )
 
 
 def _slice(outputs: Any, position: int, count: int) -> Any:
@@ -139,3 +176,31 @@ def _enlarge(mask: NDArray[np.uint8], size: tuple[int, int]) -> NDArray[np.uint8
     if mask.shape == size:
         return np.ascontiguousarray(mask)
     return cv2.resize(mask, (size[1], size[0]), interpolation=cv2.INTER_NEAREST).astype(np.uint8)
+
+
+def class_map(logits: Any, size: tuple[int, int]) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    """Return the class of every pixel of an image, and its probability, as (height, width) arrays.
+
+    The logits are enlarged bilinearly as in the processors' post-processing, but a few classes at a time. All classes
+    at the size of a large image would need gigabytes.
+
+    Args:
+        logits: (classes, rows, columns).
+        size: (height, width) of the image, pixels.
+    """
+    torch = framework().torch
+    with torch.inference_mode():
+        best = torch.full(size, -torch.inf, device=logits.device)
+        classes = torch.zeros(size, dtype=torch.int64, device=logits.device)
+        total = torch.zeros(size, device=logits.device)
+        step = max(1, _MAX_ENLARGED // (size[0] * size[1]))
+        for start in range(0, logits.shape[0], step):
+            part = torch.nn.functional.interpolate(
+                logits[None, start : start + step], size=size, mode="bilinear", align_corners=False
+            )[0]
+            highest, index = part.max(dim=0)
+            larger = torch.maximum(best, highest)
+            total = total * (best - larger).exp() + (part - larger).exp().sum(dim=0)
+            classes = torch.where(highest > best, index + start, classes)
+            best = larger
+        return classes.cpu().numpy(), (1 / total).cpu().numpy()
