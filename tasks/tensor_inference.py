@@ -191,10 +191,7 @@ def _validated(tensor: InputTensor, spec: TensorSpec, path: str, *, binary: bool
     datatype = Datatype.BYTES if isinstance(tensor, BytesTensor) else tensor.datatype
     if datatype is not spec.datatype:
         raise invalid(f"Expected {spec.datatype} for {spec.name!r}, got {datatype}", f"{path}.datatype")
-    matches_shape = len(tensor.shape) == len(spec.shape) and all(
-        expected in (-1, size) for size, expected in zip(tensor.shape, spec.shape, strict=True)
-    )
-    if not matches_shape:
+    if not spec.accepts(tensor.shape):
         message = f"Expected the shape {list(spec.shape)} for {spec.name!r}, got {quote_value(list(tensor.shape))}"
         raise invalid(message, f"{path}.shape")
     return _elements(tensor, path, binary=binary) if isinstance(tensor, BytesTensor) else tensor.data

@@ -21,7 +21,7 @@ from app.runtimes.onnxruntime.precision import describe_precision, is_accelerate
 from app.settings.model import ModelError, ModelSource
 from app.settings.server import ServerSettings
 from tasks.inference.error import ErrorKind, InferenceError
-from tasks.inference.tensor import Datatype, TensorSpec
+from tasks.inference.tensor import Datatype
 
 _HINTS = {"fp32": "f32", "bf16": "bf16", "int8": "f32"}
 """Precision of all operators that are not quantised."""
@@ -83,7 +83,7 @@ class OpenVinoSession:
     def _compile_usual(self, feeds: Mapping[str, NDArray[Any]]) -> None:
         with self._lock:
             # Reshaping would replace fixed dimensions too.
-            if self._model is None or not all(_fits(spec, feeds[spec.name].shape) for spec in self.inputs):
+            if self._model is None or not all(spec.accepts(feeds[spec.name].shape) for spec in self.inputs):
                 return
             model, self._model = self._model, None
             try:
@@ -126,12 +126,6 @@ class _CompiledGraph:
         request.infer(feeds, share_inputs=True, share_outputs=True)
         # The next call of this thread overwrites the request's memory, while another thread may decode these outputs.
         return [request.get_output_tensor(number).data.copy() for number in numbers]
-
-
-def _fits(spec: TensorSpec, shape: tuple[int, ...]) -> bool:
-    return len(spec.shape) == len(shape) and all(
-        expected in (-1, side) for expected, side in zip(spec.shape, shape, strict=True)
-    )
 
 
 def _shapes(feeds: Mapping[str, NDArray[Any]]) -> _Shapes:

@@ -71,6 +71,12 @@ class TensorSpec(msgspec.Struct, frozen=True, kw_only=True):
     datatype: Datatype
     shape: tuple[int, ...]
 
+    def accepts(self, shape: Sequence[int]) -> bool:
+        """Return whether a tensor of this shape is allowed."""
+        return len(self.shape) == len(shape) and all(
+            expected in (-1, side) for expected, side in zip(self.shape, shape, strict=True)
+        )
+
 
 class Element(Protocol):
     """One BYTES element. Its protocol decodes it as binary data or text; the task chooses which."""

@@ -28,10 +28,7 @@ def read_tensors(value: object, path: str, specs: Sequence[TensorSpec]) -> Tenso
 
 def _tensor(value: object, path: str, spec: TensorSpec) -> Tensor:
     converted = array(value, path)
-    fits = converted.ndim == len(spec.shape) and all(
-        expected in (-1, side) for side, expected in zip(converted.shape, spec.shape, strict=True)
-    )
-    if not fits:
+    if not spec.accepts(converted.shape):
         raise invalid_answer(path, f"the shape {list(spec.shape)}", str(list(converted.shape)))
     if spec.datatype is Datatype.BYTES:
         return Tensor(name=spec.name, datatype=spec.datatype, data=_encoded(converted, path))
