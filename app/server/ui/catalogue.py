@@ -9,8 +9,7 @@ import numpy as np
 from app import __version__
 from app.engine.models.model_metadata import Fact
 from app.engine.models.registry import Registration, Registry
-from app.observers.histogram import quantiles
-from app.observers.request_history import HistoryWindow, Resolution
+from app.observers.request_history import HistoryWindow, Resolution, quantiles
 from app.observers.trends import Trends
 from app.server.ui.samples import PageSample, samples
 

@@ -11,8 +11,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from app.observers.histogram import quantiles
-from app.observers.request_history import HistoryWindow, Resolution
+from app.observers.request_history import HistoryWindow, Resolution, quantiles
 from app.observers.trends import Trends
 from app.server.ui.process_usage import machine_memory
 

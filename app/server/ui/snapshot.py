@@ -9,8 +9,7 @@ import numpy.typing as npt
 from app import __version__
 from app.engine.engine import Engine
 from app.engine.models.registry import ModelState, Registration
-from app.observers.histogram import cumulative, quantiles
-from app.observers.request_history import BATCH_SIZES, HistoryWindow, Readings, Resolution
+from app.observers.request_history import BATCH_SIZES, HistoryWindow, Readings, Resolution, cumulative, quantiles
 from app.observers.trends import Trends
 from app.server.ui.process_usage import machine_memory
 

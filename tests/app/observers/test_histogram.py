@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.observers.histogram import BUCKETS, RELATIVE_ERROR, Counts, bucket_of, cumulative, quantiles
+from app.observers.request_history import BUCKETS, RELATIVE_ERROR, Counts, bucket_of, cumulative, quantiles
 
 FRACTIONS = (0.5, 0.75, 0.9, 0.95, 0.99, 0.999, 0.9999)
 

@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.engine.request_context import RequestContext
-from app.observers.histogram import bucket_of
-from app.observers.request_history import BATCH_SIZES, HistoryWindow, Readings, Resolution
+from app.observers.request_history import BATCH_SIZES, HistoryWindow, Readings, Resolution, bucket_of
 from app.observers.trends import MAX_MODELS, Trends
 from tasks.inference.error import ErrorKind
 
