@@ -1,1 +1,1 @@
-"""Dataset readers, one module for each label format."""
+"""Dataset readers: `read` chooses the one for a label format."""

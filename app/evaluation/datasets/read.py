@@ -1,6 +1,7 @@
 """Read a dataset of any format, and detect the format."""
 
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
@@ -9,13 +10,24 @@ import msgspec
 from app.evaluation.dataset import Dataset, EvaluationError, Item, LabelErrors
 from app.evaluation.datasets.coco import read_coco
 from app.evaluation.datasets.dota import label_folder, read_dota
-from app.evaluation.datasets.files import count_names, list_images, read_item, read_sidecar, sidecar_row
-from app.evaluation.datasets.questions import read_questions
+from app.evaluation.datasets.files import (
+    as_list,
+    count_names,
+    list_images,
+    read_item,
+    read_json_lines,
+    read_sidecar,
+    scalar_values,
+    sidecar_row,
+)
 from app.evaluation.datasets.yolo import find_yolo_file, read_yolo
+from tasks.inference.error import quote_value
 from tasks.task import TaskType
 
 DatasetFormat = Literal["image-folder", "coco", "yolo", "dota", "vqa"]
 _FORMATS = "a folder of images for each class, COCO's JSON, YOLO's data.yaml, DOTA's labelTxt, or questions as .jsonl"
+
+_RESERVED_KEYS = frozenset({"id", "image", "question", "answer", "answers"})
 
 
 class DatasetOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,6 +87,43 @@ def read_image_folder(path: Path, errors: LabelErrors) -> Dataset:
         labels=tuple(label for label in labels if label in used_labels),
         items=tuple(items),
         notes=errors.notes(),
+    )
+
+
+def read_questions(path: Path, errors: LabelErrors, images: Path | None = None) -> Dataset:
+    """Read JSON lines, each a question: ``{"image": "a.jpg", "question": "...", "answers": ["..."], ...}``.
+
+    ``answer`` is one correct answer, ``answers`` are several; other values are metadata.
+
+    Args:
+        path: the file.
+        errors: collects errors.
+        images: the folder of images; by default the folder of the file.
+    """
+    items: list[Item] = []
+    seen: set[str] = set()
+    for location, line in read_json_lines(path, errors):
+        number = location.rpartition(":")[2]
+        image, question, answers = line.get("image"), line.get("question"), _answers(line)
+        if not isinstance(image, str) or not image:
+            errors.add(location, f"image: Expected a file name, got {quote_value(image)}")
+        elif not isinstance(question, str) or not question.strip():
+            errors.add(location, f"question: Expected a text, got {quote_value(question)}")
+        elif answers is None:
+            errors.add(location, "Expected answer, a text, or answers, a list of one or more texts")
+        else:
+            item_id = line.get("id")
+            name = str(item_id) if isinstance(item_id, str | int) else f"{image}#{number}"
+            if name in seen:
+                errors.add(location, f"id: Expected each id once, got {quote_value(name)} again")
+                continue
+            seen.add(name)
+            file = (images or path.parent) / image
+            metadata = scalar_values(line, _RESERVED_KEYS)
+            if item := read_item(name, file, errors, question=question, answers=answers, metadata=metadata):
+                items.append(item)
+    return Dataset(
+        path=path, format="vqa", tasks=(TaskType.IMAGE_TEXT_TO_TEXT,), items=tuple(items), notes=errors.notes()
     )
 
 
@@ -149,3 +198,11 @@ def _restrict_to_task(dataset: Dataset, task: TaskType | None) -> Dataset:
             f"{dataset.path}: Expected labels of {task}, got {dataset.format} labels, of {possible_tasks}"
         )
     return msgspec.structs.replace(dataset, tasks=(task,))
+
+
+def _answers(line: Mapping[str, object]) -> tuple[str, ...] | None:
+    value = line.get("answers", line.get("answer"))
+    if isinstance(value, str):
+        return (value,)
+    texts = [text for text in as_list(value) or () if isinstance(text, str)]
+    return tuple(texts) if texts and texts == value else None
