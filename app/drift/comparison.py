@@ -5,10 +5,18 @@ from collections.abc import Sequence
 import msgspec
 import numpy as np
 
-from app.drift.battery import PValue, compare_numbers, compare_slices, fit_space, number_tests, sample_tests
+from app.drift.battery import (
+    PValue,
+    compare_mix,
+    compare_numbers,
+    compare_slices,
+    fit_space,
+    number_tests,
+    quote_names,
+    sample_tests,
+)
 from app.drift.feature_space import Neighbourhood, comparable_distances
 from app.drift.hypothesis_tests import holm, tail_test
-from app.drift.mix import compare_mix, quote_names
 from app.drift.result import DriftComparison, DriftTestResult, LabelShare, Outlier
 from app.drift.sample import DriftError, Sample
 

@@ -6,8 +6,8 @@ import msgspec
 import numpy as np
 import pytest
 
+from app.drift.battery import compare_mix, describe_change
 from app.drift.comparison import compare
-from app.drift.mix import compare_mix, describe_change
 from app.drift.result import MixDrift
 from app.drift.sample import Sample
 from tests.support.drift_samples import sample
