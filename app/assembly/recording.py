@@ -9,8 +9,7 @@ from app.settings.server import ServerSettings, SettingsError
 
 if TYPE_CHECKING:
     from app.recording.recorder import Recorder
-    from app.recording.stores.dsn import StoreDsn
-    from app.recording.stores.store import Store
+    from app.recording.stores.store import Store, StoreDsn
 from app.recording.inference import RecordedInference
 from app.server.http.inferences import InferenceReader, Inferences
 from app.server.http.loopback import is_loopback_host
@@ -36,8 +35,7 @@ def open_recorder(settings: ServerSettings, metrics: CollectorRegistry) -> "Reco
     from app.recording.recording_metrics import RecordingMetrics
     from app.recording.retention import Retention
     from app.recording.row_converter import Redaction, RowConverter
-    from app.recording.stores.dsn import parse_dsn
-    from app.recording.stores.store import StoreError
+    from app.recording.stores.store import StoreError, parse_dsn
     from app.recording.writer import Writer
 
     keep_records, keep_images = _retention_seconds(settings)
@@ -120,7 +118,7 @@ def recording_routes(settings: ServerSettings, query_pool: QueryPool | None = No
 
     def open_reader() -> InferenceReader:
         from app.recording.query.reader import RecordingReader
-        from app.recording.stores.dsn import parse_dsn
+        from app.recording.stores.store import parse_dsn
 
         return RecordingReader(parse_dsn(store), images, _MAX_QUERY_SECONDS)
 

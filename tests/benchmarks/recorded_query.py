@@ -18,7 +18,7 @@ from sqlalchemy import create_engine, insert
 from sqlalchemy.schema import CreateIndex, CreateTable
 
 from app.recording.query.reader import RecordingReader
-from app.recording.stores.dsn import parse_dsn
+from app.recording.stores.store import parse_dsn
 from app.recording.stores.tables import SCHEMA, inferences, labels, metadata, schema_version
 from app.settings.inference_query import InferenceQuery
 

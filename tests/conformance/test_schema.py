@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, given, settings, strategies
 from prometheus_client import CollectorRegistry
 
 from app.recording.query.reader import RecordingReader
-from app.recording.stores.dsn import parse_dsn
 from app.recording.stores.sqlite_store import SqliteStore
+from app.recording.stores.store import parse_dsn
 from app.server.http.asgi import create_app
 from app.server.http.inferences import Inferences
 from tests.support.chariot import Client

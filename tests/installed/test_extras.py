@@ -9,10 +9,9 @@ import httpx
 import pytest
 
 from app.drift.baseline import Baseline, write_baseline
-from app.recording.stores.dsn import parse_dsn
 from app.recording.stores.postgres_store import PostgresStore
 from app.recording.stores.sqlite_store import SqliteStore
-from app.recording.stores.store import Store
+from app.recording.stores.store import Store, parse_dsn
 from tests.app.server.auth.issuer import AUDIENCE, ISSUER, key_set_file, token
 from tests.installed.environments import (
     DEVELOPER_EXTRAS,

@@ -126,8 +126,8 @@ def _measure_recordings(
     on_progress: ProgressCallback,
     skipped: dict[str, int],
 ) -> MeasuredImages:
-    from app.recording.export.reading import open_recordings
     from app.recording.inference import RecordedInference
+    from app.recording.query.reader import open_recordings
     from app.recording.row_converter import REDACTED
 
     query = InferenceQuery(

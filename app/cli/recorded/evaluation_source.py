@@ -146,9 +146,9 @@ def read_recorded(dataset: Dataset, url: str, name: str | None) -> tuple[str, Co
         EvaluationError: when the store has no answers for the dataset, or answers of several models.
     """
     from app.cli.recorded.recorded_answers import match_recorded
-    from app.recording.export.reading import open_recordings
     from app.recording.inference import RecordedInference
-    from app.recording.stores.dsn import parse_dsn
+    from app.recording.query.reader import open_recordings
+    from app.recording.stores.store import parse_dsn
 
     dsn = parse_dsn(url)
     reader = open_recordings(url)

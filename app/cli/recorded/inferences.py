@@ -14,11 +14,9 @@ from rich.table import Table
 
 from app.cli.terminal import console, error_console, table
 from app.recording.export.line_formats import best_prediction
-from app.recording.export.reading import open_recordings
 from app.recording.export.writing import Format, export, format_of
 from app.recording.inference import RecordedInference, format_timestamp
-from app.recording.query.reader import RecordingReader, ResultPage
-from app.recording.query.sql import SqlResult
+from app.recording.query.reader import RecordingReader, ResultPage, SqlResult, open_recordings
 from app.settings.inference_query import InferenceQuery
 from app.settings.server import SettingsError
 from tasks.inference.error import truncate

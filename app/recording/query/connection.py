@@ -13,7 +13,7 @@ from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.pool import NullPool
 
 from app.engine.error_text import missing_extra
-from app.recording.stores.dsn import StoreDsn
+from app.recording.stores.store import StoreDsn
 from app.settings.server import SettingsError
 from tasks.inference.error import ErrorKind, InferenceError, truncate
 

@@ -1,29 +1,58 @@
-"""Read recordings: pages, all matches in batches, one inference by its id, its image, and results of SQL."""
+"""Read recordings in a store or an export: pages, all matches in batches, one inference, its image, results of SQL."""
 
+import shutil
+import tempfile
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, NoReturn, TypeVar
 
 import msgspec
-from sqlalchemy import ColumnElement, Connection, select
+from sqlalchemy import ColumnElement, Connection, select, text
 from sqlalchemy.engine import RowMapping
 
+from app.engine.error_text import missing_extra
 from app.recording.images import DIGEST, image_path
 from app.recording.inference import RecordedImage, RecordedInference
 from app.recording.query.connection import QueryRunner
 from app.recording.query.filters import query_filters
 from app.recording.query.search import newest_numbers
-from app.recording.query.sql import SqlResult, run_sql
-from app.recording.stores.dsn import StoreDsn
 from app.recording.stores.migrations import MIGRATIONS
+from app.recording.stores.rows import to_rows
+from app.recording.stores.sqlite_store import SqliteStore
+from app.recording.stores.store import StoreDsn, parse_dsn
 from app.recording.stores.tables import INDEXED_CHARACTERS, inferences, schema_version
 from app.settings.inference_query import InferenceQuery
+from app.settings.server import SettingsError
 from metadata.entry import MetadataEntry
 from tasks.inference.error import ErrorKind, InferenceError
 
 ResultT = TypeVar("ResultT")
 
 _BATCH_SIZE = 500
+_IMPORT_BATCH_SIZE = 1000
+
+_TIMES = {
+    "sqlite": "strftime('%Y-%m-%dT%H:%M:%fZ', started / 1000000.0, 'unixepoch')",
+    "postgresql": "to_timestamp(started / 1000000.0)",
+}
+_JSON_TYPES = {"sqlite": "TEXT", "postgresql": "JSONB"}
+# The user's SQL is a subquery, so that it can only read.
+_STATEMENT = """
+WITH recorded AS NOT MATERIALIZED (
+  SELECT number, id, {time} AS time, started, duration / 1000.0 AS milliseconds, model, version, task_type, protocol,
+    request_id, base_id, error, message, explanation, image_digest, image_width, image_height, latitude, longitude,
+    CAST(parameters AS {json}) AS parameters, CAST(metadata AS {json}) AS metadata, CAST(records AS {json}) AS records
+  FROM inferences
+), recorded_labels AS NOT MATERIALIZED (
+  SELECT number, label, score, count FROM inference_labels
+), recorded_metadata AS NOT MATERIALIZED (
+  SELECT number, key, iv AS int_value, fv AS float_value, tv AS text_value, jv AS dict_value FROM inference_metadata
+)
+SELECT * FROM (
+{sql}
+) AS result
+"""
 
 
 class ResultPage(NamedTuple):
@@ -31,6 +60,13 @@ class ResultPage(NamedTuple):
 
     inferences: Sequence[RecordedInference]
     next: int | None
+
+
+class SqlResult(NamedTuple):
+    """The names of the columns of a result, and its rows in the types of the driver."""
+
+    columns: Sequence[str]
+    rows: Sequence[Sequence[Any]]
 
 
 class RecordingReader:
@@ -97,7 +133,7 @@ class RecordingReader:
             return None
 
     def sql(self, sql: str, limit: int | None = None) -> SqlResult:
-        """Run a SELECT of the user, see `app.recording.query.sql`."""
+        """Run a SELECT of the user over documented views and the tables, see `run_sql`."""
         return self._run(lambda connection: run_sql(connection, sql, limit))
 
     def _batches(self, column: ColumnElement[Any], values: Sequence[Any]) -> Iterator[Sequence[RecordedInference]]:
@@ -113,6 +149,50 @@ class RecordingReader:
             self._runner(_check_version)
             self._checked = True
         return self._runner(query)
+
+
+def run_sql(connection: Connection, sql: str, limit: int | None) -> SqlResult:
+    """Run a SELECT.
+
+    Args:
+        connection: a read-only connection.
+        sql: the statement.
+        limit: maximum number of rows; None for all.
+    """
+    dialect = connection.dialect.name
+    statement = _STATEMENT.format(time=_TIMES[dialect], json=_JSON_TYPES[dialect], sql=sql.rstrip().rstrip(";"))
+    # SQLAlchemy would take a colon for the beginning of a parameter's name.
+    result = connection.execute(text(statement.replace(":", "\\:")))
+    rows = result.fetchall() if limit is None else result.fetchmany(limit)
+    return SqlResult(list(result.keys()), rows)
+
+
+def open_recordings(source: str, images: Path | None = None) -> RecordingReader:
+    """Open a store, or a file that ``charioteer inferences --to`` wrote as JSONL or Parquet.
+
+    Args:
+        source: the address of a store, or a file that ends in ``.jsonl``, ``.ndjson`` or ``.parquet``.
+        images: the folder of stored images, if there is one.
+
+    Raises:
+        SettingsError: when the address is invalid, or the file is not such an export.
+        InferenceError: when the store cannot be read.
+    """
+    file = Path(source)
+    read = _READERS.get(file.suffix.lower())
+    if read is None or not file.is_file():
+        return RecordingReader(parse_dsn(source), images)
+    inferences = read(file)
+    folder = tempfile.mkdtemp(prefix="charioteer-")
+    store = SqliteStore(Path(folder) / "recordings.db")
+    store.open()
+    # An export begins with the newest inference, a store with the oldest.
+    for end in range(len(inferences), 0, -_IMPORT_BATCH_SIZE):
+        store.write([to_rows(inference) for inference in reversed(inferences[max(0, end - _IMPORT_BATCH_SIZE) : end])])
+    store.close()
+    reader = RecordingReader(parse_dsn(f"{folder}/recordings.db"), images)
+    weakref.finalize(reader, shutil.rmtree, folder, ignore_errors=True)
+    return reader
 
 
 def _check_version(connection: Connection) -> None:
@@ -136,3 +216,26 @@ def _inference(row: RowMapping) -> RecordedInference:
         values[name] = None if values[name] is None else decoder.decode(values[name])
     image = {name: row[f"image_{name}"] for name in RecordedImage.__struct_fields__}
     return RecordedInference(**values, image=None if image["digest"] is None else RecordedImage(**image))
+
+
+def _read_lines(file: Path) -> Sequence[RecordedInference]:
+    try:
+        with file.open("rb") as lines:
+            return [msgspec.json.decode(line, type=RecordedInference) for line in lines if line.strip()]
+    except msgspec.DecodeError as error:
+        raise SettingsError(f"{file}: Expected one recorded inference on each line: {error}") from None
+
+
+def _read_parquet(file: Path) -> Sequence[RecordedInference]:
+    try:
+        from app.recording.export.parquet import read_parquet
+    except ImportError as error:
+        raise SettingsError(missing_extra("Parquet", "parquet", error)) from None
+    return read_parquet(file)
+
+
+def _reject_csv(file: Path) -> NoReturn:
+    raise SettingsError(f"{file}: CSV is for spreadsheets and does not hold everything; export .jsonl or .parquet")
+
+
+_READERS = {".jsonl": _read_lines, ".ndjson": _read_lines, ".parquet": _read_parquet, ".csv": _reject_csv}

@@ -9,10 +9,9 @@ from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import create_async_engine
 
-from app.recording.stores.dsn import StoreDsn
 from app.recording.stores.migrations import upgrade
 from app.recording.stores.rows import Rows
-from app.recording.stores.store import ResultT, Store, StoreError, StoreFault
+from app.recording.stores.store import ResultT, Store, StoreDsn, StoreError, StoreFault
 from app.recording.stores.tables import numbers
 from app.settings.server import SettingsError
 

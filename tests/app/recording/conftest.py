@@ -5,9 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from app.recording.stores.dsn import parse_dsn
 from app.recording.stores.sqlite_store import SqliteStore
-from app.recording.stores.store import Store
+from app.recording.stores.store import Store, parse_dsn
 from tests.support.postgres import PostgresServer, run_postgres
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.recording.stores.dsn import parse_dsn
+from app.recording.stores.store import parse_dsn
 from app.settings.server import SettingsError
 
 

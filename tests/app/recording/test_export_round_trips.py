@@ -12,10 +12,10 @@ import pytest
 
 from app.evaluation.dataset import Item
 from app.evaluation.datasets.read import DatasetOptions, read_dataset
-from app.recording.export.reading import open_recordings
 from app.recording.export.writing import Format, export
 from app.recording.images import ImageFile, ImageFolder
 from app.recording.inference import Exported, RecordedImage, RecordedInference
+from app.recording.query.reader import open_recordings
 from app.settings.inference_query import InferenceQuery
 from app.settings.server import SettingsError
 from metadata.entry import MetadataEntry

@@ -10,9 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.recording.query.reader import RecordingReader
-from app.recording.stores.dsn import parse_dsn
 from app.recording.stores.sqlite_store import SqliteStore
-from app.recording.stores.store import Store
+from app.recording.stores.store import Store, parse_dsn
 from app.settings.inference_query import InferenceQuery
 from tests.support.recorded_rows import ALL_IDS, ALL_ROWS, DIGEST, Value, inference_ids, matching_ids, recorded_rows
 

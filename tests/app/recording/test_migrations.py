@@ -7,8 +7,8 @@ from sqlalchemy import Connection, Engine, create_engine, inspect, text
 from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.pool import NullPool
 
-from app.recording.stores.dsn import parse_dsn
 from app.recording.stores.migrations import MIGRATIONS, Migration, upgrade
+from app.recording.stores.store import parse_dsn
 from app.recording.stores.tables import SCHEMA
 from app.settings.server import SettingsError
 from tests.app.recording.conftest import open_store

@@ -5,9 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from app.recording.stores.dsn import parse_dsn
 from app.recording.stores.postgres_store import PostgresStore
-from app.recording.stores.store import StoreError, StoreFault
+from app.recording.stores.store import StoreError, StoreFault, parse_dsn
 from tests.app.recording.contents import contents, execute, select
 from tests.app.recording.interruptible_proxy import InterruptibleProxy
 from tests.app.recording.test_stores import rows

@@ -8,9 +8,8 @@ import pytest
 from app.recording.images import ImageFile, ImageFolder
 from app.recording.inference import RecordedImage, RecordedInference
 from app.recording.query.reader import RecordingReader
-from app.recording.stores.dsn import parse_dsn
 from app.recording.stores.sqlite_store import SqliteStore
-from app.recording.stores.store import Store
+from app.recording.stores.store import Store, parse_dsn
 from app.settings.inference_query import InferenceQuery
 from tasks.inference.error import ErrorKind, InferenceError
 from tests.support.recorded_rows import (

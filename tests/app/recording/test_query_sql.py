@@ -5,8 +5,7 @@ from datetime import UTC, datetime
 import pytest
 
 from app.recording.query.reader import RecordingReader
-from app.recording.stores.dsn import parse_dsn
-from app.recording.stores.store import Store
+from app.recording.stores.store import Store, parse_dsn
 from app.settings.inference_query import InferenceQuery
 from tasks.inference.error import InferenceError
 from tests.app.recording.contents import contents

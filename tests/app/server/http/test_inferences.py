@@ -13,8 +13,8 @@ from litestar.testing import TestClient
 from app.assembly.recording import recording_routes
 from app.recording.images import ImageFile, ImageFolder
 from app.recording.query.reader import RecordingReader
-from app.recording.stores.dsn import parse_dsn
 from app.recording.stores.sqlite_store import SqliteStore
+from app.recording.stores.store import parse_dsn
 from app.server.http.errors import create_error_handlers
 from app.server.http.inferences import Inferences
 from app.settings.server import ServerSettings
