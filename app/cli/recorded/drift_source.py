@@ -1,6 +1,9 @@
 """Read the images for drift measurement: from a folder, or from recordings."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -62,7 +65,7 @@ def measure_source(
         InferenceError: when recordings cannot be read, or the model fails.
         SettingsError: when the address of the recordings is invalid.
     """
-    skipped: dict[str, int] = {}
+    skipped: Counter[str] = Counter()
     if Path(source).is_dir():
         task_type, predict = _load_predictor(model)
         folder = _Folder(Path(source), options.limit, predict, skipped)
@@ -78,7 +81,7 @@ def measure_source(
 class _Folder:
     """The image files below a folder; their metadata is the path of their folder."""
 
-    def __init__(self, folder: Path, max_images: int, predict: PredictRecords | None, skipped: dict[str, int]) -> None:
+    def __init__(self, folder: Path, max_images: int, predict: PredictRecords | None, skipped: Counter[str]) -> None:
         self._folder, self._predict, self._skipped = folder, predict, skipped
         files = sorted(path for path in folder.rglob("*") if path.suffix.lower() in _SUFFIXES and path.is_file())
         if not files:
@@ -102,7 +105,7 @@ class _Folder:
                 image = _decoded(data)
                 records = self._predict(data) if self._predict else None
             except (InferenceError, OSError):
-                _count_skipped(self._skipped, "not readable as images")
+                self._skipped["not readable as images"] += 1
                 continue
             relative_path = file.relative_to(self._folder)
             folder = str(relative_path.parent)
@@ -124,7 +127,7 @@ def _measure_recordings(
     options: "ImageOptions",
     embedder: Embedder | None,
     on_progress: ProgressCallback,
-    skipped: dict[str, int],
+    skipped: Counter[str],
 ) -> MeasuredImages:
     from app.recording.inference import RecordedInference
     from app.recording.query.reader import open_recordings
@@ -146,7 +149,7 @@ def _measure_recordings(
         for batch in reader.batches(query, options.limit):
             for inference in batch:
                 if inference.image is None or inference.explanation:
-                    _count_skipped(skipped, "of no image, or explanations")
+                    skipped["of no image, or explanations"] += 1
                     continue
                 tasks.add(inference.task_type)
                 models.add(inference.model)
@@ -181,12 +184,7 @@ def _observed_recordings(
     if first is None:
         raise DriftError("There are no recordings of answered image requests")
     (task_type,) = tasks
-
-    def all_samples() -> Iterator[DriftInput]:
-        yield first
-        yield from samples
-
-    yield from measure_images(all_samples(), task_type, embedder)
+    yield from measure_images(chain([first], samples), task_type, embedder)
 
 
 def _load_predictor(model: ModelSource | None) -> tuple[str, PredictRecords | None]:
@@ -208,15 +206,12 @@ def _decoded(data: bytes) -> Image:
     return decode_image(data)
 
 
-def _decoded_or_skipped(data: bytes | None, skipped: dict[str, int]) -> Image | None:
-    if data is None:
-        _count_skipped(skipped, "without their pixels")
-        return None
-    try:
-        return _decoded(data)
-    except InferenceError:
-        _count_skipped(skipped, "without their pixels")
-        return None
+def _decoded_or_skipped(data: bytes | None, skipped: Counter[str]) -> Image | None:
+    if data is not None:
+        with suppress(InferenceError):
+            return _decoded(data)
+    skipped["without their pixels"] += 1
+    return None
 
 
 def _with_progress(
@@ -225,7 +220,3 @@ def _with_progress(
     for count, observation in enumerate(observations, 1):
         on_progress(count, total)
         yield observation
-
-
-def _count_skipped(skipped: dict[str, int], reason: str) -> None:
-    skipped[reason] = skipped.get(reason, 0) + 1
