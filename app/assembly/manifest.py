@@ -9,9 +9,10 @@ import hashlib
 import os
 import re
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO, cast
 
 import msgspec
 
@@ -101,15 +102,29 @@ def write_manifest(folder: Path) -> int:
             lines.append(f"{hashlib.file_digest(file, 'sha256').hexdigest()}  {model_file.relative_path}\n")
     if not lines:
         raise ModelError(f"{folder} holds no files to list")
-    with tempfile.NamedTemporaryFile(dir=folder, prefix=f".{MANIFEST_FILE}.", delete=False) as file:
-        try:
-            file.write("".join(lines).encode())
-            Path(file.name).chmod(0o644)
-            Path(file.name).replace(folder / MANIFEST_FILE)
-        except BaseException:
-            Path(file.name).unlink()
-            raise
+    with replacing_file(folder / MANIFEST_FILE) as file:
+        file.write("".join(lines).encode())
     return len(lines)
+
+
+@contextmanager
+def replacing_file(path: Path) -> Generator[BinaryIO]:
+    """Yield a new file that replaces `path` in one step at the end. After an error, `path` stays as it was.
+
+    Raises:
+        OSError: when the file cannot be written.
+    """
+    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
+        written = Path(file.name)
+        try:
+            yield cast("BinaryIO", file)
+            # Otherwise `path` would have a part of its content until the file is closed.
+            file.flush()
+            written.chmod(0o644)
+            written.replace(path)
+        except BaseException:
+            written.unlink()
+            raise
 
 
 def _files(source: ModelSource) -> list[ModelFile]:

@@ -6,7 +6,6 @@ import io
 import os
 import stat
 import tarfile
-import tempfile
 import zipfile
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
@@ -111,20 +110,16 @@ def archive(directory: Path, packed: Sequence[PurePosixPath], output: Path) -> s
 
     Owners, times and modes are fixed, so that the archive is reproducible. It has no entries for folders.
     """
-    with tempfile.NamedTemporaryFile(dir=output.parent, prefix=f".{output.name}.", delete=False) as file:
-        try:
-            with (
-                gzip.GzipFile("", "wb", _COMPRESSION_LEVEL, file, mtime=0) as zipped,
-                tarfile.open(fileobj=zipped, mode="w", format=tarfile.PAX_FORMAT) as tar,
-            ):
-                for name in packed:
-                    with (directory / name).open("rb") as content:
-                        tar.addfile(_entry(name, content), content)
-            Path(file.name).chmod(0o644)
-            Path(file.name).replace(output)
-        except BaseException:
-            Path(file.name).unlink()
-            raise
+    from app.assembly.manifest import replacing_file
+
+    with (
+        replacing_file(output) as file,
+        gzip.GzipFile("", "wb", _COMPRESSION_LEVEL, file, mtime=0) as zipped,
+        tarfile.open(fileobj=zipped, mode="w", format=tarfile.PAX_FORMAT) as tar,
+    ):
+        for name in packed:
+            with (directory / name).open("rb") as content:
+                tar.addfile(_entry(name, content), content)
     with output.open("rb") as written:
         return hashlib.file_digest(written, "sha256").hexdigest()
 
