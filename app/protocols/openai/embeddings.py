@@ -15,7 +15,7 @@ from app.protocols.inference_call import HttpAnswer
 from app.protocols.openai.codec import check_data_uri
 from app.protocols.openai.model_choice import default_model, unsupported_model
 from app.protocols.openai.unsupported import UNSUPPORTED_PARAMETER, UnsupportedError
-from app.protocols.openai.wire import WireEmbedding, WireEmbeddings, WireEmbeddingsRequest
+from app.protocols.openai.wire import WireEmbedding, WireEmbeddings, WireEmbeddingsRequest, WireEmbeddingsUsage
 from app.protocols.openai_models import embedding_output, vector_length
 from app.wire.bytes_elements import StringElement
 from app.wire.json_body import read_json
@@ -26,6 +26,7 @@ from tasks.inference.response import InferenceResponse
 from tasks.inference.tensor import BytesTensor, Datatype, Tensor, TensorSpec
 
 _IMAGE_NAMES = ("image", "image_bytes")
+_TOKENS = "prompt_tokens"
 _BASE64 = {"content_type": "base64"}
 _NEUTRAL_PATH = re.compile(r"^inputs(?:\[0\](?:\.data\[(?P<index>\d+)\])?)?")
 
@@ -82,7 +83,10 @@ class EmbeddingsCall:
         vectors = self._vectors(tensors[self._output_name])
         self._check_width(vectors.shape[1])
         data = [WireEmbedding(index=index, embedding=self._encoded(vector)) for index, vector in enumerate(vectors)]
-        return HttpAnswer(content=msgspec.json.encode(WireEmbeddings(data=data, model=response.model_name)))
+        usage = _usage(tensors.get(_TOKENS))
+        return HttpAnswer(
+            content=msgspec.json.encode(WireEmbeddings(data=data, model=response.model_name, usage=usage))
+        )
 
     def map_error_path(self, error: InferenceError, /) -> InferenceError:
         match = _NEUTRAL_PATH.match(error.path)
@@ -128,6 +132,13 @@ class EmbeddingsCall:
 
     def _encoded(self, vector: NDArray[np.float32]) -> str | list[float]:
         return pybase64.b64encode_as_string(vector.tobytes()) if self._as_base64 else vector.tolist()
+
+
+def _usage(counts: Tensor | None) -> WireEmbeddingsUsage | None:
+    if counts is None or counts.datatype.kind not in "iu":
+        return None
+    total = int(counts.data.sum())
+    return WireEmbeddingsUsage(prompt_tokens=total, total_tokens=total)
 
 
 def _shape(declared: tuple[int, ...], count: int, *, single: bool) -> tuple[int, ...]:

@@ -163,13 +163,20 @@ class WireEmbedding(msgspec.Struct, frozen=True, kw_only=True):
     embedding: str | list[float]
 
 
+class WireEmbeddingsUsage(msgspec.Struct, frozen=True, kw_only=True):
+    """The tokens of all inputs."""
+
+    prompt_tokens: int
+    total_tokens: int
+
+
 class WireEmbeddings(msgspec.Struct, frozen=True, kw_only=True):
-    """The vectors of all inputs. `usage` is null, because these models count no tokens."""
+    """The vectors of all inputs. `usage` is null for a model that does not count tokens."""
 
     object: str = "list"
     data: Sequence[WireEmbedding]
     model: str
-    usage: None = None
+    usage: WireEmbeddingsUsage | None = None
 
 
 class WireModelList(msgspec.Struct, frozen=True, kw_only=True):

@@ -59,7 +59,20 @@ def one_text(datatype: Datatype, vector: NDArray[Any], declared: tuple[int, ...]
     return Servable(TensorInference(inputs, outputs), lambda _: [tensors], DESCRIPTION, {})
 
 
+def counted() -> Servable:
+    """Return a model that takes two texts, and returns their vectors and numbers of tokens."""
+    vectors = Tensor(name="vector", datatype=Datatype.FP32, data=np.ones((2, 3), np.float32))
+    counts = Tensor(name="prompt_tokens", datatype=Datatype.INT64, data=np.array([4, 5]))
+    inputs = [TensorSpec(name="text", datatype=Datatype.BYTES, shape=(-1,))]
+    outputs = [
+        TensorSpec(name="vector", datatype=Datatype.FP32, shape=(-1, 3)),
+        TensorSpec(name="prompt_tokens", datatype=Datatype.INT64, shape=(-1,)),
+    ]
+    return Servable(TensorInference(inputs, outputs), lambda _: [Tensors([vectors, counts])], DESCRIPTION, {})
+
+
 MODELS = {
+    "counted": counted,
     "colours": colours,
     "flat": lambda: one_text(Datatype.FP32, np.array([0.5, 2], np.float32), (2,)),
     "row": lambda: one_text(Datatype.FP16, np.array([[0.5, 2]], np.float16), (1, 2)),
@@ -98,6 +111,12 @@ def refusal(client: TestClient[Litestar], model: str, given: object, **members: 
     error = response.json()["error"]
     assert error["type"] == "invalid_request_error"
     return error["param"], error["code"]
+
+
+def test_usage_adds_up_the_tokens_that_the_model_counts(client: TestClient[Litestar]) -> None:
+    answer = client.post(PATH, json={"model": "counted", "input": ["a", "b"]}).json()
+    assert answer["usage"] == {"prompt_tokens": 9, "total_tokens": 9}
+    assert len(answer["data"]) == 2
 
 
 @pytest.mark.parametrize("given", ["abba", ["abba", "cab"], [""]], ids=str)
@@ -158,7 +177,7 @@ def test_model_without_a_vector_is_refused(client: TestClient[Litestar], model: 
 
 def test_embedding_models_are_listed_and_described(client: TestClient[Litestar]) -> None:
     listed = [model["id"] for model in client.get("/openai/v1/models").json()["data"]]
-    assert listed == ["brain", "colours", "continuer", "embedder", "flat", "pooled", "row"]
+    assert listed == ["brain", "colours", "continuer", "counted", "embedder", "flat", "pooled", "row"]
     assert client.get("/openai/v1/models/colours").json()["object"] == "model"
     assert client.get("/openai/v1/models/grid").status_code == 400
 
