@@ -10,15 +10,12 @@ from tasks.vision.tiff_tags import tags
 
 PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 JPEG_START = b"\xff\xd8\xff"
-_MARKER = re.compile(rb"\xff+([^\x00\x01\xd0-\xd7\xff])", re.DOTALL)
-"""A decoder skips any bytes before a marker, including fill bytes (ITU-T T.81, B.1.1.2)."""
+_MARKER = re.compile(rb"\xff([^\x00\x01\xd0-\xd7\xff])", re.DOTALL)
+"""A decoder skips any bytes before a marker, including fill bytes 0xFF (ITU-T T.81, B.1.1.2)."""
 
 _LOWEST_SEGMENT = 0xC0
 _START, _END, _SCAN = 0xD8, 0xD9, 0xDA
 _SEQUENTIAL = frozenset({0xC0, 0xC1})
-
-_STANDALONE_MARKERS = frozenset({0x01, *range(0xD0, 0xDA)})
-_FILL = re.compile(rb"\xff+")
 _MAX_SEGMENTS = 4096
 _EXIF_SEARCH_BYTES = 64 * 1024
 _EXIF = b"Exif\0\0"
@@ -51,8 +48,7 @@ def image_size(data: bytes, *, allow_avif_jpeg2000: bool = False) -> tuple[int, 
         InferenceError: INVALID_REQUEST if the bytes are not an image of an accepted format.
     """
     if data.startswith(JPEG_START):
-        width, height, _ = jpeg_frame(data)
-        return width, height
+        return jpeg_size(data)
     if data.startswith(PNG_SIGNATURE) and len(data) >= 24:
         width, height = struct.unpack_from(">II", data, 16)
         return width, height
@@ -89,63 +85,45 @@ def upright_size(data: bytes, width: int, height: int) -> tuple[int, int]:
     return (height, width) if orientation in _TRANSPOSED else (width, height)
 
 
-def jpeg_frame(data: bytes) -> tuple[int, int, int]:
-    """Return width, height and position of the frame header of a JPEG.
-
-    Raises:
-        InferenceError: INVALID_REQUEST if it has none.
-    """
-    position, end = 2, len(data)
-    for _ in range(_MAX_SEGMENTS):
-        if position + 9 > end or data[position] != 0xFF:
-            break
-        # Any number of fill bytes may come before a marker (T.81 B.1.1.2).
-        position = _FILL.match(data, position).end() - 1  # pyright: ignore[reportOptionalMemberAccess]
-        if position + 9 > end:
-            break
-        marker = data[position + 1]
-        if marker in _STANDALONE_MARKERS:
-            position += 2
-        elif marker in _FRAME_MARKERS:
-            height, width = struct.unpack_from(">HH", data, position + 5)
-            return width, height, position
-        else:
-            position += 2 + struct.unpack_from(">H", data, position + 2)[0]
-    raise invalid("The image is a JPEG without a frame header: its data is truncated or damaged")
-
-
-def check_scans(data: bytes, max_scans: int, position: int = 2) -> None:
-    """Reject JPEGs with more than `max_scans` progressive scans, because each may process the whole image.
+def jpeg_size(data: bytes, max_scans: int | None = None) -> tuple[int, int]:
+    """Return width and height in the frame header of a JPEG.
 
     Args:
-        data: the encoded file; other images are accepted.
-        max_scans: the limit.
-        position: where to start, at the frame header or before it.
+        data: the encoded file.
+        max_scans: maximum number of progressive scans, because each may process the whole image; None to stop at the
+            frame header.
 
     Raises:
-        InferenceError: TOO_LARGE; INVALID_REQUEST for too many segments.
+        InferenceError: INVALID_REQUEST without a frame header, or for too many segments; TOO_LARGE for too many scans.
     """
-    if not data.startswith(JPEG_START):
-        return
-    scans, frame, components = 0, 0, 0
+    size: tuple[int, int] | None = None
+    position, scans, frame, components = 2, 0, 0, 0
     for _ in range(_MAX_SEGMENTS):
         match = _MARKER.search(data, position)
         if match is None or (marker := match[1][0]) == _END or match.end() + 8 > len(data):
-            return
+            break
         position = match.end()
         if marker < _LOWEST_SEGMENT or marker == _START:
             continue
         if marker in _FRAME_MARKERS:
             frame, components = marker, data[position + 7]
-        elif marker == _SCAN:
+            height, width = struct.unpack_from(">HH", data, position + 3)
+            size = size or (width, height)
+            if max_scans is None:
+                return size
+        elif marker == _SCAN and max_scans is not None:
             # A decoder stops after a sequential scan of all components.
             if frame in _SEQUENTIAL and data[position + 2] >= components:
-                return
+                break
             scans += 1
             if scans > max_scans:
                 raise too_large(max_scans, "scans in a JPEG")
         position += max(2, struct.unpack_from(">H", data, position)[0])
-    raise invalid(f"The image is a JPEG of more than {_MAX_SEGMENTS:,} segments")
+    else:
+        raise invalid(f"The image is a JPEG of more than {_MAX_SEGMENTS:,} segments")
+    if size is None:
+        raise invalid("The image is a JPEG without a frame header: its data is truncated or damaged")
+    return size
 
 
 def _unknown_format(data: bytes) -> InferenceError:

@@ -14,7 +14,7 @@ from tasks.saliency.probe import LabelledPredictions, probe_parameters, select_t
 from tasks.task import InputGroup
 from tasks.vision.decompression_bombs import check_png, max_decompressed_bytes
 from tasks.vision.filtering import SelectionParameters, check_candidate_labels, reject_candidate_labels
-from tasks.vision.header import JPEG_START, check_scans, image_size, jpeg_frame, upright_size
+from tasks.vision.header import JPEG_START, image_size, jpeg_size, upright_size
 from tasks.vision.image import Image, check_size, decode_image, images_from_tensor, raw_size
 from tasks.vision.tiff_tags import check_tags, tile_pixels
 
@@ -56,9 +56,8 @@ class PixelBudget:
         """
         limits = self._limits
         if data.startswith(JPEG_START):
-            width, height, scans_start = jpeg_frame(data)
+            width, height = jpeg_size(data, limits.max_image_scans)
             self.charge(width, height)
-            check_scans(data, limits.max_image_scans, scans_start)
         else:
             width, height = image_size(data, allow_avif_jpeg2000=limits.allow_avif_jpeg2000)
             self.charge(width, height)

@@ -67,7 +67,7 @@ def grps_trace() -> Trace:
     return trace_request("fixtures/models/classifier", "/grps/v1/infer/predict", image, "application/octet-stream")
 
 
-@pytest.mark.parametrize(("task", "max_calls"), [("classification", 133), ("detection", 140)])
+@pytest.mark.parametrize(("task", "max_calls"), [("classification", 132), ("detection", 139)])
 def test_request_calls_a_bounded_number_of_python_functions(
     task: str, max_calls: int, request: pytest.FixtureRequest
 ) -> None:

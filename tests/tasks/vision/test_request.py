@@ -91,5 +91,5 @@ def test_empty_raw_pixels_are_rejected(shape: tuple[int, ...]) -> None:
     ids=["fill bytes", "empty segments"],
 )
 def test_endless_jpeg_header_is_rejected(data: bytes) -> None:
-    with pytest.raises(InferenceError, match="without a frame header"):
+    with pytest.raises(InferenceError, match=r"without a frame header|more than 4,096 segments"):
         read(files(data))
