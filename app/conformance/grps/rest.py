@@ -6,27 +6,25 @@ from typing import Any
 
 from app.conformance.check import Check, InconclusiveError, Level, NotApplicableError, ViolationError, expect, quote
 from app.conformance.client.probe import Exchange, Probe
-from app.conformance.grps import both
-from app.conformance.grps.client import (
+from app.conformance.grps import rpc
+from app.conformance.grps.messages import (
     BYTES,
+    REFUSED,
+    UNKNOWN,
+    bare_name,
+    data_of,
     example,
+    expect_success,
     failure,
     first_success,
     message_of,
     model_query,
     post_bytes,
     predict,
+    request_messages,
     split_messages,
     succeeds,
     success,
-)
-from app.conformance.grps.messages import (
-    REFUSED,
-    UNKNOWN,
-    bare_name,
-    data_of,
-    expect_success,
-    request_messages,
     tensor_messages,
     tensors_in,
     with_dtype_numbers,
@@ -56,7 +54,7 @@ def _one_kind(probe: Probe) -> None:
 
 def _content_type(probe: Probe) -> None:
     example(probe)
-    for exchange in (probe.exchanges[-1], both.health(probe, "CheckLiveness")):
+    for exchange in (probe.exchanges[-1], rpc.health(probe, "CheckLiveness")):
         expect_json_type(exchange)
 
 
@@ -143,7 +141,7 @@ def _not_json(probe: Probe) -> Exchange:
 
 
 def _not_ready_status(probe: Probe) -> None:
-    if (got := both.readiness_after(probe, "Offline").status) != 503:
+    if (got := rpc.readiness_after(probe, "Offline").status) != 503:
         raise ViolationError(f"Expected HTTP status 503, got {got}")
 
 
@@ -152,14 +150,14 @@ def _predict_nothing(probe: Probe) -> Exchange:
 
 
 def _reasons(probe: Probe) -> None:
-    for exchange in (both.request_unknown_model(probe), _predict_nothing(probe)):
+    for exchange in (rpc.request_unknown_model(probe), _predict_nothing(probe)):
         status = message_of(exchange).get("status")
         if is_object(status) and status.get("status") not in ("SUCCESS", 1) and not status.get("msg"):
             raise ViolationError(f"Expected a text in msg, got {quote(status)}")
 
 
 def _http_status(probe: Probe) -> None:
-    for exchange in (both.request_unknown_model(probe), _predict_nothing(probe)):
+    for exchange in (rpc.request_unknown_model(probe), _predict_nothing(probe)):
         status = message_of(exchange).get("status")
         code = status.get("code") if is_object(status) else None
         if code != exchange.status:
@@ -190,15 +188,15 @@ _MUST, _SHOULD = Level.MUST, Level.SHOULD
 _PREDICTS = ("GRPS-006",)
 
 CHECKS = (
-    Check("GRPS-001", _MUST, "GET health/live reports 200 and SUCCESS.", f"{_PAGE}, health", both.live),
+    Check("GRPS-001", _MUST, "GET health/live reports 200 and SUCCESS.", f"{_PAGE}, health", rpc.live),
     Check("GRPS-002", _MUST, "After GET health/online, health/ready reports 200 and SUCCESS.", f"{_PAGE}, health",
-          both.online, requires=("GRPS-001",)),
-    Check("GRPS-003", _MUST, "After GET health/offline, health/ready reports FAILURE.", _BOTH, both.not_ready,
+          rpc.online, requires=("GRPS-001",)),
+    Check("GRPS-003", _MUST, "After GET health/offline, health/ready reports FAILURE.", _BOTH, rpc.not_ready,
           requires=("GRPS-001", "GRPS-002")),
     Check("GRPS-004", _SHOULD, "After GET health/offline, the HTTP status of health/ready is 503.", _PYTHON,
           _not_ready_status, requires=("GRPS-003",)),
     Check("GRPS-005", _MUST, "GET metadata/server describes the server in YAML.", f"{_PAGE}, metadata",
-          both.server_metadata),
+          rpc.server_metadata),
     Check("GRPS-006", _MUST, "POST infer/predict answers with 200 and SUCCESS, or with bytes.", f"{_PAGE}, predict",
           _predicts),
     Check("GRPS-007", _MUST, "An answer holds one kind of data.", f"{_PAGE}, data_oneof", _one_kind,
@@ -206,7 +204,7 @@ CHECKS = (
     Check("GRPS-008", _MUST, "Messages have the Content-Type application/json.", f"{_PAGE}: JSON expresses the message",
           _content_type, requires=("GRPS-001", *_PREDICTS)),
     Check("GRPS-009", _MUST, "A tensor's elements are in the field of its dtype, and their number matches its shape.",
-          f"{_PAGE}, GenericTensor", both.tensors, requires=_PREDICTS),
+          f"{_PAGE}, GenericTensor", rpc.tensors, requires=_PREDICTS),
     Check("GRPS-010", _MUST, "A dtype may be a number or a name.", f"{_PAGE}: enumerations", _by_number,
           requires=("GRPS-009",)),
     Check("GRPS-011", _MUST, "ndarray is read as one tensor of DT_FLOAT32.", f"{_PAGE}, ndarray", _ndarray,
@@ -217,9 +215,11 @@ CHECKS = (
           requires=_PREDICTS),
     Check("GRPS-014", _MUST, "A body of application/octet-stream is read as bin_data.", f"{_PAGE}, bin_data", _bytes,
           requires=_PREDICTS),
-    Check("GRPS-015", _MUST, "An unknown model is a failure.", _BOTH, both.unknown_model, requires=_PREDICTS),
+    Check("GRPS-015", _MUST, "An unknown model is a failure.", _BOTH,
+          lambda probe: failure(rpc.request_unknown_model(probe)), requires=_PREDICTS),
     Check("GRPS-016", _SHOULD, "The code for an unknown model is 404.",
-          "GRPS's C++ server; the Python server returns 500", both.unknown_model_code, requires=("GRPS-015",)),
+          "GRPS's C++ server; the Python server returns 500",
+          lambda probe: failure(rpc.request_unknown_model(probe), 404), requires=("GRPS-015",)),
     Check("GRPS-017", _MUST, "The query can name the model.", f"{_PAGE}, selecting a model", _model_in_query,
           requires=("GRPS-015",)),
     Check("GRPS-018", _MUST, "The message's model takes precedence over the query's.", f"{_PAGE}, selecting a model",
@@ -239,8 +239,9 @@ CHECKS = (
     Check("GRPS-026", _SHOULD, "The HTTP status equals the code.", f"{_PYTHON}: always 200", _http_status,
           requires=("GRPS-015", "GRPS-021")),
     Check("GRPS-027", _MUST, "POST metadata/model describes a model, by its bare name, in YAML.", f"{_PAGE}, metadata",
-          both.model_metadata),
-    Check("GRPS-028", _MUST, "A metadata request for an unknown model is a failure.", _BOTH, both.unknown_metadata),
+          rpc.model_metadata),
+    Check("GRPS-028", _MUST, "A metadata request for an unknown model is a failure.", _BOTH,
+          lambda probe: failure(rpc.request_unknown_metadata(probe))),
     Check("GRPS-029", _MUST, "With streaming=true, the messages are concatenated, each with 200 and SUCCESS.",
           f"{_PAGE}, streaming", _streams, requires=_PREDICTS),
     Check("GRPS-030", _SHOULD, "streaming=true with return-ndarray=true is a failure.", _BOTH, _streamed_ndarray,
