@@ -4,8 +4,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import cast
 
-from app.conformance.chariot.equality import contour_points
-from app.conformance.chariot.image_probe import ImageCheck, ImageProbe, Item, ProbeResult, is_number
+from app.conformance.chariot.image_probe import ImageCheck, ImageProbe, Item, ProbeResult, contour_points, is_number
 from app.conformance.check import InconclusiveError, Level, Need, ViolationError, expect, quote
 from app.conformance.client.probe import Probe
 from app.conformance.sample_images import SampleImage, rotated_bar

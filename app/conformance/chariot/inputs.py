@@ -15,8 +15,7 @@ from app.conformance.chariot.envelope import (
     output_parameters,
     outputs,
 )
-from app.conformance.chariot.equality import is_similar
-from app.conformance.chariot.image_probe import ProbeResult
+from app.conformance.chariot.image_probe import ProbeResult, is_similar
 from app.conformance.check import (
     Check,
     InconclusiveError,

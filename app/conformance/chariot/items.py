@@ -3,8 +3,16 @@
 from collections.abc import Callable, Sequence
 from typing import cast
 
-from app.conformance.chariot.equality import is_similar
-from app.conformance.chariot.image_probe import FIELDS, PROMPTS, ImageCheck, ImageProbe, Item, ProbeResult, is_number
+from app.conformance.chariot.image_probe import (
+    FIELDS,
+    PROMPTS,
+    ImageCheck,
+    ImageProbe,
+    Item,
+    ProbeResult,
+    is_number,
+    is_similar,
+)
 from app.conformance.check import InconclusiveError, Level, Need, ViolationError, expect, quote
 from app.conformance.client.probe import Probe
 from app.conformance.sample_images import BLANK_IMAGE, SampleImage

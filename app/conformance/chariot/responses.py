@@ -13,8 +13,7 @@ from app.conformance.chariot.envelope import (
     needed_input,
     outputs,
 )
-from app.conformance.chariot.equality import is_similar
-from app.conformance.chariot.image_probe import ProbeResult
+from app.conformance.chariot.image_probe import ProbeResult, is_similar
 from app.conformance.check import Check, InconclusiveError, Level, Need, ViolationError, expect, quote
 from app.conformance.client.probe import Exchange, Probe
 from app.conformance.sample_images import BLANK_IMAGE, SAMPLE_IMAGES

@@ -7,8 +7,7 @@ import msgspec
 
 from app.conformance.chariot import coordinates, items
 from app.conformance.chariot.envelope import base64_of, infer_path
-from app.conformance.chariot.equality import is_similar
-from app.conformance.chariot.image_probe import ImageProbe, ProbeResult
+from app.conformance.chariot.image_probe import ImageProbe, ProbeResult, is_similar
 from app.conformance.check import Check, InconclusiveError, Level, Need, ViolationError, expect, quote
 from app.conformance.client.probe import Exchange, InvalidJsonError, Probe
 from app.conformance.sample_images import SAMPLE_IMAGES, SampleImage
