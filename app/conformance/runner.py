@@ -59,25 +59,15 @@ class ConformanceReport:
         """Return the ids of MUST checks that were not tested because the engine refused the credentials."""
         return [
             finding.check.id
-            for finding in self._musts(Verdict.NOT_TESTED)
+            for finding in self.findings
+            if finding.verdict is Verdict.NOT_TESTED and finding.check.level is Level.MUST
             if finding.exchanges and finding.exchanges[-1].unauthorized
         ]
 
-    def failing(self, need: Need) -> Sequence[str]:
-        """Return the ids of the failed MUST checks that `need` depends on."""
-        return self._needed(need, Verdict.FAILED)
-
-    def untested(self, need: Need) -> Sequence[str]:
-        """Return the ids of the untested MUST checks that `need` depends on."""
-        return self._needed(need, Verdict.NOT_TESTED)
-
-    def _needed(self, need: Need, verdict: Verdict) -> Sequence[str]:
-        return [finding.check.id for finding in self._musts(verdict) if need in finding.check.needed_for]
-
-    def _musts(self, verdict: Verdict) -> Sequence[Finding]:
-        return [
-            finding for finding in self.findings if finding.verdict is verdict and finding.check.level is Level.MUST
-        ]
+    def musts(self, verdict: Verdict, need: Need) -> Sequence[str]:
+        """Return the ids of the MUST checks with a verdict that `need` depends on."""
+        checks = [finding.check for finding in self.findings if finding.verdict is verdict]
+        return [check.id for check in checks if check.level is Level.MUST and need in check.needed_for]
 
 
 class CheckRunner:

@@ -76,8 +76,8 @@ def junit_report(report: ConformanceReport) -> bytes:
 
 def feature(report: ConformanceReport, need: Need) -> dict[str, Any]:
     """Return whether a feature works, with the failed and the untested MUST checks that it depends on."""
-    failing, untested = report.failing(need), report.untested(need)
-    return {"works": not failing, "failed": list(failing), "not_tested": list(untested)}
+    failed = report.musts(Verdict.FAILED, need)
+    return {"works": not failed, "failed": failed, "not_tested": report.musts(Verdict.NOT_TESTED, need)}
 
 
 def _finding(report: ConformanceReport, finding: Finding) -> dict[str, Any]:
