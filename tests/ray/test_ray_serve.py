@@ -87,10 +87,12 @@ def check_shared_deployment_over_every_protocol(ray: Ray) -> None:
 def check_answers_are_counted_and_explained(ray: Ray) -> None:
     image = base64.b64encode(SCENE.read_bytes()).decode()
     place = {"type": "image_url", "image_url": {"url": f"data:image/jpeg;base64,{image}"}}
-    chat = {"model": "vlm", "messages": [{"role": "user", "content": [place, {"type": "text", "text": "What?"}]}]}
+    messages = [{"role": "user", "content": [place, {"type": "text", "text": "What?"}]}]
+    chat = {"model": "vlm", "messages": messages, "max_tokens": 1}
     completion = httpx.post(f"{ray.address}/openai/v1/chat/completions", json=chat, timeout=60).json()
     # Only the replica has the tokenizer.
-    assert completion["usage"]["prompt_tokens"] > completion["usage"]["completion_tokens"] > 0
+    assert completion["usage"]["prompt_tokens"] > completion["usage"]["completion_tokens"] == 1
+    assert completion["choices"][0]["finish_reason"] == "length"
     rows = httpx.post(f"{ray.address}/v1/models/half_plus_two:explain", json={"instances": [1.0, 2.0]}, timeout=60)
     assert [row["importance_scores"] for row in rows.json()["explanations"]] == [[0.5], [1.0]]
     # Its explanation needs a method of the model beside the prediction.

@@ -71,8 +71,18 @@ def test_generation_may_include_the_full_text() -> None:
 
 def test_chunk_of_a_model_without_streaming_has_the_usage_of_the_generation() -> None:
     usage = TokenUsage(3, 2)
-    chunks = TextGeneration().stream([generation_input("one")], lambda _: [Generation("two", usage=usage)])
-    assert list(chunks) == [TextChunk(item=0, text="two", final=True, usage=usage)]
+    generation = Generation("two", usage=usage, finish="length")
+    chunks = TextGeneration().stream([generation_input("one")], lambda _: [generation])
+    assert list(chunks) == [TextChunk(item=0, text="two", final=True, usage=usage, finish="length")]
+
+
+def test_cut_generation_keeps_its_usage_and_ends_with_stop() -> None:
+    usage = TokenUsage(3, 4)
+    whole = Generation("one two", usage=usage, finish="length")
+    task = TextGeneration()
+    assert task.postprocess(generation_input("zero"), whole).chunks()[0].finish == "length"
+    (cut,) = task.postprocess(generation_input("zero", stop=[" two"]), whole).chunks()
+    assert (cut.text, cut.usage, cut.finish) == ("one", usage, "stop")
 
 
 def test_model_without_streaming_yields_each_generation_at_once() -> None:
