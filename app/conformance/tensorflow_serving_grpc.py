@@ -175,12 +175,13 @@ def _numbers(request: Any) -> list[tuple[Any, Any]]:
     """Return the numeric inputs of a request, each with the field of its elements.
 
     Raises:
-        NotApplicableError: there are none.
+        NotApplicableError: no field has elements.
     """
-    tensors = [tensor for tensor in request.inputs.values() if tensor.dtype != _STRING and not tensor.tensor_content]
-    if not tensors:
+    tensors = [tensor for tensor in request.inputs.values() if tensor.dtype != _STRING]
+    numbers = [(tensor, getattr(tensor, _TYPES[tensor.dtype][0])) for tensor in tensors]
+    if not any(elements for _, elements in numbers):
         raise NotApplicableError("About numeric inputs, with elements in the field of their datatype")
-    return [(tensor, getattr(tensor, _TYPES[tensor.dtype][0])) for tensor in tensors]
+    return [(tensor, elements) for tensor, elements in numbers if elements]
 
 
 def _with_content(request: Any, tail: bytes = b"") -> Any:

@@ -2,11 +2,20 @@
 
 from collections.abc import Iterator
 
+import httpx
 import pytest
 
 from app.conformance.check import Level, Verdict
 from app.conformance.protocols import PROTOCOLS
-from tests.app.conformance.engines import Engines, Fault, check_with_fault, failed_checks, open_engines
+from tests.app.conformance.engines import (
+    Engines,
+    Fault,
+    FaultyCaller,
+    check_engine,
+    check_with_fault,
+    failed_checks,
+    open_engines,
+)
 
 MODELS = {
     "chariot-v2-kserve": ("classifier", "detector", "oriented-detector", "segmenter", "vlm"),
@@ -38,3 +47,16 @@ def test_our_server_conforms(engines: Engines, protocol: str, model: str) -> Non
     report = check_with_fault(engines, Fault(protocol=protocol, model=model, check=""))
     assert failed_checks(report) == {}
     assert report.count(Verdict.NOT_TESTED, Level.MUST) <= 3
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("values", [{"float_val": [1, 5]}, {"tensor_content": "AACAPwAAoEA="}, {}])
+def test_given_predict_request_is_sent_instead_of_a_generated_one(engines: Engines, values: dict[str, object]) -> None:
+    fault = Fault(protocol="tensorflow-serving-grpc", model="half_plus_two", check="")
+    tensor = {"dtype": "DT_FLOAT", "tensor_shape": {"dim": [{"size": "2"}]}, **values}
+    with httpx.Client() as client:
+        caller = FaultyCaller(engines, fault)
+        request = {"inputs": {"x": tensor}}
+        report = check_engine(client, fault.protocol, caller=caller, model=fault.model, request=request)
+    assert failed_checks(report) == {}
+    assert report.count(Verdict.NOT_TESTED) == 0
