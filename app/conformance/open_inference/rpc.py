@@ -17,8 +17,16 @@ from app.conformance.client.calls import (
 )
 from app.conformance.client.model_names import model_name
 from app.conformance.client.probe import Probe
-from app.conformance.open_inference.client import build_request, expect_outputs, infer, metadata_of, with_raw_contents
-from app.conformance.open_inference.tensor_contents import FIELDS, contents_field, elements_of
+from app.conformance.open_inference.messages import (
+    FIELDS,
+    build_request,
+    contents_field,
+    elements_of,
+    expect_outputs,
+    infer,
+    metadata_of,
+    with_raw_contents,
+)
 from app.conformance.tensors import DATATYPES
 from app.proto import INFERENCE
 

@@ -1,4 +1,4 @@
-"""Read and write tensor elements of V2 over gRPC: in the field of their datatype, or raw."""
+"""Build requests of V2 over gRPC, and read and write tensor elements: in the field of their datatype, or raw."""
 
 import base64
 import math
@@ -8,8 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from app.conformance.check import ViolationError
+from app.conformance.check import InconclusiveError, ViolationError
+from app.conformance.client.calls import GrpcCall, call, call_method, expect_accepted, first_response, parse_request
+from app.conformance.client.model_names import model_name
+from app.conformance.client.probe import Probe
 from app.conformance.tensors import generate_data
+from app.proto import INFERENCE, message_class
 
 FIELDS: Mapping[str, str] = {
     "BOOL": "bool_contents",
@@ -45,7 +49,55 @@ _RAW: Mapping[str, str] = {
 """The numpy dtype of the raw form; BF16 is read as its bits."""
 
 
-def generate_input(spec: Any) -> tuple[Sequence[int], list[object] | None]:
+def metadata_of(probe: Probe) -> Any:
+    """Return the engine's metadata of the model."""
+    return first_response(call_method(probe, INFERENCE, "ModelMetadata", name=model_name(probe)))
+
+
+def build_request(probe: Probe) -> Any:
+    """Return a request that the model can answer: the given one, or one generated from the metadata."""
+    if probe.target.request:
+        request = parse_request(probe.target.request, "inference.ModelInferRequest")
+        request.model_name = model_name(probe)
+        return request
+    request = message_class("inference.ModelInferRequest")(model_name=model_name(probe))
+    specs = [(spec, *_generate_input(spec)) for spec in metadata_of(probe).inputs]
+    for spec, shape, elements in specs:
+        tensor = request.inputs.add(name=spec.name, datatype=spec.datatype, shape=shape)
+        if elements:
+            getattr(tensor.contents, FIELDS[spec.datatype]).extend(elements)
+    return request if all(elements is not None for _, _, elements in specs) else with_raw_contents(request)
+
+
+def with_raw_contents(request: Any) -> Any:
+    """Return a copy of `request` with all elements in raw_input_contents."""
+    raw_request = message_class("inference.ModelInferRequest")()
+    raw_request.CopyFrom(request)
+    if not raw_request.raw_input_contents:
+        raw_request.raw_input_contents.extend([_to_raw(tensor) for tensor in request.inputs])
+        for tensor in raw_request.inputs:
+            tensor.ClearField("contents")
+    return raw_request
+
+
+def infer(probe: Probe, request: Any, *, fresh: bool = False) -> GrpcCall:
+    """Call `ModelInfer`."""
+    return call(probe, INFERENCE, "ModelInfer", request, fresh=fresh)
+
+
+def expect_outputs(probe: Probe) -> Any:
+    """Return the response to the given or generated request.
+
+    Raises:
+        InconclusiveError: the engine rejected it, or the response has no outputs.
+    """
+    answer = expect_accepted(infer(probe, build_request(probe)))
+    if not answer.outputs:
+        raise InconclusiveError("There are no outputs")
+    return answer
+
+
+def _generate_input(spec: Any) -> tuple[Sequence[int], list[object] | None]:
     """Return a shape that fits the metadata, and elements, or None for datatypes that must be raw."""
     shape = [1 if length < 0 else length for length in spec.shape]
     if spec.datatype not in FIELDS:
@@ -56,7 +108,7 @@ def generate_input(spec: Any) -> tuple[Sequence[int], list[object] | None]:
     return shape, [_to_bytes(str(element)) for element in elements]
 
 
-def to_raw(tensor: Any) -> bytes:
+def _to_raw(tensor: Any) -> bytes:
     """Return the raw form of an input: row-major, little-endian, each BYTES element preceded by its length."""
     if tensor.datatype == "BYTES":
         return b"".join(struct.pack("<I", len(element)) + element for element in tensor.contents.bytes_contents)
