@@ -137,7 +137,8 @@ def read_head(request: HttpRequest) -> InferenceHead:
     """Return the head of a request."""
     path = request.path_params
     headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in request.scope["headers"]}
-    return InferenceHead(target=path.get("target", ""), version=path.get("version"), headers=headers)
+    query = request.scope["query_string"].decode(errors="replace")
+    return InferenceHead(target=path.get("target", ""), version=path.get("version"), headers=headers, query=query)
 
 
 def to_response(answer: HttpAnswer) -> Response[bytes]:

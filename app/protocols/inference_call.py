@@ -23,11 +23,13 @@ class InferenceHead(msgspec.Struct, frozen=True, kw_only=True):
         target: the segment of the path with the model's name; empty if the path has none.
         version: the version in the path, None if it has none.
         headers: names in lower case.
+        query: the query of the URL, still encoded; only for endpoints that declare one.
     """
 
     target: str
     version: str | None = None
     headers: Mapping[str, str]
+    query: str = ""
 
 
 class HttpAnswer(msgspec.Struct, frozen=True, kw_only=True):

@@ -64,7 +64,9 @@ def kserve_v2_trace() -> Trace:
 
 def grps_trace() -> Trace:
     image = (ROOT / "fixtures/images/shape.jpg").read_bytes()
-    return trace_request("fixtures/models/classifier", "/grps/v1/infer/predict", image, "application/octet-stream")
+    return trace_request(
+        "fixtures/models/classifier", "/grps/v1/infer/predict?model=classifier", image, "application/octet-stream"
+    )
 
 
 @pytest.mark.parametrize(("task", "max_calls"), [("classification", 132), ("detection", 139)])
@@ -78,7 +80,7 @@ def test_request_calls_a_bounded_number_of_python_functions(
 
 @pytest.mark.parametrize(
     ("trace", "max_calls"),
-    [(kserve_v2_trace, 170), (kserve_v1_trace, 166), (grps_trace, 164), (tensorflow_serving_trace, 222)],
+    [(kserve_v2_trace, 170), (kserve_v1_trace, 166), (grps_trace, 177), (tensorflow_serving_trace, 222)],
 )
 def test_request_of_each_protocol_calls_a_bounded_number_of_python_functions(
     trace: Callable[[], Trace], max_calls: int

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from typing import Any
+from urllib.parse import parse_qsl
 
 import msgspec
 from litestar import Response
@@ -52,7 +53,24 @@ _QUERY = (
 _METHODS: Mapping[bool, Sequence[Method]] = {False: ("GET", "POST"), True: ("POST",)}
 """The methods of a call, by whether it reads a message."""
 
-_QUERY_NAMES = frozenset(parameter.name for parameter in _QUERY)
+
+class _Query(msgspec.Struct, frozen=True):
+    """The query of a request.
+
+    Attributes:
+        model: the model; empty for the only or default model.
+        streaming: whether it asks to stream the response.
+        as_ndarray: whether it asks for an ndarray.
+        parameters: numbers, booleans and texts; repeated parameters are lists of texts.
+    """
+
+    model: str = ""
+    streaming: bool = False
+    as_ndarray: bool = False
+    parameters: Mapping[str, object] = {}
+
+
+_NO_QUERY = _Query()
 
 
 class Grps(HttpProtocol):
@@ -66,7 +84,10 @@ class Grps(HttpProtocol):
             return await self._predict(engine, request)
 
         def start(head: InferenceHead, body: bytes, _: RequestContext) -> CodecCall | None:
-            return None if _may_stream(head, body) else _start(_codec(engine, head, body))
+            query = _read_query(head.query)
+            if query.streaming or _may_stream(head, body):
+                return None
+            return _start(_codec(engine, head, body, query), query)
 
         plain_endpoints = [
             Endpoint(
@@ -103,28 +124,24 @@ class Grps(HttpProtocol):
         return encode_json(failure_message(status, message))
 
     async def _predict(self, engine: Engine, request: HttpRequest) -> Response[Any]:
-        context = read_request_info(request, self.name)
-        model = request.query_params.get("model", "")
-        streaming, as_ndarray = _is_streaming(request), _flag(request, "return-ndarray")
-        try:
-            _check_form(streaming=streaming, as_ndarray=as_ndarray)
-            parameters = _parameters(request)
-        except InferenceError as error:
-            raise engine.report_refused(context, error, model) from None
-        head, body = read_head(request), await read_inference_body(request, engine, context, model)
+        context, head = read_request_info(request, self.name), read_head(request)
+        query = _read_query(head.query)
+        body = await read_inference_body(request, engine, context, query.model)
+        streaming = query.streaming or head.headers.get(_STREAMING, "").lower() == "true"
         if not streaming and _may_stream(head, body):
             streaming = await asyncio.to_thread(asks_to_stream, body)
 
         def start(head: InferenceHead, body: bytes, _: RequestContext) -> PredictCodec:
-            _check_form(streaming=streaming, as_ndarray=as_ndarray)
-            return _codec(engine, head, body, model, parameters)
+            if streaming and query.as_ndarray:
+                raise invalid("Expected streaming or return-ndarray, got both", "query")
+            return _codec(engine, head, body, query)
 
-        codec = start_call(engine, start, head, body, context, model)
+        codec = start_call(engine, start, head, body, context, query.model)
         if streaming:
-            return await _stream_response(codec, codec.stream(engine, context, model, encode_streamed))
-        call = _start(codec, as_ndarray=as_ndarray)
+            return await _stream_response(codec, codec.stream(engine, context, query.model, encode_streamed))
+        call = _start(codec, query)
         try:
-            return to_response(await engine.handle(context, model, call.decode, call.encode))
+            return to_response(await engine.handle(context, query.model, call.decode, call.encode))
         except InferenceError as error:
             raise codec.map_error_path(error) from None
 
@@ -141,64 +158,50 @@ def _plain_handler(engine: Engine, call: PlainCall) -> Callable[[HttpRequest], A
     return handle
 
 
-def _codec(
-    engine: Engine,
-    head: InferenceHead,
-    body: bytes,
-    model: str = "",
-    parameters: Mapping[str, object] | None = None,
-) -> PredictCodec:
+def _codec(engine: Engine, head: InferenceHead, body: bytes, query: _Query) -> PredictCodec:
+    """Return the codec of a request.
+
+    Raises:
+        InferenceError: INVALID_REQUEST for another media type, an empty body, or metadata in the query, which could not
+            be returned.
+    """
+    if METADATA in query.parameters:
+        raise invalid("Expected metadata in gmap, so that it can be returned with the response", "query.metadata")
     read_message = _message_reader(head.headers.get("content-type", ""), body, engine.limits)
-    return PredictCodec(engine.registry, read_message, model, parameters)
+    return PredictCodec(engine.registry, read_message, query.model, query.parameters)
 
 
-def _start(codec: PredictCodec, *, as_ndarray: bool = False) -> CodecCall:
+def _start(codec: PredictCodec, query: _Query) -> CodecCall:
     """Return an inference. Bytes without a type are the answer of a model that returns bytes."""
 
     def encode(response: InferenceResponse) -> HttpAnswer:
         message = codec.encode(response)
-        if message.WhichOneof("data_oneof") == "bin_data" and not as_ndarray:
+        if message.WhichOneof("data_oneof") == "bin_data" and not query.as_ndarray:
             return HttpAnswer(content=message.bin_data, media_type=_BINARY)
-        return HttpAnswer(content=encode_json(message, as_ndarray=as_ndarray))
+        return HttpAnswer(content=encode_json(message, as_ndarray=query.as_ndarray))
 
-    return CodecCall(model_name="", decode=codec.decode, encode=encode, map_error_path=codec.map_error_path)
-
-
-def _flag(request: HttpRequest, name: str) -> bool:
-    return request.query_params.get(name, "").lower() == "true"
+    return CodecCall(model_name=query.model, decode=codec.decode, encode=encode, map_error_path=codec.map_error_path)
 
 
-def _is_streaming(request: HttpRequest) -> bool:
-    """Return whether the query or a header asks to stream the response."""
-    return _flag(request, _STREAMING) or request.headers.get(_STREAMING, "").lower() == "true"
+def _read_query(encoded: str) -> _Query:
+    if not encoded:
+        return _NO_QUERY
+    texts: dict[str, list[str]] = {}
+    for name, text in parse_qsl(encoded, keep_blank_values=True):
+        texts.setdefault(name, []).append(text)
+    model, streaming, as_ndarray = (texts.pop(parameter.name, [""])[0] for parameter in _QUERY)
+    return _Query(
+        model=model,
+        streaming=streaming.lower() == "true",
+        as_ndarray=as_ndarray.lower() == "true",
+        parameters={name: _value(values[0]) if len(values) == 1 else values for name, values in texts.items()},
+    )
 
 
 def _may_stream(head: InferenceHead, body: bytes) -> bool:
     """Return whether the body may ask to stream the response, by a quick search if it is not too long for that."""
     is_json = media_type_of(head.headers.get("content-type", "")) == _JSON
     return is_json and (len(body) > _MAX_SEARCHED_BYTES or _STREAMING.encode() in body)
-
-
-def _check_form(*, streaming: bool, as_ndarray: bool) -> None:
-    if streaming and as_ndarray:
-        raise invalid("Expected streaming or return-ndarray, got both", "query")
-
-
-def _parameters(request: HttpRequest) -> Mapping[str, object]:
-    """Return the parameters in the query: numbers, booleans and texts; repeated parameters become lists of texts.
-
-    Raises:
-        InferenceError: INVALID_REQUEST for metadata, which could not be returned.
-    """
-    parameters: dict[str, object] = {}
-    for name in request.query_params:
-        if name in _QUERY_NAMES:
-            continue
-        if name == METADATA:
-            raise invalid("Expected metadata in gmap, so that it can be returned with the response", "query.metadata")
-        values = request.query_params.getall(name)
-        parameters[name] = _value(values[0]) if len(values) == 1 else list(values)
-    return parameters
 
 
 def _value(text: str) -> object:

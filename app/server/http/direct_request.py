@@ -1,6 +1,6 @@
 """Answer the usual inference request without the ASGI application: from its headers to its response in one object.
 
-Only requests take this way for which the application would do the same: a POST without a query to the inference path of
+Only requests take this way for which the application would do the same: a POST to the inference path of
 a model, with headers that need no further rule, from a client with permission. The application answers all others,
 through the same endpoints, and reports clients without permission.
 """
@@ -66,6 +66,7 @@ class DirectRoute(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         error_answer: returns the answer for an error.
         permission: what the client needs.
         compressible: whether a long response is compressed for a client that accepts it.
+        reads_query: whether requests may have a query.
     """
 
     protocol: str
@@ -73,6 +74,7 @@ class DirectRoute(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     error_answer: Callable[[InferenceError], HttpAnswer]
     permission: Permission
     compressible: bool
+    reads_query: bool
 
 
 class DirectRoutes:
@@ -119,7 +121,7 @@ class DirectRoutes:
         if (
             body_length is None
             or body_length > self._max_request_bytes
-            or b"?" in url
+            or (b"?" in url and not route.reads_query)
             or not _OTHER_RULES.isdisjoint(headers)
             or not self._is_allowed_host(headers.get(b"host"))
             or _UNPRINTABLE.search(headers.get(b"x-request-id", b""))
@@ -139,6 +141,7 @@ class DirectRequest(ConnectionRequest):
         routes: the direct routes.
         route: its route.
         target: the segment of the path with the model's name.
+        query: the query of the URL, still encoded.
         headers: the headers, names in lower case.
         client: the authenticated client.
         connection: writes the response and continues after it, or passes the request to the application.
@@ -162,6 +165,7 @@ class DirectRequest(ConnectionRequest):
         routes: DirectRoutes,
         route: DirectRoute,
         target: str,
+        query: bytes,
         headers: Sequence[tuple[bytes, bytes]],
         client: Identity,
         connection: Any,
@@ -177,7 +181,7 @@ class DirectRequest(ConnectionRequest):
         texts: dict[str, str] = {}
         for name, value in headers:
             texts[name.decode("latin-1")] = value.decode("latin-1")
-        self._head = head = InferenceHead(target=target, headers=texts)
+        self._head = head = InferenceHead(target=target, headers=texts, query=query.decode(errors="replace"))
         self.context = new_context(head.headers, route.protocol, connection.client[0] if connection.client else "")
         self.client = client
         self.context.client = client.name

@@ -199,7 +199,10 @@ class Connection(PipelinedProtocol):
         client = routes.client_of(direct, parser.url, headers, parser.body_length)
         if client is None:
             return False
-        request = DirectRequest(routes, direct, target, parser.headers, client, self, keep_alive=parser.keep_alive)
+        query = parser.url.partition(b"?")[2]
+        request = DirectRequest(
+            routes, direct, target, query, parser.headers, client, self, keep_alive=parser.keep_alive
+        )
         self._direct = self.newest = self._current = request
         self._tasks.add(request)
         return True

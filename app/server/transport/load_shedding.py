@@ -237,6 +237,7 @@ def _direct_route(protocol: HttpProtocol, endpoint: Endpoint) -> DirectRoute | N
         error_answer=protocol.error_answer if isinstance(protocol, HttpListener) else partial(error_answer, protocol),
         permission=endpoint.permission,
         compressible=not is_streamed,
+        reads_query=bool(endpoint.query),
     )
 
 
