@@ -108,6 +108,7 @@ def serve(
             service.transport,
             announce,
             service.shutdown_hooks,
+            service.app.lifespan(),
         )
     except ListenError as error:
         fields = ("port", "grpc_port", "tensorflow_serving_port", "tensorflow_grpc_port")

@@ -146,7 +146,7 @@ class Engine(Readiness):
             with watch_disconnect(context, job.cancel):
                 await done
         except asyncio.CancelledError:
-            # gRPC cancels the handler when a client disconnects, and uvicorn when it must stop.
+            # gRPC cancels the handler when a client disconnects, and the server when it must stop.
             aborted = self._is_aborted(context)
             if aborted:
                 context.abort()

@@ -1,7 +1,7 @@
 """Run the server process: listeners, models, signals and exit."""
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import AbstractAsyncContextManager, ExitStack
 
 import msgspec
 from litestar import Litestar
@@ -10,7 +10,7 @@ from litestar.types import ASGIApp, Receive, Scope, Send
 from app.server.grpc.server import GrpcServer
 from app.server.model_loading import ModelLoading
 from app.server.transport.listen_socket import ListenError, connectable_host, open_listen_socket
-from app.server.transport.server import ShutdownHooks, Transport, http_server
+from app.server.transport.server import HttpServer, ShutdownHooks, Transport
 from app.settings.server import ServerSettings
 
 
@@ -51,6 +51,7 @@ def run(
     transport: Transport,
     announce: Callable[[str, Mapping[str, str]], None],
     shutdown_hooks: ShutdownHooks,
+    lifespan: AbstractAsyncContextManager[None],
 ) -> bool:
     """Serve until a stop signal. After SIGTERM or SIGINT, requests in flight may finish within the drain timeout.
 
@@ -64,6 +65,7 @@ def run(
         announce: called with the address of the server and the named addresses of other listeners, once models are
             ready.
         shutdown_hooks: callbacks for the shutdown.
+        lifespan: lifespan of `app`.
 
     Returns:
         Whether any model was loaded. If none is, the server stops and the result is False.
@@ -101,8 +103,12 @@ def run(
                 raise ListenError(settings.host, port, "HTTP and gRPC need different ports")
             grpc.check_addresses()
         apps = {port: secondary.guarded_app for port, secondary in zip(ports[1:], secondary_listeners, strict=True)}
-        server = http_server(route_by_port(app, apps), transport, shutdown_hooks)
-        server.run(sockets=listen_sockets)
-    if grpc is not None and grpc.failure is not None:
-        raise grpc.failure
+        server = HttpServer(route_by_port(app, apps), transport, shutdown_hooks, lifespan)
+        try:
+            server.run(listen_sockets)
+        except Exception:
+            # The lifespan of the application wraps its errors.
+            if grpc is not None and grpc.failure is not None:
+                raise grpc.failure from None
+            raise
     return any_loaded

@@ -28,6 +28,7 @@ _ALLOWED = {
     "app/runtimes/onnxruntime/image_text_to_text/chat_template.py": "today's date, if a template uses it",
     "app/server/auth/api_keys.py": "whether a key has expired",
     "app/server/auth/jwt_validator.py": "whether a token has expired",
+    "app/server/transport/pipelining.py": "the header Date of responses",
     "app/server/transport/tls.py": "whether a certificate has expired",
 }
 

@@ -5,7 +5,7 @@ import json
 import socket
 import threading
 from collections.abc import Callable, Generator
-from contextlib import closing, contextmanager
+from contextlib import AbstractAsyncContextManager, closing, contextmanager
 from typing import Any, cast
 
 import uvloop
@@ -14,7 +14,7 @@ from prometheus_client import CollectorRegistry
 
 from app.server.transport.connection_table import ConnectionTable
 from app.server.transport.listen_socket import open_listen_socket
-from app.server.transport.server import ShutdownHooks, Transport, http_server
+from app.server.transport.server import HttpServer, ShutdownHooks, Transport
 from app.server.transport.tls import Certificates
 from app.settings.network import TransportSettings
 from tests.support.polling import wait_until_async
@@ -117,12 +117,13 @@ def run_app(
     *,
     timeout: float = 3600.0,
     loop: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop,
+    lifespan: AbstractAsyncContextManager[None] | None = None,
 ) -> Generator[Callable[[], None]]:
     """Run the HTTP server of any application in a thread, and yield a function that stops it."""
     shutdown_hooks = ShutdownHooks(
         mark_not_ready=lambda: None, start_drain=lambda: None, drain_delay=0.0, drain_timeout=timeout
     )
-    server = http_server(app, transport, shutdown_hooks)
+    server = HttpServer(app, transport, shutdown_hooks, lifespan)
     started = threading.Event()
 
     def stop() -> None:
@@ -156,9 +157,6 @@ class ReplaceableApp:
         self.app: ASGIApp | None = None
 
     async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
-        if scope["type"] == "lifespan":
-            await _complete_lifespan(receive, send)
-            return
         assert self.app is not None
         await self.app(scope, receive, send)
 
@@ -172,17 +170,8 @@ def run_replaceable_app() -> Generator[tuple[ReplaceableApp, str]]:
         yield app, f"http://127.0.0.1:{listening_socket.getsockname()[1]}"
 
 
-async def _complete_lifespan(receive: Receive, send: Send) -> None:
-    for phase in ("startup", "shutdown"):
-        await receive()
-        await send(cast("Any", {"type": f"lifespan.{phase}.complete"}))
-
-
 def _application(server: HttpTestServer) -> ASGIApp:
     async def app(scope: Any, receive: Receive, send: Send) -> None:
-        if scope["type"] == "lifespan":
-            await _complete_lifespan(receive, send)
-            return
         path, body = scope["path"], b""
         headers = {name.decode(): value.decode() for name, value in scope["headers"]}
         while path != "/early":

@@ -11,7 +11,7 @@ from app.server.http.direct_request import DirectRequest
 from app.server.transport import tcp_info
 from app.server.transport.connection_table import ConnectionTable, TimedConnection
 from app.server.transport.load_shedding import Route
-from app.server.transport.pipelining import PipelinedProtocol, ServedApplication
+from app.server.transport.pipelining import PipelinedProtocol, ServerState
 from app.server.transport.raw_response import raw_response
 from app.server.transport.request_parser import RefusedError, RequestParser
 from app.server.transport.timeouts import ConnectionTimeouts
@@ -36,7 +36,7 @@ class Connection(PipelinedProtocol):
         connections: the connection table, which has admitted it already.
         client_socket: the socket.
         address: IP address of the client.
-        served: the application.
+        server_state: shared with the other connections.
     """
 
     def __init__(
@@ -44,9 +44,9 @@ class Connection(PipelinedProtocol):
         connections: ConnectionTable,
         client_socket: socket.socket,
         address: str,
-        served: ServedApplication,
+        server_state: ServerState,
     ) -> None:
-        super().__init__(client_socket, served)
+        super().__init__(client_socket, server_state)
         settings = connections.settings
         self.parser = RequestParser(
             settings.max_header_bytes, settings.max_header_fields, self._on_head, self._on_body, self._on_end
@@ -61,8 +61,7 @@ class Connection(PipelinedProtocol):
         self._draining = False
         self._on_body_arrived: Callable[[], object] | None = None
         self._direct: DirectRequest | None = None
-        # The server waits for what this set contains, and cancels what takes too long.
-        self._tasks: set[Any] = served.server_state.tasks
+        self._tasks = server_state.tasks
 
     # Callbacks of asyncio.
 
@@ -180,7 +179,6 @@ class Connection(PipelinedProtocol):
         if close:
             raise RefusedError(429, "", response=response)
         self._draining = True
-        self.server_state.total_requests += 1
         self.transport.write(response)
         return True
 
@@ -237,7 +235,6 @@ class Connection(PipelinedProtocol):
         self.on_response_complete()
 
     def on_response_complete(self) -> None:
-        self.server_state.total_requests += 1
         self._release_buffered_bytes()
         if self._on_body_arrived is not None:
             self.mark_body_arrived()

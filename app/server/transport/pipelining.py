@@ -2,18 +2,19 @@
 
 import asyncio
 import socket
+import time
 from collections import deque
 from collections.abc import Mapping
+from email.utils import formatdate
 from typing import Any, cast
 from urllib.parse import unquote
 
 import httptools
-import msgspec
 from litestar.types import ASGIApp
-from uvicorn.server import ServerState
 
 from app.server.transport import tcp_info
 from app.server.transport.asgi_request import AsgiRequest
+from app.server.transport.proxy_headers import client_and_scheme
 from app.server.transport.request_parser import ConnectionRequest, RequestParser
 
 _MAX_QUEUED = 32
@@ -27,18 +28,32 @@ _VERSION = b" HTTP/1."
 """Part of every request line: its occurrences in received bytes limit how many requests begin in them."""
 
 
-class ServedApplication(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+class ServerState:
     """What the connections of one server share.
 
+    Args:
+        app: the application.
+
     Attributes:
-        app: answers the requests.
-        lifespan_state: what the application's lifespan adds to the scope of each request.
-        server_state: open connections, running requests and the headers of every response.
+        app: the application.
+        connections: the open connections.
+        tasks: the requests in progress, which the server waits for, and cancels when they take too long.
+        default_headers: headers of every response.
     """
 
-    app: ASGIApp
-    lifespan_state: dict[str, Any]
-    server_state: ServerState
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+        self.connections: set[PipelinedProtocol] = set()
+        self.tasks: set[Any] = set()
+        self.default_headers: list[tuple[bytes, bytes]] = []
+        self._second = 0
+
+    def set_date(self) -> None:
+        """Update the header Date; call it at least once a second."""
+        second = int(time.time())
+        if second != self._second:
+            self._second = second
+            self.default_headers = [(b"date", formatdate(second, usegmt=True).encode())]
 
 
 class PipelinedProtocol(asyncio.Protocol):
@@ -46,7 +61,7 @@ class PipelinedProtocol(asyncio.Protocol):
 
     Args:
         client_socket: the socket.
-        served: the application.
+        server_state: shared with the other connections.
 
     Attributes:
         client: address and port of the client.
@@ -56,16 +71,15 @@ class PipelinedProtocol(asyncio.Protocol):
         pipeline: parsed requests that wait for the current one, newest first.
         read_paused: whether reading is paused.
         scheme: http or https.
-        server_state: state of the server.
+        server_state: shared with the other connections.
     """
 
     transport: asyncio.Transport
     parser: RequestParser
 
-    def __init__(self, client_socket: socket.socket, served: ServedApplication) -> None:
+    def __init__(self, client_socket: socket.socket, server_state: ServerState) -> None:
         self._socket = client_socket
-        self._served = served
-        self.server_state = served.server_state
+        self.server_state = server_state
         self.loop = asyncio.get_running_loop()
         self.client: tuple[str, int] | None = None
         self.scheme = "http"
@@ -83,13 +97,11 @@ class PipelinedProtocol(asyncio.Protocol):
         self.client = _address(transport.get_extra_info("peername"))
         if transport.get_extra_info("sslcontext") is not None:
             self.scheme = "https"
-        connections: set[Any] = self.server_state.connections
-        connections.add(self)
+        self.server_state.connections.add(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Cancel the request in progress, and drop those that wait."""
-        connections: set[Any] = self.server_state.connections
-        connections.discard(self)
+        self.server_state.connections.discard(self)
         self.pipeline.clear()
         self._unparsed = b""
         for request in (self._current, self.newest):
@@ -204,20 +216,21 @@ class PipelinedProtocol(asyncio.Protocol):
         parser = self.parser
         url = httptools.parse_url(parser.url)
         path = url.path.decode("ascii")
+        client, scheme = client_and_scheme(parser.headers, self.client, self.scheme)
         scope = {
             "type": "http",
             "asgi": {"version": "3.0", "spec_version": "2.3"},
             "http_version": parser.version,
             "method": parser.method.decode("ascii"),
-            "scheme": self.scheme,
+            "scheme": scheme,
             "server": self._server,
-            "client": self.client,
+            "client": client,
             "root_path": "",
             "path": unquote(path) if "%" in path else path,
             "raw_path": url.path,
             "query_string": url.query or b"",
             "headers": parser.headers,
-            "state": {**self._served.lifespan_state, **state},
+            "state": dict(state),
         }
         request = AsgiRequest(
             scope,
@@ -235,7 +248,7 @@ class PipelinedProtocol(asyncio.Protocol):
 
     def _run(self, request: AsgiRequest) -> None:
         self._current = request
-        task = self.loop.create_task(request.run(self._served.app))
+        task = self.loop.create_task(request.run(self.server_state.app))
         self.server_state.tasks.add(task)
         task.add_done_callback(self.server_state.tasks.discard)
 

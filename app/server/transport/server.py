@@ -9,24 +9,21 @@ import math
 import os
 import signal
 import socket
-import sys
 import threading
 import time
-from collections.abc import Callable, Generator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, nullcontext, suppress
 from types import FrameType
-from typing import Any, cast
 
 import msgspec
-import uvicorn
+import uvloop
 from litestar.types import ASGIApp
 from prometheus_client import CollectorRegistry
-from uvicorn.config import STARTUP_FAILURE
 
 from app.server.transport.acceptor import Acceptor
 from app.server.transport.connection import Connection
 from app.server.transport.connection_table import TICK_SECONDS, ConnectionTable, raise_file_limit
-from app.server.transport.pipelining import ServedApplication
+from app.server.transport.pipelining import ServerState
 from app.server.transport.tls import CHECK_SECONDS, Certificates, load_certificates
 from app.settings.server import ServerSettings
 
@@ -37,6 +34,7 @@ second and lingers for two seconds after its rejection."""
 _SAME_SIGNAL_SECONDS = 0.2
 """Seconds in which a second signal counts as the first: a terminal and a wrapper can both forward it."""
 
+_POLL_SECONDS = 0.1
 _LOG_SECONDS = 0.5
 _GRACE_SECONDS = 5.0
 """Seconds after the drain timeout in which everything else must close."""
@@ -89,84 +87,101 @@ def open_transport(settings: ServerSettings, metrics: CollectorRegistry) -> Tran
     return Transport(connections=ConnectionTable(settings, metrics, raise_file_limit()), certificates=certificates)
 
 
-def http_server(app: ASGIApp, transport: Transport, shutdown_hooks: ShutdownHooks) -> uvicorn.Server:
-    """Return a server of `app` that is not started."""
-    config = uvicorn.Config(
-        cast("Any", app),
-        http=Connection,
-        ws="none",
-        log_config=None,
-        log_level="warning",
-        access_log=False,
-        server_header=False,
-        timeout_graceful_shutdown=math.ceil(shutdown_hooks.drain_timeout),
-    )
-    return _HttpServer(config, shutdown_hooks, transport)
+class HttpServer:
+    """Serve an application until a stop signal.
 
+    Args:
+        app: the application.
+        transport: shared state of connections.
+        hooks: callbacks for the shutdown.
+        lifespan: context of the application, entered before the first connection and left after the last one.
 
-class _HttpServer(uvicorn.Server):
-    """Extend uvicorn's server with our connections, their periodic checks, and our shutdown."""
+    Attributes:
+        started: whether connections are accepted.
+        should_exit: set it to start the shutdown.
+    """
 
-    def __init__(self, config: uvicorn.Config, hooks: ShutdownHooks, transport: Transport) -> None:
-        super().__init__(config)
-        self._hooks = hooks
+    def __init__(
+        self,
+        app: ASGIApp,
+        transport: Transport,
+        hooks: ShutdownHooks,
+        lifespan: AbstractAsyncContextManager[None] | None = None,
+    ) -> None:
+        self.started = self.should_exit = False
         self._transport = transport
+        self._hooks = hooks
+        self._lifespan = lifespan or nullcontext()
+        self._state = ServerState(app)
         self._signalled_at: float | None = None
-        self._periodic_tasks: list[asyncio.Task[None]] = []
 
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await self.lifespan.startup()
-        if self.lifespan.should_exit:
-            sys.exit(STARTUP_FAILURE)
-        connections, certificates = self._transport.connections, self._transport.certificates
-        # The application behind uvicorn's middleware, which reads the proxy headers of trusted addresses.
-        application = cast("ASGIApp", cast("Any", self.config).loaded_app)
-        served = ServedApplication(app=application, lifespan_state=self.lifespan.state, server_state=self.server_state)
+    def run(self, sockets: Sequence[socket.socket]) -> None:
+        """Serve on listening sockets in an event loop of its own."""
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(self.serve(sockets))
 
-        def create_connection(client_socket: socket.socket, address: str) -> Connection:
-            return Connection(connections, client_socket, address, served)
-
-        self._periodic_tasks.append(asyncio.create_task(_check_connections(connections)))
-        if certificates is not None:
-            self._periodic_tasks.append(asyncio.create_task(_reload_periodically(certificates)))
-        acceptors = [
-            Acceptor(listen_socket, connections, create_connection, certificates) for listen_socket in sockets or ()
-        ]
-        self.servers = cast("list[asyncio.base_events.Server]", acceptors)
-        self.started = True
-
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        hooks = self._hooks
-        hooks.mark_not_ready()
-        try:
-            if self._signalled_at is not None:
-                _logger.info("stopping", extra={"drain_delay": hooks.drain_delay, "drain_timeout": hooks.drain_timeout})
-                await asyncio.sleep(hooks.drain_delay)
-                _exit_after(hooks.drain_timeout + _GRACE_SECONDS)
-            seconds_left = max(0.0, hooks.drain_timeout - _ABORT_SECONDS)
-            self._transport.connections.reject_incomplete_at = asyncio.get_running_loop().time() + seconds_left
-            hooks.start_drain()
-            await super().shutdown(sockets)
-        finally:
-            for task in self._periodic_tasks:
-                task.cancel()
-
-    @contextmanager
-    def capture_signals(self) -> Generator[None]:
-        """Handle signals until the process exits. Unlike uvicorn, never raise them again: the drain handles them."""
+    async def serve(self, sockets: Sequence[socket.socket]) -> None:
+        """Serve on listening sockets in the running event loop."""
         if threading.current_thread() is threading.main_thread():
             for number in (signal.SIGTERM, signal.SIGINT):
-                signal.signal(number, self.handle_exit)
-        yield
+                signal.signal(number, self._handle_signal)
+        connections, certificates, state = self._transport.connections, self._transport.certificates, self._state
+        async with AsyncExitStack() as stack:
+            tasks = [asyncio.create_task(_check_connections(connections, state))]
+            if certificates is not None:
+                tasks.append(asyncio.create_task(_reload_periodically(certificates)))
+            for task in tasks:
+                stack.callback(task.cancel)
+            await stack.enter_async_context(self._lifespan)
 
-    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+            def create_connection(client_socket: socket.socket, address: str) -> Connection:
+                return Connection(connections, client_socket, address, state)
+
+            state.set_date()
+            acceptors = [
+                Acceptor(listen_socket, connections, create_connection, certificates) for listen_socket in sockets
+            ]
+            self.started = True
+            while not self.should_exit:
+                await asyncio.sleep(_POLL_SECONDS)
+            await self._shut_down(sockets, acceptors)
+
+    async def _shut_down(self, sockets: Sequence[socket.socket], acceptors: Sequence[Acceptor]) -> None:
+        """Stop accepting connections, and wait for requests in flight until the drain timeout."""
+        hooks, state = self._hooks, self._state
+        hooks.mark_not_ready()
+        if self._signalled_at is not None:
+            _logger.info("stopping", extra={"drain_delay": hooks.drain_delay, "drain_timeout": hooks.drain_timeout})
+            await asyncio.sleep(hooks.drain_delay)
+            _exit_after(hooks.drain_timeout + _GRACE_SECONDS)
+        seconds_left = max(0.0, hooks.drain_timeout - _ABORT_SECONDS)
+        self._transport.connections.reject_incomplete_at = asyncio.get_running_loop().time() + seconds_left
+        hooks.start_drain()
+        for acceptor in acceptors:
+            acceptor.close()
+        for listen_socket in sockets:
+            listen_socket.close()
+        for connection in list(state.connections):
+            connection.shutdown()
+        # The connections that were accepted last are not open yet.
+        await asyncio.sleep(_POLL_SECONDS)
+        try:
+            async with asyncio.timeout(math.ceil(hooks.drain_timeout)):
+                while state.connections or state.tasks:
+                    await asyncio.sleep(_POLL_SECONDS)
+        except TimeoutError:
+            _logger.error("requests cancelled at the drain timeout", extra={"requests": len(state.tasks)})
+            for task in list(state.tasks):
+                task.cancel()
+
+    def _handle_signal(self, number: int, _: FrameType | None) -> None:
         """Start the shutdown after the first signal, and exit after the second."""
         now = time.monotonic()
         if self._signalled_at is None:
             self._signalled_at = now
-            super().handle_exit(sig, frame)
+            self.should_exit = True
         elif now - self._signalled_at >= _SAME_SIGNAL_SECONDS:
-            _exit_now(128 + sig, "second stop signal", signal=signal.Signals(sig).name)
+            _exit_now(128 + number, "second stop signal", signal=signal.Signals(number).name)
 
 
 def _exit_after(seconds: float) -> None:
@@ -193,11 +208,12 @@ def _exit_now(status: int, event: str, **fields: object) -> None:
     os._exit(status)
 
 
-async def _check_connections(connections: ConnectionTable) -> None:
-    """Check timeouts of connections periodically, also while the server drains."""
+async def _check_connections(connections: ConnectionTable, state: ServerState) -> None:
+    """Check timeouts of connections and update the date periodically, also while the server drains."""
     loop = asyncio.get_running_loop()
     while True:
         await asyncio.sleep(TICK_SECONDS)
+        state.set_date()
         try:
             connections.check_next(loop.time())
         except Exception:

@@ -65,7 +65,7 @@ def client(provider: CountingProvider, metrics: CollectorRegistry, tmp_path: Pat
     transport, app = Transport(connections=connections, certificates=None), authenticated_app(access, engine)
     with (
         open_listen_socket("127.0.0.1", 0) as listening_socket,
-        run_app(app, transport, listening_socket),
+        run_app(app, transport, listening_socket, lifespan=app.lifespan()),
         httpx.Client(base_url=f"http://127.0.0.1:{listening_socket.getsockname()[1]}", timeout=60) as http_client,
     ):
         yield http_client
