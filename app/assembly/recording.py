@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from app.recording.recorder import Recorder
     from app.recording.stores.store import Store, StoreDsn
 from app.recording.inference import RecordedInference
+from app.server.auth.bind_policy import is_loopback_host
 from app.server.http.inferences import InferenceReader, Inferences
-from app.server.http.loopback import is_loopback_host
 from app.server.http.query_pool import QueryPool
 
 _DAY = 24 * 60 * 60

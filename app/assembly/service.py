@@ -24,16 +24,15 @@ from app.observers.request_log import RequestLog
 from app.observers.trends import Trends
 from app.protocols import grpc_protocols, listeners_on_ports, main_port_protocols
 from app.server.auth.access_control import AccessControl, open_access_control
-from app.server.auth.bind_policy import cors_origins
+from app.server.auth.bind_policy import is_loopback_host
 from app.server.auth.grpc_access import GrpcAccess
 from app.server.auth.http_access import HttpAccess
-from app.server.grpc.load_shedding import CallShedder
+from app.server.grpc.interceptors import CallShedder
 from app.server.grpc.server import GrpcServer
 from app.server.http.asgi import create_app, create_listener_app
-from app.server.http.cross_site import allowed_hosts, reject_cross_site
+from app.server.http.cross_site import allowed_hosts, cors_origins, reject_cross_site
 from app.server.http.direct_request import DirectRoutes
 from app.server.http.errors import refusal_body_builder
-from app.server.http.loopback import is_loopback_host
 from app.server.http.query_pool import QueryPool
 from app.server.model_loading import ModelLoading, polling
 from app.server.process import SecondaryListener

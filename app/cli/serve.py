@@ -66,11 +66,11 @@ def serve(
     gc.disable()
     from app.assembly.models import find_models
     from app.assembly.service import Service
-    from app.server.http.loopback import is_loopback_host
+    from app.server.auth.bind_policy import is_loopback_host
     from app.server.logs.output import configure_logging
     from app.server.process import run
     from app.server.process_setup import configure_process
-    from app.server.transport.listen_socket import ListenError
+    from app.server.transport.acceptor import ListenError
 
     # Tune malloc first: threads that start earlier would have arenas of their own.
     configure_process()

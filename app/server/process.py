@@ -9,7 +9,7 @@ from litestar.types import ASGIApp, Receive, Scope, Send
 
 from app.server.grpc.server import GrpcServer
 from app.server.model_loading import ModelLoading
-from app.server.transport.listen_socket import ListenError, connectable_host, open_listen_socket
+from app.server.transport.acceptor import ListenError, connectable_host, open_listen_socket
 from app.server.transport.server import HttpServer, ShutdownHooks, Transport
 from app.settings.server import ServerSettings
 

@@ -12,8 +12,8 @@ import uvloop
 from litestar.types import ASGIApp, Receive, Send
 from prometheus_client import CollectorRegistry
 
+from app.server.transport.acceptor import open_listen_socket
 from app.server.transport.connection_table import ConnectionTable
-from app.server.transport.listen_socket import open_listen_socket
 from app.server.transport.server import HttpServer, ShutdownHooks, Transport
 from app.server.transport.tls import Certificates
 from app.settings.network import TransportSettings

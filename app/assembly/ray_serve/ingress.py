@@ -15,8 +15,7 @@ from app.engine.error_text import redact_paths
 from app.engine.models.registry import ModelState, Registration, Registry
 from app.engine.models.repository import Repository
 from app.engine.models.servable import Servable
-from app.server.auth.bind_policy import cors_origins
-from app.server.http.cross_site import reject_cross_site
+from app.server.http.cross_site import cors_origins, reject_cross_site
 from app.server.logs.output import configure_logging
 from app.server.process_setup import configure_process
 from app.settings.model import ModelError, ModelSource

@@ -9,10 +9,9 @@ from prometheus_client import CollectorRegistry
 from app.engine.error_text import missing_extra
 from app.protocols.protocol import PERMISSIONS, Permission
 from app.server.auth.api_keys import ApiKeys, read_keys
-from app.server.auth.credentials import credential_of, unauthenticated
-from app.server.auth.identity import AccessError, Identity, Rate
+from app.server.auth.audit import RejectionLog
+from app.server.auth.credentials import AccessError, Identity, Rate, credential_of, unauthenticated
 from app.server.auth.rate_limiter import RateLimiter
-from app.server.auth.rejection_log import RejectionLog
 from app.server.auth.watched_file import WatchedFile
 from app.settings.network import AccessSettings
 from app.settings.server import SettingsError

@@ -8,8 +8,7 @@ from typing import Annotated
 import msgspec
 
 from app.protocols.protocol import Permission
-from app.server.auth.credentials import unauthenticated
-from app.server.auth.identity import Identity, Rate
+from app.server.auth.credentials import Identity, Rate, unauthenticated
 from app.settings.server import SettingsError
 
 _NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"

@@ -1,9 +1,12 @@
-"""Write the audit log: one line for each attempt to change the served models."""
+"""Write the audit log, a line for each attempt to change the served models, and log rejected requests."""
 
+import time
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import structlog
 from litestar.types import Message, Scope
+from prometheus_client import CollectorRegistry, Counter
 
 from app.engine.request_context import request_id as new_request_id
 from app.protocols.request_info import (
@@ -13,7 +16,10 @@ from app.protocols.request_info import (
     client_request_id,
     get_response_header,
     set_response_header,
+    valid_id,
 )
+from app.server.auth.credentials import AccessError
+from app.server.auth.rate_limiter import LogSampler
 from tasks.inference.error import truncate
 
 ANONYMOUS = "anonymous"
@@ -82,3 +88,51 @@ async def audit_response(message: Message, scope: Scope) -> None:
         address=address_of(scope),
         request_id=request_id,
     )
+
+
+class RejectionLog:
+    """Count every rejection by its reason, and log ten at once, then one a second.
+
+    The limit keeps attackers from filling the disk. No part of a credential is logged.
+
+    Args:
+        registry: registry of the metrics.
+        clock: returns seconds of a monotonic clock.
+    """
+
+    def __init__(self, registry: CollectorRegistry, clock: Callable[[], float] = time.monotonic) -> None:
+        self._counter = Counter(
+            "charioteer_access_refused",
+            "Requests rejected by authentication, authorization or a rate limit, by reason.",
+            ["reason"],
+            registry=registry,
+        )
+        self._log: Any = structlog.get_logger("charioteer.access")
+        self._sampler = LogSampler(clock)
+
+    def record(self, error: AccessError, headers: Sequence[tuple[str, str]], *, operation: str, address: str) -> None:
+        """Count and log one rejection, and set its `logged`.
+
+        Args:
+            error: the rejection.
+            headers: headers of the request, or gRPC metadata.
+            operation: the operation: a method and path without its query, or a gRPC method.
+            address: IP address of the client.
+        """
+        self._counter.labels(error.reason).inc()
+        fields = self._sampler.sample()
+        if fields is None:
+            error.logged = False
+            return
+        if error.client:
+            fields["client"] = error.client
+        if request_id := valid_id(dict(headers).get(REQUEST_ID_HEADER)):
+            fields["request_id"] = truncate(request_id, 200)
+        self._log.warning(
+            "access refused",
+            reason=error.reason,
+            error=error.message,
+            what=truncate(operation, 200),
+            address=address,
+            **fields,
+        )

@@ -1,8 +1,9 @@
-"""Check that a server which others can reach authenticates its clients."""
+"""Check that a server which others can reach authenticates its clients, and recognise loopback host names."""
 
+import ipaddress
 import logging
+from urllib.parse import urlsplit
 
-from app.server.http.loopback import is_loopback_host
 from app.settings.server import ServerSettings, SettingsError
 
 _logger = logging.getLogger(__name__)
@@ -31,15 +32,17 @@ def warn_about_clear_text(settings: ServerSettings) -> None:
         _logger.warning("authentication without TLS")
 
 
-def cors_origins(settings: ServerSettings) -> list[str]:
-    """Return the origins whose pages may read responses.
+def is_loopback_host(host: str) -> bool:
+    """Return whether a host, without its port, is loopback: ``localhost``, or an address of the loopback range."""
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
 
-    Raises:
-        SettingsError: if an origin is invalid. ``*`` is invalid: with it, pages of any site could unload models.
-    """
-    origins = [origin.strip() for origin in settings.cors_origins.split(",") if origin.strip()]
-    for origin in origins:
-        scheme, _, authority = origin.partition("://")
-        if scheme not in ("http", "https") or not authority or "/" in authority or origin != origin.lower():
-            raise SettingsError(f"--cors-origins: expected origins such as https://app.example, got {origin!r}")
-    return origins
+
+def hostname_of(url: str) -> str:
+    """Return the host of a URL without its port; empty if it has none."""
+    try:
+        return urlsplit(url).hostname or ""
+    except ValueError:
+        return ""

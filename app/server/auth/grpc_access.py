@@ -12,9 +12,8 @@ from app.protocols.request_info import CLIENT, REQUEST_ID_HEADER
 from app.protocols.status import grpc_status
 from app.server.auth.access_control import AccessControl
 from app.server.auth.audit import audit
-from app.server.auth.identity import AccessError
-from app.server.grpc.health import HEALTH
-from app.server.grpc.reflection import REFLECTION_METHODS
+from app.server.auth.credentials import AccessError
+from app.server.grpc.own_services import HEALTH, REFLECTION_METHODS
 
 Metadata = Sequence[tuple[str, str | bytes]]
 Details = grpc.HandlerCallDetails

@@ -11,8 +11,7 @@ from app.protocols.protocol import Permission
 from app.protocols.request_info import CLIENT, REQUEST_ID_HEADER, RETRY_AFTER, address_of, set_response_header
 from app.server.auth.access_control import AccessControl
 from app.server.auth.audit import mark_for_audit, unmark_for_audit
-from app.server.auth.credentials import AUTHORIZATION, KEY_HEADER
-from app.server.auth.identity import ACCESS_RESULT, AccessError, Identity
+from app.server.auth.credentials import ACCESS_RESULT, AUTHORIZATION, KEY_HEADER, AccessError, Identity
 from app.server.http.cross_site import has_basic_credentials, is_reported_cross_site
 from tasks.inference.error import ErrorKind
 

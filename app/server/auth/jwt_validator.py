@@ -9,8 +9,7 @@ from typing import Any, NamedTuple, cast
 import jwt
 
 from app.protocols.protocol import PERMISSIONS, Permission
-from app.server.auth.credentials import unauthenticated
-from app.server.auth.identity import AccessError, Identity
+from app.server.auth.credentials import AccessError, Identity, unauthenticated
 from app.settings.server import SettingsError
 from tasks.inference.error import truncate
 

@@ -1,14 +1,56 @@
-"""Limit the request rate of each client with token buckets."""
+"""Limit the request rate of each client, and the log lines that clients can cause, with token buckets."""
 
 import math
 import time
 from collections import OrderedDict
 from collections.abc import Callable
 
-from app.server.auth.identity import AccessError, Identity, Rate
+from app.server.auth.credentials import AccessError, Identity, Rate
 from tasks.inference.error import ErrorKind
 
 _MAX_BUCKETS = 10_000
+_LOG_RATE = Rate(per_second=1.0, burst=10)
+
+
+class TokenBucket:
+    """Tokens that a rate refills up to its burst. It is full at first.
+
+    Args:
+        rate: the rate.
+        now: seconds of a monotonic clock.
+    """
+
+    def __init__(self, rate: Rate, now: float) -> None:
+        self._tokens, self._refilled_at = float(rate.burst), now
+
+    def take(self, rate: Rate, now: float) -> float:
+        """Take a token and return 0, or return the seconds until there is one."""
+        self._tokens = min(float(rate.burst), self._tokens + (now - self._refilled_at) * rate.per_second)
+        self._refilled_at = now
+        if self._tokens < 1:
+            return (1 - self._tokens) / rate.per_second
+        self._tokens -= 1
+        return 0.0
+
+
+class LogSampler:
+    """Limit one kind of log line to ten at once, then one a second, so that no client can fill a disk.
+
+    Args:
+        clock: returns seconds of a monotonic clock.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._bucket, self._dropped = TokenBucket(_LOG_RATE, clock()), 0
+
+    def sample(self) -> dict[str, object] | None:
+        """Return fields for a line to log (`not_logged`, if lines were dropped before it); None to drop the line."""
+        if self._bucket.take(_LOG_RATE, self._clock()):
+            self._dropped += 1
+            return None
+        dropped, self._dropped = self._dropped, 0
+        return {"not_logged": dropped} if dropped else {}
 
 
 class RateLimiter:
@@ -30,7 +72,7 @@ class RateLimiter:
         self._default_rate = default_rate
         self._max_buckets = max_buckets
         self._clock = clock
-        self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
+        self._buckets: OrderedDict[str, TokenBucket] = OrderedDict()
 
     def consume(self, identity: Identity) -> None:
         """Count one request of `identity`.
@@ -42,13 +84,10 @@ class RateLimiter:
         if rate is None:
             return
         now = self._clock()
-        tokens, refilled_at = self._buckets.pop(identity.name, (float(rate.burst), now))
-        tokens = min(float(rate.burst), tokens + (now - refilled_at) * rate.per_second)
-        has_token = tokens >= 1
-        self._buckets[identity.name] = (tokens - 1 if has_token else tokens, now)
+        bucket = self._buckets.pop(identity.name, None) or TokenBucket(rate, now)
+        self._buckets[identity.name] = bucket
         if len(self._buckets) > self._max_buckets:
             self._buckets.popitem(last=False)
-        if not has_token:
+        if wait := bucket.take(rate, now):
             message = f"Expected at most {rate.per_second:g} requests a second from {identity.name}, got more"
-            wait = max(1, math.ceil((1 - tokens) / rate.per_second))
-            raise AccessError(ErrorKind.OVERLOADED, "rate", message, wait)
+            raise AccessError(ErrorKind.OVERLOADED, "rate", message, max(1, math.ceil(wait)))

@@ -10,17 +10,29 @@ import grpc
 from app.engine.engine import Engine
 from app.protocols.grpc_protocol import GrpcProtocol
 from app.server.auth.grpc_access import with_audit
-from app.server.grpc.connections import connection_options
-from app.server.grpc.drain import DrainInterceptor
-from app.server.grpc.health import HEALTH, Health
-from app.server.grpc.parsing import MessageParsing
-from app.server.grpc.reflection import Reflection
-from app.server.transport.listen_socket import ListenError, connectable_host, open_listen_socket
+from app.server.grpc.interceptors import DrainInterceptor
+from app.server.grpc.own_services import HEALTH, Health, MessageParser, Reflection
+from app.server.transport.acceptor import ListenError, connectable_host, open_listen_socket
 from app.server.transport.tls import Certificates
+from app.settings.network import TransportSettings
 from app.settings.server import ServerSettings
 
 _MAX_SOCKET_BYTES = 103
 """Maximum bytes of a socket path on every system: `sun_path` has 104 on BSD, 108 on Linux."""
+_KEEPALIVE_SECONDS = 60
+_KEEPALIVE_TIMEOUT_SECONDS = 20
+"""A vanished client is detected after this time; the default would be two hours."""
+
+_IDLE_SECONDS = 300
+"""Connections without a call close after this time, as over HTTP. Clients reconnect when needed."""
+
+_PING_SECONDS = 10
+"""Minimum interval of client pings, which keeps a connection through most networks."""
+
+_PING_STRIKES = 2
+
+_MAX_SECONDS = 24 * 3600
+"""gRPC's core counts milliseconds in 32 bits."""
 
 
 class GrpcServer:
@@ -102,7 +114,7 @@ class GrpcServer:
                 ("grpc.so_reuseport", 0),
                 *connection_options(self._settings),
             ],
-            interceptors=[self._drain_interceptor, *self._interceptors, MessageParsing()],
+            interceptors=[self._drain_interceptor, *self._interceptors],
         )
         names = [protocol.service.full_name for protocol in self._protocols]
         for protocol in self._protocols:
@@ -110,8 +122,9 @@ class GrpcServer:
             server.add_generic_rpc_handlers(
                 (grpc.method_handlers_generic_handler(protocol.service.full_name, dict(methods)),)
             )
-        reflection = Reflection([*names, HEALTH], [protocol.service.file for protocol in self._protocols])
-        server.add_generic_rpc_handlers((Health(self._engine, names, stopping).handler, reflection))
+        parser = MessageParser()
+        reflection = Reflection(parser, [*names, HEALTH], [protocol.service.file for protocol in self._protocols])
+        server.add_generic_rpc_handlers((Health(self._engine, parser, names, stopping).handler, reflection))
         self._bind(server)
         await server.start()
         self._server = server
@@ -168,3 +181,26 @@ def _bind_private_socket(server: grpc.aio.Server) -> tempfile.TemporaryDirectory
         return None
     server.add_insecure_port(f"unix:{folder.name}/grpc")
     return folder
+
+
+def connection_options(settings: TransportSettings) -> list[tuple[str, int]]:
+    """Return the options of a server. Connections have no maximum age: a working one is kept."""
+    return [
+        ("grpc.max_concurrent_streams", settings.max_grpc_streams),
+        # It rejects valid calls, because it counts completed ones until Python releases them.
+        ("grpc.http.overload_protection", 0),
+        # Between the two limits gRPC rejects calls at random, so both are equal.
+        ("grpc.max_metadata_size", settings.max_header_bytes),
+        ("grpc.absolute_max_metadata_size", settings.max_header_bytes),
+        ("grpc.server_handshake_timeout_ms", _milliseconds(settings.handshake_timeout)),
+        ("grpc.max_connection_idle_ms", _milliseconds(_IDLE_SECONDS)),
+        ("grpc.keepalive_time_ms", _milliseconds(_KEEPALIVE_SECONDS)),
+        ("grpc.keepalive_timeout_ms", _milliseconds(_KEEPALIVE_TIMEOUT_SECONDS)),
+        ("grpc.keepalive_permit_without_calls", 1),
+        ("grpc.http2.min_recv_ping_interval_without_data_ms", _milliseconds(_PING_SECONDS)),
+        ("grpc.http2.max_ping_strikes", _PING_STRIKES),
+    ]
+
+
+def _milliseconds(seconds: float) -> int:
+    return max(1, round(min(seconds, _MAX_SECONDS) * 1000))

@@ -1,13 +1,16 @@
 """Create the HTTP applications of an engine."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
+from functools import cached_property
 from typing import Any
 
 from litestar import Litestar, Response, get, route
 from litestar.config.compression import CompressionConfig
 from litestar.config.cors import CORSConfig
 from litestar.handlers import ASGIRouteHandler, HTTPRouteHandler
+from litestar.routes import HTTPRoute
+from litestar.types import Message, Scope, Send
 from prometheus_client import CollectorRegistry, generate_latest
 
 from app.engine.engine import Engine
@@ -19,11 +22,8 @@ from app.server.auth.http_access import HttpAccess, requires
 from app.server.http.direct_request import MIN_COMPRESSED_BYTES, STREAMED_PATHS
 from app.server.http.dispatch import create_handlers
 from app.server.http.errors import ErrorHandlers, create_error_handlers
-from app.server.http.head_requests import HeadSupport
 from app.server.http.inferences import Inferences
-from app.server.http.openapi import OWN_OPERATIONS, describe_service
-from app.server.http.reference import HEADERS as REFERENCE_HEADERS
-from app.server.http.reference import reference_page
+from app.server.http.openapi import OWN_OPERATIONS, REFERENCE_HEADERS, describe_service, reference_page
 from app.server.ui.page import EVENTS_PATH, WebPage
 
 _ALL_METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS")
@@ -55,6 +55,10 @@ _CORS: Any = {
         "x-request-id",
     ],
 }
+_COSTLY_PREFIXES = ("/inferences", "/page")
+"""Path prefixes where GET may return a long export, or a stream without an end."""
+_STATUSES_WITH_ALLOW = (204, 405)
+"""Status codes of responses with the header Allow."""
 
 Lifespan = Callable[[Litestar], AbstractAsyncContextManager[None]]
 
@@ -184,3 +188,57 @@ def _application(
         openapi_config=None,
         logging_config=None,
     )
+
+
+class HeadSupport(Litestar):
+    """Extend Litestar so that GET routes handle HEAD with the same status and headers, without a body."""
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Handle one request, or the lifespan of the application."""
+        if scope["type"] == "http":
+            supports_head = _supports_head(scope)
+            if scope["method"] == "HEAD" and supports_head:
+                scope, send = {**scope, "method": "GET"}, _without_body(send)
+            send = self._with_allowed_methods(scope, send, supports_head)
+        await super().__call__(scope, receive, send)
+
+    @cached_property
+    def _methods_by_path(self) -> Mapping[str, set[str]]:
+        return {route.path_format: set(route.methods) for route in self.routes if isinstance(route, HTTPRoute)}
+
+    def _with_allowed_methods(self, scope: Any, send: Send, supports_head: bool) -> Send:
+        """Wrap `send` so that Allow lists all methods of the path in responses to OPTIONS and in 405."""
+
+        async def send_methods(message: Message) -> None:
+            if message["type"] == "http.response.start" and message["status"] in _STATUSES_WITH_ALLOW:
+                headers = [
+                    (name, self._allowed_methods(scope, value, supports_head) if name.lower() == b"allow" else value)
+                    for name, value in message["headers"]
+                ]
+                message = {**message, "headers": headers}
+            await send(message)
+
+        return send_methods
+
+    def _allowed_methods(self, scope: Any, value: bytes, supports_head: bool) -> bytes:
+        methods = {method.strip() for method in value.decode("ascii").split(",")}
+        if scope["method"] == "OPTIONS":
+            # Litestar's response lists only the methods of the first handler on the path.
+            methods |= self._methods_by_path.get(scope.get("path_template"), set())
+        if supports_head and "GET" in methods:
+            methods.add("HEAD")
+        return ", ".join(sorted(methods)).encode("ascii")
+
+
+def _supports_head(scope: Scope) -> bool:
+    # The router treats several slashes as one.
+    return not f"/{scope['path'].lstrip('/')}".startswith(_COSTLY_PREFIXES)
+
+
+def _without_body(send: Send) -> Send:
+    async def send_head(message: Message) -> None:
+        if message["type"] == "http.response.body":
+            message = {**message, "body": b""}
+        await send(message)
+
+    return send_head

@@ -5,8 +5,8 @@ from collections.abc import Callable, Collection, Mapping
 import msgspec
 from litestar.types import ASGIApp, HTTPScope, Receive, Scope, Send
 
-from app.server.http.loopback import hostname_of, is_loopback_host
-from app.settings.server import ServerSettings
+from app.server.auth.bind_policy import hostname_of, is_loopback_host
+from app.settings.server import ServerSettings, SettingsError
 
 _CROSS_SITE_VALUES = frozenset({b"cross-site", b"same-site"})
 _SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -88,6 +88,20 @@ def allowed_hosts(settings: ServerSettings) -> Collection[str] | None:
     if "*" in host_names or (not hosts and not is_loopback_host(settings.host)):
         return None
     return hosts
+
+
+def cors_origins(settings: ServerSettings) -> list[str]:
+    """Return the origins whose pages may read responses.
+
+    Raises:
+        SettingsError: if an origin is invalid. ``*`` is invalid: with it, pages of any site could unload models.
+    """
+    origins = [origin.strip() for origin in settings.cors_origins.split(",") if origin.strip()]
+    for origin in origins:
+        scheme, _, authority = origin.partition("://")
+        if scheme not in ("http", "https") or not authority or "/" in authority or origin != origin.lower():
+            raise SettingsError(f"--cors-origins: expected origins such as https://app.example, got {origin!r}")
+    return origins
 
 
 def is_allowed_host(host: bytes | None, hosts: Collection[str]) -> bool:

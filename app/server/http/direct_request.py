@@ -20,8 +20,7 @@ from app.protocols.inference_call import HttpAnswer, InferenceCall, InferenceHea
 from app.protocols.protocol import Permission, StartCall
 from app.protocols.request_info import BASE_ID_HEADER, REQUEST_ID_HEADER, new_context
 from app.server.auth.access_control import AccessControl
-from app.server.auth.credentials import AUTHORIZATION, KEY_HEADER
-from app.server.auth.identity import Identity
+from app.server.auth.credentials import AUTHORIZATION, KEY_HEADER, Identity
 from app.server.http.cross_site import is_allowed_host
 from app.server.transport.raw_response import STATUS_LINES
 from app.server.transport.request_parser import ConnectionRequest

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from app.engine.scheduling.admission import BODY_ARRIVED
-from app.server.auth.identity import ACCESS_RESULT, AccessError
+from app.server.auth.credentials import ACCESS_RESULT, AccessError
 from app.server.http.direct_request import DirectRequest
 from app.server.transport import tcp_info
 from app.server.transport.connection_table import ConnectionTable, TimedConnection

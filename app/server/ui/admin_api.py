@@ -16,8 +16,8 @@ from app.engine.models.registry import Registration
 from app.engine.models.repository import Repository
 from app.protocols.protocol import HttpRequest, json_response
 from app.protocols.status import http_status
+from app.server.auth.bind_policy import hostname_of, is_loopback_host
 from app.server.auth.http_access import HttpAccess, requires
-from app.server.http.loopback import hostname_of, is_loopback_host
 from tasks.inference.error import InferenceError
 
 REPOSITORY_PATH = "/page/repository"

@@ -11,7 +11,7 @@ from app.engine.models.model_metadata import Fact
 from app.engine.models.registry import Registration, Registry
 from app.observers.request_history import HistoryWindow, Resolution, quantiles
 from app.observers.trends import Trends
-from app.server.ui.samples import PageSample, samples
+from app.server.ui.page_files import PageSample, samples
 
 
 class TensorShape(msgspec.Struct, frozen=True, kw_only=True):

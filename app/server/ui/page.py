@@ -1,12 +1,13 @@
 """Serve the page: its routes, and the collection of its metrics."""
 
 import asyncio
+import time
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
 import msgspec
-from litestar import Litestar, Response, asgi, get
+from litestar import Litestar, Response, asgi, get, post
 from litestar.exceptions import NotFoundException
 from litestar.handlers import ASGIRouteHandler, HTTPRouteHandler
 
@@ -14,17 +15,20 @@ from app.engine.engine import Engine
 from app.engine.models.memory import resident_bytes
 from app.observers.request_history import Readings
 from app.observers.trends import Trends
-from app.protocols.protocol import HttpRequest
+from app.protocols.http_inference import read_body
+from app.protocols.protocol import HttpRequest, json_response
+from app.protocols.status import http_status
 from app.server.auth.http_access import HttpAccess, requires
 from app.server.ui.admin_api import AdminApi
 from app.server.ui.catalogue import make_catalogue
 from app.server.ui.event_stream import EventStream
-from app.server.ui.page_files import HEADERS, file_response, read_files, render_shell, wants_html
-from app.server.ui.preview import preview_handler
-from app.server.ui.process_usage import CpuMeter
+from app.server.ui.page_files import HEADERS, file_response, read_files, read_sample, render_shell, wants_html
 from app.server.ui.protocol_proxy import ProtocolProxy
-from app.server.ui.samples import read_sample
 from app.server.ui.series import read_series
+from tasks.inference.error import InferenceError
+from tasks.inference.limits import Limits
+from tasks.vision.image import decode_image, small_jpeg
+from tasks.vision.request import PixelBudget
 
 EVENTS_PATH = "/page/events"
 
@@ -165,3 +169,67 @@ class WebPage:
 def seconds_until_sample(age: float) -> float:
     """Return the seconds until the middle of the next second, so that timer jitter never samples a second twice."""
     return int(age) + 1.5 - age
+
+
+PREVIEW_PATH = "/page/preview"
+
+MAX_SIDE = 2048
+"""Maximum width and height of a preview in pixels."""
+
+
+def make_preview(data: bytes, limits: Limits) -> tuple[bytes, int, int]:
+    """Return an encoded image as an upright JPEG, with the width and height of the upright original in pixels.
+
+    Raises:
+        InferenceError: as for the image of an inference request.
+    """
+    PixelBudget(limits).admit(data)
+    pixels = decode_image(data).pixels
+    height, width = pixels.shape[:2]
+    return small_jpeg(pixels, MAX_SIDE), width, height
+
+
+def preview_handler(engine: Engine) -> HTTPRouteHandler:
+    """Return the handler that converts the image in the body of a request."""
+    # Decode one image at a time: previews must not take the processors from inferences.
+    turn = asyncio.Semaphore(1)
+
+    @post(PREVIEW_PATH, status_code=200, opt=requires("infer"))
+    async def show_preview(request: HttpRequest) -> Response[bytes]:
+        try:
+            async with turn:
+                content, width, height = await asyncio.to_thread(
+                    make_preview, await read_body(request, engine), engine.limits
+                )
+        except InferenceError as error:
+            return json_response(_error_body(error), http_status(error.kind))
+        headers = {**HEADERS, "Image-Size": f"{width}x{height}"}
+        return Response(content, media_type="image/jpeg", headers=headers)
+
+    return show_preview
+
+
+def _error_body(error: InferenceError) -> bytes:
+    return msgspec.json.encode({"error": error.message})
+
+
+class CpuMeter:
+    """Measure the mean processor use between two readings.
+
+    Args:
+        clock: return wall-clock time in seconds.
+        used: return the processor time of the process in seconds.
+    """
+
+    def __init__(
+        self, clock: Callable[[], float] = time.monotonic, used: Callable[[], float] = time.process_time
+    ) -> None:
+        self._clock = clock
+        self._used = used
+        self._before = (clock(), used())
+
+    def read(self) -> float:
+        """Return processor time per second since the last reading: 1.0 is one busy core."""
+        clock, used = self._clock(), self._used()
+        (clock_before, used_before), self._before = self._before, (clock, used)
+        return max(used - used_before, 0.0) / max(clock - clock_before, 1e-3)

@@ -1,4 +1,4 @@
-"""Read the files of the page once, and send them with security headers."""
+"""Read the files of the page and its sample images, and send them with security headers."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -9,7 +9,8 @@ import msgspec
 from litestar import Response
 
 from app.protocols.protocol import HttpRequest
-from tasks.task import TaskType
+from app.settings.server import DEMO_IMAGES
+from tasks.task import Geometry, TaskType
 
 # Everything comes from this server, nothing is inline, and no site may frame the page. Images that the page creates
 # from dropped files are blobs.
@@ -35,6 +36,13 @@ _INITIAL_VIEW = b"{opens}"
 _TASKS = b"{tasks}"
 _TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
 _IMAGE_TYPES = {".jpg": "image/jpeg", ".png": "image/png"}
+_SAMPLE_GEOMETRIES: Mapping[str, Sequence[Geometry | None]] = {
+    "scene.jpg": ("box", "contour"),
+    "shape.jpg": (None, "box", "contour"),
+    "oriented.jpg": ("oriented",),
+    "photo.jpg": ("box", "contour", None, "oriented"),
+}
+"""The geometries of the image tasks that each sample suits. The page opens with the first that suits the model."""
 
 
 class PageFile(msgspec.Struct, frozen=True, kw_only=True):
@@ -111,3 +119,32 @@ def _read(path: Path) -> PageFile:
 def _page_file(content: bytes, suffix: str) -> PageFile:
     etag = hashlib.sha256(content).hexdigest()[:20]
     return PageFile(content=content, media_type=(_TYPES | _IMAGE_TYPES)[suffix], etag=etag)
+
+
+class PageSample(msgspec.Struct, frozen=True, kw_only=True):
+    """A sample image.
+
+    Attributes:
+        name: file name.
+        task_types: task types that this image suits.
+    """
+
+    name: str
+    task_types: Sequence[TaskType]
+
+
+def samples(folder: Path = DEMO_IMAGES) -> Sequence[PageSample]:
+    """Return the available samples."""
+    of_images = [task_type for task_type in TaskType if task_type.takes in ("image", "question")]
+    return [
+        PageSample(name=name, task_types=[task_type for task_type in of_images if task_type.geometry in geometries])
+        for name, geometries in _SAMPLE_GEOMETRIES.items()
+        if (folder / name).is_file()
+    ]
+
+
+def read_sample(name: str, folder: Path = DEMO_IMAGES) -> PageFile | None:
+    """Return the sample image called `name`, or None if it does not exist."""
+    if name not in _SAMPLE_GEOMETRIES or not (folder / name).is_file():
+        return None
+    return image_file(folder / name)

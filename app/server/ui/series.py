@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from app.observers.request_history import HistoryWindow, Resolution, quantiles
 from app.observers.trends import Trends
-from app.server.ui.process_usage import machine_memory
+from app.server.ui.snapshot import machine_memory
 
 _CDF = "*latency_cdf(ms)"
 _POSITIONS = (*range(10, 100, 10), *range(91, 102))

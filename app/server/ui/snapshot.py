@@ -1,6 +1,8 @@
 """Collect everything that the metrics page shows at one moment, as one JSON object."""
 
+import os
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import msgspec
 import numpy as np
@@ -11,7 +13,6 @@ from app.engine.engine import Engine
 from app.engine.models.registry import ModelState, Registration
 from app.observers.request_history import BATCH_SIZES, HistoryWindow, Readings, Resolution, cumulative, quantiles
 from app.observers.trends import Trends
-from app.server.ui.process_usage import machine_memory
 
 PERCENTILES = (50, 75, 90, 95, 99, 99.9, 99.99)
 
@@ -29,6 +30,7 @@ _CHART_QUANTILES = (0.5, 0.9, 0.99)
 _STATES_BEST_FIRST = (ModelState.READY, ModelState.LOADING, ModelState.UNAVAILABLE)
 
 _MAX_REASON_CHARACTERS = 500
+_MEMORY_LIMIT = Path("/sys/fs/cgroup/memory.max")
 
 Number = float | None
 
@@ -163,6 +165,15 @@ def with_model_detail(trends: Trends, snapshot: Snapshot, model: str) -> Snapsho
         return snapshot
     window = trends.for_model(model, WINDOWS[snapshot.window])
     return msgspec.structs.replace(snapshot, detail=_detail(model, window))
+
+
+def machine_memory(limit_file: Path = _MEMORY_LIMIT) -> int:
+    """Return the bytes of RAM of the machine, or the limit of the control group (cgroup v2, memory.max)."""
+    total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    try:
+        return min(total, int(limit_file.read_text()))
+    except (OSError, ValueError):
+        return total
 
 
 def _summary(name: str, versions: Sequence[Registration], window: HistoryWindow) -> Summary:

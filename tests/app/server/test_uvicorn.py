@@ -7,7 +7,7 @@ import httpx
 import pytest
 import uvicorn
 
-from app.server.transport.listen_socket import open_listen_socket
+from app.server.transport.acceptor import open_listen_socket
 from tests.support.apps import app_with_models
 from tests.support.polling import wait_until
 

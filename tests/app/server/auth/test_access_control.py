@@ -9,7 +9,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from app.server.auth.access_control import open_access_control
-from app.server.auth.identity import AccessError
+from app.server.auth.credentials import AccessError
 from app.settings.network import AccessSettings
 from app.settings.server import SettingsError
 from tests.app.server.auth.issuer import AUDIENCE, ISSUER, key_set_file, token

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.server.auth.api_keys import ApiKeys, digest_of, read_keys
-from app.server.auth.identity import AccessError, Identity, Rate
+from app.server.auth.credentials import AccessError, Identity, Rate
 from app.settings.server import SettingsError
 
 NOON = datetime(2026, 6, 1, 12, tzinfo=UTC)

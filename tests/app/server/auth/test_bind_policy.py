@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from app.server.auth.bind_policy import check_bind_policy, cors_origins, warn_about_clear_text
+from app.server.auth.bind_policy import check_bind_policy, warn_about_clear_text
+from app.server.http.cross_site import cors_origins
 from app.settings.server import ServerSettings, SettingsError
 
 PUBLIC = ("0.0.0.0", "::", "10.0.0.1", "models.example", "", "127.0.0.1.example")

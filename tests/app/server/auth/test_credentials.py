@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.server.auth.credentials import credential_of
-from app.server.auth.identity import AccessError
+from app.server.auth.credentials import AccessError, credential_of
 from tasks.inference.error import ErrorKind
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from app.server.auth.identity import AccessError
+from app.server.auth.credentials import AccessError
 from app.server.auth.jwt_validator import JwtValidator, read_key_set
 from app.settings.server import SettingsError
 from tasks.inference.error import ErrorKind

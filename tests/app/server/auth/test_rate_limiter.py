@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.server.auth.identity import AccessError, Identity, Rate
-from app.server.auth.rate_limiter import RateLimiter
+from app.server.auth.credentials import AccessError, Identity, Rate
+from app.server.auth.rate_limiter import LogSampler, RateLimiter
 from tasks.inference.error import ErrorKind
 
 
@@ -89,3 +89,11 @@ def test_accepted_requests_never_exceed_burst_and_refill(pauses: list[float], pe
         clock.now += pause
         count += accepted_requests(rates, identity_of(), 1)
     assert count <= burst + clock.now * per_second + 1e-6
+
+
+def test_sampler_passes_ten_lines_and_counts_the_dropped_ones() -> None:
+    now = [0.0]
+    sampler = LogSampler(lambda: now[0])
+    assert [sampler.sample() for _ in range(13)] == [{}] * 10 + [None] * 3
+    now[0] = 1.0
+    assert [sampler.sample() for _ in range(2)] == [{"not_logged": 3}, None]

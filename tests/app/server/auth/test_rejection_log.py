@@ -3,8 +3,8 @@
 import structlog
 from prometheus_client import CollectorRegistry
 
+from app.server.auth.audit import RejectionLog
 from app.server.auth.credentials import unauthenticated
-from app.server.auth.rejection_log import RejectionLog
 
 WHAT = "GET /metrics"
 

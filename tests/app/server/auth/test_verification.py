@@ -10,14 +10,13 @@ from prometheus_client import CollectorRegistry
 
 from app.protocols import main_port_protocols
 from app.server.auth.access_control import AccessControl
-from app.server.auth.credentials import unauthenticated
-from app.server.auth.identity import Identity
+from app.server.auth.audit import RejectionLog
+from app.server.auth.credentials import Identity, unauthenticated
 from app.server.auth.rate_limiter import RateLimiter
-from app.server.auth.rejection_log import RejectionLog
 from app.server.auth.watched_file import WatchedFile
 from app.server.http.direct_request import DirectRoutes
+from app.server.transport.acceptor import open_listen_socket
 from app.server.transport.connection_table import ConnectionTable
-from app.server.transport.listen_socket import open_listen_socket
 from app.server.transport.load_shedding import LoadShedder, inference_routes
 from app.server.transport.server import Transport
 from app.settings.network import TransportSettings

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from app.protocols import GRPC_PROTOCOLS
-from app.server.grpc.connections import connection_options
-from app.server.grpc.server import GrpcServer
+from app.server.grpc.server import GrpcServer, connection_options
 from app.server.transport.tls import Certificates
 from app.settings.network import TransportSettings
 from tests.support.certificate_authority import CertificateAuthority

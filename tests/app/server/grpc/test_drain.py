@@ -7,7 +7,7 @@ from typing import Any, cast
 import grpc
 import pytest
 
-from app.server.grpc.drain import DrainInterceptor
+from app.server.grpc.interceptors import DrainInterceptor
 
 METHOD = "/a.B/C"
 HEALTH = "/grpc.health.v1.Health/Check"

@@ -7,7 +7,7 @@ import grpc
 
 from app.protocols import GRPC_PROTOCOLS
 from app.protocols.grps.messages import GrpsMessage
-from app.server.grpc.load_shedding import CallShedder
+from app.server.grpc.interceptors import CallShedder
 from app.server.grpc.server import GrpcServer
 from app.server.transport.load_shedding import OVERLOADED
 from tests.app.server.transport.test_load_shedding import full_engine

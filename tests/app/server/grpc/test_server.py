@@ -19,7 +19,7 @@ from grpc_reflection.v1alpha.reflection_pb2 import ServerReflectionRequest, Serv
 from app.engine.models.servable import Servable
 from app.proto import message_class
 from app.protocols.status import grpc_status
-from app.server.transport.listen_socket import ListenError
+from app.server.transport.acceptor import ListenError
 from app.settings.model import ModelSource
 from tasks.inference.error import ErrorKind
 from tasks.inference.tensor import Datatype, Tensor

@@ -8,8 +8,7 @@ from litestar.testing import TestClient
 from prometheus_client import CollectorRegistry
 
 from app.protocols import LISTENERS, main_port_protocols
-from app.server.http.asgi import create_app, create_listener_app
-from app.server.http.head_requests import HeadSupport
+from app.server.http.asgi import HeadSupport, create_app, create_listener_app
 from tests.support.apps import ECHO_MODELS
 from tests.support.grpc_server import build_engine
 

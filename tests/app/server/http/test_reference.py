@@ -10,7 +10,7 @@ import pytest
 from litestar import Litestar
 from litestar.testing import TestClient
 
-from app.server.http.reference import reference_page
+from app.server.http.openapi import reference_page
 from tests.support.apps import app_with_models
 from tests.support.auth_apps import READ_KEY, access_with_keys, authenticated_app, bearer_header, http_client
 

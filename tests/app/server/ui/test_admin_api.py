@@ -15,8 +15,8 @@ from app.engine.models.registry import Registry
 from app.engine.models.repository import Repository
 from app.observers.trends import Trends
 from app.protocols import main_port_protocols
+from app.server.auth.bind_policy import is_loopback_host
 from app.server.http.asgi import create_app
-from app.server.http.loopback import is_loopback_host
 from app.server.ui.admin_api import AdminApi
 from app.server.ui.page import WebPage
 from app.settings.model import ModelSettings, ModelSource

@@ -17,8 +17,9 @@ from app.protocols import main_port_protocols
 from app.server.http.asgi import create_app
 from app.server.ui.catalogue import ModelUsage, describe_models, model_usage
 from app.server.ui.page import WebPage
-from app.server.ui.samples import SAMPLES, read_sample, samples
+from app.server.ui.page_files import read_sample, samples
 from app.settings.model import ModelError, ModelSettings, ModelSource
+from app.settings.server import DEMO_IMAGES
 from tasks.inference.error import ErrorKind
 from tasks.inference.limits import Limits
 from tasks.task import TaskType
@@ -129,7 +130,7 @@ def test_samples_are_served_as_jpeg(client: Any) -> None:
     for sample in samples():
         response = client.get(f"/page/samples/{sample.name}")
         assert response.headers["content-type"] == "image/jpeg"
-        assert response.content == (SAMPLES / sample.name).read_bytes()
+        assert response.content == (DEMO_IMAGES / sample.name).read_bytes()
 
 
 @pytest.mark.parametrize("name", ["truth.json", "none.jpg", "..%2fimages%2fscene.jpg", "%2e%2e", "scene.jpg%00"])

@@ -29,9 +29,8 @@ from app.protocols import main_port_protocols
 from app.server.http.asgi import create_app
 from app.server.ui.event_stream import EventStream
 from app.server.ui.page import WebPage, seconds_until_sample
-from app.server.ui.process_usage import machine_memory
 from app.server.ui.series import SERIES
-from app.server.ui.snapshot import PERCENTILES, take_snapshot, with_model_detail
+from app.server.ui.snapshot import PERCENTILES, machine_memory, take_snapshot, with_model_detail
 from app.settings.model import ModelSettings, ModelSource
 from tasks.inference.error import ErrorKind
 from tasks.inference.limits import Limits

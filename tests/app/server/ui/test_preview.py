@@ -16,8 +16,7 @@ from app.engine.models.repository import Repository
 from app.observers.trends import Trends
 from app.protocols import main_port_protocols
 from app.server.http.asgi import create_app
-from app.server.ui.page import WebPage
-from app.server.ui.preview import MAX_SIDE, PREVIEW_PATH
+from app.server.ui.page import MAX_SIDE, PREVIEW_PATH, WebPage
 from tasks.inference.limits import Limits
 from tests.support.fake_models import load_fake_model
 

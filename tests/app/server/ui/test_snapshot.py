@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from app.server.ui.process_usage import CpuMeter, machine_memory
+from app.server.ui.page import CpuMeter
+from app.server.ui.snapshot import machine_memory
 
 
 def test_cpu_meter_reads_cpu_time_per_second() -> None:
