@@ -1,6 +1,7 @@
 """Measure images from any source: their features, embeddings and metadata, and features of predictions on them."""
 
 import hashlib
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,6 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from app.drift.features import image_features, label_counts, prediction_features
 from app.drift.sample import DriftError, Observation
 from metadata.entry import MetadataEntry
 from tasks.inference.tensor import Datatype, TensorSpec
@@ -28,6 +28,11 @@ Run = Callable[[NDArray[np.float32]], NDArray[Any]]
 _UNSCORED = frozenset({"", *(task_type for task_type in TaskType if task_type.returns in ("texts", "tensors"))})
 _BATCH = 16
 _MAX_TEXT = 200
+
+
+_THUMBNAIL = 128
+_WINDOW = 512
+_DARK, _BRIGHT = 16, 239
 
 
 class Embedder:
@@ -121,6 +126,50 @@ def measure_images(inputs: Iterable[DriftInput], task_type: str, embedder: Embed
         yield from _measure_batch(batch, task_type, embedder)
 
 
+def image_features(image: Image) -> NDArray[np.float64]:
+    """Return the `IMAGE_FEATURES` of an image, of shape (14,).
+
+    Brightness, contrast and colours use values 0..255. Saturation and the shares of dark and bright pixels are 0..1.
+    Sharpness is log(1 + variance of the Laplacian). Aspect is log2(width / height), and size is log2 of the pixel
+    count. Colours come from a thumbnail. Sharpness comes from the centre at full size, because thumbnails are always
+    sharp.
+    """
+    pixels = image.pixels
+    scale = _THUMBNAIL / max(image.height, image.width)
+    small: NDArray[np.uint8] = pixels if scale >= 1 else _shrink(pixels, scale)
+    grey = cv2.cvtColor(small, cv2.COLOR_RGB2GRAY)
+    colours: Any = cv2.meanStdDev(small)
+    light: Any = cv2.meanStdDev(grey)
+    largest, smallest = small.max(axis=2), small.min(axis=2)
+    saturation = (largest - smallest) / np.maximum(largest, 1).astype(np.float32)
+    return np.array(
+        [
+            *(float(statistic[0, 0]) for statistic in light),
+            _sharpness(pixels),
+            float(saturation.mean()),
+            *(float(value) for statistic in colours for value in statistic[:, 0]),
+            float(np.mean(grey < _DARK)),
+            float(np.mean(grey > _BRIGHT)),
+            np.log2(image.width / image.height),
+            np.log2(image.width * image.height),
+        ],
+        np.float64,
+    )
+
+
+def prediction_features(records: Sequence[Mapping[str, object]]) -> NDArray[np.float64]:
+    """Return the `PREDICTION_FEATURES` of an answer, of shape (3,); scores are 0 without predictions."""
+    values = (record.get("score") for record in records)
+    scores = [float(value) for value in values if isinstance(value, int | float)]
+    return np.array([len(records), max(scores, default=0.0), float(np.mean(scores)) if scores else 0.0], np.float64)
+
+
+def label_counts(records: Sequence[Mapping[str, object]]) -> dict[str, int]:
+    """Count each label of an answer."""
+    labels = [record.get("label") for record in records]
+    return dict(Counter(label for label in labels if isinstance(label, str)))
+
+
 def metadata_texts(entries: Iterable[MetadataEntry]) -> Mapping[str, str]:
     """Return the values of a client's metadata as texts, cut to bound the memory of a window."""
     return {entry.key: str(entry.value)[:_MAX_TEXT] for entry in entries}
@@ -150,3 +199,17 @@ def _embedding_output(outputs: Sequence[TensorSpec]) -> TensorSpec:
             if name in output.name.lower():
                 return output
     return min(outputs, key=lambda output: len(output.shape) != 2)
+
+
+def _shrink(pixels: NDArray[np.uint8], scale: float) -> Any:
+    height, width = pixels.shape[:2]
+    size = max(1, round(width * scale)), max(1, round(height * scale))
+    return cv2.resize(pixels, size, interpolation=cv2.INTER_AREA)
+
+
+def _sharpness(pixels: NDArray[np.uint8]) -> float:
+    height, width = pixels.shape[:2]
+    top, left = max(0, height - _WINDOW) // 2, max(0, width - _WINDOW) // 2
+    window = np.ascontiguousarray(pixels[top : top + _WINDOW, left : left + _WINDOW])
+    laplacian = cv2.Laplacian(cv2.cvtColor(window, cv2.COLOR_RGB2GRAY), cv2.CV_32F)
+    return float(np.log1p(laplacian.var()))

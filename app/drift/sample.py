@@ -7,11 +7,29 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from app.drift.features import IMAGE_FEATURES, PREDICTION_FEATURES
-
 MIN_IMAGES = 30
 """Minimum number of images for a meaningful comparison."""
 
+IMAGE_FEATURES = (
+    "brightness",
+    "contrast",
+    "sharpness",
+    "saturation",
+    "red",
+    "green",
+    "blue",
+    "red deviation",
+    "green deviation",
+    "blue deviation",
+    "dark pixels",
+    "bright pixels",
+    "aspect",
+    "size",
+)
+"""Names of the values of `measurement.image_features`, in order."""
+
+PREDICTION_FEATURES = ("findings", "best score", "mean score")
+"""Names of the values of `measurement.prediction_features`, in order."""
 
 OTHER_LABELS = "(other labels)"
 

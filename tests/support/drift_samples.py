@@ -3,8 +3,7 @@
 import msgspec
 import numpy as np
 
-from app.drift.features import IMAGE_FEATURES, PREDICTION_FEATURES
-from app.drift.sample import Observation, Sample, build_sample
+from app.drift.sample import IMAGE_FEATURES, PREDICTION_FEATURES, Observation, Sample, build_sample
 
 CAMERAS = ("north", "south")
 

@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 from app.assembly.drift_monitoring import load_embedder
-from app.drift.features import IMAGE_FEATURES, image_features, prediction_features
-from app.drift.measurement import BUNDLED, DriftInput, Embedder, measure_images
-from app.drift.sample import DriftError
+from app.drift.measurement import BUNDLED, DriftInput, Embedder, image_features, measure_images, prediction_features
+from app.drift.sample import IMAGE_FEATURES, DriftError
 from tasks.inference.tensor import Datatype, TensorSpec
 from tasks.vision.image import Image
 from tests.support.server_process import ROOT
