@@ -16,7 +16,7 @@ from app.recording.stores.tables import numbers
 from app.settings.server import SettingsError
 
 _CONNECT_SECONDS = 3.0
-_WRITE_SECONDS = 5.0
+_WRITE_TIMEOUT = 5.0
 _UPGRADE_SECONDS = 600.0
 _DISCONNECT_SECONDS = 1.0
 
@@ -45,12 +45,17 @@ _FAULTS: Mapping[str, StoreFault] = {
 class PostgresStore(Store):
     """A store in a database that several servers share. It reconnects when the connection is lost.
 
+    Args:
+        dsn: the address of the database.
+        write_timeout: timeout in seconds of one attempt to write.
+
     Raises:
         ImportError: when the driver is not installed.
     """
 
-    def __init__(self, dsn: StoreDsn) -> None:
+    def __init__(self, dsn: StoreDsn, write_timeout: float = _WRITE_TIMEOUT) -> None:
         self._display_name = dsn.display_name
+        self._write_timeout = write_timeout
         self._loop = asyncio.new_event_loop()
         options = {"timeout": _CONNECT_SECONDS}
         self._engine = create_async_engine(dsn.url, pool_size=1, max_overflow=0, connect_args=options)
@@ -86,16 +91,16 @@ class PostgresStore(Store):
             self.open()
         was_connected, self._connected = self._connected, False
         try:
-            result = self._run(work)
+            result = self._run(work, self._write_timeout)
         except StoreError as error:
             # Retry once if an idle connection was lost, so that the inference is not lost too.
             if not was_connected or error.fault is not StoreFault.UNREACHABLE:
                 raise
-            result = self._run(work)
+            result = self._run(work, self._write_timeout)
         self._connected = True
         return result
 
-    def _run(self, work: Callable[[Connection], ResultT], seconds: float = _WRITE_SECONDS) -> ResultT:
+    def _run(self, work: Callable[[Connection], ResultT], seconds: float) -> ResultT:
         """Return the result of `work` in a transaction.
 
         Raises:

@@ -1,5 +1,6 @@
 """A store of recordings: its address, the statements that SQLite and PostgreSQL share, and its errors."""
 
+import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from enum import StrEnum
@@ -56,6 +57,8 @@ class Store(ABC):
     """
 
     def __init__(self, dialect: Dialect, insert: Callable[[Table], Insert]) -> None:
+        # A connection is closed after an error, which is reported; another error while it is closed says nothing new.
+        logging.getLogger("sqlalchemy.pool").setLevel(logging.CRITICAL)
         # Drivers take these as text with tuples, which is faster than SQLAlchemy's parameters by name.
         self._inserts = {
             table: str(insert(table).compile(dialect=dialect, column_keys=[column.name for column in table.columns]))

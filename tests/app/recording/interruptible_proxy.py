@@ -16,6 +16,7 @@ class InterruptibleProxy:
         self.port: int = self._listener.getsockname()[1]
         self.cuts = 0
         self._accepting = True
+        self._silent = False
         self._trigger: bytes | None = None
         self._sockets: list[socket.socket] = []
         self._lock = threading.Lock()
@@ -37,7 +38,11 @@ class InterruptibleProxy:
 
     def restore(self) -> None:
         """Accept connections again."""
-        self._accepting = True
+        self._accepting, self._silent = True, False
+
+    def silence(self) -> None:
+        """Keep all connections open, but forward nothing, as when a server hangs."""
+        self._silent = True
 
     def cut_before_reply_to(self, content: bytes) -> None:
         """Forward the next request that contains `content`, and close all connections instead of replying."""
@@ -78,7 +83,8 @@ class InterruptibleProxy:
                 elif not is_request and triggered.is_set():
                     self._close_all()
                     return
-                target.sendall(data)
+                if not self._silent:
+                    target.sendall(data)
         _shut_down(source)
         _shut_down(target)
 

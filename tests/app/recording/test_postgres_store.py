@@ -28,9 +28,11 @@ def proxy(postgres: PostgresServer) -> Iterator[InterruptibleProxy]:
         yield proxy
 
 
-def store_behind(proxy: InterruptibleProxy, url: str, postgres: PostgresServer) -> PostgresStore:
+def store_behind(
+    proxy: InterruptibleProxy, url: str, postgres: PostgresServer, write_timeout: float = 5
+) -> PostgresStore:
     """Return a store that connects through the proxy."""
-    return PostgresStore(parse_dsn(url.replace(f":{postgres.port}/", f":{proxy.port}/")))
+    return PostgresStore(parse_dsn(url.replace(f":{postgres.port}/", f":{proxy.port}/")), write_timeout)
 
 
 def test_lost_connection_is_reopened_silently(
@@ -76,6 +78,24 @@ def test_commit_without_reply_is_not_repeated(
     assert proxy.cuts == 1
     numbers = {row["number"] for row in stored}
     assert {row["number"] for row in contents(postgres_url, "inference_labels")} == numbers
+    store.close()
+
+
+def test_server_that_does_not_respond_is_unreachable(
+    proxy: InterruptibleProxy, postgres_url: str, postgres: PostgresServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = store_behind(proxy, postgres_url, postgres, write_timeout=0.2)
+    store.open()
+    proxy.silence()
+    written = rows(2)
+    with pytest.raises(StoreError) as raised:
+        store.write(written)
+    assert raised.value.fault is StoreFault.UNREACHABLE
+    assert caplog.messages == []
+    proxy.cut()
+    proxy.restore()
+    store.write(written)
+    assert len(contents(postgres_url)) == 2
     store.close()
 
 
