@@ -9,6 +9,8 @@ from pathlib import Path
 
 import msgspec
 
+from app.recording.inference import RecordedImage
+
 SHARDS = 256
 """Number of subfolders. The first two digits of the digest select one."""
 
@@ -28,6 +30,16 @@ class ImageFile(msgspec.Struct, frozen=True, gc=False):
 def image_path(folder: Path, digest: str) -> Path:
     """Return the path of the file for `digest` in `folder`."""
     return folder / digest[:2] / digest
+
+
+def read_image(folder: Path | None, image: RecordedImage | None) -> bytes | None:
+    """Return the file that the client sent, or None if it was not stored in `folder` or was deleted."""
+    if folder is None or image is None or not image.kept or not DIGEST.fullmatch(image.digest):
+        return None
+    try:
+        return image_path(folder, image.digest).read_bytes()
+    except FileNotFoundError:
+        return None
 
 
 class ImageFolder:

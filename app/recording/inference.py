@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import msgspec
 
@@ -72,6 +73,12 @@ class RecordedInference(msgspec.Struct, frozen=True, kw_only=True):
     error: str | None = None
     message: str = ""
     explanation: bool = False
+
+
+def image_from_columns(row: Mapping[Any, Any]) -> RecordedImage | None:
+    """Return the image in the columns ``image_*`` of a row, or None if it has none."""
+    fields = {name: row[f"image_{name}"] for name in RecordedImage.__struct_fields__}
+    return None if fields["digest"] is None else RecordedImage(**fields)
 
 
 Batches = Iterable[Sequence[RecordedInference]]

@@ -7,7 +7,7 @@ from typing import Any, BinaryIO
 
 import msgspec
 
-from app.recording.inference import Batches, Exported, RecordedImage, RecordedInference
+from app.recording.inference import Batches, Exported, RecordedImage, RecordedInference, image_from_columns
 from app.settings.server import SettingsError
 from metadata.entry import MetadataEntry
 
@@ -81,12 +81,11 @@ def read_parquet(file: Path) -> Sequence[RecordedInference]:
 
 
 def _inference(row: Mapping[str, Any]) -> RecordedInference:
-    image = {name: row[f"image_{name}"] for name in RecordedImage.__struct_fields__}
     records = row["records"]
     fields: dict[str, Any] = {name: row[name] for name in RecordedInference.__struct_fields__ if name in row}
     fields |= {
         "duration": row["duration_us"],
-        "image": None if image["digest"] is None else RecordedImage(**image),
+        "image": image_from_columns(row),
         "records": None if records is None else msgspec.json.decode(records),
         "parameters": msgspec.json.decode(row["parameters"]),
         "metadata": [MetadataEntry(entry["key"], entry["type"], _entry_value(entry)) for entry in row["metadata"]],

@@ -10,7 +10,7 @@ import numpy as np
 import PIL.Image
 import yaml
 
-from app.recording.images import DIGEST, image_path
+from app.recording.images import read_image
 from app.recording.inference import Batches, Exported, RecordedImage
 from app.settings.server import SettingsError
 from tasks.shapes import GEOMETRIES, read_shapes
@@ -42,7 +42,7 @@ def write_yolo(batches: Batches, folder: Path, images: Path) -> Exported:
             (part / name).mkdir(parents=True)
         for inference in (inference for batch in batches for inference in batch):
             image, geometry = inference.image, GEOMETRIES.get(inference.task_type)
-            data = _stored_image(images, image)
+            data = read_image(images, image)
             is_usable = inference.records is not None and geometry == (chosen or geometry)
             if image is None or data is None or geometry is None or not is_usable or image.digest in seen:
                 left_out += 1
@@ -58,15 +58,6 @@ def write_yolo(batches: Batches, folder: Path, images: Path) -> Exported:
         (part / "data.yaml").write_text(description, encoding="utf-8")
         shutil.move(part, folder)
     return Exported(written=len(seen), left_out=left_out)
-
-
-def _stored_image(images: Path, image: RecordedImage | None) -> bytes | None:
-    if image is None or not image.kept or not DIGEST.fullmatch(image.digest):
-        return None
-    try:
-        return image_path(images, image.digest).read_bytes()
-    except FileNotFoundError:
-        return None
 
 
 def _lines(

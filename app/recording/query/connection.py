@@ -4,7 +4,7 @@ import asyncio
 import sqlite3
 import time
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 from urllib.parse import quote
 
 from sqlalchemy import Connection, create_engine
@@ -13,11 +13,9 @@ from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.pool import NullPool
 
 from app.engine.error_text import missing_extra
-from app.recording.stores.store import StoreDsn
+from app.recording.stores.store import ResultT, StoreDsn
 from app.settings.server import SettingsError
 from tasks.inference.error import ErrorKind, InferenceError, truncate
-
-ResultT = TypeVar("ResultT")
 
 _CHECK_STEPS = 20_000  # of SQLite's virtual machine between checks of the deadline, about 2 ms
 

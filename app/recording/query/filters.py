@@ -95,8 +95,7 @@ def _time_filter(query: InferenceQuery, now: float) -> QueryFilter:
         for name, comparison, text in (("since", ">=", query.since), ("until", "<", query.until))
         if text is not None
     ]
-    arrived: Predicate = lambda columns: and_(*(bound(columns) for bound in bounds))  # noqa: E731
-    return QueryFilter(alternatives=[arrived], indexed=False, is_time_range=True)
+    return QueryFilter(alternatives=[_all_of(*bounds)], indexed=False, is_time_range=True)
 
 
 def _microseconds(text: str, name: str, now: float) -> int:
@@ -118,8 +117,7 @@ def _label_filters(label: str | None, min_score: float | None, max_score: float 
                 raise invalid(f"Expected a score within 0..1, got {score:g}", name)
             bounds.append(_comparison("score", comparison, score))
     if bounds:
-        selected: Predicate = lambda columns: and_(*(bound(columns) for bound in bounds))  # noqa: E731
-        yield QueryFilter(table=labels, alternatives=[selected], indexed=label is not None, ordered=True)
+        yield QueryFilter(table=labels, alternatives=[_all_of(*bounds)], indexed=label is not None, ordered=True)
     if label is None and max_score is not None:
         # Without a label, the best score is within the limit only if no label exceeds it.
         higher = _comparison("score", ">", max_score)
@@ -171,8 +169,12 @@ def _metadata_filter(key: object, comparison: str, value: str | float) -> QueryF
     else:
         parts = [_integer_comparison(comparison, value), _comparison("fv", comparison, float(value))]
     has_key = _comparison("key", "=", _indexed_text(str(key), "where"))
-    alternatives: list[Predicate] = [lambda columns, part=part: and_(has_key(columns), part(columns)) for part in parts]
+    alternatives = [_all_of(has_key, part) for part in parts]
     return QueryFilter(table=metadata, alternatives=alternatives, ordered=comparison == "=")
+
+
+def _all_of(*parts: Predicate) -> Predicate:
+    return lambda columns: and_(*(part(columns) for part in parts))
 
 
 def _comparison(column: str, comparison: str, value: object) -> Predicate:

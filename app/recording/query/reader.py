@@ -5,29 +5,27 @@ import tempfile
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn, TypeVar
+from typing import Any, NamedTuple, NoReturn
 
 import msgspec
 from sqlalchemy import ColumnElement, Connection, select, text
 from sqlalchemy.engine import RowMapping
 
 from app.engine.error_text import missing_extra
-from app.recording.images import DIGEST, image_path
-from app.recording.inference import RecordedImage, RecordedInference
+from app.recording.images import read_image
+from app.recording.inference import RecordedInference, image_from_columns
 from app.recording.query.connection import QueryRunner
 from app.recording.query.filters import query_filters
 from app.recording.query.search import newest_numbers
 from app.recording.stores.migrations import MIGRATIONS
 from app.recording.stores.rows import to_rows
 from app.recording.stores.sqlite_store import SqliteStore
-from app.recording.stores.store import StoreDsn, parse_dsn
+from app.recording.stores.store import ResultT, StoreDsn, parse_dsn
 from app.recording.stores.tables import INDEXED_CHARACTERS, inferences, schema_version
 from app.settings.inference_query import InferenceQuery
 from app.settings.server import SettingsError
 from metadata.entry import MetadataEntry
 from tasks.inference.error import ErrorKind, InferenceError
-
-ResultT = TypeVar("ResultT")
 
 _BATCH_SIZE = 500
 _IMPORT_BATCH_SIZE = 1000
@@ -124,13 +122,7 @@ class RecordingReader:
 
     def image(self, inference: RecordedInference) -> bytes | None:
         """Return the file that the client sent, or None if it was not stored or was deleted."""
-        image = inference.image
-        if image is None or not image.kept or self._images is None or not DIGEST.fullmatch(image.digest):
-            return None
-        try:
-            return image_path(self._images, image.digest).read_bytes()
-        except FileNotFoundError:
-            return None
+        return read_image(self._images, inference.image)
 
     def sql(self, sql: str, limit: int | None = None) -> SqlResult:
         """Run a SELECT of the user over documented views and the tables, see `run_sql`."""
@@ -214,8 +206,7 @@ def _inference(row: RowMapping) -> RecordedInference:
     values = {name: row[name] for name in RecordedInference.__struct_fields__ if name != "image"}
     for name, decoder in _DECODERS.items():
         values[name] = None if values[name] is None else decoder.decode(values[name])
-    image = {name: row[f"image_{name}"] for name in RecordedImage.__struct_fields__}
-    return RecordedInference(**values, image=None if image["digest"] is None else RecordedImage(**image))
+    return RecordedInference(**values, image=image_from_columns(row))
 
 
 def _read_lines(file: Path) -> Sequence[RecordedInference]:
