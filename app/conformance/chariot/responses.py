@@ -43,8 +43,7 @@ def _health(probe: Probe) -> None:
 
 def _ready(probe: Probe) -> None:
     answer = probe.get("/ready")
-    if not answer.ok:
-        raise ViolationError(f"Expected status 200 of GET /ready, got {answer.status}")
+    expect(answer.ok, "status 200 of GET /ready", answer.status)
 
 
 def _charset(probe: Probe) -> None:

@@ -11,7 +11,7 @@ from app.conformance.chariot.image_probe import ImageProbe, ProbeResult, is_simi
 from app.conformance.check import Check, InconclusiveError, Level, Need, ViolationError, expect, quote
 from app.conformance.client.probe import Exchange, InvalidJsonError, Probe
 from app.conformance.sample_images import SAMPLE_IMAGES, SampleImage
-from app.conformance.tensors import expect_error, expect_json_object, is_list, is_object
+from app.conformance.tensors import expect_error, expect_json_object, expect_status, is_list, is_object
 
 _FIRST = SAMPLE_IMAGES[0]
 _BAD_JSON = b'{"input": '
@@ -86,8 +86,7 @@ def _send_lines(probe: Probe, *images: SampleImage) -> Exchange:
 def _several_lines(probe: Probe) -> None:
     images = (SAMPLE_IMAGES[0], SAMPLE_IMAGES[1])
     exchange = _send_lines(probe, *images)
-    if not exchange.ok:
-        raise ViolationError(f"Expected status 200, got {exchange.status} {quote(exchange.body)}")
+    expect_status(exchange, 200)
     try:
         lines = [msgspec.json.decode(line, type=dict[str, Any]) for line in exchange.body.splitlines() if line.strip()]
     except msgspec.DecodeError as error:

@@ -244,8 +244,7 @@ def success(exchange: Exchange) -> dict[str, Any]:
     """
     message = message_of(exchange)
     expect_success(message)
-    if not exchange.ok:
-        raise ViolationError(f"Expected HTTP status 200 for a success, got {exchange.status}")
+    expect(exchange.ok, "HTTP status 200 for a success", exchange.status)
     return message
 
 

@@ -132,8 +132,7 @@ def _body_before_query(probe: Probe) -> None:
     got = predict(probe, sent, model=UNKNOWN)
     if not succeeds(got):
         raise ViolationError(f"Expected the model of the message, got {got.status} {quote(got.body)}")
-    if exchange.status != got.status:
-        raise ViolationError(f"Expected HTTP status {exchange.status}, got {got.status}")
+    expect(exchange.status == got.status, f"HTTP status {exchange.status}", got.status)
 
 
 def _not_json(probe: Probe) -> Exchange:
@@ -141,8 +140,8 @@ def _not_json(probe: Probe) -> Exchange:
 
 
 def _not_ready_status(probe: Probe) -> None:
-    if (got := rpc.readiness_after(probe, "Offline").status) != 503:
-        raise ViolationError(f"Expected HTTP status 503, got {got}")
+    got = rpc.readiness_after(probe, "Offline").status
+    expect(got == 503, "HTTP status 503", got)
 
 
 def _predict_nothing(probe: Probe) -> Exchange:

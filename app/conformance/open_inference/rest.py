@@ -147,8 +147,7 @@ def _output_shapes(probe: Probe) -> None:
 def _counts(probe: Probe) -> None:
     for output in _outputs(probe):
         got, expected = len(flattened(output.get("data"))), math.prod(output["shape"])
-        if got != expected:
-            raise ViolationError(f"{output.get('name')}: Expected {expected} elements by its shape, got {got}")
+        expect(got == expected, f"{expected} elements by its shape", got, str(output.get("name")))
 
 
 def _values(probe: Probe) -> None:

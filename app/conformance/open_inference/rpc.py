@@ -98,8 +98,7 @@ def _output_shapes(probe: Probe) -> None:
 def _contents_fields(probe: Probe) -> None:
     answer = expect_outputs(probe)
     outputs, raw = len(answer.outputs), len(answer.raw_output_contents)
-    if raw not in (0, outputs):
-        raise ViolationError(f"Expected no raw_output_contents, or {outputs}, one for each output, got {raw}")
+    expect(raw in (0, outputs), f"no raw_output_contents, or {outputs}, one for each output", raw)
     for index, output in enumerate(answer.outputs):
         field = contents_field(answer, index)
         expected = FIELDS.get(output.datatype, "raw")
@@ -111,8 +110,7 @@ def _counts(probe: Probe) -> None:
     answer = expect_outputs(probe)
     for index, output in enumerate(answer.outputs):
         got, expected = len(elements_of(answer, index)), math.prod(output.shape)
-        if got != expected:
-            raise ViolationError(f"{output.name}: Expected {expected} elements by its shape, got {got}")
+        expect(got == expected, f"{expected} elements by its shape", got, output.name)
 
 
 def _id(probe: Probe) -> None:
