@@ -16,7 +16,7 @@ from app.engine.models.readiness import Readiness
 from app.engine.models.repository import Repository
 from app.engine.request_context import RequestContext
 from app.engine.request_job import DeadlineTimer, RequestJob, wait_recorded, watch_disconnect
-from app.engine.scheduling.admission import Admission, Overload, QueueLimits
+from app.engine.scheduling.admission import Admission, QueueLimits
 from app.engine.scheduling.thread_pool import ThreadPool
 from app.engine.statistics import Statistics
 from app.engine.streams.bridge import StreamBridge
@@ -258,8 +258,8 @@ class Engine(Readiness):
         await wait_recorded(context)
         return answer
 
-    def overload(self, model_name: str | None) -> Overload | None:
-        """Return why one more request would be refused now, before its body is read; None if it would be admitted.
+    def overload(self, model_name: str | None) -> InferenceError | None:
+        """Return the error of one more request that would be refused now, before its body is read; None otherwise.
 
         Args:
             model_name: its model; None to check only the limits that are the same for all models.

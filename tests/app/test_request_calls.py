@@ -80,7 +80,7 @@ def test_request_calls_a_bounded_number_of_python_functions(
 
 @pytest.mark.parametrize(
     ("trace", "max_calls"),
-    [(kserve_v2_trace, 170), (kserve_v1_trace, 166), (grps_trace, 177), (tensorflow_serving_trace, 222)],
+    [(kserve_v2_trace, 169), (kserve_v1_trace, 165), (grps_trace, 177), (tensorflow_serving_trace, 221)],
 )
 def test_request_of_each_protocol_calls_a_bounded_number_of_python_functions(
     trace: Callable[[], Trace], max_calls: int

@@ -49,18 +49,6 @@ class QueueLimits(msgspec.Struct, frozen=True, kw_only=True):
     max_each_client: int | None = None
 
 
-class Overload(msgspec.Struct, frozen=True, kw_only=True):
-    """Why a request is refused.
-
-    Attributes:
-        message: for the client.
-        retry_after: seconds after which the client should try again.
-    """
-
-    message: str
-    retry_after: int
-
-
 class Admission:
     """Admit requests within limits, and count the requests in flight.
 
@@ -108,8 +96,8 @@ class Admission:
         self._arriving[arrival_id] = time.monotonic() + _ARRIVAL_SECONDS
         return partial(self._arriving.pop, arrival_id, None)
 
-    def overload(self, model: str | None) -> Overload | None:
-        """Return why a request would be refused after its body has arrived; None if it would be admitted.
+    def overload(self, model: str | None) -> InferenceError | None:
+        """Return the error of a request that would be refused after its body has arrived; None if it is admitted.
 
         Args:
             model: its model; None to check only the limits that are the same for every model.
@@ -234,11 +222,11 @@ class Admission:
 
     def _raise_if_refused(self, reason: str, expected_wait: float) -> None:
         if reason:
-            overload = self._overload(reason, expected_wait)
-            raise InferenceError(ErrorKind.OVERLOADED, overload.message, retry_after=overload.retry_after)
+            raise self._overload(reason, expected_wait)
 
-    def _overload(self, reason: str, expected_wait: float) -> Overload:
-        return Overload(message=f"{reason}; try again later", retry_after=max(1, math.ceil(expected_wait)))
+    def _overload(self, reason: str, expected_wait: float) -> InferenceError:
+        retry_after = max(1, math.ceil(expected_wait))
+        return InferenceError(ErrorKind.OVERLOADED, f"{reason}; try again later", retry_after=retry_after)
 
     def _expected_arrivals(self) -> int:
         arriving, now = self._arriving, time.monotonic()

@@ -159,7 +159,7 @@ class Inferences:
                 method=b"GET",
                 pattern=f"{_PATH}(?:/[^/%]+(?:/image)?)?()",
                 overload=lambda _: self._query_pool.overload(),
-                body=_error_body,
+                body=lambda error: _error_body(error.message),
                 report=report,
             )
         ]

@@ -11,7 +11,6 @@ from typing import TypeVar
 from prometheus_client import CollectorRegistry, Counter
 
 from app.engine.explanations.workers import lower_priority
-from app.engine.scheduling.admission import Overload
 from tasks.inference.error import ErrorKind, InferenceError
 
 T = TypeVar("T")
@@ -60,12 +59,12 @@ class QueryPool:
             registry=metrics or CollectorRegistry(),
         )
 
-    def overload(self) -> Overload | None:
-        """Return why one more query is rejected now; None otherwise. Call it in the event loop."""
+    def overload(self) -> InferenceError | None:
+        """Return the error with which one more query is rejected now; None otherwise. Call it in the event loop."""
         if self._in_flight < self._max_queries:
             return None
         message = f"{self._in_flight} queries of recordings are in flight, which is all that may be; try again later"
-        return Overload(message=message, retry_after=_RETRY_AFTER_SECONDS)
+        return InferenceError(ErrorKind.OVERLOADED, message, retry_after=_RETRY_AFTER_SECONDS)
 
     def count_refused(self, count: int) -> None:
         """Count `count` rejected queries."""
@@ -79,7 +78,7 @@ class QueryPool:
         """
         if (overload := self.overload()) is not None:
             self.count_refused(1)
-            raise InferenceError(ErrorKind.OVERLOADED, overload.message)
+            raise overload
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
         self._in_flight += 1

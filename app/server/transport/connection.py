@@ -3,6 +3,7 @@
 import asyncio
 import socket
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from app.engine.scheduling.admission import BODY_ARRIVED
@@ -14,7 +15,7 @@ from app.server.transport.load_shedding import Route
 from app.server.transport.pipelining import PipelinedProtocol, ServerState
 from app.server.transport.raw_response import raw_response
 from app.server.transport.request_parser import RefusedError, RequestParser
-from app.server.transport.timeouts import ConnectionTimeouts
+from app.server.transport.timeouts import ConnectionTimeouts, current_phase, transferred_bytes
 
 _MIN_BUFFERED_BYTES = 64 * 1024
 """Bytes of bodies that a connection may always hold, even when all connections together hold too much."""
@@ -37,6 +38,10 @@ class Connection(PipelinedProtocol):
         client_socket: the socket.
         address: IP address of the client.
         server_state: shared with the other connections.
+
+    Attributes:
+        draining: whether the body of a rejected request is read and dropped.
+        read_closed: whether no further request is read.
     """
 
     def __init__(
@@ -55,10 +60,10 @@ class Connection(PipelinedProtocol):
         self._address = address
         self._timeouts = ConnectionTimeouts(settings)
         self._slot: set[TimedConnection] = set()
-        self._read_closed = False
+        self.read_closed = False
         self._discarded_bytes = 0
         self._buffered_bytes = 0
-        self._draining = False
+        self.draining = False
         self._on_body_arrived: Callable[[], object] | None = None
         self._direct: DirectRequest | None = None
         self._tasks = server_state.tasks
@@ -81,7 +86,7 @@ class Connection(PipelinedProtocol):
         self._connections.release(self._address)
 
     def _received(self, data: bytes) -> None:
-        if self._read_closed:
+        if self.read_closed:
             self._discarded_bytes += len(data)
             if self._discarded_bytes > _MAX_DRAINED_BYTES:
                 self.pause_reading()
@@ -125,7 +130,7 @@ class Connection(PipelinedProtocol):
         size = len(body)
         self.parser.body_bytes += size
         newest = self.newest
-        if self._draining or newest is None or newest.response_complete:
+        if self.draining or newest is None or newest.response_complete:
             return
         self._buffered_bytes += size
         self._connections.buffered_bytes += size
@@ -142,8 +147,8 @@ class Connection(PipelinedProtocol):
         newest.notify()
 
     def _on_end(self) -> None:
-        if self._draining:
-            self._draining = False
+        if self.draining:
+            self.draining = False
             self._throttle()
         elif self.newest is not None and not self.newest.response_complete:
             self.newest.complete_body()
@@ -165,20 +170,19 @@ class Connection(PipelinedProtocol):
             RefusedError: if its body is too large to drain.
         """
         shedder, parser = self._connections.shedder, self.parser
-        if shedder is None:
-            return False
         body_size = parser.body_length
-        can_drain = body_size is not None and body_size <= _MAX_DRAINED_BYTES and not expects_continue
-        close = not (can_drain and self._connections.reject_incomplete_at is None and parser.keep_alive)
-        response = shedder.refusal(route, target, parser.headers, close=close)
-        if response is None:
+        overload = route.overload(target)
+        if overload is None or shedder is None:
             if body_size != 0 and route.track_arrival is not None:
                 self._on_body_arrived = route.track_arrival()
                 BODY_ARRIVED.set(self._on_body_arrived)
             return False
+        can_drain = body_size is not None and body_size <= _MAX_DRAINED_BYTES and not expects_continue
+        close = not (can_drain and self._connections.reject_incomplete_at is None and parser.keep_alive)
+        response = shedder.refusal(route, target, overload, parser.headers, close=close)
         if close:
             raise RefusedError(429, "", response=response)
-        self._draining = True
+        self.draining = True
         self.transport.write(response)
         return True
 
@@ -249,12 +253,12 @@ class Connection(PipelinedProtocol):
             self._connections.reject_incomplete_at is not None
             and now >= self._connections.reject_incomplete_at
             and self.parser.in_message
-            and not self._read_closed
+            and not self.read_closed
         ):
             self._refuse(RefusedError(503, "The server stops, and the request has not arrived in full"))
             return
         expired_phase = self._timeouts.expired_phase(
-            now, self._current_phase(), self.parser.message_count, self._progress
+            now, current_phase(self), self.parser.message_count, partial(transferred_bytes, self)
         )
         if expired_phase is None:
             return
@@ -269,53 +273,23 @@ class Connection(PipelinedProtocol):
             case "body":
                 self._refuse(RefusedError(408, "The body of the request arrives too slowly"))
             case "answer":
-                tcp_info.reset_when_closed(self._socket)
+                tcp_info.reset_when_closed(self.socket)
                 self.transport.abort()
             case _:
                 self.transport.close()
-
-    def _current_phase(self) -> str:
-        newest, parser = self.newest, self.parser
-        if self.write_paused or self.transport.get_write_buffer_size():
-            return "answer"
-        if self.transport.is_closing():
-            return "answer" if tcp_info.unsent_bytes(self._socket) else "closing"
-        if self._read_closed:
-            response_pending = newest is not None and not (newest.response_complete or newest.disconnected)
-            return "" if response_pending else "lingering"
-        if self.read_paused:
-            return ""
-        if self._draining:
-            return "unread"
-        if parser.in_head:
-            return "headers"
-        if newest is None:
-            return "silent"
-        if parser.in_message:
-            return "unread" if newest.response_complete else "body"
-        if not newest.response_complete:
-            return ""
-        # uvloop does not report encrypted bytes that it cannot send.
-        return "answer" if self.scheme == "https" and tcp_info.unsent_bytes(self._socket) else "idle"
-
-    def _progress(self, phase: str) -> int:
-        if phase != "answer":
-            return self.parser.body_bytes
-        acknowledged_bytes = tcp_info.acknowledged_bytes(self._socket)
-        return -self.transport.get_write_buffer_size() if acknowledged_bytes is None else acknowledged_bytes
 
     # Shutdown and rejection.
 
     def shutdown(self) -> None:
         """Stop the connection; a request that has already reached the kernel is served if the rest arrives soon."""
-        if self.parser.in_head or tcp_info.unread_bytes(self._socket):
+        if self.parser.in_head or tcp_info.unread_bytes(self.socket):
             self.loop.call_later(_ARRIVAL_SECONDS, super().shutdown)
         else:
             super().shutdown()
 
     def _refuse(self, error: RefusedError) -> None:
         """Reject a request that is invalid or too slow, and stop reading."""
-        self._read_closed = True
+        self.read_closed = True
         if error.reason:
             self._connections.count_ended(error.reason)
         newest = self.newest

@@ -9,7 +9,7 @@ import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from functools import lru_cache, partial
+from functools import partial
 from re import Pattern
 from typing import Generic, TypeVar
 
@@ -18,7 +18,6 @@ import msgspec
 from app.engine.engine import Engine
 from app.engine.request_context import RequestContext
 from app.engine.request_context import request_id as new_request_id
-from app.engine.scheduling.admission import Overload
 from app.protocols.http_inference import error_answer
 from app.protocols.protocol import Endpoint, HttpListener, HttpProtocol
 from app.protocols.request_info import BASE_ID_HEADER, REQUEST_ID_HEADER, RETRY_AFTER, valid_id
@@ -51,8 +50,8 @@ class Route(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     Attributes:
         method: HTTP method.
         pattern: regular expression of the path with one group, the target.
-        overload: returns why a request for a target is rejected now; None otherwise.
-        body: builds the body of a rejection from a message.
+        overload: returns the error with which a request for a target is rejected now; None otherwise.
+        body: builds the body of a rejection.
         report: counts and logs rejections, given a message, a target, the first request id, and the number.
         track_arrival: counts a request whose body is arriving, until the returned function is called.
         accepts_target: returns whether the route handles a target, for a path that several routes share.
@@ -61,8 +60,8 @@ class Route(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     method: bytes
     pattern: str
-    overload: Callable[[str], Overload | None]
-    body: Callable[[str], bytes]
+    overload: Callable[[str], InferenceError | None]
+    body: Callable[[InferenceError], bytes]
     report: Callable[[str, str, str, int], None]
     track_arrival: Callable[[], Callable[[], object]] | None = None
     accepts_target: Callable[[str], bool] | None = None
@@ -137,24 +136,22 @@ class LoadShedder:
                 return route, target
         return None
 
-    def refusal(self, route: Route, target: str, headers: Headers, *, close: bool) -> bytes | None:
-        """Return the complete response if the request is rejected, otherwise None.
+    def refusal(self, route: Route, target: str, overload: InferenceError, headers: Headers, *, close: bool) -> bytes:
+        """Count a rejection, and return the complete response.
 
         Args:
             route: route of the request.
             target: target of the request.
+            overload: the reason.
             headers: headers of the request, names in lower case.
             close: whether the connection closes after the response.
         """
-        overload = route.overload(target)
-        if overload is None:
-            return None
         echoed = {
             _ECHOED_HEADERS[name]: value for name, value in headers if name in _ECHOED_HEADERS and _is_echoed(value)
         }
         request_id = echoed.setdefault(REQUEST_ID_HEADER, new_request_id().encode())
         self._counts.add((route, target, overload.message), request_id.decode("latin-1"), (route, "", overload.message))
-        body = _body(route, overload.message)
+        body = route.body(overload)
         fields = [
             _STATUS_LINE,
             b"content-length: %d\r\n%s: %d\r\n" % (len(body), _RETRY_AFTER_HEADER, overload.retry_after),
@@ -196,13 +193,13 @@ def inference_routes(engine: Engine, protocols: Sequence[HttpProtocol], *, secur
 def _inference_route(
     engine: Engine, protocol: HttpProtocol, endpoint: Endpoint, pattern: str, *, secured: bool
 ) -> Route:
-    def overload(target: str) -> Overload | None:
+    def overload(target: str) -> InferenceError | None:
         if engine.has_idle_worker():
             return None
         if not secured:
             return engine.overload(model_name_of(target))
-        server_overload = engine.overload(None)
-        return server_overload and Overload(message=OVERLOADED, retry_after=server_overload.retry_after)
+        error = engine.overload(None)
+        return error and InferenceError(error.kind, OVERLOADED, retry_after=error.retry_after)
 
     def model_name_of(target: str) -> str | None:
         with suppress(InferenceError):
@@ -220,7 +217,7 @@ def _inference_route(
         pattern=pattern,
         accepts_target=endpoint.accepts_target,
         overload=overload,
-        body=lambda message: protocol.error_body(InferenceError(ErrorKind.OVERLOADED, message)),
+        body=protocol.error_body,
         report=report,
         track_arrival=engine.track_arrival,
         direct=_direct_route(protocol, endpoint),
@@ -267,11 +264,6 @@ def _route_table(routes: Sequence[Route], end: str = "/?") -> "_RouteTable":
 
 _RouteTable = dict[bytes, tuple[Pattern[bytes], Sequence[Sequence[Route]]]]
 _NO_ROUTES: tuple[Pattern[bytes], Sequence[Sequence[Route]]] = (re.compile(b"(?!)"), ())
-
-
-@lru_cache(maxsize=256)
-def _body(route: Route, message: str) -> bytes:
-    return route.body(message)
 
 
 def _is_echoed(value: bytes) -> bool:

@@ -72,13 +72,14 @@ class PipelinedProtocol(asyncio.Protocol):
         read_paused: whether reading is paused.
         scheme: http or https.
         server_state: shared with the other connections.
+        socket: the socket.
     """
 
     transport: asyncio.Transport
     parser: RequestParser
 
     def __init__(self, client_socket: socket.socket, server_state: ServerState) -> None:
-        self._socket = client_socket
+        self.socket = client_socket
         self.server_state = server_state
         self.loop = asyncio.get_running_loop()
         self.client: tuple[str, int] | None = None
@@ -148,9 +149,9 @@ class PipelinedProtocol(asyncio.Protocol):
     def _check_half_closed(self) -> None:
         if self.transport.is_closing():
             return
-        if tcp_info.is_reset(self._socket):
+        if tcp_info.is_reset(self.socket):
             self.transport.abort()
-        elif tcp_info.unacknowledged_segments(self._socket):
+        elif tcp_info.unacknowledged_segments(self.socket):
             self.loop.call_later(_PROBE_SECONDS, self._check_half_closed)
 
     def pause_reading(self) -> None:

@@ -1,8 +1,13 @@
 """Check how long a connection stays in each phase, by periodic sampling."""
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
+from app.server.transport import tcp_info
 from app.settings.network import TransportSettings
+
+if TYPE_CHECKING:
+    from app.server.transport.connection import Connection
 
 _LINGER_SECONDS = 2.0
 _CLOSE_SECONDS = 1.0
@@ -67,3 +72,37 @@ class ConnectionTimeouts:
                 return _CLOSE_SECONDS
             case _:
                 return None
+
+
+def current_phase(connection: "Connection") -> str:
+    """Return the phase of a connection, as in `ConnectionTimeouts.expired_phase`."""
+    newest, parser = connection.newest, connection.parser
+    if connection.write_paused or connection.transport.get_write_buffer_size():
+        return "answer"
+    if connection.transport.is_closing():
+        return "answer" if tcp_info.unsent_bytes(connection.socket) else "closing"
+    if connection.read_closed:
+        response_pending = newest is not None and not (newest.response_complete or newest.disconnected)
+        return "" if response_pending else "lingering"
+    if connection.read_paused:
+        return ""
+    if connection.draining:
+        return "unread"
+    if parser.in_head:
+        return "headers"
+    if newest is None:
+        return "silent"
+    if parser.in_message:
+        return "unread" if newest.response_complete else "body"
+    if not newest.response_complete:
+        return ""
+    # uvloop does not report encrypted bytes that it cannot send.
+    return "answer" if connection.scheme == "https" and tcp_info.unsent_bytes(connection.socket) else "idle"
+
+
+def transferred_bytes(connection: "Connection", phase: str) -> int:
+    """Return a number that grows with the bytes that a connection transfers in a phase."""
+    if phase != "answer":
+        return connection.parser.body_bytes
+    acknowledged_bytes = tcp_info.acknowledged_bytes(connection.socket)
+    return -connection.transport.get_write_buffer_size() if acknowledged_bytes is None else acknowledged_bytes
