@@ -80,6 +80,8 @@ def serve(
         _logger.warning("unknown environment variable", extra={"variable": variable, "nearest": nearest})
     warn_about_clear_text(settings)
     service = Service(settings, lambda: find_models(models or ModelOptions()))
+    # Hardly any of these objects is garbage, and a collection of all would delay the start by 70 ms.
+    gc.freeze()
 
     def announce(address: str, addresses: Mapping[str, str]) -> None:
         service.set_ports(addresses)

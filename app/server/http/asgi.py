@@ -1,9 +1,10 @@
 """Create the HTTP applications of an engine."""
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+import sys
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, contextmanager
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 from litestar import Litestar, Response, get, route
 from litestar.config.compression import CompressionConfig
@@ -171,23 +172,37 @@ def _application(
     *,
     application_class: type[Litestar] = Litestar,
 ) -> Litestar:
-    return application_class(
-        route_handlers=route_handlers,
-        guards=[access.guard],
-        exception_handlers=errors,
-        before_send=[audit_response, add_id_headers],
-        cors_config=CORSConfig(allow_origins=list(origins), **_CORS) if origins else None,
-        compression_config=CompressionConfig(
-            backend="gzip",
-            minimum_size=MIN_COMPRESSED_BYTES,
-            gzip_compress_level=1,
-            exclude=[*STREAMED_PATHS, EVENTS_PATH],
-        ),
-        request_max_body_size=max_request_bytes,
-        lifespan=list(lifespan),
-        openapi_config=None,
-        logging_config=None,
-    )
+    with _hidden_pydantic():
+        return application_class(
+            route_handlers=route_handlers,
+            guards=[access.guard],
+            exception_handlers=errors,
+            before_send=[audit_response, add_id_headers],
+            cors_config=CORSConfig(allow_origins=list(origins), **_CORS) if origins else None,
+            compression_config=CompressionConfig(
+                backend="gzip",
+                minimum_size=MIN_COMPRESSED_BYTES,
+                gzip_compress_level=1,
+                exclude=[*STREAMED_PATHS, EVENTS_PATH],
+            ),
+            request_max_body_size=max_request_bytes,
+            lifespan=list(lifespan),
+            openapi_config=None,
+            logging_config=None,
+        )
+
+
+@contextmanager
+def _hidden_pydantic() -> Generator[None]:
+    """Keep Litestar from importing pydantic, which no handler uses: it takes 100 ms and 7 MB."""
+    if "pydantic" in sys.modules:
+        yield
+        return
+    sys.modules["pydantic"] = cast("Any", None)
+    try:
+        yield
+    finally:
+        del sys.modules["pydantic"]
 
 
 class HeadSupport(Litestar):
