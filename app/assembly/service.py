@@ -34,8 +34,7 @@ from app.server.http.cross_site import allowed_hosts, cors_origins, reject_cross
 from app.server.http.direct_request import DirectRoutes
 from app.server.http.errors import refusal_body_builder
 from app.server.http.query_pool import QueryPool
-from app.server.model_loading import ModelLoading, polling
-from app.server.process import SecondaryListener
+from app.server.process import ModelLoading, SecondaryListener, polling
 from app.server.process_setup import releasing_memory
 from app.server.transport.load_shedding import LoadShedder, inference_routes
 from app.server.transport.server import ShutdownHooks, open_transport

@@ -41,8 +41,7 @@ def add(
     """
     import msgspec
 
-    from app.server.auth.api_keys import ApiKey
-    from app.server.auth.key_file import add_key, new_key
+    from app.server.auth.api_keys import ApiKey, add_key, new_key
 
     secret = new_key()
     fields: dict[str, object] = {
@@ -70,7 +69,7 @@ def list_keys(*, file: KeyFile) -> None:
     Args:
         file: Key file.
     """
-    from app.server.auth.key_file import load_keys
+    from app.server.auth.api_keys import load_keys
 
     table = Table(box=None, pad_edge=False, header_style="bold")
     for title in ("name", "permissions", "requests a second", "burst", "good until", "sha256"):
@@ -94,7 +93,7 @@ def remove(name: str, *, file: KeyFile) -> None:
         name: Name of the key's owner.
         file: Key file.
     """
-    from app.server.auth.key_file import remove_key
+    from app.server.auth.api_keys import remove_key
 
     remove_key(file, name)
 

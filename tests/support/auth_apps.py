@@ -13,10 +13,9 @@ from app.engine.engine import Engine
 from app.observers.trends import Trends
 from app.protocols import GRPC_PROTOCOLS, LISTENERS, main_port_protocols
 from app.server.auth.access_control import AccessControl
-from app.server.auth.api_keys import ApiKey, ApiKeys, read_keys
+from app.server.auth.api_keys import ApiKey, ApiKeys, add_key, read_keys
 from app.server.auth.audit import RejectionLog
 from app.server.auth.http_access import HttpAccess
-from app.server.auth.key_file import add_key
 from app.server.auth.rate_limiter import RateLimiter
 from app.server.auth.watched_file import WatchedFile
 from app.server.grpc.server import GrpcServer

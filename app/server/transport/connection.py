@@ -10,7 +10,7 @@ from app.engine.scheduling.admission import BODY_ARRIVED
 from app.server.auth.credentials import ACCESS_RESULT, AccessError
 from app.server.http.direct_request import DirectRequest
 from app.server.transport import tcp_info
-from app.server.transport.connection_table import ConnectionTable, TimedConnection
+from app.server.transport.connection_table import ConnectionTable
 from app.server.transport.load_shedding import Route
 from app.server.transport.pipelining import PipelinedProtocol, ServerState
 from app.server.transport.raw_response import raw_response
@@ -59,7 +59,7 @@ class Connection(PipelinedProtocol):
         self._connections = connections
         self._address = address
         self._timeouts = ConnectionTimeouts(settings)
-        self._slot: set[TimedConnection] = set()
+        self._slot: set[Connection] = set()
         self.read_closed = False
         self._discarded_bytes = 0
         self._buffered_bytes = 0

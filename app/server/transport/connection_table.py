@@ -4,7 +4,7 @@ import ipaddress
 import resource
 from collections import Counter as Counts
 from itertools import cycle
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
@@ -12,6 +12,9 @@ from app.server.http.direct_request import DirectRoutes
 from app.server.transport.load_shedding import LoadShedder
 from app.settings.network import TransportSettings
 from app.settings.server import SettingsError
+
+if TYPE_CHECKING:
+    from app.server.transport.connection import Connection
 
 TICK_SECONDS = 0.1
 _SLOT_COUNT = 10
@@ -21,14 +24,6 @@ _DEFAULT_MAX_CONNECTIONS = 10_000
 _RESERVED_FILES = 512
 """File descriptors besides HTTP connections: models, recordings, logs, and gRPC connections, which are not counted."""
 _MAX_FILES = 65_536
-
-
-class TimedConnection(Protocol):
-    """A connection whose timeouts are checked periodically."""
-
-    def check_timeout(self, now: float) -> None:
-        """End the connection if it has exceeded a timeout."""
-        ...
 
 
 class ConnectionTable:
@@ -65,7 +60,7 @@ class ConnectionTable:
         self.direct_routes: DirectRoutes | None = None
         self._open_count = 0
         self._open_by_network: Counts[str] = Counts()
-        self._slots: list[set[TimedConnection]] = [set() for _ in range(_SLOT_COUNT)]
+        self._slots: list[set[Connection]] = [set() for _ in range(_SLOT_COUNT)]
         self._next_slot = cycle(self._slots)
         self._next_tick = cycle(self._slots)
         Gauge("charioteer_connections", "Open HTTP connections.", registry=metrics).set_function(
@@ -110,7 +105,7 @@ class ConnectionTable:
             if not self._open_by_network[network]:
                 del self._open_by_network[network]
 
-    def schedule_checks(self, connection: TimedConnection) -> set[TimedConnection]:
+    def schedule_checks(self, connection: "Connection") -> "set[Connection]":
         """Check a connection once a second until it is removed from the returned set."""
         slot = next(self._next_slot)
         slot.add(connection)

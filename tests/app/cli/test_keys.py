@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from app.cli.keys import add, list_keys, remove
-from app.server.auth.api_keys import ApiKeys
-from app.server.auth.key_file import load_keys
+from app.server.auth.api_keys import ApiKeys, load_keys
 from app.settings.server import SettingsError
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from app.engine.models.registry import Registry
-from app.server.model_loading import ModelLoading
+from app.server.process import ModelLoading
 from app.settings.model import ModelSource
 from tests.support.apps import load_test_model
 

@@ -14,10 +14,9 @@ from prometheus_client import CollectorRegistry
 from app.engine.request_context import RequestContext
 from app.protocols import GRPC_PROTOCOLS
 from app.server.auth.access_control import AccessControl, open_access_control
-from app.server.auth.api_keys import ApiKey, ApiKeys, read_keys
+from app.server.auth.api_keys import ApiKey, ApiKeys, add_key, read_keys, remove_key
 from app.server.auth.audit import RejectionLog
 from app.server.auth.grpc_access import GrpcAccess
-from app.server.auth.key_file import add_key, remove_key
 from app.server.auth.rate_limiter import RateLimiter
 from app.server.auth.watched_file import WatchedFile
 from app.settings.network import AccessSettings

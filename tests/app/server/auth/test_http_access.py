@@ -12,10 +12,9 @@ from prometheus_client import CollectorRegistry
 
 from app.protocols import LISTENERS
 from app.server.auth.access_control import AccessControl, open_access_control
-from app.server.auth.api_keys import ApiKey
+from app.server.auth.api_keys import ApiKey, add_key
 from app.server.auth.credentials import ACCESS_RESULT, AccessError
 from app.server.auth.http_access import HttpAccess
-from app.server.auth.key_file import add_key
 from app.server.http.asgi import create_listener_app
 from app.settings.network import AccessSettings
 from tests.app.server.auth.issuer import AUDIENCE, ISSUER, STRANGER, claims, key_set_file, token

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from app.server.auth.api_keys import ApiKey, ApiKeys
-from app.server.auth.key_file import add_key, load_keys, new_key, remove_key
+from app.server.auth.api_keys import ApiKey, ApiKeys, add_key, load_keys, new_key, remove_key
 from app.settings.server import SettingsError
 
 
