@@ -20,6 +20,8 @@ from app.server.transport.load_shedding import OVERLOADED, RefusalCounts
 from tasks.inference.error import ErrorKind, InferenceError
 
 _QUIET_SECONDS = 0.05
+_QUIET_CHECKS = 2
+"""One is not enough on a busy machine, where gRPC's own threads may get no turn for as long."""
 _MAX_CLOSE_SECONDS = 2.0
 _FIRST_MESSAGE_SECONDS = 0.2
 
@@ -49,12 +51,13 @@ class DrainInterceptor(grpc.aio.ServerInterceptor):
         self._is_draining = True
         loop = asyncio.get_running_loop()
         deadline = loop.time() + min(max_seconds, _MAX_CLOSE_SECONDS)
-        while (started := loop.time()) < deadline:
+        quiet_checks = 0
+        while (started := loop.time()) < deadline and quiet_checks < _QUIET_CHECKS:
             refused_before = self._refused_calls
             await asyncio.sleep(_QUIET_SECONDS)
             # If the event loop is late, it may not have seen all pending calls.
-            if refused_before == self._refused_calls and loop.time() - started < 2 * _QUIET_SECONDS:
-                return
+            is_quiet = refused_before == self._refused_calls and loop.time() - started < 2 * _QUIET_SECONDS
+            quiet_checks = quiet_checks + 1 if is_quiet else 0
 
 
 async def _refuse(requests: AsyncIterable[bytes], context: "grpc.aio.ServicerContext[bytes, bytes]") -> None:
