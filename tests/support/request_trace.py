@@ -98,7 +98,7 @@ def trace_request(
 
             for _ in range(_WARM_UP_REQUESTS):
                 send()
-            traces = []
+            traces: list[Trace] = []
             for _ in range(_TRACED_REQUESTS):
                 control("start")
                 send()
