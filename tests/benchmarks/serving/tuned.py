@@ -60,8 +60,8 @@ def tuned(workload: Workload, rounds: int, requests: int, scenes: int) -> Sectio
     about = (
         "CPU milliseconds of a request with 8 connections: of the floor in fp32, of the model without settings, and of "
         "the tuned model, measured in turns. The detector and the segmenter run in the set-up that `charioteer tune "
-        f"--for cost --labels` finds on {_TUNED_SCENES} other scenes of size {_TUNED_SIZE}. There the metric drops by at "
-        "most 0.005. Small and medium have random weights and no metric, and get bf16. Ratios are the median of the "
+        f"--for cost --labels` finds on {_TUNED_SCENES} other scenes of size {_TUNED_SIZE}. There the metric drops by "
+        "at most 0.005. Small and medium have random weights and no metric, and get bf16. Ratios are the median of the "
         f"rounds' ratios, with the lowest and highest. The metric is that of `charioteer evaluate` on {scenes} "
         "generated scenes of this size."
     )
