@@ -138,7 +138,13 @@ class Service:
             # These listeners change no state, so pages of any origin may send requests to them.
             guarded_app = guard(app, any_origin=True, refusal=refusal_body_builder([listener], self.engine))
             self.secondary_listeners.append(
-                SecondaryListener(name=listener.title, app=app, guarded_app=guarded_app, port=port)
+                SecondaryListener(
+                    name=listener.title,
+                    app=app,
+                    guarded_app=guarded_app,
+                    port=port,
+                    on_bound=partial(self._set_port, listener.title),
+                )
             )
         data = {"drift": drift.observer.windows} if drift is not None else {}
         self._page = self._create_page(trends, access, data, show_recordings=inferences.is_available)
@@ -209,12 +215,10 @@ class Service:
         )
         recorder.close(max(_MIN_CLOSE_SECONDS, remaining))
 
-    def set_ports(self, addresses: Mapping[str, str]) -> None:
-        """Set the ports of the secondary listeners, by listener name."""
-        for listener in self.secondary_listeners:
-            port = int(addresses[listener.name].rpartition(":")[2])
-            self._page.proxy.tensorflow_serving_port = port
-            self._shedder.assign_port(port, listener.name)
+    def _set_port(self, name: str, port: int) -> None:
+        """Set the port of the secondary listener called `name`."""
+        self._page.proxy.tensorflow_serving_port = port
+        self._shedder.assign_port(port, name)
 
     @asynccontextmanager
     async def _lifespan(self, _: Litestar) -> AsyncGenerator[None]:

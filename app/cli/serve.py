@@ -84,7 +84,6 @@ def serve(
     gc.freeze()
 
     def announce(address: str, addresses: Mapping[str, str]) -> None:
-        service.set_ports(addresses)
         lines = [f"Charioteer answers at {_style(address, _BOLD)} ({settings.chariot_protocol})"]
         lines += [f"  {name:<27} {listener_address}" for name, listener_address in addresses.items()]
         for registration in service.registry.registrations:

@@ -106,12 +106,14 @@ class SecondaryListener(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         app: the application.
         guarded_app: the application behind the checks of `cross_site`; this one is served.
         port: the port to listen on; 0 for any free one.
+        on_bound: called with the bound port, before the first connection.
     """
 
     name: str
     app: Litestar
     guarded_app: ASGIApp
     port: int
+    on_bound: Callable[[int], None]
 
 
 def route_by_port(main_app: ASGIApp, apps_by_port: Mapping[int, ASGIApp]) -> ASGIApp:
@@ -186,7 +188,10 @@ def run(
                 port = min(shared_ports)
                 raise ListenError(settings.host, port, "HTTP and gRPC need different ports")
             grpc.check_addresses()
-        apps = {port: secondary.guarded_app for port, secondary in zip(ports[1:], secondary_listeners, strict=True)}
+        apps: dict[int, ASGIApp] = {}
+        for port, secondary in zip(ports[1:], secondary_listeners, strict=True):
+            apps[port] = secondary.guarded_app
+            secondary.on_bound(port)
         server = HttpServer(route_by_port(app, apps), transport, shutdown_hooks, lifespan)
         try:
             server.run(listen_sockets)

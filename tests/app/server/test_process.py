@@ -14,6 +14,9 @@ from app.settings.server import ServerSettings
 from tests.support.chariot import image_input
 from tests.support.collector import run_otlp_collector
 from tests.support.images import encode_base64
+from tests.support.model_folders import write_model
+from tests.support.polling import wait_until
+from tests.support.ports import reserve_ports
 from tests.support.server_process import ROOT, run_server
 
 DETECTOR = ROOT / "fixtures" / "models" / "detector"
@@ -75,6 +78,40 @@ def test_broken_model_is_503_while_other_models_are_served(tmp_path: Path) -> No
         ready = httpx.get(f"{server.address}/ready", timeout=60)
         assert ready.status_code == 503
         assert "bad/1" in ready.json()["error"]
+
+
+def test_tensorflow_serving_port_answers_in_its_protocol_while_other_models_load(tmp_path: Path) -> None:
+    shutil.copytree(DETECTOR, tmp_path / "models" / "detector")
+    go_on = tmp_path / "go_on"
+    code = f"""
+        import pathlib, threading
+
+        class Model:
+            def __init__(self):
+                while not pathlib.Path({str(go_on)!r}).exists():
+                    threading.Event().wait(0.02)
+
+            def predict(self, images):
+                return [[] for _ in images]
+        """
+    write_model(tmp_path / "models" / "slow", code)
+    (port,) = reserve_ports(1)
+    url = f"http://127.0.0.1:{port}/v1/models/detector"
+    body = {"instances": [{"b64": encode_base64(SCENE.read_bytes())}]}
+    arguments = ["--model-repository", str(tmp_path / "models"), "--allow-code"]
+    with run_server(*arguments, "--tensorflow-serving-port", str(port)) as server:
+        wait_until(lambda: _is_available(url))
+        while_loading = httpx.post(f"{url}:predict", json=body, timeout=60)
+        go_on.touch()
+        assert server.tensorflow_serving_address == f"http://127.0.0.1:{port}"
+        assert while_loading.json() == httpx.post(f"{url}:predict", json=body, timeout=60).json()
+
+
+def _is_available(url: str) -> bool:
+    try:
+        return '"AVAILABLE"' in httpx.get(url, timeout=60).text
+    except httpx.TransportError:
+        return False
 
 
 def test_process_exits_with_a_message_for_wrong_arguments() -> None:
