@@ -4,6 +4,8 @@ import statistics
 from collections.abc import Callable
 from functools import partial
 
+import httpx
+
 from tests.benchmarks.serving.cost import cost, measure_floor, measure_server
 from tests.benchmarks.serving.encodings import CHARIOT, RAW_CHARIOT, chariot, encodings, questions, raw_chariot
 from tests.benchmarks.serving.load import BenchmarkRequest, send
@@ -24,6 +26,8 @@ def overhead(workload: Workload, rounds: int, requests: int) -> Section:
         for model, image in _CASES:
             request = chariot(server.ports["http"], model, workload.images[image])
             bare_request = BenchmarkRequest(bare_server.ports["http"], f"/{model}", request.body)
+            labels = [_labels(warm_up_request) for warm_up_request in (request, bare_request)]
+            assert labels[0] == labels[1], "the server and the floor do not do the same work"
             for warm_up_request in (request, bare_request):
                 send(warm_up_request, 50, 4)
             for connections in _CONCURRENCY:
@@ -55,6 +59,12 @@ def overhead(workload: Workload, rounds: int, requests: int) -> Section:
     columns = ["model", "image", "connections", "floor", "bare ASGI", "server", "bare ASGI / floor", "server / floor"]
     columns += ["requests/s", "p50 ms", "p99 ms"]
     return Section(title="Server overhead", about=about, columns=columns, rows=rows)
+
+
+def _labels(request: BenchmarkRequest) -> list[str]:
+    url = f"http://127.0.0.1:{request.port}{request.target}"
+    (output,) = httpx.post(url, content=request.body, headers=request.headers, timeout=60).raise_for_status().json()["outputs"]
+    return [record["label"] for record in output["data"][0]]
 
 
 def protocols(workload: Workload, rounds: int, requests: int) -> Section:

@@ -58,7 +58,15 @@ def make_workload(folder: Path) -> Workload:
         settings = {
             "task_type": "IMAGE_CLASSIFICATION",
             "labels": LABELS,
-            "preprocessing": {"size": [SIDE, SIDE], "resize": "letterbox", "fill": 0, "antialias": "fast"},
+            # The floor resizes and normalises in the same way.
+            "preprocessing": {
+                "size": [SIDE, SIDE],
+                "resize": "letterbox",
+                "fill": 0,
+                "antialias": False,
+                "mean": [0, 0, 0],
+                "std": [1, 1, 1],
+            },
             "parameters": {"top_k": TOP_K},
         }
         (model_folder / "model-settings.json").write_text(json.dumps(settings))
