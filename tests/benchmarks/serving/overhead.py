@@ -63,7 +63,8 @@ def overhead(workload: Workload, rounds: int, requests: int) -> Section:
 
 def _labels(request: BenchmarkRequest) -> list[str]:
     url = f"http://127.0.0.1:{request.port}{request.target}"
-    (output,) = httpx.post(url, content=request.body, headers=request.headers, timeout=60).raise_for_status().json()["outputs"]
+    response = httpx.post(url, content=request.body, headers=request.headers, timeout=60).raise_for_status()
+    (output,) = response.json()["outputs"]
     return [record["label"] for record in output["data"][0]]
 
 
