@@ -12,7 +12,8 @@ from urllib.parse import quote
 
 import msgspec
 
-from app.protocols.kserve_v1.wire import WireEvent, WireEventAnswer
+from app.protocols.inference_call import HttpAnswer
+from app.protocols.kserve_v1.wire import WireEvent
 from app.wire.bytes_elements import StringElement
 from app.wire.json_body import read_json
 from tasks.inference.error import InferenceError, invalid, quote_value
@@ -20,7 +21,7 @@ from tasks.inference.error import InferenceError, invalid, quote_value
 EVENT_MEDIA_TYPE = "application/cloudevents+json"
 """The media type of structured mode."""
 
-HEADER_PREFIX = "ce-"
+_HEADER_PREFIX = "ce-"
 """Prefix of the headers with an event's attributes in binary mode."""
 
 _REQUIRED = ("id", "source", "specversion", "type")
@@ -57,7 +58,7 @@ def detect_event_mode(headers: Mapping[str, str]) -> EventMode:
     Raises:
         InferenceError: INVALID_REQUEST when only some of the required attributes are present.
     """
-    names = [HEADER_PREFIX + name for name in _REQUIRED]
+    names = [_HEADER_PREFIX + name for name in _REQUIRED]
     missing = [name for name in names if not headers.get(name)]
     if len(missing) == len(names):
         return EventMode.NONE
@@ -98,10 +99,10 @@ def read_event(event: WireEvent) -> EventData:
     return EventData(content, media_type, "data_base64")
 
 
-def encode_event(mode: EventMode, model_name: str, content: bytes) -> tuple[bytes, Mapping[str, str], str]:
-    """Return the body, headers and media type of a response with the JSON `content`, to a request in `mode`."""
+def encode_event(mode: EventMode, model_name: str, content: bytes) -> HttpAnswer:
+    """Return the response with the JSON `content` to a request in `mode`."""
     if mode is EventMode.NONE:
-        return content, {}, "application/json"
+        return HttpAnswer(content=content)
     attributes = {
         "specversion": _VERSION,
         "id": str(uuid.uuid4()),
@@ -111,8 +112,10 @@ def encode_event(mode: EventMode, model_name: str, content: bytes) -> tuple[byte
         "time": datetime.now(UTC).isoformat(),
     }
     if mode is EventMode.BINARY:
-        return content, {HEADER_PREFIX + name: value for name, value in attributes.items()}, "application/json"
-    return msgspec.json.encode(WireEventAnswer(**attributes, data=msgspec.Raw(content))), {}, EVENT_MEDIA_TYPE
+        headers = [(_HEADER_PREFIX + name, value) for name, value in attributes.items()]
+        return HttpAnswer(content=content, headers=headers)
+    event = msgspec.json.encode({**attributes, "data": msgspec.Raw(content)})
+    return HttpAnswer(content=event, media_type=EVENT_MEDIA_TYPE)
 
 
 def _check_version(version: str, path: str) -> None:

@@ -18,7 +18,7 @@ from app.protocols.kserve_v1.cloud_events import (
 )
 from app.protocols.kserve_v1.explanations import (
     SaliencyFormat,
-    saliency_format,
+    read_saliency_format,
     wire_explanations,
     wire_row_explanations,
     wire_text_explanations,
@@ -54,66 +54,62 @@ _NEUTRAL_INPUT = re.compile(r"^inputs\[(?P<index>\d+)\]\.?(?P<rest>.*)$", re.DOT
 _encoder = msgspec.json.Encoder()
 
 
-class RequestCodec:
+class RequestCodec(msgspec.Struct, kw_only=True, eq=False):
     """Decodes one request, and encodes its response in the same mode. Maps errors to the names of its fields.
 
-    Args:
+    Attributes:
         body: the request's body.
         media_type: the media type of `body` without parameters; empty if missing.
-        event_headers: the request's headers with the prefix ``ce-``, names in lower case.
+        headers: the request's headers, names in lower case.
         servable: the requested model.
         model_name: the model's name.
         request_id: the request's id.
         limits: limits for the JSON and the number of instances.
+        mode: set by `decode`, as all of the following: how the request carries an event.
+        path_prefix: path of the event's data with a dot behind it; empty without an event.
+        instances_path: path of the list of instances.
+        locations: the inputs and their paths.
+        parameters: parameters of the request.
+        saliency_format: the encoding of saliency maps.
     """
 
-    def __init__(
-        self,
-        body: bytes,
-        media_type: str,
-        event_headers: Mapping[str, str],
-        servable: Servable,
-        model_name: str,
-        request_id: str,
-        limits: Limits,
-    ) -> None:
-        self._body = body
-        self._media_type = media_type
-        self._event_headers = event_headers
-        self._servable = servable
-        self.model_name = model_name
-        self._request_id = request_id
-        self._limits = limits
-        self._mode = EventMode.NONE
-        self._instances_path = ""
-        self._path_prefix = ""
-        self._locations: Sequence[Instance | Column] = ()
-        self._parameters: Mapping[str, object] = {}
-        self._format = SaliencyFormat.PNG
+    body: bytes
+    media_type: str
+    headers: Mapping[str, str]
+    servable: Servable
+    model_name: str
+    request_id: str
+    limits: Limits
+    mode: EventMode = EventMode.NONE
+    path_prefix: str = ""
+    instances_path: str = ""
+    locations: Sequence[Instance | Column] = ()
+    parameters: Mapping[str, object] = {}
+    saliency_format: SaliencyFormat = SaliencyFormat.PNG
 
     def decode(self) -> InferenceRequest:
         wire = self._decode_wire()
         if isinstance(wire, BytesTensor):
             return self._request([wire])
-        root, instances = _instances(wire, self._path_prefix)
-        parameters = read_parameters_object(wire.parameters, f"{self._path_prefix}parameters")
+        root, instances = _instances(wire, self.path_prefix)
+        parameters = read_parameters_object(wire.parameters, f"{self.path_prefix}parameters")
         locations: Sequence[Instance | Column]
-        if self._servable.description.takes == "tensor":
-            locations = read_rows(instances, root, self._servable.inputs)
+        if self.servable.description.takes == "tensor":
+            locations = read_rows(instances, root, self.servable.inputs)
         else:
-            if len(instances) > self._limits.max_inputs:
-                raise too_large(self._limits.max_inputs, "images or texts in one request", len(instances), root)
-            name = self._servable.inputs[0].name
-            prompts = takes_prompts(self._servable)
+            if len(instances) > self.limits.max_inputs:
+                raise too_large(self.limits.max_inputs, "images or texts in one request", len(instances), root)
+            name = self.servable.inputs[0].name
+            prompts = takes_prompts(self.servable)
             locations = [
                 read_instance(raw, f"{root}[{index}]", name, prompts=prompts) for index, raw in enumerate(instances)
             ]
-        self._instances_path, self._locations, self._parameters = root, locations, parameters
+        self.instances_path, self.locations, self.parameters = root, locations, parameters
         return self._request([location.tensor for location in locations])
 
     def decode_to_explain(self) -> InferenceRequest:
         request = self.decode()
-        self._format = saliency_format(self._parameters)
+        self.saliency_format = read_saliency_format(self.parameters)
         return request
 
     def encode(self, response: InferenceResponse) -> HttpAnswer:
@@ -146,38 +142,38 @@ class RequestCodec:
         )
 
     def _explanations(self, predictions: Sequence[Any], explanations: Sequence[Sequence[Any]]) -> Sequence[Any]:
-        match self._servable.explained_by:
+        match self.servable.explained_by:
             case "numbers":
                 return wire_row_explanations(explanations[0][0])
             case "words":
                 return wire_text_explanations(predictions, explanations)
             case "model":
                 by_sample = [explanation for output in explanations for explanation in output]
-                return by_sample[0] if self._servable.description.takes == "tensor" else by_sample
+                return by_sample[0] if self.servable.description.takes == "tensor" else by_sample
             case _:
-                return wire_explanations(predictions, explanations, self._format)
+                return wire_explanations(predictions, explanations, self.saliency_format)
 
     def map_error_path(self, error: InferenceError) -> InferenceError:
-        if not self._locations:
+        if not self.locations:
             return error
         match = _NEUTRAL_INPUT.match(error.path)
         if match is not None:
-            location, subpath = self._locations[int(match["index"])], match["rest"]
-            parameters = f"{self._path_prefix}parameters"
+            location, subpath = self.locations[int(match["index"])], match["rest"]
+            parameters = f"{self.path_prefix}parameters"
             path = (
                 location.body_path(subpath, parameters)
                 if isinstance(location, Instance)
                 else location.body_path(subpath)
             )
         elif error.path == "inputs":
-            path = self._instances_path
+            path = self.instances_path
         else:
-            path = self._path_prefix + error.path if error.path else ""
+            path = self.path_prefix + error.path if error.path else ""
         return InferenceError(error.kind, error.message, path)
 
     def _predictions(self, response: InferenceResponse) -> Sequence[Any]:
         """Return a prediction for each instance: its records, or its row of the outputs."""
-        if self._servable.description.task_type is TaskType.TENSOR:
+        if self.servable.description.task_type is TaskType.TENSOR:
             return prediction_rows(response.stack())
         return [prediction.records() for prediction in response.predictions]
 
@@ -188,26 +184,25 @@ class RequestCodec:
         output_parameters = [output.parameters for output in response.outputs]
         if not any(output_parameters):
             return msgspec.UNSET
-        return output_parameters[0] if self._servable.description.takes == "tensor" else output_parameters
+        return output_parameters[0] if self.servable.description.takes == "tensor" else output_parameters
 
     def _encode_response(self, wire: WireAnswer) -> HttpAnswer:
         """Encode `wire`, as an event if the request was one."""
-        content, headers, media_type = encode_event(self._mode, self.model_name, _encoder.encode(wire))
-        return HttpAnswer(content=content, media_type=media_type, headers=tuple(headers.items()))
+        return encode_event(self.mode, self.model_name, _encoder.encode(wire))
 
     def _decode_wire(self) -> WireRequest | BytesTensor:
         """Return the JSON request or the image, from the body or from its event."""
-        if self._media_type == EVENT_MEDIA_TYPE:
-            return self._decode_event(self._read_body(self._body, WireEvent))
-        self._mode = detect_event_mode(self._event_headers)
-        if self._media_type not in _JSON:
-            return self._decode_image(self._body, self._media_type, "")
-        wire = self._read_body(self._body, WireEvent)
-        return self._decode_event(wire) if self._mode is EventMode.NONE and looks_like_event(wire) else wire
+        if self.media_type == EVENT_MEDIA_TYPE:
+            return self._decode_event(self._read_body(self.body, WireEvent))
+        self.mode = detect_event_mode(self.headers)
+        if self.media_type not in _JSON:
+            return self._decode_image(self.body, self.media_type, "")
+        wire = self._read_body(self.body, WireEvent)
+        return self._decode_event(wire) if self.mode is EventMode.NONE and looks_like_event(wire) else wire
 
     def _read_body(self, body: bytes | msgspec.Raw, expected_type: type[Any], path: str = "") -> Any:
         try:
-            return read_json(body, expected_type, path, self._limits)
+            return read_json(body, expected_type, path, self.limits)
         except InferenceError as error:
             # Use KServe's message for errors of the body as a whole.
             if error.path or error.kind is not ErrorKind.INVALID_REQUEST:
@@ -215,16 +210,16 @@ class RequestCodec:
             raise invalid(f"Unrecognized request format: {error.message}") from None
 
     def _decode_event(self, event: WireEvent) -> WireRequest | BytesTensor:
-        self._mode = EventMode.STRUCTURED
+        self.mode = EventMode.STRUCTURED
         data = read_event(event)
-        self._path_prefix = f"{data.path}."
+        self.path_prefix = f"{data.path}."
         media_type = media_type_of(data.media_type)
         if media_type in _JSON:
             return self._read_body(data.content, WireRequest, data.path)
         return self._decode_image(data.content, media_type, data.path)
 
     def _decode_image(self, content: bytes | msgspec.Raw, media_type: str, path: str) -> BytesTensor:
-        accepts_images = IMAGE_INPUT in self._servable.inputs
+        accepts_images = IMAGE_INPUT in self.servable.inputs
         if not accepts_images or not media_type.startswith(_IMAGE):
             expected = "JSON, or an image as image/*" if accepts_images else "JSON"
             raise invalid(
@@ -236,15 +231,15 @@ class RequestCodec:
             raise invalid("Expected an encoded image, got nothing", path)
         path = path or "body"
         tensor = BytesTensor(name=IMAGE_INPUT.name, shape=(1,), elements=[BinaryElement(content)])
-        self._locations = [
+        self.locations = [
             Instance(tensor=tensor, path=path, value_path=path, prompts_path="", own_parameters=frozenset())
         ]
-        self._instances_path = path
+        self.instances_path = path
         return tensor
 
     def _request(self, inputs: Sequence[InputTensor]) -> InferenceRequest:
         return InferenceRequest(
-            id=self._request_id, model_name=self.model_name, inputs=tuple(inputs), parameters=self._parameters
+            id=self.request_id, model_name=self.model_name, inputs=tuple(inputs), parameters=self.parameters
         )
 
 

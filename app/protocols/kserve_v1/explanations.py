@@ -1,4 +1,10 @@
-"""Explanations in V1: beside the predictions, a list for each instance."""
+"""Explanations in V1: beside the predictions, a list for each instance.
+
+Each has the predicted `label` (empty for a row of a model with one output) and its `score`: 0..1, the log-likelihood of
+an answer in nats, or the output for a row. `index` is the index of the explained prediction in the instance's
+predictions, missing if it is not among them. `samples` is the number of changed copies of the input that the model was
+run on. The same `seed` gives the same explanation.
+"""
 
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
@@ -6,11 +12,9 @@ from itertools import chain
 from typing import Any
 
 import cv2
-import msgspec
 import numpy as np
 import pybase64
 
-from app.protocols.kserve_v1.wire import WireExplanation, WireRowExplanation, WireSaliency, WireTextExplanation
 from tasks.inference.error import ErrorKind, InferenceError, invalid, quote_value
 from tasks.inference.response import Record
 from tasks.row_importance import RowImportance
@@ -35,7 +39,7 @@ _MAX_PIXELS = {SaliencyFormat.DATA: 4_000_000, SaliencyFormat.PNG: 256_000_000}
 _ADVICE = {SaliencyFormat.DATA: "ask for png", SaliencyFormat.PNG: "ask for fewer max_objects, or send smaller images"}
 
 
-def saliency_format(parameters: Mapping[str, object]) -> SaliencyFormat:
+def read_saliency_format(parameters: Mapping[str, object]) -> SaliencyFormat:
     """Return the `format` in a request's parameters, PNG by default.
 
     Raises:
@@ -54,8 +58,11 @@ def wire_explanations(
     predictions: Sequence[Sequence[Record]],
     explanations: Sequence[Sequence[Sequence[Explanation]]],
     encoding: SaliencyFormat,
-) -> list[list[WireExplanation]]:
-    """Return the explanations of every instance, parallel to `predictions`.
+) -> list[list[dict[str, Any]]]:
+    """Return the explanations of every image, parallel to `predictions`.
+
+    `saliency` is the importance of each pixel of the upright original image: `shape` has its height and width. `data`
+    has rows of numbers, 0..1, or `png` has base64 of an 8-bit grey PNG, 255 for 1.
 
     Raises:
         InferenceError: TOO_LARGE for more pixels than a response may hold.
@@ -67,45 +74,60 @@ def wire_explanations(
         message = f"{expected}, got {count:,}; {_ADVICE[encoding]}"
         raise InferenceError(ErrorKind.TOO_LARGE, message, f"parameters.{_FORMAT}")
     return [
-        [_wire_explanation(explanation, records, encoding) for explanation in group]
+        [
+            {
+                **_explained(explanation, records),
+                "saliency": _saliency(explanation, encoding),
+                "method": explanation.method,
+                "samples": explanation.samples,
+                "seed": explanation.seed,
+            }
+            for explanation in group
+        ]
         for records, group in zip(predictions, image_explanations, strict=True)
     ]
 
 
 def wire_text_explanations(
     predictions: Sequence[Sequence[Record]], explanations: Sequence[Sequence[Sequence[WordImportance]]]
-) -> list[list[WireTextExplanation]]:
-    """Return the explanations of every text, parallel to `predictions`."""
+) -> list[list[dict[str, Any]]]:
+    """Return the explanations of every text, parallel to `predictions`.
+
+    `words` are words of the text, or groups of neighbours, and `spans` their starts and ends in characters. Their
+    `importance_scores` are `score` minus the score without the word; null for words for which time ran out.
+    """
     return [
         [
-            WireTextExplanation(
-                label=importance.label,
-                score=importance.score,
-                index=_index(importance.record, records),
-                words=importance.words,
-                spans=importance.spans,
-                importance_scores=importance.importances.round(SCORE_DECIMALS).tolist(),
-                method="occlusion",
-                samples=importance.samples,
-            )
+            {
+                **_explained(importance, records),
+                "words": importance.words,
+                "spans": importance.spans,
+                "importance_scores": importance.importances.round(SCORE_DECIMALS).tolist(),
+                "method": "occlusion",
+                "samples": importance.samples,
+            }
             for importance in group
         ]
         for records, group in zip(predictions, chain.from_iterable(explanations), strict=True)
     ]
 
 
-def wire_row_explanations(importances: Sequence[RowImportance]) -> list[WireRowExplanation]:
-    """Return the explanation of every row."""
+def wire_row_explanations(importances: Sequence[RowImportance]) -> list[dict[str, Any]]:
+    """Return the explanation of every row.
+
+    `importance_scores` are in the shape of the row, or an object by name for several inputs. They add up to `score`
+    minus `baseline_score`, the output for the baseline.
+    """
     return [
-        WireRowExplanation(
-            importance_scores=_importance_scores(importance),
-            label=importance.label,
-            score=importance.score,
-            baseline_score=importance.baseline_score,
-            method="shapley",
-            samples=importance.samples,
-            seed=importance.seed,
-        )
+        {
+            "importance_scores": _importance_scores(importance),
+            "label": importance.label,
+            "score": importance.score,
+            "baseline_score": importance.baseline_score,
+            "method": "shapley",
+            "samples": importance.samples,
+            "seed": importance.seed,
+        }
         for importance in importances
     ]
 
@@ -115,27 +137,17 @@ def _importance_scores(importance: RowImportance) -> object:
     return next(iter(by_name.values())) if len(by_name) == 1 else by_name
 
 
-def _wire_explanation(explanation: Explanation, records: Sequence[Record], encoding: SaliencyFormat) -> WireExplanation:
-    return WireExplanation(
-        label=explanation.label,
-        score=explanation.score,
-        index=_index(explanation.record, records),
-        saliency=_saliency(explanation, encoding),
-        method=explanation.method,
-        samples=explanation.samples,
-        seed=explanation.seed,
-    )
+def _explained(explanation: Explanation | WordImportance, records: Sequence[Record]) -> dict[str, Any]:
+    """Return the label, the score and the index of the explained prediction."""
+    index = next((index for index, record in enumerate(records) if record == explanation.record), None)
+    explained = {"label": explanation.label, "score": explanation.score}
+    return explained if index is None else {**explained, "index": index}
 
 
-def _index(explained: Record, records: Sequence[Record]) -> int | msgspec.UnsetType:
-    return next((index for index, record in enumerate(records) if record == explained), msgspec.UNSET)
-
-
-def _saliency(explanation: Explanation, encoding: SaliencyFormat) -> WireSaliency:
+def _saliency(explanation: Explanation, encoding: SaliencyFormat) -> dict[str, Any]:
     saliency, shape = explanation.saliency, (explanation.height, explanation.width)
     if encoding is SaliencyFormat.DATA:
-        rows: list[list[float]] = np.round(saliency.astype(np.float64), _DECIMALS).tolist()
-        return WireSaliency(shape=shape, data=rows)
+        return {"shape": shape, "data": np.round(saliency.astype(np.float64), _DECIMALS).tolist()}
     gray_image: Any = np.rint(saliency * 255).astype(np.uint8)
     _, encoded = cv2.imencode(".png", gray_image)
-    return WireSaliency(shape=shape, png=pybase64.b64encode_as_string(encoded.tobytes()))
+    return {"shape": shape, "png": pybase64.b64encode_as_string(encoded.tobytes())}

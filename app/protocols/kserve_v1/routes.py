@@ -12,7 +12,7 @@ from app.engine.engine import Engine
 from app.engine.request_context import RequestContext
 from app.protocols.http_inference import read_head, read_inference_body, start_call, to_response
 from app.protocols.inference_call import HttpAnswer, InferenceHead, media_type_of
-from app.protocols.kserve_v1.cloud_events import EVENT_MEDIA_TYPE, HEADER_PREFIX
+from app.protocols.kserve_v1.cloud_events import EVENT_MEDIA_TYPE
 from app.protocols.kserve_v1.codec import RequestCodec
 from app.protocols.kserve_v1.wire import WireAnswer, WireExplainedAnswer, WireModelReady, WireModels, WireRequest
 from app.protocols.openai_models import listed_models
@@ -106,13 +106,13 @@ def _create_codec(engine: Engine, head: InferenceHead, body: bytes, context: Req
     except InferenceError as error:
         raise _kserve_error(engine, error, head.target) from None
     return RequestCodec(
-        body,
-        media_type_of(head.headers.get("content-type", "")),
-        {name: value for name, value in head.headers.items() if name.startswith(HEADER_PREFIX)},
-        registration.ready_servable(),
-        registration.source.name,
-        context.request_id,
-        engine.limits,
+        body=body,
+        media_type=media_type_of(head.headers.get("content-type", "")),
+        headers=head.headers,
+        servable=registration.ready_servable(),
+        model_name=registration.source.name,
+        request_id=context.request_id,
+        limits=engine.limits,
     )
 
 

@@ -11,6 +11,7 @@ import pytest
 from litestar import Litestar
 from litestar.testing import TestClient
 
+from app.protocols.inference_call import HttpAnswer
 from app.protocols.kserve_v1.cloud_events import EventMode, encode_event
 from tests.support.apps import app_with_models
 from tests.support.images import encode_base64, encode_image, rectangle
@@ -203,13 +204,13 @@ def test_model_failure_is_not_answered_with_an_event(client: Client) -> None:
 
 @pytest.mark.parametrize("name", ["a b", "é", "x" * 300, 'q"', "a/b:c"])
 def test_event_source_is_an_ascii_uri_reference(name: str) -> None:
-    content, headers, media_type = encode_event(EventMode.BINARY, name, b"{}")
-    assert (content, media_type) == (b"{}", "application/json")
-    assert re.fullmatch(r"io\.kserve\.inference\.[A-Za-z0-9._~%-]+", headers["ce-source"])
-    content, headers, media_type = encode_event(EventMode.STRUCTURED, name, b"{}")
-    assert not headers
-    assert json.loads(content)["source"].startswith("io.kserve.inference.")
+    answer = encode_event(EventMode.BINARY, name, b"{}")
+    assert (answer.content, answer.media_type) == (b"{}", "application/json")
+    assert re.fullmatch(r"io\.kserve\.inference\.[A-Za-z0-9._~%-]+", dict(answer.headers)["ce-source"])
+    answer = encode_event(EventMode.STRUCTURED, name, b"{}")
+    assert not answer.headers
+    assert json.loads(answer.content)["source"].startswith("io.kserve.inference.")
 
 
 def test_plain_request_is_answered_without_an_event() -> None:
-    assert encode_event(EventMode.NONE, "m", b"{}") == (b"{}", {}, "application/json")
+    assert encode_event(EventMode.NONE, "m", b"{}") == HttpAnswer(content=b"{}")
