@@ -108,47 +108,46 @@ def generate_endpoints(engine: Engine) -> Sequence[Endpoint]:
     ]
 
 
-class _GenerateCall:
-    """One request and its answer."""
+class _GenerateCall(msgspec.Struct, eq=False):
+    """One request and its answer. `decode` sets the path of the image, and the names of parameters at the top level."""
 
-    def __init__(self, engine: Engine, model_name: str, model_version: str | None, body: bytes) -> None:
-        self.model_name = model_name
-        self._engine = engine
-        self._model_version = model_version
-        self._body = body
-        self._image_path = "image"
-        self._top_level_names: frozenset[str] = frozenset()
+    engine: Engine
+    model_name: str
+    model_version: str | None
+    body: bytes
+    image_path: str = "image"
+    top_level_names: frozenset[str] = frozenset()
 
     def decode(self) -> InferenceRequest:
-        wire = read_json(self._body, WireGenerateRequest, limits=self._engine.limits)
+        wire = read_json(self.body, WireGenerateRequest, limits=self.engine.limits)
         if wire.image is not None and wire.images is not None:
             raise invalid(_EITHER_IMAGE)
         images = wire.images if wire.image is None else [wire.image]
         if images is not None and len(images) != 1:
             raise invalid(f"Expected one image, got {len(images)}", "images")
         if wire.images is not None:
-            self._image_path = "images[0]"
+            self.image_path = "images[0]"
         parameters = read_parameters_object(wire.parameters, "parameters")
         if parameters.get("prompts") is not None:
             raise invalid("Expected the question in text_input", "parameters.prompts")
         explicit = {name: value for name, value in parameters.items() if value is not None}
         top_level = {name: getattr(wire, name) for name in _TOP_LEVEL if getattr(wire, name) is not None}
-        self._top_level_names = frozenset(top_level) - frozenset(explicit)
+        self.top_level_names = frozenset(top_level) - frozenset(explicit)
         merged = {**top_level, **explicit}
         if images is None:
             # A text model continues this text. For an image model, the resulting error reports the missing image.
-            self._image_path = "text_input"
+            self.image_path = "text_input"
             tensor = BytesTensor(name="text", shape=(1,), elements=[StringElement(wire.text_input)], parameters=merged)
         else:
             merged["prompts"] = [wire.text_input]
             tensor = BytesTensor(name="image", shape=(1,), elements=[StringElement(images[0])], parameters=merged)
         timeout = read_timeout(parameters)
-        registration = self._engine.registry.find(self.model_name, self._model_version)
+        registration = self.engine.registry.find(self.model_name, self.model_version)
         registration.ready_servable().check_streams(self.model_name)
         return InferenceRequest(
             id=wire.id or "",
             model_name=self.model_name,
-            model_version=self._model_version,
+            model_version=self.model_version,
             inputs=(tensor,),
             timeout=timeout,
         )
@@ -162,13 +161,13 @@ class _GenerateCall:
 
     def map_error_path(self, error: InferenceError) -> InferenceError:
         """Return `error` with its path in terms of this body."""
-        if self._image_path == "text_input" and error.path == "inputs":
+        if self.image_path == "text_input" and error.path == "inputs":
             return invalid(_EITHER_IMAGE)
         match = _NEUTRAL_PATH.match(error.path)
         if match is None:
             return error
-        path = match["rest"] or (self._image_path if match["image"] else "text_input")
-        if path.removeprefix("parameters.") in self._top_level_names:
+        path = match["rest"] or (self.image_path if match["image"] else "text_input")
+        if path.removeprefix("parameters.") in self.top_level_names:
             path = path.removeprefix("parameters.")
         return InferenceError(error.kind, error.message, path)
 

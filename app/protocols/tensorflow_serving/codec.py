@@ -5,7 +5,8 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from app.engine.models.registry import Registration, Registry
+from app.engine.engine import Engine
+from app.engine.models.registry import Registration
 from app.protocols.inference_call import HttpAnswer
 from app.protocols.tensorflow_serving.examples import example_results, example_tensors, read_examples
 from app.protocols.tensorflow_serving.paths import ModelTarget
@@ -21,7 +22,6 @@ from app.protocols.tensorflow_serving.values import json_document, read_object
 from app.protocols.tensorflow_serving.versions import find_ready_version
 from app.wire.input_names import PROMPTS
 from tasks.inference.error import ErrorKind, InferenceError, invalid
-from tasks.inference.limits import Limits
 from tasks.inference.request import InferenceRequest
 from tasks.inference.response import InferenceResponse
 from tasks.inference.tensor import BytesTensor, InputTensor, Tensor
@@ -33,24 +33,20 @@ _DATA = re.compile(r"^\.data(?=\[|$)")
 _METHODS = {"classify": Method.CLASSIFY, "regress": Method.REGRESS}
 
 
-class RequestCodec:
+class RequestCodec(msgspec.Struct, kw_only=True, eq=False):
     """The state of one request, for REST and gRPC.
 
-    Args:
-        registry: holds the models.
+    Attributes:
+        engine: has the models and the limits.
         target: the requested model.
         loading_error: the kind of error while the model loads.
-
-    Attributes:
-        target: the requested model.
         inputs: the decoded inputs; empty before.
     """
 
-    def __init__(self, registry: Registry, target: ModelTarget, loading_error: ErrorKind) -> None:
-        self.target = target
-        self.inputs: Sequence[InputTensor] = ()
-        self._registry = registry
-        self._loading_error = loading_error
+    engine: Engine
+    target: ModelTarget
+    loading_error: ErrorKind
+    inputs: Sequence[InputTensor] = ()
 
     @property
     def model_name(self) -> str:
@@ -59,7 +55,7 @@ class RequestCodec:
 
     def find_model(self) -> Registration:
         """Return the requested version of the model; see `find_ready_version`."""
-        return find_ready_version(self._registry, self.target, self._loading_error)
+        return find_ready_version(self.engine.registry, self.target, self.loading_error)
 
     def request(self, registration: Registration, inputs: tuple[InputTensor, ...]) -> InferenceRequest:
         """Return the neutral request."""
@@ -139,53 +135,41 @@ def _text_rows(prompts: InputTensor) -> list[list[str]]:
     return [texts[start * size : (start + 1) * size] for start in range(count)]
 
 
-class TensorFlowRequestCodec(RequestCodec):
+class TensorFlowRequestCodec(RequestCodec, kw_only=True, eq=False):
     """Decodes a request, and encodes its response in the same form.
 
     Checks run in the order of the real server: JSON, examples, model, signature, tensors.
 
-    Args:
-        registry: holds the models.
-        target: the target of the path.
+    Attributes:
         body: the request's body.
-        limits: limits for the JSON.
-        loading_error: the kind of error while the model loads.
         headers: further headers of the response.
+        tensor_format: set by `decode`, as the following: the layout of the tensors.
+        signature: the signature of the request.
+        example_count: the number of examples; 0 for a prediction.
     """
 
-    def __init__(
-        self,
-        registry: Registry,
-        target: ModelTarget,
-        body: bytes,
-        limits: Limits,
-        loading_error: ErrorKind,
-        headers: Sequence[tuple[str, str]],
-    ) -> None:
-        super().__init__(registry, target, loading_error)
-        self._body = body
-        self._limits = limits
-        self._headers = headers
-        self._format = TensorFormat.ROW
-        self._signature: Signature | None = None
-        self._example_count = 0
+    body: bytes
+    headers: Sequence[tuple[str, str]]
+    tensor_format: TensorFormat = TensorFormat.ROW
+    signature: Signature | None = None
+    example_count: int = 0
 
     def decode(self) -> InferenceRequest:
-        document = read_object(self._body, self._limits)
+        document = read_object(self.body, self.engine.limits)
         name = document.get("signature_name", "")
         if not isinstance(name, str):
             raise invalid("'signature_name' key must be a string value.")
         verb = self.target.verb
         if verb == "predict":
             registration = self.find_model()
-            self._signature = signature = predict_signature(registration.ready_servable(), name)
-            tensors, self._format = read_tensors(document, signature)
+            self.signature = signature = predict_signature(registration.ready_servable(), name)
+            tensors, self.tensor_format = read_tensors(document, signature)
         else:
             examples = read_examples(document)
             registration = self.find_model()
-            self._signature = signature = example_signature(registration.ready_servable(), name, _METHODS[verb])
-            tensors, self._example_count = example_tensors(examples, signature), len(examples)
-        return self.request(registration, model_inputs(tensors, self._format, signature))
+            self.signature = signature = example_signature(registration.ready_servable(), name, _METHODS[verb])
+            tensors, self.example_count = example_tensors(examples, signature), len(examples)
+        return self.request(registration, model_inputs(tensors, self.tensor_format, signature))
 
     def encode(self, response: InferenceResponse) -> HttpAnswer:
         """Encode the response.
@@ -193,8 +177,8 @@ class TensorFlowRequestCodec(RequestCodec):
         Raises:
             InferenceError: INVALID_REQUEST for outputs that cannot be written in the requested form.
         """
-        if self._example_count and self._signature is not None:
-            content = json_document("results", example_results(response, self._example_count, self._signature))
+        if self.example_count and self.signature is not None:
+            content = json_document("results", example_results(response, self.example_count, self.signature))
         else:
-            content = encode(response, self._format)
-        return HttpAnswer(content=content, headers=self._headers)
+            content = encode(response, self.tensor_format)
+        return HttpAnswer(content=content, headers=self.headers)

@@ -234,7 +234,9 @@ class TensorFlowServing(HttpListener):
         self, engine: Engine, target: ModelTarget, body: bytes, context: RequestContext
     ) -> TensorFlowRequestCodec:
         context.operation = target.verb
-        return TensorFlowRequestCodec(engine.registry, target, body, engine.limits, self._loading_error, self._headers)
+        return TensorFlowRequestCodec(
+            engine=engine, target=target, loading_error=self._loading_error, body=body, headers=self._headers
+        )
 
     def _description(self, engine: Engine, target: ModelTarget) -> bytes:
         if target.verb == "metadata":

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from app.engine.models.registry import Registry
 from app.engine.models.servable import Servable
 from app.proto import message_class
 from app.protocols.tensorflow_serving.codec import RequestCodec, model_inputs
@@ -108,32 +107,26 @@ def encode_multi_inference(results: Sequence[tuple[Any, Any]]) -> Any:
     return response
 
 
-class PredictCodec(RequestCodec):
-    """Decodes a `PredictRequest`, and encodes its response.
+class PredictCodec(RequestCodec, kw_only=True, eq=False):
+    """Decodes `message`, a `PredictRequest`, and encodes its response."""
 
-    Args:
-        registry: holds the models.
-        message: the request.
-        limits: limits for its tensors.
-        loading_error: the kind of error while the model loads.
-    """
+    message: Any
 
-    def __init__(self, registry: Registry, message: Any, limits: Limits, loading_error: ErrorKind) -> None:
-        super().__init__(registry, target_of(message, "predict"), loading_error)
-        self._message = message
-        self._limits = limits
-        self._signature_name = message.model_spec.signature_name or DEFAULT_SIGNATURE
+    @property
+    def signature_name(self) -> str:
+        """Return the name of the requested signature."""
+        return self.message.model_spec.signature_name or DEFAULT_SIGNATURE
 
     def decode(self) -> InferenceRequest:
         registration = self.find_model()
-        signature = _predict_signature(registration.ready_servable(), self._signature_name)
-        tensors = _input_tensors(self._message.inputs, signature, self._limits)
-        _check_output_filter(self._message.output_filter, signature)
+        signature = _predict_signature(registration.ready_servable(), self.signature_name)
+        tensors = _input_tensors(self.message.inputs, signature, self.engine.limits)
+        _check_output_filter(self.message.output_filter, signature)
         return self.request(registration, model_inputs(tensors, TensorFormat.COLUMN, signature))
 
     def encode(self, response: InferenceResponse) -> bytes:
-        wanted = set(self._message.output_filter)
-        spec = model_spec(response.model_name, response.model_version, self._signature_name)
+        wanted = set(self.message.output_filter)
+        spec = model_spec(response.model_name, response.model_version, self.signature_name)
         message = _PredictResponse(model_spec=spec)
         for tensor in response.stack():
             if not wanted or tensor.name in wanted:
@@ -141,42 +134,31 @@ class PredictCodec(RequestCodec):
         return message.SerializeToString()
 
 
-class ExamplesCodec(RequestCodec):
+class ExamplesCodec(RequestCodec, kw_only=True, eq=False):
     """Decodes a request with examples, and encodes a result for each task. The model runs once.
 
-    Args:
-        registry: holds the models.
-        target: the requested model.
+    Attributes:
         examples: the `Input`.
         tasks: what to ask the model.
         encode_response: returns the response for the `ModelSpec` and the result of each task.
-        loading_error: the kind of error while the model loads.
+        signatures: set by `decode`: the signature of each task.
+        example_count: set by `decode`.
     """
 
-    def __init__(
-        self,
-        registry: Registry,
-        target: ModelTarget,
-        examples: Any,
-        tasks: Sequence[Task],
-        encode_response: Callable[[Sequence[tuple[Any, Any]]], Any],
-        loading_error: ErrorKind,
-    ) -> None:
-        super().__init__(registry, target, loading_error)
-        self._input = examples
-        self._tasks = tasks
-        self._encode_response = encode_response
-        self._signatures: Sequence[Signature] = ()
-        self._example_count = 0
+    examples: Any
+    tasks: Sequence[Task]
+    encode_response: Callable[[Sequence[tuple[Any, Any]]], Any]
+    signatures: Sequence[Signature] = ()
+    example_count: int = 0
 
     def decode(self) -> InferenceRequest:
         registration = self.find_model()
         servable = registration.ready_servable()
-        self._signatures = [example_signature(servable, name, method) for name, method in self._tasks]
+        self.signatures = [example_signature(servable, name, method) for name, method in self.tasks]
         # All signatures of a model have the same features.
-        signature = self._signatures[0]
-        examples = read_input(self._input)
-        self._example_count = len(examples)
+        signature = self.signatures[0]
+        examples = read_input(self.examples)
+        self.example_count = len(examples)
         tensors = example_tensors(examples, signature)
         return self.request(registration, model_inputs(tensors, TensorFormat.ROW, signature))
 
@@ -189,11 +171,11 @@ class ExamplesCodec(RequestCodec):
         results = [
             (
                 model_spec(response.model_name, response.model_version, signature.name),
-                _ENCODERS[signature.method](example_results(response, self._example_count, signature)),
+                _ENCODERS[signature.method](example_results(response, self.example_count, signature)),
             )
-            for signature in self._signatures
+            for signature in self.signatures
         ]
-        return self._encode_response(results).SerializeToString()
+        return self.encode_response(results).SerializeToString()
 
 
 def _predict_signature(servable: Servable, name: str) -> Signature:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from google.protobuf.json_format import ParseDict
@@ -71,7 +72,10 @@ class TensorFlowPredictionService(GrpcProtocol):
             return unary_handler(self.name, method, grpc_code)
 
         def predict(message: Any) -> PredictCodec:
-            return PredictCodec(engine.registry, message, engine.limits, self._loading_error)
+            target = target_of(message, "predict")
+            return PredictCodec(engine=engine, target=target, loading_error=self._loading_error, message=message)
+
+        examples_codec = partial(ExamplesCodec, engine=engine, loading_error=self._loading_error)
 
         def classify_or_regress(operation: str, verb: Verb, method: Method) -> Handler:
             def encode_response(results: Sequence[tuple[Any, Any]]) -> Any:
@@ -80,8 +84,8 @@ class TensorFlowPredictionService(GrpcProtocol):
 
             def codec(message: Any) -> ExamplesCodec:
                 target, tasks = target_of(message, verb), [(message.model_spec.signature_name, method)]
-                return ExamplesCodec(
-                    engine.registry, target, message.input, tasks, encode_response, self._loading_error
+                return examples_codec(
+                    target=target, examples=message.input, tasks=tasks, encode_response=encode_response
                 )
 
             return infer(operation, codec)
@@ -89,8 +93,8 @@ class TensorFlowPredictionService(GrpcProtocol):
         def multi_inference(message: Any) -> ExamplesCodec:
             tasks = read_tasks(message.tasks)
             target = target_of(message.tasks[0], "predict")
-            return ExamplesCodec(
-                engine.registry, target, message.input, tasks, encode_multi_inference, self._loading_error
+            return examples_codec(
+                target=target, examples=message.input, tasks=tasks, encode_response=encode_multi_inference
             )
 
         async def get_model_metadata(data: bytes, context: RequestContext) -> bytes:
