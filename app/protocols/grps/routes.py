@@ -13,8 +13,7 @@ from app.engine.request_context import RequestContext
 from app.protocols.grps.calls import PLAIN_CALLS, PlainCall, error_message, failure_message
 from app.protocols.grps.codec import PredictCodec
 from app.protocols.grps.json_messages import asks_to_stream, encode_json, encode_streamed, read_json_message
-from app.protocols.grps.messages import GrpsMessage
-from app.protocols.grps.wire import WireMessage, WireRefusal
+from app.protocols.grps.messages import GrpsMessage, WireMessage, WireRefusal
 from app.protocols.http_inference import (
     read_body,
     read_head,
