@@ -66,8 +66,8 @@ def decompress(body: bytes, encoding: str, max_bytes: int) -> bytes:
     """Decompress `body`, with at most `max_bytes` bytes in memory.
 
     Raises:
-        InferenceError: INVALID_REQUEST for an unknown encoding, and for truncated or invalid data; TOO_LARGE for more
-            than `max_bytes` bytes.
+        InferenceError: INVALID_REQUEST for an unknown encoding, truncated or invalid data, and data behind the stream;
+            TOO_LARGE for more than `max_bytes` bytes.
     """
     window_bits = _WINDOW_BITS.get(encoding)
     if window_bits is None:
@@ -82,6 +82,8 @@ def decompress(body: bytes, encoding: str, max_bytes: int) -> bytes:
         raise InferenceError(ErrorKind.TOO_LARGE, message)
     if not stream.eof:
         raise invalid(f"The body is truncated {encoding} data", "Content-Encoding")
+    if trailing := len(stream.unused_data.rstrip(b"\0")):
+        raise invalid(f"Expected one {encoding} stream, got {trailing} bytes behind it", "Content-Encoding")
     return content
 
 

@@ -15,16 +15,16 @@ from app.engine.streams.text_stream import Chunk
 from app.protocols.grps.chunks import ChunkWriter
 from app.protocols.grps.gmap import echo_metadata, read_map, read_scalars, write_scalars
 from app.protocols.grps.messages import GrpsMessage, entry_path, with_success_status
-from app.protocols.grps.model_reference import resolve_model
 from app.protocols.grps.tensors import read_tensor, wire_type_of, write_tensor
 from app.wire.bytes_elements import BinaryElement, StringElement
-from tasks.inference.error import InferenceError, invalid
+from tasks.inference.error import ErrorKind, InferenceError, invalid, quote_value
 from tasks.inference.request import InferenceRequest
 from tasks.inference.response import InferenceResponse, Prediction
 from tasks.inference.tensor import BytesTensor, Datatype, Element, InputTensor, Tensor
 from tasks.task import TaskType
 from tasks.text.request import TEXT_INPUT
 
+_NO_DEFAULT = 'Expected the name of a model: none is set as default with "default": true in its model-settings.json'
 _INPUT = re.compile(r"^inputs\[(?P<index>\d+)\](?:\.(?P<rest>.*))?$", re.DOTALL)
 _PARAMETER = re.compile(r"^parameters\.(?P<name>[^.\[]+)(?P<rest>.*)$", re.DOTALL)
 
@@ -216,6 +216,31 @@ class PredictCodec:
                 message.str_data = element.decode()
                 return
         message.bin_data = element
+
+
+def resolve_model(registry: Registry, model: str) -> tuple[str, str | None]:
+    """Return the name and version that ``name-version`` means; the default model if it is empty.
+
+    A full match of a model's name comes first, because names may contain dashes. Otherwise, the longest known name
+    before a dash separates name and version. The version is None if none is given.
+
+    Raises:
+        InferenceError: MODEL_NOT_FOUND.
+    """
+    kind, message = ErrorKind.MODEL_NOT_FOUND, f"Model {quote_value(model)} is not known"
+    if registry.has_model(model):
+        return model, None
+    if not model:
+        try:
+            return registry.default_name(), None
+        except InferenceError as error:
+            kind, message = error.kind, _NO_DEFAULT
+    sources = [registration.source for registration in registry.registrations]
+    name = max((source.name for source in sources if model.startswith(f"{source.name}-")), key=len, default="")
+    if name:
+        return name, model[len(name) + 1 :]
+    available = ", ".join(f"{source.name}-{source.version}" for source in sources) or "no models"
+    raise InferenceError(kind, f"{message}. This server has: {available}", "model")
 
 
 def _records(prediction: Prediction) -> str:

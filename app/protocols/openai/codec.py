@@ -247,8 +247,12 @@ def check_data_uri(url: str, path: str) -> None:
 
 
 def _metadata(members: Mapping[str, msgspec.Raw]) -> object:
-    """Return OpenAI's pairs of texts as entries; metadata in Chariot's form as it is."""
-    values: dict[str, object] = {name: msgspec.json.decode(value) for name, value in members.items()}
+    """Return OpenAI's pairs of texts as entries; metadata in Chariot's form as it is.
+
+    Raises:
+        InferenceError: INVALID_REQUEST naming the member.
+    """
+    values = {name: read_json(value, object, f"metadata.{name}") for name, value in members.items()}
     if "extended_metadata" in values or "standard_metadata" in values:
         return values
     return [

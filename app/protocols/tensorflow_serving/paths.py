@@ -87,9 +87,10 @@ def served_methods(path: str) -> list[str]:
 
 
 def _version(digits: str) -> int:
-    if len(digits.lstrip("0")) > _MAX_DIGITS or int(digits) > _MAX_VERSION:
+    significant = digits.lstrip("0") or "0"
+    if len(significant) > _MAX_DIGITS or int(significant) > _MAX_VERSION:
         raise invalid(f"Failed to convert version: {digits} to numeric.")
-    return int(digits)
+    return int(significant)
 
 
 def _percent_decoded(text: str) -> str:

@@ -24,6 +24,7 @@ BODY = json.dumps({"inputs": [image_input()]}).encode()
     [
         ("gzip", gzip.compress(BODY)),
         ("GZIP", gzip.compress(BODY)),
+        ("gzip", gzip.compress(BODY) + b"\0\0"),
         ("deflate", zlib.compress(BODY)),
         ("identity", BODY),
     ],
@@ -38,6 +39,7 @@ def test_compressed_bodies_are_read(client: Client, encoding: str, body: bytes) 
     [
         ("gzip", BODY, 400, "not gzip"),
         ("gzip", gzip.compress(BODY)[:-9], 400, "truncated gzip data"),
+        ("gzip", gzip.compress(BODY) * 2, 400, "one gzip stream"),
         ("deflate", gzip.compress(BODY), 400, "not deflate"),
         ("br", b"x", 400, "'br'"),
         ("gzip", gzip.compress(b" " * (MAX_REQUEST_BYTES + 1)), 413, "after decompression"),

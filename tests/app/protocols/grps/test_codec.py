@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 
 from app.engine.models.registry import Registry
-from app.protocols.grps.codec import PredictCodec
+from app.protocols.grps.codec import PredictCodec, resolve_model
 from app.protocols.grps.gmap import read_map, write_scalars
 from app.protocols.grps.messages import GrpsMessage
-from app.protocols.grps.model_reference import resolve_model
 from app.settings.model import ModelSettings, ModelSource
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.inference.request import InferenceRequest
@@ -159,7 +158,7 @@ def test_empty_model_name_means_the_only_or_default_model() -> None:
     assert resolve_model(registry(*MODELS, default="oriented"), "") == ("oriented", None)
 
 
-@pytest.mark.parametrize("model", ["", "missing", "missing-1", "-1", "-", "detecto-r-1", "x" * 10_000])
+@pytest.mark.parametrize("model", ["", "missing", "missing-1", "-1", "-", "detecto-r-1", "x" * 10_000, "-" * 1_000_000])
 def test_unknown_model_name_is_rejected_with_the_known_names(model: str) -> None:
     with pytest.raises(InferenceError, match=r"This server has: detector-2\.0-rc1, detector-1, oriented") as caught:
         resolve_model(registry(*MODELS), model)

@@ -83,7 +83,7 @@ def complete(client: TestClient[Litestar], body: dict[str, Any], path: str = CHA
 
 
 def refusal(client: TestClient[Litestar], body: Any, path: str = CHAT) -> dict[str, Any]:
-    response = client.post(path, json=body)
+    response = client.post(path, content=body) if isinstance(body, bytes) else client.post(path, json=body)
     assert response.status_code == 400, response.text
     return response.json()["error"]
 
@@ -247,6 +247,13 @@ def test_overloaded_server_answers_with_retry_after() -> None:
         assert running.result().status_code == 200
     assert (response.status_code, response.json()["error"]["type"]) == (429, "rate_limit_error")
     assert int(response.headers["retry-after"]) > 0
+
+
+@pytest.mark.parametrize("value", [b'"\xff"', b'["\xff"]', b'"\\ud800"', b"1e999", b"[" * 5000 + b"]" * 5000], ids=len)
+def test_metadata_that_is_not_json_is_rejected(value: bytes) -> None:
+    body = json.dumps(speaker(metadata={"camera": 7})).encode().replace(b"7}", value + b"}")
+    with TestClient(app_of_protocol(scripted_engine(ScriptedModel("a")), "openai")) as client:
+        assert refusal(client, body)["type"] == "invalid_request_error"
 
 
 def test_observers_see_the_request_with_its_metadata() -> None:

@@ -12,6 +12,7 @@ from tasks.inference.error import InferenceError
         ("GET", "/v1/models/m", ModelTarget(model="m", verb="status")),
         ("GET", "/v1/models/m/versions/7", ModelTarget(model="m", version=7, verb="status")),
         ("GET", "/v1/models/m/versions/007", ModelTarget(model="m", version=7, verb="status")),
+        ("GET", f"/v1/models/m/versions/{'0' * 5000}7", ModelTarget(model="m", version=7, verb="status")),
         ("GET", "/v1/models/m/labels/stable", ModelTarget(model="m", label="stable", verb="status")),
         ("GET", "/v1/models/m/metadata", ModelTarget(model="m", verb="metadata")),
         ("GET", "/v1/models/m/versions/7/metadata", ModelTarget(model="m", version=7, verb="metadata")),
