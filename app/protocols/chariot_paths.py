@@ -15,6 +15,7 @@ from app.engine.models.registry import CHARIOT_PREFIX
 from app.protocols.protocol import (
     Endpoint,
     HttpRequest,
+    ModelReady,
     StartCall,
     infer_endpoint,
     json_response,
@@ -26,26 +27,12 @@ _MODEL = "/v2/models/{target:str}"
 _VERSION = f"{_MODEL}/versions/{{version:str}}"
 
 
-class _Status(msgspec.Struct, frozen=True):
-    status: str
-
-
-class _ModelReady(msgspec.Struct, frozen=True):
-    name: str
-    ready: bool
-
-
 def chariot_endpoints(
     engine: Engine, start: StartCall, *, body: Any, answer: Any, media_types: Sequence[str] = ()
 ) -> Sequence[Endpoint]:
     """Return the endpoints for readiness, liveness, and inference on all of Chariot's paths.
 
-    Args:
-        engine: answers the requests.
-        start: as in `Endpoint`, for inferences.
-        body: as in `Endpoint`.
-        answer: as in `Endpoint`.
-        media_types: as in `Endpoint`.
+    `start`, `body`, `answer` and `media_types` are those of the inference endpoints.
     """
 
     async def ready(_: HttpRequest) -> Response[bytes]:
@@ -59,7 +46,7 @@ def chariot_endpoints(
     async def model_ready(request: HttpRequest) -> Response[bytes]:
         name = engine.registry.name_for_path(request.path_params["target"])
         engine.ready_model(name, request.path_params.get("version"))
-        return json_response(msgspec.json.encode({"name": name, "ready": True}))
+        return json_response(msgspec.json.encode(ModelReady(name)))
 
     infer = partial(
         infer_endpoint,
@@ -75,15 +62,15 @@ def chariot_endpoints(
         infer(path=f"{_MODEL}/infer", summary=f"Infer with {of_id}", accepts_target=_is_chariot),
         infer(path=f"{_VERSION}/infer", summary=f"Infer with one version of {of_id}", accepts_target=_is_chariot),
         probe_endpoint(
-            path="/ready", handle=ready, summary="Whether every model is ready", answer=_Status, failures=(503,)
+            path="/ready", handle=ready, summary="Whether every model is ready", answer=dict[str, str], failures=(503,)
         ),
-        probe_endpoint(path="/health", handle=health, summary="Whether the process is alive", answer=_Status),
+        probe_endpoint(path="/health", handle=health, summary="Whether the process is alive", answer=dict[str, str]),
         *(
             read_endpoint(
                 path=f"{path}/ready",
                 handle=model_ready,
                 summary="Whether a model is ready",
-                answer=_ModelReady,
+                answer=ModelReady,
                 failures=(404, 503),
                 accepts_target=_is_chariot,
             )

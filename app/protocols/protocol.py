@@ -162,6 +162,13 @@ class HttpListener(HttpProtocol, Protocol):
         ...
 
 
+class ModelReady(msgspec.Struct, frozen=True):
+    """The readiness of a model; `ready` is always true, because a model that is not ready is an error."""
+
+    name: str
+    ready: bool = True
+
+
 def error_object(error: InferenceError) -> bytes:
     """Return ``{"error": "..."}``, the body of Chariot, KServe, the Open Inference Protocol and TensorFlow Serving."""
     return msgspec.json.encode({"error": str(error)})

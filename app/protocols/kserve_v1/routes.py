@@ -14,13 +14,14 @@ from app.protocols.http_inference import read_head, read_inference_body, start_c
 from app.protocols.inference_call import HttpAnswer, InferenceHead, media_type_of
 from app.protocols.kserve_v1.cloud_events import EVENT_MEDIA_TYPE
 from app.protocols.kserve_v1.codec import RequestCodec
-from app.protocols.kserve_v1.wire import WireAnswer, WireExplainedAnswer, WireModelReady, WireModels, WireRequest
+from app.protocols.kserve_v1.wire import WireAnswer, WireExplainedAnswer, WireModels, WireRequest
 from app.protocols.openai_models import listed_models
 from app.protocols.protocol import (
     INFER_FAILURES,
     Endpoint,
     HttpProtocol,
     HttpRequest,
+    ModelReady,
     infer_endpoint,
     json_response,
     read_endpoint,
@@ -50,7 +51,7 @@ class KServeV1(HttpProtocol):
                 engine.ready_model(name)
             except InferenceError as error:
                 raise _kserve_error(engine, error, name) from None
-            return json_response(msgspec.json.encode(WireModelReady(name, ready=True)))
+            return json_response(msgspec.json.encode(ModelReady(name)))
 
         def start(head: InferenceHead, body: bytes, context: RequestContext) -> RequestCodec:
             return _create_codec(engine, head, body, context)
@@ -79,7 +80,7 @@ class KServeV1(HttpProtocol):
                 path=_MODEL,
                 handle=model_ready,
                 summary="Whether a model is ready",
-                answer=WireModelReady,
+                answer=ModelReady,
                 failures=(404, 503),
             ),
             predict(verb="predict", start=start, summary="Predict with a model", answer=WireAnswer),

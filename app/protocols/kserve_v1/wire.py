@@ -64,10 +64,3 @@ class WireModels(msgspec.Struct, frozen=True, kw_only=True):
     models: Sequence[str]
     object: str = "list"
     data: Sequence[WireModel] = ()
-
-
-class WireModelReady(msgspec.Struct, frozen=True):
-    """The readiness of a model; `ready` is always true, because a model that is not ready is an error."""
-
-    name: str
-    ready: bool

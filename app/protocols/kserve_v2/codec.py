@@ -20,18 +20,18 @@ from app.protocols.kserve_v2.binary import (
 )
 from app.protocols.kserve_v2.rendering import (
     OutputSelection,
-    RequestedOutput,
     output_parameters,
     render,
+    requested_output,
     select_outputs,
 )
-from app.protocols.kserve_v2.wire import WireInput, WireOutput, WireRequest, WireRequestedOutput, WireResponse
+from app.protocols.kserve_v2.wire import WireInput, WireOutput, WireRequest, WireResponse
 from app.wire.bytes_elements import StringElement, string_elements
 from app.wire.json_body import read_json, read_parameters_object
 from app.wire.json_tensors import flatten_rows, numeric_tensor, read_datatype
 from tasks.inference.error import invalid
 from tasks.inference.limits import Limits
-from tasks.inference.parameters import Positive, convert
+from tasks.inference.parameters import convert
 from tasks.inference.request import InferenceRequest
 from tasks.inference.response import InferenceResponse
 from tasks.inference.tensor import BytesTensor, Datatype, Element, InputTensor, Tensor
@@ -39,13 +39,6 @@ from tasks.inference.tensor import BytesTensor, Datatype, Element, InputTensor, 
 _BINARY_SIZE = "binary_data_size"
 _PEEK_BYTES = 64
 _encoder = msgspec.json.Encoder()
-
-
-class _OutputParameters(msgspec.Struct, frozen=True):
-    """The parameters of an entry of `outputs`."""
-
-    classification: Positive | None = None
-    binary_data: bool = False
 
 
 def decode(
@@ -63,7 +56,7 @@ def decode(
         body: JSON, JSON with binary tensors, or one binary tensor.
         header_length: the header Inference-Header-Content-Length, if present.
         servable: the requested model.
-        model_name: the model's name.
+        model_name: its name.
         model_version: the requested version.
         limits: limits for the JSON and the number of BYTES elements.
 
@@ -94,11 +87,10 @@ def decode(
         timeout=read_timeout(parameters),
     )
     binary_output = convert(parameters.get("binary_data_output") or False, bool, "parameters.binary_data_output")
-    outputs = (
-        None
-        if wire.outputs is None
-        else [_requested_output(output, index) for index, output in enumerate(wire.outputs)]
-    )
+    outputs = [
+        requested_output(output.name, output.parameters or {}, f"outputs[{index}]")
+        for index, output in enumerate(wire.outputs or ())
+    ]
     return request, select_outputs(servable, outputs, parameters.get("output_format"), binary_output)
 
 
@@ -140,15 +132,6 @@ def encode(response: InferenceResponse, servable: Servable, selection: OutputSel
     if not any(blocks):
         return json, None
     return b"".join((json, *blocks)), len(json)
-
-
-def _requested_output(wire: WireRequestedOutput, index: int) -> RequestedOutput:
-    path = f"outputs[{index}]"
-    refuse_shared_memory(wire.parameters or {}, f"{path}.parameters")
-    parameters = convert(wire.parameters or {}, _OutputParameters, f"{path}.parameters")
-    return RequestedOutput(
-        name=wire.name, classification=parameters.classification, binary=parameters.binary_data, path=path
-    )
 
 
 def _tensor(

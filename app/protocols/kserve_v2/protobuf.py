@@ -24,16 +24,15 @@ from app.protocols.kserve_v2.binary import (
 )
 from app.protocols.kserve_v2.rendering import (
     OutputSelection,
-    RequestedOutput,
     output_parameters,
     render,
+    requested_output,
     select_outputs,
 )
 from app.wire.json_tensors import read_datatype
 from app.wire.protobuf_limits import parse_message
 from tasks.inference.error import InferenceError, invalid, quote_value
 from tasks.inference.limits import too_large
-from tasks.inference.parameters import Positive, convert
 from tasks.inference.request import InferenceRequest
 from tasks.inference.response import InferenceResponse
 from tasks.inference.tensor import Datatype, InputTensor, Tensor
@@ -43,14 +42,10 @@ _Response = message_class("inference.ModelInferResponse")
 _Streamed = message_class("inference.ModelStreamInferResponse")
 
 _CONTENTS: dict[Datatype, str] = {
+    **dict.fromkeys((Datatype.INT8, Datatype.INT16, Datatype.INT32), "int_contents"),
+    **dict.fromkeys((Datatype.UINT8, Datatype.UINT16, Datatype.UINT32), "uint_contents"),
     Datatype.BOOL: "bool_contents",
-    Datatype.INT8: "int_contents",
-    Datatype.INT16: "int_contents",
-    Datatype.INT32: "int_contents",
     Datatype.INT64: "int64_contents",
-    Datatype.UINT8: "uint_contents",
-    Datatype.UINT16: "uint_contents",
-    Datatype.UINT32: "uint_contents",
     Datatype.UINT64: "uint64_contents",
     Datatype.FP32: "fp32_contents",
     Datatype.FP64: "fp64_contents",
@@ -67,12 +62,6 @@ _MAX_PLAIN_BYTES = 64 * 1024
 _MAX_INT64 = 2**63 - 1
 _FINAL = "triton_final_response"
 _STREAMED_TEXT = "text_output"
-
-
-class _OutputParameters(msgspec.Struct, frozen=True):
-    """The parameters of an entry of `outputs`."""
-
-    classification: Positive | None = None
 
 
 def read_message(name: str, data: bytes) -> Any:
@@ -112,10 +101,11 @@ def decode(message: Any, servable: Servable) -> tuple[InferenceRequest, OutputSe
         parameters=parameters,
         timeout=read_timeout(parameters),
     )
-    outputs = [_requested_output(output, f"outputs[{index}]") for index, output in enumerate(message.outputs)]
-    return inference_request, select_outputs(
-        servable, outputs or None, parameters.get("output_format"), binary=bool(raw)
-    )
+    outputs = [
+        requested_output(output.name, _parameters(output.parameters, f"{path}.parameters"), path)
+        for path, output in ((f"outputs[{index}]", output) for index, output in enumerate(message.outputs))
+    ]
+    return inference_request, select_outputs(servable, outputs, parameters.get("output_format"), binary=bool(raw))
 
 
 def encode(response: InferenceResponse, servable: Servable, selection: OutputSelection) -> bytes:
@@ -171,9 +161,7 @@ def _encode_chunk(chunk: Chunk, *, last: bool, raw: bool) -> bytes:
     message = _Response(model_name=chunk.model_name, model_version=chunk.model_version, id=chunk.id)
     message.parameters[_FINAL].bool_param = last
     position = {"input": chunk.input, "image": chunk.image, "prompt": chunk.prompt, "final": chunk.final}
-    data = np.empty(1, object)
-    data[0] = chunk.text.encode()
-    tensor = Tensor(name=_STREAMED_TEXT, datatype=Datatype.BYTES, data=data)
+    tensor = Tensor(name=_STREAMED_TEXT, datatype=Datatype.BYTES, data=np.array([chunk.text.encode()], object))
     _add_output(message, tensor, {**chunk.parameters, **position}, raw=raw)
     return _Streamed(infer_response=message).SerializeToString()
 
@@ -242,13 +230,6 @@ def _numbers(values: Sequence[Any], datatype: Datatype, path: str) -> NDArray[An
         message = f"Expected {limits.min} to {limits.max} for {datatype}, got {stored[first]}"
         raise invalid(message, f"{path}[{first}]")
     return stored.astype(dtype)
-
-
-def _requested_output(message: Any, path: str) -> RequestedOutput:
-    parameters = _parameters(message.parameters, f"{path}.parameters")
-    refuse_shared_memory(parameters, f"{path}.parameters")
-    converted = convert(parameters, _OutputParameters, f"{path}.parameters")
-    return RequestedOutput(name=message.name, classification=converted.classification, path=path)
 
 
 def _parameters(messages: Mapping[str, Any], path: str) -> Mapping[str, object]:

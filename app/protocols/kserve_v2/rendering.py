@@ -8,13 +8,22 @@ import msgspec
 import numpy as np
 
 from app.engine.models.servable import Servable
+from app.protocols.kserve_v2.binary import refuse_shared_memory
 from tasks.inference.error import invalid
+from tasks.inference.parameters import Positive, convert
 from tasks.inference.response import InferenceResponse
 from tasks.inference.tensor import Datatype, Tensor, TensorSpec
 from tasks.task import TaskType
 
 RECORDS = TensorSpec(name="predictions", datatype=Datatype.BYTES, shape=(-1,))
 """The default output of a model with a task type: for each image, its records as JSON."""
+
+
+class _OutputParameters(msgspec.Struct, frozen=True):
+    """The parameters of an output that a request names."""
+
+    classification: Positive | None = None
+    binary_data: bool = False
 
 
 class RequestedOutput(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,8 +63,19 @@ def declared_outputs(servable: Servable) -> Sequence[TensorSpec]:
     return (RECORDS, *servable.outputs)
 
 
+def requested_output(name: str, parameters: Mapping[str, object], path: str) -> RequestedOutput:
+    """Return an entry of `outputs`.
+
+    Raises:
+        InferenceError: INVALID_REQUEST naming the parameter under `path`.
+    """
+    refuse_shared_memory(parameters, f"{path}.parameters")
+    read = convert(parameters, _OutputParameters, f"{path}.parameters")
+    return RequestedOutput(name=name, classification=read.classification, binary=read.binary_data, path=path)
+
+
 def select_outputs(
-    servable: Servable, outputs: Sequence[RequestedOutput] | None, output_format: object, binary: bool
+    servable: Servable, outputs: Sequence[RequestedOutput], output_format: object, binary: bool
 ) -> OutputSelection:
     """Check the selection of outputs against the model's outputs.
 
@@ -66,7 +86,7 @@ def select_outputs(
         raise invalid(f'Expected "records" or "tensors", got {output_format!r}', "parameters.output_format")
     names = [spec.name for spec in declared_outputs(servable)]
     seen: set[str] = set()
-    for output in outputs or ():
+    for output in outputs:
         if output.name not in names:
             raise invalid(f"Expected one of {', '.join(map(repr, names))}, got {output.name!r}", f"{output.path}.name")
         if output.name in seen:
@@ -108,9 +128,7 @@ def render(response: InferenceResponse, servable: Servable, selection: OutputSel
 
 def _records(response: InferenceResponse) -> Tensor:
     records = [msgspec.json.encode(prediction.records()) for prediction in response.predictions]
-    data = np.empty(len(records), object)
-    data[:] = records
-    return Tensor(name=RECORDS.name, datatype=Datatype.BYTES, data=data)
+    return Tensor(name=RECORDS.name, datatype=Datatype.BYTES, data=np.array(records, object))
 
 
 def _classify(

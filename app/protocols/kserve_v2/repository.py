@@ -17,6 +17,7 @@ from app.wire.json_body import read_json
 from tasks.inference.error import ErrorKind, InferenceError
 
 _MODEL = "/v2/repository/models/{target:str}"
+_DURATIONS = ("success", "fail", "queue", "compute_input", "compute_infer", "compute_output")
 
 
 class _IndexRequest(msgspec.Struct, frozen=True):
@@ -137,23 +138,12 @@ def _statistics(engine: Engine, registration: Registration) -> dict[str, Any]:
         "inference_count": statistics.inference_count,
         "execution_count": statistics.execution_count,
         "inference_stats": {
-            "success": statistics.success,
-            "fail": statistics.fail,
-            "queue": statistics.queue,
-            "compute_input": statistics.compute_input,
-            "compute_infer": statistics.compute_infer,
-            "compute_output": statistics.compute_output,
+            **{name: getattr(statistics, name) for name in _DURATIONS},
             # This server has no response cache, but the extension requires these fields.
             "cache_hit": Duration(),
             "cache_miss": Duration(),
         },
         "batch_stats": [
-            {
-                "batch_size": size,
-                "compute_input": batch.compute_input,
-                "compute_infer": batch.compute_infer,
-                "compute_output": batch.compute_output,
-            }
-            for size, batch in sorted(statistics.batches.items())
+            {"batch_size": size, **msgspec.structs.asdict(batch)} for size, batch in sorted(statistics.batches.items())
         ],
     }

@@ -16,21 +16,12 @@ from app.protocols.kserve_v2.generate import generate_endpoints
 from app.protocols.kserve_v2.model_config import MODEL_PATH, VERSION_PATH, config_endpoints, find_registration
 from app.protocols.kserve_v2.rendering import OutputSelection, declared_outputs
 from app.protocols.kserve_v2.repository import repository_endpoints
-from app.protocols.kserve_v2.wire import (
-    WireLive,
-    WireMetadata,
-    WireModelReady,
-    WireModels,
-    WireReady,
-    WireRequest,
-    WireResponse,
-    WireServerMetadata,
-    WireTensorSpec,
-)
+from app.protocols.kserve_v2.wire import WireMetadata, WireRequest, WireResponse, WireServerMetadata
 from app.protocols.protocol import (
     Endpoint,
     HttpProtocol,
     HttpRequest,
+    ModelReady,
     infer_endpoint,
     json_response,
     probe_endpoint,
@@ -39,7 +30,6 @@ from app.protocols.protocol import (
 from tasks.inference.limits import Limits
 from tasks.inference.request import InferenceRequest
 from tasks.inference.response import InferenceResponse
-from tasks.inference.tensor import TensorSpec
 
 SERVER_METADATA = WireServerMetadata(
     name="charioteer",
@@ -88,7 +78,7 @@ class KServeV2(HttpProtocol):
 
         async def model_ready(request: HttpRequest) -> Response[bytes]:
             registration = engine.ready_model(request.path_params["target"], request.path_params.get("version"))
-            return json_response(msgspec.json.encode({"name": registration.source.name, "ready": True}))
+            return json_response(msgspec.json.encode(ModelReady(registration.source.name)))
 
         def start(head: InferenceHead, body: bytes, _: RequestContext) -> CodecCall:
             registration = engine.registry.find(engine.registry.name_for_path(head.target), head.version)
@@ -96,22 +86,24 @@ class KServeV2(HttpProtocol):
 
         endpoints = [
             read_endpoint(path="/v2", handle=server_metadata, summary="About the server", answer=WireServerMetadata),
-            probe_endpoint(path="/v2/health/live", handle=live, summary="Whether the server is alive", answer=WireLive),
+            probe_endpoint(
+                path="/v2/health/live", handle=live, summary="Whether the server is alive", answer=dict[str, bool]
+            ),
             probe_endpoint(
                 path="/v2/health/ready",
                 handle=ready,
                 summary="Whether every model is ready",
-                answer=WireReady,
+                answer=dict[str, bool],
                 failures=(503,),
             ),
-            read_endpoint(path="/v2/models", handle=models, summary="Names of the models", answer=WireModels),
+            read_endpoint(path="/v2/models", handle=models, summary="Names of the models", answer=dict[str, list[str]]),
         ]
         for path in (MODEL_PATH, VERSION_PATH):
             describe = partial(read_endpoint, failures=(404, 503))
             endpoints += [
                 describe(path=path, handle=metadata, summary="Metadata of a model", answer=WireMetadata),
                 describe(
-                    path=f"{path}/ready", handle=model_ready, summary="Whether a model is ready", answer=WireModelReady
+                    path=f"{path}/ready", handle=model_ready, summary="Whether a model is ready", answer=ModelReady
                 ),
                 infer_endpoint(
                     path=f"{path}/infer",
@@ -162,10 +154,6 @@ def model_metadata(engine: Engine, registration: Registration) -> WireMetadata:
         name=registration.source.name,
         versions=[version.source.version for version in reversed(engine.registry.versions(registration.source.name))],
         platform=_PLATFORMS.get(servable.description.platform, servable.description.platform),
-        inputs=[_spec(spec) for spec in servable.inputs],
-        outputs=[_spec(spec) for spec in declared_outputs(servable)],
+        inputs=servable.inputs,
+        outputs=declared_outputs(servable),
     )
-
-
-def _spec(spec: TensorSpec) -> WireTensorSpec:
-    return WireTensorSpec(name=spec.name, datatype=spec.datatype, shape=spec.shape)

@@ -5,6 +5,8 @@ from typing import Any
 
 import msgspec
 
+from tasks.inference.tensor import TensorSpec
+
 WireParameters = dict[str, msgspec.Raw]
 
 
@@ -53,22 +55,14 @@ class WireResponse(msgspec.Struct, frozen=True, kw_only=True):
     id: str | msgspec.UnsetType = msgspec.UNSET
 
 
-class WireTensorSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """An input or output in a model's metadata."""
-
-    name: str
-    datatype: str
-    shape: Sequence[int]
-
-
 class WireMetadata(msgspec.Struct, frozen=True, kw_only=True):
     """A model's metadata."""
 
     name: str
     versions: Sequence[str]
     platform: str
-    inputs: Sequence[WireTensorSpec]
-    outputs: Sequence[WireTensorSpec]
+    inputs: Sequence[TensorSpec]
+    outputs: Sequence[TensorSpec]
 
 
 class WireServerMetadata(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,28 +71,3 @@ class WireServerMetadata(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     version: str
     extensions: Sequence[str]
-
-
-class WireLive(msgspec.Struct, frozen=True):
-    """Whether the server is alive."""
-
-    live: bool
-
-
-class WireReady(msgspec.Struct, frozen=True):
-    """Whether every model is ready."""
-
-    ready: bool
-
-
-class WireModels(msgspec.Struct, frozen=True):
-    """The names of the models."""
-
-    models: Sequence[str]
-
-
-class WireModelReady(msgspec.Struct, frozen=True):
-    """Whether a model is ready."""
-
-    name: str
-    ready: bool
