@@ -85,25 +85,13 @@ class WireResults(msgspec.Struct, frozen=True, kw_only=True):
     results: list[Any]
 
 
-class WireStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """The status of a version; `error_code` is OK without an error."""
-
-    error_code: str
-    error_message: str
-
-
-class WireVersionStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """The state of one version: LOADING, AVAILABLE, UNLOADING or END."""
-
-    version: str
-    state: str
-    status: WireStatus
-
-
 class WireModelStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """Every version of a model, the latest first."""
+    """Every version of a model, the latest first.
 
-    model_version_status: list[WireVersionStatus]
+    `state` is LOADING, AVAILABLE, UNLOADING or END; the `error_code` of `status` is OK without an error.
+    """
+
+    model_version_status: list[dict[str, Any]]
 
 
 class WireModelMetadata(msgspec.Struct, frozen=True, kw_only=True):

@@ -16,16 +16,7 @@ from tasks.inference.error import ErrorKind, InferenceError, invalid
 from tasks.inference.tensor import Datatype, TensorSpec
 from tasks.task import TaskType
 
-_SHORT_NAMES = {
-    Datatype.BOOL: "bool",
-    Datatype.UINT8: "uint8",
-    Datatype.UINT16: "uint16",
-    Datatype.UINT32: "uint32",
-    Datatype.UINT64: "uint64",
-    Datatype.INT8: "int8",
-    Datatype.INT16: "int16",
-    Datatype.INT32: "int32",
-    Datatype.INT64: "int64",
+_SHORT_NAMES = {datatype: datatype.lower() for datatype in Datatype} | {
     Datatype.FP16: "half",
     Datatype.FP32: "float",
     Datatype.FP64: "double",
@@ -53,12 +44,8 @@ def enum_name(datatype: Datatype) -> str:
     return f"DT_{_SHORT_NAMES[datatype].upper()}"
 
 
-def datatype_of(name: str) -> Datatype | None:
-    """Return the datatype for a name in `types.proto`, such as ``DT_FLOAT``; None for one that no model here has."""
-    return _DATATYPES.get(name)
-
-
-_DATATYPES = {enum_name(datatype): datatype for datatype in _SHORT_NAMES}
+DATATYPES = {enum_name(datatype): datatype for datatype in Datatype}
+"""The datatypes by their names in metadata."""
 
 
 class Method(StrEnum):
@@ -101,17 +88,6 @@ class Signature(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     outputs: Mapping[str, TensorSpec]
     labels: Sequence[str]
 
-    @property
-    def definition(self) -> dict[str, Any]:
-        """The signature in the model's metadata, a `SignatureDef` in JSON."""
-        inputs = {name: _tensor_info(spec) for name, spec in self.inputs.items()}
-        return {
-            "inputs": inputs if self.method is Method.PREDICT else {"inputs": _EXAMPLES},
-            "outputs": {name: _tensor_info(spec) for name, spec in self.outputs.items()},
-            "method_name": self.method.value,
-            "defaults": {},
-        }
-
 
 def signatures(servable: Servable) -> Mapping[str, Signature]:
     """Return every signature of a model by name."""
@@ -130,8 +106,16 @@ def signatures(servable: Servable) -> Mapping[str, Signature]:
 
 
 def signature_definitions(servable: Servable) -> dict[str, Any]:
-    """Return every signature as in the model's metadata, by name."""
-    return {name: signature.definition for name, signature in signatures(servable).items()}
+    """Return every signature as in the model's metadata, a `SignatureDef` in JSON, by name."""
+    return {
+        name: {
+            "inputs": _tensor_infos(signature.inputs) if signature.method is Method.PREDICT else {"inputs": _EXAMPLES},
+            "outputs": _tensor_infos(signature.outputs),
+            "method_name": signature.method.value,
+            "defaults": {},
+        }
+        for name, signature in signatures(servable).items()
+    }
 
 
 def predict_signature(servable: Servable, name: str) -> Signature:
@@ -223,10 +207,12 @@ def _takes_examples(servable: Servable) -> bool:
     )
 
 
-def _tensor_info(spec: TensorSpec) -> dict[str, Any]:
-    dimensions = [{"size": str(size), "name": ""} for size in spec.shape]
+def _tensor_infos(specs: Mapping[str, TensorSpec]) -> dict[str, Any]:
     return {
-        "dtype": enum_name(spec.datatype),
-        "tensor_shape": {"dim": dimensions, "unknown_rank": False},
-        "name": f"{spec.name}:0",
+        name: {
+            "dtype": enum_name(spec.datatype),
+            "tensor_shape": {"dim": [{"size": str(size), "name": ""} for size in spec.shape], "unknown_rank": False},
+            "name": f"{spec.name}:0",
+        }
+        for name, spec in specs.items()
     }

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from app.proto import message_class
 from app.protocols.tensorflow_serving.examples import Example, Feature, FeatureKind
-from app.protocols.tensorflow_serving.signatures import datatype_of, enum_name
+from app.protocols.tensorflow_serving.signatures import DATATYPES, enum_name, short_name
 from app.wire.bytes_elements import BinaryElement
 from tasks.inference.error import InferenceError, invalid
 from tasks.inference.limits import Limits, too_large
@@ -24,21 +24,11 @@ _DTYPES = _TensorProto.DESCRIPTOR.fields_by_name["dtype"].enum_type.values_by_nu
 _MAX_DIMENSIONS = 64
 """NumPy's limit; TensorFlow has 254."""
 
+_INT_DATATYPES = (Datatype.INT8, Datatype.INT16, Datatype.INT32, Datatype.UINT8, Datatype.UINT16)
 _FIELDS = {
-    Datatype.BOOL: "bool_val",
-    Datatype.INT8: "int_val",
-    Datatype.INT16: "int_val",
-    Datatype.INT32: "int_val",
-    Datatype.INT64: "int64_val",
-    Datatype.UINT8: "int_val",
-    Datatype.UINT16: "int_val",
-    Datatype.UINT32: "uint32_val",
-    Datatype.UINT64: "uint64_val",
-    Datatype.FP16: "half_val",
+    **{datatype: f"{short_name(datatype)}_val" for datatype in Datatype},
+    **dict.fromkeys(_INT_DATATYPES, "int_val"),
     Datatype.BF16: "half_val",
-    Datatype.FP32: "float_val",
-    Datatype.FP64: "double_val",
-    Datatype.BYTES: "string_val",
 }
 """The field of `TensorProto` with the values of each datatype."""
 
@@ -61,7 +51,7 @@ def read_tensor_proto(name: str, message: Any, limits: Limits) -> InputTensor:
         InferenceError: INVALID_REQUEST; TOO_LARGE for a tensor that would be larger than a request may be.
     """
     number = message.dtype
-    datatype = datatype_of(_DTYPES[number].name) if number in _DTYPES else None
+    datatype = DATATYPES.get(_DTYPES[number].name) if number in _DTYPES else None
     if datatype is None:
         raise _parsing_error(name, f"expected a dtype that models here have, got {number}")
     shape = _shape(name, message.tensor_shape)
