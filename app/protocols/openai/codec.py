@@ -1,18 +1,18 @@
 """Decode chat completions and completions, and encode their answers. Pure functions of one request."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, TypeVar, cast
 
 import msgspec
 
 from app.engine.engine import Engine
 from app.engine.models.registry import Registration
+from app.engine.models.servable import Servable
 from app.engine.request_context import RequestContext
 from app.engine.streams.text_stream import Chunk
 from app.protocols.inference_call import HttpAnswer
-from app.protocols.openai.model_choice import default_model, text_model
-from app.protocols.openai.unsupported import UNSUPPORTED_PARAMETER, UnsupportedError, check_supported
+from app.protocols.openai.errors import UNSUPPORTED_PARAMETER, UnsupportedError, check_supported
 from app.protocols.openai.wire import (
     WireChatRequest,
     WireCompletionRequest,
@@ -38,6 +38,7 @@ _NEUTRAL_PATH = re.compile(r"^inputs(?:\[0\])?(?:\.data(?:\[(?P<index>\d+)\])?|\
 _JSON_TYPES: Mapping[type, str] = {str: "str", int: "int", float: "float", dict: "dict"}
 
 WireT = TypeVar("WireT", bound=WireGenerationRequest)
+ValueT = TypeVar("ValueT")
 
 
 class _Codec(Generic[WireT]):
@@ -70,7 +71,7 @@ class _Codec(Generic[WireT]):
         if not self.model_name:
             # An invalid body is reported before a missing name.
             read_json(self._body, WireModelName, limits=limits)
-        registration = text_model(self._engine, self.model_name or default_model(self._engine))
+        registration, _ = find_model(self._engine, self.model_name, "answers with text", _returns_texts)
         wire = read_json(self._body, self.wire_type, limits=limits)
         check_supported(wire)
         self.includes_usage = bool(wire.stream_options and wire.stream_options.include_usage)
@@ -119,14 +120,13 @@ class _Codec(Generic[WireT]):
     def _input(self, wire: WireT, parameters: dict[str, object], registration: Registration) -> BytesTensor:
         raise NotImplementedError
 
-    def _max_tokens(self, wire: WireT) -> int | None:
-        return wire.max_tokens
-
     def _parameters(self, wire: WireT, registration: Registration) -> dict[str, object]:
         parameters: dict[str, object] = {
             name: value for name in ("temperature", "top_p", "top_k") if (value := getattr(wire, name)) is not None
         }
-        max_tokens = self._max_tokens(wire)
+        max_tokens = wire.max_tokens
+        if isinstance(wire, WireChatRequest) and wire.max_completion_tokens is not None:
+            self._length_name, max_tokens = "max_completion_tokens", wire.max_completion_tokens
         if max_tokens is not None:
             parameters["max_new_tokens"] = max_tokens
         elif "max_new_tokens" not in registration.source.settings.parameters:
@@ -167,12 +167,6 @@ class ChatCodec(_Codec[WireChatRequest]):
 
     def _delta(self, delta: str | None) -> Mapping[str, object]:
         return {"delta": {} if delta is None else {"content": delta}}
-
-    def _max_tokens(self, wire: WireChatRequest) -> int | None:
-        if wire.max_completion_tokens is None:
-            return wire.max_tokens
-        self._length_name = "max_completion_tokens"
-        return wire.max_completion_tokens
 
     def _input(self, wire: WireChatRequest, parameters: dict[str, object], registration: Registration) -> BytesTensor:
         images: list[StringElement] = []
@@ -235,6 +229,30 @@ class CompletionCodec(_Codec[WireCompletionRequest]):
         return BytesTensor(name=TEXT_INPUT.name, shape=(1,), elements=elements, parameters=parameters)
 
 
+def find_model(
+    engine: Engine, name: str, expected: str, read: Callable[[Servable], ValueT | None]
+) -> tuple[Registration, ValueT]:
+    """Return the model `name`, and what `read` returns for it. An empty name is the only model or the default.
+
+    Raises:
+        InferenceError: MODEL_NOT_FOUND or MODEL_NOT_READY; INVALID_REQUEST for a model that does not do what is
+            `expected`.
+    """
+    if not name:
+        try:
+            name = engine.registry.default_name()
+        except InferenceError as error:
+            message = "Expected the name of a model: this server has several"
+            raise InferenceError(error.kind, message, "model") from None
+    registration = engine.registry.find(name)
+    servable = registration.ready_servable()
+    value = read(servable)
+    if not value:
+        message = f"Expected a model that {expected}, {name!r} has the task {servable.description.task_type}"
+        raise UnsupportedError(f"{message}; use /v2/models/{name}", "model", "unsupported_model")
+    return registration, value
+
+
 def check_data_uri(url: str, path: str) -> None:
     """Reject an image that is not in a data URI.
 
@@ -261,6 +279,10 @@ def _metadata(members: Mapping[str, msgspec.Raw]) -> object:
         else {"key": name, "type": "str", "value": bytes(members[name]).decode()}
         for name, value in values.items()
     ]
+
+
+def _returns_texts(servable: Servable) -> bool:
+    return servable.description.task_type.returns == "texts"
 
 
 def _usage(usage: TokenUsage | None) -> WireUsage | None:

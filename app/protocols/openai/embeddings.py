@@ -9,12 +9,10 @@ import pybase64
 from numpy.typing import NDArray
 
 from app.engine.engine import Engine
-from app.engine.models.registry import Registration
 from app.engine.request_context import RequestContext
 from app.protocols.inference_call import HttpAnswer
-from app.protocols.openai.codec import check_data_uri
-from app.protocols.openai.model_choice import default_model, unsupported_model
-from app.protocols.openai.unsupported import UNSUPPORTED_PARAMETER, UnsupportedError
+from app.protocols.openai.codec import check_data_uri, find_model
+from app.protocols.openai.errors import UNSUPPORTED_PARAMETER, UnsupportedError
 from app.protocols.openai.wire import WireEmbedding, WireEmbeddings, WireEmbeddingsRequest, WireEmbeddingsUsage
 from app.protocols.openai_models import embedding_output, vector_length
 from app.wire.bytes_elements import StringElement
@@ -23,7 +21,7 @@ from app.wire.json_tensors import from_bfloat16_bits
 from tasks.inference.error import ErrorKind, InferenceError, invalid
 from tasks.inference.request import InferenceRequest
 from tasks.inference.response import InferenceResponse
-from tasks.inference.tensor import BytesTensor, Datatype, Tensor, TensorSpec
+from tasks.inference.tensor import BytesTensor, Datatype, Tensor
 
 _IMAGE_NAMES = ("image", "image_bytes")
 _TOKENS = "prompt_tokens"
@@ -54,8 +52,10 @@ class EmbeddingsCall:
 
     def decode(self) -> InferenceRequest:
         wire = read_json(self._body, WireEmbeddingsRequest, limits=self._engine.limits)
-        registration = self._engine.registry.find(wire.model or default_model(self._engine))
-        (spec,), output = self._specs(registration)
+        registration, output = find_model(
+            self._engine, wire.model or "", "returns one vector for each text or image", embedding_output
+        )
+        (spec,) = registration.ready_servable().inputs
         self._output_name, self._width, self._as_base64 = output.name, wire.dimensions, wire.encoding_format == "base64"
         if (length := vector_length(output.shape)) > 0:
             self._check_width(length)
@@ -94,13 +94,6 @@ class EmbeddingsCall:
             return error
         path = self._path(int(match["index"])) if match["index"] else "input"
         return InferenceError(error.kind, error.message, path, retry_after=error.retry_after)
-
-    def _specs(self, registration: Registration) -> tuple[tuple[TensorSpec, ...], TensorSpec]:
-        servable = registration.ready_servable()
-        output = embedding_output(servable)
-        if output is None:
-            raise unsupported_model(registration, "returns one vector for each text or image")
-        return tuple(servable.inputs), output
 
     def _texts(self, wire: WireEmbeddingsRequest) -> list[str]:
         self._is_list = isinstance(wire.input, list)

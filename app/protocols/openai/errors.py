@@ -1,8 +1,9 @@
-"""Errors as OpenAI's clients read them: an object with message, type, param and code."""
+"""Errors as OpenAI's clients read them: an object with message, type, param and code. Reject what is not supported."""
+
+from collections.abc import Mapping
 
 import msgspec
 
-from app.protocols.openai.unsupported import UnsupportedError
 from app.protocols.openai.wire import WireError, WireRefusal
 from app.protocols.status import http_status
 from tasks.inference.error import ErrorKind, InferenceError
@@ -14,6 +15,56 @@ _CODES = {
     ErrorKind.UNAUTHENTICATED: "invalid_api_key",
 }
 _WITHOUT_FIELD = (ErrorKind.UNAUTHENTICATED, ErrorKind.PERMISSION_DENIED)
+
+_ALLOWED: Mapping[str, tuple[object, ...]] = {
+    "n": (1,),
+    "best_of": (1,),
+    "logprobs": (False,),
+    "top_logprobs": (0,),
+    "logit_bias": ({},),
+    "frequency_penalty": (0,),
+    "presence_penalty": (0,),
+    "tools": ([],),
+    "tool_choice": ("none", "auto"),
+    "functions": ([],),
+    "function_call": ("none", "auto"),
+    "response_format": ({"type": "text"},),
+    "modalities": (["text"],),
+    "audio": (),
+    "echo": (False,),
+    "suffix": ("",),
+}
+"""The accepted values of members that are not supported, besides null."""
+
+UNSUPPORTED_PARAMETER = "unsupported_parameter"
+
+
+class UnsupportedError(InferenceError):
+    """A member of the request has a value that this server does not support.
+
+    Args:
+        message: the expected value.
+        path: the member.
+        code: the code in the body.
+    """
+
+    def __init__(self, message: str, path: str, code: str) -> None:
+        super().__init__(ErrorKind.INVALID_REQUEST, message, path)
+        self.code = code
+
+
+def check_supported(wire: msgspec.Struct) -> None:
+    """Reject a member with a value that the server does not honour.
+
+    Raises:
+        UnsupportedError: naming the member.
+    """
+    for name, allowed in _ALLOWED.items():
+        value = getattr(wire, name, None)
+        if value is not None and value not in allowed:
+            values = " or ".join(msgspec.json.encode(choice).decode() for choice in allowed) or "null"
+            message = f"This server does not support {name}; expected {values}"
+            raise UnsupportedError(message, name, UNSUPPORTED_PARAMETER)
 
 
 def error_body(error: InferenceError) -> bytes:

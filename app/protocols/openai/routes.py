@@ -14,14 +14,12 @@ from app.engine.request_context import RequestContext
 from app.engine.streams.text_stream import Chunk
 from app.protocols.http_inference import EVENT_STREAM, event, read_inference_body, streamed_response, to_response
 from app.protocols.inference_call import InferenceHead
-from app.protocols.openai.codec import ChatCodec, CompletionCodec
+from app.protocols.openai.codec import ChatCodec, CompletionCodec, find_model
 from app.protocols.openai.embeddings import EmbeddingsCall
 from app.protocols.openai.errors import error_body, routing_error
-from app.protocols.openai.model_choice import listed_model
 from app.protocols.openai.wire import (
-    WireChatCompletion,
+    WireAnswer,
     WireChatRequest,
-    WireCompletion,
     WireCompletionRequest,
     WireEmbeddings,
     WireEmbeddingsRequest,
@@ -29,7 +27,7 @@ from app.protocols.openai.wire import (
     WireModelName,
     WireRefusal,
 )
-from app.protocols.openai_models import WireModel, listed_models
+from app.protocols.openai_models import WireModel, is_listed, listed_models
 from app.protocols.protocol import Endpoint, HttpProtocol, HttpRequest, infer_endpoint, json_response, read_endpoint
 from app.protocols.request_info import read_request_info
 from tasks.inference.error import InferenceError
@@ -53,7 +51,8 @@ class OpenAI(HttpProtocol):
             return json_response(msgspec.json.encode(WireModelList(data=listed_models(engine))))
 
         async def model(request: HttpRequest) -> Response[bytes]:
-            registration = listed_model(engine, request.path_params["target"])
+            name = request.path_params["target"]
+            registration, _ = find_model(engine, name, "answers with text or vectors", is_listed)
             return json_response(msgspec.json.encode(WireModel(id=registration.source.name)))
 
         async def answer(codec_type: type[Codec], request: HttpRequest) -> Response[Any]:
@@ -80,7 +79,7 @@ class OpenAI(HttpProtocol):
                     start=partial(start, ChatCodec),
                     summary="Continue a conversation",
                     body=WireChatRequest,
-                    answer=WireChatCompletion,
+                    answer=WireAnswer,
                 ),
                 stream(
                     path=f"{prefix}/completions",
@@ -88,7 +87,7 @@ class OpenAI(HttpProtocol):
                     start=partial(start, CompletionCodec),
                     summary="Continue a text",
                     body=WireCompletionRequest,
-                    answer=WireCompletion,
+                    answer=WireAnswer,
                 ),
                 infer(
                     path=f"{prefix}/embeddings",

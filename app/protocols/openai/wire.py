@@ -107,51 +107,24 @@ class WireUsage(msgspec.Struct, frozen=True):
     total_tokens: int
 
 
-class WireReply(msgspec.Struct, frozen=True, kw_only=True):
-    """The message of the model."""
-
-    role: str = "assistant"
-    content: str
-    refusal: None = None
-
-
 class WireChoice(msgspec.Struct, frozen=True, kw_only=True):
-    """The only choice of a chat completion."""
+    """The only choice: the `message` of a chat completion, or the `text` of a completion."""
 
-    index: int = 0
-    message: WireReply
-    logprobs: None = None
+    index: int
+    message: dict[str, str | None] | msgspec.UnsetType = msgspec.UNSET
+    text: str | msgspec.UnsetType = msgspec.UNSET
+    logprobs: None
     finish_reason: str
 
 
-class WireChatCompletion(msgspec.Struct, frozen=True, kw_only=True):
-    """A chat completion. `usage` is null for a model that does not count tokens."""
+class WireAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """A chat completion or a completion. `usage` is null for a model that does not count tokens."""
 
     id: str
-    object: str = "chat.completion"
+    object: str
     created: int
     model: str
     choices: Sequence[WireChoice]
-    usage: WireUsage | None
-
-
-class WireTextChoice(msgspec.Struct, frozen=True, kw_only=True):
-    """The only choice of a completion."""
-
-    index: int = 0
-    text: str
-    logprobs: None = None
-    finish_reason: str
-
-
-class WireCompletion(msgspec.Struct, frozen=True, kw_only=True):
-    """A completion. `usage` is null for a model that does not count tokens."""
-
-    id: str
-    object: str = "text_completion"
-    created: int
-    model: str
-    choices: Sequence[WireTextChoice]
     usage: WireUsage | None
 
 
