@@ -22,7 +22,6 @@ RELATIVE_ERROR = 0.03
 
 _SHORTEST, _LONGEST = 10_000, 1_000_000_000_000
 _GROWTH = math.log((1 + RELATIVE_ERROR) / (1 - RELATIVE_ERROR))
-_OFFSET = math.log(_SHORTEST) / _GROWTH
 
 BUCKETS = math.ceil(math.log(_LONGEST / _SHORTEST) / _GROWTH) + 1
 """Number of buckets. Bucket 0 holds latencies of at most 10 microseconds."""
@@ -32,7 +31,7 @@ _MIDDLES = _SHORTEST * np.exp(_GROWTH * np.arange(BUCKETS)) * (1 - RELATIVE_ERRO
 _MIDDLES[0] = _SHORTEST
 _ENDS = _SHORTEST * np.exp(_GROWTH * np.arange(BUCKETS))
 
-Counts = npt.NDArray[np.uint64]
+Counts = npt.NDArray[np.unsignedinteger]
 
 
 class Resolution(Enum):
@@ -43,15 +42,9 @@ class Resolution(Enum):
     HOURS = (3600, 24)
     DAYS = (86400, 30)
 
-    @property
-    def interval(self) -> int:
-        """Return the length of an interval in seconds."""
-        return self.value[0]
-
-    @property
-    def size(self) -> int:
-        """Return the number of intervals in a ring."""
-        return self.value[1]
+    def __init__(self, interval: int, size: int) -> None:
+        self.interval = interval
+        self.size = size
 
 
 class HistoryWindow(msgspec.Struct, frozen=True, kw_only=True, eq=False):
@@ -74,8 +67,15 @@ class HistoryWindow(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     latency: npt.NDArray[np.int64]
     slowest: npt.NDArray[np.int64]
     items: npt.NDArray[np.int64]
-    latencies: npt.NDArray[np.uint64]
-    batches: npt.NDArray[np.uint64]
+    latencies: Counts
+    batches: Counts
+
+
+_REQUEST_COLUMNS: Any = [
+    *((name, np.int64) for name in ("requests", "failures", "latency", "slowest", "items")),
+    ("latencies", np.uint32, BUCKETS),
+    ("batches", np.uint32, len(BATCH_SIZES)),
+]
 
 
 class Readings(msgspec.Struct, frozen=True, kw_only=True):
@@ -95,14 +95,14 @@ class Readings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Ring:
-    """A ring buffer with one row of numbers for each interval. Rows of idle intervals are cleared lazily."""
+    """A ring buffer with one row for each interval. Rows of idle intervals are cleared lazily."""
 
-    def __init__(self, resolution: Resolution, columns: int, dtype: npt.DTypeLike) -> None:
+    def __init__(self, resolution: Resolution, columns: Any) -> None:
         self._resolution = resolution
-        self._rows = np.zeros((resolution.size, columns), dtype)
+        self._rows: npt.NDArray[Any] = np.zeros(resolution.size, columns)
         self._newest = 0
 
-    def row(self, second: int) -> npt.NDArray[Any]:
+    def row(self, second: int) -> Any:
         """Return the row of the interval of `second` for writing. `second` must not decrease."""
         self._advance(second)
         return self._rows[self._newest % len(self._rows)]
@@ -110,19 +110,13 @@ class _Ring:
     def recent(self, second: int) -> npt.NDArray[Any]:
         """Return a copy of all rows up to the interval of `second`, the oldest first."""
         self._advance(second)
-        return np.roll(self._rows, -1 - self._newest % len(self._rows), axis=0)
+        return np.roll(self._rows, -1 - self._newest % len(self._rows))
 
     def _advance(self, second: int) -> None:
         current = second // self._resolution.interval
         for interval in range(max(self._newest + 1, current - len(self._rows) + 1), current + 1):
-            self._rows[interval % len(self._rows)] = 0
+            self._rows[interval % len(self._rows)] = np.zeros((), self._rows.dtype)
         self._newest = max(self._newest, current)
-
-
-_SLOWEST = 4
-
-
-"""The column of the maximum latency, after four columns of sums."""
 
 
 class RequestHistory:
@@ -133,61 +127,45 @@ class RequestHistory:
     """
 
     def __init__(self) -> None:
-        columns = BUCKETS + len(BATCH_SIZES)
-        self._sums = {resolution: _Ring(resolution, _SLOWEST + 1, np.int64) for resolution in Resolution}
-        self._tallies = {resolution: _Ring(resolution, columns, np.uint32) for resolution in Resolution}
-        self._second = 0
-        self._begin()
+        self._rings = {resolution: _Ring(resolution, _REQUEST_COLUMNS) for resolution in Resolution}
+        self._second = self._failures = 0
+        self._succeeded: list[tuple[int, int]] = []
 
     def add(self, second: int, failed: bool, nanoseconds: int, items: int) -> None:
         """Count a request that finished in `second`."""
         if second != self._second:
             self._close(second)
-        self._requests += 1
         if failed:
             self._failures += 1
-            return
-        self._latency += nanoseconds
-        self._items += items
-        if nanoseconds > self._slowest:
-            self._slowest = nanoseconds
-        self._pending.append(bucket_of(nanoseconds))
-        self._pending.append(BUCKETS + min(max(items - 1, 0).bit_length(), len(BATCH_SIZES) - 1))
+        else:
+            self._succeeded.append((nanoseconds, items))
 
     def window(self, resolution: Resolution, second: int) -> HistoryWindow:
         """Return the statistics of the seconds before `second`."""
         if second != self._second:
             self._close(second)
         last = max(second - 1, 0)
-        sums = self._sums[resolution].recent(last).astype(np.int64)
-        tallies = self._tallies[resolution].recent(last).astype(np.uint64)
-        requests, failures, latency, items, slowest = sums.T
-        return HistoryWindow(
-            covered=_covered(resolution, last),
-            requests=requests,
-            failures=failures,
-            latency=latency,
-            slowest=slowest,
-            items=items,
-            latencies=tallies[:, :BUCKETS],
-            batches=tallies[:, BUCKETS:],
-        )
-
-    def _begin(self) -> None:
-        self._requests = self._failures = self._latency = self._items = self._slowest = 0
-        self._pending: list[int] = []
+        rows = self._rings[resolution].recent(last)
+        fields = {name: rows[name] for name, *_ in _REQUEST_COLUMNS}
+        return HistoryWindow(covered=_covered(resolution, last), **fields)
 
     def _close(self, second: int) -> None:
         """Write the finished second into the rings, and start another."""
-        if self._requests:
-            sums = (self._requests, self._failures, self._latency, self._items)
-            tally = np.bincount(self._pending, minlength=BUCKETS + len(BATCH_SIZES)).astype(np.uint32)
-            for resolution in Resolution:
-                row = self._sums[resolution].row(self._second)
-                row[:_SLOWEST] += sums
-                row[_SLOWEST] = max(row[_SLOWEST], self._slowest)
-                self._tallies[resolution].row(self._second)[:] += tally
-            self._begin()
+        if self._failures or self._succeeded:
+            latencies, items = np.array(self._succeeded, np.int64).reshape(-1, 2).T
+            sizes = np.ceil(np.log2(np.maximum(items, 1))).astype(np.int64)
+            latency_counts = np.bincount(bucket_of(latencies), minlength=BUCKETS).astype(np.uint32)
+            batch_counts = np.bincount(np.minimum(sizes, len(BATCH_SIZES) - 1), minlength=len(BATCH_SIZES))
+            for ring in self._rings.values():
+                row = ring.row(self._second)
+                row["requests"] += self._failures + len(items)
+                row["failures"] += self._failures
+                row["latency"] += latencies.sum()
+                row["slowest"] = max(row["slowest"], latencies.max(initial=0))
+                row["items"] += items.sum()
+                row["latencies"] += latency_counts
+                row["batches"] += batch_counts.astype(np.uint32)
+            self._failures, self._succeeded = 0, []
         self._second = second
 
 
@@ -195,29 +173,26 @@ class Gauges:
     """Readings once a second; longer intervals have their mean. Not thread-safe."""
 
     def __init__(self) -> None:
-        self._rings = {resolution: _Ring(resolution, 5, np.float64) for resolution in Resolution}
+        columns = [(name, np.float64) for name in (*Readings.__struct_fields__, "count")]
+        self._rings = {resolution: _Ring(resolution, columns) for resolution in Resolution}
 
     def add(self, second: int, readings: Readings) -> None:
         """Add the readings of `second`."""
-        values = (readings.in_flight, readings.waiting, readings.cpu, readings.memory, 1)
         for ring in self._rings.values():
             row = ring.row(second)
-            row += values
+            for name, value in (*msgspec.structs.asdict(readings).items(), ("count", 1)):
+                row[name] += value
 
     def window(self, resolution: Resolution, second: int) -> Mapping[str, npt.NDArray[np.float64]]:
         """Return, by field of `Readings`, one value for each interval before `second`; NaN without readings."""
-        rows = self._rings[resolution].recent(max(second - 1, 0)).astype(np.float64)
-        reading_counts = np.where(rows[:, 4:] > 0, rows[:, 4:], np.nan)
-        return dict(zip(Readings.__struct_fields__, (rows[:, :4] / reading_counts).T, strict=True))
+        rows = self._rings[resolution].recent(max(second - 1, 0))
+        counts = np.where(rows["count"] > 0, rows["count"], np.nan)
+        return {name: rows[name] / counts for name in Readings.__struct_fields__}
 
 
-def bucket_of(nanoseconds: int) -> int:
-    """Return the index of the bucket of a latency."""
-    if nanoseconds <= _SHORTEST:
-        return 0
-    if nanoseconds >= _LONGEST:
-        return BUCKETS - 1
-    return math.ceil(math.log(nanoseconds) / _GROWTH - _OFFSET)
+def bucket_of(nanoseconds: npt.ArrayLike) -> npt.NDArray[np.int64]:
+    """Return the indexes of the buckets of latencies."""
+    return np.ceil(np.log(np.clip(nanoseconds, _SHORTEST, _LONGEST) / _SHORTEST) / _GROWTH).astype(np.int64)
 
 
 def quantiles(counts: Counts, fractions: Sequence[float]) -> npt.NDArray[np.float64]:
