@@ -1,10 +1,9 @@
 """Prometheus metrics of inputs and predictions: image sizes, batch sizes, labels and scores."""
 
 import threading
-from bisect import bisect_left
-from collections import Counter, deque
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Sequence
-from itertools import accumulate
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
@@ -22,8 +21,6 @@ OTHER_LABEL = "other"
 
 _MAX_LABELS = 2000
 _MAX_PENDING = 64
-_MAX_SIZE_FOR_PYTHON = 16
-"""For lists of up to this size, Python is faster than NumPy."""
 _SCORES = tuple(round(0.1 * step, 1) for step in range(1, 11))
 _PIXELS = tuple(float(4**step * 1000) for step in range(9))
 _SIZES = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0)
@@ -35,11 +32,21 @@ class DeclaredLabels(Protocol):
     def __call__(self, model: str, /) -> Collection[str]: ...
 
 
+@dataclass(slots=True)
+class _Pending:
+    """What is not yet counted of the requests of one model; no images, which would stay in memory."""
+
+    labels: list[str] = field(default_factory=list[str])
+    scores: list[float] = field(default_factory=list[float])
+    pixels: list[float] = field(default_factory=list[float])
+    batch_sizes: list[float] = field(default_factory=list[float])
+
+
 class PredictionMetrics(Collector):
     """Count labels, scores, image sizes and batch sizes of successful inferences, without explanations.
 
-    For classifications only the best class counts, because every answer contains all classes. All predictions of a
-    request are counted together: a hundred boxes cost no more than a few.
+    For classifications only the best class counts, because every answer contains all classes. Many requests are counted
+    at once, and all their predictions together: a hundred boxes cost no more than a few.
 
     Args:
         registry: the registry for the metrics.
@@ -49,51 +56,49 @@ class PredictionMetrics(Collector):
     def __init__(self, registry: CollectorRegistry, declared_labels: DeclaredLabels) -> None:
         self._declared_labels = declared_labels
         self._lock = threading.Lock()
-        self._predictions: dict[str, dict[str, int]] = {}
+        self._predictions: dict[str, Counter[str]] = {}
         self._scores = _Histograms(_SCORES)
         self._pixels = _Histograms(_PIXELS)
         self._sizes = _Histograms(_SIZES)
-        self._pending: deque[tuple[str, list[str], list[float], list[float], float]] = deque()
+        self._pending: dict[str, _Pending] = {}
+        self._pending_requests = 0
         registry.register(self)
 
     def observe(self, context: RequestContext, /) -> None:
         result = context.result
         if context.outcome is not None or context.explanation or result is None:
             return
-        # Counting many requests at once is cheaper; keep only what is counted, not the images.
-        best_only = context.task_type in BEST_ONLY
-        labels: list[str] = []
-        scores: list[float] = []
-        pixels: list[float] = []
-        for sample in result.samples:
-            sample_labels: Sequence[str] | None = getattr(sample.prediction, "labels", None)
-            sample_scores: NDArray[np.floating] | None = getattr(sample.prediction, "scores", None)
-            if sample_labels and sample_scores is not None:
-                count = 1 if best_only else len(sample_labels)
-                labels += sample_labels[:count]
-                scores += sample_scores[:count].tolist()
-            image = image_of(sample.item)
-            if image is not None:
-                height, width = image.full_size or image.pixels.shape[:2]
-                pixels.append(float(width * height))
-        self._pending.append((context.model_name, labels, scores, pixels, float(context.batch_size)))
-        if len(self._pending) >= _MAX_PENDING:
-            self._count_pending()
+        with self._lock:
+            pending = self._pending.setdefault(context.model_name, _Pending())
+            for sample in result.samples:
+                labels: Sequence[str] | None = getattr(sample.prediction, "labels", None)
+                scores: NDArray[np.floating] | None = getattr(sample.prediction, "scores", None)
+                if labels and scores is not None:
+                    count = 1 if context.task_type in BEST_ONLY else len(labels)
+                    pending.labels += labels[:count]
+                    pending.scores += scores[:count].tolist()
+                image = image_of(sample.item)
+                if image is not None:
+                    height, width = image.full_size or image.pixels.shape[:2]
+                    pending.pixels.append(float(width * height))
+            pending.batch_sizes.append(float(context.batch_size))
+            self._pending_requests += 1
+            if self._pending_requests >= _MAX_PENDING:
+                self._count_pending()
 
     def _count_pending(self) -> None:
-        with self._lock:
-            while self._pending:
-                model, labels, scores, pixels, batch_size = self._pending.popleft()
-                if labels:
-                    self._count(model, labels)
-                    self._scores.add(model, scores)
-                if pixels:
-                    self._pixels.add(model, pixels)
-                self._sizes.add(model, (batch_size,))
+        pending_by_model, self._pending, self._pending_requests = self._pending, {}, 0
+        for model, pending in pending_by_model.items():
+            if pending.labels:
+                self._count(model, pending.labels)
+                self._scores.add(model, pending.scores)
+            if pending.pixels:
+                self._pixels.add(model, pending.pixels)
+            self._sizes.add(model, pending.batch_sizes)
 
     def collect(self) -> Iterator[Metric]:
-        self._count_pending()
         with self._lock:
+            self._count_pending()
             predictions = CounterMetricFamily(
                 "charioteer_predictions", "Predictions by label.", labels=("model", "label")
             )
@@ -109,15 +114,12 @@ class PredictionMetrics(Collector):
         yield from metrics
 
     def _count(self, model: str, labels: Sequence[str]) -> None:
-        counts = self._predictions.setdefault(model, {})
-        new_counts = (
-            [(label, 1) for label in labels] if len(labels) <= _MAX_SIZE_FOR_PYTHON else Counter(labels).items()
-        )
-        declared = () if all(label in counts for label, _ in new_counts) else self._declared_labels(model)
-        for label, count in new_counts:
+        counts = self._predictions.setdefault(model, Counter())
+        new_counts = Counter(labels)
+        declared = self._declared_labels(model) if new_counts.keys() - counts.keys() else ()
+        for label, count in new_counts.items():
             has_own_series = label in counts or (len(counts) < _MAX_LABELS and label in declared)
-            name = label if has_own_series else OTHER_LABEL
-            counts[name] = counts.get(name, 0) + count
+            counts[label if has_own_series else OTHER_LABEL] += count
 
 
 class _Histograms:
@@ -128,28 +130,21 @@ class _Histograms:
     """
 
     def __init__(self, bounds: Sequence[float]) -> None:
-        self._bounds = tuple(bounds)
-        self._edges = np.array(bounds)
+        self._bounds = np.array(bounds)
         self._names = [*(f"{bound:g}" if bound < 1e6 else f"{bound:.0f}" for bound in bounds), "+Inf"]
-        self._counts: dict[str, list[int]] = {}
-        self._sums: dict[str, float] = {}
+        self._counts: dict[str, NDArray[np.int64]] = {}
+        self._sums: defaultdict[str, float] = defaultdict(float)
 
     def add(self, model: str, values: Sequence[float]) -> None:
         """Count values."""
-        counts = self._counts.setdefault(model, [0] * len(self._names))
-        if len(values) <= _MAX_SIZE_FOR_PYTHON:
-            for value in values:
-                counts[bisect_left(self._bounds, value)] += 1
-        else:
-            bucket_counts = np.bincount(np.searchsorted(self._edges, values), minlength=len(counts))
-            for bucket, count in enumerate(bucket_counts.tolist()):
-                counts[bucket] += count
-        self._sums[model] = self._sums.get(model, 0.0) + sum(values)
+        counts = np.bincount(np.searchsorted(self._bounds, values), minlength=len(self._names))
+        self._counts[model] = self._counts.get(model, 0) + counts
+        self._sums[model] += sum(values)
 
     def family(self, name: str, documentation: str) -> HistogramMetricFamily:
         """Return the histograms for Prometheus."""
         histograms = HistogramMetricFamily(name, documentation, labels=("model",))
         for model, counts in self._counts.items():
-            buckets = [(end, float(count)) for end, count in zip(self._names, accumulate(counts), strict=True)]
+            buckets = list(zip(self._names, counts.cumsum().astype(float).tolist(), strict=True))
             histograms.add_metric((model,), buckets, self._sums[model])
         return histograms
