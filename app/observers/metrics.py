@@ -1,6 +1,6 @@
 """Prometheus metrics of inferences, of the current state of the server, and of restarted models."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.core import GaugeMetricFamily, Metric
@@ -127,31 +127,16 @@ class StateMetrics(Collector):
         self._engine = engine
         registry.register(self)
 
-    def describe(self) -> Iterable[Metric]:
-        """Return the metrics without values, so that registration does not read the engine."""
-        return _families()
-
-    def collect(self) -> Iterable[Metric]:
+    def collect(self) -> Iterator[Metric]:
         """Return the metrics with current values."""
         engine = self._engine
-        ready, models, in_flight, waiting = families = _families()
-        ready.add_metric([], 0 if engine.not_ready_reason else 1)
+        ready = 0 if engine.not_ready_reason else 1
+        yield GaugeMetricFamily("charioteer_ready", "1 while load balancers may send requests, as /ready says.", ready)
+        documentation = "1 while a wanted model can answer, 0 while it cannot."
+        models = GaugeMetricFamily("charioteer_model_ready", documentation, labels=("model", "version"))
         for model in engine.registry.registrations:
             if model.enabled:
                 models.add_metric([model.source.name, model.source.version], int(model.state is ModelState.READY))
-        in_flight.add_metric([], engine.in_flight)
-        waiting.add_metric([], engine.waiting)
-        return families
-
-
-def _families() -> tuple[GaugeMetricFamily, GaugeMetricFamily, GaugeMetricFamily, GaugeMetricFamily]:
-    return (
-        GaugeMetricFamily("charioteer_ready", "1 while load balancers may send requests, as /ready says."),
-        GaugeMetricFamily(
-            "charioteer_model_ready",
-            "1 while a wanted model can answer, 0 while it cannot.",
-            labels=("model", "version"),
-        ),
-        GaugeMetricFamily("charioteer_requests_in_flight", "Requests that run or wait."),
-        GaugeMetricFamily("charioteer_requests_waiting", "Requests that wait for a worker."),
-    )
+        yield models
+        yield GaugeMetricFamily("charioteer_requests_in_flight", "Requests that run or wait.", engine.in_flight)
+        yield GaugeMetricFamily("charioteer_requests_waiting", "Requests that wait for a worker.", engine.waiting)
