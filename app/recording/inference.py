@@ -75,6 +75,11 @@ class RecordedInference(msgspec.Struct, frozen=True, kw_only=True):
     explanation: bool = False
 
 
+def image_columns(image: RecordedImage | None) -> dict[str, Any]:
+    """Return the columns ``image_*`` of a row; all are None without an image."""
+    return {f"image_{name}": image and getattr(image, name) for name in RecordedImage.__struct_fields__}
+
+
 def image_from_columns(row: Mapping[Any, Any]) -> RecordedImage | None:
     """Return the image in the columns ``image_*`` of a row, or None if it has none."""
     fields = {name: row[f"image_{name}"] for name in RecordedImage.__struct_fields__}

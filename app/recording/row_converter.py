@@ -127,13 +127,9 @@ class RowConverter:
         """Return the rows and images of `event`, which no client waits for yet."""
         samples = event.result.samples if event.result else ()
         images: dict[str, ImageFile] = {}
-        if not samples:
-            return PendingRequest(rows=[self._convert_request(event)], images=())
-        metadata_by_input: Mapping[int, Metadata] = (
-            metadata_of_inputs(event.request, event.metadata) if event.request else {}
-        )
+        metadata_by_input = metadata_of_inputs(event.request, event.metadata) if event.request and samples else {}
         rows = [self._convert_sample(event, sample, metadata_by_input, images) for sample in samples]
-        return PendingRequest(rows=rows, images=list(images.values()))
+        return PendingRequest(rows=rows or [self._convert_request(event)], images=list(images.values()))
 
     def _convert_request(self, event: RequestContext) -> Rows:
         records = None if event.outcome or event.result is None else ()

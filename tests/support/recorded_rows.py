@@ -44,7 +44,7 @@ def recorded_rows(
         records=records,
     )
     rows = to_rows(inference)
-    return msgspec.structs.replace(rows, inference=rows.inference._replace(**columns))
+    return msgspec.structs.replace(rows, inference={**rows.inference, **columns})
 
 
 def inference_ids(inferences: Sequence[RecordedInference]) -> list[str]:
@@ -84,4 +84,4 @@ ALL_ROWS = [
     recorded_rows("failed", {}, None, error="model_failed", model="other", request_id="rq-7"),
     recorded_rows("unsure", {}, [{"label": "dog", "score": None}, {"label": "cat", "score": 0.1}], image_digest=DIGEST),
 ]
-ALL_IDS = [record.inference.id for record in ALL_ROWS]
+ALL_IDS = [record.inference["id"] for record in ALL_ROWS]

@@ -7,7 +7,7 @@ from typing import Any, BinaryIO
 
 import msgspec
 
-from app.recording.inference import Batches, Exported, RecordedImage, RecordedInference, image_from_columns
+from app.recording.inference import Batches, Exported, RecordedInference, image_columns, image_from_columns
 from app.settings.server import SettingsError
 from metadata.entry import MetadataEntry
 
@@ -102,11 +102,11 @@ def _entry_value(entry: Mapping[str, Any]) -> Any:
 
 def _row(inference: RecordedInference) -> dict[str, Any]:
     """Return the columns; `SCHEMA` leaves out other fields."""
-    image, records = inference.image, inference.records
+    records = inference.records
     return {
         **msgspec.structs.asdict(inference),
         "duration_us": inference.duration,
-        **{f"image_{name}": image and getattr(image, name) for name in RecordedImage.__struct_fields__},
+        **image_columns(inference.image),
         "labels": None if records is None else [_value_or_none(record.get("label"), str) for record in records],
         "scores": None if records is None else [_value_or_none(record.get("score"), float) for record in records],
         "records": None if records is None else msgspec.json.encode(records).decode(),

@@ -1,12 +1,13 @@
 """The rows of one sample: its inference, and the rows that filters search."""
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import msgspec
 
-from app.recording.inference import RecordedInference
+from app.recording.inference import RecordedInference, image_columns
 from app.recording.stores.tables import INDEXED_CHARACTERS
 from metadata.entry import MetadataEntry
 
@@ -15,35 +16,6 @@ _MAX_LABELS = 16
 _MIN_SCORE = 0.01
 _MAX_DEPTH = 64
 _INT64 = range(-(2**63), 2**63)
-
-
-class InferenceRow(NamedTuple):
-    """The columns of `tables.inferences` in order, without the number."""
-
-    id: str
-    base_id: str | None
-    request_id: str
-    input: int
-    datum: int
-    protocol: str
-    model: str
-    version: str
-    task_type: str
-    started: int
-    duration: int
-    image_digest: str | None
-    image_width: int | None
-    image_height: int | None
-    image_size: int | None
-    image_kept: bool
-    error: str | None
-    explanation: bool
-    latitude: float | None
-    longitude: float | None
-    message: str
-    parameters: str
-    metadata: str
-    records: str | None
 
 
 class MetadataRow(NamedTuple):
@@ -66,17 +38,22 @@ class LabelRow(NamedTuple):
 
 
 class Rows(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """The rows of one sample, or of one rejected request, in the three tables."""
+    """The rows of one sample, or of one rejected request, in the three tables.
 
-    inference: InferenceRow
+    Attributes:
+        inference: the columns of `tables.inferences` by name, without the number.
+        metadata: the rows of `tables.metadata`.
+        labels: the rows of `tables.labels`.
+    """
+
+    inference: Mapping[str, Any]
     metadata: Sequence[MetadataRow]
     labels: Sequence[LabelRow]
 
     @property
     def size(self) -> int:
         """The approximate size in bytes."""
-        row = self.inference
-        return 500 + len(row.parameters) + len(row.metadata) + len(row.records or "") + len(row.message)
+        return 500 + sum(len(self.inference[name] or "") for name in ("parameters", "metadata", "records", "message"))
 
 
 def to_rows(inference: RecordedInference, labels: Sequence[LabelRow] | None = None) -> Rows:
@@ -88,34 +65,23 @@ def to_rows(inference: RecordedInference, labels: Sequence[LabelRow] | None = No
     """
     entries, records, image = inference.metadata, inference.records, inference.image
     latitude, longitude = _position(entries)
-    row = InferenceRow(
-        id=inference.id,
-        base_id=None if inference.base_id is None else _indexed_text(inference.base_id),
-        request_id=_indexed_text(inference.request_id),
-        input=inference.input,
-        datum=inference.datum,
-        protocol=inference.protocol,
-        model=_indexed_text(inference.model),
-        version=_indexed_text(inference.version),
-        task_type=inference.task_type,
-        started=inference.started,
-        duration=inference.duration,
-        image_digest=image.digest if image else None,
-        image_width=image.width if image else None,
-        image_height=image.height if image else None,
-        image_size=image.size if image else None,
-        image_kept=image is not None and image.kept,
-        error=inference.error,
-        explanation=inference.explanation,
-        latitude=latitude,
-        longitude=longitude,
-        message=_indexed_text(inference.message, len(inference.message)),
-        parameters=_json(inference.parameters),
-        metadata=_json(entries),
-        records=None if records is None else _json(records),
-    )
+    columns = msgspec.structs.asdict(inference) | image_columns(image)
+    del columns["image"]
+    columns |= {
+        "base_id": None if inference.base_id is None else _indexed_text(inference.base_id),
+        "request_id": _indexed_text(inference.request_id),
+        "model": _indexed_text(inference.model),
+        "version": _indexed_text(inference.version),
+        "image_kept": image is not None and image.kept,
+        "latitude": latitude,
+        "longitude": longitude,
+        "message": _indexed_text(inference.message, len(inference.message)),
+        "parameters": _json(inference.parameters),
+        "metadata": _json(entries),
+        "records": None if records is None else _json(records),
+    }
     labels = label_rows(records or ()) if labels is None else labels
-    return Rows(inference=row, metadata=metadata_rows(entries), labels=labels)
+    return Rows(inference=columns, metadata=metadata_rows(entries), labels=labels)
 
 
 def metadata_rows(entries: Sequence[MetadataEntry]) -> Sequence[MetadataRow]:
@@ -126,28 +92,21 @@ def metadata_rows(entries: Sequence[MetadataEntry]) -> Sequence[MetadataRow]:
 
 def label_rows(records: Sequence[object]) -> Sequence[LabelRow]:
     """Return one row for each label of `records`, objects or dicts, with its best score and its count."""
-    by_label: dict[str, tuple[float | None, int]] = {}
+    scores: dict[str, list[float]] = {}
+    counts: Counter[str] = Counter()
     for record in records:
-        label = _field(record, "label")
-        if not isinstance(label, str):
-            continue
-        score = _field(record, "score")
-        if not isinstance(score, float) or not math.isfinite(score):
-            score = None
-        if (previous := by_label.get(label)) is None:
-            by_label[label] = (score, 1)
-        else:
-            best, count = previous
-            by_label[label] = (score if best is None or (score is not None and score > best) else best, count + 1)
-    candidates = [item for item in by_label.items() if item[1][0] is None or item[1][0] >= _MIN_SCORE]
+        label, score = _field(record, "label"), _field(record, "score")
+        if isinstance(label, str):
+            counts[label] += 1
+            if isinstance(score, float) and math.isfinite(score):
+                scores.setdefault(label, []).append(score)
+    best = {label: max(scores[label]) if label in scores else None for label in counts}
+    candidates = [label for label, score in best.items() if score is None or score >= _MIN_SCORE]
     if len(candidates) > _MAX_LABELS:
-        candidates = sorted(candidates, key=lambda item: item[1][0] or 0, reverse=True)[:_MAX_LABELS]
-    rows: dict[str, LabelRow] = {}
+        candidates = sorted(candidates, key=lambda label: best[label] or 0, reverse=True)[:_MAX_LABELS]
     # Two long labels may be equal after truncation; keep the better one.
-    for label, (score, count) in reversed(candidates):
-        label_text = _indexed_text(label)
-        rows[label_text] = LabelRow(label_text, score, count)
-    return list(rows.values())
+    rows = [LabelRow(_indexed_text(label), best[label], counts[label]) for label in reversed(candidates)]
+    return list({row.label: row for row in rows}.values())
 
 
 def _indexed_text(text: str, max_characters: int = INDEXED_CHARACTERS) -> str:
@@ -158,9 +117,7 @@ def _indexed_text(text: str, max_characters: int = INDEXED_CHARACTERS) -> str:
 def _position(entries: Sequence[MetadataEntry]) -> tuple[float, float] | tuple[None, None]:
     """Return latitude and longitude in degrees if both reserved keys exist (Chariot, "Inference Store Metadata")."""
     values = {entry.key: entry.value for entry in entries if entry.key in ("latitude", "longitude")}
-    if len(values) < 2:
-        return None, None
-    latitude, longitude = _degrees(values["latitude"], 90), _degrees(values["longitude"], 180)
+    latitude, longitude = _degrees(values.get("latitude"), 90), _degrees(values.get("longitude"), 180)
     return (None, None) if latitude is None or longitude is None else (latitude, longitude)
 
 
@@ -174,8 +131,6 @@ def _metadata_row(index: int, entry: MetadataEntry) -> MetadataRow | None:
         return MetadataRow(index, key, tv=_indexed_text(value))
     if isinstance(value, int) and value in _INT64:
         return MetadataRow(index, key, iv=value)
-    if isinstance(value, float) and math.isfinite(value):
-        return MetadataRow(index, key, fv=value)
     if isinstance(value, int | float):
         number = _finite_or_none(value)
         return None if number is None else MetadataRow(index, key, fv=number)
@@ -215,20 +170,15 @@ def _deeper_than(value: object, depth: int) -> bool:
 
 
 def _finite_or_none(value: object) -> float | None:
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
         return None
     try:
         number = float(value)
-    except OverflowError:
+    except (OverflowError, ValueError):
         return None
     return number if math.isfinite(number) else None
 
 
 def _degrees(value: object, limit: int) -> float | None:
-    if isinstance(value, str):
-        try:
-            value = float(value)
-        except ValueError:
-            return None
     number = _finite_or_none(value)
     return number if number is not None and -limit <= number <= limit else None

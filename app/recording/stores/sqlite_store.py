@@ -88,7 +88,7 @@ class SqliteStore(Store):
     def _number(self, connection: Connection, rows: Sequence[Rows]) -> Sequence[tuple[int, Rows]]:
         if self._last_write_failed:
             existing = self._existing(connection, rows)
-            rows = [row for row in rows if row.inference.id not in existing]
+            rows = [row for row in rows if row.inference["id"] not in existing]
         last_number = connection.execute(_LAST_NUMBER).scalar() or 0
         return list(enumerate(rows, last_number + 1))
 

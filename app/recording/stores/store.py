@@ -4,6 +4,7 @@ import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from enum import StrEnum
+from operator import itemgetter
 from pathlib import Path
 from typing import Literal, TypeVar
 
@@ -20,6 +21,8 @@ ResultT = TypeVar("ResultT")
 
 _MAX_IDS = 1000
 """Maximum number of ids in one statement, well below the limits of both databases."""
+
+_inference_values = itemgetter(*(column.name for column in inferences.columns if column.name != "number"))
 
 _EXPECTED = "expected a file, sqlite:///<file> or postgresql://<user>@<host>/<database>"
 
@@ -79,7 +82,7 @@ class Store(ABC):
         def insert_rows(connection: Connection) -> None:
             numbered = self._number(connection, rows)
             values = {
-                inferences: [(number, *row.inference) for number, row in numbered],
+                inferences: [(number, *_inference_values(row.inference)) for number, row in numbered],
                 metadata: [(number, *entry) for number, row in numbered for entry in row.metadata],
                 labels: [(number, *label) for number, row in numbered for label in row.labels],
             }
@@ -131,7 +134,7 @@ class Store(ABC):
         """Return the numbers of the rows that exist already, by id."""
         found: dict[str, int] = {}
         for start in range(0, len(rows), _MAX_IDS):
-            ids = [row.inference.id for row in rows[start : start + _MAX_IDS]]
+            ids = [row.inference["id"] for row in rows[start : start + _MAX_IDS]]
             statement = select(inferences.c.id, inferences.c.number).where(inferences.c.id.in_(ids))
             found.update((row.id, row.number) for row in connection.execute(statement))
         return found

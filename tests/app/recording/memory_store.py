@@ -51,7 +51,7 @@ class MemoryStore(Store):
         self._check()
         if self.write_error is not None:
             raise self.write_error
-        if any(row.inference.model == self.poison for row in rows):
+        if any(row.inference["model"] == self.poison for row in rows):
             raise StoreError(StoreFault.REJECTED, "poison")
         self.rows += rows
         self.batches.append(len(rows))
@@ -61,7 +61,7 @@ class MemoryStore(Store):
         assert self.delete_gate.wait(60)
         if self.delete_error is not None:
             raise self.delete_error
-        old = [row for row in self.rows if row.inference.started < started][:limit]
+        old = [row for row in self.rows if row.inference["started"] < started][:limit]
         self.rows = [row for row in self.rows if row not in old]
         self.deleted.append(len(old))
         return len(old)

@@ -74,7 +74,7 @@ def test_commit_without_reply_is_not_repeated(
     written = rows(3)
     store.write(written)
     stored = contents(postgres_url)
-    assert [row["id"] for row in stored] == [row.inference.id for row in written]
+    assert [row["id"] for row in stored] == [row.inference["id"] for row in written]
     assert proxy.cuts == 1
     numbers = {row["number"] for row in stored}
     assert {row["number"] for row in contents(postgres_url, "inference_labels")} == numbers

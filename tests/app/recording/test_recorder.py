@@ -248,8 +248,8 @@ def test_image_is_stored_with_its_record(tmp_path: Path) -> None:
     recording.store.write_gate.set()
     wait_recorded(recorded)
     (rows,) = recording.store.rows
-    assert rows.inference.image_kept
-    assert image_path(tmp_path, rows.inference.image_digest or "").read_bytes() == b"jpeg"
+    assert rows.inference["image_kept"]
+    assert image_path(tmp_path, rows.inference["image_digest"] or "").read_bytes() == b"jpeg"
     recording.recorder.close(10)
 
 
@@ -320,7 +320,7 @@ def test_unconvertible_event_is_rejected_alone(recording: Recording) -> None:
 def test_rejected_requests_are_recorded(recording: Recording) -> None:
     wait_recorded(recording.recorder.record(refused_event()))
     (rows,) = recording.store.rows
-    assert rows.inference.error == "model_not_found"
+    assert rows.inference["error"] == "model_not_found"
 
 
 def test_larger_sample_contains_smaller_sample() -> None:

@@ -34,7 +34,7 @@ def test_written_rows_are_read_back(store: Store, url: str) -> None:
     store.write([written])
     (row,) = contents(url)
     assert row.pop("number") == 1
-    assert row == written.inference._asdict()
+    assert row == written.inference
     entries = [
         {**entry, "jv": json.loads(entry["jv"]) if entry["jv"] else None}
         for entry in contents(url, "inference_metadata")
@@ -54,7 +54,7 @@ def test_numbers_increase_in_order_of_writing(store: Store, url: str) -> None:
     store.write(written[:2])
     store.write(written[2:])
     stored = contents(url)
-    assert [row["id"] for row in stored] == [row.inference.id for row in written]
+    assert [row["id"] for row in stored] == [row.inference["id"] for row in written]
     assert len({row["number"] for row in stored}) == 5
 
 
@@ -92,7 +92,7 @@ def test_deleted_rows_are_removed_from_all_tables(store: Store, url: str) -> Non
 def test_image_is_in_use_while_a_recent_inference_refers_to_it(store: Store, url: str) -> None:
     old, new = rows(started=1000, image=b"old"), rows(started=5000, image=b"new")
     store.write([*old, *new])
-    digests = [row.inference.image_digest or "" for row in (*old, *new)]
+    digests = [row.inference["image_digest"] or "" for row in (*old, *new)]
     assert store.images_since([*digests, "00"], 1000) == set(digests)
     assert store.images_since(digests, 1001) == {digests[1]}
     store.mark_images_deleted(digests[:1])
@@ -102,7 +102,7 @@ def test_image_is_in_use_while_a_recent_inference_refers_to_it(store: Store, url
 
 def test_invalid_row_rejects_its_whole_batch(store: Store, url: str) -> None:
     good, bad = rows(2)
-    invalid = Rows(inference=bad.inference._replace(duration=2**70), metadata=(), labels=())
+    invalid = Rows(inference={**bad.inference, "duration": 2**70}, metadata=(), labels=())
     with pytest.raises(StoreError) as raised:
         store.write([good, invalid])
     assert raised.value.fault is StoreFault.REJECTED
@@ -117,7 +117,7 @@ def test_batch_written_again_is_not_duplicated(store: Store, url: str) -> None:
     with pytest.raises(StoreError):
         store.write([*written, *invalid_rows()])
     store.write(written)
-    assert [row["id"] for row in contents(url)] == [row.inference.id for row in written]
+    assert [row["id"] for row in contents(url)] == [row.inference["id"] for row in written]
     for table in ("inference_metadata", "inference_labels"):
         assert {row["number"] for row in contents(url, table)} == {row["number"] for row in contents(url)}
 
@@ -144,4 +144,4 @@ def test_two_writers_take_turns(store: Store, url: str) -> None:
 
 def invalid_rows() -> Sequence[Rows]:
     (bad,) = rows()
-    return [Rows(inference=bad.inference._replace(duration=2**70), metadata=(), labels=())]
+    return [Rows(inference={**bad.inference, "duration": 2**70}, metadata=(), labels=())]
