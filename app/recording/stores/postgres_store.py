@@ -6,7 +6,6 @@ from contextlib import suppress
 
 from sqlalchemy import Connection, func, select
 from sqlalchemy.dialects.postgresql import insert
-from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import create_async_engine
 
 from app.recording.stores.migrations import upgrade
@@ -133,8 +132,8 @@ class PostgresStore(Store):
 
 def _classify(error: BaseException) -> tuple[StoreFault, BaseException]:
     """Return the fault and the error that caused it: SQLAlchemy wraps the errors of asyncpg."""
-    if isinstance(error, DBAPIError) and error.orig is not None:
-        return _classify(error.orig.__cause__ or error.orig)
+    while type(error).__module__.startswith("sqlalchemy.") and error.__cause__ is not None:
+        error = error.__cause__
     state: str | None = getattr(error, "sqlstate", None)
     if state is not None:
         return _FAULTS.get(state) or _FAULTS.get(state[:2], StoreFault.FAILED), error

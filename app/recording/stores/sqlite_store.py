@@ -5,14 +5,14 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from sqlalchemy import Connection, create_engine, event, func, insert, select
+from sqlalchemy import Connection, create_engine, event, insert
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool
 
 from app.recording.stores.migrations import upgrade
 from app.recording.stores.rows import Rows
 from app.recording.stores.store import ResultT, Store, StoreError, StoreFault
-from app.recording.stores.tables import inferences, schema_version
+from app.recording.stores.tables import schema_version
 from app.settings.server import SettingsError
 
 _BUSY_TIMEOUT = 3.0
@@ -38,8 +38,6 @@ _FAULTS = {
     sqlite3.SQLITE_TOOBIG: StoreFault.REJECTED,
     sqlite3.SQLITE_MISMATCH: StoreFault.REJECTED,
 }
-
-_LAST_NUMBER = select(func.max(inferences.c.number))
 
 
 class SqliteStore(Store):
@@ -89,8 +87,8 @@ class SqliteStore(Store):
         if self._last_write_failed:
             existing = self._existing(connection, rows)
             rows = [row for row in rows if row.inference["id"] not in existing]
-        last_number = connection.execute(_LAST_NUMBER).scalar() or 0
-        return list(enumerate(rows, last_number + 1))
+        (last_number,) = connection.connection.cursor().execute("SELECT max(number) FROM inferences").fetchone()
+        return list(enumerate(rows, (last_number or 0) + 1))
 
     def _transaction(self, work: Callable[[Connection], ResultT]) -> ResultT:
         with self._converted_errors():
@@ -166,7 +164,7 @@ class SqliteStore(Store):
 
 
 def _begin_immediate(connection: Connection) -> None:
-    connection.exec_driver_sql("BEGIN IMMEDIATE")
+    connection.connection.cursor().execute("BEGIN IMMEDIATE")
 
 
 def _classify(error: BaseException | None) -> StoreFault:
