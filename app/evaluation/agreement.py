@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 
-import cv2
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
@@ -10,6 +9,8 @@ from numpy.typing import NDArray
 from app.evaluation.answers import PredictedObject, infer_task, parse_records
 from app.evaluation.dataset import Item
 from app.evaluation.runner import Records
+from tasks.vision.boxes import ious
+from tasks.vision.contours import mask_of_contours
 
 _MIN_IOU = 0.5
 _IN_PLACE_IOU = 0.9
@@ -114,24 +115,14 @@ def _partners(before: Sequence[PredictedObject], after: Sequence[PredictedObject
 
 def _iou(first: PredictedObject, second: PredictedObject) -> float:
     if first.box is not None and second.box is not None:
-        (a, b, c, d), (e, f, g, h) = first.box, second.box
-        inside = max(0.0, min(c, g) - max(a, e)) * max(0.0, min(d, h) - max(b, f))
-        union = (c - a) * (d - b) + (g - e) * (h - f) - inside
-        return inside / union if union > 0 else 0.0
+        return float(ious(np.array([first.box], np.float32), np.array([second.box], np.float32))[0, 0])
     outlines = [_rings(first), _rings(second)]
     points = np.concatenate([point for rings in outlines for point in rings] or [np.zeros((1, 2), np.float32)])
-    low, high = points.min(axis=0), points.max(axis=0)
-    scale = (_RASTER - 1) / max(float((high - low).max()), 1e-6)
-    masks: list[NDArray[np.uint8]] = []
-    for rings in outlines:
-        mask = np.zeros((_RASTER, _RASTER), np.uint8)
-        pixels: list[NDArray[np.int32]] = [
-            np.rint((ring - low) * scale, dtype=np.float32).astype(np.int32) for ring in rings
-        ]
-        cv2.fillPoly(mask, pixels, 1)
-        masks.append(mask)
-    union = int(np.count_nonzero(masks[0] | masks[1]))
-    return int(np.count_nonzero(masks[0] & masks[1])) / union if union else 0.0
+    low, extent = points.min(axis=0), np.ptp(points, axis=0)
+    scale = np.float32((_RASTER - 1) / max(float(extent.max()), 1e-6))
+    before, after = (mask_of_contours([(ring - low) * scale for ring in rings], _RASTER, _RASTER) for rings in outlines)
+    union = int(np.count_nonzero(before | after))
+    return int(np.count_nonzero(before & after)) / union if union else 0.0
 
 
 def _rings(prediction: PredictedObject) -> list[NDArray[np.float32]]:

@@ -1,21 +1,18 @@
 """Parse the records of a model's answer for one image, in the form that every protocol uses."""
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import cast
 
 import msgspec
 
 from app.evaluation.dataset import Box, Item, Ring
-from app.evaluation.datasets.files import as_list
+from app.evaluation.datasets.files import as_list, parse_number
 from tasks.inference.error import quote_value
 from tasks.oriented_object_detection import OrientedObject
 from tasks.task import Geometry, ResultKind, TaskType
 
 _SCORE_TOLERANCE = 1e-5
 """Tolerance of scores beyond 0..1, for rounding in half precision."""
-_MAX_COORDINATE = 1e6
-"""Maximum coordinate in pixels, beyond any image; areas of larger ones would overflow."""
 _FIELDS: Mapping[str, Geometry | ResultKind] = {
     "contour": "contour",
     "xmin": "box",
@@ -145,11 +142,9 @@ def _point(value: object) -> tuple[float, float]:
 
 def _read_number(record: Mapping[str, object], name: str) -> float:
     value = record.get(name)
+    if isinstance(value, str):
+        raise ValueError(f"{name}: Expected a finite number, got {quote_value(value)}")
     try:
-        if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
-            if abs(value) <= _MAX_COORDINATE:
-                return float(value)
-            raise ValueError(f"{name}: Expected a number within {_MAX_COORDINATE:.0f} of 0, got {quote_value(value)}")
-    except OverflowError:
-        pass
-    raise ValueError(f"{name}: Expected a finite number, got {quote_value(value)}")
+        return parse_number(value)
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from None

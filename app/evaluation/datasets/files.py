@@ -114,22 +114,30 @@ def as_list(value: object) -> list[object] | None:
     return cast("list[object]", value) if isinstance(value, list) else None
 
 
+def parse_number(value: object) -> float:
+    """Parse a coordinate in pixels, or another number.
+
+    Raises:
+        ValueError: when it is not finite, or too large.
+    """
+    try:
+        number = float(value) if isinstance(value, str | int | float) and not isinstance(value, bool) else math.nan
+    except (ValueError, OverflowError):
+        number = math.nan
+    if not math.isfinite(number):
+        raise ValueError(f"Expected a finite number, got {quote_value(value)}")
+    if abs(number) > _MAX_COORDINATE:
+        raise ValueError(f"Expected a number within {_MAX_COORDINATE:.0f} of 0, got {quote_value(value)}")
+    return number
+
+
 def parse_numbers(words: Sequence[object], location: str, errors: LabelErrors) -> list[float] | None:
-    """Parse finite coordinates; record an error and return None if one is invalid."""
-    parsed: list[float] = []
-    for word in words:
-        try:
-            value = float(word) if isinstance(word, str | int | float) and not isinstance(word, bool) else math.nan
-        except (ValueError, OverflowError):
-            value = math.nan
-        if not math.isfinite(value):
-            errors.add(location, f"Expected a finite number, got {quote_value(word)}")
-            return None
-        if abs(value) > _MAX_COORDINATE:
-            errors.add(location, f"Expected a number within {_MAX_COORDINATE:.0f} of 0, got {quote_value(word)}")
-            return None
-        parsed.append(value)
-    return parsed
+    """Parse coordinates; record an error and return None if one is invalid."""
+    try:
+        return [parse_number(word) for word in words]
+    except ValueError as error:
+        errors.add(location, str(error))
+        return None
 
 
 def ring_area(points: Sequence[tuple[float, float]]) -> float:
