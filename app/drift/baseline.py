@@ -6,7 +6,7 @@ A NumPy archive (npz) of arrays alone, read without pickle: ``numbers`` float64 
 
 import os
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -49,20 +49,14 @@ class Baseline(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     created: str = ""
 
 
-class _Header(msgspec.Struct, frozen=True, kw_only=True):
-    """The fields of the sample that are no arrays, then the origin."""
-
-    format: int
-    ids: Sequence[str]
-    features: Sequence[str]
-    labels: Sequence[str]
-    metadata: Sequence[Mapping[str, str]]
-    task_type: str
-    embedder: str
-    embedder_digest: str
-    model: str
-    source: str
-    created: str
+_HEADER_FIELDS = {
+    field.name: field.type
+    for struct in (Sample, Baseline)
+    for field in msgspec.structs.fields(struct)
+    if field.name not in (*_ARRAYS, "sample")
+}
+_Header: Any = msgspec.defstruct("_Header", [("format", int), *_HEADER_FIELDS.items()], kw_only=True)
+"""The fields of the sample that are no arrays, then the origin."""
 
 
 class _Format(msgspec.Struct):
@@ -77,7 +71,7 @@ def write_baseline(path: Path, baseline: Baseline) -> None:
     """
     fields: dict[str, Any] = msgspec.structs.asdict(baseline.sample) | msgspec.structs.asdict(baseline)
     arrays = {name: fields[name] for name in _ARRAYS if name != "header"}
-    header = _Header(format=FORMAT, **{name: fields[name] for name in _Header.__struct_fields__ if name != "format"})
+    header = _Header(format=FORMAT, **{name: fields[name] for name in _HEADER_FIELDS})
     unfinished = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         with unfinished.open("wb") as file:

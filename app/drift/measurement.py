@@ -3,6 +3,7 @@
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -116,13 +117,8 @@ def measure_images(inputs: Iterable[DriftInput], task_type: str, embedder: Embed
     Raises:
         InferenceError: when the embedder fails.
     """
-    batch: list[DriftInput] = []
-    for item in inputs:
-        batch.append(item)
-        if len(batch) == _BATCH:
-            yield from _measure_batch(batch, task_type, embedder)
-            batch.clear()
-    if batch:
+    remaining = iter(inputs)
+    while batch := list(islice(remaining, _BATCH)):
         yield from _measure_batch(batch, task_type, embedder)
 
 
