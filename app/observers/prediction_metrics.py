@@ -2,9 +2,8 @@
 
 import threading
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,12 +23,6 @@ _MAX_PENDING = 64
 _SCORES = tuple(round(0.1 * step, 1) for step in range(1, 11))
 _PIXELS = tuple(float(4**step * 1000) for step in range(9))
 _SIZES = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0)
-
-
-class DeclaredLabels(Protocol):
-    """Return the labels that a model declares; an empty collection for an unknown model."""
-
-    def __call__(self, model: str, /) -> Collection[str]: ...
 
 
 @dataclass(slots=True)
@@ -53,7 +46,7 @@ class PredictionMetrics(Collector):
         declared_labels: return the labels that a model declares; others are counted as `OTHER_LABEL`.
     """
 
-    def __init__(self, registry: CollectorRegistry, declared_labels: DeclaredLabels) -> None:
+    def __init__(self, registry: CollectorRegistry, declared_labels: Callable[[str], Collection[str]]) -> None:
         self._declared_labels = declared_labels
         self._lock = threading.Lock()
         self._predictions: dict[str, Counter[str]] = {}

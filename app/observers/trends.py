@@ -23,6 +23,10 @@ class Trends:
     Args:
         has_model: return whether a model has the name.
         clock: monotonic time in seconds.
+
+    Attributes:
+        requests: number of finished requests since the start.
+        readings: the last readings.
     """
 
     def __init__(self, has_model: Callable[[str], bool], clock: Callable[[], float] = time.monotonic) -> None:
@@ -32,25 +36,15 @@ class Trends:
         self._lock = threading.Lock()
         self._total = RequestHistory()
         self._no_requests = RequestHistory()
-        self._requests = 0
+        self.requests = 0
         self._models: dict[str, RequestHistory] = {}
         self._gauges = Gauges()
-        self._readings = Readings(in_flight=0, waiting=0, cpu=0, memory=0)
+        self.readings = Readings(in_flight=0, waiting=0, cpu=0, memory=0)
 
     @property
     def age(self) -> float:
         """Return the seconds since the start."""
         return self._clock() - self._started
-
-    @property
-    def requests(self) -> int:
-        """Return the number of finished requests since the start."""
-        return self._requests
-
-    @property
-    def readings(self) -> Readings:
-        """Return the last readings."""
-        return self._readings
 
     def observe(self, context: RequestContext, /) -> None:
         # Explanations take hundreds of times as long.
@@ -60,7 +54,7 @@ class Trends:
         with self._lock:
             # Read the clock inside the lock, so that seconds never decrease.
             second = int(self._clock() - self._started)
-            self._requests += context.count
+            self.requests += context.count
             history = self._models.get(context.model_name) or self._new_history(context.model_name)
             for _ in range(context.count):
                 self._total.add(second, failed, nanoseconds, items)
@@ -70,7 +64,7 @@ class Trends:
     def add_readings(self, readings: Readings) -> None:
         """Store new readings. Call this once a second."""
         with self._lock:
-            self._readings = readings
+            self.readings = readings
             self._gauges.add(int(self.age), readings)
 
     def total(self, resolution: Resolution) -> HistoryWindow:
