@@ -166,12 +166,9 @@ def read_label_map(path: Path, labels: Sequence[str]) -> LabelMap:
 
 def map_labels(result: EvaluatedItem, label_map: LabelMap) -> EvaluatedItem:
     """Return `result` with the dataset's labels. Unmapped labels stay; labels mapped to None are dropped."""
+    labelled = ((prediction, label_map.get(prediction.label, prediction.label)) for prediction in result.predictions)
     predictions = tuple(
-        prediction
-        if (label := label_map.get(prediction.label, prediction.label)) == prediction.label
-        else msgspec.structs.replace(prediction, label=label)
-        for prediction in result.predictions
-        if label_map.get(prediction.label, prediction.label) is not None
+        msgspec.structs.replace(prediction, label=label) for prediction, label in labelled if label is not None
     )
     return msgspec.structs.replace(result, predictions=predictions)
 
@@ -201,13 +198,13 @@ def _measure(
         return measure_objects(results, dataset.labels, task, confidence, slices, progress)
     drawable = [result for result in results if result.item.width * result.item.height <= MAX_PIXELS]
     measures = measure_objects(drawable, dataset.labels, task, confidence, slices, progress)
-    figures, table = measure_pixels(drawable, dataset.labels, confidence)
+    pixels = measure_pixels(drawable, dataset.labels, confidence)
     large = len(results) - len(drawable)
     notes = (f"{large} images of more than {MAX_PIXELS} pixels are in no figure.",) if large else ()
     return msgspec.structs.replace(
         measures,
-        figures=(*measures.figures, *figures),
-        tables=(*measures.tables, *([table] if table else [])),
+        figures=(*measures.figures, *pixels.figures),
+        tables=(*measures.tables, *pixels.tables),
         notes=(*notes, *measures.notes),
     )
 

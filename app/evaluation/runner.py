@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from io import FileIO
 from itertools import islice
 from pathlib import Path
 from queue import SimpleQueue
@@ -63,13 +64,13 @@ class Checkpoint:
     """Append answers atomically. Several threads may use it.
 
     Args:
-        path: the file, which already has its header.
+        file: the file, unbuffered, which already has its header.
         entries: the answers in the file, by the id of the item.
     """
 
-    def __init__(self, path: Path, entries: Mapping[str, CheckpointEntry]) -> None:
+    def __init__(self, file: FileIO, entries: Mapping[str, CheckpointEntry]) -> None:
         self.entries = entries
-        self._file = path.open("ab", buffering=0)
+        self._file = file
         self._lock = Lock()
 
     def add(self, entry: CheckpointEntry) -> None:
@@ -90,10 +91,6 @@ class Checkpoint:
                 self._file.truncate(size_before)
                 raise
 
-    def close(self) -> None:
-        """Close the file."""
-        self._file.close()
-
 
 @contextmanager
 def open_checkpoint(path: Path, header: Header, *, fresh: bool = False) -> Generator[Checkpoint]:
@@ -108,11 +105,8 @@ def open_checkpoint(path: Path, header: Header, *, fresh: bool = False) -> Gener
     else:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(msgspec.json.encode(header) + b"\n")
-    opened = Checkpoint(path, entries)
-    try:
-        yield opened
-    finally:
-        opened.close()
+    with path.open("ab", buffering=0) as file:
+        yield Checkpoint(file, entries)
 
 
 class InferenceClientError(Exception):

@@ -1,19 +1,12 @@
 """Measure detection, oriented detection and segmentation, as COCO does and as Chariot's evaluations do."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import msgspec
 
 from app.evaluation.answers import EvaluatedItem, slice_results
 from app.evaluation.metrics.coco import IOUS, CocoMetrics, Comparison, coco_metrics, compare
-from app.evaluation.metrics.valor import (
-    ValorMetrics,
-    confusion_matrix,
-    list_mistakes,
-    load_comparisons,
-    valor_metrics,
-)
+from app.evaluation.metrics.valor import ValorMetrics, confusion_matrix, list_mistakes, valor_metrics
 from app.evaluation.report import Chart, Figure, Line, Measures, Table
 from tasks.task import TaskType
 
@@ -48,7 +41,8 @@ def measure_objects(
     for index, result in enumerate(results):
         comparisons.append(compare(result, task))
         progress(index + 1)
-    overall, evaluator, skipped = _object_metrics(comparisons, labels, sorted({*_SCORES, confidence}))
+    overall = _object_metrics(comparisons, labels, sorted({*_SCORES, confidence}))
+    evaluator, skipped = overall.valor.evaluator, overall.valor.skipped
     values, titles = overall.values(confidence), _titles(confidence)
     figures = tuple(Figure(name=name, title=title, value=values[name]) for name, title in titles.items())
     if evaluator is None:
@@ -58,7 +52,7 @@ def measure_objects(
     if slices:
         rows: list[_Row] = []
         for name, indexes in slice_results(results, slices):
-            metrics, _, _ = _object_metrics([comparisons[index] for index in indexes], labels, [confidence])
+            metrics = _object_metrics([comparisons[index] for index in indexes], labels, [confidence])
             rows.append((name, len(indexes), *metrics.values(confidence).values()))
         columns = ("slice", "images", *titles)
         tables.append(Table(title="Slices", columns=columns, rows=tuple(rows)))
@@ -112,11 +106,8 @@ class _ObjectMetrics(msgspec.Struct, frozen=True, kw_only=True):
 
 def _object_metrics(
     comparisons: Sequence[Comparison], labels: Sequence[str], scores: Sequence[float]
-) -> tuple[_ObjectMetrics, Any, int]:
-    """Return the metrics, and what `load_comparisons` returns."""
-    evaluator, skipped = load_comparisons(comparisons)
-    valor = valor_metrics(evaluator, scores)
-    return _ObjectMetrics(labels=labels, coco=coco_metrics(comparisons), valor=valor), evaluator, skipped
+) -> _ObjectMetrics:
+    return _ObjectMetrics(labels=labels, coco=coco_metrics(comparisons), valor=valor_metrics(comparisons, scores))
 
 
 def _titles(confidence: float) -> Mapping[str, str]:

@@ -8,27 +8,22 @@ import numpy as np
 from app.evaluation.answers import EvaluatedItem
 from app.evaluation.dataset import import_optional
 from app.evaluation.masks import decode_mask, predicted_mask, truth_mask
-from app.evaluation.report import Figure, Table
+from app.evaluation.report import Figure, Measures, Table
 
 
-def measure_pixels(
-    results: Sequence[EvaluatedItem], labels: Sequence[str], confidence: float
-) -> tuple[tuple[Figure, ...], Table | None]:
+def measure_pixels(results: Sequence[EvaluatedItem], labels: Sequence[str], confidence: float) -> Measures:
     """Measure the accuracy of all pixels, including background, and the IoU of the classes.
 
     Args:
         results: items and predictions; labels that the dataset does not have are background.
         labels: the labels of the dataset.
         confidence: predictions with a lower score are skipped. Among overlapping ones, the best gets the pixel.
-
-    Returns:
-        The figures, and a table of the classes.
     """
     valor = import_optional("valor_lite.semantic_segmentation")
     loader = valor.Loader.in_memory()
     numbers = {label: number for number, label in enumerate(labels, 1)}
     if not results or not labels:
-        return (_figure("pixel_accuracy", None), _figure("miou", None)), None
+        return Measures(figures=_figures(None, None))
     for index, result in enumerate(results):
         width, height = result.item.width, result.item.height
         truth, predicted = np.zeros((2, height, width), np.uint16)
@@ -48,9 +43,7 @@ def measure_pixels(
     return _measure(loader.finalize(), results, labels)
 
 
-def _measure(
-    evaluator: Any, results: Sequence[EvaluatedItem], labels: Sequence[str]
-) -> tuple[tuple[Figure, ...], Table | None]:
+def _measure(evaluator: Any, results: Sequence[EvaluatedItem], labels: Sequence[str]) -> Measures:
     metrics = {kind.value: values for kind, values in evaluator.compute_precision_recall_iou().items()}
     rates = {
         name: {metric.parameters["label"]: float(metric.value) for metric in metrics[name]}
@@ -61,10 +54,12 @@ def _measure(
     present = [label for label in labels if label in true]
     mean = sum(rates["IOU"][label] for label in present) / len(present) if present else None
     rows = tuple((label, *(rates[name][label] for name in rates)) for label in sorted(present))
-    figures = (_figure("pixel_accuracy", float(metrics["Accuracy"][0].value)), _figure("miou", mean))
-    return figures, Table(title="Pixels of classes", columns=("class", "IoU", "precision", "recall"), rows=rows)
+    table = Table(title="Pixels of classes", columns=("class", "IoU", "precision", "recall"), rows=rows)
+    return Measures(figures=_figures(float(metrics["Accuracy"][0].value), mean), tables=(table,))
 
 
-def _figure(name: str, value: float | None) -> Figure:
-    titles = {"pixel_accuracy": "pixel accuracy, background included", "miou": "mean IoU of the pixels of classes"}
-    return Figure(name=name, title=titles[name], value=value)
+def _figures(accuracy: float | None, mean_iou: float | None) -> tuple[Figure, ...]:
+    return (
+        Figure(name="pixel_accuracy", title="pixel accuracy, background included", value=accuracy),
+        Figure(name="miou", title="mean IoU of the pixels of classes", value=mean_iou),
+    )

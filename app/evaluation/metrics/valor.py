@@ -18,10 +18,14 @@ class ValorMetrics(msgspec.Struct, frozen=True, kw_only=True):
     """valor-lite's metrics.
 
     Attributes:
+        evaluator: valor-lite's evaluator; None if there is nothing to measure.
+        skipped: number of skipped predictions.
         map: Valor's ``mAPAveragedOverIOUs``, in which a label without true objects counts as 0; None without labels.
         counts: right, wrong and missed by label, IoU threshold and score threshold.
     """
 
+    evaluator: Any
+    skipped: int
     map: float | None = None
     counts: Mapping[tuple[str, float, float], tuple[int, int, int]] = {}
 
@@ -32,8 +36,8 @@ class ValorMetrics(msgspec.Struct, frozen=True, kw_only=True):
         return right, wrong, missed
 
 
-def load_comparisons(comparisons: Sequence[Comparison]) -> tuple[Any, int]:
-    """Return valor-lite's evaluator, None if there is nothing to measure, and the number of skipped predictions.
+def valor_metrics(comparisons: Sequence[Comparison], scores: Sequence[float]) -> ValorMetrics:
+    """Compute the metrics at COCO's IoU thresholds and at the score thresholds `scores`.
 
     Valor knows no ignored objects: predictions that half or more lies in an ignored object are skipped.
     """
@@ -56,16 +60,14 @@ def load_comparisons(comparisons: Sequence[Comparison]) -> tuple[Any, int]:
         loader._add_data([detection], [comparison.overlaps[counted][:, columns]])
         rows += len(columns) + len(counted)
         skipped += len(predictions) - len(counted)
-    return (loader.finalize() if rows else None), skipped
-
-
-def valor_metrics(evaluator: Any, scores: Sequence[float]) -> ValorMetrics:
-    """Compute the metrics at COCO's IoU thresholds and at the score thresholds `scores`; none without an evaluator."""
-    if evaluator is None:
-        return ValorMetrics()
+    if not rows:
+        return ValorMetrics(evaluator=None, skipped=skipped)
+    evaluator = loader.finalize()
     metrics = evaluator.compute_precision_recall(iou_thresholds=list(IOUS), score_thresholds=list(scores))
     by_name = {kind.value: values for kind, values in metrics.items()}
     return ValorMetrics(
+        evaluator=evaluator,
+        skipped=skipped,
         map=by_name["mAPAveragedOverIOUs"][0].value,
         counts={
             (metric.parameters["label"], metric.parameters["iou_threshold"], metric.parameters["score_threshold"]): (
