@@ -8,6 +8,7 @@ import msgspec
 
 from app.evaluation.dataset import Dataset, EvaluationError, Item, LabelErrors, LabelledObject, Ring, RunLengths
 from app.evaluation.datasets.files import (
+    DatasetOptions,
     as_list,
     parse_numbers,
     read_image_size,
@@ -30,13 +31,10 @@ class _File(msgspec.Struct):
     annotations: list[dict[str, Any]]
 
 
-def read_coco(path: Path, errors: LabelErrors, images: Path | None = None) -> Dataset:
+def read_coco(path: Path, errors: LabelErrors, options: DatasetOptions) -> Dataset:
     """Read an annotation file. Crowds (``iscrowd``) are ignored objects.
 
-    Args:
-        path: the file.
-        errors: collects errors.
-        images: the folder of images; by default it is searched beside the file and in COCO's layout.
+    By default the images are searched beside the file and in COCO's layout.
 
     Raises:
         EvaluationError: when the file is not COCO.
@@ -63,7 +61,7 @@ def read_coco(path: Path, errors: LabelErrors, images: Path | None = None) -> Da
         elif labelled := _object(annotation, labels[category], sizes[image_id], location, errors):
             objects[image_id].append(labelled)
         seen.add(annotation_id)
-    items = _items(path, file, objects, _folder(path, file, images), errors)
+    items = _items(path, file, objects, options.images or _folder(path, file), errors)
     notes = list(errors.notes())
     crowds = sum(label.ignored for item in items for label in item.objects)
     if crowds:
@@ -128,10 +126,8 @@ def _items(
     return [items[number] for number in sorted(items, key=lambda number: (isinstance(number, str), number))]
 
 
-def _folder(path: Path, file: _File, images: Path | None) -> Path:
+def _folder(path: Path, file: _File) -> Path:
     """Return the folder of images: COCO has ``annotations/instances_val2017.json`` beside ``val2017/``."""
-    if images is not None:
-        return images
     split = path.stem.rpartition("_")[2]
     beside = (path.parent, path.parent / "images", path.parent / split)
     above = (path.parent.parent, path.parent.parent / "images", path.parent.parent / split)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from app.evaluation.dataset import Dataset, EvaluationError, Item, LabelErrors, LabelledObject
 from app.evaluation.datasets.files import (
+    DatasetOptions,
     list_images,
     parse_numbers,
     read_item,
@@ -27,13 +28,8 @@ def label_folder(path: Path) -> Path | None:
     return folders[0] if folders else None
 
 
-def read_dota(path: Path, errors: LabelErrors, images: Path | None = None) -> Dataset:
+def read_dota(path: Path, errors: LabelErrors, options: DatasetOptions) -> Dataset:
     """Read the images of ``images/`` and the labels of ``labelTxt/``. Difficult objects are ignored objects.
-
-    Args:
-        path: the folder that contains both.
-        errors: collects errors.
-        images: another folder of images, if any.
 
     Raises:
         EvaluationError: when there is no folder of labels.
@@ -42,7 +38,7 @@ def read_dota(path: Path, errors: LabelErrors, images: Path | None = None) -> Da
     if folder is None:
         raise EvaluationError(f"{path}: Expected a folder labelTxt with DOTA's labels, got none")
     metadata = read_sidecar(path, errors)
-    root = images or (path / "images" if (path / "images").is_dir() else path)
+    root = options.images or (path / "images" if (path / "images").is_dir() else path)
     files: dict[str, Path] = {}
     for file in list_images(root):
         if file.stem in files:

@@ -7,15 +7,16 @@ import math
 import re
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import msgspec
 import PIL.Image
 
 from app.evaluation.dataset import EvaluationError, Item, LabelErrors
 from tasks.inference.error import InferenceError, quote_value
+from tasks.task import TaskType
 from tasks.vision.header import image_size
 
 _ENDINGS = frozenset({".avif", ".bmp", ".gif", ".jp2", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp"})
@@ -26,7 +27,27 @@ _ORIENTATION = 0x0112
 _QUARTERS = frozenset({5, 6, 7, 8})
 _MAX_COORDINATE = 1e6
 """Maximum coordinate in pixels, beyond any image; areas of larger ones would overflow."""
+DatasetFormat = Literal["image-folder", "coco", "yolo", "dota", "vqa"]
+
 _BYTE = re.compile(r"\(byte (\d+)\)$")
+
+
+class DatasetOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """Options to read a dataset.
+
+    Attributes:
+        format: the format, instead of detecting it.
+        images: the folder of images (COCO, DOTA, questions), if they are not at their usual location.
+        split: the split (YOLO); by default the first of ``val``, ``test`` and ``train``.
+        task: the task to measure, if labels allow several.
+        skip_bad: skip labels and images that cannot be used.
+    """
+
+    format: DatasetFormat | None = None
+    images: Path | None = None
+    split: str | None = None
+    task: TaskType | None = None
+    skip_bad: bool = False
 
 
 def list_images(folder: Path) -> list[Path]:
@@ -173,11 +194,6 @@ def read_sidecar(folder: Path, errors: LabelErrors) -> Mapping[str, Mapping[str,
             else:
                 rows[name] = scalar_values(row, frozenset(_NAMES))
     return rows
-
-
-def count_names(files: Iterable[Path]) -> Counter[str]:
-    """Count each file name, without folders."""
-    return Counter(file.name for file in files)
 
 
 def sidecar_row(

@@ -1,9 +1,8 @@
 """Read a dataset of any format, and detect the format."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Literal
 
 import msgspec
 
@@ -11,8 +10,9 @@ from app.evaluation.dataset import Dataset, EvaluationError, Item, LabelErrors
 from app.evaluation.datasets.coco import read_coco
 from app.evaluation.datasets.dota import label_folder, read_dota
 from app.evaluation.datasets.files import (
+    DatasetFormat,
+    DatasetOptions,
     as_list,
-    count_names,
     list_images,
     read_item,
     read_json_lines,
@@ -24,28 +24,9 @@ from app.evaluation.datasets.yolo import find_yolo_file, read_yolo
 from tasks.inference.error import quote_value
 from tasks.task import TaskType
 
-DatasetFormat = Literal["image-folder", "coco", "yolo", "dota", "vqa"]
 _FORMATS = "a folder of images for each class, COCO's JSON, YOLO's data.yaml, DOTA's labelTxt, or questions as .jsonl"
 
 _RESERVED_KEYS = frozenset({"id", "image", "question", "answer", "answers"})
-
-
-class DatasetOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """Options to read a dataset.
-
-    Attributes:
-        format: the format, instead of detecting it.
-        images: the folder of images (COCO, DOTA, questions).
-        split: the split (YOLO).
-        task: the task to measure, if labels allow several.
-        skip_bad: skip labels and images that cannot be used.
-    """
-
-    format: DatasetFormat | None = None
-    images: Path | None = None
-    split: str | None = None
-    task: TaskType | None = None
-    skip_bad: bool = False
 
 
 def read_dataset(path: Path, options: DatasetOptions = DatasetOptions()) -> Dataset:  # noqa: B008
@@ -56,9 +37,9 @@ def read_dataset(path: Path, options: DatasetOptions = DatasetOptions()) -> Data
     """
     if not path.exists():
         raise EvaluationError(f"{path}: there is no such file or folder")
-    dataset_format, dataset_path = (options.format, path) if options.format else _detect_format(path)
+    dataset_format = options.format or _detect_format(path)
     errors = LabelErrors(lenient=options.skip_bad)
-    dataset = _read(dataset_format, _label_file(dataset_format, dataset_path), options, errors)
+    dataset = _READERS[dataset_format](_label_file(dataset_format, path), errors, options)
     if not dataset.items:
         raise EvaluationError(f"{path}: Expected labelled images as {dataset_format}, got none")
     repeated = [name for name, count in Counter(item.id for item in dataset.items).items() if count > 1]
@@ -67,13 +48,13 @@ def read_dataset(path: Path, options: DatasetOptions = DatasetOptions()) -> Data
     return _restrict_to_task(dataset, options.task)
 
 
-def read_image_folder(path: Path, errors: LabelErrors) -> Dataset:
+def read_image_folder(path: Path, errors: LabelErrors, _: DatasetOptions) -> Dataset:
     """Read the images under `path`; the name of the first folder under `path` is the class."""
     metadata = read_sidecar(path, errors)
     items: list[Item] = []
     labels = sorted(entry.name for entry in path.iterdir() if entry.is_dir() and not entry.name.startswith("."))
     files = [(label, file) for label in labels for file in list_images(path / label)]
-    names = count_names(file for _, file in files)
+    names = Counter(file.name for _, file in files)
     for label, file in files:
         name = file.relative_to(path).as_posix()
         row = sidecar_row(metadata, name, file, names)
@@ -90,15 +71,11 @@ def read_image_folder(path: Path, errors: LabelErrors) -> Dataset:
     )
 
 
-def read_questions(path: Path, errors: LabelErrors, images: Path | None = None) -> Dataset:
+def read_questions(path: Path, errors: LabelErrors, options: DatasetOptions) -> Dataset:
     """Read JSON lines, each a question: ``{"image": "a.jpg", "question": "...", "answers": ["..."], ...}``.
 
-    ``answer`` is one correct answer, ``answers`` are several; other values are metadata.
-
-    Args:
-        path: the file.
-        errors: collects errors.
-        images: the folder of images; by default the folder of the file.
+    ``answer`` is one correct answer, ``answers`` are several; other values are metadata. By default the images are in
+    the folder of the file.
     """
     items: list[Item] = []
     seen: set[str] = set()
@@ -118,7 +95,7 @@ def read_questions(path: Path, errors: LabelErrors, images: Path | None = None) 
                 errors.add(location, f"id: Expected each id once, got {quote_value(name)} again")
                 continue
             seen.add(name)
-            file = (images or path.parent) / image
+            file = (options.images or path.parent) / image
             metadata = scalar_values(line, _RESERVED_KEYS)
             if item := read_item(name, file, errors, question=question, answers=answers, metadata=metadata):
                 items.append(item)
@@ -127,50 +104,33 @@ def read_questions(path: Path, errors: LabelErrors, images: Path | None = None) 
     )
 
 
-def _read(dataset_format: DatasetFormat, path: Path, options: DatasetOptions, errors: LabelErrors) -> Dataset:
-    if path.is_file() == (dataset_format in ("image-folder", "dota")):
-        raise EvaluationError(f"{path}: Expected {_FORMATS}; as {dataset_format} it cannot be read")
-    match dataset_format:
-        case "image-folder":
-            return read_image_folder(path, errors)
-        case "coco":
-            return read_coco(path, errors, options.images)
-        case "yolo":
-            return read_yolo(path, errors, options.split, options.task)
-        case "dota":
-            return read_dota(path, errors, options.images)
-        case "vqa":
-            return read_questions(path, errors, options.images)
-
-
-def _detect_format(path: Path) -> tuple[DatasetFormat, Path]:
+def _detect_format(path: Path) -> DatasetFormat:
     if path.is_file():
         formats: dict[str, DatasetFormat] = {".json": "coco", ".yaml": "yolo", ".yml": "yolo", ".jsonl": "vqa"}
         if path.suffix in formats:
-            return formats[path.suffix], path
+            return formats[path.suffix]
     elif find_yolo_file(path):
-        return "yolo", path
+        return "yolo"
     elif label_folder(path):
-        return "dota", path
+        return "dota"
     elif _single_file(path, "*.json"):
-        return "coco", path
+        return "coco"
     elif _single_file(path, "*.jsonl"):
-        return "vqa", path
+        return "vqa"
     elif any(list_images(entry) for entry in path.iterdir() if entry.is_dir()):
-        return "image-folder", path
+        return "image-folder"
     raise EvaluationError(f"{path}: Expected {_FORMATS}, got none of them")
 
 
 def _label_file(dataset_format: DatasetFormat, path: Path) -> Path:
-    """Return the label file of a folder, for formats with a single one."""
-    if path.is_file() or dataset_format in ("image-folder", "dota"):
-        return path
-    file = (
-        find_yolo_file(path)
-        if dataset_format == "yolo"
-        else _single_file(path, "*.json" if dataset_format == "coco" else "*.jsonl")
-    )
-    if file is None:
+    """Return what the reader of a format takes: a folder, or a single file, which may be in the folder `path`."""
+    takes_folder = dataset_format in ("image-folder", "dota")
+    file: Path | None = path
+    if path.is_dir() and dataset_format == "yolo":
+        file = find_yolo_file(path)
+    elif path.is_dir() and not takes_folder:
+        file = _single_file(path, "*.json" if dataset_format == "coco" else "*.jsonl")
+    if file is None or file.is_file() == takes_folder:
         raise EvaluationError(f"{path}: Expected {_FORMATS}; as {dataset_format} it cannot be read")
     return file
 
@@ -206,3 +166,12 @@ def _answers(line: Mapping[str, object]) -> tuple[str, ...] | None:
         return (value,)
     texts = [text for text in as_list(value) or () if isinstance(text, str)]
     return tuple(texts) if texts and texts == value else None
+
+
+_READERS: Mapping[DatasetFormat, Callable[[Path, LabelErrors, DatasetOptions], Dataset]] = {
+    "image-folder": read_image_folder,
+    "coco": read_coco,
+    "yolo": read_yolo,
+    "dota": read_dota,
+    "vqa": read_questions,
+}

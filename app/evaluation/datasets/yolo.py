@@ -3,6 +3,7 @@
 A line is a class number and ``cx cy w h`` (boxes), four corners (oriented boxes) or at least three points (polygons).
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
@@ -11,8 +12,8 @@ import yaml
 
 from app.evaluation.dataset import Dataset, EvaluationError, Item, LabelErrors, LabelledObject, Ring
 from app.evaluation.datasets.files import (
+    DatasetOptions,
     as_list,
-    count_names,
     list_images,
     parse_numbers,
     read_image_size,
@@ -39,28 +40,24 @@ def find_yolo_file(path: Path) -> Path | None:
     return None
 
 
-def read_yolo(path: Path, errors: LabelErrors, split: str | None = None, task: TaskType | None = None) -> Dataset:
-    """Read one split of a dataset.
+def read_yolo(path: Path, errors: LabelErrors, options: DatasetOptions) -> Dataset:
+    """Read one split of the dataset of a ``data.yaml``.
 
-    Args:
-        path: the ``data.yaml``.
-        errors: collects errors.
-        split: the name of the split; by default the first of ``val``, ``test`` and ``train``.
-        task: the meaning of lines with four points; by default oriented boxes, unless other lines have other counts.
+    Lines with four points are oriented boxes, unless the options name another task, or other lines have other counts.
 
     Raises:
         EvaluationError: when the description cannot be used.
     """
     description = _read_description(path)
     labels = _labels(path, description.get("names"))
-    split_name = split or next((name for name in _SPLITS if description.get(name)), None)
+    split_name = options.split or next((name for name in _SPLITS if description.get(name)), None)
     if split_name is None or not description.get(split_name):
-        raise EvaluationError(f"{path}: Expected a split {split or ', '.join(_SPLITS)}, got none")
+        raise EvaluationError(f"{path}: Expected a split {options.split or ', '.join(_SPLITS)}, got none")
     root = path.parent / str(description.get("path") or "")
     files = _image_files(path, root if root.is_dir() else path.parent, description[split_name], errors)
-    metadata, names = read_sidecar(path.parent, errors), count_names(files)
+    metadata, names = read_sidecar(path.parent, errors), Counter(file.name for file in files)
     labelled_files = [(file, *read_image_size(file, errors), _read_label_lines(file, errors)) for file in files]
-    measured_task = task or _task({len(values) for _, _, _, lines in labelled_files for _, _, values in lines})
+    measured_task = options.task or _task({len(values) for _, _, _, lines in labelled_files for _, _, values in lines})
     items: list[Item] = []
     for file, width, height, lines in labelled_files:
         objects = [_object(line, labels, (width, height), measured_task, errors) for line in lines]
