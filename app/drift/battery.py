@@ -145,14 +145,8 @@ def compare_mix(
     Images without the key count as a value of their own. Values with fewer than five images in both samples together
     count as one value. So an id is not tested: all its values are rare. Keys with ISO 8601 times are not tested either.
     These rules ignore which sample an image belongs to, so the tests stay valid.
-
-    Args:
-        baseline: the reference images.
-        production: the current images.
-        alpha: the maximum probability of a false alarm over all keys.
-        max_tables: maximum number of random tables for a single key.
-        rng: draws the tables.
-        notes: receives a sentence about keys that are not tested.
+    `alpha` is the maximum probability of a false alarm over all keys, and `max_tables` the maximum number of random
+    tables for a single key. `notes` receives a sentence about keys that are not tested.
     """
     keys, other_keys = (Counter(key for entry in sample.metadata for key in entry) for sample in (baseline, production))
     if unshared := sorted(keys.keys() ^ other_keys.keys()):

@@ -43,13 +43,7 @@ def compare(
     Every test has a valid p-value: a test of several numbers is corrected for their count. Holm's correction of these
     gives the verdict, so that its false alarm probability is at most `alpha` for any number of tests. The tests assume
     independent images; frames of one video are not independent.
-
-    Args:
-        baseline: the reference images.
-        production: the current images.
-        alpha: the maximum probability of a false alarm.
-        slices: keys of metadata.
-        neighbourhood: a precomputed neighbourhood of the baseline's shared columns, if there is one.
+    `slices` are keys of metadata. `neighbourhood` is that of the baseline's shared columns, if it is known already.
 
     Raises:
         DriftError: when the samples have no common columns.

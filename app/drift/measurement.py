@@ -107,12 +107,7 @@ class DriftInput(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
 
 def measure_images(inputs: Iterable[DriftInput], task_type: str, embedder: Embedder | None) -> Iterator[Observation]:
-    """Measure images in order, in batches.
-
-    Args:
-        inputs: the images.
-        task_type: the task of the model that answered, empty when none did.
-        embedder: computes the embeddings, if any.
+    """Measure images in order, in batches. `task_type` is the task of the model that answered, empty when none did.
 
     Raises:
         InferenceError: when the embedder fails.

@@ -37,12 +37,7 @@ def html_report(
 ) -> bytes:
     """Render the page: verdict, tests, distributions, and the least similar images. All text is escaped.
 
-    Args:
-        comparison: the result.
-        baseline: the baseline as compared.
-        production: production as compared.
-        names: readable names of both.
-        load_image: returns the image file of an id, None if it was deleted.
+    `names` are readable names of the samples. `load_image` returns the file of an id, None if it was deleted.
     """
     template = Environment(autoescape=True, undefined=StrictUndefined).from_string(
         Path(__file__).with_name("report.html.jinja").read_text(encoding="utf-8")

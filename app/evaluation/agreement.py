@@ -45,12 +45,7 @@ class Agreement(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def compare_answers(items: Sequence[Item], expected: Mapping[str, Records], found: Mapping[str, Records]) -> Agreement:
-    """Compare the records of each item.
-
-    Args:
-        items: the images, with their size.
-        expected: the records of the reference, by the id of the item.
-        found: the records to compare.
+    """Compare the records of each item, by its id, with those of the reference.
 
     Raises:
         EvaluationError: see `infer_task`.

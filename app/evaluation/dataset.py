@@ -102,11 +102,7 @@ class Dataset(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(slots=True)
 class LabelErrors:
-    """Collect all errors of labels, so that the user can fix them at once.
-
-    Args:
-        lenient: whether to skip faulty labels with a note, instead of an error.
-    """
+    """Collect all errors of labels, so that the user can fix them at once. If `lenient`, they become notes."""
 
     lenient: bool = False
     messages: list[str] = field(default_factory=list[str])

@@ -93,11 +93,7 @@ class FlushBeforeMetrics(Collector):
 
 
 class RestartMetrics:
-    """Count restarts of models' processes by cause.
-
-    Args:
-        registry: the registry for the metric.
-    """
+    """Count restarts of models' processes by cause."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._restarts = Counter(
@@ -116,12 +112,7 @@ class RestartMetrics:
 
 
 class StateMetrics(Collector):
-    """Collect the readiness and load of the server, and the readiness of each wanted model.
-
-    Args:
-        engine: its state is read on every scrape.
-        registry: the registry for the metrics.
-    """
+    """Collect the readiness and load of the server, and the readiness of each wanted model, on every scrape."""
 
     def __init__(self, engine: Engine, registry: CollectorRegistry) -> None:
         self._engine = engine

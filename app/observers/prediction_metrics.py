@@ -40,10 +40,7 @@ class PredictionMetrics(Collector):
 
     For classifications only the best class counts, because every answer contains all classes. Many requests are counted
     at once, and all their predictions together: a hundred boxes cost no more than a few.
-
-    Args:
-        registry: the registry for the metrics.
-        declared_labels: return the labels that a model declares; others are counted as `OTHER_LABEL`.
+    Labels that are not among the `declared_labels` of a model are counted as `OTHER_LABEL`.
     """
 
     def __init__(self, registry: CollectorRegistry, declared_labels: Callable[[str], Collection[str]]) -> None:
@@ -116,11 +113,7 @@ class PredictionMetrics(Collector):
 
 
 class _Histograms:
-    """One histogram for each model.
-
-    Args:
-        bounds: ascending upper bounds of the buckets; a bucket without upper bound is added.
-    """
+    """One histogram for each model. `bounds` are the ascending upper bounds of all buckets but the last."""
 
     def __init__(self, bounds: Sequence[float]) -> None:
         self._bounds = np.array(bounds)

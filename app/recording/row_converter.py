@@ -30,11 +30,7 @@ _NO_PARAMETERS: Mapping[str, object] = {}
 
 
 class Redaction:
-    """Replace the values of some keys at any depth.
-
-    Args:
-        keys: case-insensitive keys of metadata, of parameters, and of objects inside them or inside records.
-    """
+    """Replace the values of case-insensitive keys of metadata and parameters, at any depth, and inside records."""
 
     def __init__(self, keys: Collection[str]) -> None:
         self._keys = frozenset(key.casefold() for key in keys)
@@ -112,12 +108,7 @@ class PendingRequest(msgspec.Struct, kw_only=True):
 
 
 class RowConverter:
-    """Convert events into rows. Several threads may call it at once.
-
-    Args:
-        redaction: the values to leave out.
-        keep_images: whether to store the images, and not only their digests.
-    """
+    """Convert events into rows, and with `keep_images` into images to store. Several threads may call it at once."""
 
     def __init__(self, redaction: Redaction, *, keep_images: bool) -> None:
         self._redaction = redaction

@@ -21,12 +21,7 @@ _CHECK_STEPS = 20_000  # of SQLite's virtual machine between checks of the deadl
 
 
 class QueryRunner:
-    """Run queries, each with a connection of its own. Several threads may call it at once.
-
-    Args:
-        dsn: the address of the store.
-        seconds: timeout of a query; None for no timeout.
-    """
+    """Run queries for at most `seconds`, each with a connection of its own. Several threads may call it at once."""
 
     def __init__(self, dsn: StoreDsn, seconds: float | None) -> None:
         self._display_name = dsn.display_name

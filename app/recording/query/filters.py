@@ -54,11 +54,9 @@ class QueryFilter(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def query_filters(query: InferenceQuery, now: float | None = None) -> Sequence[QueryFilter]:
-    """Return the filters of a query. An inference must meet every filter.
+    """Return the filters of a query, with times relative to `now`, in seconds since 1970, or to the current time.
 
-    Args:
-        query: the query.
-        now: reference for relative times, in seconds since 1970; the current time when None.
+    An inference must meet every filter.
 
     Raises:
         InferenceError: when a filter is invalid, with the name of the parameter as its path.

@@ -144,13 +144,7 @@ class RecordingReader:
 
 
 def run_sql(connection: Connection, sql: str, limit: int | None) -> SqlResult:
-    """Run a SELECT.
-
-    Args:
-        connection: a read-only connection.
-        sql: the statement.
-        limit: maximum number of rows; None for all.
-    """
+    """Return at most `limit` rows of a SELECT, through a read-only connection."""
     dialect = connection.dialect.name
     statement = _STATEMENT.format(time=_TIMES[dialect], json=_JSON_TYPES[dialect], sql=sql.rstrip().rstrip(";"))
     # SQLAlchemy would take a colon for the beginning of a parameter's name.

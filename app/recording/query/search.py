@@ -30,14 +30,7 @@ _ALL = QueryFilter(alternatives=[lambda _: true()], ordered=True)
 def newest_numbers(
     connection: Connection, filters: Sequence[QueryFilter], before: int | None = None, limit: int | None = None
 ) -> Sequence[int]:
-    """Return the numbers of the newest inferences that meet every filter, newest first.
-
-    Args:
-        connection: a connection to the store.
-        filters: the filters of the query.
-        before: return only numbers below this one.
-        limit: maximum number of results.
-    """
+    """Return at most `limit` numbers below `before` of the inferences that meet every filter, newest first."""
     low, high = 0, math.inf if before is None else before - 1
     time_ranges = [item.alternatives[0](inferences.c.__getitem__) for item in filters if item.is_time_range]
     for statement in [_NUMBER_RANGE.where(time_range) for time_range in time_ranges] or [_FULL_RANGE]:

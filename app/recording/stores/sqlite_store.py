@@ -41,12 +41,7 @@ _FAULTS = {
 
 
 class SqliteStore(Store):
-    """A store in one file, which several processes may share.
-
-    Args:
-        file: created if missing.
-        busy_timeout: timeout in seconds to wait for another writing process.
-    """
+    """A store in one file, which several processes may share. They wait `busy_timeout` seconds for one another."""
 
     def __init__(self, file: Path, busy_timeout: float = _BUSY_TIMEOUT) -> None:
         self._file = file

@@ -39,12 +39,7 @@ class StoreFault(StrEnum):
 
 
 class StoreError(Exception):
-    """A failure of a store.
-
-    Args:
-        fault: the kind of failure.
-        message: a message for the operator, without secrets from the address.
-    """
+    """A failure of a store. The message is for the operator, without secrets from the address."""
 
     def __init__(self, fault: StoreFault, message: str) -> None:
         self.fault = fault
@@ -52,12 +47,7 @@ class StoreError(Exception):
 
 
 class Store(ABC):
-    """A store of rows. One thread calls all methods; they raise `StoreError`.
-
-    Args:
-        dialect: the SQL dialect.
-        insert: returns the statement to insert rows into a table.
-    """
+    """A store of rows. One thread calls all methods; they raise `StoreError`."""
 
     def __init__(self, dialect: Dialect, insert: Callable[[Table], Insert]) -> None:
         # A connection is closed after an error, which is reported; another error while it is closed says nothing new.
@@ -94,14 +84,9 @@ class Store(ABC):
         self._transaction(insert_rows)
 
     def delete_before(self, started: int, limit: int) -> int:
-        """Delete inferences that began before `started`, in microseconds since 1970, the oldest first.
+        """Delete at most `limit` inferences that began before `started`, in microseconds since 1970; return how many.
 
-        Args:
-            started: start of the period to keep.
-            limit: maximum number of inferences to delete.
-
-        Returns:
-            The number of deleted inferences.
+        The oldest are deleted first.
         """
         oldest = select(inferences.c.number).where(inferences.c.started < started).order_by(inferences.c.started)
 
