@@ -1,6 +1,6 @@
 """Parse the records of a model's answer for one image, in the form that every protocol uses."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import cast
 
 import msgspec
@@ -28,9 +28,6 @@ MEASURED_TASKS = [
 ]
 """The task types that an evaluation can measure."""
 _TASKS = {task_type.geometry or task_type.returns: task_type for task_type in reversed(MEASURED_TASKS)}
-
-_NO_VALUE = "(none)"
-"""The value of items without the metadata key."""
 
 
 class PredictedObject(msgspec.Struct, frozen=True, kw_only=True):
@@ -93,16 +90,6 @@ def parse_records(records: Sequence[Mapping[str, object]], item: Item, task: Tas
             raise ValueError(f"Expected one answer to the question, got {quote_value(answers)}")
         return EvaluatedItem(item=item, answer=answers[0])
     return EvaluatedItem(item=item, predictions=tuple(_parse_prediction(record, item, task) for record in records))
-
-
-def slice_results(results: Sequence[EvaluatedItem], keys: Sequence[str]) -> Iterator[tuple[str, list[int]]]:
-    """Yield ``"key = value"`` and the indexes of its results, for each value of each metadata key."""
-    for key in keys:
-        indexes: dict[str, list[int]] = {}
-        for index, result in enumerate(results):
-            indexes.setdefault(result.item.metadata.get(key, _NO_VALUE), []).append(index)
-        for value in sorted(indexes):
-            yield f"{key} = {value}", indexes[value]
 
 
 def _parse_prediction(record: Mapping[str, object], item: Item, task: TaskType) -> PredictedObject:

@@ -1,6 +1,6 @@
 """The results of an evaluation, the same for every task: figures, tables, charts, mistakes."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -28,6 +28,29 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
     title: str
     columns: tuple[str, ...]
     rows: tuple[tuple[str | float | int | None, ...], ...]
+
+
+_NO_VALUE = "(none)"
+"""The value of items without the metadata key."""
+
+
+def slice_tables(
+    results: Sequence[EvaluatedItem],
+    keys: Sequence[str],
+    columns: Sequence[str],
+    measure: Callable[[Sequence[int]], Iterable[float | None]],
+) -> list[Table]:
+    """Return a table of the results with each value of each metadata key; none without keys.
+
+    `measure` returns the values of the results with these indexes, for all `columns` but the first, their number.
+    """
+    rows: list[tuple[str | float | int | None, ...]] = []
+    for key in keys:
+        indexes: dict[str, list[int]] = {}
+        for index, result in enumerate(results):
+            indexes.setdefault(result.item.metadata.get(key, _NO_VALUE), []).append(index)
+        rows += [(f"{key} = {value}", len(indexes[value]), *measure(indexes[value])) for value in sorted(indexes)]
+    return [Table(title="Slices", columns=("slice", *columns), rows=tuple(rows))] if keys else []
 
 
 class Line(msgspec.Struct, frozen=True, kw_only=True):

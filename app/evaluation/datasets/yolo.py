@@ -60,19 +60,11 @@ def read_yolo(path: Path, errors: LabelErrors, options: DatasetOptions) -> Datas
     measured_task = options.task or _task({len(values) for _, _, _, lines in labelled_files for _, _, values in lines})
     items: list[Item] = []
     for file, width, height, lines in labelled_files:
-        objects = [_object(line, labels, (width, height), measured_task, errors) for line in lines]
+        found = [_object(line, labels, (width, height), measured_task, errors) for line in lines]
         if width:
-            name = _name(file, path.parent)
-            items.append(
-                Item(
-                    id=name,
-                    image=file,
-                    width=width,
-                    height=height,
-                    objects=tuple(label for label in objects if label),
-                    metadata=sidecar_row(metadata, name, file, names),
-                )
-            )
+            name, objects = _name(file, path.parent), tuple(label for label in found if label)
+            row = sidecar_row(metadata, name, file, names)
+            items.append(Item(id=name, image=file, width=width, height=height, objects=objects, metadata=row))
     tasks = (
         (measured_task, TaskType.OBJECT_DETECTION) if measured_task is TaskType.IMAGE_SEGMENTATION else (measured_task,)
     )

@@ -4,9 +4,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from app.evaluation.answers import EvaluatedItem, slice_results
+from app.evaluation.answers import EvaluatedItem
 from app.evaluation.dataset import import_optional
-from app.evaluation.report import Confusion, Figure, Measures, Mistake, Table
+from app.evaluation.report import Confusion, Figure, Measures, Mistake, Table, slice_tables
 
 _NONE = "(nothing)"
 """The class of an image without a predicted class."""
@@ -31,15 +31,11 @@ def measure_classes(results: Sequence[EvaluatedItem], slices: Sequence[str] = ()
     if not results:
         return Measures(figures=_figures(dict.fromkeys(_TITLES)), notes=("Nothing was answered: nothing to measure.",))
     values, classes = _measure(results)
-    tables = [classes]
-    if slices:
-        # Measure each slice alone: for a filter, valor-lite divides the accuracy by all images.
-        rows = tuple(
-            (name, len(indexes), *_measure([results[index] for index in indexes])[0].values())
-            for name, indexes in slice_results(results, slices)
-        )
-        columns = ("slice", "images", "accuracy", "top 5", "precision", "recall", "F1", "ROC AUC")
-        tables.append(Table(title="Slices", columns=columns, rows=rows))
+    columns = ("images", "accuracy", "top 5", "precision", "recall", "F1", "ROC AUC")
+    # Measure each slice alone: for a filter, valor-lite divides the accuracy by all images.
+    slice_table = slice_tables(
+        results, slices, columns, lambda indexes: _measure([results[index] for index in indexes])[0].values()
+    )
     notes: list[str] = []
     if values["roc_auc"] is None:
         notes.append(
@@ -49,7 +45,7 @@ def measure_classes(results: Sequence[EvaluatedItem], slices: Sequence[str] = ()
         notes.append(f"{unpredicted} images were given no class; they count as wrong, as {_NONE}.")
     return Measures(
         figures=_figures(values),
-        tables=tuple(tables),
+        tables=(classes, *slice_table),
         confusion=_confusion(results),
         mistakes=_mistakes(results),
         notes=tuple(notes),

@@ -4,10 +4,10 @@ from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
-from app.evaluation.answers import EvaluatedItem, slice_results
+from app.evaluation.answers import EvaluatedItem
 from app.evaluation.metrics.coco import IOUS, CocoMetrics, Comparison, coco_metrics, compare
 from app.evaluation.metrics.valor import ValorMetrics, confusion_matrix, list_mistakes, valor_metrics
-from app.evaluation.report import Chart, Figure, Line, Measures, Table
+from app.evaluation.report import Chart, Figure, Line, Measures, Table, slice_tables
 from tasks.task import TaskType
 
 _SCORES = tuple(round(0.05 * step, 2) for step in range(20))
@@ -48,17 +48,17 @@ def measure_objects(
     if evaluator is None:
         notes = ("There is neither an object in the dataset nor a prediction: nothing to measure.",)
         return Measures(figures=figures, notes=notes)
-    tables = [_classes(overall, confidence), _ious(overall)]
-    if slices:
-        rows: list[_Row] = []
-        for name, indexes in slice_results(results, slices):
-            metrics = _object_metrics([comparisons[index] for index in indexes], labels, [confidence])
-            rows.append((name, len(indexes), *metrics.values(confidence).values()))
-        columns = ("slice", "images", *titles)
-        tables.append(Table(title="Slices", columns=columns, rows=tuple(rows)))
+    slice_table = slice_tables(
+        results,
+        slices,
+        ("images", *titles),
+        lambda indexes: (
+            _object_metrics([comparisons[index] for index in indexes], labels, [confidence]).values(confidence).values()
+        ),
+    )
     return Measures(
         figures=figures,
-        tables=tuple(tables),
+        tables=(_classes(overall, confidence), _ious(overall), *slice_table),
         charts=_charts(overall),
         confusion=confusion_matrix(evaluator, comparisons, confidence),
         mistakes=list_mistakes(evaluator, comparisons, labels, confidence),

@@ -13,8 +13,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from app.evaluation.answers import EvaluatedItem, slice_results
-from app.evaluation.report import Figure, Measures, Mistake, Table
+from app.evaluation.answers import EvaluatedItem
+from app.evaluation.report import Figure, Measures, Mistake, slice_tables
 
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
@@ -25,13 +25,8 @@ _TITLES = {"exact_match": "exact match", "f1": "token F1", "anls": "ANLS"}
 def measure_texts(results: Sequence[EvaluatedItem], slices: Sequence[str] = ()) -> Measures:
     """Return the mean of each metric over all questions and over slices."""
     scores = [_scores(result) for result in results]
-    tables: list[Table] = []
-    if slices:
-        rows = tuple(
-            (name, len(indexes), *_means([scores[index] for index in indexes]))
-            for name, indexes in slice_results(results, slices)
-        )
-        tables.append(Table(title="Slices", columns=("slice", "questions", *_TITLES.values()), rows=rows))
+    columns = ("questions", *_TITLES.values())
+    tables = slice_tables(results, slices, columns, lambda indexes: _means([scores[index] for index in indexes]))
     means = _means(scores)
     mistakes = [
         Mistake(

@@ -105,16 +105,14 @@ def _outline_annotation(label: str, score: float, outlines: Sequence[_Corners], 
     width, height = (np.ceil(np.concatenate(outlines).max(axis=0)) - low + 1).astype(int).tolist()
     shifted = [(outline - low).astype(np.float32) for outline in outlines]
     mask = mask_of_contours(shifted, width, height)
-    rows, columns = np.nonzero(mask)
     segmentation: object = [(outline + _HALF_PIXEL).ravel().tolist() for outline in outlines]
     if min(map(len, outlines)) < 3 or (len(outlines) > 1 and _have_holes(shifted, mask)):
-        pixel_indexes = np.sort((columns + int(low[0])) * image.height + rows + int(low[1]))
-        segmentation = {"size": [image.height, image.width], "counts": _runs(pixel_indexes, image.width * image.height)}
+        segmentation = {"size": [image.height, image.width], "counts": _runs(outlines, image.width, image.height)}
     return {
         "label": label,
         "score": score,
         "bbox": [*low.tolist(), width, height],
-        "area": len(rows),
+        "area": int(np.count_nonzero(mask)),
         "segmentation": segmentation,
         "iscrowd": 0,
     }
@@ -128,18 +126,11 @@ def _have_holes(outlines: Sequence[NDArray[np.float32]], mask: NDArray[np.uint8]
     return not np.array_equal(union, mask)
 
 
-def _runs(pixel_indexes: NDArray[np.int64], size: int) -> list[int]:
-    """Encode COCO's uncompressed run lengths: alternating runs of 0 and 1, 0 first.
-
-    Args:
-        pixel_indexes: sorted indexes of the ones, in column-major order.
-        size: number of pixels of the image.
-    """
-    breaks = np.flatnonzero(np.diff(pixel_indexes) != 1) + 1
-    starts = pixel_indexes[np.concatenate([[0], breaks])]
-    ends = pixel_indexes[np.concatenate([breaks - 1, [len(pixel_indexes) - 1]])] + 1
-    edges = np.column_stack([starts, ends]).ravel()
-    return [*np.diff(np.concatenate([[0], edges])).tolist(), size - int(edges[-1])]
+def _runs(outlines: Sequence[_Corners], width: int, height: int) -> list[int]:
+    """Encode COCO's uncompressed run lengths of pixels in column-major order: alternating runs of 0 and 1, 0 first."""
+    pixels = mask_of_contours([outline.astype(np.float32) for outline in outlines], width, height).ravel("F")
+    edges = np.flatnonzero(np.diff(pixels, prepend=np.uint8(0), append=np.uint8(0)))
+    return np.diff(edges, prepend=0, append=pixels.size).tolist()
 
 
 def _area(corners: _Corners) -> float:

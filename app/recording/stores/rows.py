@@ -1,6 +1,7 @@
 """The rows of one sample: its inference, and the rows that filters search."""
 
 import math
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, cast
@@ -15,6 +16,7 @@ _MAX_ENTRIES = 256
 _MAX_LABELS = 16
 _MIN_SCORE = 0.01
 _MAX_DEPTH = 64
+_ESCAPED_NUL = re.compile(r"(?<!\\)((?:\\\\)*)\\u0000")
 _INT64 = range(-(2**63), 2**63)
 
 
@@ -137,26 +139,14 @@ def _metadata_row(index: int, entry: MetadataEntry) -> MetadataRow | None:
     if _deeper_than(value, _MAX_DEPTH):
         return None
     # PostgreSQL's JSONB rejects an escaped NUL.
-    document = msgspec.json.encode(value).decode()
-    return MetadataRow(index, key, jv=_without_nul(document) if "\\u0000" in document else document)
+    document = _ESCAPED_NUL.sub("\\1\N{REPLACEMENT CHARACTER}", msgspec.json.encode(value).decode())
+    return MetadataRow(index, key, jv=document)
 
 
 def _field(record: object, name: str) -> object:
     if isinstance(record, dict):
         return cast("dict[str, object]", record).get(name)
     return getattr(record, name, None)
-
-
-def _without_nul(document: str) -> str:
-    return msgspec.json.encode(_replace_nul(msgspec.json.decode(document))).decode()
-
-
-def _replace_nul(value: object) -> object:
-    if isinstance(value, str):
-        return value.replace("\0", "\N{REPLACEMENT CHARACTER}")
-    if isinstance(value, dict):
-        return {_replace_nul(key): _replace_nul(item) for key, item in cast("dict[object, object]", value).items()}
-    return [_replace_nul(item) for item in cast("list[object]", value)] if isinstance(value, list) else value
 
 
 def _deeper_than(value: object, depth: int) -> bool:
