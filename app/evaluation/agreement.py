@@ -121,5 +121,4 @@ def _iou(first: PredictedObject, second: PredictedObject) -> float:
 
 
 def _rings(prediction: PredictedObject) -> list[NDArray[np.float32]]:
-    rings = (prediction.corners,) if prediction.corners is not None else prediction.rings or ()
-    return [np.array(ring, np.float32) for ring in rings if ring]
+    return [np.array(ring, np.float32) for ring in prediction.rings or () if ring]

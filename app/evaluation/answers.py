@@ -5,7 +5,7 @@ from typing import cast
 
 import msgspec
 
-from app.evaluation.dataset import Box, Item, Ring
+from app.evaluation.dataset import Item, Ring, Shape
 from app.evaluation.datasets.files import as_list, parse_number
 from tasks.inference.error import quote_value
 from tasks.oriented_object_detection import OrientedObject
@@ -30,22 +30,10 @@ MEASURED_TASKS = [
 _TASKS = {task_type.geometry or task_type.returns: task_type for task_type in reversed(MEASURED_TASKS)}
 
 
-class PredictedObject(msgspec.Struct, frozen=True, kw_only=True):
-    """One prediction.
+class PredictedObject(Shape, frozen=True, kw_only=True):
+    """One prediction, with a score of 0..1."""
 
-    Attributes:
-        label: its class.
-        score: 0..1.
-        box: left, top, right, bottom of a detection, in pixels.
-        corners: four corners of an oriented box, in pixels.
-        rings: the outline of a segment in pixels, by the even-odd rule.
-    """
-
-    label: str
     score: float
-    box: Box | None = None
-    corners: Ring | None = None
-    rings: tuple[Ring, ...] | None = None
 
 
 class EvaluatedItem(msgspec.Struct, frozen=True, kw_only=True):
@@ -106,7 +94,7 @@ def _parse_prediction(record: Mapping[str, object], item: Item, task: TaskType) 
         case "oriented":
             cx, cy, w, h, r = (_read_number(record, name) for name in ("cx", "cy", "w", "h", "r"))
             (ring,) = OrientedObject(label, score, cx, cy, w, h, r).rings(item.width, item.height)
-            return PredictedObject(label=label, score=score, corners=tuple((x, y) for x, y in ring.tolist()))
+            return PredictedObject(label=label, score=score, rings=(tuple((x, y) for x, y in ring.tolist()),))
         case "contour":
             return PredictedObject(label=label, score=score, rings=_rings(record.get("contour")))
         case None:

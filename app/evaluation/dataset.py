@@ -24,31 +24,38 @@ RunLengths = Mapping[str, object]
 """A mask as COCO's compressed run lengths: ``{"size": [height, width], "counts": ...}``."""
 
 
-def outline(box: Box | None, corners: Ring | None) -> tuple[Ring, ...]:
-    """Return the corners of an oriented box or of a box; nothing without both."""
-    if corners is not None or box is None:
-        return () if corners is None else (corners,)
-    left, top, right, bottom = box
-    return (((left, top), (right, top), (right, bottom), (left, bottom)),)
-
-
-class LabelledObject(msgspec.Struct, frozen=True, kw_only=True):
-    """One labelled object in an image.
+class Shape(msgspec.Struct, frozen=True, kw_only=True):
+    """The class of an object, and where it is.
 
     Attributes:
         label: its class.
         box: left, top, right, bottom in pixels; None if only an outline is known.
-        corners: four corners of an oriented box, in pixels, in order.
-        rings: polygons, in pixels; the object is all of them together.
+        rings: outlines in pixels: the four corners of an oriented box, in order, or the outlines of a segment. Labelled
+            segments are all polygons together; predicted ones follow the even-odd rule.
+    """
+
+    label: str
+    box: Box | None = None
+    rings: tuple[Ring, ...] | None = None
+
+    @property
+    def outlines(self) -> tuple[Ring, ...]:
+        """The rings, or else the corners of the box."""
+        if self.rings is not None or self.box is None:
+            return self.rings or ()
+        left, top, right, bottom = self.box
+        return (((left, top), (right, top), (right, bottom), (left, bottom)),)
+
+
+class LabelledObject(Shape, frozen=True, kw_only=True):
+    """One labelled object in an image.
+
+    Attributes:
         mask: the pixels of the object, instead of polygons.
         ignored: whether it counts neither as missed nor as wrong: COCO's crowds, DOTA's difficult objects.
         location: the file and the line or element of the label.
     """
 
-    label: str
-    box: Box | None = None
-    corners: Ring | None = None
-    rings: tuple[Ring, ...] | None = None
     mask: RunLengths | None = None
     ignored: bool = False
     location: str = ""

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.evaluation.answers import PredictedObject
-from app.evaluation.dataset import LabelledObject, RunLengths, import_optional, outline
+from app.evaluation.dataset import LabelledObject, RunLengths, import_optional
 from tasks.vision.contours import mask_of_contours
 
 MAX_PIXELS = 1 << 28
@@ -32,8 +32,8 @@ def truth_mask(labelled: LabelledObject, width: int, height: int) -> RunLengths:
     """Return the pixels of an object: its mask, or its polygons, or else its box, drawn as COCO's tools do."""
     if labelled.mask is not None:
         return labelled.mask
-    rings = labelled.rings or outline(labelled.box or (0, 0, 0, 0), None)
-    return _api().segmToRle([[float(value) for point in ring for value in point] for ring in rings], width, height)
+    polygons = [[float(value) for point in ring for value in point] for ring in labelled.outlines]
+    return _api().segmToRle(polygons, width, height)
 
 
 def predicted_mask(prediction: PredictedObject, width: int, height: int) -> RunLengths:

@@ -13,7 +13,7 @@ from rich.markup import escape
 from rich.table import Table as RichTable
 
 from app import __version__
-from app.evaluation.dataset import LabelledObject, Ring, outline
+from app.evaluation.dataset import LabelledObject, Ring
 from app.evaluation.masks import decode_mask
 from app.evaluation.report import Confusion, EvaluationReport, Mistake, Table
 from tasks.inference.error import InferenceError
@@ -126,9 +126,7 @@ def draw_mistake(mistake: Mistake) -> dict[str, Any] | None:
     outlines = [("missed", item.objects[index].label, _truth_rings(item.objects[index])) for index in mistake.missed]
     for kind, indexes in (("right", mistake.right), ("wrong", mistake.wrong)):
         found = [predictions[index] for index in indexes]
-        outlines += [
-            (kind, f"{one.label} {one.score:.2f}", one.rings or outline(one.box, one.corners)) for one in found
-        ]
+        outlines += [(kind, f"{one.label} {one.score:.2f}", one.outlines) for one in found]
     shapes = [_shape(kind, text, [ring for ring in rings if ring], width, height) for kind, text, rings in outlines]
     jpeg = pybase64.b64encode(small_jpeg(pixels, _SIDE, _QUALITY)).decode()
     return {"jpeg": jpeg, "width": width, "height": height, "shapes": [shape for shape in shapes if shape]}
@@ -244,4 +242,4 @@ def _label_position(kind: str, ring: Ring, letter: float) -> tuple[float, float]
 def _truth_rings(truth: LabelledObject) -> Sequence[Ring]:
     if truth.mask is not None:
         return [tuple(map(tuple, contour.tolist())) for contour in contours_of_mask(decode_mask(truth.mask))]
-    return truth.rings or outline(truth.box, truth.corners)
+    return truth.outlines

@@ -98,4 +98,4 @@ def _object(location: str, words: list[str], errors: LabelErrors) -> LabelledObj
         errors.skip_empty(location)
         return None
     ignored = words[_CORNERS + 1 :] not in ([], ["0"])
-    return LabelledObject(label=words[_CORNERS], corners=corners, ignored=ignored, location=location)
+    return LabelledObject(label=words[_CORNERS], rings=(corners,), ignored=ignored, location=location)

@@ -186,7 +186,7 @@ def _object(
         return None
     xs, ys = zip(*ring, strict=True)
     if task is TaskType.ORIENTED_OBJECT_DETECTION:
-        return LabelledObject(label=label, corners=ring, location=location)
+        return LabelledObject(label=label, rings=(ring,), location=location)
     return LabelledObject(label=label, box=(min(xs), min(ys), max(xs), max(ys)), rings=(ring,), location=location)
 
 

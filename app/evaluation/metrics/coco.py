@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.evaluation.answers import EvaluatedItem
-from app.evaluation.dataset import Box, Ring, import_optional
+from app.evaluation.dataset import Box, Shape, import_optional
 from app.evaluation.masks import predicted_mask, truth_mask
 from tasks.task import TaskType
 
@@ -61,8 +61,7 @@ def compare(result: EvaluatedItem, task: TaskType) -> Comparison:
     if not predictions or not ignored:
         return Comparison(result, np.zeros((len(predictions), len(ignored))))
     if task.geometry == "oriented":
-        rings = [prediction.corners for prediction in predictions]
-        return Comparison(result, _polygon_overlaps(rings, [truth.corners for truth in item.objects], ignored))
+        return Comparison(result, _polygon_overlaps(predictions, item.objects, ignored))
     if task.geometry == "contour":
         found = [predicted_mask(prediction, item.width, item.height) for prediction in predictions]
         true = [truth_mask(labelled, item.width, item.height) for labelled in item.objects]
@@ -138,13 +137,11 @@ def _left_top_width_height(box: Box | None) -> list[float]:
     return [left, top, right - left, bottom - top]
 
 
-def _polygon_overlaps(
-    found: Sequence[Ring | None], true: Sequence[Ring | None], ignored: Sequence[bool]
-) -> NDArray[np.float64]:
+def _polygon_overlaps(found: Sequence[Shape], true: Sequence[Shape], ignored: Sequence[bool]) -> NDArray[np.float64]:
     shapely = import_optional("shapely")
 
-    def polygons(rings: Sequence[Ring | None]) -> Any:
-        shapes = [shapely.Polygon(ring or ()) for ring in rings]
+    def polygons(boxes: Sequence[Shape]) -> Any:
+        shapes = [shapely.Polygon(box.rings[0] if box.rings else ()) for box in boxes]
         # Labelled corners may be in an order in which the outline crosses itself.
         return shapely.make_valid(shapes, method="structure", keep_collapsed=False)
 

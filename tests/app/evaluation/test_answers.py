@@ -38,8 +38,8 @@ def test_records_are_parsed_into_findings() -> None:
     (found,) = parse_records([SEGMENT], item(), TaskType.IMAGE_SEGMENTATION).predictions
     assert found.rings == (((0, 0), (4, 0), (4, 4)),)
     (found,) = parse_records([ORIENTED], item(size=(100, 50)), TaskType.ORIENTED_OBJECT_DETECTION).predictions
-    assert found.corners is not None
-    assert [round(value, 9) for point in found.corners for value in point] == [45, 22.5, 55, 22.5, 55, 27.5, 45, 27.5]
+    (corners,) = found.outlines
+    assert [round(value, 9) for point in corners for value in point] == [45, 22.5, 55, 22.5, 55, 27.5, 45, 27.5]
 
 
 @pytest.mark.parametrize(

@@ -62,7 +62,7 @@ def objects(items: tuple[Item, ...]) -> dict[str, list[tuple[str, Any]]]:
     """Return label and rounded corners of the objects, by the digest of their image."""
     return {
         hashlib.sha256(item.image.read_bytes()).hexdigest(): [
-            (label.label, np.round(label.corners or label.box or (), 2).tolist()) for label in item.objects
+            (label.label, np.round(label.box or label.outlines[0], 2).tolist()) for label in item.objects
         ]
         for item in items
     }

@@ -38,7 +38,7 @@ def test_four_corners_are_oriented_boxes_by_default(tmp_path: Path) -> None:
     write_yolo_dataset(tmp_path, {"a": ORIENTED})
     dataset = read_dataset(tmp_path)
     assert dataset.tasks == (TaskType.ORIENTED_OBJECT_DETECTION,)
-    assert dataset.items[0].objects[0].corners == ((16, 12), (32, 12), (32, 24), (16, 24))
+    assert dataset.items[0].objects[0].rings == (((16, 12), (32, 12), (32, 24), (16, 24)),)
     segmentation = read_dataset(tmp_path, DatasetOptions(task=TaskType.IMAGE_SEGMENTATION))
     assert segmentation.items[0].objects[0].rings == (((16, 12), (32, 12), (32, 24), (16, 24)),)
 
@@ -118,7 +118,7 @@ def test_dota_labels_are_read(tmp_path: Path) -> None:
     dataset = read_dataset(tmp_path)
     assert (dataset.tasks, dataset.labels) == ((TaskType.ORIENTED_OBJECT_DETECTION,), ("harbor", "ship"))
     ship, harbor = dataset.items[0].objects
-    assert (ship.corners, ship.ignored, harbor.ignored) == (((10, 10), (30, 10), (30, 20), (10, 20)), False, True)
+    assert (ship.rings, ship.ignored, harbor.ignored) == ((((10, 10), (30, 10), (30, 20), (10, 20)),), False, True)
     assert dataset.items[0].metadata == {"imagesource": "GoogleEarth", "gsd": "0.5"}
     assert any("1 difficult" in note for note in dataset.notes)
 

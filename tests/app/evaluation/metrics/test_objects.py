@@ -185,7 +185,7 @@ def oriented(
 
 
 def overlap(prediction: PredictedObject, corners: Ring, *, ignored: bool = False) -> float:
-    truth = LabelledObject(label="ship", corners=corners, ignored=ignored)
+    truth = LabelledObject(label="ship", rings=(corners,), ignored=ignored)
     answered = EvaluatedItem(item=item(objects=[truth]), predictions=(prediction,))
     return float(compare(answered, TaskType.ORIENTED_OBJECT_DETECTION).overlaps[0, 0])
 
@@ -200,7 +200,7 @@ def test_oriented_boxes_are_scaled_before_rotation() -> None:
 
 
 def test_oriented_boxes_are_measured() -> None:
-    truth = LabelledObject(label="ship", corners=ring(480, 150, 520, 350))
+    truth = LabelledObject(label="ship", rings=(ring(480, 150, 520, 350),))
     found = (oriented(500, 250, 200, 40, math.pi / 2), oriented(100, 250, 200, 40, 0))
     answered = EvaluatedItem(item=item(objects=[truth]), predictions=found)
     measures = measured(answered, labels=("ship",), task=TaskType.ORIENTED_OBJECT_DETECTION)
@@ -225,14 +225,12 @@ def test_overlap_of_oriented_boxes(corners: Ring, ignored: bool, expected: float
 
 @given(r=st.floats(-7, 7), w=st.floats(1, 300), h=st.floats(1, 300))
 def test_rotation_by_180_degrees_changes_nothing(r: float, w: float, h: float) -> None:
-    corners = oriented(500, 250, w, h, r - math.pi).corners
-    assert corners is not None
+    (corners,) = oriented(500, 250, w, h, r - math.pi).outlines
     assert overlap(oriented(500, 250, w, h, r), corners) == pytest.approx(1, abs=1e-6)
 
 
 def test_rotation_is_clockwise_with_y_down() -> None:
-    corners = oriented(500, 250, 100, 2, math.pi / 4).corners
-    assert corners is not None
+    (corners,) = oriented(500, 250, 100, 2, math.pi / 4).outlines
     # A small clockwise rotation moves the left end of a bar up.
     assert corners[0][0] < 500
     assert corners[0][1] < 250
