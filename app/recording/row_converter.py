@@ -118,7 +118,9 @@ class RowConverter:
         """Return the rows and images of `event`, which no client waits for yet."""
         samples = event.result.samples if event.result else ()
         images: dict[str, ImageFile] = {}
-        metadata_by_input = metadata_of_inputs(event.request, event.metadata) if event.request and samples else {}
+        metadata_by_input: Mapping[int, Metadata] = {}
+        if event.request and samples:
+            metadata_by_input = metadata_of_inputs(event.request, event.metadata)
         rows = [self._convert_sample(event, sample, metadata_by_input, images) for sample in samples]
         return PendingRequest(rows=rows or [self._convert_request(event)], images=list(images.values()))
 

@@ -222,7 +222,7 @@ def test_every_window_equals_a_count_over_all_requests(
             sum(arrival[4] for arrival in succeeded),
         )
         assert window.slowest.max() == max((arrival[3] for arrival in succeeded), default=0)
-        buckets = Counter(bucket_of([arrival[3] for arrival in succeeded]).tolist())
+        buckets = Counter(int(bucket_of(arrival[3])) for arrival in succeeded)
         assert {
             position: count for position, count in enumerate(window.latencies.sum(axis=0).tolist()) if count
         } == buckets
