@@ -26,9 +26,9 @@ from app.runtimes.onnxruntime.image_text_to_text.configuration import (
 from app.runtimes.onnxruntime.image_text_to_text.graphs import Decoder, VisionEncoder
 from app.runtimes.onnxruntime.image_text_to_text.pixels import (
     TILED_FAMILIES,
-    SingleImageProcessor,
     TiledImageProcessor,
     Tiles,
+    single_image_processor,
 )
 from app.runtimes.onnxruntime.image_text_to_text.prompting import PromptEncoder
 from app.runtimes.onnxruntime.image_text_to_text.recipe import (
@@ -141,12 +141,15 @@ def _image_preparation(
             )
         return TiledImageProcessor(processor, folder), [Fact("preprocessing", "cut into tiles", Origin.PREPROCESSOR)]
     recipe, origin = decide_recipe(processor, settings, folder)
-    vision.check_size(*recipe.size)
-    height, width = recipe.size
+    vision.check_size(recipe.height, recipe.width)
+    cuts = recipe.resize == "stretch" and recipe.shorter_side != min(recipe.height, recipe.width)
+    cuts = cuts or recipe.resize == "crop"
+    fit = f"resize to {recipe.shorter_side} and cut out the centre" if cuts else recipe.resize
+    order = "BGR" if recipe.bgr else "RGB"
     declared = settings != PreprocessingSettings()
-    value = f"{height}x{width}, {recipe.fit}, {recipe.channel_order}, scale {recipe.scale:.6g}"
+    value = f"{recipe.height}x{recipe.width}, {fit}, {order}, scale {recipe.scale:.6g}"
     normalised = f"mean {list(recipe.mean)}, std {list(recipe.std)}"
-    return SingleImageProcessor(recipe), [
+    return single_image_processor(recipe), [
         Fact("preprocessing", value, Origin.DECLARED if declared else origin),
         Fact("normalisation", normalised, Origin.DECLARED if settings.mean or settings.std else origin),
     ]

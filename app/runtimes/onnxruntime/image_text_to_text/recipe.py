@@ -1,25 +1,34 @@
 """Decide the preprocessing of an image from preprocessor_config.json and the settings."""
 
+import math
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal
 
 import msgspec
 
 from app.engine.models.model_metadata import Origin
 from app.runtimes.onnxruntime.image_text_to_text.configuration import read_json, read_optional_json
+from app.runtimes.onnxruntime.images.placement import Resize
+from app.runtimes.onnxruntime.images.preprocessing import (
+    BYTE,
+    HALVES,
+    ONES,
+    ZEROS,
+    Interpolation,
+    Preprocessing,
+    Triple,
+    pillow_filter,
+)
 from app.settings.model import ModelError, PreprocessingSettings
 
 _BILINEAR, _BICUBIC = 2, 3
 _FRAMEWORK = re.compile(r"(FeatureExtractor)?(ImageProcessor)?(Pil)?(Fast)?$")
 
-Triple = tuple[float, float, float]
 Sides = Mapping[str, int | None] | int | None
 
 _CLIP_MEAN: Triple = (0.48145466, 0.4578275, 0.40821073)
 _CLIP_STD: Triple = (0.26862954, 0.26130258, 0.27577711)
-_HALF: Triple = (0.5, 0.5, 0.5)
 
 
 class ProcessorConfiguration(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,40 +65,6 @@ class _Nested(msgspec.Struct, frozen=True):
     image_processor: ProcessorConfiguration | None = None
 
 
-class PixelRecipe(msgspec.Struct, frozen=True, kw_only=True):
-    """The conversion of an image to the vision encoder's input.
-
-    Attributes:
-        size: (height, width) of the result.
-        resized: (height, width) before the centre is cut out, or the length of the shorter side; larger than `size` is
-            cut, smaller is padded with zeros.
-        letterbox: whether to fit the whole image into `size` with its aspect ratio instead.
-        fill: R, G, B in 0..255 of the padding around a letterboxed image.
-        resample: Pillow's number of the filter.
-        scale: factor for pixels in 0..255, applied first.
-        mean: subtracted next, for R, G, B.
-        std: divisor applied last, for R, G, B.
-        channel_order: of the result.
-    """
-
-    size: tuple[int, int]
-    resized: tuple[int, int] | int
-    letterbox: bool = False
-    fill: tuple[int, int, int] = (0, 0, 0)
-    resample: int = _BICUBIC
-    scale: float = 1 / 255
-    mean: Triple = (0.0, 0.0, 0.0)
-    std: Triple = (1.0, 1.0, 1.0)
-    channel_order: Literal["RGB", "BGR"] = "RGB"
-
-    @property
-    def fit(self) -> str:
-        """Return the resize mode in words."""
-        if self.letterbox:
-            return "letterbox"
-        return "stretch" if self.resized == self.size else f"resize to {self.resized} and cut out the centre"
-
-
 _CLIP = ProcessorConfiguration(
     size={"shortest_edge": 224},
     resample=_BICUBIC,
@@ -98,8 +73,8 @@ _CLIP = ProcessorConfiguration(
     image_mean=_CLIP_MEAN,
     image_std=_CLIP_STD,
 )
-_SIGLIP = ProcessorConfiguration(size=224, resample=_BICUBIC, image_mean=_HALF, image_std=_HALF)
-_VIT = ProcessorConfiguration(size=224, resample=_BILINEAR, image_mean=_HALF, image_std=_HALF)
+_SIGLIP = ProcessorConfiguration(size=224, resample=_BICUBIC, image_mean=HALVES, image_std=HALVES)
+_VIT = ProcessorConfiguration(size=224, resample=_BILINEAR, image_mean=HALVES, image_std=HALVES)
 
 _FAMILIES: Mapping[str, ProcessorConfiguration] = {
     "CLIP": _CLIP,
@@ -109,6 +84,7 @@ _FAMILIES: Mapping[str, ProcessorConfiguration] = {
     "": _VIT,
 }
 """The defaults of image processors that convert an image to one array."""
+_DECLARABLE = ("interpolation", "antialias", "fill", "scale", "mean", "std")
 
 
 def read_processor_configuration(folder: Path) -> tuple[ProcessorConfiguration, Path] | None:
@@ -127,7 +103,7 @@ def read_processor_configuration(folder: Path) -> tuple[ProcessorConfiguration, 
 
 def decide_recipe(
     configuration: tuple[ProcessorConfiguration, Path] | None, settings: PreprocessingSettings, folder: Path
-) -> tuple[PixelRecipe, Origin]:
+) -> tuple[Preprocessing, Origin]:
     """Decide the preprocessing. The settings take precedence over the model's files.
 
     Raises:
@@ -136,13 +112,27 @@ def decide_recipe(
     if configuration is not None:
         recipe, origin = _from_file(*configuration), Origin.PREPROCESSOR
     elif settings.size is not None:
-        recipe, origin = PixelRecipe(size=settings.size, resized=settings.size), Origin.DECLARED
+        recipe, origin = _recipe(settings.size, "stretch", min(settings.size)), Origin.DECLARED
     else:
         raise ModelError(f"{folder / 'preprocessor_config.json'} is missing, and no preprocessing.size is declared")
     return _declared(recipe, settings), origin
 
 
-def _from_file(config: ProcessorConfiguration, path: Path) -> PixelRecipe:
+def _recipe(size: tuple[int, int], resize: Resize, shorter_side: int) -> Preprocessing:
+    """Return a preprocessing whose pixels equal those of Hugging Face's PIL image processors."""
+    return Preprocessing(
+        height=size[0],
+        width=size[1],
+        resize=resize,
+        shorter_side=shorter_side,
+        interpolation="bicubic",
+        fill=0,
+        crop_half_even=False,
+        resizes_whole=True,
+    )
+
+
+def _from_file(config: ProcessorConfiguration, path: Path) -> Preprocessing:
     defaults = _FAMILIES.get(config.family)
     if defaults is None:
         known = ", ".join(f"{name}ImageProcessor" for name in (*_FAMILIES, "Idefics3") if name)
@@ -156,20 +146,36 @@ def _from_file(config: ProcessorConfiguration, path: Path) -> PixelRecipe:
     if isinstance(resized, int) and not config.do_center_crop and not isinstance(config.size, int):
         raise ModelError(f"{path} gives no fixed size: size is {config.size} and do_center_crop is not true")
     size = (size, size) if isinstance(size, int) else size
-    if not config.do_center_crop:
-        resized = size
+    resize: Resize = "stretch"
+    if config.do_pad and config.family == "Llava":
+        resize = "letterbox"
+    elif config.do_center_crop and isinstance(resized, int):
+        resize = "crop"
+    shorter_side = resized if isinstance(resized, int) else min(resized)
+    if resize == "stretch" and resized not in (shorter_side, tuple(side * shorter_side // min(size) for side in size)):
+        raise ModelError(f"{path} resizes to {resized} and cuts out {size} of other proportions, not supported yet")
     mean = _triple(config.image_mean)
     normalised = config.do_normalize is not False
-    return PixelRecipe(
-        size=size,
-        resized=resized,
-        letterbox=bool(config.do_pad) and config.family == "Llava",
-        fill=(int(mean[0] * 255), int(mean[1] * 255), int(mean[2] * 255)),
-        resample=_BILINEAR if config.resample is None else config.resample,
-        scale=1.0 if config.do_rescale is False else config.rescale_factor or 1 / 255,
-        mean=mean if normalised else (0.0, 0.0, 0.0),
-        std=_triple(config.image_std) if normalised else (1.0, 1.0, 1.0),
+    return msgspec.structs.replace(
+        _recipe(size, resize, shorter_side),
+        interpolation=read_filter(config.resample, path),
+        fill=tuple(int(value * 255) for value in mean),
+        scale=1.0 if config.do_rescale is False else config.rescale_factor or BYTE,
+        mean=mean if normalised else ZEROS,
+        std=_triple(config.image_std) if normalised else ONES,
     )
+
+
+def read_filter(number: int | None, path: Path) -> Interpolation:
+    """Return the interpolation for Pillow's number of a filter.
+
+    Raises:
+        ModelError: for an unknown number.
+    """
+    interpolation = pillow_filter(number)
+    if interpolation is None:
+        raise ModelError(f"{path} gives a filter that is not supported: {number}")
+    return interpolation
 
 
 def _sides(size: Sides, path: Path) -> tuple[int, int] | int:
@@ -187,25 +193,24 @@ def _sides(size: Sides, path: Path) -> tuple[int, int] | int:
 def _triple(value: Triple | float | None) -> Triple:
     if isinstance(value, tuple):
         return value
-    return (0.0, 0.0, 0.0) if value is None else (value, value, value)
+    return ZEROS if value is None else (value, value, value)
 
 
-def _declared(recipe: PixelRecipe, settings: PreprocessingSettings) -> PixelRecipe:
-    size = settings.size or recipe.size
-    resize = settings.resize
-    if resize is None:
-        resize = "letterbox" if recipe.letterbox else "stretch" if recipe.resized == recipe.size else "crop"
-    resized = recipe.resized
+def _declared(recipe: Preprocessing, settings: PreprocessingSettings) -> Preprocessing:
+    """Replace what the settings declare."""
+    size = settings.size or (recipe.height, recipe.width)
+    resize, shorter_side = settings.resize or recipe.resize, recipe.shorter_side
     if settings.size is not None or settings.resize is not None:
-        resized = max(size) if resize == "crop" else size
+        shorter_side = max(size) if resize == "crop" else min(size)
+    if settings.crop_fraction is not None:
+        shorter_side = math.floor(min(size) / settings.crop_fraction)
+    names = [name for name in _DECLARABLE if getattr(settings, name) is not None]
     return msgspec.structs.replace(
         recipe,
-        size=size,
-        resized=resized,
-        letterbox=resize == "letterbox",
-        fill=recipe.fill if settings.fill is None else (settings.fill,) * 3,
-        scale=recipe.scale if settings.scale is None else settings.scale,
-        mean=settings.mean or recipe.mean,
-        std=settings.std or recipe.std,
-        channel_order=settings.channel_order or recipe.channel_order,
+        height=size[0],
+        width=size[1],
+        resize=resize,
+        shorter_side=shorter_side,
+        bgr=settings.channel_order == "BGR",
+        **{name: getattr(settings, name) for name in names},
     )

@@ -65,7 +65,11 @@ class ImageBatcher:
             )
             for channel in self._channels
         ]
-        self._fills = [0 if fill is None else table[fill] for table in self._tables]
+        fills = fill if isinstance(fill, tuple) else (fill,) * 3
+        values = (fills[channel] for channel in self._channels)
+        self._fills = [0 if value is None else table[value] for table, value in zip(self._tables, values, strict=True)]
+        # Rounding of the corners of a box would move the sharp edges of "area" to other pixels.
+        self._whole = preprocessing.resizes_whole or preprocessing.interpolation == "area"
 
     def downscale(self, width: int, height: int) -> float:
         """Return the factor by which an image of this size, in pixels, is downscaled."""
@@ -114,7 +118,7 @@ class ImageBatcher:
         inside: NDArray[Any] = (
             resize_floats(cropped, size, window)
             if floats
-            else resize_window(cropped, size, window, options.interpolation, options.antialias)
+            else resize_window(cropped, size, window, options.interpolation, options.antialias, self._whole)
         )
         for plane, channel, table, fill in zip(planes, self._channels, self._tables, self._fills, strict=True):
             plane[:top] = fill
@@ -134,6 +138,7 @@ def resize_window(
     window: Window,
     interpolation: Interpolation,
     antialias: Antialias,
+    whole: bool,
 ) -> NDArray[np.uint8]:
     """Resize an image, and return a part of the result.
 
@@ -144,6 +149,7 @@ def resize_window(
         interpolation: the filter.
         antialias: true for Pillow, whose filters cover all pixels of a downscaled image; false for OpenCV, whose
             filters do not; `fast` to halve long sides with OpenCV before its filter.
+        whole: whether Pillow resizes all pixels, unless few are kept; otherwise a few bytes may differ by 1.
     """
     left, top, right, bottom = window
     height, width = size
@@ -152,8 +158,7 @@ def resize_window(
 
         image = PIL.Image.fromarray(pixels)
         kept = (bottom - top) * (right - left)
-        if interpolation == "area" and height * width <= _MAX_CROPPED_RATIO * kept:
-            # Rounding of the corners of a box would move this filter's sharp edges to other pixels.
+        if whole and height * width <= _MAX_CROPPED_RATIO * kept:
             return np.asarray(image.resize((width, height), PILLOW_FILTERS[interpolation]))[top:bottom, left:right]
         # Compute only the kept part. Pillow's filters still read the pixels around it.
         rows, columns = pixels.shape[:2]

@@ -136,9 +136,9 @@ class Preprocessing(msgspec.Struct, frozen=True, kw_only=True):
         resize: resize mode (`app.runtimes.onnxruntime.images.placement.fit`).
         shorter_side: length of the shorter side before the centre crop of `crop` and `stretch`, pixels.
         interpolation: filter for resizing.
-        antialias: whether the filter antialiases (`app.runtimes.onnxruntime.images.resampling.resize_window`).
+        antialias: whether the filter antialiases (`app.runtimes.onnxruntime.images.image_batch.resize_window`).
         dynamic_size: rule for the size of each image, instead of `height` and `width`; None for a fixed size.
-        fill: grey value of the padding, 0..255; None for 0 after normalisation.
+        fill: grey value or R, G, B of the padding, 0..255; None for 0 after normalisation.
         scale: factor for pixels in 0..255.
         mean: means of R, G, B.
         std: standard deviations of R, G, B.
@@ -148,6 +148,7 @@ class Preprocessing(msgspec.Struct, frozen=True, kw_only=True):
         box_scale: scale that maps boxes back (`app.runtimes.onnxruntime.images.placement.fit`).
         resizes_floats: whether resized pixels are not rounded to bytes, as in RF-DETR; only for OpenCV's bilinear
             filter.
+        resizes_whole: whether all pixels are resized before a crop, so that they equal those of transformers exactly.
     """
 
     height: int
@@ -157,7 +158,7 @@ class Preprocessing(msgspec.Struct, frozen=True, kw_only=True):
     interpolation: Interpolation = "bilinear"
     antialias: Antialias = True
     dynamic_size: DynamicSize | None = None
-    fill: int | None = LETTERBOX_FILL
+    fill: int | tuple[int, int, int] | None = LETTERBOX_FILL
     scale: float = BYTE
     mean: Triple = ZEROS
     std: Triple = ONES
@@ -165,6 +166,7 @@ class Preprocessing(msgspec.Struct, frozen=True, kw_only=True):
     crop_half_even: bool = True
     box_scale: BoxScale = "axes"
     resizes_floats: bool = False
+    resizes_whole: bool = False
 
 
 class PartialPreprocessing(msgspec.Struct, frozen=True, kw_only=True):

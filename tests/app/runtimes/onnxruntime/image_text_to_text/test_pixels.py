@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from app.runtimes.onnxruntime.image_text_to_text.pixels import SingleImageProcessor
+from app.runtimes.onnxruntime.image_text_to_text.pixels import TiledImageProcessor, single_image_processor
 from app.runtimes.onnxruntime.image_text_to_text.recipe import (
-    PixelRecipe,
+    ProcessorConfiguration,
     decide_recipe,
     read_processor_configuration,
 )
-from app.settings.model import PreprocessingSettings
+from app.settings.model import ModelError, PreprocessingSettings
 from tasks.vision.image import Image
 
 SHAPES = [(48, 64), (64, 48), (33, 77), (20, 20), (5, 90), (300, 200)]
@@ -70,7 +70,7 @@ def noise(height: int, width: int) -> Image:
 def pixel_values_of(folder: Path, config: Mapping[str, object], image: Image) -> NDArray[np.float32]:
     (folder / "preprocessor_config.json").write_text(json.dumps(config))
     recipe, _ = decide_recipe(read_processor_configuration(folder), PreprocessingSettings(), folder)
-    return SingleImageProcessor(recipe)(image).pixel_values
+    return single_image_processor(recipe)(image).pixel_values
 
 
 @pytest.mark.slow
@@ -93,20 +93,22 @@ def test_processor_config_json_gives_same_pixels(tmp_path: Path) -> None:
     (tmp_path / "preprocessor_config.json").unlink()
     (tmp_path / "processor_config.json").write_text(json.dumps({"image_processor": CONFIGS[0], "patch_size": 14}))
     recipe, _ = decide_recipe(read_processor_configuration(tmp_path), PreprocessingSettings(), tmp_path)
-    np.testing.assert_array_equal(SingleImageProcessor(recipe)(noise(48, 64)).pixel_values, expected)
+    np.testing.assert_array_equal(single_image_processor(recipe)(noise(48, 64)).pixel_values, expected)
 
 
 @pytest.mark.parametrize("shape", [(1, 60_000), (60_000, 1)])
 def test_very_long_image_is_prepared_without_huge_resize(shape: tuple[int, int]) -> None:
-    for recipe in (PixelRecipe(size=(336, 336), resized=336), PixelRecipe(size=(9, 9), resized=9, letterbox=True)):
-        pixel_values = SingleImageProcessor(recipe)(Image(np.full((*shape, 3), 255, np.uint8))).pixel_values
-        assert pixel_values.shape == (1, 3, *recipe.size)
+    for size, resize in (((336, 336), "crop"), ((9, 9), "letterbox")):
+        recipe, _ = decide_recipe(None, PreprocessingSettings(size=size, resize=resize), Path())
+        pixel_values = single_image_processor(recipe)(Image(np.full((*shape, 3), 255, np.uint8))).pixel_values
+        assert pixel_values.shape == (1, 3, *size)
         assert pixel_values.max() == 1
 
 
 def test_letterboxed_image_is_complete_and_padded() -> None:
-    recipe = PixelRecipe(size=(4, 8), resized=(4, 8), letterbox=True, fill=(255, 0, 51))
-    pixel_values = SingleImageProcessor(recipe)(Image(np.zeros((10, 10, 3), np.uint8))).pixel_values[0]
+    settings = PreprocessingSettings(size=(4, 8), resize="letterbox")
+    recipe = msgspec.structs.replace(decide_recipe(None, settings, Path())[0], fill=(255, 0, 51))
+    pixel_values = single_image_processor(recipe)(Image(np.zeros((10, 10, 3), np.uint8))).pixel_values[0]
     assert np.flatnonzero(pixel_values[0, 0]).tolist() == [0, 1, 6, 7]
     np.testing.assert_allclose(pixel_values[:, 2, 0], [1, 0, 0.2])
 
@@ -118,24 +120,46 @@ def test_declared_settings_override_processor_file(tmp_path: Path) -> None:
         size=(8, 6), resize="stretch", scale=2.0, mean=(1, 2, 3), std=(4, 5, 6), channel_order="BGR"
     )
     recipe, _ = decide_recipe(found, declared, tmp_path)
-    pixel_values = SingleImageProcessor(recipe)(Image(np.full((5, 5, 3), (10, 20, 30), np.uint8))).pixel_values
+    pixel_values = single_image_processor(recipe)(Image(np.full((5, 5, 3), (10, 20, 30), np.uint8))).pixel_values
     assert pixel_values.shape == (1, 3, 8, 6)
     np.testing.assert_allclose(pixel_values[0, :, 0, 0], [(60 - 3) / 6, (40 - 2) / 5, (20 - 1) / 4], rtol=1e-6)
-    for fit, resized, letterbox in (("crop", 8, False), ("letterbox", (8, 6), True)):
-        changed, _ = decide_recipe(found, msgspec.structs.replace(declared, resize=fit), tmp_path)
-        assert (changed.size, changed.resized, changed.letterbox) == ((8, 6), resized, letterbox)
+    for resize, shorter_side in (("crop", 8), ("letterbox", 6)):
+        changed, _ = decide_recipe(found, msgspec.structs.replace(declared, resize=resize), tmp_path)
+        assert (changed.height, changed.width, changed.resize, changed.shorter_side) == (8, 6, resize, shorter_side)
+
+
+def test_declared_filter_and_crop_fraction_are_used(tmp_path: Path) -> None:
+    (tmp_path / "preprocessor_config.json").write_text(json.dumps(CONFIGS[0]))
+    settings = PreprocessingSettings(interpolation="nearest", antialias=False, crop_fraction=0.5)
+    recipe, _ = decide_recipe(read_processor_configuration(tmp_path), settings, tmp_path)
+    assert (recipe.interpolation, recipe.antialias, recipe.shorter_side) == ("nearest", False, 56)
+
+
+def test_unknown_filter_is_rejected(tmp_path: Path) -> None:
+    (tmp_path / "preprocessor_config.json").write_text(json.dumps({**CONFIGS[0], "resample": 9}))
+    with pytest.raises(ModelError, match=r"preprocessor_config.json gives a filter that is not supported: 9"):
+        decide_recipe(read_processor_configuration(tmp_path), PreprocessingSettings(), tmp_path)
+    config = ProcessorConfiguration(image_processor_type="Idefics3ImageProcessor", resample=9)
+    with pytest.raises(ModelError, match="gives a filter that is not supported: 9"):
+        TiledImageProcessor((config, tmp_path / "preprocessor_config.json"), tmp_path)
+
+
+def test_padding_is_declared(tmp_path: Path) -> None:
+    recipe, _ = decide_recipe(None, PreprocessingSettings(size=(8, 8), resize="pad", fill=51), tmp_path)
+    pixel_values = single_image_processor(recipe)(Image(np.zeros((8, 4, 3), np.uint8))).pixel_values
+    np.testing.assert_allclose(pixel_values[0, 0, 0], [0, 0, 0, 0, 0.2, 0.2, 0.2, 0.2])
 
 
 def test_declared_size_suffices_without_processor_file(tmp_path: Path) -> None:
     recipe, _ = decide_recipe(None, PreprocessingSettings(size=(8, 6)), tmp_path)
-    pixel_values = SingleImageProcessor(recipe)(Image(np.full((5, 5, 3), 51, np.uint8))).pixel_values
+    pixel_values = single_image_processor(recipe)(Image(np.full((5, 5, 3), 51, np.uint8))).pixel_values
     np.testing.assert_allclose(pixel_values, np.full((1, 3, 8, 6), 0.2), rtol=1e-6)
 
 
 def test_centre_crop_of_long_image_equals_crop_of_its_middle() -> None:
     long, short = noise(20, 700), noise(20, 700).pixels[:, 250:450]
-    recipe = PixelRecipe(size=(28, 28), resized=28)
+    recipe, _ = decide_recipe(None, PreprocessingSettings(size=(28, 28), resize="crop"), Path())
     difference = (
-        SingleImageProcessor(recipe)(long).pixel_values - SingleImageProcessor(recipe)(Image(short)).pixel_values
+        single_image_processor(recipe)(long).pixel_values - single_image_processor(recipe)(Image(short)).pixel_values
     )
     assert np.abs(difference).max() <= 1.01 / 255
