@@ -3,6 +3,7 @@
 The fields are those that ``save_pretrained`` of transformers and timm writes. Unknown fields are ignored.
 """
 
+import json
 from math import floor
 from pathlib import Path
 from typing import Annotated, TypeVar
@@ -21,7 +22,8 @@ from app.runtimes.onnxruntime.images.preprocessing import (
     PartialPreprocessing,
     pillow_filter,
 )
-from app.settings.model import ModelSource, read_json_file
+from app.settings.model import ModelError, ModelSource, read_bounded
+from tasks.inference.parameters import validation_error
 from tasks.task import TaskType
 
 T = TypeVar("T")
@@ -120,6 +122,24 @@ class Preprocessor(msgspec.Struct, frozen=True, kw_only=True):
     do_flip_channel_order: bool | None = None
 
 
+def read_json(path: Path, kind: type[T]) -> T:
+    """Read a JSON file as a `kind`. Python writes NaN and Infinity, which JSON does not allow.
+
+    Raises:
+        ModelError: if the file is missing or cannot be parsed.
+    """
+    try:
+        return msgspec.convert(json.loads(read_bounded(path)), kind)
+    except FileNotFoundError:
+        raise ModelError(f"{path} is missing") from None
+    except OSError as error:
+        raise ModelError(f"{path} cannot be read: {error.strerror}") from None
+    except msgspec.ValidationError as error:
+        raise ModelError(f"{path}: {validation_error(error)}") from None
+    except (ValueError, RecursionError) as error:
+        raise ModelError(f"{path} is not valid JSON: {error}") from None
+
+
 def read_hugging_face_file(source: ModelSource, graph: Path, name: str, kind: type[T]) -> T | None:
     """Read a file from the folder of the graph, or else from the model's folder; None if it is missing.
 
@@ -130,7 +150,7 @@ def read_hugging_face_file(source: ModelSource, graph: Path, name: str, kind: ty
     """
     folders = (graph.parent, source.folder)
     path = next((folder / name for folder in folders if (folder / name).is_file()), None)
-    return None if path is None else read_json_file(path, kind)
+    return None if path is None else read_json(path, kind)
 
 
 def timm_preprocessing(config: Config | None) -> PartialPreprocessing | None:

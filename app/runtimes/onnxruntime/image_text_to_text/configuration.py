@@ -3,15 +3,13 @@
 The fields are those of Hugging Face's configuration files. Other fields are ignored.
 """
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TypeVar
 
 import msgspec
 
-from app.settings.model import ModelError, read_bounded
-from tasks.inference.parameters import validation_error
+from app.runtimes.onnxruntime.files.hugging_face import read_json
 
 T = TypeVar("T")
 
@@ -94,24 +92,6 @@ class TokenizerConfiguration(msgspec.Struct, frozen=True, kw_only=True):
         tokens: dict[str, Token] = {name: getattr(self, name) for name in names}
         texts = {name: token.content if isinstance(token, AddedToken) else token for name, token in tokens.items()}
         return {name: text for name, text in texts.items() if text is not None}
-
-
-def read_json(path: Path, kind: type[T]) -> T:
-    """Read a JSON file as a `kind`.
-
-    Raises:
-        ModelError: if the file is missing or cannot be parsed.
-    """
-    try:
-        return msgspec.convert(json.loads(read_bounded(path)), kind)
-    except FileNotFoundError:
-        raise ModelError(f"{path} is missing") from None
-    except OSError as error:
-        raise ModelError(f"{path} cannot be read: {error.strerror}") from None
-    except msgspec.ValidationError as error:
-        raise ModelError(f"{path}: {validation_error(error)}") from None
-    except (ValueError, RecursionError) as error:
-        raise ModelError(f"{path} is not valid JSON: {error}") from None
 
 
 def read_optional_json(path: Path, kind: type[T]) -> T | None:

@@ -41,6 +41,13 @@ def test_labels_are_ordered_by_class_number(tmp_path: Path) -> None:
     assert config.size == (224, 224)
 
 
+def test_infinity_in_another_field_is_accepted(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text('{"image_size": 224, "time_step_limit": [0.0, Infinity], "scale": NaN}')
+    config = read_config(tmp_path)
+    assert config is not None
+    assert config.size == (224, 224)
+
+
 def test_labels_with_gaps_are_ignored(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text('{"id2label": {"0": "a", "2": "c"}}')
     config = read_config(tmp_path)
