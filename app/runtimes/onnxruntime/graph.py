@@ -1,6 +1,6 @@
 """Run a graph on images."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -47,12 +47,6 @@ class ImageGraph:
         outputs: names of the outputs to return, in order.
         unbatched: whether the outputs have no batch dimension.
         keep_datatypes: whether floating-point outputs are not converted to float32.
-
-    Attributes:
-        batcher: makes the input tensor.
-        preprocessing: as above.
-        height: height of the input, pixels.
-        width: width of the input, pixels.
     """
 
     def __init__(
@@ -71,12 +65,13 @@ class ImageGraph:
         self.batcher = ImageBatcher(preprocessing, inputs.image.datatype, channels_last=inputs.channels_last)
         self.preprocessing = preprocessing
         self._dynamic_size = preprocessing.dynamic_size
+        self._frame = (preprocessing.height, preprocessing.width)
         self._outputs = tuple(outputs)
         self._unbatched = unbatched
         self._converted_kind = "" if keep_datatypes else "f"
         self._batch = 1 if unbatched else inputs.batch
-        self.height = preprocessing.height
-        self.width = preprocessing.width
+        # Images of several sizes do not fit into one tensor.
+        self._step = 1 if preprocessing.dynamic_size else _MAX_BATCH if self._batch == -1 else self._batch
 
     def downscale(self, width: int, height: int) -> float:
         """Return the factor by which an image of this size is downscaled; 1 if the input size follows the image."""
@@ -96,26 +91,17 @@ class ImageGraph:
         Raises:
             InferenceError: MODEL_FAILED if the graph cannot run, or its batch size is wrong.
         """
-        fixed = self._batch
-        step = _MAX_BATCH if fixed == -1 else fixed
-        if len(images) <= step and self._dynamic_size is None:
-            return self._run_batch(images, len(images) if fixed == -1 else fixed, (self.height, self.width))
-        return self._run_batches(images, fixed, step)
+        step = self._step
+        if 0 < len(images) <= step:
+            return self._run_batch(images)
+        batches = (images[start : start + step] for start in range(0, len(images), step))
+        return (answer for batch in batches for answer in self._run_batch(batch))
 
-    def _run_batches(self, images: Sequence[Image], fixed: int, step: int) -> Iterator[RawOutputs]:
-        if self._dynamic_size is not None:
-            # Images of several sizes do not fit into one tensor.
-            for image in images:
-                size = self._dynamic_size.input_size(image.height, image.width)
-                yield from self._run_batch([image], max(fixed, 1), size)
-            return
-        for start in range(0, len(images), step):
-            chunk = images[start : start + step]
-            yield from self._run_batch(chunk, len(chunk) if fixed == -1 else fixed, (self.height, self.width))
-
-    def _run_batch(self, images: Sequence[Image], count: int, frame: tuple[int, int]) -> list[RawOutputs]:
-        batch, placements = self.batcher.prepare(images, count, frame if self._dynamic_size else None)
-        height, width = frame
+    def _run_batch(self, images: Sequence[Image]) -> list[RawOutputs]:
+        count = len(images) if self._batch == -1 else self._batch
+        frame = self._dynamic_size.input_size(images[0].height, images[0].width) if self._dynamic_size else None
+        batch, placements = self.batcher.prepare(images, count, frame)
+        height, width = frame or self._frame
         feeds = {self._image_name: batch} if self._only_image else self._inputs.feeds(batch, height, width)
         outputs = self._session.run(feeds, self._outputs)
         floats: list[NDArray[Any]] = []

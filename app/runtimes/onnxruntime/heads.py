@@ -77,7 +77,7 @@ def bind_vision_model(source: ModelSource, inspection: Inspection) -> Servable:
 def task_and_model(inspection: Inspection) -> tuple[Task[Any, Any], OnnxImageModel[Any, Any], Any]:
     """Return the task, its model, and an input with a blank image."""
     graph, names = inspection.graph, tuple(inspection.description.labels)
-    blank = Image(np.zeros((graph.height, graph.width, 3), np.uint8))
+    blank = Image(np.zeros((graph.preprocessing.height, graph.preprocessing.width, 3), np.uint8))
     detection = DetectionInput(blank, DetectionParameters())
     match inspection.decoder:
         case ClassDecoder() as decoder:

@@ -40,22 +40,14 @@ _MAX_READ = 2 * 1024**3
 _PREFIX = re.compile(r"^\[ONNXRuntimeError\] : \d+ : \w+ : (?:Load model from .*? failed:)?")
 _SOURCE_LOCATION = re.compile(r"\S+\.(?:cc|h):\d+ (?:[^()\"]*::[^()]*\([^()]*\)|\S+) ")
 
-_DATATYPES = {
-    "tensor(bool)": Datatype.BOOL,
-    "tensor(uint8)": Datatype.UINT8,
-    "tensor(uint16)": Datatype.UINT16,
-    "tensor(uint32)": Datatype.UINT32,
-    "tensor(uint64)": Datatype.UINT64,
-    "tensor(int8)": Datatype.INT8,
-    "tensor(int16)": Datatype.INT16,
-    "tensor(int32)": Datatype.INT32,
-    "tensor(int64)": Datatype.INT64,
+_DATATYPES = {f"tensor({datatype.lower()})": datatype for datatype in Datatype} | {
     "tensor(float16)": Datatype.FP16,
-    "tensor(bfloat16)": Datatype.BF16,
+    _BFLOAT16: Datatype.BF16,
     "tensor(float)": Datatype.FP32,
     "tensor(double)": Datatype.FP64,
     "tensor(string)": Datatype.BYTES,
 }
+"""By ONNX Runtime's names of the types of tensors."""
 
 
 class GraphSession(Protocol):

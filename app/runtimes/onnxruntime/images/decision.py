@@ -25,7 +25,6 @@ from app.runtimes.onnxruntime.images.preprocessing import (
     PartialPreprocessing,
     Preprocessing,
     TextLine,
-    Triple,
 )
 from app.settings.model import PreprocessingSettings
 from tasks.inference.tensor import Datatype
@@ -47,12 +46,7 @@ def decide_size(
 ) -> tuple[int, int]:
     """Decide the (height, width) of the graph's input, pixels.
 
-    Args:
-        inputs: inputs of the graph.
-        model_files: the model's files.
-        facts: records the decision.
-        task_type: the model's task, if known; only a guess depends on it.
-        defaults: preprocessing of the model's layout, if known.
+    Only a guess depends on `task_type`, which is None before the task is known. `defaults` are those of the layout.
 
     Raises:
         ModelError: if the settings contradict the graph, or a file declares an invalid size.
@@ -90,15 +84,7 @@ def decide_preprocessing(
     facts: Facts,
     defaults: PartialPreprocessing = NO_PREPROCESSING,
 ) -> Preprocessing:
-    """Decide the preprocessing for an input size.
-
-    Args:
-        inputs: inputs of the graph.
-        size: (height, width) from `decide_size`, pixels.
-        task_type: the model's task.
-        model_files: the model's files.
-        facts: records the decisions.
-        defaults: preprocessing of the model's layout.
+    """Decide the preprocessing for a (height, width) from `decide_size`; `defaults` are those of the layout.
 
     Raises:
         ModelError: for settings that contradict the graph.
@@ -118,8 +104,13 @@ def decide_preprocessing(
     )
     sources = _sources(resize, task_type, model_files, hints, defaults)
 
-    def choose(topic: str, field: Callable[[PartialPreprocessing], T | None], to_text: Callable[[T], str] = str) -> T:
-        return facts.choose(topic, *((field(source), source.origin) for source in sources), to_text=to_text)
+    def choose(
+        topic: str,
+        field: Callable[[PartialPreprocessing | PreprocessingSettings], T | None],
+        to_text: Callable[[T], str] = str,
+    ) -> T:
+        guesses = ((field(source), source.origin) for source in sources)
+        return facts.choose(topic, (field(declared), Origin.DECLARED), *guesses, to_text=to_text)
 
     interpolation: Interpolation = choose("interpolation", lambda source: source.interpolation)
     antialias = choose("antialiasing", lambda source: source.antialias, _FILTERS.__getitem__)
@@ -135,12 +126,19 @@ def decide_preprocessing(
         facts.note("normalisation", "none, the input is uint8", Origin.MODEL_FILE)
         scale, mean, std = 1.0, ZEROS, ONES
     else:
-        if 0 in (declared.std or ()):
-            raise model_files.error("model-settings.json declares a std of 0, but pixels are divided by it")
         scale = choose("scale", lambda source: source.scale, _number)
         mean = choose("mean", lambda source: source.mean, _numbers)
         std = choose("std", lambda source: source.std, _numbers)
-        _check_normalisation(scale, mean, std, model_files, hints)
+        if 0 in std:
+            origin = facts.recorded[-1].origin
+            raise model_files.error(f"{origin} declares a standard deviation of 0, but pixels are divided by it")
+        if max(*mean, *std) > 1 and scale < _MAX_UNIT_SCALE:
+            raise model_files.error(
+                f"mean {_numbers(mean)} and std {_numbers(std)} are for pixels in 0..255, but scale {_number(scale)} "
+                f'makes them 0..1 first; declare "scale": 1 in the preprocessing of model-settings.json, or divide '
+                f"mean and std by 255: {_numbers(value * BYTE for value in mean)} and "
+                f"{_numbers(value * BYTE for value in std)}"
+            )
     order = choose("channel order", lambda source: source.channel_order)
     fill = defaults.fill if declared.fill is None else declared.fill
     box_scale = defaults.box_scale if resize == defaults.resize else None
@@ -170,7 +168,7 @@ def _sources(
     hints: PartialPreprocessing,
     defaults: PartialPreprocessing,
 ) -> Sequence[PartialPreprocessing]:
-    """Return the sources of resampling, normalisation and channel order, by precedence; the last one is complete."""
+    """Return the sources of resampling, normalisation and channel order below the settings; the last is complete."""
     declared, metadata = model_files.settings.preprocessing, model_files.metadata
     any_declared = _declares_normalisation(declared)
     imagenet = task_type is TaskType.IMAGE_CLASSIFICATION and not any_declared
@@ -187,15 +185,6 @@ def _sources(
         channel_order="RGB",
     )
     return (
-        PartialPreprocessing(
-            origin=Origin.DECLARED,
-            interpolation=declared.interpolation,
-            antialias=declared.antialias,
-            scale=declared.scale,
-            mean=declared.mean,
-            std=declared.std,
-            channel_order=declared.channel_order,
-        ),
         PartialPreprocessing(origin=Origin.GUESSED, scale=1.0 if unscaled else None),
         PartialPreprocessing(
             origin=Origin.MODEL_FILE, interpolation=metadata.interpolation, antialias=metadata.antialias
@@ -246,19 +235,6 @@ def _decide_shorter_side(
     if shorter_side != min(size):
         facts.note("crop", f"shorter side to {shorter_side}, then centre crop {_sides(size)}", origin)
     return shorter_side
-
-
-def _check_normalisation(
-    scale: float, mean: Triple, std: Triple, model_files: ModelFiles, hints: PartialPreprocessing
-) -> None:
-    if max(*mean, *std) > 1 and scale < _MAX_UNIT_SCALE:
-        raise model_files.error(
-            f"mean {_numbers(mean)} and std {_numbers(std)} are for pixels in 0..255, but scale {_number(scale)} makes "
-            f'them 0..1 first; declare "scale": 1 in the preprocessing of model-settings.json, or divide mean and std '
-            f"by 255: {_numbers(value * BYTE for value in mean)} and {_numbers(value * BYTE for value in std)}"
-        )
-    if 0 in std:
-        raise model_files.error(f"{hints.origin} declares a standard deviation of 0, but pixels are divided by it")
 
 
 def _declares_normalisation(declared: PreprocessingSettings) -> bool:

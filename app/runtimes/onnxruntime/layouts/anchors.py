@@ -130,8 +130,8 @@ def _averaged(candidates: Candidates, iou_threshold: float) -> Candidates:
 
 
 ANCHORS = Layout(
-    names=(_NAME,),
-    task_types=(TaskType.OBJECT_DETECTION,),
-    expected_outputs="[b, N, 4 + 2 * keypoints] and [b, N, 1] for the anchors of 128, 192, 224 or 256 pixels",
-    recognise=_recognise,
+    (_NAME,),
+    (TaskType.OBJECT_DETECTION,),
+    "[b, N, 4 + 2 * keypoints] and [b, N, 1] for the anchors of 128, 192, 224 or 256 pixels",
+    _recognise,
 )

@@ -33,9 +33,7 @@ def _recognise_tensors(view: GraphView) -> Match | None:
     )
 
 
-_TENSORS = Layout(
-    names=("tensors",), task_types=(TaskType.TENSOR,), expected_outputs="of any shape", recognise=_recognise_tensors
-)
+_TENSORS = Layout(("tensors",), (TaskType.TENSOR,), "of any shape", _recognise_tensors)
 
 LAYOUTS = (
     CLASSES,

@@ -94,6 +94,4 @@ def _scores(answer: RawOutputs, *, layout: str) -> NDArray[np.float32]:
     return powers / powers.sum()
 
 
-CLASSES = Layout(
-    names=_NAMES, task_types=(TaskType.IMAGE_CLASSIFICATION,), expected_outputs="[b, nc]", recognise=_recognise
-)
+CLASSES = Layout(_NAMES, (TaskType.IMAGE_CLASSIFICATION,), "[b, nc]", _recognise)

@@ -201,15 +201,11 @@ def _fractions_to_xyxy(boxes: NDArray[np.float32], width: int, height: int) -> N
     return xywh_to_xyxy(boxes) * np.array([width, height, width, height], np.float32)
 
 
-DETR = Layout(
-    names=(_SOFTMAX,), task_types=_TASKS, expected_outputs=_EXPECTED, recognise=partial(_recognise, name=_SOFTMAX)
-)
-DETR_SIGMOID = Layout(
-    names=(_SIGMOID,), task_types=_TASKS, expected_outputs=_EXPECTED, recognise=partial(_recognise, name=_SIGMOID)
-)
+DETR = Layout((_SOFTMAX,), _TASKS, _EXPECTED, partial(_recognise, name=_SOFTMAX))
+DETR_SIGMOID = Layout((_SIGMOID,), _TASKS, _EXPECTED, partial(_recognise, name=_SIGMOID))
 RF_DETR = Layout(
-    names=(_RF_DETR,),
-    task_types=(TaskType.OBJECT_DETECTION, TaskType.IMAGE_SEGMENTATION),
-    expected_outputs="dets [b, N, 4], labels [b, N, slots], and masks [b, N, h, w]",
-    recognise=_recognise_rf_detr,
+    (_RF_DETR,),
+    (TaskType.OBJECT_DETECTION, TaskType.IMAGE_SEGMENTATION),
+    "dets [b, N, 4], labels [b, N, slots], and masks [b, N, h, w]",
+    _recognise_rf_detr,
 )

@@ -162,14 +162,11 @@ def _suppressed(parts: list[_Part], parameters: DetectionParameters) -> Candidat
 
 
 YUNET = Layout(
-    names=(_YUNET,),
-    task_types=(TaskType.OBJECT_DETECTION,),
-    expected_outputs="cls, obj and bbox for the strides 8, 16 and 32",
-    recognise=_recognise_yunet,
+    (_YUNET,), (TaskType.OBJECT_DETECTION,), "cls, obj and bbox for the strides 8, 16 and 32", _recognise_yunet
 )
 SCRFD = Layout(
-    names=(_SCRFD,),
-    task_types=(TaskType.OBJECT_DETECTION,),
-    expected_outputs="scores [N, 1] and boxes [N, 4] for three or five strides",
-    recognise=_recognise_scrfd,
+    (_SCRFD,),
+    (TaskType.OBJECT_DETECTION,),
+    "scores [N, 1] and boxes [N, 4] for three or five strides",
+    _recognise_scrfd,
 )

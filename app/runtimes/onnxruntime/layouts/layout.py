@@ -215,7 +215,7 @@ class Match(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         return self.decoder.task_type
 
 
-class Layout(msgspec.Struct, frozen=True, kw_only=True):
+class Layout(msgspec.Struct, frozen=True):
     """A family of layouts.
 
     Attributes:

@@ -81,9 +81,5 @@ def _cells(count: int, height: int, width: int) -> NDArray[np.float32]:
     raise InferenceError(ErrorKind.MODEL_FAILED, message)
 
 
-YOLOV5 = Layout(
-    names=(_YOLOV5,), task_types=_TASKS, expected_outputs=_EXPECTED, recognise=partial(_recognise, name=_YOLOV5)
-)
-YOLOX = Layout(
-    names=(_YOLOX,), task_types=_TASKS, expected_outputs=_EXPECTED, recognise=partial(_recognise, name=_YOLOX)
-)
+YOLOV5 = Layout((_YOLOV5,), _TASKS, _EXPECTED, partial(_recognise, name=_YOLOV5))
+YOLOX = Layout((_YOLOX,), _TASKS, _EXPECTED, partial(_recognise, name=_YOLOX))

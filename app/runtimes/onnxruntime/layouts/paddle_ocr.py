@@ -221,15 +221,5 @@ def _read(answer: RawOutputs, *, characters: Sequence[str]) -> str:
     return "".join(characters[step] for step, last in zip(steps, previous, strict=False) if step != last)
 
 
-TEXT_MAP = Layout(
-    names=(_MAP_NAME,),
-    task_types=(TaskType.ORIENTED_OBJECT_DETECTION,),
-    expected_outputs="[b, 1, h, w]",
-    recognise=_recognise_map,
-)
-CTC = Layout(
-    names=(_LINE_NAME,),
-    task_types=(TaskType.IMAGE_TEXT_TO_TEXT,),
-    expected_outputs="[b, T, characters]",
-    recognise=_recognise_line,
-)
+TEXT_MAP = Layout((_MAP_NAME,), (TaskType.ORIENTED_OBJECT_DETECTION,), "[b, 1, h, w]", _recognise_map)
+CTC = Layout((_LINE_NAME,), (TaskType.IMAGE_TEXT_TO_TEXT,), "[b, T, characters]", _recognise_line)

@@ -205,21 +205,6 @@ def _outline_mask(answer: RawOutputs, item: SegmentationInput, *, logits: bool, 
     )
 
 
-SEMANTIC = Layout(
-    names=(_SEMANTIC,),
-    task_types=(TaskType.IMAGE_SEGMENTATION,),
-    expected_outputs="[b, nc, h, w]",
-    recognise=_recognise_scores,
-)
-CLASS_MAP = Layout(
-    names=(_CLASS_MAP,),
-    task_types=(TaskType.IMAGE_SEGMENTATION,),
-    expected_outputs="integers [b, h, w]",
-    recognise=_recognise_class_map,
-)
-MASK = Layout(
-    names=_MASK_NAMES,
-    task_types=(TaskType.IMAGE_SEGMENTATION,),
-    expected_outputs="[b, 1, h, w]",
-    recognise=_recognise_mask,
-)
+SEMANTIC = Layout((_SEMANTIC,), (TaskType.IMAGE_SEGMENTATION,), "[b, nc, h, w]", _recognise_scores)
+CLASS_MAP = Layout((_CLASS_MAP,), (TaskType.IMAGE_SEGMENTATION,), "integers [b, h, w]", _recognise_class_map)
+MASK = Layout(_MASK_NAMES, (TaskType.IMAGE_SEGMENTATION,), "[b, 1, h, w]", _recognise_mask)

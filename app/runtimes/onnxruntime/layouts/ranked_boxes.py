@@ -134,14 +134,14 @@ def _outline(answer: RawOutputs, item: SegmentationInput) -> Outline:
 
 
 RT_DETR = Layout(
-    names=(_RT_DETR,),
-    task_types=(TaskType.OBJECT_DETECTION,),
-    expected_outputs="labels [b, N], boxes [b, N, 4] and scores [b, N], and an input orig_target_sizes",
-    recognise=_recognise_rt_detr,
+    (_RT_DETR,),
+    (TaskType.OBJECT_DETECTION,),
+    "labels [b, N], boxes [b, N, 4] and scores [b, N], and an input orig_target_sizes",
+    _recognise_rt_detr,
 )
 TORCHVISION_BOXES = Layout(
-    names=(_TORCHVISION,),
-    task_types=(TaskType.OBJECT_DETECTION, TaskType.IMAGE_SEGMENTATION),
-    expected_outputs="boxes [N, 4], labels [N] and scores [N], without a batch dimension, and masks [N, 1, h, w]",
-    recognise=_recognise_torchvision,
+    (_TORCHVISION,),
+    (TaskType.OBJECT_DETECTION, TaskType.IMAGE_SEGMENTATION),
+    "boxes [N, 4], labels [N] and scores [N], without a batch dimension, and masks [N, 1, h, w]",
+    _recognise_torchvision,
 )

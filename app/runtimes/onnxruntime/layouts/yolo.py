@@ -235,8 +235,5 @@ def _read_suppressed(output: NDArray[Any], score_threshold: float) -> Candidates
 
 
 YOLO = Layout(
-    names=_NAMES,
-    task_types=_TASKS,
-    expected_outputs="[b, 4 + nc, N], [b, N, 4 + nc] or [b, M, 6], and prototypes [b, nm, h, w] for masks",
-    recognise=_recognise,
+    _NAMES, _TASKS, "[b, 4 + nc, N], [b, N, 4 + nc] or [b, M, 6], and prototypes [b, nm, h, w] for masks", _recognise
 )

@@ -240,7 +240,11 @@ def test_a_graph_may_fix_one_side() -> None:
     ("known", "inputs", "reason"),
     [
         (evidence(PreprocessingSettings(size=(32, 32))), spec(64, 64), "64x64 pixels, but .* declares 32x32"),
-        (evidence(PreprocessingSettings(std=(1, 0, 1))), spec(), "std of 0"),
+        (
+            evidence(PreprocessingSettings(std=(1, 0, 1))),
+            spec(),
+            "model-settings.json declares a standard deviation of 0",
+        ),
         (
             evidence(PreprocessingSettings(scale=1 / 255, mean=(123.675, 116.28, 103.53))),
             spec(),
