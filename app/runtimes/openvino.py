@@ -7,15 +7,14 @@ import importlib
 import sys
 import threading
 from collections.abc import Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 from numpy.typing import NDArray
 
 from app.engine.error_text import missing_extra
-from app.engine.models.model_metadata import Fact, ModelMetadata, Origin
-from app.engine.models.servable import Servable
+from app.engine.models.model_metadata import Fact, Origin
 from app.runtimes.onnxruntime.loading import inspect_single_graph, load_single_graph, open_session
 from app.runtimes.onnxruntime.precision import describe_precision, is_accelerated
 from app.settings.model import ModelError, ModelSource
@@ -38,9 +37,6 @@ class OpenVinoSession:
     same tensors. A graph with dynamic dimensions is compiled twice: for any shape, and, at the first call, for the
     shapes of that call. The first call is the layout's blank image, which has the usual shape. Static shapes are
     faster.
-
-    Args:
-        source: the model.
 
     Raises:
         ModelError: if OpenVINO is not installed, lacks the device or cannot run the graph.
@@ -94,22 +90,8 @@ class OpenVinoSession:
             self._usual = _shapes(feeds), _CompiledGraph(compiled)
 
 
-def inspect(source: ModelSource) -> ModelMetadata:
-    """Describe the model without keeping it loaded.
-
-    Raises:
-        ModelError: if its task or layout cannot be determined.
-    """
-    return inspect_single_graph(source, OpenVinoSession)
-
-
-def load(source: ModelSource) -> Servable:
-    """Load the model, and test it once if it takes images.
-
-    Raises:
-        ModelError: if its task or layout cannot be determined, or the test fails.
-    """
-    return load_single_graph(source, OpenVinoSession)
+inspect = partial(inspect_single_graph, open_graph=OpenVinoSession)
+load = partial(load_single_graph, open_graph=OpenVinoSession)
 
 
 class _CompiledGraph:

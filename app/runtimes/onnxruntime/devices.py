@@ -42,10 +42,6 @@ CPU = Device(name="cpu")
 def parse_devices(name: str, available: Sequence[str]) -> Sequence[Device]:
     """Return the devices for `name` in order of preference: one device, or all available kinds for `auto`.
 
-    Args:
-        name: `cpu`, `cuda:1`, `tensorrt:0`, `openvino:GPU`, `coreml`, or `auto`.
-        available: the execution providers of this ONNX Runtime.
-
     Raises:
         ModelError: see `parse_device`.
     """

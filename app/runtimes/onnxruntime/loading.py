@@ -53,7 +53,7 @@ def inspect(source: ModelSource) -> ModelMetadata:
     Raises:
         ModelError: if its task or layout cannot be determined, or a file is missing.
     """
-    return assembly.inspect(source) if has_component_graphs(source) else inspect_single_graph(source)
+    return assembly.assemble(source)[1] if has_component_graphs(source) else inspect_single_graph(source)
 
 
 def load(source: ModelSource) -> Servable:

@@ -54,7 +54,7 @@ class MaskGrid:
         first_row, last_row = self._cell_range(top, bottom, self._origin_y, self._step_y, 1)
         part = self.planes[:, first_row:last_row, first_column:last_column]
         logits = np.ascontiguousarray(np.tensordot(coefficients, part, axes=1))
-        return self._contours(logits, first_row, first_column, (left, top, right - left, bottom - top))
+        return self._contours(logits, (first_row, first_column), (left, top, right - left, bottom - top))
 
     def plane_contours(self, plane: int) -> list[Contour]:
         """Return the contours, in image pixels, of an object whose logits are one plane."""
@@ -69,28 +69,27 @@ class MaskGrid:
         bottom = min(math.ceil((rows.max() + 1 - self._origin_y) / self._step_y) + 1, self._height)
         if left >= right or top >= bottom:
             return []
-        return self._contours(logits, 0, 0, (left, top, right - left, bottom - top))
+        return self._contours(logits, (0, 0), (left, top, right - left, bottom - top))
 
     def highest_planes(self) -> NDArray[np.int32]:
         """Return the index of the highest plane at each pixel of the image, as (height, width)."""
         indices: NDArray[np.int32] = np.zeros((self._height, self._width), np.int32)
         for tile in _tiles((0, 0, self._width, self._height)):
             column, row, width, height = tile
-            highest = self._enlarge(np.ascontiguousarray(self.planes[0]), 0, 0, tile)
+            highest = self._enlarge(np.ascontiguousarray(self.planes[0]), (0, 0), tile)
             view = indices[row : row + height, column : column + width]
             for number in range(1, len(self.planes)):
-                plane = self._enlarge(np.ascontiguousarray(self.planes[number]), 0, 0, tile)
+                plane = self._enlarge(np.ascontiguousarray(self.planes[number]), (0, 0), tile)
                 view[plane > highest] = number
                 np.maximum(highest, plane, out=highest)
         return indices
 
-    def _contours(self, logits: NDArray[np.float32], first_row: int, first_column: int, region: _Tile) -> list[Contour]:
+    def _contours(self, logits: NDArray[np.float32], corner: tuple[int, int], region: _Tile) -> list[Contour]:
         """Return the contours of the pixels in `region` with positive logits.
 
         Args:
             logits: (rows, columns), a part of a plane.
-            first_row: first row of the part in the plane.
-            first_column: first column of the part in the plane.
+            corner: first row and column of the part in the plane.
             region: the region in image pixels.
         """
         left, top, across, down = region
@@ -98,19 +97,17 @@ class MaskGrid:
         for tile in _tiles(region):
             column, row, width, height = tile
             # A positive logit is a probability over 0.5, so no sigmoid is needed.
-            inside = self._enlarge(logits, first_row, first_column, tile) > 0
+            inside = self._enlarge(logits, corner, tile) > 0
             mask[row - top : row - top + height, column - left : column - left + width] = inside
         return [contour + np.array([left, top], np.float32) for contour in contours_of_mask(mask)]
 
-    def _enlarge(
-        self, part: NDArray[np.float32], first_row: int, first_column: int, tile: _Tile
-    ) -> NDArray[np.float32]:
-        """Interpolate `part` bilinearly at the pixels of a tile."""
+    def _enlarge(self, part: NDArray[np.float32], corner: tuple[int, int], tile: _Tile) -> NDArray[np.float32]:
+        """Interpolate `part` bilinearly at the pixels of a tile; `corner` is that of `_contours`."""
         column, row, width, height = tile
         to_cells = np.array(
             [
-                [self._step_x, 0, self._origin_x + column * self._step_x - first_column],
-                [0, self._step_y, self._origin_y + row * self._step_y - first_row],
+                [self._step_x, 0, self._origin_x + column * self._step_x - corner[1]],
+                [0, self._step_y, self._origin_y + row * self._step_y - corner[0]],
             ]
         )
         return np.asarray(

@@ -50,15 +50,6 @@ _UNSUPPORTED = frozenset({"paligemma"})
 """Model types with LLaVA's files and processors, but other positions or another order of image and text."""
 
 
-def inspect(source: ModelSource) -> ModelMetadata:
-    """Describe the model without keeping it loaded.
-
-    Raises:
-        ModelError: if the model is incomplete or not supported.
-    """
-    return assemble(source)[1]
-
-
 def load(source: ModelSource) -> Servable:
     """Load the model and test it with a blank image. Several threads may call the result.
 
@@ -82,8 +73,12 @@ def assemble(source: ModelSource) -> tuple[OnnxVisionLanguageModel, ModelMetadat
     """
     folder = source.folder
     files = locate_component_graphs(source)
-    config = read_json(folder / "config.json", ModelConfiguration)
-    _check_supported(config, folder)
+    path = folder / "config.json"
+    config = read_json(path, ModelConfiguration)
+    if config.model_type in _UNSUPPORTED:
+        raise ModelError(f"{path} declares model_type {config.model_type}, which is not supported yet")
+    if config.image_grid_pinpoints:
+        raise ModelError(f"{path} needs images in several resolutions (image_grid_pinpoints), not supported yet")
     processor = read_processor_configuration(folder)
     tiled = config.model_type in _TILED_TYPES or (processor is not None and processor[0].family in TILED_FAMILIES)
     prompts, prompt_facts = _read_prompts(folder, config, tiled=tiled)
@@ -116,14 +111,6 @@ def assemble(source: ModelSource) -> tuple[OnnxVisionLanguageModel, ModelMetadat
         ],
     )
     return model, description
-
-
-def _check_supported(config: ModelConfiguration, folder: Path) -> None:
-    path = folder / "config.json"
-    if config.model_type in _UNSUPPORTED:
-        raise ModelError(f"{path} declares model_type {config.model_type}, which is not supported yet")
-    if config.image_grid_pinpoints:
-        raise ModelError(f"{path} needs images in several resolutions (image_grid_pinpoints), not supported yet")
 
 
 def _image_preparation(

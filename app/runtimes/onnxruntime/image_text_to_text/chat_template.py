@@ -97,18 +97,19 @@ def load_chat_template(folder: Path, tokenizer: TokenizerConfiguration) -> tuple
     Raises:
         ModelError: if a template cannot be compiled.
     """
-    source, name = _find_source(folder, tokenizer)
-    if source is None:
+    found = _find_source(folder, tokenizer)
+    if found is None:
         return None
     from jinja2 import TemplateError
 
+    source, name = found
     try:
         return ChatTemplate(_compile(source), tokenizer.special_tokens()), name
     except (TemplateError, RecursionError) as error:
         raise ModelError(f"The chat template in {folder / name} cannot be compiled: {error}") from None
 
 
-def _find_source(folder: Path, tokenizer: TokenizerConfiguration) -> tuple[str | None, str]:
+def _find_source(folder: Path, tokenizer: TokenizerConfiguration) -> tuple[str, str] | None:
     path = folder / "chat_template.jinja"
     if path.is_file():
         try:
@@ -128,7 +129,7 @@ def _find_source(folder: Path, tokenizer: TokenizerConfiguration) -> tuple[str |
             if entry.get("name") == "default" and "template" in entry:
                 return entry["template"], name
         raise ModelError(f"{folder / name} has several chat templates, none of them named default")
-    return None, ""
+    return None
 
 
 def _compile(source: str) -> "Template":

@@ -24,9 +24,7 @@ _KNOWN = frozenset({"inputs_embeds", "attention_mask", "position_ids", "use_cach
 class VisionEncoder:
     """Runs the vision encoder, which takes ``pixel_values`` and, with tiles, may take ``pixel_attention_mask``.
 
-    Args:
-        graph: the encoder.
-        tiled: whether the input has an axis for tiles.
+    If it is `tiled`, its input has an axis for tiles.
 
     Raises:
         ModelError: if the graph has other inputs.
@@ -153,16 +151,7 @@ class Decoder:
     def generate(
         self, embeddings: NDArray[Any], sampler: TokenPicker, end_tokens: Collection[int], max_tokens: int
     ) -> Iterator[int]:
-        """Continue a text.
-
-        Args:
-            embeddings: (1, length, width) embeddings of the prompt.
-            sampler: samples each token.
-            end_tokens: tokens that end an answer.
-            max_tokens: maximum number of tokens.
-
-        Yields:
-            Token ids, with the end token.
+        """Continue the text with the (1, length, width) `embeddings`, and yield token ids, with the end token.
 
         Raises:
             InferenceError: MODEL_FAILED.
@@ -183,12 +172,20 @@ class Decoder:
     def _feeds(
         self, embeddings: NDArray[Any], cache: Mapping[str, NDArray[Any]], total_length: int
     ) -> dict[str, NDArray[Any]]:
+        start = total_length - embeddings.shape[1]
+        values: dict[str, Any] = {
+            "inputs_embeds": embeddings,
+            "attention_mask": np.ones((1, total_length), np.int64),
+            "position_ids": np.arange(start, total_length)[np.newaxis],
+            "use_cache_branch": start > 0,
+            "num_logits_to_keep": 1,
+        }
         feeds: dict[str, NDArray[Any]] = dict(cache)
-        for name in self._inputs.keys() & _KNOWN:
+        for name in self._inputs.keys() & values.keys():
             spec = self._inputs[name]
-            feeds[name] = _input(name, embeddings, total_length, len(spec.shape)).astype(
-                spec.datatype.dtype, copy=False
-            )
+            feeds[name] = np.asarray(values[name], spec.datatype.dtype)
+            if feeds[name].ndim == 0:
+                feeds[name] = feeds[name].reshape((1,) * len(spec.shape))
         return feeds
 
     def _last_logits(self, logits: NDArray[Any]) -> NDArray[np.float32]:
@@ -197,21 +194,6 @@ class Decoder:
             message = f"The model failed: expected logits of shape [1, length, vocabulary], got {shape}"
             raise InferenceError(ErrorKind.MODEL_FAILED, message)
         return logits[0, -1].astype(np.float32)
-
-
-def _input(name: str, embeddings: NDArray[Any], total_length: int, rank: int) -> NDArray[Any]:
-    new_length = embeddings.shape[1]
-    match name:
-        case "inputs_embeds":
-            return embeddings
-        case "attention_mask":
-            return np.ones((1, total_length), np.int64)
-        case "position_ids":
-            return np.arange(total_length - new_length, total_length, dtype=np.int64)[np.newaxis]
-        case "use_cache_branch":
-            return np.full((1,) * rank, total_length > new_length)
-        case _:
-            return np.full((1,) * rank, 1, np.int64)
 
 
 def _empty_cache(graph: Session, spec: TensorSpec, config: TextConfiguration) -> NDArray[Any]:

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from app.runtimes.onnxruntime.image_text_to_text.assembly import inspect, load
+from app.runtimes.onnxruntime.image_text_to_text.assembly import assemble, load
 from app.settings.model import ModelError
 
 
 def load_error(tiny: Any, folder: Path, **settings: object) -> str:
     messages: set[str] = set()
-    for operation in (inspect, load):
+    for operation in (assemble, load):
         with pytest.raises(ModelError) as caught:
             operation(tiny.source(folder, **settings))
         messages.add(str(caught.value))

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from app.runtimes.onnxruntime.files.location import has_component_graphs
-from app.runtimes.onnxruntime.image_text_to_text.assembly import assemble, inspect, load
+from app.runtimes.onnxruntime.image_text_to_text.assembly import assemble, load
 from app.settings.model import ModelSource
 from tasks.image_text_to_text import GenerationParameters, PromptedImage
 from tasks.inference.error import ErrorKind, InferenceError
@@ -186,10 +186,10 @@ def test_a_model_is_recognised_by_its_file_names(tiny: Any, tmp_path: Path) -> N
 def test_a_named_graph_decides_the_precision(tiny: Any, tmp_path: Path) -> None:
     for suffix in ("", "_q4"):
         tiny.write(tmp_path, suffix=suffix)
-    facts = {fact.topic: fact.value for fact in inspect(tiny.source(tmp_path)).facts}
+    facts = {fact.topic: fact.value for fact in assemble(tiny.source(tmp_path))[1].facts}
     assert facts["graphs"] == "vision_encoder.onnx, embed_tokens.onnx, decoder_model_merged.onnx"
     named = msgspec.structs.replace(tiny.source(tmp_path), file=tmp_path / "decoder_model_merged_q4.onnx")
-    facts = {fact.topic: fact.value for fact in inspect(named).facts}
+    facts = {fact.topic: fact.value for fact in assemble(named)[1].facts}
     assert facts["graphs"] == "vision_encoder_q4.onnx, embed_tokens_q4.onnx, decoder_model_merged_q4.onnx"
 
 
