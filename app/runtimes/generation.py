@@ -50,13 +50,7 @@ class GeneratedAnswer(msgspec.Struct, frozen=True, eq=False):
 
 
 class AnswerTokens:
-    """The tokens of one answer without end tokens. It can be iterated once.
-
-    Args:
-        tokens: the generated tokens.
-        prompt_count: number of tokens before the answer, images included.
-        end_tokens: tokens that end an answer.
-    """
+    """The tokens of one answer without end tokens. It can be iterated once."""
 
     def __init__(self, tokens: Iterable[int], prompt_count: int, end_tokens: Collection[int]) -> None:
         self._tokens = tokens
@@ -85,12 +79,7 @@ class AnswerTokens:
 
 
 class GenerativeModel(ABC, Generic[InputT, PredictionT]):
-    """A model of prompts that also streams its answers, and reports how likely an answer is.
-
-    Args:
-        tokenizer: decodes its answers.
-        end_tokens: tokens that end an answer.
-    """
+    """A model of prompts that also streams its answers, and reports how likely an answer is."""
 
     def __init__(self, tokenizer: Tokenizer, end_tokens: frozenset[int]) -> None:
         self._tokenizer = tokenizer

@@ -1,7 +1,7 @@
 """Read class names from the label files of common tools."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -39,7 +39,7 @@ def find_label_file(source: ModelSource, folder: Path) -> Path | None:
     """Return the label file of a model whose graph is in `folder`; None if there is none, or several ``*.names``."""
     folders = dict.fromkeys((folder, source.folder, *([source.root] if source.root else ())))
     candidates = (
-        *_triton_files(folders),
+        *(directory / name for directory in folders if (name := label_filename(directory))),
         *(directory / name for name in LABEL_FILES for directory in folders),
         *(files[0] for files in (sorted(directory.glob("*.names")) for directory in folders) if len(files) == 1),
     )
@@ -74,13 +74,6 @@ def read_label_file(path: Path, source: ModelSource) -> tuple[str, ...]:
 def format_labels(names: Sequence[str]) -> str:
     """Return the number of labels, and the first five."""
     return f"{len(names)}: {', '.join(names[:5])}{', ...' if len(names) > 5 else ''}"
-
-
-def _triton_files(folders: Mapping[Path, None]) -> Iterator[Path]:
-    for folder in folders:
-        name = label_filename(folder)
-        if name:
-            yield folder / name
 
 
 def _lines(text: str) -> tuple[str, ...]:

@@ -22,9 +22,6 @@ class TokenPicker(Protocol):
 class ForcedTokens:
     """Makes a model generate a known answer, and adds up how likely it was.
 
-    Args:
-        tokens: the ids of the answer.
-
     Attributes:
         log_likelihood: of the tokens that were picked, in nats.
     """
@@ -50,10 +47,7 @@ class ForcedTokens:
 class Sampler:
     """Samples the tokens of one answer. Temperature 0 selects the token with the highest score.
 
-    The order is that of Hugging Face: temperature, then top_k, then top_p.
-
-    Args:
-        parameters: temperature, top_k, top_p and seed. Without a seed every answer is different.
+    The order is that of Hugging Face: temperature, then top_k, then top_p. Without a seed every answer is different.
     """
 
     def __init__(self, parameters: SamplingParameters) -> None:
@@ -62,9 +56,6 @@ class Sampler:
 
     def pick(self, logits: NDArray[np.float32], /) -> int:
         """Return the id of the next token.
-
-        Args:
-            logits: (vocabulary,) scores of all tokens.
 
         Raises:
             InferenceError: MODEL_FAILED if the highest score is not finite; CANCELLED or DEADLINE_EXCEEDED if the

@@ -13,12 +13,7 @@ _INCOMPLETE_CHARACTER = "\N{REPLACEMENT CHARACTER}"
 
 
 class Tokenizer:
-    """A read-only view of a fast tokenizer.
-
-    Args:
-        inner: tokenizer that must not change afterwards.
-        unknown: id of the unknown token, if there is one.
-    """
+    """A read-only view of a fast tokenizer, which must not change. `unknown` is the id of the unknown token."""
 
     def __init__(self, inner: "tokenizers.Tokenizer", unknown: int | None) -> None:
         self._inner = inner
@@ -26,11 +21,9 @@ class Tokenizer:
         self.special_ids = frozenset(id_ for id_, token in inner.get_added_tokens_decoder().items() if token.special)
 
     def encode(self, text: str, *, with_special_tokens: bool) -> list[int]:
-        """Return the token ids of `text`. Special tokens spelled out in it are recognised.
+        """Return the token ids of a text without lone surrogates. Special tokens spelled out in it are recognised.
 
-        Args:
-            text: must not contain lone surrogates.
-            with_special_tokens: whether to add the special tokens around a text, such as its first token.
+        `with_special_tokens` adds the special tokens around a text, such as its first token.
         """
         return self._inner.encode(text, add_special_tokens=with_special_tokens).ids
 

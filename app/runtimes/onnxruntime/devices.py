@@ -50,11 +50,7 @@ def parse_devices(name: str, available: Sequence[str]) -> Sequence[Device]:
 
 
 def parse_device(name: str, available: Sequence[str]) -> Device:
-    """Return the device for a name in the settings.
-
-    Args:
-        name: `cpu`, `cuda:1`, `tensorrt:0`, `openvino:GPU` or `coreml`.
-        available: the execution providers of this ONNX Runtime.
+    """Return the device for a name in the settings: `cpu`, `cuda:1`, `tensorrt:0`, `openvino:GPU` or `coreml`.
 
     Raises:
         ModelError: if the name is invalid, or this ONNX Runtime has no provider for it.

@@ -38,15 +38,10 @@ class RawOutputs(msgspec.Struct, frozen=True, eq=False):
 
 
 class ImageGraph:
-    """Runs a graph on images of any size.
+    """Runs a graph on images of any size, and returns the named `outputs`, in order.
 
-    Args:
-        session: the graph.
-        inputs: its inputs.
-        preprocessing: converts images to the image input.
-        outputs: names of the outputs to return, in order.
-        unbatched: whether the outputs have no batch dimension.
-        keep_datatypes: whether floating-point outputs are not converted to float32.
+    Outputs have no batch dimension if they are `unbatched`. Floating-point outputs become float32, unless
+    `keep_datatypes` is true.
     """
 
     def __init__(

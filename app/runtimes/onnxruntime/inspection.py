@@ -106,13 +106,7 @@ def declared_labels(model_files: ModelFiles) -> tuple[tuple[str, ...], Origin] |
 def _decide_labels(
     match: Match, declared: tuple[tuple[str, ...], Origin] | None, model_files: ModelFiles, facts: Facts
 ) -> Sequence[str]:
-    """Return the listed labels, or else those of the layout, or else class numbers.
-
-    Args:
-        match: the layout.
-        declared: the result of `declared_labels`.
-        model_files: the model's files.
-        facts: records the decision.
+    """Return the labels from `declared_labels`, or else those of the layout, or else class numbers.
 
     Raises:
         ModelError: if the numbers of labels and classes differ.

@@ -4,7 +4,6 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -28,23 +27,6 @@ from tasks.tensor_inference import TensorInference, Tensors, TensorsInput
 _IMAGE_RANK = 4
 
 OpenGraph = Callable[[ModelSource], GraphSession]
-
-
-class OnnxTensorModel(msgspec.Struct, frozen=True, eq=False):
-    """A `TensorModel` of any graph."""
-
-    session: GraphSession
-
-    def __call__(self, inputs: Sequence[TensorsInput], /) -> Sequence[Tensors]:
-        return [
-            Tensors(
-                [
-                    Tensor(name=spec.name, datatype=spec.datatype, data=_as_bytes(np.asarray(array)))
-                    for spec, array in zip(self.session.outputs, self.session.run(item.tensors), strict=True)
-                ]
-            )
-            for item in inputs
-        ]
 
 
 def inspect(source: ModelSource) -> ModelMetadata:
@@ -101,7 +83,20 @@ def load_single_graph(source: ModelSource, open_graph: OpenGraph = open_session)
         return bind_vision_model(source, inspect_model(source, session))
     task = TensorInference(session.inputs, session.outputs)
     description = _describe_tensor_model(source, session)
-    return Servable(task, OnnxTensorModel(session), description, source.settings.parameters)
+    return Servable(task, partial(_predict, session), description, source.settings.parameters)
+
+
+def _predict(session: GraphSession, inputs: Sequence[TensorsInput], /) -> Sequence[Tensors]:
+    """Return the outputs of any graph: a `TensorModel`."""
+    return [
+        Tensors(
+            [
+                Tensor(name=spec.name, datatype=spec.datatype, data=_as_bytes(np.asarray(array)))
+                for spec, array in zip(session.outputs, session.run(item.tensors), strict=True)
+            ]
+        )
+        for item in inputs
+    ]
 
 
 def _is_tensor_model(source: ModelSource, session: GraphSession) -> bool:

@@ -228,12 +228,7 @@ def run_bound(
 ) -> list[NDArray[Any]]:
     """Run a session with IOBinding, which copies inputs and outputs once each, and return the outputs `names`.
 
-    Args:
-        session: ONNX Runtime's session.
-        memory: ONNX Runtime's name of the device memory, and the device number.
-        ort_value: ONNX Runtime's class `OrtValue`.
-        feeds: inputs by name.
-        names: outputs to return.
+    `memory` is that of a `Device`, and `ort_value` is ONNX Runtime's class `OrtValue`.
     """
     binding = session.io_binding()
     for name, array in feeds.items():

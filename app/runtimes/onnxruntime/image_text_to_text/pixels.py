@@ -49,10 +49,6 @@ def single_image_processor(recipe: Preprocessing) -> Callable[[Image], Tiles]:
 class TiledImageProcessor:
     """Resizes an image, cuts it into square tiles, and appends the whole image as the last tile: Idefics3, SmolVLM.
 
-    Args:
-        configuration: the configuration of the image processor, and its file.
-        folder: the model's folder.
-
     Raises:
         ModelError: if the configuration is missing, or is not that of a processor with tiles.
     """

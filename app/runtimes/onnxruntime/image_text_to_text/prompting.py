@@ -92,11 +92,7 @@ class PromptEncoder:
         return self._encode([question(prompt)], self._expected, path)
 
     def encode_messages(self, messages: Sequence[Message], path: str) -> PromptIds:
-        """Encode a conversation.
-
-        Args:
-            messages: the messages of the client.
-            path: their path in the request, for errors.
+        """Encode a conversation, whose path in the request is `path`.
 
         Raises:
             InferenceError: INVALID_REQUEST for an empty or invalid Unicode text, one that the template rejects, or one

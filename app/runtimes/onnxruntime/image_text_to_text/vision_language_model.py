@@ -39,12 +39,7 @@ class _Inputs(msgspec.Struct, frozen=True, eq=False):
 class OnnxVisionLanguageModel(PromptedImageModel):
     """Answers prompts about images. Nothing in it changes, so several threads may call it.
 
-    Args:
-        prepare: converts an image to the vision encoder's input.
-        vision: the vision encoder.
-        prompts: encodes prompts.
-        decoder: the language model.
-        max_positions: maximum tokens of prompt, image and answer together; None if the model does not declare it.
+    `max_positions` limits the tokens of prompt, image and answer together; None if the model does not declare it.
     """
 
     def __init__(

@@ -179,12 +179,7 @@ def resize_window(
 
 
 def resize_floats(pixels: NDArray[np.uint8], size: tuple[int, int], window: Window) -> NDArray[np.float32]:
-    """Resize an image bilinearly without antialiasing and without rounding to bytes, and return a part of the result.
-
-    Args:
-        pixels: (rows, columns, 3).
-        size: (height, width) of the whole resized image.
-        window: the part to return.
+    """Resize an image as `resize_window`, but bilinearly without antialiasing and without rounding to bytes.
 
     Returns:
         Pixels in 0..255.

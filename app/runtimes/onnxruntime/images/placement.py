@@ -120,7 +120,7 @@ def fit(
     """
     image_height, image_width = image_size
     height, width = input_size
-    cut_x = cut_y = left = top = 0
+    cut_x = cut_y = left = top = scale = 0
     if resize in ("letterbox", "pad"):
         scale = min(width / image_width, height / image_height)
         # LetterBox of Ultralytics rounds; YOLOX and InsightFace, which pad, truncate.
@@ -146,8 +146,7 @@ def fit(
             top = round((height - new_height) / 2) if height < new_height else (height - new_height) // 2
     scale_x, scale_y = new_width / (image_width - 2 * cut_x), new_height / (image_height - 2 * cut_y)
     if resize in ("letterbox", "pad") and box_scale != "axes":
-        common = min(width / image_width, height / image_height)
-        scale_x = scale_y = common if box_scale == "common" else scale_y
+        scale_x = scale_y = scale if box_scale == "common" else scale_y
     placement = Placement(
         image_width=image_width,
         image_height=image_height,

@@ -5,10 +5,9 @@ from collections.abc import Sequence
 from app.engine.models.model_metadata import Fact, Origin
 from app.runtimes.onnxruntime.files.model_files import Facts
 from app.runtimes.onnxruntime.images.preprocessing import PartialPreprocessing
-from app.runtimes.onnxruntime.layouts.anchors import ANCHORS
 from app.runtimes.onnxruntime.layouts.classes import CLASSES
 from app.runtimes.onnxruntime.layouts.detr import DETR, DETR_SIGMOID, RF_DETR
-from app.runtimes.onnxruntime.layouts.faces import SCRFD, YUNET
+from app.runtimes.onnxruntime.layouts.faces import ANCHORS, SCRFD, YUNET
 from app.runtimes.onnxruntime.layouts.layout import GraphView, Layout, Match, TensorDecoder, format_outputs
 from app.runtimes.onnxruntime.layouts.objectness import YOLOV5, YOLOX
 from app.runtimes.onnxruntime.layouts.paddle_ocr import CTC, TEXT_MAP

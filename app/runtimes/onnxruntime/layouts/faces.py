@@ -1,4 +1,4 @@
-"""Decode face detectors that return one group of outputs for each stride. Landmarks become keypoints.
+"""Decode detectors of faces, palms and persons with candidates for the cells of grids. Landmarks become keypoints.
 
 - ``yunet``: ``cls_8``, ``obj_8``, ``bbox_8`` and ``kps_8``, and the same for 16 and 32, as in OpenCV's zoo. A score is
   the root of class times objectness; a box is an offset in cells and the logarithms of its sides; a landmark is an
@@ -6,6 +6,11 @@
 - ``scrfd``: scores [N, 1] of all strides, then boxes [N, 4], then optionally landmarks [N, 10], as InsightFace exports
   them, with or without a batch dimension. A box is the distances from a cell's corner to its sides, in cells; a
   landmark is an offset from that corner, in cells.
+- ``mediapipe``: MediaPipe's detectors of faces (BlazeFace), palms and persons: ``regressors`` [b, N, 4 + 2 * K] and
+  ``classificators`` [b, N, 1], as tf2onnx names those of BlazeFace. A row is cx, cy, w, h and K points in input pixels,
+  where cx, cy and the points are relative to the centre of a cell. Scores are logits. Cells follow each other by row,
+  with several anchors each, from the finest grid to the coarsest. Overlapping boxes of one object are averaged by their
+  scores (`NonMaxSuppressionCalculator`, WEIGHTED).
 """
 
 import math
@@ -20,7 +25,7 @@ from numpy.typing import NDArray
 
 from app.engine.models.model_metadata import Origin
 from app.runtimes.onnxruntime.graph import RawOutputs
-from app.runtimes.onnxruntime.images.preprocessing import BYTE, HALVES, PartialPreprocessing
+from app.runtimes.onnxruntime.images.preprocessing import BYTE, HALVES, ONES, ZEROS, PartialPreprocessing
 from app.runtimes.onnxruntime.layouts.layout import (
     BoxDecoder,
     Candidates,
@@ -30,11 +35,12 @@ from app.runtimes.onnxruntime.layouts.layout import (
     Output,
     best_indices,
     keypoints_fact,
+    sigmoid,
 )
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.object_detection import DetectionParameters
 from tasks.task import TaskType
-from tasks.vision.boxes import suppress_boxes, xywh_to_xyxy
+from tasks.vision.boxes import ious, suppress_boxes, xywh_to_xyxy
 
 _YUNET, _SCRFD = "yunet", "scrfd"
 _YUNET_STRIDES = (8, 16, 32)
@@ -147,8 +153,13 @@ def _corners(count: int, stride: int, answer: RawOutputs) -> NDArray[np.float32]
     if not rows * columns or count % (rows * columns):
         message = f"The model returned {count} candidates for stride {stride} and {answer.height}x{answer.width} pixels"
         raise InferenceError(ErrorKind.MODEL_FAILED, message)
-    grid = np.stack(np.meshgrid(np.arange(columns), np.arange(rows)), axis=2).reshape(-1, 2) * stride
+    grid = _cells(rows, columns, stride)
     return np.repeat(grid, count // len(grid), axis=0).astype(np.float32)
+
+
+def _cells(rows: int, columns: int, stride: int) -> NDArray[np.intp]:
+    """Return the (rows * columns, 2) left top corners of the cells of a grid, by row, pixels."""
+    return np.stack(np.meshgrid(np.arange(columns), np.arange(rows)), axis=2).reshape(-1, 2) * stride
 
 
 def _suppressed(parts: list[_Part], parameters: DetectionParameters) -> Candidates:
@@ -161,6 +172,97 @@ def _suppressed(parts: list[_Part], parameters: DetectionParameters) -> Candidat
     return candidates.select(kept)
 
 
+_MEDIAPIPE = "mediapipe"
+_GRIDS = {
+    (128, 896): ((8, 2), (16, 6)),
+    (256, 896): ((16, 2), (32, 6)),
+    (192, 2304): ((4, 1),),
+    (192, 2016): ((8, 2), (16, 6)),
+    (224, 2254): ((8, 2), (16, 2), (32, 6)),
+}
+"""Stride in pixels and anchors of each cell, by the side of the input and the number of rows."""
+_OBJECTS = {16: "face", 18: "palm", 12: "person"}
+"""Labels by the width of a row."""
+_BOX = 4
+_MAX_ANCHORS = 1000
+
+
+def _recognise_anchors(view: GraphView) -> Match | None:
+    if len(view.outputs) != 2 or not all(output.is_float and output.blank.ndim == 3 for output in view.outputs):
+        return None
+    scores, rows = sorted(view.outputs, key=lambda output: output.shape[2])
+    height, width = view.inputs.sides
+    _, count, numbers = rows.shape
+    grids, label = _GRIDS.get((height, count)), _OBJECTS.get(numbers)
+    if scores.shape != (*rows.shape[:2], 1) or height != width or grids is None or label is None:
+        return None
+    keypoints = ((numbers - _BOX) // 2, 2)
+    # Palms are detected in pixels of 0..1, all others in pixels of -1..1.
+    mean, std = (ZEROS, ONES) if label == "palm" else (HALVES, HALVES)
+    return Match(
+        layout=_MEDIAPIPE,
+        decoder=BoxDecoder(partial(_find_anchors, centres=_centres(height, grids)), keypoints),
+        outputs=(rows, scores),
+        by_names=True,
+        classes=1,
+        names=(label,),
+        preprocessing=PartialPreprocessing(
+            resize="letterbox",
+            interpolation="bilinear",
+            antialias=False,
+            fill=0,
+            scale=1 / 255,
+            mean=mean,
+            std=std,
+            channel_order="RGB",
+        ),
+        facts=(keypoints_fact(keypoints, Origin.SHAPES),),
+    )
+
+
+def _centres(side: int, grids: tuple[tuple[int, int], ...]) -> NDArray[np.float32]:
+    """Return the (N, 2) centres of the cells of all anchors, pixels."""
+    parts = [
+        np.repeat(_cells(side // stride, side // stride, stride) + stride / 2, anchors, axis=0)
+        for stride, anchors in grids
+    ]
+    return np.concatenate(parts, dtype=np.float32)
+
+
+def _find_anchors(answer: RawOutputs, parameters: DetectionParameters, *, centres: NDArray[np.float32]) -> Candidates:
+    rows, logits = answer.outputs
+    scores = sigmoid(logits[:, 0])
+    chosen = best_indices(scores, parameters.score_threshold, _MAX_ANCHORS)
+    picked: NDArray[np.float32] = rows[chosen].astype(np.float32)
+    points = (rows.shape[1] - _BOX) // 2
+    picked[:, :2] += centres[chosen]
+    picked[:, _BOX:] += np.tile(centres[chosen], points)
+    candidates = Candidates(
+        boxes=xywh_to_xyxy(picked[:, :_BOX]),
+        scores=scores[chosen],
+        class_ids=np.zeros(len(chosen), np.intp),
+        extras=picked[:, _BOX:],
+    ).finite()
+    return _averaged(candidates, parameters.iou_threshold)
+
+
+def _averaged(candidates: Candidates, iou_threshold: float) -> Candidates:
+    """Replace each group of overlapping boxes by their mean, weighted by their scores, with the highest score."""
+    left = (-candidates.scores).argsort(kind="stable")
+    places = np.concatenate([candidates.boxes, candidates.extras], axis=1)
+    best: list[int] = []
+    means: list[NDArray[np.float32]] = []
+    while len(left):
+        overlaps = ious(candidates.boxes[left[:1]], candidates.boxes[left])[0] > iou_threshold
+        overlaps[0] = True
+        best.append(int(left[0]))
+        group, left = left[overlaps], left[~overlaps]
+        means.append(np.average(places[group], axis=0, weights=candidates.scores[group]))
+    kept = candidates.select(np.array(best, np.intp))
+    averages = np.array(means, np.float32).reshape(len(best), places.shape[1])
+    return Candidates(boxes=averages[:, :_BOX], scores=kept.scores, class_ids=kept.class_ids, extras=averages[:, _BOX:])
+
+
 YUNET = Layout(
     (_YUNET,), (TaskType.OBJECT_DETECTION,), "cls, obj and bbox for the strides 8, 16 and 32", _recognise_yunet
 )
@@ -169,4 +271,10 @@ SCRFD = Layout(
     (TaskType.OBJECT_DETECTION,),
     "scores [N, 1] and boxes [N, 4] for three or five strides",
     _recognise_scrfd,
+)
+ANCHORS = Layout(
+    (_MEDIAPIPE,),
+    (TaskType.OBJECT_DETECTION,),
+    "[b, N, 4 + 2 * keypoints] and [b, N, 1] for the anchors of 128, 192, 224 or 256 pixels",
+    _recognise_anchors,
 )

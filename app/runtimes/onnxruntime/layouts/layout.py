@@ -23,7 +23,7 @@ from tasks.task import TaskType
 from tasks.vision.contours import Contour
 
 _SUM_TOLERANCE = 1e-3
-_ALL_NAN = "The model returned scores that are all NaN"
+ALL_NAN = "The model returned scores that are all NaN"
 
 
 class Output(msgspec.Struct, frozen=True, kw_only=True, eq=False):
@@ -238,21 +238,11 @@ def best_indices(scores: NDArray[Any], score_threshold: float, max_count: int) -
         InferenceError: MODEL_FAILED if all scores are NaN, which shows a broken model and not an empty image.
     """
     if scores.size and np.logical_and.reduce(np.isnan(scores), axis=None):
-        raise InferenceError(ErrorKind.MODEL_FAILED, _ALL_NAN)
+        raise InferenceError(ErrorKind.MODEL_FAILED, ALL_NAN)
     chosen = ((scores >= score_threshold) & (scores > 0)).nonzero()[0]
     if len(chosen) > max_count:
         chosen = chosen[np.argpartition(-scores[chosen], max_count)[:max_count]]
     return chosen
-
-
-def reject_nan(scores: NDArray[Any]) -> None:
-    """Reject scores of any shape.
-
-    Raises:
-        InferenceError: MODEL_FAILED if all scores are NaN.
-    """
-    if np.isnan(scores).all():
-        raise InferenceError(ErrorKind.MODEL_FAILED, _ALL_NAN)
 
 
 def sigmoid(logits: NDArray[Any]) -> NDArray[np.float32]:

@@ -23,6 +23,7 @@ from app.engine.models.model_metadata import Fact, Origin
 from app.runtimes.onnxruntime.graph import RawOutputs
 from app.runtimes.onnxruntime.images.preprocessing import IMAGENET_MEAN, IMAGENET_STD, ONES, STRETCHED, ZEROS
 from app.runtimes.onnxruntime.layouts.layout import (
+    ALL_NAN,
     GraphView,
     Layout,
     MaskDecoder,
@@ -30,7 +31,6 @@ from app.runtimes.onnxruntime.layouts.layout import (
     Outline,
     are_probabilities,
     planes_first,
-    reject_nan,
     sigmoid,
 )
 from app.runtimes.onnxruntime.mask_grid import MaskGrid
@@ -91,7 +91,8 @@ def _grid(answer: RawOutputs, *, channels_last: bool) -> MaskGrid:
         InferenceError: MODEL_FAILED if all values are NaN.
     """
     values: NDArray[np.float32] = answer.outputs[0]
-    reject_nan(values)
+    if np.isnan(values).all():
+        raise InferenceError(ErrorKind.MODEL_FAILED, ALL_NAN)
     return MaskGrid(np.nan_to_num(values.transpose(2, 0, 1) if channels_last else values), answer)
 
 
