@@ -19,7 +19,6 @@ from app.settings.model import ModelError
 _MAX_DEPTH = 96
 _BLOCK = 64 * 1024
 _MAX_LOCATION = 4096
-_NO_GRAPH = "it is not an ONNX file, or it is cut short"
 
 # The fields that lead to tensors, by message and number: https://github.com/onnx/onnx/blob/main/onnx/onnx.proto
 _NESTED: Mapping[str, Mapping[int, str]] = {
@@ -35,6 +34,9 @@ _NESTED: Mapping[str, Mapping[int, str]] = {
 _NODE_KIND = 4
 _ATTRIBUTE_NAME, _ATTRIBUTE_NUMBER, _ATTRIBUTE_TEXT = 1, 3, 4
 _KEY, _VALUE = 1, 2
+
+_Entries = list[tuple[bytes, bytes]]
+"""The keys and values with the location, offset and length of a tensor's data."""
 
 
 def check_external_data(file: Path, resolve_confined: Callable[[Path], Path]) -> Mapping[str, Path]:
@@ -52,22 +54,22 @@ def check_external_data(file: Path, resolve_confined: Callable[[Path], Path]) ->
     """
     try:
         with file.open("rb") as opened:
-            walk = _Walk(_Content(opened.fileno()))
-            walk.walk("Model", 0, os.fstat(opened.fileno()).st_size, 0)
+            size = os.fstat(opened.fileno()).st_size
+            references = list(_references(_Content(opened.fileno()), "Model", 0, size, 0))
     except _MalformedError:
-        raise ModelError(f"{file} cannot be loaded: {_NO_GRAPH}") from None
+        raise ModelError(f"{file} cannot be loaded: it is not an ONNX file, or it is cut short") from None
     except OSError as error:
         raise ModelError(f"{file} cannot be read: {error.strerror}") from None
     data_files: dict[str, Path] = {}
-    for entries in walk.tensors:
-        locations = [value for key, value in entries if key == b"location"]
+    for reference in references:
+        if isinstance(reference, bytes):
+            _resolve(file, reference, "a compiled graph", resolve_confined)
+            continue
         # Parsers differ in which of two repeated locations they use, so check both.
-        for location in {*locations}:
+        for location in {value for key, value in reference if key == b"location"}:
             data = _resolve(file, location, "external data", resolve_confined)
-            _check_range(file, data, entries)
+            _check_range(file, data, reference)
             data_files[location.decode()] = data
-    for location in walk.contexts:
-        _resolve(file, location, "a compiled graph", resolve_confined)
     return data_files
 
 
@@ -93,63 +95,56 @@ class _Content:
         return os.pread(self._descriptor, min(end - start, _MAX_LOCATION + 1), start)
 
 
-class _Walk:
-    """Collects references in the messages of a file: external data entries of each tensor, and compiled graphs."""
-
-    def __init__(self, content: "_Content") -> None:
-        self.tensors: list[list[tuple[bytes, bytes]]] = []
-        self.contexts: list[bytes] = []
-        self._content = content
-
-    def walk(self, kind: str, start: int, end: int, depth: int) -> None:
-        if depth > _MAX_DEPTH:
-            raise _MalformedError
-        nested = _NESTED[kind]
-        entries: list[tuple[bytes, bytes]] = []
-        attributes: list[tuple[int, int]] = []
-        is_context = False
-        for number, first, last in _fields(self._content, start, end):
-            field = nested.get(number)
-            if field == "Entry":
-                entries.append(self._entry(first, last))
-            elif field is not None:
-                self.walk(field, first, last, depth + 1)
-                if kind == "Node":
-                    attributes.append((first, last))
-            elif kind == "Node" and number == _NODE_KIND:
-                is_context = self._content.between(first, last) == b"EPContext"
-        if entries:
-            self.tensors.append(entries)
-        if is_context:
-            self._context(attributes)
-
-    def _entry(self, start: int, end: int) -> tuple[bytes, bytes]:
-        fields = {_KEY: b"", _VALUE: b""}
-        for number, first, last in _fields(self._content, start, end):
-            if number in fields:
-                if last - first > _MAX_LOCATION:
-                    raise _MalformedError
-                fields[number] = self._content.between(first, last)
-        return fields[_KEY], fields[_VALUE]
-
-    def _context(self, attributes: list[tuple[int, int]]) -> None:
-        """Record the file of a compiled graph, unless the graph embeds it, which is the default."""
-        texts, numbers = dict[bytes, bytes](), dict[bytes, int]()
-        for start, end in attributes:
-            name, text, value = b"", b"", 0
-            for number, first, last in _fields(self._content, start, end, varints=_ATTRIBUTE_NUMBER):
-                if number == _ATTRIBUTE_NAME:
-                    name = self._content.between(first, last)
-                elif number == _ATTRIBUTE_TEXT:
-                    text = self._content.between(first, last)
-                elif number == _ATTRIBUTE_NUMBER:
-                    value = first
-            texts[name], numbers[name] = text, value
-        if numbers.get(b"embed_mode", 1) == 0 and texts.get(b"ep_cache_context"):
-            self.contexts.append(texts[b"ep_cache_context"])
+def _references(content: _Content, kind: str, start: int, end: int, depth: int) -> Iterator[_Entries | bytes]:
+    """Yield the external data entries of each tensor in a message, and the file of each compiled graph."""
+    if depth > _MAX_DEPTH:
+        raise _MalformedError
+    entries: _Entries = []
+    attributes: list[tuple[int, int]] = []
+    is_context = False
+    for number, first, last in _fields(content, start, end):
+        field = _NESTED[kind].get(number)
+        if field == "Entry":
+            entries.append(_entry(content, first, last))
+        elif field is not None:
+            yield from _references(content, field, first, last, depth + 1)
+            if kind == "Node":
+                attributes.append((first, last))
+        elif kind == "Node" and number == _NODE_KIND:
+            is_context = content.between(first, last) == b"EPContext"
+    if entries:
+        yield entries
+    if is_context and (location := _compiled_graph(content, attributes)):
+        yield location
 
 
-def _fields(content: "_Content", start: int, end: int, varints: int | None = None) -> Iterator[tuple[int, int, int]]:
+def _entry(content: _Content, start: int, end: int) -> tuple[bytes, bytes]:
+    fields = {_KEY: b"", _VALUE: b""}
+    for number, first, last in _fields(content, start, end):
+        if number in fields:
+            if last - first > _MAX_LOCATION:
+                raise _MalformedError
+            fields[number] = content.between(first, last)
+    return fields[_KEY], fields[_VALUE]
+
+
+def _compiled_graph(content: _Content, attributes: list[tuple[int, int]]) -> bytes:
+    """Return the file of a compiled graph; empty if the graph embeds it, which is the default."""
+    texts, numbers = dict[bytes, bytes](), dict[bytes, int]()
+    for start, end in attributes:
+        name, text, value = b"", b"", 0
+        for number, first, last in _fields(content, start, end, varints=_ATTRIBUTE_NUMBER):
+            if number == _ATTRIBUTE_NAME:
+                name = content.between(first, last)
+            elif number == _ATTRIBUTE_TEXT:
+                text = content.between(first, last)
+            elif number == _ATTRIBUTE_NUMBER:
+                value = first
+        texts[name], numbers[name] = text, value
+    return texts.get(b"ep_cache_context", b"") if numbers.get(b"embed_mode", 1) == 0 else b""
+
+
+def _fields(content: _Content, start: int, end: int, varints: int | None = None) -> Iterator[tuple[int, int, int]]:
     """Yield the number, start and end of each field that is a string, bytes or a message.
 
     Also yield the integer field with the number `varints`, with its value as both start and end.
@@ -179,7 +174,7 @@ def _fields(content: "_Content", start: int, end: int, varints: int | None = Non
         raise _MalformedError
 
 
-def _varint(content: "_Content", at: int, end: int) -> tuple[int, int]:
+def _varint(content: _Content, at: int, end: int) -> tuple[int, int]:
     value = shift = 0
     while at < end and shift < 70:
         byte = content.byte(at)
@@ -207,7 +202,7 @@ def _resolve(file: Path, location: bytes, purpose: str, resolve_confined: Callab
     return resolve_confined(path)
 
 
-def _check_range(file: Path, data: Path, entries: list[tuple[bytes, bytes]]) -> None:
+def _check_range(file: Path, data: Path, entries: _Entries) -> None:
     numbers = {key: value for key, value in entries if key in (b"offset", b"length")}
     try:
         offset, length = (int(numbers.get(key, b"0")) for key in (b"offset", b"length"))
