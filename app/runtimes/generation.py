@@ -30,7 +30,6 @@ class EncodedPrompt(msgspec.Struct, frozen=True, eq=False):
     Attributes:
         inputs: inputs of the model, whose type is the runtime's.
         token_count: number of its tokens, images included.
-        max_tokens: maximum number of tokens of the answer.
         context: its last tokens, if they determine the spelling of the answer.
     """
 

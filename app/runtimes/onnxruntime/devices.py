@@ -24,7 +24,6 @@ class Device(msgspec.Struct, frozen=True, kw_only=True):
     """A device that can run a graph.
 
     Attributes:
-        name: name in the settings.
         providers: execution providers in order of preference; each runs the operators that earlier ones lack.
         options: options of each provider, in the same order.
         memory: ONNX Runtime's name and number of the device memory for inputs; None for main memory.

@@ -38,13 +38,7 @@ PredictionT = TypeVar("PredictionT")
 
 
 class OnnxImageModel(msgspec.Struct, Generic[InputT, PredictionT], frozen=True, eq=False):
-    """A model of images.
-
-    Attributes:
-        graph: runs on the images of a request.
-        predict: converts the outputs for one input to its prediction.
-        image_of: returns the image of an input.
-    """
+    """A model of images. `predict` converts the outputs for one input to its prediction."""
 
     graph: ImageGraph
     predict: Callable[[InputT, RawOutputs], PredictionT]

@@ -30,13 +30,7 @@ _TEXT_LINE_SIZE = (48, 320)
 
 
 class Inspection(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """The result of an inspection.
-
-    Attributes:
-        description: metadata of the model, with the origin of each fact.
-        graph: runs on images.
-        decoder: decodes the outputs.
-    """
+    """The result of an inspection. Its description names the origin of each fact."""
 
     description: ModelMetadata
     graph: ImageGraph

@@ -18,15 +18,7 @@ _Tile = tuple[int, int, int, int]
 
 
 class MaskGrid:
-    """The output planes of one image, without the cells that are completely in the padding.
-
-    Args:
-        planes: (k, rows, columns) over the whole input.
-        answer: the outputs that they belong to.
-
-    Attributes:
-        planes: the cropped planes.
-    """
+    """The output planes (k, rows, columns) of one image, without the cells that are completely in the padding."""
 
     def __init__(self, planes: NDArray[np.float32], answer: RawOutputs) -> None:
         placement, (rows, columns) = answer.placement, planes.shape[1:]

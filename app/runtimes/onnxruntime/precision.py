@@ -20,16 +20,9 @@ _CPU_FLAGS: Mapping[str, frozenset[str]] = {
 
 
 class QuantizationProvenance(msgspec.Struct, frozen=True, kw_only=True):
-    """The origin of a quantised graph, in `PROVENANCE_FILE` beside it.
+    """The origin of a quantised graph, in `PROVENANCE_FILE` beside it, with the number of images of the calibration.
 
-    Attributes:
-        source: file name of the original graph.
-        source_version: version of the original.
-        source_sha256: digest of the original graph.
-        images: number of images of the calibration.
-        images_sha256: digest of the sorted digests of these images, one a line.
-        tool: the quantiser and its version.
-        written_by: the program that called it, and its version.
+    `images_sha256` is the digest of the sorted digests of these images, one a line.
     """
 
     source: str

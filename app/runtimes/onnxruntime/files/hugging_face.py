@@ -47,11 +47,9 @@ class TimmPreprocessing(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         input_size: (channels, height, width).
-        mean: means of R, G, B for pixels in 0..1.
-        std: standard deviations of R, G, B for pixels in 0..1.
+        mean: means of R, G, B for pixels in 0..1; `std` are their standard deviations.
         crop_pct: fraction of the resized image that is kept.
         crop_mode: `center` keeps the aspect ratio, `squash` does not, `border` pads.
-        interpolation: name of the filter.
     """
 
     input_size: tuple[int, int, int] | None = None

@@ -40,10 +40,7 @@ class RfDetrMetadata(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         class_id_to_name: names by class number, with the gaps of the training data.
-        means: means of R, G, B for pixels in 0..1.
-        stds: standard deviations of R, G, B for pixels in 0..1.
-        resize_interpolation: filter for resizing.
-        resize_antialias: whether the filter antialiases.
+        means: means of R, G, B for pixels in 0..1; `stds` are their standard deviations.
     """
 
     class_id_to_name: dict[int, str] = {}

@@ -28,11 +28,6 @@ class ModelFiles(msgspec.Struct, frozen=True, kw_only=True):
     """Everything known about a model before its graph runs.
 
     Attributes:
-        file: the graph.
-        settings: the model's settings.
-        metadata: metadata in the graph's file.
-        config: ``config.json``, if there is one.
-        preprocessor: ``preprocessor_config.json``, if there is one.
         label_file: name of the label file in the settings, or else beside the model; "" without one.
         file_labels: the labels in a label file beside the model.
     """

@@ -25,14 +25,9 @@ PromptIds = Sequence[list[int]]
 class PromptEncoder:
     """Renders prompts with the model's template and encodes them, and marks images.
 
-    Args:
-        tokenizer: the model's tokenizer.
-        template: the model's template.
-        image_id: the token that the image replaces.
-        end_tokens: tokens that end an answer. A prompt must not contain them, nor the tokenizer's special tokens.
-        first_token: first token of the conversation; the tokenizer adds it unless the template does.
-        tiled: whether to mark tiles as Idefics3 does: each starts with ``<fake_token_around_image>`` and its row and
-            column, a row ends with a line break, and the whole image comes last, as ``<global-img>``.
+    A prompt must contain neither `end_tokens` nor special tokens of the tokenizer. The tokenizer adds `first_token`
+    unless the template does. If images are `tiled`, each tile starts with ``<fake_token_around_image>`` and its row and
+    column. A row then ends with a line break, and the whole image comes last, as ``<global-img>``, as in Idefics3.
 
     Raises:
         ModelError: if the template drops the prompt, or does not contain exactly one image, or if the tokenizer lacks a

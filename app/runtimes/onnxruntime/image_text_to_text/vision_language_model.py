@@ -18,12 +18,7 @@ from tasks.vision.image import Image
 
 
 class EncodedImage(msgspec.Struct, frozen=True, eq=False):
-    """An image as input of the language model.
-
-    Attributes:
-        ids: the token ids of the image.
-        features: (number, width), one for each image token in `ids`, in order.
-    """
+    """An image as input of the language model: its token ids, and (number, width) features for its image tokens."""
 
     ids: list[int]
     features: NDArray[Any]

@@ -34,10 +34,8 @@ Window = tuple[int, int, int, int]
 class ImageBatcher:
     """Makes the input tensor of a graph. It keeps no state between calls, so any thread may call it.
 
-    Args:
-        preprocessing: preprocessing of each image.
-        datatype: FP32 and FP16 inputs are normalised, UINT8 inputs contain the original pixel values.
-        channels_last: whether the shape is [batch, height, width, 3] instead of [batch, 3, height, width].
+    FP32 and FP16 inputs are normalised; UINT8 inputs contain the original pixel values. Their shape is
+    [batch, 3, height, width], or [batch, height, width, 3] with `channels_last`.
     """
 
     def __init__(self, preprocessing: Preprocessing, datatype: Datatype, *, channels_last: bool = False) -> None:

@@ -18,13 +18,8 @@ _MAX_ASPECT = 4
 class Placement(msgspec.Struct, frozen=True, kw_only=True):
     """``input = image * scale + offset``, in pixels; the origin is the top left corner of the top left pixel.
 
-    Attributes:
-        image_width: width of the upright original image, pixels.
-        image_height: height of the upright original image, pixels.
-        scale_x: input pixels per image pixel.
-        scale_y: input pixels per image pixel.
-        offset_x: input x of the image's left border; negative if it is cropped.
-        offset_y: input y of the image's top border; negative if it is cropped.
+    The sides are those of the upright original image. Scales are input pixels per image pixel. Offsets are the input
+    coordinates of the image's left and top border; negative if it is cropped.
     """
 
     image_width: int
@@ -76,13 +71,9 @@ class Fit(msgspec.Struct, frozen=True, kw_only=True):
     """How one image is resized and placed, in integer pixels.
 
     Attributes:
-        cut_x: columns cropped on either side before resizing.
-        cut_y: rows cropped on either side before resizing.
-        width: width of the resized image.
-        height: height of the resized image.
-        left: input column of the resized image's first column; negative if it is cropped.
-        top: input row of the resized image's first row; negative if it is cropped.
-        placement: the resulting transformation.
+        cut_x: columns cropped on either side before resizing; `cut_y` are rows.
+        width: width of the resized image, as is its `height`.
+        left: input column of the resized image's first column; negative if it is cropped. `top` is that of its rows.
     """
 
     cut_x: int = 0

@@ -27,12 +27,7 @@ ALL_NAN = "The model returned scores that are all NaN"
 
 
 class Output(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """One output of a graph.
-
-    Attributes:
-        name: its name.
-        blank: its value for a black image. The shape is the same for every image.
-    """
+    """One output of a graph, and its value for a black image. The shape is the same for every image."""
 
     name: str
     blank: NDArray[Any]
@@ -51,11 +46,7 @@ class Output(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 class GraphView(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """The information from which layouts recognise a graph.
 
-    Attributes:
-        inputs: inputs of the graph.
-        outputs: outputs in the graph's order.
-        model_files: the model's files.
-        classes: number of labels in the files; None if they list none.
+    `outputs` are in the graph's order. `classes` is the number of labels in the files; None if they list none.
     """
 
     inputs: ImageInputs
@@ -184,17 +175,13 @@ class Match(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """A recognised layout.
 
     Attributes:
-        layout: name of the layout.
-        decoder: decodes the outputs.
         outputs: the decoded outputs, in the order that the decoder expects.
         unbatched: whether the outputs have no batch dimension, so that the graph takes one image at a time.
         by_names: whether names or files identify one exporter, which precedes a match of the shapes alone.
-        origin: origin of the layout.
         task_origin: origin of the task, unless the files declare it.
         classes: number of labels that the outputs need; None if their shapes do not show it.
         names: default labels of this layout.
         preprocessing: of the images, unless the settings or files declare it.
-        facts: further facts for the description.
     """
 
     layout: str
@@ -216,13 +203,9 @@ class Match(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
 
 class Layout(msgspec.Struct, frozen=True):
-    """A family of layouts.
+    """A family of layouts, whose `names` are values of ``layout`` in model-settings.json.
 
-    Attributes:
-        names: values of ``layout`` in model-settings.json.
-        task_types: tasks of its models.
-        expected_outputs: expected outputs, for error messages.
-        recognise: returns a match, or None for other layouts. It respects a declared layout among `names`.
+    `recognise` returns a match, or None for other layouts. It respects a declared layout among `names`.
     """
 
     names: tuple[str, ...]

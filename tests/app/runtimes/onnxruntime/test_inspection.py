@@ -75,7 +75,7 @@ def test_hugging_face_files_beside_graph_are_used(tmp_path: Path) -> None:
     inspection = inspected(graphs.source(file))
     assert inspection.description.labels == NAMES
     assert inspection.description.layout == "logits"
-    assert (inspection.graph.height, inspection.graph.width) == (12, 12)
+    assert (inspection.graph.preprocessing.height, inspection.graph.preprocessing.width) == (12, 12)
     found = origins(file)
     assert found["task type"] is Origin.CONFIG
     assert found["labels"] is Origin.CONFIG
@@ -110,15 +110,15 @@ def test_dynamic_output_sizes_are_found_by_running_graph(tmp_path: Path) -> None
     assert inspection.description.outputs[0].shape == (-1, -1, -1)
     assert inspection.description.layout == "raw"
     assert inspection.description.labels == NAMES
-    assert (inspection.graph.height, inspection.graph.width) == (32, 64)
+    assert (inspection.graph.preprocessing.height, inspection.graph.preprocessing.width) == (32, 64)
 
 
 def test_dynamic_input_size_is_guessed_by_task(tmp_path: Path) -> None:
     file = graphs.channel_means(tmp_path / "classifier.onnx", shape=("b", 3, "h", "w"))
-    assert inspected(graphs.source(file)).graph.height == 224
+    assert inspected(graphs.source(file)).graph.preprocessing.height == 224
     zeros = np.zeros((1, 300, 6), np.float32)
     file = graphs.affine(tmp_path / "detector.onnx", {"output0": (zeros, zeros)}, shape=("b", 3, "h", "w"))
-    assert inspected(graphs.source(file)).graph.height == 640
+    assert inspected(graphs.source(file)).graph.preprocessing.height == 640
     assert origins(file)["input size"] is Origin.GUESSED
 
 

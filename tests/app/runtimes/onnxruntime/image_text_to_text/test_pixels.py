@@ -98,10 +98,14 @@ def test_processor_config_json_gives_same_pixels(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("shape", [(1, 60_000), (60_000, 1)])
 def test_very_long_image_is_prepared_without_huge_resize(shape: tuple[int, int]) -> None:
-    for size, resize in (((336, 336), "crop"), ((9, 9), "letterbox")):
-        recipe, _ = decide_recipe(None, PreprocessingSettings(size=size, resize=resize), Path())
+    declared = (
+        PreprocessingSettings(size=(336, 336), resize="crop"),
+        PreprocessingSettings(size=(9, 9), resize="letterbox"),
+    )
+    for settings in declared:
+        recipe, _ = decide_recipe(None, settings, Path())
         pixel_values = single_image_processor(recipe)(Image(np.full((*shape, 3), 255, np.uint8))).pixel_values
-        assert pixel_values.shape == (1, 3, *size)
+        assert pixel_values.shape == (1, 3, recipe.height, recipe.width)
         assert pixel_values.max() == 1
 
 
