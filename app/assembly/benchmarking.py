@@ -4,7 +4,7 @@ import asyncio
 import itertools
 import statistics
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 import msgspec
@@ -51,6 +51,10 @@ class Measurement(msgspec.Struct, frozen=True):
     single_latency: float
     cpu: float
     rounds: "tuple[Measurement, ...]" = ()
+
+    def figure(self, goal: str) -> float:
+        """Return what a goal is about: ``throughput`` under load, ``latency`` of a single request, or CPU ``cost``."""
+        return {"throughput": self.rate, "latency": self.single_latency, "cost": self.cpu}[goal]
 
 
 def request_for(servable: Servable, name: str, image: bytes) -> InferenceRequest:
@@ -100,14 +104,13 @@ def best_measurement(measurements: Sequence[Measurement], goal: str) -> Measurem
 
     Args:
         measurements: the simplest candidate first.
-        goal: ``throughput`` under load, ``latency`` of a single request, or ``cost``, the CPU time of a response.
+        goal: see `Measurement.figure`.
     """
-    scores: Mapping[str, Callable[[Measurement], float]] = {
-        "throughput": lambda result: result.rate,
-        "latency": lambda result: 1 / result.single_latency,
-        "cost": lambda result: 1 / result.cpu,
-    }
-    score = scores[goal]
+
+    def score(result: Measurement) -> float:
+        figure = result.figure(goal)
+        return figure if goal == "throughput" else 1 / figure
+
     best = max(measurements, key=score)
 
     def is_as_good(result: Measurement) -> bool:
@@ -131,8 +134,8 @@ class _Run:
 
     def measure(self, workers: int, seconds: float) -> None:
         registry = Registry([self.source])
-        registry.load(self.source, _loader_of(self.servable))
-        repository = Repository(registry, lambda: [self.source], _loader_of(self.servable))
+        registry.load(self.source, lambda _: self.servable)
+        repository = Repository(registry, lambda: [self.source], lambda _: self.servable)
         engine = Engine(repository, (), Limits(), workers, QueueLimits(max_waiting=10_000))
         try:
             self.measured.append(
@@ -185,10 +188,6 @@ async def _run_load(
 
     await asyncio.gather(*(run_client() for _ in range(clients)))
     return latencies, time.perf_counter() - started
-
-
-def _loader_of(servable: Servable) -> Callable[[ModelSource], Servable]:
-    return lambda _: servable
 
 
 def _input(spec: TensorSpec, image: bytes) -> InputTensor:

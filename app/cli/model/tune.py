@@ -12,17 +12,17 @@ from cyclopts import Parameter
 from cyclopts.types import ExistingDirectory, ExistingFile, ExistingPath, PositiveInt
 from cyclopts.validators import Number
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from app.cli.model.inputs import latest_version, sample_image
-from app.cli.terminal import console, progress, table
+from app.cli.terminal import console, printable, progress, table
 from app.settings.model import SETTINGS_FILE, ModelError, ModelSource
 from app.settings.server import ServerSettings
 
 if TYPE_CHECKING:
     from app.assembly.benchmarking import Measurement
-    from app.cli.model.tuning_run import TuningResult
+    from app.assembly.tuning import Candidate
+    from app.cli.model.tuning_run import TuningSearch
 
 # Limits of model-settings.json, so that the result can be written there.
 _BatchSize = Annotated[int, Parameter(validator=Number(gte=1, lte=1024))]
@@ -107,58 +107,64 @@ def tune(
         tuning_data = read_tuning_data(data, labels, limit)
         files = [image] if image else [item.image for item in tuning_data.items[:_MAX_SENT]] if tuning_data else []
         images = [file.read_bytes() for file in files] or [sample_image()]
-        with tempfile.TemporaryDirectory() as scratch, progress(f"Tuning {source.name}", 100) as bar:
-            search = TuningSearch(
-                source, tuning_data, images, options, workers, Path(scratch), lambda share: bar.advance(100 * share)
-            )
-            result = search.run()
-            _print(result, f"{source.name} {source.version}, {workers} workers", terminal)
-            _print_best(result, options.objective, terminal)
-            if result.best is result.current:
+        with tempfile.TemporaryDirectory() as scratch, progress(f"Tuning {source.name}") as bar:
+            search = TuningSearch(source, tuning_data, images, options, workers, Path(scratch), bar)
+            best, current = search.run()
+            _print_checks(search, terminal)
+            _print_speed(search, best, current, f"{source.name} {source.version}, {workers} workers", terminal)
+            if best is current:
+                terminal.print("Nothing to change: the current settings are the best, or within the noise of the best.")
                 return
+            if current is not None:
+                now, then = (row.figure(options.objective) for row in (current, best))
+                terminal.print(f"{_GAINS[options.objective]}: {now:.2f} now, {then:.2f} with the best.")
             if write:
-                terminal.print(f"Written to {_write(source, result, workers)}", highlight=False, soft_wrap=True)
+                written = _write(source, search.sources[best.candidate.precision], best.candidate, workers)
+                terminal.print(f"Written to {printable(written)}", soft_wrap=True)
             else:
-                terminal.print(f"--write saves the best result to {SETTINGS_FILE}", highlight=False)
+                terminal.print(f"--write saves the best result to {SETTINGS_FILE}")
     except EvaluationError as error:
         raise ModelError(str(error)) from None
 
 
-def _print(result: "TuningResult", title: str, terminal: Console) -> None:
-    if result.checks:
-        count = "1 image" if result.images == 1 else f"{result.images} images"
-        headings = (*_NAMES, result.metric, "drop", "labels", "matched", "IoU mean, least", "score", "")
-        answers = _figures(f"Answers, {result.metric} on {count}", *headings)
-        for candidate, check in result.checks.items():
-            agreement = check.agreement
-            objects = agreement if agreement and agreement.mean_iou is not None else None
-            answers.add_row(
-                *_names(candidate.runtime, candidate.precision, candidate.reduced_decode),
-                f"{check.metric:.4f}",
-                f"{check.drop:.4f}",
-                f"{agreement.labels:.3f}" if agreement else "",
-                f"{objects.matched} of {objects.objects}" if objects else "",
-                f"{objects.mean_iou:.4f}, {objects.least_iou:.3f}" if objects else "",
-                f"{agreement.score_difference:.3f}" if agreement else "",
-                "refused" if candidate in result.refused else "",
-            )
-        terminal.print(answers)
-    headings = (*_NAMES, "batch", "threads", "answers/s", "p50 ms", "p99 ms", "alone ms", "CPU ms", "")
-    speed = _figures(title, *headings)
-    for row in result.measurements:
-        candidate = row.candidate
+def _print_checks(search: "TuningSearch", terminal: Console) -> None:
+    if search.comparison is None:
+        return
+    metric, images = search.comparison.metric_name, search.comparison.count
+    headings = (*_NAMES, metric, "drop", "labels", "matched", "IoU mean, least", "score", "")
+    answers = _figures(f"Answers, {metric} on {'1 image' if images == 1 else f'{images} images'}", *headings)
+    for candidate, check in search.checks.items():
+        agreement = check.agreement
+        objects = agreement if agreement and agreement.mean_iou is not None else None
+        answers.add_row(
+            *_names(candidate),
+            f"{check.metric:.4f}",
+            f"{check.drop:.4f}",
+            f"{agreement.labels:.3f}" if agreement else "",
+            f"{objects.matched} of {objects.objects}" if objects else "",
+            f"{objects.mean_iou:.4f}, {objects.least_iou:.3f}" if objects else "",
+            f"{agreement.score_difference:.3f}" if agreement else "",
+            "refused" if candidate in search.refused else "",
+        )
+    terminal.print(answers)
+
+
+def _print_speed(
+    search: "TuningSearch", best: "Measurement", current: "Measurement | None", title: str, terminal: Console
+) -> None:
+    speed = _figures(title, *_NAMES, "batch", "threads", "answers/s", "p50 ms", "p99 ms", "alone ms", "CPU ms", "")
+    for row in search.measurements:
         numbers = (row.rate, row.p50, row.p99, row.single_latency, row.cpu)
-        marks = [name for name, marked in (("now", result.current), ("best", result.best)) if row is marked]
         speed.add_row(
-            *_names(candidate.runtime, candidate.precision, candidate.reduced_decode),
-            str(candidate.batch),
-            str(candidate.threads),
+            *_names(row.candidate),
+            str(row.candidate.batch),
+            str(row.candidate.threads),
             *(f"{number:.2f}" for number in numbers),
-            ", ".join(marks),
+            ", ".join(name for name, marked in (("now", current), ("best", best)) if row is marked),
         )
     terminal.print(speed)
-    for note in result.notes:
-        terminal.print(f"[yellow]{escape(note)}[/yellow]", soft_wrap=True)
+    for note in search.notes:
+        terminal.print(f"[yellow]{printable(note)}[/yellow]", soft_wrap=True)
 
 
 def _figures(title: str, *headings: str) -> Table:
@@ -168,31 +174,16 @@ def _figures(title: str, *headings: str) -> Table:
     return figures
 
 
-def _print_best(result: "TuningResult", objective: str, terminal: Console) -> None:
-    if result.current is None:
-        return
-    if result.best is result.current:
-        terminal.print("Nothing to change: the current settings are the best, or within the noise of the best.")
-        return
-    now, best = (_figure(row, objective) for row in (result.current, result.best))
-    terminal.print(f"{_GAINS[objective]}: {now:.2f} now, {best:.2f} with the best.", highlight=False)
+def _names(candidate: "Candidate") -> Sequence[str]:
+    precision = candidate.precision if candidate.runtime else ""
+    return (candidate.runtime or "own", precision, "reduced" if candidate.reduced_decode else "full")
 
 
-def _figure(row: "Measurement", objective: str) -> float:
-    return {"throughput": row.rate, "latency": row.single_latency, "cost": row.cpu}[objective]
-
-
-def _names(runtime: str | None, precision: str, reduced: bool) -> Sequence[str]:
-    return (runtime or "own", precision if runtime else "", "reduced" if reduced else "full")
-
-
-def _write(source: ModelSource, result: "TuningResult", workers: int) -> Path:
+def _write(source: ModelSource, served: ModelSource, candidate: "Candidate", workers: int) -> Path:
     """Write the best candidate to the settings of the model, or of a new version if it is a new graph."""
     from app.assembly.quantization import next_version
     from app.assembly.tuning import write_settings
 
-    candidate = result.best.candidate
-    served = result.sources[candidate.precision]
     if served.folder == source.folder:
         return write_settings(source, candidate, workers)
     folder = next_version(source)

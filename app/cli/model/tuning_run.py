@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +14,7 @@ from app.assembly.models import describe
 from app.assembly.quantization import quantize
 from app.assembly.tuning import Candidate, all_candidates, current_candidate, variants, with_candidate
 from app.cli.model.tuning_data import AnswerCheck, AnswerComparison, TuningData
+from app.cli.terminal import Bar
 from app.settings.model import ModelError, ModelSource
 
 if TYPE_CHECKING:
@@ -22,32 +23,6 @@ if TYPE_CHECKING:
 _ROUNDS = 3
 _ANSWER_SHARE, _VARIANT_SHARE = 0.4, 0.7
 """Shares of the time at which comparing answers, and measuring the variants, must have ended."""
-
-
-class TuningResult(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of a run.
-
-    Attributes:
-        measurements: of all measured candidates, in the order in which they were tried.
-        best: the best of the last measurements.
-        current: the measurement of the current settings, of the same turns; None if they cannot be measured.
-        checks: what each variant does to answers.
-        refused: the variants that change answers too much.
-        images: number of compared images.
-        metric: what the checks measure.
-        notes: sentences about what was not tried.
-        sources: the model to serve, by precision.
-    """
-
-    measurements: Sequence[Measurement]
-    best: Measurement
-    current: Measurement | None
-    checks: Mapping[Candidate, AnswerCheck]
-    refused: Set[Candidate]
-    images: int
-    metric: str
-    notes: Sequence[str]
-    sources: Mapping[str, ModelSource]
 
 
 class TuningSearch:
@@ -60,7 +35,15 @@ class TuningSearch:
         options: what to try.
         workers: number of workers of the server.
         scratch: an empty folder for a quantised version.
-        on_step: called after each step with its share of all steps.
+        bar: shows the finished steps.
+
+    Attributes:
+        comparison: compares the answers; None without `data`.
+        checks: what each variant does to answers.
+        refused: the variants that change answers too much.
+        notes: sentences about what was not tried.
+        sources: the model to serve, by precision.
+        measurements: of all measured candidates, in the order in which they were tried.
     """
 
     def __init__(
@@ -71,107 +54,94 @@ class TuningSearch:
         options: "TuningOptions",
         workers: int,
         scratch: Path,
-        on_step: Callable[[float], None],
+        bar: Bar,
     ) -> None:
         self._data, self._images, self._options, self._scratch = data, images, options, scratch
-        self._workers = workers
+        self._workers, self._bar = workers, bar
         self._threads = options.threads or (1, len(os.sched_getaffinity(0)))
         self._current = current_candidate(source, is_graph=describe(source).platform == "onnx")
-        self._sources = {self._current.precision if self._current.precision == "int8" else "fp32": source}
-        self._sources.setdefault("bf16", source)
+        self.sources = {self._current.precision if self._current.precision == "int8" else "fp32": source}
+        self.sources.setdefault("bf16", source)
         precisions, decodes = (options.precisions, options.decodes) if data else ((), ())
-        self._variants = list(variants(self._current, options.runtimes, precisions, decodes))
-        self._comparison = AnswerComparison(data) if data else None
-        self._checks: dict[Candidate, AnswerCheck] = {}
-        self._refused: set[Candidate] = set()
-        self._notes: list[str] = []
+        self._variants = variants(self._current, options.runtimes, precisions, decodes)
+        self.comparison = AnswerComparison(data) if data else None
+        self.checks: dict[Candidate, AnswerCheck] = {}
+        self.refused: set[Candidate] = set()
+        self.notes: list[str] = []
+        self.measurements: Sequence[Measurement] = ()
         self._started = time.monotonic()
         grid = len(all_candidates(options.batches, self._threads, 0)) + 1
-        self._steps = len(self._variants) * (1 + _ROUNDS) + grid * _ROUNDS
-        self._on_step = on_step
+        bar.show(0, len(self._variants) * (1 + _ROUNDS) + grid * _ROUNDS)
         if data is None and self._current.runtime is not None:
-            self._notes.append(
+            self.notes.append(
                 "Pass --data or --labels to also try bf16, int8 and reduced decoding, which change answers."
             )
 
-    def run(self) -> TuningResult:
-        """Return the measurements, the best set-up, and what was refused."""
-        kept = self._loadable() if self._comparison is None else self._close(self._comparison)
-        measured = list(self._measure(kept, _VARIANT_SHARE)) if len(kept) > 1 else []
+    def run(self) -> tuple[Measurement, Measurement | None]:
+        """Search, and return the best of the last measurements, and that of the current settings in the same turns.
+
+        The current settings have no measurement if they cannot be measured.
+        """
+        kept = self._usable_variants()
+        measured = self._measure(kept, _VARIANT_SHARE) if len(kept) > 1 else []
         objective = self._options.objective
         best = best_measurement(measured, objective).candidate if measured else kept[0]
         grid = all_candidates(self._options.batches, self._threads, self._options.delay_ms, best)
         finals = [kept[0], *(candidate for candidate in grid if candidate != kept[0])]
-        if self._current not in finals and self._is_served(self._current):
+        if self._current not in finals and _variant(self._current) in (self.checks or self._variants):
             finals.append(self._current)
         last = self._measure(finals, 1.0)
-        winner = best_measurement([row for row in last if _variant(row.candidate) not in self._refused], objective)
         if len(last) < len(finals):
-            self._notes.append(f"{len(finals) - len(last)} set-ups were not measured: --minutes is over.")
-        return TuningResult(
-            measurements=[*(row for row in measured if row.candidate not in finals), *last],
-            best=winner,
-            current=next((row for row in last if row.candidate == self._current), None),
-            checks=self._checks,
-            refused=self._refused,
-            images=self._comparison.count if self._comparison else 0,
-            metric=self._comparison.metric_name if self._comparison else "",
-            notes=self._notes,
-            sources=self._sources,
-        )
+            self.notes.append(f"{len(finals) - len(last)} set-ups were not measured: --minutes is over.")
+        self.measurements = [*(row for row in measured if row.candidate not in finals), *last]
+        winner = best_measurement([row for row in last if _variant(row.candidate) not in self.refused], objective)
+        return winner, next((row for row in last if row.candidate == self._current), None)
 
-    def _close(self, comparison: AnswerComparison) -> list[Candidate]:
-        """Return the variants whose answers are close enough to those of the first."""
+    def _usable_variants(self) -> list[Candidate]:
+        """Return the variants that can be loaded, and whose answers are close enough to those of the first."""
         kept: list[Candidate] = []
         for variant in self._variants:
-            if kept and self._elapsed() > _ANSWER_SHARE:
-                self._notes.append(f"{_text(variant)} was not tried: --minutes is too short.")
-                self._step(1 + _ROUNDS)
+            if kept and self.comparison and self._elapsed() > _ANSWER_SHARE:
+                self._skip(variant, "--minutes is too short.")
                 continue
             before = time.monotonic()
             try:
-                check = comparison.check(self._source_for(variant))
+                source = self._source_for(variant)
+                if self.comparison is None:
+                    describe(source)
+                else:
+                    self.checks[variant] = self.comparison.check(source)
             except ModelError as error:
                 if not kept:
                     raise
-                self._notes.append(f"{_text(variant)} was not tried: {error}")
-                self._step(1 + _ROUNDS)
+                self._skip(variant, str(error))
                 continue
-            self._checks[variant] = check
-            if not kept:
-                self._limit_images(comparison, time.monotonic() - before)
-            self._step(1)
-            if check.drop <= self._options.max_drop:
-                kept.append(variant)
+            self._bar.advance()
+            if self.comparison is not None and not kept:
+                self._limit_images(self.comparison, time.monotonic() - before)
+            if variant in self.checks and self.checks[variant].drop > self._options.max_drop:
+                self.refused.add(variant)
+                self._bar.advance(_ROUNDS)
             else:
-                self._refused.add(variant)
-                self._step(_ROUNDS)
+                kept.append(variant)
         return kept
+
+    def _skip(self, variant: Candidate, reason: str) -> None:
+        decode = ", reduced decode" if variant.reduced_decode else ""
+        name = f"{variant.runtime or 'This runtime'} {variant.precision}{decode}"
+        self.notes.append(f"{name} was not tried: {reason}")
+        self._bar.advance(1 + _ROUNDS)
 
     def _limit_images(self, comparison: AnswerComparison, seconds: float) -> None:
         """Compare fewer images if all variants would not be compared in time."""
         available = _ANSWER_SHARE * self._options.minutes * 60 / len(self._variants)
         if seconds > available:
             comparison.limit(int(comparison.count * available / seconds))
-            self._notes.append(f"Compared only {comparison.count} images, because of --minutes.")
-
-    def _loadable(self) -> list[Candidate]:
-        kept: list[Candidate] = []
-        for variant in self._variants:
-            try:
-                describe(self._source_for(variant))
-            except ModelError as error:
-                if not kept:
-                    raise
-                self._notes.append(f"{_text(variant)} was not tried: {error}")
-            else:
-                kept.append(variant)
-            self._step(1)
-        return kept
+            self.notes.append(f"Compared only {comparison.count} images, because of --minutes.")
 
     def _measure(self, candidates: Sequence[Candidate], share: float) -> Sequence[Measurement]:
         def on_measured() -> bool:
-            self._step(1)
+            self._bar.advance()
             return self._elapsed() < share
 
         pairs = [(candidate, self._source_for(candidate)) for candidate in candidates]
@@ -179,29 +149,19 @@ class TuningSearch:
         return measure_candidates(pairs, self._images, self._workers, seconds, _ROUNDS, on_measured)
 
     def _source_for(self, candidate: Candidate) -> ModelSource:
-        if candidate.precision not in self._sources and self._data is not None:
-            original = self._sources["fp32"]
+        if candidate.precision not in self.sources and self._data is not None:
+            original = self.sources["fp32"]
             folder = self._scratch / "1"
             quantize(original, self._data.calibration, folder)
             (quantized,) = model_at(folder)
-            self._sources["int8"] = msgspec.structs.replace(quantized, name=original.name, root=original.root)
-        return with_candidate(self._sources[candidate.precision], candidate, self._workers)
-
-    def _is_served(self, candidate: Candidate) -> bool:
-        return _variant(candidate) in (self._checks if self._comparison else self._variants)
+            self.sources["int8"] = msgspec.structs.replace(quantized, name=original.name, root=original.root)
+        return with_candidate(self.sources[candidate.precision], candidate, self._workers)
 
     def _elapsed(self) -> float:
+        """Return the elapsed share of the time."""
         return (time.monotonic() - self._started) / (self._options.minutes * 60)
-
-    def _step(self, count: int) -> None:
-        self._on_step(count / self._steps)
 
 
 def _variant(candidate: Candidate) -> Candidate:
     """Return the part of a candidate that may change answers."""
     return msgspec.structs.replace(candidate, batch=1, delay_ms=0.0, threads=1)
-
-
-def _text(candidate: Candidate) -> str:
-    decode = ", reduced decode" if candidate.reduced_decode else ""
-    return f"{candidate.runtime or 'This runtime'} {candidate.precision}{decode}"
