@@ -9,11 +9,10 @@ from typing import Annotated, Any, Literal, Union, cast, get_args, get_origin
 import msgspec
 from cyclopts import App, Argument, ArgumentCollection, Parameter
 from cyclopts.validators import Number
-from rich.markup import escape
 
 from app import __version__
 from app.cli.serve import read_config_file, serve, unknown_variables
-from app.cli.terminal import console, table
+from app.cli.terminal import console, printable, table
 
 _SECRET = ("record", "drift_webhook")
 """Options whose URLs may contain a password or a token."""
@@ -50,12 +49,14 @@ def config(
         if everything or argument.tokens:
             field, names = argument.field_info.name, argument.parameter.env_var or ()
             value = values.get(field, argument.field_info.default)
-            shown.add_row(argument.name, escape(_shown(field, value)), escape(_source(argument)), ", ".join(names))
+            shown.add_row(
+                argument.name, printable(_shown(field, value)), printable(_source(argument)), ", ".join(names)
+            )
     terminal = console()
     terminal.print(shown)
     for variable, nearest in unknown_variables(arguments):
         hint = f"; did you mean {nearest}?" if nearest else ""
-        terminal.print(f"[yellow]{escape(variable)} is not an environment variable of Charioteer[/yellow]{hint}")
+        terminal.print(f"[yellow]{printable(variable)} is not an environment variable of Charioteer[/yellow]{hint}")
 
 
 def _shown(name: str, value: object) -> str:

@@ -24,6 +24,8 @@ FAILED = 2
 """Exit status of a command that could not do its work."""
 
 _FALLBACK_WIDTH = 160
+_HARMLESS = "\n\xa0\u200c\u200d"
+"""Line ends, spaces and joiners, which are not printable for `str.isprintable`."""
 
 
 def console() -> Console:
@@ -39,11 +41,20 @@ def error_console() -> Console:
     return Console(stderr=True)
 
 
+def printable(value: object) -> str:
+    """Return the text of a value for a console: without markup, and with control characters as visible escapes."""
+    characters = (
+        character if character.isprintable() or character in _HARMLESS else repr(character)[1:-1]
+        for character in str(value)
+    )
+    return escape("".join(characters))
+
+
 def table(*headings: str, title: str | None = None) -> Table:
     """Return a table. In a narrow terminal, its cells continue on the next line and keep all text."""
-    new_table = Table(title=title, title_justify="left")
+    new_table = Table(title=None if title is None else printable(title), title_justify="left")
     for heading in headings:
-        new_table.add_column(heading, overflow="fold")
+        new_table.add_column(printable(heading), overflow="fold")
     return new_table
 
 

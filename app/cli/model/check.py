@@ -2,24 +2,23 @@
 
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import msgspec
 from cyclopts import Parameter
 from cyclopts.types import ExistingFile
-from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from app.cli.model.inputs import predict_records, sample_image
-from app.cli.terminal import console, progress, table
+from app.cli.terminal import console, printable, progress, table
 from app.engine.models.model_metadata import ModelMetadata, Origin
 from app.engine.models.registry import chariot_name_warning
 from app.engine.models.servable import Servable
 from app.settings.model import ModelError, ModelSource
 from app.settings.server import ModelOptions
-from tasks.inference.error import InferenceError
+from tasks.inference.error import InferenceError, truncate
 from tasks.text.request import TEXT_INPUT
 from tasks.vision.request import IMAGE_INPUT
 
@@ -50,49 +49,45 @@ def check(
         model_links: Folders, separated by commas, that links in model folders may lead to.
         model_signing_key: File of public keys (PEM). One of them must have signed the model.sha256.
     """
-    from app.assembly.discovery import discover
-    from app.assembly.models import link_folders, load
+    from app.assembly.models import find_models, load
 
     image_data = image.read_bytes() if image else sample_image()
     terminal, failures = console(), 0
-    policy = {
-        "allow_code": allow_code,
-        "require_manifest": require_manifest,
-        "signing_key": model_signing_key,
-        "links": link_folders(model_links),
-    }
-    for source in discover(path):
-        label = f"{escape(source.name)} {source.version}"
+    # Without hard wraps, the text of a line can be searched for.
+    write_line = partial(terminal.print, soft_wrap=True)
+    options = ModelOptions(
+        model_dir=path,
+        allow_code=allow_code,
+        require_manifest=require_manifest,
+        model_signing_key=model_signing_key,
+        model_links=model_links,
+    )
+    for source in find_models(options):
+        label = printable(f"{source.name} {source.version}")
         try:
-            servable = load(msgspec.structs.replace(source, **policy))
+            servable = load(source)
         except ModelError as error:
             failures += 1
-            _write_line(terminal, f"[red]{label} cannot be served[/red]: {escape(str(error))}")
+            write_line(f"[red]{label} cannot be served[/red]: {printable(error)}")
             continue
         terminal.print(_table(source, servable.description))
         if warning := chariot_name_warning(source.name):
-            _write_line(terminal, f"[yellow]{escape(warning)}[/yellow].")
-        guessed = [fact.topic for fact in servable.description.facts if fact.origin is Origin.GUESSED]
+            write_line(f"[yellow]{printable(warning)}[/yellow].")
         if source.imported is not None:
-            _write_line(terminal, f"Settings from {source.imported.file}: {', '.join(source.imported.settings)}.")
+            write_line(f"Settings from {source.imported.file}: {', '.join(source.imported.settings)}.")
             if source.imported.ignored:
-                ignored = escape(", ".join(source.imported.ignored))
-                _write_line(terminal, f"[yellow]No effect here: {ignored}[/yellow], in {source.imported.file}.")
-        if guessed:
+                ignored = printable(", ".join(source.imported.ignored))
+                write_line(f"[yellow]No effect here: {ignored}[/yellow], in {source.imported.file}.")
+        if guessed := [fact.topic for fact in servable.description.facts if fact.origin is Origin.GUESSED]:
             advice = "declare it in model-settings.json if it is wrong"
             terminal.print(f"[yellow]Guessed: {', '.join(guessed)}[/yellow]; {advice}.")
         try:
-            _write_line(terminal, _try_on_sample(source, servable, image_data))
+            write_line(_try_on_sample(source, servable, image_data))
         except InferenceError as error:
             failures += 1
-            _write_line(terminal, f"[red]{label} cannot answer[/red]: {escape(str(error))}")
+            write_line(f"[red]{label} cannot answer[/red]: {printable(error)}")
     if failures:
         sys.exit(1)
-
-
-def _write_line(terminal: Console, line: str) -> None:
-    """Print `line` without hard wraps, so that its text can be searched for."""
-    terminal.print(line, soft_wrap=True)
 
 
 def _try_on_sample(source: ModelSource, servable: Servable, image_data: bytes) -> str:
@@ -112,19 +107,18 @@ def _try_on_sample(source: ModelSource, servable: Servable, image_data: bytes) -
     records = predict_records(servable, source.name, data, parameters)
     milliseconds = (time.perf_counter() - started) * 1000
     first = msgspec.json.encode(records[0]).decode() if records else "no results"
-    summary = first if len(first) <= _MAX_SHOWN_CHARACTERS else f"{first[:_MAX_SHOWN_CHARACTERS]}..."
     count = "1 result" if len(records) == 1 else f"{len(records)} results"
-    return f"Tried on one {input_kind}, {count} in {milliseconds:.0f} ms: {escape(summary)}"
+    return f"Tried on one {input_kind}, {count} in {milliseconds:.0f} ms: {printable(truncate(first, _MAX_SHOWN_CHARACTERS))}"
 
 
 def _table(source: ModelSource, description: ModelMetadata) -> Table:
-    facts = table("what", "understood as", "from", title=f"{escape(source.name)} {source.version}")
+    facts = table("what", "understood as", "from", title=f"{source.name} {source.version}")
     for fact in description.facts:
-        facts.add_row(fact.topic, escape(fact.value), fact.origin)
+        facts.add_row(fact.topic, printable(fact.value), fact.origin)
     declared_by = Origin.CLASS if description.platform == "python" else Origin.MODEL_FILE
     for heading, specs in (("input", description.inputs), ("output", description.outputs)):
         for spec in specs:
-            facts.add_row(heading, escape(f"{spec.name} {spec.datatype} {list(spec.shape)}"), declared_by)
+            facts.add_row(heading, printable(f"{spec.name} {spec.datatype} {list(spec.shape)}"), declared_by)
     return facts
 
 
@@ -142,13 +136,13 @@ def models(options: ModelOptions = ModelOptions()) -> None:  # noqa: B008
     sources = find_models(options)
     with progress("Reading models", len(sources)) as bar:
         for source in sources:
-            cells = [escape(source.name), source.version]
-            path = escape(f"/v2/models/m-{(source.settings.chariot_id or source.name).lower()}/infer")
+            cells = [printable(source.name), printable(source.version)]
+            path = printable(f"/v2/models/m-{(source.settings.chariot_id or source.name).lower()}/infer")
             try:
                 description = describe(source)
                 labels = str(len(description.labels)) if description.labels else "-"
-                listing.add_row(*cells, description.task_type, escape(description.layout), labels, path)
+                listing.add_row(*cells, description.task_type, printable(description.layout), labels, path)
             except ModelError as error:
-                listing.add_row(*cells, "[red]cannot be served[/red]", escape(str(error)), "", path)
+                listing.add_row(*cells, "[red]cannot be served[/red]", printable(error), "", path)
             bar.advance()
     terminal.print(listing)

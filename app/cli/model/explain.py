@@ -5,17 +5,15 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
-import numpy as np
 from cyclopts import Parameter
 from cyclopts.types import ExistingFile, NonNegativeInt, PositiveFloat, PositiveInt
 from cyclopts.validators import Number
-from rich.markup import escape
 from rich.table import Table
 
 from app.cli.model.drawing import check_image_path, overlay_heat_map, write_image
 from app.cli.model.drawing import draw as draw_records
 from app.cli.model.inputs import choose_model, input_tensor, read_image
-from app.cli.terminal import console, error_console, progress, table
+from app.cli.terminal import console, error_console, printable, progress, table
 from app.engine.models.servable import Servable
 from app.settings.model import ModelError, ModelSource
 from app.settings.server import ModelOptions
@@ -24,7 +22,6 @@ from tasks.inference.request import InferenceRequest
 from tasks.inference.tensor import BytesTensor
 from tasks.saliency.explanation import Explanation, ExplanationMethod
 from tasks.saliency.words import WordImportance
-from tasks.task import Geometry
 from tasks.vision.filtering import SCORE_DECIMALS
 from tasks.vision.image import decode_image
 
@@ -103,7 +100,7 @@ def explain(
     if json:
         terminal.print_json(msgspec.json.encode([_summary(explanation) for explanation in explanations]).decode())
     elif not explanations:
-        terminal.print(f"{escape(source.name)}: no objects to explain")
+        terminal.print(f"{printable(source.name)}: no objects to explain")
     elif servable.explained_by == "words":
         for explanation in explanations:
             terminal.print(_word_table(explanation))
@@ -112,8 +109,11 @@ def explain(
     if draw is not None and data is not None and explanations:
         if object > len(explanations):
             raise ModelError(f"Cannot draw object {object}: the model found only {len(explanations)}")
-        _write(draw, data, explanations[object - 1], servable.description.task_type.geometry)
-        error_console().print(f"Wrote {escape(str(draw))}: {escape(explanations[object - 1].label)}")
+        drawn: Explanation = explanations[object - 1]
+        overlay = overlay_heat_map(decode_image(data).pixels, drawn.saliency)
+        geometry = servable.description.task_type.geometry
+        write_image(draw, draw_records(overlay, [drawn.record], geometry, filled=False))
+        error_console().print(f"Wrote {printable(draw)}: {printable(drawn.label)}")
 
 
 def _check_takes(source: ModelSource, servable: Servable, sent: str, *, draws: bool) -> None:
@@ -139,7 +139,7 @@ def _explain(
 
     request = InferenceRequest(id="explain", model_name=source.name, inputs=(tensor,), parameters=parameters)
     limits = Limits(max_explanation_samples=10**9, max_explanation_seconds=10.0**9)
-    with error_console().status(f"Loading {escape(source.name)}"):
+    with error_console().status(f"Loading {printable(source.name)}"):
         servable = load(source)
     _check_takes(source, servable, tensor.name, draws=draws)
     with progress(f"Explaining {source.name}") as bar:
@@ -165,11 +165,11 @@ def _summary(explanation: Explanation | WordImportance) -> dict[str, object]:
             "method": "occlusion",
             "samples": explanation.samples,
         }
-    y, x = np.unravel_index(int(explanation.saliency.argmax()), (explanation.height, explanation.width))
+    x, y = _peak(explanation)
     return {
         "label": explanation.label,
         "score": explanation.score,
-        "peak": {"x": int(x), "y": int(y)},
+        "peak": {"x": x, "y": y},
         "method": explanation.method,
         "samples": explanation.samples,
     }
@@ -177,21 +177,22 @@ def _summary(explanation: Explanation | WordImportance) -> dict[str, object]:
 
 def _table(source: ModelSource, explanations: Sequence[Explanation]) -> Table:
     first = explanations[0]
-    title = f"{escape(source.name)}: {len(explanations)} explained with {first.samples} samples ({first.method})"
+    title = f"{source.name}: {len(explanations)} explained with {first.samples} samples ({first.method})"
     peaks = table("label", "score", "peak", title=title)
     for explanation in explanations:
-        y, x = np.unravel_index(int(explanation.saliency.argmax()), (explanation.height, explanation.width))
-        peaks.add_row(escape(explanation.label), f"{explanation.score:.4g}", f"x {x}, y {y}")
+        x, y = _peak(explanation)
+        peaks.add_row(printable(explanation.label), f"{explanation.score:.4g}", f"x {x}, y {y}")
     return peaks
 
 
+def _peak(explanation: Explanation) -> tuple[int, int]:
+    """Return x and y of the pixel with the highest saliency."""
+    y, x = divmod(int(explanation.saliency.argmax()), explanation.width)
+    return x, y
+
+
 def _word_table(explanation: WordImportance) -> Table:
-    words = table("word", "importance", title=f"{escape(explanation.label)}: {explanation.score:.4g}")
+    words = table("word", "importance", title=f"{explanation.label}: {explanation.score:.4g}")
     for word, importance in zip(explanation.words, explanation.importances.tolist(), strict=True):
-        words.add_row(escape(word), f"{importance:+.4g}")
+        words.add_row(printable(word), f"{importance:+.4g}")
     return words
-
-
-def _write(path: Path, data: bytes, explanation: Explanation, geometry: Geometry | None) -> None:
-    overlay = overlay_heat_map(decode_image(data).pixels, explanation.saliency)
-    write_image(path, draw_records(overlay, [explanation.record], geometry, filled=False))

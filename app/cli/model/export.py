@@ -7,10 +7,9 @@ from typing import Annotated
 from cyclopts import Parameter
 from cyclopts.types import ExistingDirectory, PositiveInt
 from cyclopts.validators import Number
-from rich.markup import escape
 
 from app.cli.model.inputs import choose_images, latest_version
-from app.cli.terminal import console, progress, table
+from app.cli.terminal import console, printable, progress, table
 
 _MANY_TIES = 0.5
 """Share of tied scores from which ties explain a difference."""
@@ -41,7 +40,7 @@ def export(
             differences.add_row(f"{comparison.size[0]}x{comparison.size[1]}", name, f"{difference:.2e}")
     terminal.print(differences)
     sizes = "of any size" if export_result.any_size else "of {}x{} pixels".format(*export_result.comparisons[0].size)
-    terminal.print(f"Wrote {escape(str(export_result.file))}, which takes images {sizes}.")
+    terminal.print(f"Wrote {printable(export_result.file)}, which takes images {sizes}.")
     if export_result.scores is None:
         terminal.print("[yellow]When served, one of the two returns more results than the other.[/yellow]")
     else:
@@ -85,7 +84,7 @@ def quantize(
     with progress(f"Calibrating {source.name}", len(images)) as bar:
         provenance = quantize_model(source, images, folder, bar.advance)
     terminal = console()
-    written = escape(str(folder))
+    written = printable(folder)
     terminal.print(f"Wrote {written}, calibrated with {provenance.images} images by {provenance.tool}.", soft_wrap=True)
     if output is None and source.root is None:
         terminal.print(f"It is served instead of version {source.version} until you remove it.")

@@ -14,10 +14,9 @@ from typing import Annotated, BinaryIO
 from cyclopts import Parameter
 from cyclopts.types import ExistingDirectory
 from rich.filesize import decimal
-from rich.markup import escape
 
 from app.cli.model.check import check
-from app.cli.terminal import console, table
+from app.cli.terminal import console, printable, table
 from app.settings.model import SETTINGS_FILE, ModelError
 
 _SUFFIX = ".tar.gz"
@@ -53,13 +52,13 @@ def pack(
     digest = archive(directory, packed, output)
 
     terminal = console()
-    files = table("file", "bytes", title=escape(str(output)))
+    files = table("file", "bytes", title=str(output))
     files.columns[1].justify = "right"
     for file in packed:
-        files.add_row(escape(str(file)), str((directory / file).stat().st_size))
+        files.add_row(printable(file), str((directory / file).stat().st_size))
     terminal.print(files)
     if left_out:
-        terminal.print(f"Left out: {escape(', '.join(map(str, left_out)))}.", soft_wrap=True)
+        terminal.print(f"Left out: {printable(', '.join(map(str, left_out)))}.", soft_wrap=True)
     total = sum((directory / file).stat().st_size for file in packed)
     count = "1 file" if len(packed) == 1 else f"{len(packed)} files"
     terminal.print(f"{count}, {decimal(total)}, in {decimal(output.stat().st_size)}; sha256 {digest}", soft_wrap=True)

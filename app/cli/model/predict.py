@@ -7,20 +7,17 @@ from typing import Annotated, cast
 import msgspec
 from cyclopts import Parameter
 from cyclopts.types import ExistingFile
-from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from app.cli.model.drawing import check_image_path, colour_of, write_image
 from app.cli.model.drawing import draw as draw_records
 from app.cli.model.inputs import choose_model, predict_records, read_image
-from app.cli.model.terminal_image import Graphics, graphics_of, show_image
-from app.cli.terminal import console, error_console, table
+from app.cli.model.terminal_image import graphics_of, show_image
+from app.cli.terminal import console, error_console, printable, table
 from app.engine.models.servable import Servable
 from app.settings.model import ModelError, ModelSource
 from app.settings.server import ModelOptions
 from tasks.inference.response import Record
-from tasks.task import Geometry
 from tasks.vision.image import decode_image
 
 _MAX_SHOWN_NUMBERS = 8
@@ -64,23 +61,24 @@ def predict(
         "top_k": top_k,
         "iou_threshold": iou_threshold,
     }
-    with error_console().status(f"Running {escape(source.name)}"):
+    with error_console().status(f"Running {printable(source.name)}"):
         servable = _load(source, draws=draw is not None)
         given = {key: value for key, value in parameters.items() if value is not None}
         records = predict_records(servable, source.name, data, given)
     geometry = servable.description.task_type.geometry
     graphics = graphics_of(terminal) if show and geometry is not None and not json else None
     if graphics is not None:
-        _show(terminal, graphics, data, records, geometry)
+        pixels = decode_image(data).pixels
+        show_image(terminal, graphics, lambda width: draw_records(pixels, records, geometry, width=width))
     if json:
         terminal.print_json(msgspec.json.encode(records).decode())
     elif records:
         terminal.print(_table(source, records, coloured=graphics is not None))
     else:
-        terminal.print(f"{escape(source.name)}: nothing found")
+        terminal.print(f"{printable(source.name)}: nothing found")
     if draw is not None:
-        _write(draw, data, records, geometry)
-        error_console().print(f"Wrote {escape(str(draw))}")
+        write_image(draw, draw_records(decode_image(data).pixels, records, geometry))
+        error_console().print(f"Wrote {printable(draw)}")
 
 
 def _load(source: ModelSource, *, draws: bool) -> Servable:
@@ -97,7 +95,7 @@ def _load(source: ModelSource, *, draws: bool) -> Servable:
 
 def _table(source: ModelSource, records: Sequence[Record], *, coloured: bool) -> Table:
     """Return the records as a table, `coloured` with a square in the colour of each label on the shown image."""
-    found = table(*records[0].__struct_fields__, title=f"{escape(source.name)}: {len(records)} found")
+    found = table(*records[0].__struct_fields__, title=f"{source.name}: {len(records)} found")
     for record in records:
         first, *rest = (_cell(value) for value in msgspec.structs.astuple(record))
         found.add_row(f"{_square(record)} {first}" if coloured else first, *rest)
@@ -113,8 +111,8 @@ def _cell(value: object) -> str:
     if isinstance(value, float):
         return f"{value:.4g}" if abs(value) < 1 else f"{value:.1f}"
     if isinstance(value, list):
-        return escape(_list_cell(cast("list[object]", value)))
-    return escape(str(value))
+        return printable(_list_cell(cast("list[object]", value)))
+    return printable(value)
 
 
 def _list_cell(values: list[object]) -> str:
@@ -125,14 +123,3 @@ def _list_cell(values: list[object]) -> str:
         return f"{len(lists)} contours, {sum(map(len, lists))} points"
     dots = ", ..." if len(values) > _MAX_SHOWN_NUMBERS else ""
     return ", ".join(map(str, values[:_MAX_SHOWN_NUMBERS])) + dots
-
-
-def _show(
-    terminal: Console, graphics: Graphics, data: bytes, records: Sequence[Record], geometry: Geometry | None
-) -> None:
-    pixels = decode_image(data).pixels
-    show_image(terminal, graphics, lambda width: draw_records(pixels, records, geometry, width=width))
-
-
-def _write(path: Path, data: bytes, records: Sequence[Record], geometry: Geometry | None) -> None:
-    write_image(path, draw_records(decode_image(data).pixels, records, geometry))

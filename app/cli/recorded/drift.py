@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import App, Parameter
 from cyclopts.types import ExistingFile, PositiveInt
 from cyclopts.validators import Number
-from rich.markup import escape
 
-from app.cli.terminal import console, error_console, progress, stop, table
+from app.cli.terminal import console, error_console, printable, progress, stop, table
 from app.settings.model import ModelError, ModelSource
 from app.settings.server import ModelOptions, SettingsError
 from tasks.inference.error import InferenceError
@@ -103,7 +102,7 @@ def baseline(
     _print_skipped(measured.skipped)
     sample = measured.sample
     counts = f"{len(sample)} images, {len(sample.features)} numbers, {sample.embeddings.shape[1]} of an embedding"
-    console().print(f"Wrote {escape(str(out))}: {counts}, {len(sample.labels)} labels", soft_wrap=True)
+    console().print(f"Wrote {printable(out)}: {counts}, {len(sample.labels)} labels", soft_wrap=True)
 
 
 @drift.command
@@ -193,33 +192,28 @@ def _print(comparison: "DriftComparison") -> None:
     for test in comparison.tests:
         verdict = "[red]drifted[/red]" if test.drifted else "no drift seen"
         tests.add_row(
-            test.name, escape(test.about), _printable(test.where), f"{test.p:.2g}", f"{test.adjusted:.2g}", verdict
+            test.name, printable(test.about), printable(test.where), f"{test.p:.2g}", f"{test.adjusted:.2g}", verdict
         )
     terminal.print(tests)
     for slice_result in comparison.slices:
         verdict = "too few images" if slice_result.q is None else f"corrected p {slice_result.q:.2g}"
         drifted = " [red]drifted[/red]" if slice_result.drifted else ""
-        slice_name = _printable(f"{slice_result.key} = {slice_result.value}")
+        slice_name = printable(f"{slice_result.key} = {slice_result.value}")
         terminal.print(
             f"{slice_name}: {slice_result.baseline} and {slice_result.production} images, {verdict}{drifted}"
         )
     for note in comparison.notes:
-        terminal.print(_printable(note))
+        terminal.print(printable(note))
     for drift in comparison.mix:
         if drift.drifted or not all(value.baseline for value in drift.values):
-            terminal.print(f"{_printable(drift.key)}: {_printable(drift.change)}")
+            terminal.print(f"{printable(drift.key)}: {printable(drift.change)}")
     if unknown := [label.label for label in comparison.labels if not label.known]:
-        terminal.print(f"Not in the baseline: {_printable(', '.join(unknown[:20]))}")
+        terminal.print(f"Not in the baseline: {printable(', '.join(unknown[:20]))}")
     terminal.print(
         f"Similarity to the baseline {comparison.production_similarity:.3f}, of the baseline to itself "
         f"{comparison.baseline_similarity:.3f}"
     )
     terminal.print("[red]Drift was found[/red]" if comparison.drifted else "No drift was found")
-
-
-def _printable(text: str) -> str:
-    """Escape names of folders and metadata, which may hold terminal control characters."""
-    return escape(text if text.isprintable() else repr(text))
 
 
 def _print_skipped(skipped: Mapping[str, int]) -> None:

@@ -9,10 +9,9 @@ from typing import Annotated
 import msgspec
 from cyclopts import Parameter
 from cyclopts.types import NonNegativeInt, PositiveInt
-from rich.markup import escape
 from rich.table import Table
 
-from app.cli.terminal import console, error_console, table
+from app.cli.terminal import console, error_console, printable, table
 from app.recording.export.line_formats import best_prediction
 from app.recording.export.writing import Format, export, format_of
 from app.recording.inference import RecordedInference, format_timestamp
@@ -95,9 +94,9 @@ def _print_result(result: SqlResult, *, json: bool) -> None:
         objects = [dict(zip(result.columns, row, strict=True)) for row in result.rows]
         console().print_json(msgspec.json.encode(objects, enc_hook=str).decode())
         return
-    rows = table(*map(escape, result.columns))
+    rows = table(*map(printable, result.columns))
     for row in result.rows:
-        rows.add_row(*("" if value is None else escape(str(value)) for value in row))
+        rows.add_row(*("" if value is None else printable(value) for value in row))
     console().print(rows)
 
 
@@ -122,12 +121,12 @@ def _table(inferences: Sequence[RecordedInference], *, wide: bool) -> Table:
     for inference in inferences:
         found.add_row(
             format_timestamp(inference.started)[:19].replace("T", " "),
-            escape(inference.model),
-            escape(inference.protocol),
+            printable(inference.model),
+            printable(inference.protocol),
             f"{inference.duration / 1000:.1f}",
-            escape(_summary(inference)) if inference.error is None else f"[red]{escape(inference.error)}[/red]",
-            escape(truncate(", ".join(f"{entry.key}={_value(entry.value)}" for entry in inference.metadata))),
-            escape(inference.id),
+            printable(_summary(inference)) if inference.error is None else f"[red]{printable(inference.error)}[/red]",
+            printable(truncate(", ".join(f"{entry.key}={_value(entry.value)}" for entry in inference.metadata))),
+            printable(inference.id),
         )
     return found
 
@@ -160,6 +159,6 @@ def _export(batches: Iterable[Sequence[RecordedInference]], to: Path, name: Form
             lambda count: status.update(f"Exporting ... {count:,} inferences"),
             images,
         )
-    stderr.print(f"Wrote {result.written:,} inferences to {escape(str(to))}", soft_wrap=True)
+    stderr.print(f"Wrote {result.written:,} inferences to {printable(to)}", soft_wrap=True)
     if result.left_out:
         stderr.print(f"Skipped {result.left_out:,} inferences: {_SKIPPED[export_format]}")
