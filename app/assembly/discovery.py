@@ -77,6 +77,11 @@ def model_at(path: Path) -> Sequence[ModelSource]:
     return [msgspec.structs.replace(source, imported=imported) for source in sources]
 
 
+def latest_version(sources: Sequence[ModelSource]) -> ModelSource:
+    """Return the latest version of the model whose versions are `sources`."""
+    return max(sources, key=lambda source: version_sort_key(source.version))
+
+
 def models_in(repository: Path) -> Sequence[ModelSource]:
     """Return every version of every model in `repository`, which has one folder for each model.
 

@@ -13,9 +13,8 @@ import msgspec
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from app.assembly.discovery import model_at
+from app.assembly.discovery import latest_version, model_at
 from app.assembly.models import load
-from app.engine.models.registry import version_sort_key
 from app.settings.model import ModelError
 from app.wire.bytes_elements import StringElement
 from tasks.image_classification import Classification
@@ -51,8 +50,7 @@ class InProcessModel:
     """
 
     def __init__(self, path: Path, *, allow_code: bool = False) -> None:
-        latest = max(model_at(path), key=lambda source: version_sort_key(source.version))
-        self.source = msgspec.structs.replace(latest, allow_code=allow_code)
+        self.source = msgspec.structs.replace(latest_version(model_at(path)), allow_code=allow_code)
         self._servable = load(self.source)
         self.description = self._servable.description
 

@@ -49,9 +49,8 @@ def config(
         if everything or argument.tokens:
             field, names = argument.field_info.name, argument.parameter.env_var or ()
             value = values.get(field, argument.field_info.default)
-            shown.add_row(
-                argument.name, printable(_shown(field, value)), printable(_source(argument)), ", ".join(names)
-            )
+            cells = argument.name, _shown(field, value), _source(argument), ", ".join(names)
+            shown.add_row(*map(printable, cells))
     terminal = console()
     terminal.print(shown)
     for variable, nearest in unknown_variables(arguments):

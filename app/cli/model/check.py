@@ -106,9 +106,9 @@ def _try_on_sample(source: ModelSource, servable: Servable, image_data: bytes) -
     started = time.perf_counter()
     records = predict_records(servable, source.name, data, parameters)
     milliseconds = (time.perf_counter() - started) * 1000
-    first = msgspec.json.encode(records[0]).decode() if records else "no results"
+    first = truncate(msgspec.json.encode(records[0]).decode(), _MAX_SHOWN_CHARACTERS) if records else "no results"
     count = "1 result" if len(records) == 1 else f"{len(records)} results"
-    return f"Tried on one {input_kind}, {count} in {milliseconds:.0f} ms: {printable(truncate(first, _MAX_SHOWN_CHARACTERS))}"
+    return f"Tried on one {input_kind}, {count} in {milliseconds:.0f} ms: {printable(first)}"
 
 
 def _table(source: ModelSource, description: ModelMetadata) -> Table:

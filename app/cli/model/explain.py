@@ -86,10 +86,9 @@ def explain(
         "max_seconds": max_seconds,
         "max_objects": max(_DEFAULT_OBJECTS, object),
     }
-    of_input = {"candidate_labels": candidate_labels, "prompts": prompt}
     servable, explained = _explain(
         source,
-        input_tensor(sent, {key: value for key, value in of_input.items() if value is not None}),
+        input_tensor(sent, {"candidate_labels": candidate_labels, "prompts": prompt}),
         {key: value for key, value in parameters.items() if value is not None},
         draws=draw is not None,
     )

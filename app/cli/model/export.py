@@ -8,7 +8,7 @@ from cyclopts import Parameter
 from cyclopts.types import ExistingDirectory, PositiveInt
 from cyclopts.validators import Number
 
-from app.cli.model.inputs import choose_images, latest_version
+from app.cli.model.inputs import choose_images
 from app.cli.terminal import console, printable, progress, table
 
 _MANY_TIES = 0.5
@@ -75,10 +75,11 @@ def quantize(
         limit: Maximum number of images, chosen at random.
         output: Folder to write; by default the next version beside the model.
     """
+    from app.assembly.discovery import latest_version, model_at
     from app.assembly.quantization import next_version
     from app.assembly.quantization import quantize as quantize_model
 
-    source = latest_version(path)
+    source = latest_version(model_at(path))
     images = choose_images(data, limit)
     folder = output or next_version(source)
     with progress(f"Calibrating {source.name}", len(images)) as bar:

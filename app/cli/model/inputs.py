@@ -5,7 +5,6 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from app.engine.models.registry import version_sort_key
 from app.engine.models.servable import Servable
 from app.evaluation.datasets.files import list_images
 from app.settings.model import ModelError, ModelSource
@@ -57,6 +56,7 @@ def choose_model(options: ModelOptions, name: str | None) -> ModelSource:
     Raises:
         ModelError: when there is no such model, or several models match.
     """
+    from app.assembly.discovery import latest_version
     from app.assembly.models import find_models
 
     sources = find_models(options)
@@ -66,22 +66,7 @@ def choose_model(options: ModelOptions, name: str | None) -> ModelSource:
         raise ModelError(f"There is no model {name!r}; there are {', '.join(names)}")
     if len({source.name for source in matches}) > 1:
         raise ModelError(f"There are several models; choose one with --name: {', '.join(names)}")
-    return _latest(matches)
-
-
-def latest_version(path: Path) -> ModelSource:
-    """Return the latest version of the model at `path`.
-
-    Raises:
-        ModelError: when there is no model.
-    """
-    from app.assembly.discovery import model_at
-
-    return _latest(model_at(path))
-
-
-def _latest(sources: Sequence[ModelSource]) -> ModelSource:
-    return sorted(sources, key=lambda source: version_sort_key(source.version))[-1]
+    return latest_version(matches)
 
 
 def sample_image() -> bytes:
@@ -105,8 +90,9 @@ def predict_records(
 
 
 def input_tensor(data: bytes | str, parameters: Mapping[str, object]) -> BytesTensor:
-    """Return one encoded image, or one text, as the input of a request."""
+    """Return one encoded image, or one text, as the input of a request. Parameters that are None are left out."""
     from app.wire.bytes_elements import BinaryElement, StringElement
 
     name, element = ("args", StringElement(data)) if isinstance(data, str) else ("image", BinaryElement(data))
-    return BytesTensor(name=name, shape=(1,), elements=[element], parameters=parameters)
+    given = {name: value for name, value in parameters.items() if value is not None}
+    return BytesTensor(name=name, shape=(1,), elements=[element], parameters=given)

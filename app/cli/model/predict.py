@@ -63,8 +63,7 @@ def predict(
     }
     with error_console().status(f"Running {printable(source.name)}"):
         servable = _load(source, draws=draw is not None)
-        given = {key: value for key, value in parameters.items() if value is not None}
-        records = predict_records(servable, source.name, data, given)
+        records = predict_records(servable, source.name, data, parameters)
     geometry = servable.description.task_type.geometry
     graphics = graphics_of(terminal) if show and geometry is not None and not json else None
     if graphics is not None:

@@ -14,7 +14,7 @@ from cyclopts.validators import Number
 from rich.console import Console
 from rich.table import Table
 
-from app.cli.model.inputs import latest_version, sample_image
+from app.cli.model.inputs import sample_image
 from app.cli.terminal import console, printable, progress, table
 from app.settings.model import SETTINGS_FILE, ModelError, ModelSource
 from app.settings.server import ServerSettings
@@ -96,11 +96,12 @@ def tune(
         write: Write the best result to model-settings.json; for int8, as a new version of the model.
         allow_code: Whether to allow models that are Python classes. Their code then runs here.
     """
+    from app.assembly.discovery import latest_version, model_at
     from app.cli.model.tuning_data import read_tuning_data
     from app.cli.model.tuning_run import TuningSearch
     from app.evaluation.dataset import EvaluationError
 
-    source = msgspec.structs.replace(latest_version(path), allow_code=allow_code)
+    source = msgspec.structs.replace(latest_version(model_at(path)), allow_code=allow_code)
     workers = ServerSettings().worker_count
     terminal = console()
     try:
