@@ -1,7 +1,7 @@
 """Read the images for drift measurement: from a folder, or from recordings."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from itertools import chain
 from pathlib import Path
@@ -13,6 +13,7 @@ import numpy as np
 from app.cli.model.inputs import predict_records
 from app.drift.measurement import DriftInput, Embedder, measure_images, metadata_texts
 from app.drift.sample import DriftError, Observation, Sample, build_sample
+from app.evaluation.datasets.files import list_images
 from app.settings.inference_query import NO_ERROR, InferenceQuery
 from app.settings.model import ModelSource
 from tasks.inference.error import InferenceError
@@ -23,14 +24,12 @@ from tasks.vision.image import Image, check_size, decode_image
 if TYPE_CHECKING:
     from app.cli.recorded.drift import ImageOptions
 
-_SUFFIXES = frozenset({".bmp", ".gif", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp"})
 _SEED = 0
 
 ProgressCallback = Callable[[int, int | None], None]
-PredictRecords = Callable[[bytes], Sequence[Mapping[str, object]]]
 
 
-class MeasuredImages(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+class MeasuredImages(msgspec.Struct, frozen=True, eq=False):
     """A sample, and access to its images.
 
     Attributes:
@@ -65,61 +64,56 @@ def measure_source(
         InferenceError: when recordings cannot be read, or the model fails.
         SettingsError: when the address of the recordings is invalid.
     """
-    skipped: Counter[str] = Counter()
     if Path(source).is_dir():
-        task_type, predict = _load_predictor(model)
-        folder = _Folder(Path(source), options.limit, predict, skipped)
-        observations = _with_progress(measure_images(folder.samples(), task_type, embedder), on_progress, len(folder))
-        return MeasuredImages(
-            sample=build_sample(observations, task_type, source), image_bytes=folder.image_bytes, skipped=skipped
-        )  # fmt: skip
+        return _measure_folder(source, options.limit, model, embedder, on_progress)
     if "://" not in source and not Path(source).exists():
         raise DriftError(f"There is no folder or file {source}")
-    return _measure_recordings(source, options, embedder, on_progress, skipped)
+    return _measure_recordings(source, options, embedder, on_progress)
 
 
-class _Folder:
-    """The image files below a folder; their metadata is the path of their folder."""
+def _measure_folder(
+    source: str, max_images: int, model: ModelSource | None, embedder: Embedder | None, on_progress: ProgressCallback
+) -> MeasuredImages:
+    """Measure the image files below a folder; their metadata is the path of their folder."""
+    from app.assembly.models import load
 
-    def __init__(self, folder: Path, max_images: int, predict: PredictRecords | None, skipped: Counter[str]) -> None:
-        self._folder, self._predict, self._skipped = folder, predict, skipped
-        files = sorted(path for path in folder.rglob("*") if path.suffix.lower() in _SUFFIXES and path.is_file())
-        if not files:
-            raise DriftError(f"There are no images in {folder}")
-        if len(files) > max_images:
-            rows: list[int] = np.sort(
-                np.random.default_rng(_SEED).choice(len(files), max_images, replace=False)
-            ).tolist()
-            self._skipped["left out, because there are more than --limit"] = len(files) - max_images
-            files = [files[row] for row in rows]
-        self._files = files
+    folder, skipped = Path(source), Counter[str]()
+    files = list_images(folder)
+    if not files:
+        raise DriftError(f"There are no images in {folder}")
+    if len(files) > max_images:
+        rows = np.sort(np.random.default_rng(_SEED).choice(len(files), max_images, replace=False))
+        skipped["left out, because there are more than --limit"] = len(files) - max_images
+        files = [files[row] for row in rows]
+    servable = load(model) if model else None
 
-    def __len__(self) -> int:
-        return len(self._files)
-
-    def samples(self) -> Iterator[DriftInput]:
-        """Yield every readable image."""
-        for file in self._files:
+    def samples() -> Iterator[DriftInput]:
+        for file in files:
             try:
                 data = file.read_bytes()
                 image = _decoded(data)
-                records = self._predict(data) if self._predict else None
             except (InferenceError, OSError):
-                self._skipped["not readable as images"] += 1
+                skipped["not readable as images"] += 1
                 continue
-            relative_path = file.relative_to(self._folder)
-            folder = str(relative_path.parent)
+            try:
+                records = predict_records(servable, model.name, data) if servable and model else None
+            except InferenceError:
+                skipped["without an answer of the model"] += 1
+                continue
+            relative_path = file.relative_to(folder)
             yield DriftInput(
                 id=str(relative_path),
                 image=image,
-                records=records,
-                metadata={} if folder == "." else {"folder": folder},
+                records=None if records is None else [msgspec.structs.asdict(record) for record in records],
+                metadata={"folder": str(relative_path.parent)} if len(relative_path.parts) > 1 else {},
             )
 
-    def image_bytes(self, name: str) -> bytes | None:
-        """Return the content of the file with that id."""
-        file = self._folder / name
-        return file.read_bytes() if file.is_file() else None
+    def image_bytes(name: str) -> bytes | None:
+        return (folder / name).read_bytes() if (folder / name).is_file() else None
+
+    task_type = servable.description.task_type if servable else ""
+    observations = _with_progress(measure_images(samples(), task_type, embedder), on_progress, len(files))
+    return MeasuredImages(build_sample(observations, task_type, source), image_bytes, skipped)
 
 
 def _measure_recordings(
@@ -127,7 +121,6 @@ def _measure_recordings(
     options: "ImageOptions",
     embedder: Embedder | None,
     on_progress: ProgressCallback,
-    skipped: Counter[str],
 ) -> MeasuredImages:
     from app.recording.inference import RecordedInference
     from app.recording.query.reader import open_recordings
@@ -144,6 +137,14 @@ def _measure_recordings(
     tasks: set[str] = set()
     models: set[str] = set()
     inferences: dict[str, RecordedInference] = {}
+    skipped = Counter[str]()
+
+    def image_of(inference: RecordedInference) -> Image | None:
+        if (data := reader.image(inference)) is not None:
+            with suppress(InferenceError):
+                return _decoded(data)
+        skipped["without their pixels"] += 1
+        return None
 
     def samples() -> Iterator[DriftInput]:
         for batch in reader.batches(query, options.limit):
@@ -156,7 +157,7 @@ def _measure_recordings(
                 inferences[inference.id] = inference
                 yield DriftInput(
                     id=inference.id,
-                    image=_decoded_or_skipped(reader.image(inference), skipped),
+                    image=image_of(inference),
                     records=inference.records,
                     metadata={
                         "model": inference.model,
@@ -165,53 +166,23 @@ def _measure_recordings(
                     },
                 )
 
-    observations = list(_with_progress(_observed_recordings(samples(), tasks, embedder), on_progress))
-    if len(tasks) > 1:
-        names = ", ".join(sorted(models))
-        raise DriftError(f"The recordings are of several tasks, {', '.join(sorted(tasks))}: choose a model ({names})")
-    sample = build_sample(observations, next(iter(tasks), ""), source)
-
-    def image_bytes(inference_id: str) -> bytes | None:
-        return reader.image(inferences[inference_id])
-
-    return MeasuredImages(sample=sample, image_bytes=image_bytes, skipped=skipped)
-
-
-def _observed_recordings(
-    samples: Iterator[DriftInput], tasks: set[str], embedder: Embedder | None
-) -> Iterator[Observation]:
-    first = next(samples, None)
+    found = samples()
+    first = next(found, None)
     if first is None:
         raise DriftError("There are no recordings of answered image requests")
     (task_type,) = tasks
-    yield from measure_images(chain([first], samples), task_type, embedder)
-
-
-def _load_predictor(model: ModelSource | None) -> tuple[str, PredictRecords | None]:
-    if model is None:
-        return "", None
-    from app.assembly.models import load
-
-    servable = load(model)
-
-    def predict(data: bytes) -> Sequence[Mapping[str, object]]:
-        return [msgspec.structs.asdict(record) for record in predict_records(servable, model.name, data)]
-
-    return servable.description.task_type, predict
+    observations = list(_with_progress(measure_images(chain([first], found), task_type, embedder), on_progress))
+    if len(tasks) > 1:
+        names = ", ".join(sorted(models))
+        raise DriftError(f"The recordings are of several tasks, {', '.join(sorted(tasks))}: choose a model ({names})")
+    sample = build_sample(observations, task_type, source)
+    return MeasuredImages(sample, lambda inference_id: reader.image(inferences[inference_id]), skipped)
 
 
 def _decoded(data: bytes) -> Image:
     """Decode an image within the server's default limits."""
     check_size(*image_size(data), Limits().max_pixels)
     return decode_image(data)
-
-
-def _decoded_or_skipped(data: bytes | None, skipped: Counter[str]) -> Image | None:
-    if data is not None:
-        with suppress(InferenceError):
-            return _decoded(data)
-    skipped["without their pixels"] += 1
-    return None
 
 
 def _with_progress(
