@@ -17,27 +17,18 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from app.assembly.in_process import InProcessModel as InProcessModel
-    from app.assembly.in_process import as_maite as as_maite
-    from app.settings.model import ModelError as ModelError
-    from tasks.image_classification import Classification as Classification
-    from tasks.image_segmentation import SegmentationParameters as SegmentationParameters
-    from tasks.image_segmentation import Segments as Segments
-    from tasks.image_text_to_text import Answers as Answers
-    from tasks.image_text_to_text import GenerationParameters as GenerationParameters
-    from tasks.inference.error import ErrorKind as ErrorKind
-    from tasks.inference.error import InferenceError as InferenceError
-    from tasks.inference.error import invalid as invalid
-    from tasks.object_detection import DetectionParameters as DetectionParameters
-    from tasks.object_detection import Detections as Detections
-    from tasks.oriented_object_detection import OrientedDetections as OrientedDetections
-    from tasks.task import TaskType as TaskType
-    from tasks.task import TokenUsage as TokenUsage
-    from tasks.text_generation import Generation as Generation
-    from tasks.text_generation import TextGenerationParameters as TextGenerationParameters
-    from tasks.token_classification import Entities as Entities
-    from tasks.token_classification import TokenParameters as TokenParameters
-    from tasks.vision.filtering import SelectionParameters as SelectionParameters
+    from app.assembly.in_process import InProcessModel, as_maite
+    from app.settings.model import ModelError
+    from tasks.image_classification import Classification
+    from tasks.image_segmentation import SegmentationParameters, Segments
+    from tasks.image_text_to_text import Answers, GenerationParameters
+    from tasks.inference.error import ErrorKind, InferenceError, invalid
+    from tasks.object_detection import DetectionParameters, Detections
+    from tasks.oriented_object_detection import OrientedDetections
+    from tasks.task import TaskType, TokenUsage
+    from tasks.text_generation import Generation, TextGenerationParameters
+    from tasks.token_classification import Entities, TokenParameters
+    from tasks.vision.filtering import SelectionParameters
 
 __all__ = (
     "Answers",
@@ -66,29 +57,20 @@ __all__ = (
 )
 
 _MODULES = {
-    "Answers": "tasks.image_text_to_text",
-    "Classification": "tasks.image_classification",
-    "DetectionParameters": "tasks.object_detection",
-    "Detections": "tasks.object_detection",
-    "Entities": "tasks.token_classification",
-    "ErrorKind": "tasks.inference.error",
-    "Generation": "tasks.text_generation",
-    "GenerationParameters": "tasks.image_text_to_text",
-    "InProcessModel": "app.assembly.in_process",
-    "InferenceError": "tasks.inference.error",
-    "ModelError": "app.settings.model",
-    "OrientedDetections": "tasks.oriented_object_detection",
-    "SegmentationParameters": "tasks.image_segmentation",
-    "Segments": "tasks.image_segmentation",
-    "SelectionParameters": "tasks.vision.filtering",
-    "TaskType": "tasks.task",
-    "TextGenerationParameters": "tasks.text_generation",
-    "TokenParameters": "tasks.token_classification",
-    "TokenUsage": "tasks.task",
-    "as_maite": "app.assembly.in_process",
-    "invalid": "tasks.inference.error",
+    "app.assembly.in_process": ("InProcessModel", "as_maite"),
+    "app.settings.model": ("ModelError",),
+    "tasks.image_classification": ("Classification",),
+    "tasks.image_segmentation": ("SegmentationParameters", "Segments"),
+    "tasks.image_text_to_text": ("Answers", "GenerationParameters"),
+    "tasks.inference.error": ("ErrorKind", "InferenceError", "invalid"),
+    "tasks.object_detection": ("DetectionParameters", "Detections"),
+    "tasks.oriented_object_detection": ("OrientedDetections",),
+    "tasks.task": ("TaskType", "TokenUsage"),
+    "tasks.text_generation": ("Generation", "TextGenerationParameters"),
+    "tasks.token_classification": ("Entities", "TokenParameters"),
+    "tasks.vision.filtering": ("SelectionParameters",),
 }
-"""Where each public name is defined. Importing `charioteer` imports none of these modules."""
+"""The public names of each module. Importing `charioteer` imports none of them."""
 
 _PACKAGES = ("app", "metadata", "tasks")
 _HOME = next(folder for folder in Path(__file__).resolve().parents if (folder / "app" / "__init__.py").is_file())
@@ -101,7 +83,7 @@ __path__: list[str] = []
 if not TYPE_CHECKING:  # with `__getattr__`, a type checker accepts any name
 
     def __getattr__(name: str) -> object:
-        module = _MODULES.get(name)
+        module = next((module for module, names in _MODULES.items() if name in names), None)
         if module is None:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         value = getattr(import_own(module), name)
