@@ -51,23 +51,30 @@ def find_models(options: ModelOptions) -> Sequence[ModelSource]:
         sources = discover(options.model_dir or DEMO_MODELS)
     if options.model_name is not None:
         sources = name_only_model(sources, options.model_name)
-    policy = {
-        "allow_code": options.allow_code,
-        "require_manifest": options.require_manifest,
-        "signing_key": options.model_signing_key,
-        "links": link_folders(options.model_links),
-        "compile_cache": options.compile_cache,
-    }
-    sources = [msgspec.structs.replace(source, **policy) for source in sources]
-    if options.device is not None:
+    links = link_folders(options.model_links)
+    return [_configured(source, options, links) for source in sources]
+
+
+def _configured(source: ModelSource, options: ModelOptions, links: tuple[Path, ...]) -> ModelSource:
+    """Return the model with the operator's rules and defaults."""
+    settings = source.settings
+    changes: dict[str, object] = {}
+    if options.device is not None and settings.onnxruntime.devices is None:
         devices = tuple(device.strip() for device in options.device.split(","))
-        sources = [_on_devices(source, devices) for source in sources]
+        changes["onnxruntime"] = msgspec.structs.replace(settings.onnxruntime, devices=devices)
     if options.isolate:
-        sources = [_with_settings(source, isolate=True) for source in sources]
+        changes["isolate"] = True
     if options.score_threshold is not None:
-        default = {"score_threshold": options.score_threshold}
-        sources = [_with_settings(source, parameters={**default, **source.settings.parameters}) for source in sources]
-    return sources
+        changes["parameters"] = {"score_threshold": options.score_threshold, **settings.parameters}
+    return msgspec.structs.replace(
+        source,
+        settings=msgspec.structs.replace(settings, **changes),
+        allow_code=options.allow_code,
+        require_manifest=options.require_manifest,
+        signing_key=options.model_signing_key,
+        links=links,
+        compile_cache=options.compile_cache,
+    )
 
 
 def link_folders(option: str | None) -> tuple[Path, ...]:
@@ -119,15 +126,15 @@ def _is_isolated(source: ModelSource) -> bool:
 
 
 def _describe_in_process(source: ModelSource) -> ModelMetadata:
-    with _as_model_error(source), _checked_files(source):
-        metadata = _runtime(source).inspect(source)
+    with _runtime_for(source) as runtime:
+        metadata = runtime.inspect(source)
         _check_tensors(source, metadata)
         return metadata
 
 
 def _load_in_process(source: ModelSource) -> Servable:
-    with _as_model_error(source), _checked_files(source):
-        servable = _runtime(source).load(source)
+    with _runtime_for(source) as runtime:
+        servable = runtime.load(source)
         _check_tensors(source, servable.description)
         return servable
 
@@ -142,26 +149,24 @@ def _load_in_subprocess(source: ModelSource) -> Servable:
 
 
 @contextmanager
-def _as_model_error(source: ModelSource) -> Generator[None]:
-    """Turn any exception of a framework into a `ModelError`."""
+def _runtime_for(source: ModelSource) -> Generator[Runtime]:
+    """Check a model's files, yield its runtime, and check that the files did not change while it was loaded.
+
+    Raises:
+        ModelError: for a model that cannot be used, and for any exception of a framework.
+    """
     try:
-        yield
+        if source.fault is not None:
+            raise ModelError(source.fault)
+        check_folder(source)
+        verified = check_manifest(source)
+        yield _runtime(source)
+        if verified is not None:
+            verified.check_unchanged()
     except ModelError:
         raise
     except Exception as error:
         raise ModelError(f"{source.folder} cannot be used: {type(error).__name__}: {error}") from error
-
-
-@contextmanager
-def _checked_files(source: ModelSource) -> Generator[None]:
-    """Check a model's files before it is opened, and check that they did not change while it was loaded."""
-    if source.fault is not None:
-        raise ModelError(source.fault)
-    check_folder(source)
-    verified = check_manifest(source)
-    yield
-    if verified is not None:
-        verified.check_unchanged()
 
 
 def _runtime(source: ModelSource) -> Runtime:
@@ -226,14 +231,3 @@ def _check_precision(source: ModelSource, runtime: Runtime) -> None:
             f'{source.folder / SETTINGS_FILE}: "precision": "{precision}" needs "runtime": {names}; '
             f"the runtime is {runtime.name}"
         )
-
-
-def _on_devices(source: ModelSource, devices: tuple[str, ...]) -> ModelSource:
-    onnxruntime = source.settings.onnxruntime
-    if onnxruntime.devices is not None:
-        return source
-    return _with_settings(source, onnxruntime=msgspec.structs.replace(onnxruntime, devices=devices))
-
-
-def _with_settings(source: ModelSource, **changes: object) -> ModelSource:
-    return msgspec.structs.replace(source, settings=msgspec.structs.replace(source.settings, **changes))
