@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 
 from app.assembly.discovery import model_at
 from app.assembly.models import load
-from app.engine.models.servable import Servable
 from app.runtimes.onnxruntime.session import Session
 from app.runtimes.transformers.export import Exporter
 from app.settings.model import ModelError, ModelSource
@@ -80,9 +79,8 @@ def export_model(folder: Path, output: Path, opset: int, tolerance: float) -> Ex
         comparisons = _compare(exporter, file, any_size=False)
     if comparisons is None:
         raise ModelError(f"{file} was written, but ONNX Runtime cannot run it")
-    original, exported = _served_scores(
-        (load(exporter.source), load(_single_source(file))), _test_image(np.random.default_rng(3), *comparisons[0].size)
-    )
+    image = _test_image(np.random.default_rng(3), *comparisons[0].size)
+    original, exported = _served_scores(exporter.source, image), _served_scores(_single_source(file), image)
     scores = float(np.abs(original - exported).max(initial=0)) if len(original) == len(exported) else None
     return ExportResult(
         file=file, any_size=any_size, comparisons=comparisons, scores=scores, tied=_tied(original, tolerance)
@@ -108,17 +106,12 @@ def _compare(exporter: Exporter, file: Path, *, any_size: bool) -> list[ExportCo
     return comparisons
 
 
-def _served_scores(servables: Sequence[Servable], image: Image) -> list[NDArray[np.float64]]:
-    """Return the ascending scores of each model for an image that has the input size and needs no resizing."""
+def _served_scores(source: ModelSource, image: Image) -> NDArray[np.float64]:
+    """Return the ascending scores of a model for an image that has the input size and needs no resizing."""
     tensor = Tensor(name="image", datatype=Datatype.UINT8, data=image.pixels)
-    scores: list[NDArray[np.float64]] = []
-    for servable in servables:
-        request = InferenceRequest(
-            id="export", model_name="export", inputs=(tensor,), parameters={"score_threshold": 0.0}
-        )
-        records = servable.predict(request, Limits()).outputs[0].predictions[0].records()
-        scores.append(np.sort([float(getattr(record, "score", 0.0)) for record in records]))
-    return scores
+    request = InferenceRequest(id="export", model_name="export", inputs=(tensor,), parameters={"score_threshold": 0.0})
+    records = load(source).predict(request, Limits()).outputs[0].predictions[0].records()
+    return np.sort([float(getattr(record, "score", 0.0)) for record in records])
 
 
 def _tied(scores: NDArray[np.float64], tolerance: float) -> float:

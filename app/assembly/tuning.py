@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from app.assembly.manifest import replacing_file
 from app.assembly.quantization import read_own_settings
 from app.settings.model import SETTINGS_FILE, BatchingSettings, ModelSource
 
@@ -133,9 +134,8 @@ def write_settings(source: ModelSource, candidate: Candidate, workers: int) -> P
             del settings["precision"]
         _set(settings, "preprocessing", reduced_decode=candidate.reduced_decode or None)
     file = source.folder / SETTINGS_FILE
-    temporary = file.with_suffix(".json.part")
-    temporary.write_bytes(msgspec.json.format(msgspec.json.encode(settings), indent=2) + b"\n")
-    temporary.replace(file)
+    with replacing_file(file) as replacement:
+        replacement.write(msgspec.json.format(msgspec.json.encode(settings), indent=2) + b"\n")
     return file
 
 

@@ -23,18 +23,7 @@ _VERSIONS_DURING_UPDATE = 2
 
 
 def build(arguments: Mapping[str, object]) -> Any:
-    """Build the application.
-
-    Args:
-        arguments: fields of `RayOptions` and `ModelOptions`.
-
-    Returns:
-        A ``ray.serve.Application``.
-
-    Raises:
-        SettingsError: for invalid arguments.
-        ModelError: when there are no models.
-    """
+    """Build the application, as `app.assembly.ray_serve.application` describes."""
     options, user_config = read_options(arguments)
     versions = Counter(source.name for source in find_models(model_options(user_config)))
     models_per_replica = options.multiplexed or _VERSIONS_DURING_UPDATE * max(versions.values())
