@@ -48,7 +48,8 @@ def open_recorder(settings: ServerSettings, metrics: CollectorRegistry) -> "Reco
     writer = Writer(
         store, folder, retention, recording_metrics, acknowledge=acknowledging, max_queued=settings.record_queue
     )
-    converter = RowConverter(Redaction(_split_keys(settings.record_redact)), keep_images=folder is not None)
+    redacted_keys = [key for part in settings.record_redact.split(",") if (key := part.strip())]
+    converter = RowConverter(Redaction(redacted_keys), keep_images=folder is not None)
     recorder = Recorder(converter, writer, recording_metrics, settings.record_sample, acknowledge=acknowledging)
     try:
         recorder.start()
@@ -68,10 +69,6 @@ def _store(dsn: "StoreDsn") -> "Store":
         return PostgresStore(dsn)
     except ImportError as error:
         raise SettingsError(missing_extra("--record in PostgreSQL", "postgres", error)) from None
-
-
-def _split_keys(keys: str) -> list[str]:
-    return [key for part in keys.split(",") if (key := part.strip())]
 
 
 def _retention_seconds(settings: ServerSettings) -> tuple[float | None, float | None]:
@@ -100,19 +97,12 @@ def recording_routes(settings: ServerSettings, query_pool: QueryPool | None = No
     """Return the routes for recordings. If they are disabled, they answer with the reason.
 
     Recordings hold images and metadata of clients, so by default they are shown only on a loopback address.
-
-    Args:
-        settings: of the server.
-        query_pool: runs the queries.
     """
-    if settings.record is None:
-        reason = "This server records nothing; set --record to a store"
-        return Inferences(None, reason, record_type=RecordedInference)
-    allowed = settings.serve_inferences
-    if allowed is None:
-        allowed = is_loopback_host(settings.host)
-    if not allowed:
-        reason = "This server does not show its recordings; --serve-inferences enables it"
+    allowed = is_loopback_host(settings.host) if settings.serve_inferences is None else settings.serve_inferences
+    if settings.record is None or not allowed:
+        records_nothing = "This server records nothing; set --record to a store"
+        hides = "This server does not show its recordings; --serve-inferences enables it"
+        reason = records_nothing if settings.record is None else hides
         return Inferences(None, reason, record_type=RecordedInference)
     store, images = settings.record, settings.record_images
 

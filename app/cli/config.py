@@ -87,9 +87,10 @@ def environment_schema() -> dict[str, Any]:
     command.default(serve)
     properties: dict[str, Any] = {}
     for argument in command.assemble_argument_collection(parse_docstring=True):
-        names = tuple(argument.parameter.env_var or ())
-        for position, name in enumerate(names):
-            properties[name] = _alias(names[0]) if position else _variable(argument, names)
+        if names := tuple(argument.parameter.env_var or ()):
+            properties[names[0]] = _variable(argument, names)
+            description = f"Another name for {names[0]}, used when {names[0]} is not set."
+            properties |= dict.fromkeys(names[1:], {"description": description, "$ref": f"#/properties/{names[0]}"})
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": f"Environment of charioteer {__version__}",
@@ -106,10 +107,6 @@ def _variable(argument: Argument, names: tuple[str, ...]) -> dict[str, Any]:
     if len(names) > 1:
         schema["x-aliases"] = list(names[1:])
     return schema
-
-
-def _alias(name: str) -> dict[str, str]:
-    return {"description": f"Another name for {name}, used when {name} is not set.", "$ref": f"#/properties/{name}"}
 
 
 def _type(hint: object) -> dict[str, Any]:

@@ -8,9 +8,8 @@ from typing import Annotated
 from cyclopts import App, Parameter
 from cyclopts.types import PositiveFloat, PositiveInt
 from cyclopts.validators import Number
-from rich.table import Table
 
-from app.cli.terminal import console
+from app.cli.terminal import console, table
 from app.settings.environment import environment
 from app.settings.server import SettingsError
 
@@ -71,9 +70,8 @@ def list_keys(*, file: KeyFile) -> None:
     """
     from app.server.auth.api_keys import load_keys
 
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for title in ("name", "permissions", "requests a second", "burst", "good until", "sha256"):
-        table.add_column(title)
+    listing = table("name", "permissions", "requests a second", "burst", "good until", "sha256")
+    listing.box, listing.pad_edge = None, False
     now = datetime.now(UTC)
     for key in load_keys(file):
         rate = "" if key.requests_per_second is None else f"{key.requests_per_second:g}"
@@ -81,8 +79,8 @@ def list_keys(*, file: KeyFile) -> None:
         if key.not_after is not None and key.not_after < now:
             until += " (expired)"
         burst = "" if key.burst is None else str(key.burst)
-        table.add_row(key.name, ", ".join(key.permissions), rate, burst, until, key.sha256[:12])
-    console().print(table)
+        listing.add_row(key.name, ", ".join(key.permissions), rate, burst, until, key.sha256[:12])
+    console().print(listing)
 
 
 @keys.command
