@@ -25,7 +25,7 @@ from tasks.inference.request import InferenceRequest
 from tasks.inference.tensor import BytesTensor, Datatype, InputTensor, Tensor, TensorSpec
 from tasks.vision.request import IMAGE_INPUT
 
-_TEXT = "On a good day in May, 3 ships left Dover."
+SAMPLE_TEXT = "On a good day in May, 3 ships left Dover."
 _MIN_GAIN = 1.05
 """A candidate must be this much better than a simpler one, because smaller differences may be chance."""
 _REQUEST_ID = "tune"
@@ -194,6 +194,6 @@ def _input(spec: TensorSpec, image: bytes) -> InputTensor:
     if spec == IMAGE_INPUT:
         return BytesTensor(name=spec.name, shape=(1,), elements=[BinaryElement(image)])
     if spec.datatype is Datatype.BYTES:
-        return BytesTensor(name=spec.name, shape=(1,), elements=[StringElement(_TEXT)])
+        return BytesTensor(name=spec.name, shape=(1,), elements=[StringElement(SAMPLE_TEXT)])
     shape = [1 if side == -1 else side for side in spec.shape]
     return Tensor(name=spec.name, datatype=spec.datatype, data=np.zeros(shape, spec.datatype.dtype))

@@ -22,7 +22,7 @@ from tasks.inference.error import invalid
 from tasks.inference.limits import Limits
 from tasks.inference.request import InferenceRequest
 from tasks.inference.response import Prediction, Record
-from tasks.inference.tensor import BytesTensor, Datatype, Tensor
+from tasks.inference.tensor import BytesTensor, Datatype, InputTensor, Tensor
 from tasks.object_detection import Detections
 from tasks.task import TaskType
 from tasks.tensor_inference import Tensors
@@ -65,10 +65,8 @@ class InProcessModel:
         Raises:
             InferenceError: when an image or a parameter is invalid, or the model fails.
         """
-        inputs = tuple(_tensor(f"image-{index}", _pixels(image), parameters) for index, image in enumerate(images))
-        request = InferenceRequest(id="in-process", model_name=self.source.name, inputs=inputs)
-        outputs = self._servable.predict(request, Limits(max_inputs=max(len(images), 1))).outputs
-        return [prediction for output in outputs for prediction in output.predictions]
+        inputs = [_tensor(f"image-{index}", _pixels(image), parameters) for index, image in enumerate(images)]
+        return self._predict(inputs)
 
     def ask(self, image: ArrayLike, **parameters: object) -> Sequence[Record]:
         """Return the records for one image; takes the same images and parameters as `predict`.
@@ -86,9 +84,7 @@ class InProcessModel:
             InferenceError: when a parameter is invalid, or the model fails.
         """
         tensor = BytesTensor(name="args", shape=(1,), elements=[StringElement(text)], parameters=parameters)
-        request = InferenceRequest(id="in-process", model_name=self.source.name, inputs=(tensor,))
-        (output,) = self._servable.predict(request, Limits()).outputs
-        return output.predictions[0].records()
+        return self._predict([tensor])[0].records()
 
     def run(self, tensors: Mapping[str, ArrayLike]) -> Mapping[str, NDArray[Any]]:
         """Return the output tensors of a model with the task type TENSOR, for numeric input tensors.
@@ -96,15 +92,18 @@ class InProcessModel:
         Raises:
             InferenceError: when the model does not take the tensors, or fails.
         """
-        inputs = tuple(_tensor(name, np.asarray(array), {}) for name, array in tensors.items())
-        request = InferenceRequest(id="in-process", model_name=self.source.name, inputs=inputs)
-        (output,) = self._servable.predict(request, Limits()).outputs
+        inputs = [_tensor(name, np.asarray(array), {}) for name, array in tensors.items()]
         return {
             tensor.name: tensor.data
-            for prediction in output.predictions
+            for prediction in self._predict(inputs)
             if isinstance(prediction, Tensors)
             for tensor in prediction.tensors
         }
+
+    def _predict(self, inputs: Sequence[InputTensor]) -> Sequence[Prediction]:
+        request = InferenceRequest(id="in-process", model_name=self.source.name, inputs=tuple(inputs))
+        outputs = self._servable.predict(request, Limits(max_inputs=max(len(inputs), 1))).outputs
+        return [prediction for output in outputs for prediction in output.predictions]
 
 
 def _pixels(image: ArrayLike) -> NDArray[Any]:

@@ -90,7 +90,8 @@ def environment_schema() -> dict[str, Any]:
         if names := tuple(argument.parameter.env_var or ()):
             properties[names[0]] = _variable(argument, names)
             description = f"Another name for {names[0]}, used when {names[0]} is not set."
-            properties |= dict.fromkeys(names[1:], {"description": description, "$ref": f"#/properties/{names[0]}"})
+            alias = {"description": description, "$ref": f"#/properties/{names[0]}"}
+            properties |= dict.fromkeys(names[1:], alias)
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": f"Environment of charioteer {__version__}",

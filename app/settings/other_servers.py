@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
-import msgspec
 import yaml
 from google.protobuf import text_format
 from google.protobuf.message import Message
@@ -99,10 +98,6 @@ def _mapping(value: object) -> dict[str, Any]:
     return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
 
 
-class _MlserverSettings(msgspec.Struct, frozen=True):
-    implementation: object = None
-
-
 def refuse_mlserver_runtime(path: Path) -> None:
     """Reject settings for one of MLServer's own runtimes. Other settings are left to the usual checks.
 
@@ -110,7 +105,7 @@ def refuse_mlserver_runtime(path: Path) -> None:
         ModelError: with what to do instead.
     """
     try:
-        declared = read_json_file(path, _MlserverSettings).implementation if path.is_file() else None
+        declared = read_json_file(path, dict[str, object]).get("implementation") if path.is_file() else None
     except ModelError:
         return
     if isinstance(declared, str) and declared.startswith("mlserver_"):

@@ -25,7 +25,6 @@ from tasks.vision.request import IMAGE_INPUT
 _MAX_SHOWN_CHARACTERS = 120
 _CANDIDATES = ("red square", "blue circle")
 """The shapes of `sample_image`, for models whose requests name the classes."""
-_TEXT = "On a good day in May, 3 ships left Dover."
 
 
 def check(
@@ -92,6 +91,8 @@ def check(
 
 def _try_on_sample(source: ModelSource, servable: Servable, image_data: bytes) -> str:
     """Run the model on one image or text, and return a line that describes the result."""
+    from app.assembly.benchmarking import SAMPLE_TEXT
+
     parameters: dict[str, object] = {}
     if servable.description.open_vocabulary and "candidate_labels" not in source.settings.parameters:
         parameters["candidate_labels"] = _CANDIDATES
@@ -100,7 +101,7 @@ def _try_on_sample(source: ModelSource, servable: Servable, image_data: bytes) -
             data = image_data
             input_kind = f"image with the candidate labels {', '.join(_CANDIDATES)}" if parameters else "image"
         case (spec,) if spec == TEXT_INPUT:
-            data, parameters, input_kind = _TEXT, {}, "text"
+            data, parameters, input_kind = SAMPLE_TEXT, {}, "text"
         case _:
             return "Not tried: the model takes neither one image nor one text."
     started = time.perf_counter()

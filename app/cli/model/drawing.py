@@ -57,7 +57,7 @@ def draw(
         rings = shape.rings(canvas.shape[1], canvas.shape[0])
         if geometry == "contour" and filled:
             _fill(canvas, rings, colour_of(shape.label))
-        _outline(canvas, rings, colour_of(shape.label), thickness)
+        cv2.polylines(canvas, [_integer(ring) for ring in rings], True, colour_of(shape.label), thickness, cv2.LINE_AA)
         if width is None:
             x, y = _integer(rings[0]).reshape(-1, 2).min(axis=0).tolist()
             _tag(canvas, f"{shape.label} {shape.score:.2f}", (x, y), colour_of(shape.label), scale)
@@ -100,10 +100,6 @@ def write_image(path: Path, pixels: Pixels) -> None:
     check_image_path(path)
     encoded = cv2.imencode(path.suffix or _PNG, cv2.cvtColor(pixels, cv2.COLOR_RGB2BGR))[1]
     path.write_bytes(encoded.tobytes())
-
-
-def _outline(canvas: Pixels, contours: Sequence[NDArray[np.float64]], colour: Colour, thickness: int) -> None:
-    cv2.polylines(canvas, [_integer(contour) for contour in contours], True, colour, thickness, cv2.LINE_AA)
 
 
 def _fill(canvas: Pixels, contours: Sequence[NDArray[np.float64]], colour: Colour) -> None:

@@ -7,13 +7,12 @@ from enum import StrEnum
 
 import cv2
 import numpy as np
-from numpy.typing import NDArray
 from rich.color import Color
 from rich.console import Console
 from rich.segment import Segment, Segments
 from rich.style import Style
 
-Pixels = NDArray[np.uint8]
+from app.cli.model.drawing import Pixels
 
 _MAX_COLUMNS = 100
 _OTHER_LINES = 8
