@@ -13,8 +13,6 @@ from app.evaluation.dataset import Item
 from app.evaluation.runner import InferenceClientError, Records
 from app.proto import message_class
 
-GRPC_PROTOCOLS = ("v2-grpc", "grps-grpc")
-
 _UNLIMITED = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
 _OK = 200
 
@@ -24,7 +22,7 @@ class GrpcClient:
 
     Args:
         address: host and port.
-        protocol: one of `GRPC_PROTOCOLS`.
+        protocol: ``v2-grpc`` or ``grps-grpc``.
         model: the model's name on the server; empty for the only model (GRPS).
         parameters: sent with every request; the question of an item is added.
         timeout: seconds to wait for a response.

@@ -11,14 +11,12 @@ from cyclopts import App, Parameter
 from cyclopts.types import ExistingFile, PositiveInt
 from cyclopts.validators import Number
 
-from app.cli.terminal import console, error_console, printable, progress, stop, table
+from app.cli.terminal import console, error_console, printable, stop, table
 from app.settings.model import ModelError, ModelSource
 from app.settings.server import ModelOptions, SettingsError
 from tasks.inference.error import InferenceError
 
 if TYPE_CHECKING:
-    from app.cli.recorded.drift_source import MeasuredImages
-    from app.drift.measurement import Embedder
     from app.drift.result import DriftComparison
 
 _DRIFTED = 1
@@ -79,6 +77,7 @@ def baseline(
         options: Which model to run on a folder of images; none by default. Recordings already hold predictions.
     """
     from app.assembly.drift_monitoring import load_embedder
+    from app.cli.recorded.drift_source import measure_source
     from app.drift.baseline import Baseline, write_baseline
     from app.drift.measurement import BUNDLED
     from app.drift.sample import DriftError
@@ -86,14 +85,15 @@ def baseline(
     try:
         embedding_model = load_embedder(images.embedder or BUNDLED) if embeddings else None
         model = _model(options, images.name, source)
-        measured = _measure(source, images, model, embedding_model)
-        embedded = embedding_model is not None and measured.sample.embeddings.shape[1] > 0
+        measured = measure_source(source, images, model, embedding_model)
+        # Without pixels, nothing was embedded.
+        used = embedding_model if measured.sample.embeddings.shape[1] else None
         new_baseline = Baseline(
             sample=measured.sample.without_metadata(ignore or ()),
-            embedder=embedding_model.name if embedding_model is not None and embedded else "",
-            embedder_digest=embedding_model.digest if embedding_model is not None and embedded else "",
+            embedder=used.name if used else "",
+            embedder_digest=used.digest if used else "",
             model=model.name if model else images.recorded_model or "",
-            source=Path(source).name if "://" not in source else "recordings",
+            source=_name_of(source),
             created=datetime.now(UTC).isoformat(timespec="seconds"),
         )
         write_baseline(out, new_baseline)
@@ -134,6 +134,7 @@ def check(
         options: Which model to run on a folder of images; none by default. Recordings already hold predictions.
     """
     from app.assembly.drift_monitoring import embedder_for
+    from app.cli.recorded.drift_source import measure_source
     from app.drift.baseline import read_baseline
     from app.drift.comparison import compare
     from app.drift.hypothesis_tests import import_scipy
@@ -144,15 +145,12 @@ def check(
         import_scipy()  # before images are measured, which can take minutes
         baseline_data = read_baseline(baseline)
         embedding_model = embedder_for(baseline_data, [baseline.parent], images.embedder)
-        measured = _measure(source, images, _model(options, images.name, source), embedding_model)
+        measured = measure_source(source, images, _model(options, images.name, source), embedding_model)
         comparison = compare(baseline_data.sample, measured.sample, alpha=alpha, slices=slice or ())
         if json:
             json.write_bytes(json_report(comparison))
         if html:
-            names = (
-                baseline_data.source or baseline.name,
-                Path(source).name if "://" not in source else "recordings",
-            )
+            names = (baseline_data.source or baseline.name, _name_of(source))
             html.write_bytes(
                 html_report(comparison, baseline_data.sample, measured.sample, names, measured.image_bytes)
             )
@@ -177,13 +175,9 @@ def _model(options: ModelOptions, name: str | None, source: str) -> ModelSource 
     return choose_model(options, name)
 
 
-def _measure(
-    source: str, options: ImageOptions, model: ModelSource | None, embedder: "Embedder | None"
-) -> "MeasuredImages":
-    from app.cli.recorded.drift_source import measure_source
-
-    with progress("Measuring images") as bar:
-        return measure_source(source, options, model, embedder, bar.show)
+def _name_of(source: str) -> str:
+    """Return the name of a source for reports, without the user and password of a store."""
+    return "recordings" if "://" in source else Path(source).name
 
 
 def _print(comparison: "DriftComparison") -> None:

@@ -11,6 +11,7 @@ import msgspec
 import numpy as np
 
 from app.cli.model.inputs import predict_records
+from app.cli.terminal import Bar, progress
 from app.drift.measurement import DriftInput, Embedder, measure_images, metadata_texts
 from app.drift.sample import DriftError, Observation, Sample, build_sample
 from app.evaluation.datasets.files import list_images
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
     from app.cli.recorded.drift import ImageOptions
 
 _SEED = 0
-
-ProgressCallback = Callable[[int, int | None], None]
 
 
 class MeasuredImages(msgspec.Struct, frozen=True, eq=False):
@@ -48,7 +47,6 @@ def measure_source(
     options: "ImageOptions",
     model: ModelSource | None,
     embedder: Embedder | None,
-    on_progress: ProgressCallback,
 ) -> MeasuredImages:
     """Measure the images of a folder, or of recordings.
 
@@ -57,22 +55,22 @@ def measure_source(
         options: which images to read.
         model: runs on the images of a folder, if given; recordings already hold predictions.
         embedder: computes embeddings, if given.
-        on_progress: called with the number of images done, and of all images if it is known.
 
     Raises:
         DriftError: when there are too few images, or their task types differ.
         InferenceError: when recordings cannot be read, or the model fails.
         SettingsError: when the address of the recordings is invalid.
     """
-    if Path(source).is_dir():
-        return _measure_folder(source, options.limit, model, embedder, on_progress)
-    if "://" not in source and not Path(source).exists():
-        raise DriftError(f"There is no folder or file {source}")
-    return _measure_recordings(source, options, embedder, on_progress)
+    with progress("Measuring images") as bar:
+        if Path(source).is_dir():
+            return _measure_folder(source, options.limit, model, embedder, bar)
+        if "://" not in source and not Path(source).exists():
+            raise DriftError(f"There is no folder or file {source}")
+        return _measure_recordings(source, options, embedder, bar)
 
 
 def _measure_folder(
-    source: str, max_images: int, model: ModelSource | None, embedder: Embedder | None, on_progress: ProgressCallback
+    source: str, max_images: int, model: ModelSource | None, embedder: Embedder | None, bar: Bar
 ) -> MeasuredImages:
     """Measure the image files below a folder; their metadata is the path of their folder."""
     from app.assembly.models import load
@@ -112,16 +110,11 @@ def _measure_folder(
         return (folder / name).read_bytes() if (folder / name).is_file() else None
 
     task_type = servable.description.task_type if servable else ""
-    observations = _with_progress(measure_images(samples(), task_type, embedder), on_progress, len(files))
+    observations = _with_progress(measure_images(samples(), task_type, embedder), bar, len(files))
     return MeasuredImages(build_sample(observations, task_type, source), image_bytes, skipped)
 
 
-def _measure_recordings(
-    source: str,
-    options: "ImageOptions",
-    embedder: Embedder | None,
-    on_progress: ProgressCallback,
-) -> MeasuredImages:
+def _measure_recordings(source: str, options: "ImageOptions", embedder: Embedder | None, bar: Bar) -> MeasuredImages:
     from app.recording.inference import RecordedInference
     from app.recording.query.reader import open_recordings
     from app.recording.row_converter import REDACTED
@@ -171,7 +164,7 @@ def _measure_recordings(
     if first is None:
         raise DriftError("There are no recordings of answered image requests")
     (task_type,) = tasks
-    observations = list(_with_progress(measure_images(chain([first], found), task_type, embedder), on_progress))
+    observations = list(_with_progress(measure_images(chain([first], found), task_type, embedder), bar))
     if len(tasks) > 1:
         names = ", ".join(sorted(models))
         raise DriftError(f"The recordings are of several tasks, {', '.join(sorted(tasks))}: choose a model ({names})")
@@ -185,9 +178,7 @@ def _decoded(data: bytes) -> Image:
     return decode_image(data)
 
 
-def _with_progress(
-    observations: Iterator[Observation], on_progress: ProgressCallback, total: int | None = None
-) -> Iterator[Observation]:
+def _with_progress(observations: Iterator[Observation], bar: Bar, total: int | None = None) -> Iterator[Observation]:
     for count, observation in enumerate(observations, 1):
-        on_progress(count, total)
+        bar.show(count, total)
         yield observation
