@@ -37,8 +37,8 @@ def console() -> Console:
 
 
 def error_console() -> Console:
-    """Return a console on standard error."""
-    return Console(stderr=True)
+    """Return a console on standard error. It keeps each line whole, so that paths can be copied."""
+    return Console(stderr=True, highlight=False, emoji=False, soft_wrap=True)
 
 
 def printable(value: object) -> str:
@@ -77,9 +77,9 @@ class Bar:
     def __init__(self, shown: Progress, task: TaskID) -> None:
         self._shown, self._task = shown, task
 
-    def advance(self, steps: float = 1) -> None:
-        """Add finished steps."""
-        self._shown.advance(self._task, steps)
+    def advance(self, steps: float = 1, total: int | None = None) -> None:
+        """Add finished steps, and set the number of all steps if it is known by now."""
+        self._shown.update(self._task, advance=steps, total=total)
 
     def show(self, done: int, total: int | None = None) -> None:
         """Set the number of finished steps, and the number of all steps if it is known by now."""

@@ -142,14 +142,7 @@ def _explain(
         servable = load(source)
     _check_takes(source, servable, tensor.name, draws=draws)
     with progress(f"Explaining {source.name}") as bar:
-        done = 0
-
-        def show(samples: int, total: int) -> None:
-            nonlocal done
-            done += samples
-            bar.show(done, total)
-
-        result = explain_request(servable, request, limits, lambda: True, on_samples=show)
+        result = explain_request(servable, request, limits, lambda: True, on_samples=bar.advance)
     return servable, result.explanations[0][0]
 
 

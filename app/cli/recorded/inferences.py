@@ -159,6 +159,6 @@ def _export(batches: Iterable[Sequence[RecordedInference]], to: Path, name: Form
             lambda count: status.update(f"Exporting ... {count:,} inferences"),
             images,
         )
-    stderr.print(f"Wrote {result.written:,} inferences to {printable(to)}", soft_wrap=True)
+    stderr.print(f"Wrote {result.written:,} inferences to {printable(to)}")
     if result.left_out:
         stderr.print(f"Skipped {result.left_out:,} inferences: {_SKIPPED[export_format]}")
