@@ -59,6 +59,8 @@ def quantize(
     framework, tools = _tools()
     if folder.exists():
         raise ModelError(f"{folder} exists already")
+    if not folder.parent.is_dir():
+        raise ModelError(f"{folder}: there is no folder {folder.parent}")
     reader = _CalibrationReader(source, images, on_progress)
     graph = reader.session.file
     # A repository that is polled must not see a part of it.

@@ -12,6 +12,8 @@ from cyclopts.validators import Number
 from app.cli.terminal import console, table
 from app.settings.environment import environment
 from app.settings.server import SettingsError
+from tasks.inference.error import InferenceError
+from tasks.inference.parameters import validation_error
 
 KeyFile = Annotated[Path, environment("CHARIOTEER_API_KEYS"), Parameter(name="--file")]
 
@@ -54,7 +56,7 @@ def add(
     try:
         key = msgspec.convert(fields, ApiKey)
     except msgspec.ValidationError as error:
-        raise SettingsError(_option_error(name, permissions, str(error))) from None
+        raise SettingsError(_option_error(name, permissions, validation_error(error))) from None
     add_key(file, secret, key)
     sys.stdout.write(f"{secret}\n")
     # Print this to standard error, so that standard output holds only the key.
@@ -96,9 +98,10 @@ def remove(name: str, *, file: KeyFile) -> None:
     remove_key(file, name)
 
 
-def _option_error(name: str, permissions: str, error_text: str) -> str:
-    if "$.permissions" in error_text:
+def _option_error(name: str, permissions: str, error: InferenceError) -> str:
+    field = error.path.partition("[")[0]
+    if field == "permissions":
         return f"--permissions: expected infer, read or admin, separated by commas, got {permissions!r}"
-    if "$.name" in error_text:
+    if field == "name":
         return f"Expected a name of letters, digits, dots, dashes and underscores, 64 at most, got {name!r}"
-    return error_text
+    return f"--{field.replace('_', '-')}: {error.message}" if field else error.message

@@ -11,7 +11,7 @@ from cyclopts import Parameter
 from cyclopts.types import ExistingFile
 from rich.table import Table
 
-from app.cli.model.inputs import predict_records, sample_image
+from app.cli.model.inputs import predict_records, read_image, sample_image
 from app.cli.terminal import console, printable, progress, table
 from app.engine.models.model_metadata import ModelMetadata, Origin
 from app.engine.models.registry import chariot_name_warning
@@ -23,6 +23,7 @@ from tasks.text.request import TEXT_INPUT
 from tasks.vision.request import IMAGE_INPUT
 
 _MAX_SHOWN_CHARACTERS = 120
+_MIN_NAME_WIDTH = 24
 _CANDIDATES = ("red square", "blue circle")
 """The shapes of `sample_image`, for models whose requests name the classes."""
 
@@ -50,7 +51,7 @@ def check(
     """
     from app.assembly.models import find_models, load
 
-    image_data = image.read_bytes() if image else sample_image()
+    image_data = read_image(image) if image else sample_image()
     terminal, failures = console(), 0
     # Without hard wraps, the text of a line can be searched for.
     write_line = partial(terminal.print, soft_wrap=True)
@@ -132,9 +133,10 @@ def models(options: ModelOptions = ModelOptions()) -> None:  # noqa: B008
     from app.assembly.models import describe, find_models
 
     listing = table("model", "version", "task type", "layout", "labels", "Chariot path")
-    listing.columns[0].no_wrap = True
     terminal = console()
     sources = find_models(options)
+    # Long names may take several lines, so that the other columns keep some room.
+    listing.columns[0].min_width = min(_MIN_NAME_WIDTH, max(len(source.name) for source in sources))
     with progress("Reading models", len(sources)) as bar:
         for source in sources:
             cells = [printable(source.name), printable(source.version)]

@@ -83,12 +83,14 @@ def check_image_path(path: Path) -> None:
     """Check that `write_image` can write to `path`, before the slow work starts.
 
     Raises:
-        ModelError: when the suffix of `path` names no image format, or its folder does not exist.
+        ModelError: when the suffix of `path` names no image format, its folder does not exist, or it is a folder.
     """
     if not cv2.haveImageWriter(path.suffix or _PNG):
         raise ModelError(f"{path}: no image format has the ending {path.suffix!r}; use .png or .jpg")
     if not path.parent.is_dir():
         raise ModelError(f"{path}: there is no folder {path.parent}")
+    if path.is_dir():
+        raise ModelError(f"{path}: Expected a file to write, got a folder")
 
 
 def write_image(path: Path, pixels: Pixels) -> None:

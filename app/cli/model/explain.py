@@ -72,11 +72,11 @@ def explain(
     terminal = console()
     if draw is not None:
         check_image_path(draw)
-    source = choose_model(options, name)
     data = None if image is None else read_image(image)
     sent = text if data is None else data
     if sent is None or (data is not None and text is not None):
         raise ModelError("explain takes an image file, or --text with a text")
+    source = choose_model(options, name)
     parameters = {
         "label": label,
         "method": method if text is None else None,

@@ -1,6 +1,7 @@
 """``charioteer init``."""
 
 import re
+import shlex
 import shutil
 from pathlib import Path
 from typing import Annotated, Any
@@ -20,6 +21,7 @@ _RECIPES = _TEMPLATES / "recipes"
 _RECIPE_SUFFIX = ".py.txt"
 """Not ``.py``: the recipes of the documentation import packages that are not installed here."""
 _TEST = "test_model.py"
+_README = "README.md"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _WITHOUT_SIZE = ("tflite",)
 """Recipes that read the size of the input from the file."""
@@ -53,32 +55,33 @@ def init(
         raise ModelError("--file and --size need --from")
     if not _NAME.fullmatch(name):
         raise ModelError(f"Expected a name of letters, digits, dots, dashes and underscores, got {name!r}")
-    files = _task_files(task) if task is not None else _recipe_files(str(from_), file, size)
+    # pytest collects only one of several test files with the same name, so put the model's name into it.
+    test_file = f"test_{re.sub(r'[^A-Za-z0-9]', '_', name)}.py"
+    if file is not None and file.name in ("model.py", test_file, SETTINGS_FILE, _README):
+        raise ModelError(f"--file: {file.name} is the name of a file that init writes; rename the model file")
     folder = directory or Path(name)
+    templates = _task_files(task) if task is not None else _recipe_files(str(from_), file, size)
+    files = {test_file if file_name == _TEST else file_name: content for file_name, content in templates.items()}
+    task_type = task.upper() if task is not None else TaskType.IMAGE_CLASSIFICATION.value
+    files[_README] = (_TEMPLATES / _README).read_text().format(name=name, task=task_type, path=folder)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ModelError(f"{folder} exists and is not empty; nothing was written")
     folder.mkdir(parents=True, exist_ok=True)
-    # pytest collects only one of several test files with the same name, so put the model's name into it.
-    test_file = f"test_{re.sub(r'[^A-Za-z0-9]', '_', name)}.py"
     for file_name, content in files.items():
-        target = folder / (test_file if file_name == _TEST else file_name)
         if isinstance(content, Path):
-            shutil.copyfile(content, target)
+            shutil.copyfile(content, folder / file_name)
         else:
-            target.write_text(content)
+            (folder / file_name).write_text(content)
+    settings = folder / SETTINGS_FILE
     if name != folder.resolve().name:
-        _set_name(folder / SETTINGS_FILE, name)
-    readme = (_TEMPLATES / "README.md").read_text()
-    task_type = task.upper() if task is not None else TaskType.IMAGE_CLASSIFICATION.value
-    (folder / "README.md").write_text(readme.format(name=name, task=task_type, path=folder))
-    written = [test_file if file_name == _TEST else file_name for file_name in files]
-    terminal = console()
-    terminal.print(f"Wrote {folder}: {', '.join([*written, 'README.md'])}", markup=False)
+        settings.write_text(settings.read_text().replace("{", f'{{"name": "{name}", ', 1))
+    lines = [f"Wrote {folder}: {', '.join(files)}"]
     if from_ is not None and file is None:
-        terminal.print(f'Copy the model file there, and set its name as "weights" in {SETTINGS_FILE}.', markup=False)
-    if from_ not in (None, "sklearn") and '"labels"' not in (folder / SETTINGS_FILE).read_text():
-        terminal.print(f'Found no label file: declare "labels" in {folder / SETTINGS_FILE}.', markup=False)
-    terminal.print(f"Try it: charioteer check {folder} --allow-code", markup=False)
+        lines.append(f'Copy the model file there, and set its name as "weights" in {SETTINGS_FILE}.')
+    if from_ not in (None, "sklearn") and '"labels"' not in settings.read_text():
+        lines.append(f'Found no label file: declare "labels" in {settings}.')
+    lines.append(f"Try it: charioteer check {shlex.quote(str(folder))} --allow-code")
+    console().print("\n".join(lines), markup=False, soft_wrap=True)
 
 
 def _task_files(task: str) -> dict[str, str | Path]:
@@ -115,8 +118,3 @@ def _recipe_files(kind: str, model: Path | None, size: int | None) -> dict[str, 
         settings["arguments"] = arguments
     files[SETTINGS_FILE] = msgspec.json.encode(settings).decode() + "\n"
     return files
-
-
-def _set_name(settings: Path, name: str) -> None:
-    """Set the model's name in its settings."""
-    settings.write_text(settings.read_text().replace("{", f'{{"name": "{name}", ', 1))

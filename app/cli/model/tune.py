@@ -14,7 +14,7 @@ from cyclopts.validators import Number
 from rich.console import Console
 from rich.table import Table
 
-from app.cli.model.inputs import sample_image
+from app.cli.model.inputs import read_image, sample_image
 from app.cli.terminal import console, printable, progress, table
 from app.settings.model import SETTINGS_FILE, ModelError, ModelSource
 from app.settings.server import ServerSettings
@@ -106,8 +106,8 @@ def tune(
     terminal = console()
     try:
         tuning_data = read_tuning_data(data, labels, limit)
-        files = [image] if image else [item.image for item in tuning_data.items[:_MAX_SENT]] if tuning_data else []
-        images = [file.read_bytes() for file in files] or [sample_image()]
+        items = tuning_data.items[:_MAX_SENT] if tuning_data else ()
+        images = [read_image(image)] if image else [item.image.read_bytes() for item in items] or [sample_image()]
         with tempfile.TemporaryDirectory() as scratch, progress(f"Tuning {source.name}") as bar:
             search = TuningSearch(source, tuning_data, images, options, workers, Path(scratch), bar)
             best, current = search.run()

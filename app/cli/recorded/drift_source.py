@@ -80,7 +80,7 @@ def _measure_folder(
     if not files:
         raise DriftError(f"There are no images in {folder}")
     if len(files) > max_images:
-        rows = np.sort(np.random.default_rng(_SEED).choice(len(files), max_images, replace=False))
+        rows: list[int] = np.sort(np.random.default_rng(_SEED).choice(len(files), max_images, replace=False)).tolist()
         skipped["left out, because there are more than --limit"] = len(files) - max_images
         files = [files[row] for row in rows]
     servable = load(model) if model else None

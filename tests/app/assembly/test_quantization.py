@@ -90,6 +90,11 @@ def test_calibration_without_images_is_rejected(tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
+def test_output_in_a_missing_folder_is_rejected_first(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="there is no folder"):
+        quantize(copy_of(tmp_path, "classifier"), [], tmp_path / "missing" / "out")
+
+
 def test_int8_for_a_graph_that_is_not_quantised_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="needs a quantised graph; make one with charioteer quantize"):
         InProcessModel(copy_of(tmp_path, "classifier", precision="int8").folder)

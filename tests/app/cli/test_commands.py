@@ -49,6 +49,7 @@ def test_predict_prints_json() -> None:
         ((IMAGES / "scene.jpg", "--name", "missing"), "missing"),
         ((ROOT / "README.md", "--name", "detector"), "Expected an encoded image"),
         ((IMAGES / "scene.jpg", "--name", "detector", "--draw", "/tmp/x.nothing"), ".nothing"),
+        ((IMAGES / "scene.jpg", "--name", "detector", "--draw", ROOT), "Expected a file to write, got a folder"),
     ],
 )
 def test_predict_prints_an_error(arguments: tuple[str | Path, ...], message: str) -> None:
@@ -63,6 +64,28 @@ def test_models_command_lists_the_models() -> None:
     assert completed.returncode == 0, completed.stderr
     for name in ("classifier", "detector", "oriented-detector", "segmenter", "vlm"):
         assert name in completed.stdout
+
+
+def test_models_command_shows_every_column_beside_a_long_name(tmp_path: Path) -> None:
+    folder = shutil.copytree(MODELS / "half_plus_two", tmp_path / "repository" / ("n" * 200))
+    completed = charioteer("models", "--model-repository", folder.parent)
+    assert completed.returncode == 0, completed.stderr
+    assert "TENSOR" in completed.stdout
+    assert completed.stdout.count("n") >= 200
+
+
+def test_version_that_looks_like_markup_is_printed(tmp_path: Path) -> None:
+    folder = shutil.copytree(MODELS / "half_plus_two", tmp_path / "model")
+    (folder / "model-settings.json").write_text('{"name": "[red]n", "version": "[b]"}')
+    completed = charioteer("check", folder)
+    assert completed.returncode == 0, completed.stderr
+    assert "[red]n [b]" in completed.stdout
+
+
+def test_check_names_the_file_that_is_not_an_image() -> None:
+    completed = charioteer("check", MODELS / "classifier", "--image", ROOT / "README.md")
+    assert completed.returncode == 1
+    assert f"{ROOT / 'README.md'}: Expected an encoded image" in completed.stderr
 
 
 def test_check_prints_task_labels_and_preprocessing() -> None:

@@ -198,6 +198,7 @@ def test_recipe_without_file_says_what_to_add(tmp_path: Path) -> None:
         (("boats", "--task", "TENSOR", "--size", "3"), "--file and --size need --from"),
         (("boats", "--from", "caffe"), "--from: Expected one of onnx, sklearn, tflite, torch-export, torchscript"),
         (("boats", "--from", "tflite", "--size", "3"), "declares its own size"),
+        (("init", "--from", "onnx", "--file", __file__), "--file: test_init.py is the name of a file that init writes"),
         (("boats", "--task", "BOATS"), "Expected one of IMAGE_CLASSIFICATION"),
         (("../boats", "--task", "TENSOR"), "Expected a name of letters"),
         (("b/c", "--task", "TENSOR"), "Expected a name of letters"),

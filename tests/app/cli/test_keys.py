@@ -78,6 +78,7 @@ def test_a_key_is_removed(file: Path, capsys: pytest.CaptureFixture[str]) -> Non
         ("a", {"permissions": ","}, "--permissions: expected infer, read or admin"),
         ("a", {"permissions": "open"}, "a: expected infer, read or admin, got open"),
         ("a", {"burst": 2}, "a: burst needs requests_per_second"),
+        ("a", {"requests_per_second": 1e9}, "--requests-per-second: Expected `float` <= 1000000.0"),
     ],
 )
 def test_invalid_key_arguments_are_rejected(

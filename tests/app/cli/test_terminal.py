@@ -5,7 +5,7 @@ import io
 import pytest
 from rich.console import Console
 
-from app.cli.terminal import progress, stop, table
+from app.cli.terminal import printable, progress, stop, table
 
 
 def test_table_keeps_all_text_in_a_narrow_terminal() -> None:
@@ -18,6 +18,18 @@ def test_table_keeps_all_text_in_a_narrow_terminal() -> None:
         "oriented-detector",
         "/v2/models/m-oriented-detector/infer",
     ]
+
+
+def test_markup_and_control_characters_are_printed_as_they_are() -> None:
+    written = io.StringIO()
+    terminal = Console(file=written, width=60)
+    names = table("[b]name", title="[/x]\x1b[2J")
+    names.add_row(printable("[red]a\x07\x1b]0;t"))
+    terminal.print(names)
+    assert "[/x]\\x1b[2J" in written.getvalue()
+    assert "[red]a\\x07\\x1b]0;t" in written.getvalue()
+    assert "\x1b" not in written.getvalue()
+    assert printable("1\n2\xa0\u200d") == "1\n2\xa0\u200d"
 
 
 def test_progress_without_a_terminal_prints_nothing(capsys: pytest.CaptureFixture[str]) -> None:
