@@ -83,7 +83,7 @@ class TuningSearch:
         The current settings have no measurement if they cannot be measured.
         """
         kept = self._usable_variants()
-        measured = self._measure(kept, _VARIANT_SHARE) if len(kept) > 1 else []
+        measured = self._measure(kept, _VARIANT_SHARE) if len(kept) > 1 else ()
         objective = self._options.objective
         best = best_measurement(measured, objective).candidate if measured else kept[0]
         grid = all_candidates(self._options.batches, self._threads, self._options.delay_ms, best)
