@@ -48,8 +48,8 @@ def peers(workload: Workload, rounds: int, requests: int) -> Section:
                         costs = cost(
                             rounds,
                             theirs=measure_server(theirs, request, requests, _CONNECTIONS),
-                            plain=measure_server(ours, own[model, size, ""], requests, _CONNECTIONS),
-                            tuned=measure_server(ours, own[model, size, "-tuned"], requests, _CONNECTIONS),
+                            plain=measure_server(ours, own[model, size, "plain"], requests, _CONNECTIONS),
+                            tuned=measure_server(ours, own[model, size, "tuned"], requests, _CONNECTIONS),
                         )
                         rows.append([*start, size, *_row(costs, theirs), None])
             except (RuntimeError, subprocess.CalledProcessError) as error:
