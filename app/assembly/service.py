@@ -36,8 +36,9 @@ from app.server.http.errors import refusal_body_builder
 from app.server.http.query_pool import QueryPool
 from app.server.process import ModelLoading, SecondaryListener, polling
 from app.server.process_setup import releasing_memory
+from app.server.transport.connection_table import open_connection_table
 from app.server.transport.load_shedding import LoadShedder, inference_routes
-from app.server.transport.server import ShutdownHooks, open_transport
+from app.server.transport.server import ShutdownHooks
 from app.server.ui.page import WebPage
 from app.server.ui.protocol_proxy import ProtocolProxy
 from app.settings.model import ModelSource
@@ -71,7 +72,7 @@ class Service:
 
     def __init__(self, settings: ServerSettings, discover: Callable[[], Sequence[ModelSource]]) -> None:
         metrics = CollectorRegistry()
-        self.transport = open_transport(settings, metrics)
+        self.connections = open_connection_table(settings, metrics)
         access_control = open_access_control(settings, metrics)
         access, origins = HttpAccess(access_control), cors_origins(settings)
         self._settings = settings
@@ -120,7 +121,7 @@ class Service:
         self.grpc = self._create_grpc(access_control) if settings.grpc else None
         listeners = listeners_on_ports(settings)
         requires_auth = access_control is not None
-        self._shedder = self.transport.connections.shedder = LoadShedder(
+        self._shedder = self.connections.shedder = LoadShedder(
             [*inference_routes(self.engine, protocols, secured=requires_auth), *inferences.sheddable_routes],
             {
                 listener.title: inference_routes(self.engine, [listener], secured=requires_auth)
@@ -129,9 +130,7 @@ class Service:
         )
         max_bytes = settings.max_request_bytes
         guard = partial(reject_cross_site, hosts=allowed_hosts(settings), origins=origins)
-        self.transport.connections.direct_routes = DirectRoutes(
-            self.engine, allowed_hosts(settings), max_bytes, access_control
-        )
+        self.connections.direct_routes = DirectRoutes(self.engine, allowed_hosts(settings), max_bytes, access_control)
         self.secondary_listeners: list[SecondaryListener] = []
         for listener, port in listeners.items():
             app = create_listener_app(self.engine, listener, max_bytes, access)
@@ -167,7 +166,7 @@ class Service:
         interceptors: list[ServerInterceptor] = [CallShedder(self.engine, services)]
         if access_control is not None:
             interceptors.append(GrpcAccess(access_control, services))
-        certificates = self.transport.certificates
+        certificates = self.connections.certificates
         return GrpcServer(self.engine, services, self._settings, interceptors=interceptors, certificates=certificates)
 
     def _create_page(

@@ -106,7 +106,7 @@ def serve(
             service.loading,
             service.grpc,
             service.secondary_listeners,
-            service.transport,
+            service.connections,
             announce,
             service.shutdown_hooks,
             service.app.lifespan(),

@@ -17,7 +17,8 @@ from app.engine.scheduling.daemon_thread import run_in_daemon_thread
 from app.server.grpc.server import GrpcServer
 from app.server.process_setup import freeze_garbage
 from app.server.transport.acceptor import ListenError, connectable_host, open_listen_socket
-from app.server.transport.server import HttpServer, ShutdownHooks, Transport
+from app.server.transport.connection_table import ConnectionTable
+from app.server.transport.server import HttpServer, ShutdownHooks
 from app.settings.model import ModelSource
 from app.settings.server import ServerSettings
 
@@ -134,7 +135,7 @@ def run(
     loading: ModelLoading,
     grpc: GrpcServer | None,
     secondary_listeners: Sequence[SecondaryListener],
-    transport: Transport,
+    connections: ConnectionTable,
     announce: Callable[[str, Mapping[str, str]], None],
     shutdown_hooks: ShutdownHooks,
     lifespan: AbstractAsyncContextManager[None],
@@ -147,7 +148,7 @@ def run(
         loading: loads the models of `app`.
         grpc: the gRPC server, if there is one; `app` starts it.
         secondary_listeners: applications on ports of their own.
-        transport: shared state of connections.
+        connections: the connection table.
         announce: called with the address of the server and the named addresses of other listeners, once models are
             ready.
         shutdown_hooks: callbacks for the shutdown.
@@ -169,7 +170,7 @@ def run(
             server.should_exit = True
             return
         host = connectable_host(settings.host)
-        address, *urls = (f"{transport.scheme}://{host}:{port}" for port in ports)
+        address, *urls = (f"{connections.scheme}://{host}:{port}" for port in ports)
         addresses_by_name = {secondary.name: url for secondary, url in zip(secondary_listeners, urls, strict=True)}
         if grpc is not None:
             addresses_by_name = {"gRPC": f"{host}:{grpc.port}", **addresses_by_name}
@@ -192,7 +193,7 @@ def run(
         for port, secondary in zip(ports[1:], secondary_listeners, strict=True):
             apps[port] = secondary.guarded_app
             secondary.on_bound(port)
-        server = HttpServer(route_by_port(app, apps), transport, shutdown_hooks, lifespan)
+        server = HttpServer(route_by_port(app, apps), connections, shutdown_hooks, lifespan)
         try:
             server.run(listen_sockets)
         except Exception:

@@ -14,7 +14,7 @@ from prometheus_client import CollectorRegistry
 
 from app.server.transport.acceptor import open_listen_socket
 from app.server.transport.connection_table import ConnectionTable
-from app.server.transport.server import HttpServer, ShutdownHooks, Transport
+from app.server.transport.server import HttpServer, ShutdownHooks
 from app.server.transport.tls import Certificates
 from app.settings.network import TransportSettings
 from tests.support.polling import wait_until_async
@@ -33,10 +33,10 @@ class HttpTestServer:
         stop: stops the server.
     """
 
-    def __init__(self, port: int, metrics: CollectorRegistry, transport: Transport) -> None:
+    def __init__(self, port: int, metrics: CollectorRegistry, connections: ConnectionTable) -> None:
         self.port = port
         self.metrics = metrics
-        self.transport = transport
+        self.connections = connections
         self.release = threading.Event()
         self.client_left = threading.Event()
         self.request_started = threading.Event()
@@ -98,11 +98,10 @@ def run_http_server(
     A `timeout` of the drain that passes does not end the process, which is that of the tests here.
     """
     metrics = CollectorRegistry()
-    connections = ConnectionTable(settings or TransportSettings(), metrics, max_files)
-    transport = Transport(connections=connections, certificates=certificates)
+    connections = ConnectionTable(settings or TransportSettings(), metrics, max_files, certificates)
     with open_listen_socket("127.0.0.1", 0) as listening_socket:
-        server = HttpTestServer(listening_socket.getsockname()[1], metrics, transport)
-        with run_app(_application(server), transport, listening_socket, timeout=timeout, loop=loop) as server.stop:
+        server = HttpTestServer(listening_socket.getsockname()[1], metrics, connections)
+        with run_app(_application(server), connections, listening_socket, timeout=timeout, loop=loop) as server.stop:
             try:
                 yield server
             finally:
@@ -112,7 +111,7 @@ def run_http_server(
 @contextmanager
 def run_app(
     app: ASGIApp,
-    transport: Transport,
+    connections: ConnectionTable,
     listening_socket: socket.socket,
     *,
     timeout: float = 3600.0,
@@ -123,7 +122,7 @@ def run_app(
     shutdown_hooks = ShutdownHooks(
         mark_not_ready=lambda: None, start_drain=lambda: None, drain_delay=0.0, drain_timeout=timeout
     )
-    server = HttpServer(app, transport, shutdown_hooks, lifespan)
+    server = HttpServer(app, connections, shutdown_hooks, lifespan)
     started = threading.Event()
 
     def stop() -> None:
@@ -165,8 +164,8 @@ class ReplaceableApp:
 def run_replaceable_app() -> Generator[tuple[ReplaceableApp, str]]:
     """Run a server of `ReplaceableApp`, and yield it with the server's URL."""
     connections = ConnectionTable(TransportSettings(), CollectorRegistry(), MAX_FILES)
-    transport, app = Transport(connections=connections, certificates=None), ReplaceableApp()
-    with open_listen_socket("127.0.0.1", 0) as listening_socket, run_app(app, transport, listening_socket):
+    app = ReplaceableApp()
+    with open_listen_socket("127.0.0.1", 0) as listening_socket, run_app(app, connections, listening_socket):
         yield app, f"http://127.0.0.1:{listening_socket.getsockname()[1]}"
 
 

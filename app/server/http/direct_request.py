@@ -251,7 +251,7 @@ class DirectRequest(ConnectionRequest):
             return
         content = answer.content
         lines = [STATUS_LINES[answer.status]]
-        for header in connection.server_state.default_headers:
+        for header in connection.connections.default_headers:
             lines.append(b"%s: %s\r\n" % header)  # noqa: PERF401
         lines.append(
             f"content-type: {answer.media_type}\r\ncontent-length: {len(content)}\r\n"

@@ -5,11 +5,11 @@ import errno
 import logging
 import socket
 from collections.abc import Callable
+from functools import partial
 
 from app.server.transport import tcp_info
 from app.server.transport.connection_table import ConnectionTable
 from app.server.transport.raw_response import raw_response
-from app.server.transport.tls import Certificates
 
 _logger = logging.getLogger(__name__)
 _MAX_ACCEPTED_AT_ONCE = 128
@@ -22,26 +22,24 @@ _NO_TIMEOUT_SECONDS = 24 * 3600.0
 
 
 class Acceptor:
-    """Pass the connections of a listening socket to protocols. It closes like an asyncio server.
+    """Pass the connections of a listening socket to protocols.
 
     Args:
         listen_socket: the listening socket; non-blocking afterwards.
         connections: counts and limits them.
-        create_protocol: creates the protocol of a connection from its socket and the IP address of the client.
-        certificates: certificates for TLS; None for no TLS.
+        create_protocol: creates the protocol of a connection from the table, its socket and the IP address of the
+            client.
     """
 
     def __init__(
         self,
         listen_socket: socket.socket,
         connections: ConnectionTable,
-        create_protocol: Callable[[socket.socket, str], asyncio.Protocol],
-        certificates: Certificates | None,
+        create_protocol: Callable[[ConnectionTable, socket.socket, str], asyncio.Protocol],
     ) -> None:
         self._listen_socket = listen_socket
         self._connections = connections
         self._create_protocol = create_protocol
-        self._certificates = certificates
         self._loop = asyncio.get_running_loop()
         self._opening_tasks: set[asyncio.Task[None]] = set()
         self._resume_timer: asyncio.TimerHandle | None = None
@@ -60,9 +58,6 @@ class Acceptor:
         if self._resume_timer is not None:
             self._resume_timer.cancel()
 
-    async def wait_closed(self) -> None:
-        """Return without waiting: the server waits for its connections itself."""
-
     def _accept(self) -> bool:
         """Accept some pending connections. Return whether there can be more."""
         for _ in range(_MAX_ACCEPTED_AT_ONCE):
@@ -74,7 +69,7 @@ class Acceptor:
                 return False
             address = peer[0]
             if not self._connections.try_acquire(address):
-                _reject(client_socket, is_plaintext=self._certificates is None)
+                _reject(client_socket, is_plaintext=self._connections.certificates is None)
                 continue
             task = self._loop.create_task(self._open(client_socket, address))
             self._opening_tasks.add(task)
@@ -94,10 +89,11 @@ class Acceptor:
     async def _open(self, client_socket: socket.socket, address: str) -> None:
         client_socket.setblocking(False)
         timeout = min(self._connections.settings.handshake_timeout, _NO_TIMEOUT_SECONDS)
-        context = self._certificates.context if self._certificates is not None else None
+        certificates = self._connections.certificates
+        context = None if certificates is None else certificates.context
         try:
             await self._loop.connect_accepted_socket(
-                lambda: self._create_protocol(client_socket, address),
+                partial(self._create_protocol, self._connections, client_socket, address),
                 client_socket,
                 ssl=context,
                 ssl_handshake_timeout=None if context is None else timeout,

@@ -109,7 +109,7 @@ class AsgiRequest(ConnectionRequest):
         status: int = message["status"]
         lines = [STATUS_LINES.get(status) or b"HTTP/1.1 %d \r\n" % status]
         has_length = sends_close = False
-        for name, value in (*self._connection.server_state.default_headers, *message.get("headers", ())):
+        for name, value in (*self._connection.connections.default_headers, *message.get("headers", ())):
             lower = name.lower()
             if _INVALID_NAME.search(name) or _INVALID_VALUE.search(value):
                 raise RuntimeError(f"The application has sent an invalid header: {name!r}")

@@ -12,7 +12,7 @@ from app.server.http.direct_request import DirectRequest
 from app.server.transport import tcp_info
 from app.server.transport.connection_table import ConnectionTable
 from app.server.transport.load_shedding import Route
-from app.server.transport.pipelining import PipelinedProtocol, ServerState
+from app.server.transport.pipelining import PipelinedProtocol
 from app.server.transport.raw_response import raw_response
 from app.server.transport.request_parser import RefusedError, RequestParser
 from app.server.transport.timeouts import ConnectionTimeouts, current_phase, transferred_bytes
@@ -37,26 +37,18 @@ class Connection(PipelinedProtocol):
         connections: the connection table, which has admitted it already.
         client_socket: the socket.
         address: IP address of the client.
-        server_state: shared with the other connections.
 
     Attributes:
         draining: whether the body of a rejected request is read and dropped.
         read_closed: whether no further request is read.
     """
 
-    def __init__(
-        self,
-        connections: ConnectionTable,
-        client_socket: socket.socket,
-        address: str,
-        server_state: ServerState,
-    ) -> None:
-        super().__init__(client_socket, server_state)
+    def __init__(self, connections: ConnectionTable, client_socket: socket.socket, address: str) -> None:
+        super().__init__(client_socket, connections)
         settings = connections.settings
         self.parser = RequestParser(
             settings.max_header_bytes, settings.max_header_fields, self._on_head, self._on_body, self._on_end
         )
-        self._connections = connections
         self._address = address
         self._timeouts = ConnectionTimeouts(settings)
         self._slot: set[Connection] = set()
@@ -66,14 +58,14 @@ class Connection(PipelinedProtocol):
         self.draining = False
         self._on_body_arrived: Callable[[], object] | None = None
         self._direct: DirectRequest | None = None
-        self._tasks = server_state.tasks
+        self._tasks = connections.tasks
 
     # Callbacks of asyncio.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
-        self._slot = self._connections.schedule_checks(self)
-        if self._connections.reject_incomplete_at is not None:
+        self._slot = self.connections.schedule_checks(self)
+        if self.connections.reject_incomplete_at is not None:
             # The server is already stopping, and `shutdown` was called only on older connections.
             self.loop.call_later(_ARRIVAL_SECONDS, super().shutdown)
 
@@ -83,7 +75,7 @@ class Connection(PipelinedProtocol):
         self._release_buffered_bytes()
         self.mark_body_arrived()
         self._tasks.discard(self._direct)
-        self._connections.release(self._address)
+        self.connections.release(self._address)
 
     def _received(self, data: bytes) -> None:
         if self.read_closed:
@@ -123,7 +115,7 @@ class Connection(PipelinedProtocol):
                 self._start_in_application(state, waiting_for_100_continue=expects_continue)
         finally:
             BODY_ARRIVED.set(None)
-        if self._connections.reject_incomplete_at is not None and self.newest is not None:
+        if self.connections.reject_incomplete_at is not None and self.newest is not None:
             self.newest.keep_alive = False
 
     def _on_body(self, body: bytes) -> None:
@@ -133,9 +125,9 @@ class Connection(PipelinedProtocol):
         if self.draining or newest is None or newest.response_complete:
             return
         self._buffered_bytes += size
-        self._connections.buffered_bytes += size
+        self.connections.buffered_bytes += size
         if (
-            self._connections.buffered_bytes > self._connections.settings.max_received_bytes
+            self.connections.buffered_bytes > self.connections.settings.max_received_bytes
             and self._buffered_bytes > _MIN_BUFFERED_BYTES
         ):
             raise RefusedError(503, "The server has reached its limit of request bytes in memory", "full")
@@ -155,7 +147,7 @@ class Connection(PipelinedProtocol):
 
     def _find_route(self) -> tuple[Route, str] | None:
         """Return the inference route of the newest request and its target; None if others precede the request."""
-        shedder, newest, parser = self._connections.shedder, self.newest, self.parser
+        shedder, newest, parser = self.connections.shedder, self.newest, self.parser
         if shedder is None or parser.is_upgrade or not (newest is None or newest.response_complete):
             return None
         port = self._server[1] if self._server else None
@@ -169,7 +161,7 @@ class Connection(PipelinedProtocol):
         Raises:
             RefusedError: if its body is too large to drain.
         """
-        shedder, parser = self._connections.shedder, self.parser
+        shedder, parser = self.connections.shedder, self.parser
         body_size = parser.body_length
         overload = route.overload(target)
         if overload is None or shedder is None:
@@ -178,7 +170,7 @@ class Connection(PipelinedProtocol):
                 BODY_ARRIVED.set(self._on_body_arrived)
             return False
         can_drain = body_size is not None and body_size <= _MAX_DRAINED_BYTES and not expects_continue
-        close = not (can_drain and self._connections.reject_incomplete_at is None and parser.keep_alive)
+        close = not (can_drain and self.connections.reject_incomplete_at is None and parser.keep_alive)
         response = shedder.refusal(route, target, overload, parser.headers, close=close)
         if close:
             raise RefusedError(429, "", response=response)
@@ -188,14 +180,14 @@ class Connection(PipelinedProtocol):
 
     def _throttle(self) -> None:
         """Pause reading, which limits the share of time that rejections take."""
-        shedder = self._connections.shedder
+        shedder = self.connections.shedder
         if shedder is not None and (pause := shedder.pause()):
             self.pause_reading()
             self.loop.call_later(pause, lambda: None if self.transport.is_closing() else self.resume_reading())
 
     def _start_directly(self, route: Route, target: str, headers: dict[bytes, bytes]) -> bool:
         """Answer the request without the application if possible. Return whether it is."""
-        routes, direct, parser = self._connections.direct_routes, route.direct, self.parser
+        routes, direct, parser = self.connections.direct_routes, route.direct, self.parser
         if routes is None or direct is None or len(headers) != len(parser.headers) or parser.version != "1.1":
             return False
         client = routes.client_of(direct, parser.url, headers, parser.body_length)
@@ -250,8 +242,8 @@ class Connection(PipelinedProtocol):
     def check_timeout(self, now: float) -> None:
         """End the connection if the client has exceeded a timeout; `now` is the time of the event loop."""
         if (
-            self._connections.reject_incomplete_at is not None
-            and now >= self._connections.reject_incomplete_at
+            self.connections.reject_incomplete_at is not None
+            and now >= self.connections.reject_incomplete_at
             and self.parser.in_message
             and not self.read_closed
         ):
@@ -266,7 +258,7 @@ class Connection(PipelinedProtocol):
             # The server has closed its side and does not wait for the client to close.
             self.transport.abort()
             return
-        self._connections.count_ended(expired_phase)
+        self.connections.count_ended(expired_phase)
         match expired_phase:
             case "headers":
                 self._refuse(RefusedError(408, "The headers of the request took too long to arrive"))
@@ -291,7 +283,7 @@ class Connection(PipelinedProtocol):
         """Reject a request that is invalid or too slow, and stop reading."""
         self.read_closed = True
         if error.reason:
-            self._connections.count_ended(error.reason)
+            self.connections.count_ended(error.reason)
         newest = self.newest
         if newest is not None and not newest.response_complete:
             if self.parser.in_head or not self.parser.in_message:
@@ -311,5 +303,5 @@ class Connection(PipelinedProtocol):
             self.transport.write_eof()
 
     def _release_buffered_bytes(self) -> None:
-        self._connections.buffered_bytes -= self._buffered_bytes
+        self.connections.buffered_bytes -= self._buffered_bytes
         self._buffered_bytes = 0

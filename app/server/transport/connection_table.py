@@ -1,17 +1,20 @@
-"""Track all HTTP connections: limit their number, and check their timeouts."""
+"""Track all HTTP connections: limit their number, check their timeouts, and hold what they share."""
 
 import ipaddress
 import resource
 from collections import Counter as Counts
-from itertools import cycle
-from typing import TYPE_CHECKING
+from email.utils import formatdate
+from itertools import chain, cycle
+from typing import TYPE_CHECKING, Any
 
+from litestar.types import ASGIApp
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from app.server.http.direct_request import DirectRoutes
 from app.server.transport.load_shedding import LoadShedder
+from app.server.transport.tls import Certificates, load_certificates
 from app.settings.network import TransportSettings
-from app.settings.server import SettingsError
+from app.settings.server import ServerSettings, SettingsError
 
 if TYPE_CHECKING:
     from app.server.transport.connection import Connection
@@ -33,9 +36,12 @@ class ConnectionTable:
         settings: the limits.
         metrics: registry of the metrics.
         max_open_files: how many files the process can have open.
+        certificates: certificates for TLS on every port; None for no TLS.
 
     Attributes:
-        settings: the limits.
+        app: the application; the server sets it.
+        tasks: the requests in progress, which the server waits for, and cancels when they take too long.
+        default_headers: headers of every response.
         max_connections: maximum number of connections.
         buffered_bytes: bytes of bodies in memory, of all connections together.
         direct_routes: answers the usual inferences without the application; None without direct routes.
@@ -47,12 +53,23 @@ class ConnectionTable:
         SettingsError: if the connection limit exceeds the limit of open files.
     """
 
-    def __init__(self, settings: TransportSettings, metrics: CollectorRegistry, max_open_files: int) -> None:
+    app: ASGIApp
+
+    def __init__(
+        self,
+        settings: TransportSettings,
+        metrics: CollectorRegistry,
+        max_open_files: int,
+        certificates: Certificates | None = None,
+    ) -> None:
         available = max(max_open_files - _RESERVED_FILES, max_open_files // 2)
         if settings.max_connections is not None and settings.max_connections > available:
             message = f"--max-connections {settings.max_connections:,} needs a higher limit of open files (ulimit -n)"
             raise SettingsError(f"{message}: {max_open_files:,} leave room for {available:,}")
         self.settings = settings
+        self.certificates = certificates
+        self.tasks: set[Any] = set()
+        self.default_headers: list[tuple[bytes, bytes]] = []
         self.max_connections = settings.max_connections or min(_DEFAULT_MAX_CONNECTIONS, available)
         self.buffered_bytes = 0
         self.reject_incomplete_at: float | None = None
@@ -80,6 +97,20 @@ class ConnectionTable:
             ("reason",),
             registry=metrics,
         )
+
+    @property
+    def scheme(self) -> str:
+        """Return the URL scheme of HTTP addresses."""
+        return "http" if self.certificates is None else "https"
+
+    @property
+    def open_connections(self) -> "list[Connection]":
+        """Return the open connections."""
+        return list(chain.from_iterable(self._slots))
+
+    def set_date(self) -> None:
+        """Update the header Date; call it at least once a second."""
+        self.default_headers = [(b"date", formatdate(usegmt=True).encode())]
 
     def try_acquire(self, address: str) -> bool:
         """Count a connection from `address` and return True, or return False if a limit is reached."""
@@ -112,13 +143,25 @@ class ConnectionTable:
         return slot
 
     def check_next(self, now: float) -> None:
-        """Check the next tenth of the connections; `now` is in seconds of a monotonic clock."""
+        """Check the next tenth of the connections; `now` is the time of the event loop."""
         for connection in list(next(self._next_tick)):
             connection.check_timeout(now)
 
     def count_ended(self, reason: str) -> None:
         """Count a connection that the server ends for `reason`."""
         self._ended_counter.labels(reason).inc()
+
+
+def open_connection_table(settings: ServerSettings, metrics: CollectorRegistry) -> ConnectionTable:
+    """Create the table from the settings, and raise the limit of open files.
+
+    Raises:
+        SettingsError: if the certificates are not usable, or the connection limit is too high.
+    """
+    certificates = load_certificates(settings)
+    if certificates is not None:
+        certificates.export_expiry(metrics)
+    return ConnectionTable(settings, metrics, raise_file_limit(), certificates)
 
 
 def raise_file_limit() -> int:

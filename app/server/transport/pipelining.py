@@ -2,18 +2,16 @@
 
 import asyncio
 import socket
-import time
 from collections import deque
 from collections.abc import Mapping
-from email.utils import formatdate
 from typing import Any, cast
 from urllib.parse import unquote
 
 import httptools
-from litestar.types import ASGIApp
 
 from app.server.transport import tcp_info
 from app.server.transport.asgi_request import AsgiRequest
+from app.server.transport.connection_table import ConnectionTable
 from app.server.transport.proxy_headers import client_and_scheme
 from app.server.transport.request_parser import ConnectionRequest, RequestParser
 
@@ -28,40 +26,12 @@ _VERSION = b" HTTP/1."
 """Part of every request line: its occurrences in received bytes limit how many requests begin in them."""
 
 
-class ServerState:
-    """What the connections of one server share.
-
-    Args:
-        app: the application.
-
-    Attributes:
-        app: the application.
-        connections: the open connections.
-        tasks: the requests in progress, which the server waits for, and cancels when they take too long.
-        default_headers: headers of every response.
-    """
-
-    def __init__(self, app: ASGIApp) -> None:
-        self.app = app
-        self.connections: set[PipelinedProtocol] = set()
-        self.tasks: set[Any] = set()
-        self.default_headers: list[tuple[bytes, bytes]] = []
-        self._second = 0
-
-    def set_date(self) -> None:
-        """Update the header Date; call it at least once a second."""
-        second = int(time.time())
-        if second != self._second:
-            self._second = second
-            self.default_headers = [(b"date", formatdate(second, usegmt=True).encode())]
-
-
 class PipelinedProtocol(asyncio.Protocol):
     """Keep the order of requests, with backpressure in both directions. A subclass handles their parsed parts.
 
     Args:
         client_socket: the socket.
-        server_state: shared with the other connections.
+        connections: the connection table.
 
     Attributes:
         client: address and port of the client.
@@ -71,16 +41,14 @@ class PipelinedProtocol(asyncio.Protocol):
         pipeline: parsed requests that wait for the current one, newest first.
         read_paused: whether reading is paused.
         scheme: http or https.
-        server_state: shared with the other connections.
-        socket: the socket.
     """
 
     transport: asyncio.Transport
     parser: RequestParser
 
-    def __init__(self, client_socket: socket.socket, server_state: ServerState) -> None:
+    def __init__(self, client_socket: socket.socket, connections: ConnectionTable) -> None:
         self.socket = client_socket
-        self.server_state = server_state
+        self.connections = connections
         self.loop = asyncio.get_running_loop()
         self.client: tuple[str, int] | None = None
         self.scheme = "http"
@@ -98,11 +66,9 @@ class PipelinedProtocol(asyncio.Protocol):
         self.client = _address(transport.get_extra_info("peername"))
         if transport.get_extra_info("sslcontext") is not None:
             self.scheme = "https"
-        self.server_state.connections.add(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Cancel the request in progress, and drop those that wait."""
-        self.server_state.connections.discard(self)
         self.pipeline.clear()
         self._unparsed = b""
         for request in (self._current, self.newest):
@@ -249,9 +215,9 @@ class PipelinedProtocol(asyncio.Protocol):
 
     def _run(self, request: AsgiRequest) -> None:
         self._current = request
-        task = self.loop.create_task(request.run(self.server_state.app))
-        self.server_state.tasks.add(task)
-        task.add_done_callback(self.server_state.tasks.discard)
+        task = self.loop.create_task(request.run(self.connections.app))
+        self.connections.tasks.add(task)
+        task.add_done_callback(self.connections.tasks.discard)
 
     def _answer_next(self) -> None:
         """Start the oldest queued request, and parse more received bytes."""

@@ -18,14 +18,11 @@ from types import FrameType
 import msgspec
 import uvloop
 from litestar.types import ASGIApp
-from prometheus_client import CollectorRegistry
 
 from app.server.transport.acceptor import Acceptor
 from app.server.transport.connection import Connection
-from app.server.transport.connection_table import TICK_SECONDS, ConnectionTable, raise_file_limit
-from app.server.transport.pipelining import ServerState
-from app.server.transport.tls import CHECK_SECONDS, Certificates, load_certificates
-from app.settings.server import ServerSettings
+from app.server.transport.connection_table import TICK_SECONDS, ConnectionTable
+from app.server.transport.tls import CHECK_SECONDS, Certificates
 
 _ABORT_SECONDS = 4.0
 """Seconds before the end of the drain at which incomplete requests are rejected. Each connection is checked once a
@@ -58,41 +55,12 @@ class ShutdownHooks(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     drain_timeout: float
 
 
-class Transport(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """Shared state of all connections.
-
-    Attributes:
-        connections: the table of HTTP connections.
-        certificates: certificates for TLS on every port; None for no TLS.
-    """
-
-    connections: ConnectionTable
-    certificates: Certificates | None
-
-    @property
-    def scheme(self) -> str:
-        """Return the URL scheme of HTTP addresses."""
-        return "http" if self.certificates is None else "https"
-
-
-def open_transport(settings: ServerSettings, metrics: CollectorRegistry) -> Transport:
-    """Create the transport from the settings, and raise the limit of open files.
-
-    Raises:
-        SettingsError: if the certificates are not usable, or the connection limit is too high.
-    """
-    certificates = load_certificates(settings)
-    if certificates is not None:
-        certificates.export_expiry(metrics)
-    return Transport(connections=ConnectionTable(settings, metrics, raise_file_limit()), certificates=certificates)
-
-
 class HttpServer:
     """Serve an application until a stop signal.
 
     Args:
         app: the application.
-        transport: shared state of connections.
+        connections: the connection table.
         hooks: callbacks for the shutdown.
         lifespan: context of the application, entered before the first connection and left after the last one.
 
@@ -104,15 +72,15 @@ class HttpServer:
     def __init__(
         self,
         app: ASGIApp,
-        transport: Transport,
+        connections: ConnectionTable,
         hooks: ShutdownHooks,
         lifespan: AbstractAsyncContextManager[None] | None = None,
     ) -> None:
         self.started = self.should_exit = False
-        self._transport = transport
+        connections.app = app
+        self._connections = connections
         self._hooks = hooks
         self._lifespan = lifespan or nullcontext()
-        self._state = ServerState(app)
         self._signalled_at: float | None = None
 
     def run(self, sockets: Sequence[socket.socket]) -> None:
@@ -125,22 +93,16 @@ class HttpServer:
         if threading.current_thread() is threading.main_thread():
             for number in (signal.SIGTERM, signal.SIGINT):
                 signal.signal(number, self._handle_signal)
-        connections, certificates, state = self._transport.connections, self._transport.certificates, self._state
+        connections, certificates = self._connections, self._connections.certificates
         async with AsyncExitStack() as stack:
-            tasks = [asyncio.create_task(_check_connections(connections, state))]
+            tasks = [asyncio.create_task(_check_connections(connections))]
             if certificates is not None:
                 tasks.append(asyncio.create_task(_reload_periodically(certificates)))
             for task in tasks:
                 stack.callback(task.cancel)
             await stack.enter_async_context(self._lifespan)
-
-            def create_connection(client_socket: socket.socket, address: str) -> Connection:
-                return Connection(connections, client_socket, address, state)
-
-            state.set_date()
-            acceptors = [
-                Acceptor(listen_socket, connections, create_connection, certificates) for listen_socket in sockets
-            ]
+            connections.set_date()
+            acceptors = [Acceptor(listen_socket, connections, Connection) for listen_socket in sockets]
             self.started = True
             while not self.should_exit:
                 await asyncio.sleep(_POLL_SECONDS)
@@ -148,30 +110,30 @@ class HttpServer:
 
     async def _shut_down(self, sockets: Sequence[socket.socket], acceptors: Sequence[Acceptor]) -> None:
         """Stop accepting connections, and wait for requests in flight until the drain timeout."""
-        hooks, state = self._hooks, self._state
+        hooks, connections = self._hooks, self._connections
         hooks.mark_not_ready()
         if self._signalled_at is not None:
             _logger.info("stopping", extra={"drain_delay": hooks.drain_delay, "drain_timeout": hooks.drain_timeout})
             await asyncio.sleep(hooks.drain_delay)
             _exit_after(hooks.drain_timeout + _GRACE_SECONDS)
         seconds_left = max(0.0, hooks.drain_timeout - _ABORT_SECONDS)
-        self._transport.connections.reject_incomplete_at = asyncio.get_running_loop().time() + seconds_left
+        connections.reject_incomplete_at = asyncio.get_running_loop().time() + seconds_left
         hooks.start_drain()
         for acceptor in acceptors:
             acceptor.close()
         for listen_socket in sockets:
             listen_socket.close()
-        for connection in list(state.connections):
+        for connection in connections.open_connections:
             connection.shutdown()
         # The connections that were accepted last are not open yet.
         await asyncio.sleep(_POLL_SECONDS)
         try:
             async with asyncio.timeout(math.ceil(hooks.drain_timeout)):
-                while state.connections or state.tasks:
+                while connections.open_connections or connections.tasks:
                     await asyncio.sleep(_POLL_SECONDS)
         except TimeoutError:
-            _logger.error("requests cancelled at the drain timeout", extra={"requests": len(state.tasks)})
-            for task in list(state.tasks):
+            _logger.error("requests cancelled at the drain timeout", extra={"requests": len(connections.tasks)})
+            for task in list(connections.tasks):
                 task.cancel()
 
     def _handle_signal(self, number: int, _: FrameType | None) -> None:
@@ -208,12 +170,12 @@ def _exit_now(status: int, event: str, **fields: object) -> None:
     os._exit(status)
 
 
-async def _check_connections(connections: ConnectionTable, state: ServerState) -> None:
+async def _check_connections(connections: ConnectionTable) -> None:
     """Check timeouts of connections and update the date periodically, also while the server drains."""
     loop = asyncio.get_running_loop()
     while True:
         await asyncio.sleep(TICK_SECONDS)
-        state.set_date()
+        connections.set_date()
         try:
             connections.check_next(loop.time())
         except Exception:

@@ -18,7 +18,6 @@ from app.server.http.direct_request import DirectRoutes
 from app.server.transport.acceptor import open_listen_socket
 from app.server.transport.connection_table import ConnectionTable
 from app.server.transport.load_shedding import LoadShedder, inference_routes
-from app.server.transport.server import Transport
 from app.settings.network import TransportSettings
 from tests.support.auth_apps import authenticated_app, bearer_header, inference_body
 from tests.support.grpc_server import MAX_REQUEST_BYTES, build_engine
@@ -61,10 +60,10 @@ def client(provider: CountingProvider, metrics: CollectorRegistry, tmp_path: Pat
     protocols = main_port_protocols("chariot-v2-kserve")
     connections.shedder = LoadShedder(inference_routes(engine, protocols, secured=True))
     connections.direct_routes = DirectRoutes(engine, None, MAX_REQUEST_BYTES, access)
-    transport, app = Transport(connections=connections, certificates=None), authenticated_app(access, engine)
+    app = authenticated_app(access, engine)
     with (
         open_listen_socket("127.0.0.1", 0) as listening_socket,
-        run_app(app, transport, listening_socket, lifespan=app.lifespan()),
+        run_app(app, connections, listening_socket, lifespan=app.lifespan()),
         httpx.Client(base_url=f"http://127.0.0.1:{listening_socket.getsockname()[1]}", timeout=60) as http_client,
     ):
         yield http_client

@@ -49,7 +49,7 @@ def answer(*messages: dict[str, Any], method: str = "GET", keep_alive: bool = Tr
     async def run() -> None:
         connection = SimpleNamespace(
             transport=transport,
-            server_state=SimpleNamespace(default_headers=[DATE]),
+            connections=SimpleNamespace(default_headers=[DATE]),
             write_paused=False,
             resume_reading=lambda: None,
             on_response_complete=lambda: completed.append("complete"),

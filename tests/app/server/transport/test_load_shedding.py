@@ -68,7 +68,7 @@ class FakeRoute:
 def overloaded_server() -> Generator[tuple[HttpTestServer, FakeRoute]]:
     fake_route = FakeRoute()
     with run_http_server() as server:
-        server.transport.connections.shedder = LoadShedder([fake_route.route])
+        server.connections.shedder = LoadShedder([fake_route.route])
         yield server, fake_route
 
 

@@ -32,9 +32,9 @@ def test_stop_refuses_incomplete_requests_but_answers_complete_ones() -> None:
 
 def test_connection_accepted_during_the_stop_gets_one_response() -> None:
     with run_http_server() as server:
-        server.transport.connections.reject_incomplete_at = math.inf
+        server.connections.reject_incomplete_at = math.inf
         # These connections are accepted after the stop has begun.
         assert server.send_and_read(b"") == b""
         received = server.send_and_read(GET + GET)
         assert [status for status, _ in parse_responses(received)] == [200]
-        server.transport.connections.reject_incomplete_at = None
+        server.connections.reject_incomplete_at = None
