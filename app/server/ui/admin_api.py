@@ -6,7 +6,6 @@ rebinding). It can neither send a header of its own choice to another origin, no
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any
 
 import msgspec
 from litestar import Response, get, post
@@ -15,18 +14,15 @@ from litestar.handlers import HTTPRouteHandler
 from app.engine.models.registry import Registration
 from app.engine.models.repository import Repository
 from app.protocols.protocol import HttpRequest, json_response
-from app.protocols.status import http_status
 from app.server.auth.bind_policy import hostname_of, is_loopback_host
 from app.server.auth.http_access import HttpAccess, requires
-from tasks.inference.error import InferenceError
+from tasks.inference.error import ErrorKind, InferenceError
 
 REPOSITORY_PATH = "/page/repository"
 
 PAGE_HEADER = "charioteer-page"
 """Header with the origin under which the page was opened. Browsers ask with a preflight before they send it to another
 origin, and the server allows no such preflight."""
-
-_FORBIDDEN = 403
 
 
 class ModelVersion(msgspec.Struct, frozen=True, kw_only=True):
@@ -106,11 +102,8 @@ class AdminApi:
 
     async def _change(self, request: HttpRequest, change: Callable[[str], Awaitable[None]]) -> Response[bytes]:
         if reason := self.refusal_reason(request.headers):
-            return _error_response(reason, _FORBIDDEN)
-        try:
-            await change(request.path_params["name"])
-        except InferenceError as error:
-            return _error_response(error.message, http_status(error.kind))
+            raise InferenceError(ErrorKind.PERMISSION_DENIED, reason)
+        await change(request.path_params["name"])
         return json_response(b"{}")
 
 
@@ -131,7 +124,3 @@ def _version(registration: Registration) -> ModelVersion:
         reason=registration.reason,
         wanted=registration.enabled,
     )
-
-
-def _error_response(message: str, status: int) -> Response[Any]:
-    return json_response(msgspec.json.encode({"error": message}), status)

@@ -12,14 +12,7 @@ from app.engine.models.registry import Registration, Registry
 from app.observers.request_history import HistoryWindow, Resolution, quantiles
 from app.observers.trends import Trends
 from app.server.ui.page_files import PageSample, samples
-
-
-class TensorShape(msgspec.Struct, frozen=True, kw_only=True):
-    """An input or output tensor of a model. A size of -1 means any size."""
-
-    name: str
-    datatype: str
-    shape: Sequence[int]
+from tasks.inference.tensor import TensorSpec
 
 
 class ModelEntry(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,8 +53,8 @@ class ModelEntry(msgspec.Struct, frozen=True, kw_only=True):
     labels: Sequence[str] = ()
     streams: bool = False
     explained_by: str = ""
-    inputs: Sequence[TensorShape] = ()
-    outputs: Sequence[TensorShape] = ()
+    inputs: Sequence[TensorSpec] = ()
+    outputs: Sequence[TensorSpec] = ()
     memory: int | None = None
     facts: Sequence[Fact] = ()
     parameters: Mapping[str, Any] = {}
@@ -129,14 +122,12 @@ def make_catalogue(
 def describe_models(registry: Registry) -> Sequence[ModelEntry]:
     """Return every version of every model, by name, latest version first."""
     names = dict.fromkeys(registration.source.name for registration in registry.registrations)
-    return [entry for name in names for entry in _entries(registry.versions(name))]
-
-
-def _entries(versions: Sequence[Registration]) -> Sequence[ModelEntry]:
-    default_version = next(
-        (version for version in versions if version.servable is not None), versions[0] if versions else None
-    )
-    return [_entry(version, latest=version is default_version) for version in versions]
+    entries: list[ModelEntry] = []
+    for versions in map(registry.versions, names):
+        ready_versions = [version for version in versions if version.servable is not None]
+        default_version = next(iter([*ready_versions, *versions]), None)
+        entries += [_entry(version, latest=version is default_version) for version in versions]
+    return entries
 
 
 def _entry(registration: Registration, *, latest: bool) -> ModelEntry:
@@ -161,18 +152,14 @@ def _entry(registration: Registration, *, latest: bool) -> ModelEntry:
         labels=description.labels,
         streams=servable.streams,
         explained_by=servable.explained_by or "",
-        inputs=_shapes(servable.inputs),
-        outputs=_shapes(servable.outputs),
+        inputs=servable.inputs,
+        outputs=servable.outputs,
         memory=servable.resident_bytes,
         facts=description.facts,
         parameters=_parameters(
             servable.parameters_type, source.settings.parameters, open_vocabulary=description.open_vocabulary
         ),
     )
-
-
-def _shapes(specs: Sequence[Any]) -> Sequence[TensorShape]:
-    return [TensorShape(name=spec.name, datatype=spec.datatype, shape=spec.shape) for spec in specs]
 
 
 def _parameters(

@@ -16,8 +16,7 @@ from app.engine.models.memory import resident_bytes
 from app.observers.request_history import Readings
 from app.observers.trends import Trends
 from app.protocols.http_inference import read_body
-from app.protocols.protocol import HttpRequest, json_response
-from app.protocols.status import http_status
+from app.protocols.protocol import HttpRequest
 from app.server.auth.http_access import HttpAccess, requires
 from app.server.ui.admin_api import AdminApi
 from app.server.ui.catalogue import make_catalogue
@@ -25,7 +24,6 @@ from app.server.ui.event_stream import EventStream
 from app.server.ui.page_files import HEADERS, file_response, read_files, read_sample, render_shell, wants_html
 from app.server.ui.protocol_proxy import ProtocolProxy
 from app.server.ui.series import read_series
-from tasks.inference.error import InferenceError
 from tasks.inference.limits import Limits
 from tasks.vision.image import decode_image, small_jpeg
 from tasks.vision.request import PixelBudget
@@ -158,11 +156,14 @@ class WebPage:
             await asyncio.gather(task, return_exceptions=True)
 
     async def _sample_process(self) -> None:
-        engine, meter = self._engine, CpuMeter()
+        engine, clock, used = self._engine, time.monotonic(), time.process_time()
         while True:
             await asyncio.sleep(seconds_until_sample(self._trends.age))
+            clock_before, used_before, clock, used = clock, used, time.monotonic(), time.process_time()
+            # Processor time per second since the last reading: 1.0 is one busy core.
+            cpu = (used - used_before) / max(clock - clock_before, 1e-3)
             self._trends.add_readings(
-                Readings(in_flight=engine.in_flight, waiting=engine.waiting, cpu=meter.read(), memory=resident_bytes())
+                Readings(in_flight=engine.in_flight, waiting=engine.waiting, cpu=cpu, memory=resident_bytes())
             )
 
 
@@ -196,40 +197,10 @@ def preview_handler(engine: Engine) -> HTTPRouteHandler:
 
     @post(PREVIEW_PATH, status_code=200, opt=requires("infer"))
     async def show_preview(request: HttpRequest) -> Response[bytes]:
-        try:
-            async with turn:
-                content, width, height = await asyncio.to_thread(
-                    make_preview, await read_body(request, engine), engine.limits
-                )
-        except InferenceError as error:
-            return json_response(_error_body(error), http_status(error.kind))
+        body = await read_body(request, engine)
+        async with turn:
+            content, width, height = await asyncio.to_thread(make_preview, body, engine.limits)
         headers = {**HEADERS, "Image-Size": f"{width}x{height}"}
         return Response(content, media_type="image/jpeg", headers=headers)
 
     return show_preview
-
-
-def _error_body(error: InferenceError) -> bytes:
-    return msgspec.json.encode({"error": error.message})
-
-
-class CpuMeter:
-    """Measure the mean processor use between two readings.
-
-    Args:
-        clock: return wall-clock time in seconds.
-        used: return the processor time of the process in seconds.
-    """
-
-    def __init__(
-        self, clock: Callable[[], float] = time.monotonic, used: Callable[[], float] = time.process_time
-    ) -> None:
-        self._clock = clock
-        self._used = used
-        self._before = (clock(), used())
-
-    def read(self) -> float:
-        """Return processor time per second since the last reading: 1.0 is one busy core."""
-        clock, used = self._clock(), self._used()
-        (clock_before, used_before), self._before = self._before, (clock, used)
-        return max(used - used_before, 0.0) / max(clock - clock_before, 1e-3)

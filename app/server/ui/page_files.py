@@ -64,11 +64,6 @@ def read_files() -> Mapping[str, PageFile]:
     return {path.name: _read(path) for path in _FOLDER.iterdir() if path.suffix in _TYPES and path.name != _SHELL}
 
 
-def image_file(path: Path) -> PageFile:
-    """Read a JPEG or PNG image from any folder."""
-    return _page_file(path.read_bytes(), path.suffix)
-
-
 def render_shell(root: str, views: Sequence[str] = ("all",), *, initial_view: str = "try") -> PageFile:
     """Return the HTML that holds all views.
 
@@ -147,4 +142,4 @@ def read_sample(name: str, folder: Path = DEMO_IMAGES) -> PageFile | None:
     """Return the sample image called `name`, or None if it does not exist."""
     if name not in _SAMPLE_GEOMETRIES or not (folder / name).is_file():
         return None
-    return image_file(folder / name)
+    return _read(folder / name)

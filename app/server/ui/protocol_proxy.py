@@ -19,6 +19,7 @@ from app.proto import message_class
 from app.protocols.protocol import HttpRequest, json_response
 from app.server.auth.credentials import AUTHORIZATION, KEY_HEADER
 from app.server.auth.http_access import requires
+from tasks.inference.error import invalid
 
 if TYPE_CHECKING:
     from app.server.grpc.server import GrpcServer
@@ -88,22 +89,26 @@ class ProtocolProxy:
             body = await request.body()
             # Parse in a thread, but wait for the call in the event loop, because threads are few.
             message = await asyncio.to_thread(_parse_request, body)
-            if isinstance(message, Response):
-                return cast("Response[Any]", message)
             return await _call(server.internal_address, message, _credentials(request))
 
         return call
 
 
 def _parse_request(body: bytes) -> Any:
-    """Parse a ModelInferRequest in protobuf's JSON; return an error response if it is invalid."""
+    """Parse a ModelInferRequest in protobuf's JSON.
+
+    Raises:
+        InferenceError: INVALID_REQUEST if it is invalid.
+    """
     try:
         content = json.loads(body)
         if not isinstance(content, dict):
-            return _bad_request("Expected a ModelInferRequest in protobuf's JSON, got no object")
+            raise invalid("Expected a ModelInferRequest in protobuf's JSON, got no object")
         return ParseDict(cast("dict[str, Any]", content), message_class("inference.ModelInferRequest")())
     except (ValueError, ParseError, RecursionError) as error:
-        return _bad_request(f"Expected a ModelInferRequest in protobuf's JSON: {error}")
+        # JSON may name fields with unpaired surrogates, which no response can contain.
+        reason = str(error).encode(errors="replace").decode()
+        raise invalid(f"Expected a ModelInferRequest in protobuf's JSON: {reason}") from None
 
 
 async def _call(target: str, message: Any, credentials: Metadata) -> Response[Any]:
@@ -111,13 +116,13 @@ async def _call(target: str, message: Any, credentials: Metadata) -> Response[An
     async with grpc.aio.insecure_channel(target, options=_OPTIONS) as channel:
         infer: Any = channel.unary_unary(
             f"/{_INFER}",
-            request_serializer=_serialize,
+            request_serializer=type(message).SerializeToString,
             response_deserializer=message_class("inference.ModelInferResponse").FromString,
         )
         try:
             answer = await infer(message, timeout=_TIMEOUT_SECONDS, metadata=credentials)
         except grpc.aio.AioRpcError as error:
-            return _bad_request(f"{error.code().name}: {error.details()}")
+            raise invalid(f"{error.code().name}: {error.details()}") from None
     return json_response(await asyncio.to_thread(_to_json, answer))
 
 
@@ -129,14 +134,6 @@ def _credentials(request: HttpRequest) -> Metadata:
     """Return the client's credentials as metadata: the gRPC server authorizes and counts the request."""
     headers = ((name, request.headers.get(name)) for name in (AUTHORIZATION, KEY_HEADER))
     return tuple((name, value) for name, value in headers if value and value.isascii() and value.isprintable())
-
-
-def _serialize(message: Any) -> bytes:
-    return message.SerializeToString()
-
-
-def _bad_request(message: str) -> Response[Any]:
-    return json_response(json.dumps({"error": message}).encode(), 400)
 
 
 def _strip_prefix(app: ASGIApp) -> ASGIApp:

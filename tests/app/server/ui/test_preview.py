@@ -1,12 +1,15 @@
 """Previews of images that a browser cannot show."""
 
+import asyncio
 import io
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import AsyncIterator, Iterator
+from typing import Any, cast
 
+import httpx
 import numpy as np
 import PIL.Image
 import pytest
+from litestar import Litestar
 from litestar.testing import TestClient
 from prometheus_client import CollectorRegistry
 
@@ -21,18 +24,21 @@ from tasks.inference.limits import Limits
 from tests.support.fake_models import load_fake_model
 
 
-@pytest.fixture
-def client() -> Iterator[Any]:
+def create_preview_app() -> Litestar:
     repository = Repository(Registry([]), list, load_fake_model)
     engine = Engine(repository, [], Limits(max_pixels=5_000_000), workers=1)
-    app = create_app(
+    return create_app(
         engine,
         main_port_protocols("chariot-v2-kserve"),
         CollectorRegistry(),
         2_000_000,
         page=WebPage(engine, Trends(engine.registry.has_model)),
     )
-    with TestClient(app) as client:
+
+
+@pytest.fixture
+def client() -> Iterator[Any]:
+    with TestClient(create_preview_app()) as client:
         yield client
 
 
@@ -79,3 +85,24 @@ def test_file_that_is_no_acceptable_image_is_refused(client: Any, content: bytes
     response = client.post(PREVIEW_PATH, content=content)
     assert response.status_code == status
     assert message in response.json()["error"]
+
+
+def test_slow_upload_does_not_delay_other_previews() -> None:
+    async def run() -> int:
+        first_part_sent, finished = asyncio.Event(), asyncio.Event()
+
+        async def slow_body() -> AsyncIterator[bytes]:
+            yield b"a part"
+            first_part_sent.set()
+            await finished.wait()
+
+        transport = httpx.ASGITransport(cast("Any", create_preview_app()))
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+            slow = asyncio.create_task(client.post(PREVIEW_PATH, content=slow_body()))
+            await first_part_sent.wait()
+            response = await client.post(PREVIEW_PATH, content=tiff(40, 30))
+            finished.set()
+            await slow
+        return response.status_code
+
+    assert asyncio.run(asyncio.wait_for(run(), 60)) == 200

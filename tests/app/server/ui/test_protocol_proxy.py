@@ -85,6 +85,7 @@ def test_grpc_proxy_makes_the_call(client: httpx.Client) -> None:
         (b"\xff", "Expected a ModelInferRequest"),
         (b'{"inputs": 3}', "Expected a ModelInferRequest"),
         (b'{"who": 3}', "Expected a ModelInferRequest"),
+        (b'{"\\ud800": 3}', "Expected a ModelInferRequest"),
         (b'{"model_name": ' + b"[" * 100_000, "Expected a ModelInferRequest"),
         (b'{"model_name": "none"}', "NOT_FOUND: Model 'none' is not known"),
         (b'{"model_name": "half_plus_two"}', "INVALID_ARGUMENT"),

@@ -1,18 +1,10 @@
-"""CPU of this process, and memory of the machine."""
+"""Memory of the machine."""
 
 from pathlib import Path
 
 import pytest
 
-from app.server.ui.page import CpuMeter
 from app.server.ui.snapshot import machine_memory
-
-
-def test_cpu_meter_reads_cpu_time_per_second() -> None:
-    clock, used = iter([10.0, 12.0, 12.5]), iter([1.0, 4.0, 4.25])
-    meter = CpuMeter(lambda: next(clock), lambda: next(used))
-    assert meter.read() == 1.5
-    assert meter.read() == 0.5
 
 
 @pytest.mark.parametrize("content", ["max\n", "", f"{2**62}\n"])
