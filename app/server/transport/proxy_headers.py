@@ -66,6 +66,9 @@ def _is_trusted(host: str) -> bool:
         address = ipaddress.ip_address(host)
     except ValueError:
         return host in names
+    if isinstance(address, ipaddress.IPv6Address):
+        # A server that listens on `::` sees IPv4 addresses in this form.
+        address = address.ipv4_mapped or address
     return any(address in network for network in networks)
 
 

@@ -52,3 +52,9 @@ def test_trusted_proxy_sets_the_scheme(value: bytes, expected: str) -> None:
 def test_environment_lists_the_trusted_proxies(trusted: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FORWARDED_ALLOW_IPS", trusted)
     assert client_and_scheme(forwarded(b"1.2.3.4"), STRANGER, "http") == (("1.2.3.4", 0), "http")
+
+
+@pytest.mark.parametrize(("proxy", "is_trusted"), [("::ffff:127.0.0.1", True), ("::ffff:10.0.0.9", False)])
+def test_ipv4_proxy_of_a_server_on_ipv6_is_trusted_as_over_ipv4(proxy: str, is_trusted: bool) -> None:
+    client, _ = client_and_scheme(forwarded(b"1.2.3.4"), (proxy, 5000), "http")
+    assert client == (("1.2.3.4", 0) if is_trusted else (proxy, 5000))
