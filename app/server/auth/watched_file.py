@@ -12,7 +12,7 @@ _logger = logging.getLogger(__name__)
 _WRITABLE_BY_OTHERS = 0o022
 
 T = TypeVar("T")
-_Signature = tuple[int, int, int]
+FileStamp = tuple[int, int, int] | None
 
 
 class WatchedFile(Generic[T]):
@@ -43,7 +43,7 @@ class WatchedFile(Generic[T]):
         self._check_seconds = check_seconds
         self._clock = clock
         self._next_check = clock() + check_seconds
-        self._last_signature: _Signature | None = None
+        self._last_stamp: FileStamp = None
         self._value = self._load()
 
     @property
@@ -56,24 +56,21 @@ class WatchedFile(Generic[T]):
         return self._value
 
     def _reload_if_changed(self) -> None:
-        try:
-            signature = self._signature()
-        except OSError:
-            signature = None
-        if signature == self._last_signature:
+        stamp = file_stamp(self._path)
+        if stamp == self._last_stamp:
             return
         try:
             self._value = self._load()
         except SettingsError as error:
-            self._last_signature = signature
+            self._last_stamp = stamp
             _logger.error("credentials not reloaded", extra={"reason": str(error)})
         else:
             _logger.info("credentials reloaded", extra={"file": str(self._path)})
 
     def _load(self) -> T:
         try:
-            # Read the signature first: a change during the read is then found at the next check.
-            signature, mode = self._signature(), self._path.stat().st_mode
+            # Read the stamp first: a change during the read is then found at the next check.
+            stamp, mode = file_stamp(self._path), self._path.stat().st_mode
             value = self._parse(self._path.read_bytes())
         except OSError as error:
             raise SettingsError(f"{self._path} cannot be read: {error.strerror}") from None
@@ -81,9 +78,14 @@ class WatchedFile(Generic[T]):
             raise SettingsError(f"{self._path}: {error}") from None
         if mode & _WRITABLE_BY_OTHERS:
             _logger.warning("key file is writable by other users", extra={"file": str(self._path)})
-        self._last_signature = signature
+        self._last_stamp = stamp
         return value
 
-    def _signature(self) -> _Signature:
-        status = self._path.stat()
-        return status.st_mtime_ns, status.st_size, status.st_ino
+
+def file_stamp(path: Path) -> FileStamp:
+    """Return a value that changes with a file, also when a symbolic link changes; None if it is not readable."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_mtime_ns, status.st_size, status.st_ino

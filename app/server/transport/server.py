@@ -22,7 +22,6 @@ from litestar.types import ASGIApp
 from app.server.transport.acceptor import Acceptor
 from app.server.transport.connection import Connection
 from app.server.transport.connection_table import TICK_SECONDS, ConnectionTable
-from app.server.transport.tls import CHECK_SECONDS, Certificates
 
 _ABORT_SECONDS = 4.0
 """Seconds before the end of the drain at which incomplete requests are rejected. Each connection is checked once a
@@ -97,7 +96,7 @@ class HttpServer:
         async with AsyncExitStack() as stack:
             tasks = [asyncio.create_task(_check_connections(connections))]
             if certificates is not None:
-                tasks.append(asyncio.create_task(_reload_periodically(certificates)))
+                tasks.append(asyncio.create_task(certificates.follow()))
             for task in tasks:
                 stack.callback(task.cancel)
             await stack.enter_async_context(self._lifespan)
@@ -181,10 +180,3 @@ async def _check_connections(connections: ConnectionTable) -> None:
         except Exception:
             # A failure of one connection must not stop the checks of the others.
             _logger.exception("connection check failed")
-
-
-async def _reload_periodically(certificates: Certificates) -> None:
-    """Reload renewed certificates. Read the files in a thread because they can be slow."""
-    while True:
-        await asyncio.sleep(CHECK_SECONDS)
-        await asyncio.to_thread(certificates.reload_if_changed)

@@ -1,9 +1,11 @@
 """Load the server's certificate, validate it, and reload it when the files change."""
 
+import asyncio
 import logging
 import re
 import ssl
 import time
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -12,9 +14,10 @@ import grpc
 import msgspec
 from prometheus_client import CollectorRegistry, Gauge
 
+from app.server.auth.watched_file import FileStamp, file_stamp
 from app.settings.server import ServerSettings, SettingsError
 
-CHECK_SECONDS = 5.0
+_CHECK_SECONDS = 5.0
 """Seconds between two checks of the files."""
 
 _logger = logging.getLogger(__name__)
@@ -23,9 +26,6 @@ _PEM = re.compile("-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.
 _TIME = rb"(?:\x17\x0d|\x18\x0f)(\d{12,14}Z)"
 _VALIDITY = re.compile(rb"\x30[\x1e-\x22]" + _TIME * 2)
 """The validity of a certificate in DER (X.509, RFC 5280): a sequence of two times, with years of two or four digits."""
-
-FileStamp = tuple[int, int, int] | None
-FilesSignature = tuple[FileStamp, ...]
 
 
 class _Loaded(msgspec.Struct, frozen=True, kw_only=True, eq=False):
@@ -50,7 +50,7 @@ class Certificates:
 
     def __init__(self, cert: Path, key: Path, client_ca: Path | None = None) -> None:
         self._cert, self._key, self._client_ca = cert, key, client_ca
-        self._checked_signature: FilesSignature = self._signature()
+        self._checked_stamps = self._stamps()
         self._current = self._load()
         if self.expiry < time.time():
             _logger.warning("the certificate of the server is no longer valid", extra={"file": str(cert)})
@@ -65,24 +65,34 @@ class Certificates:
         """Return the end of the certificate's validity, in seconds since the epoch."""
         return self._current.expiry
 
+    async def follow(self, seconds: float = _CHECK_SECONDS) -> None:
+        """Reload renewed certificates every `seconds`, until cancelled. A thread reads the files: they can be slow."""
+        while True:
+            await asyncio.sleep(seconds)
+            try:
+                await asyncio.to_thread(self.reload_if_changed)
+            except Exception:
+                # The system may be unable to start a thread now.
+                _logger.exception("certificate not renewed")
+
     def reload_if_changed(self) -> bool:
         """Reload the files if they have changed. Return whether the certificate was replaced.
 
         Files that are not usable are logged once, and the current certificate is kept.
         """
-        signature = self._signature()
-        if signature == self._checked_signature:
+        stamps = self._stamps()
+        if stamps == self._checked_stamps:
             return False
         try:
             loaded = self._load()
         except SettingsError as error:
             _logger.error("certificate not renewed", extra={"error": str(error)})
-            self._checked_signature = signature
+            self._checked_stamps = stamps
             return False
-        if self._signature() != signature:
+        if self._stamps() != stamps:
             # The files changed during the read, so the parts may not match. The next check reads them again.
             return False
-        self._current, self._checked_signature = loaded, signature
+        self._current, self._checked_stamps = loaded, stamps
         _logger.info("certificate renewed", extra={"expiry": loaded.expiry})
         return True
 
@@ -141,9 +151,8 @@ class Certificates:
     def _reject_encrypted_key(self) -> bytes:
         raise SettingsError(f"Expected a key that is not encrypted in {self._key} of --tls-key")
 
-    def _signature(self) -> FilesSignature:
-        """Return a value that changes with the files, also when symbolic links change, as in Kubernetes."""
-        return tuple(_file_stamp(path) for path in (self._cert, self._key, self._client_ca) if path is not None)
+    def _stamps(self) -> Sequence[FileStamp]:
+        return [file_stamp(path) for path in (self._cert, self._key, self._client_ca) if path is not None]
 
 
 def not_after(pem: str) -> float:
@@ -185,11 +194,3 @@ def _read(path: Path, option: str) -> bytes:
         return path.read_bytes()
     except OSError as error:
         raise SettingsError(f"Cannot read {path} of {option}: {error.strerror}") from None
-
-
-def _file_stamp(path: Path) -> FileStamp:
-    try:
-        status = path.stat()
-    except OSError:
-        return None
-    return status.st_mtime_ns, status.st_size, status.st_ino

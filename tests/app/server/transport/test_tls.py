@@ -1,5 +1,6 @@
 """TLS with valid, broken and renewed certificates."""
 
+import asyncio
 import logging
 import ssl
 import threading
@@ -26,7 +27,7 @@ from app.settings.network import TransportSettings
 from app.settings.server import ServerSettings, SettingsError
 from tests.support.certificate_authority import CertificateAuthority, peer_certificate_serial
 from tests.support.http_connections import HttpTestServer, parse_responses, read_until_closed, run_http_server
-from tests.support.polling import wait_until
+from tests.support.polling import wait_until, wait_until_async
 
 LAST = b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
 
@@ -337,3 +338,26 @@ def test_invalid_tls_settings_raise_settings_error_with_the_reason(
 
 def test_certificates_without_settings_is_none() -> None:
     assert load_certificates(ServerSettings()) is None
+
+
+class FlakyCertificates(Certificates):
+    """Fail the first check, as a system without a thread to run it does."""
+
+    checks = 0
+
+    def reload_if_changed(self) -> bool:
+        self.checks += 1
+        if self.checks == 1:
+            raise RuntimeError("can't start new thread")
+        return super().reload_if_changed()
+
+
+def test_failed_check_is_followed_by_another(files: tuple[Path, Path], caplog: pytest.LogCaptureFixture) -> None:
+    async def run() -> None:
+        certificates = FlakyCertificates(*files)
+        task = asyncio.create_task(certificates.follow(0.01))
+        await wait_until_async(lambda: certificates.checks > 1)
+        task.cancel()
+
+    asyncio.run(asyncio.wait_for(run(), 60))
+    assert [record.message for record in caplog.records] == ["certificate not renewed"]
