@@ -22,8 +22,7 @@ from app.protocols.request_info import BASE_ID_HEADER, REQUEST_ID_HEADER, new_co
 from app.server.auth.access_control import AccessControl
 from app.server.auth.credentials import AUTHORIZATION, KEY_HEADER, Identity
 from app.server.http.cross_site import is_allowed_host
-from app.server.transport.raw_response import STATUS_LINES
-from app.server.transport.request_parser import ConnectionRequest
+from app.server.transport.request_parser import STATUS_LINES, ConnectionRequest
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.inference.response import InferenceResponse
 

@@ -9,7 +9,7 @@ from functools import partial
 
 from app.server.transport import tcp_info
 from app.server.transport.connection_table import ConnectionTable
-from app.server.transport.raw_response import raw_response
+from app.server.transport.request_parser import raw_response
 
 _logger = logging.getLogger(__name__)
 _MAX_ACCEPTED_AT_ONCE = 128

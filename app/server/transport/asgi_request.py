@@ -8,8 +8,7 @@ from typing import Any
 
 from litestar.types import ASGIApp
 
-from app.server.transport.raw_response import STATUS_LINES, raw_response
-from app.server.transport.request_parser import ConnectionRequest
+from app.server.transport.request_parser import STATUS_LINES, ConnectionRequest, raw_response
 
 _logger = logging.getLogger(__name__)
 

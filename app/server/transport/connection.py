@@ -13,8 +13,7 @@ from app.server.transport import tcp_info
 from app.server.transport.connection_table import ConnectionTable
 from app.server.transport.load_shedding import Route
 from app.server.transport.pipelining import PipelinedProtocol
-from app.server.transport.raw_response import raw_response
-from app.server.transport.request_parser import RefusedError, RequestParser
+from app.server.transport.request_parser import RefusedError, RequestParser, raw_response
 from app.server.transport.timeouts import ConnectionTimeouts, current_phase, transferred_bytes
 
 _MIN_BUFFERED_BYTES = 64 * 1024
@@ -95,7 +94,11 @@ class Connection(PipelinedProtocol):
         parser = self.parser
         headers = dict(parser.headers)
         expects_continue = headers.get(b"expect", b"").lower() == b"100-continue"
-        route_and_target = self._find_route()
+        newest, route_and_target = self.newest, None
+        # Requests behind others wait for the application.
+        if not parser.is_upgrade and (newest is None or newest.response_complete):
+            port = self._server[1] if self._server else None
+            route_and_target = self.connections.shedder.find_route(parser.method, port, parser.url.partition(b"?")[0])
         self._direct = None
         # A web page can read an error only with the CORS headers that the framework adds.
         if (
@@ -145,14 +148,6 @@ class Connection(PipelinedProtocol):
         elif self.newest is not None and not self.newest.response_complete:
             self.newest.complete_body()
 
-    def _find_route(self) -> tuple[Route, str] | None:
-        """Return the inference route of the newest request and its target; None if others precede the request."""
-        shedder, newest, parser = self.connections.shedder, self.newest, self.parser
-        if shedder is None or parser.is_upgrade or not (newest is None or newest.response_complete):
-            return None
-        port = self._server[1] if self._server else None
-        return shedder.find_route(parser.method, port, parser.url.partition(b"?")[0])
-
     def _reject_if_overloaded(self, route: Route, target: str, *, expects_continue: bool) -> bool:
         """Reject the newest request if the server is overloaded, and drain its body. Return whether it is rejected.
 
@@ -161,17 +156,16 @@ class Connection(PipelinedProtocol):
         Raises:
             RefusedError: if its body is too large to drain.
         """
-        shedder, parser = self.connections.shedder, self.parser
+        parser, overload = self.parser, route.overload(target)
         body_size = parser.body_length
-        overload = route.overload(target)
-        if overload is None or shedder is None:
+        if overload is None:
             if body_size != 0 and route.track_arrival is not None:
                 self._on_body_arrived = route.track_arrival()
                 BODY_ARRIVED.set(self._on_body_arrived)
             return False
         can_drain = body_size is not None and body_size <= _MAX_DRAINED_BYTES and not expects_continue
         close = not (can_drain and self.connections.reject_incomplete_at is None and parser.keep_alive)
-        response = shedder.refusal(route, target, overload, parser.headers, close=close)
+        response = self.connections.shedder.refusal(route, target, overload, parser.headers, close=close)
         if close:
             raise RefusedError(429, "", response=response)
         self.draining = True
@@ -180,8 +174,7 @@ class Connection(PipelinedProtocol):
 
     def _throttle(self) -> None:
         """Pause reading, which limits the share of time that rejections take."""
-        shedder = self.connections.shedder
-        if shedder is not None and (pause := shedder.pause()):
+        if pause := self.connections.shedder.pause():
             self.pause_reading()
             self.loop.call_later(pause, lambda: None if self.transport.is_closing() else self.resume_reading())
 

@@ -45,7 +45,7 @@ class ConnectionTable:
         max_connections: maximum number of connections.
         buffered_bytes: bytes of bodies in memory, of all connections together.
         direct_routes: answers the usual inferences without the application; None without direct routes.
-        shedder: rejects requests by their headers while the server is overloaded; None without load shedding.
+        shedder: rejects requests by their headers while the server is overloaded.
         reject_incomplete_at: during shutdown, the time of the event loop at which incomplete requests are rejected;
             None before it.
 
@@ -73,7 +73,7 @@ class ConnectionTable:
         self.max_connections = settings.max_connections or min(_DEFAULT_MAX_CONNECTIONS, available)
         self.buffered_bytes = 0
         self.reject_incomplete_at: float | None = None
-        self.shedder: LoadShedder | None = None
+        self.shedder = LoadShedder([])
         self.direct_routes: DirectRoutes | None = None
         self._open_count = 0
         self._open_by_network: Counts[str] = Counts()

@@ -1,8 +1,10 @@
 """Parse the requests of a connection, with limits and checks of their heads beyond those of httptools (RFC 9112)."""
 
+import http
 from collections.abc import Callable
 
 import httptools
+import msgspec
 
 _HEADER_OVERHEAD_BYTES = 4
 """A colon, a space and the end of the line."""
@@ -11,6 +13,11 @@ _OVERHEAD_FACTOR = 8
 """Allowed bytes of chunk framing for each byte of a body: a chunk of one byte has five."""
 
 _VERSIONS = ("1.0", "1.1")
+
+STATUS_LINES = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in http.HTTPStatus}
+"""The first line of a response, by status."""
+
+STATUS_LINES[499] = b"HTTP/1.1 499 \r\n"
 
 
 class ConnectionRequest:
@@ -77,6 +84,16 @@ class RefusedError(Exception):
         self.reason = reason
         self.response = response
         self.retry_after = 1 if status in (429, 503) else None
+
+
+def raw_response(status: int, message: str, retry_after: int | None = None) -> bytes:
+    """Return a complete HTTP/1.1 response with ``{"error": message}``, after which the connection is closed."""
+    body = msgspec.json.encode({"error": message})
+    # At this level only the method CONNECT is rejected, on every path.
+    allow = "allow: GET, HEAD, OPTIONS, POST\r\n" if status == http.HTTPStatus.METHOD_NOT_ALLOWED else ""
+    retry = "" if retry_after is None else f"retry-after: {retry_after}\r\n"
+    head = f"content-type: application/json\r\ncontent-length: {len(body)}\r\n{allow}{retry}connection: close\r\n\r\n"
+    return STATUS_LINES[status] + head.encode("ascii") + body
 
 
 class RequestParser:

@@ -10,7 +10,7 @@ from litestar.testing import TestClient
 
 from app.protocols import LISTENERS
 from app.server.http.asgi import create_listener_app
-from app.server.transport.raw_response import raw_response
+from app.server.transport.request_parser import raw_response
 from tests.support.auth_apps import authenticated_app
 from tests.support.grpc_server import MAX_REQUEST_BYTES, build_engine
 
