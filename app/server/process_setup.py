@@ -87,18 +87,18 @@ async def releasing_memory(
         seconds: interval between two attempts.
         release: returns the memory, in a thread.
     """
-    task = asyncio.create_task(_release_when_idle(busy, seconds, release))
+
+    async def release_when_idle() -> None:
+        while True:
+            await asyncio.sleep(seconds)
+            if not busy():
+                # The system may be unable to start a thread now.
+                with suppress(RuntimeError):
+                    await run_in_daemon_thread(release)
+
+    task = asyncio.create_task(release_when_idle())
     try:
         yield
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
-
-
-async def _release_when_idle(busy: Callable[[], bool], seconds: float, release: Callable[[], None]) -> None:
-    while True:
-        await asyncio.sleep(seconds)
-        if not busy():
-            # The system may be unable to start a thread now.
-            with suppress(RuntimeError):
-                await run_in_daemon_thread(release)

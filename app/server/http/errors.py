@@ -3,6 +3,7 @@
 import logging
 import re
 from collections.abc import Callable, MutableMapping, Sequence
+from http import HTTPStatus
 from typing import Any
 
 import msgspec
@@ -26,19 +27,17 @@ def create_error_handlers(protocols: Sequence[HttpProtocol] = ()) -> ErrorHandle
     An error has the shape of the protocol that owns a prefix of the path (`PrefixOwner`). Otherwise it is
     ``{"error": "..."}``, which clients of the other protocols expect.
     """
-    owners = [protocol for protocol in protocols if isinstance(protocol, PrefixOwner)]
 
     def response(request: AnyRequest, message: str, status: int, headers: dict[str, str]) -> Response[bytes]:
-        path = f"{_path(request)}/"
-        bodies = (owner.routing_error(status, message) for owner in owners if _owns(owner, path))
-        body = next(bodies, None) or msgspec.json.encode({"error": message})
+        body = _owner_error(protocols, request.scope["path"], status, message)
+        body = body or msgspec.json.encode({"error": message})
         return Response(body, status_code=status, headers=headers, media_type="application/json")
 
     def http_error(request: AnyRequest, error: HTTPException) -> Response[bytes]:
         return response(request, _message(request, error), error.status_code, dict(error.headers or {}))
 
     def unexpected(request: AnyRequest, error: Exception) -> Response[bytes]:
-        _logger.error("request failed", exc_info=error, extra={"path": _path(request)})
+        _logger.error("request failed", exc_info=error, extra={"path": request.scope["path"]})
         return response(request, "Something went wrong in the server; see its log", 500, {})
 
     def inference_error(request: AnyRequest, error: InferenceError) -> Response[bytes]:
@@ -49,7 +48,6 @@ def create_error_handlers(protocols: Sequence[HttpProtocol] = ()) -> ErrorHandle
 
 def refusal_body_builder(protocols: Sequence[HttpProtocol], engine: Engine) -> Callable[[str, str], bytes]:
     """Return a builder for bodies of 403 from a path and a message, in the shape of the path's protocol."""
-    owners = [protocol for protocol in protocols if isinstance(protocol, PrefixOwner)]
     endpoints = [(protocol, endpoint) for protocol in protocols for endpoint in protocol.endpoints(engine)]
     # Use the order of the dispatcher: endpoints that claim some targets come first.
     endpoints.sort(key=lambda pair: pair[1].accepts_target is None)
@@ -57,9 +55,8 @@ def refusal_body_builder(protocols: Sequence[HttpProtocol], engine: Engine) -> C
 
     def body(path: str, message: str) -> bytes:
         path = "/" + "/".join(filter(None, path.split("/")))
-        for owner in owners:
-            if _owns(owner, f"{path}/"):
-                return owner.routing_error(403, message)
+        if (error := _owner_error(protocols, path, 403, message)) is not None:
+            return error
         for protocol, accepts_target, pattern in patterns:
             match = pattern.fullmatch(path)
             if match is not None and (accepts_target is None or accepts_target(match.groupdict().get("target", ""))):
@@ -69,8 +66,13 @@ def refusal_body_builder(protocols: Sequence[HttpProtocol], engine: Engine) -> C
     return body
 
 
-def _owns(owner: PrefixOwner, path: str) -> bool:
-    return any(path.startswith(f"{prefix}/") for prefix in owner.prefixes)
+def _owner_error(protocols: Sequence[HttpProtocol], path: str, status: int, message: str) -> bytes | None:
+    """Return the error body of the protocol that owns a prefix of `path`; None if none does."""
+    owners = (protocol for protocol in protocols if isinstance(protocol, PrefixOwner))
+    for owner in owners:
+        if any(f"{path}/".startswith(f"{prefix}/") for prefix in owner.prefixes):
+            return owner.routing_error(status, message)
+    return None
 
 
 def _pattern(path: str) -> re.Pattern[str]:
@@ -78,19 +80,13 @@ def _pattern(path: str) -> re.Pattern[str]:
     return re.compile(re.sub(r"\{(\w+):\w+\}", r"(?P<\1>[^/]+)", path))
 
 
-def _path(request: AnyRequest) -> str:
-    """Return the path; `request.url` can be invalid because it depends on the Host header."""
-    return request.scope["path"]
-
-
 def _message(request: AnyRequest, error: HTTPException) -> str:
+    # `request.url` can be invalid because it depends on the Host header.
+    path = request.scope["path"]
     if isinstance(error, NotFoundException):
-        return f"Nothing is served at {_path(request)}"
+        return f"Nothing is served at {path}"
     if isinstance(error, MethodNotAllowedException):
-        return f"{request.method} is not served at {_path(request)}"
-    if error.status_code == _CONTENT_TOO_LARGE:
+        return f"{request.method} is not served at {path}"
+    if error.status_code == HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
         return "The body is larger than this server accepts"
     return error.detail or type(error).__name__
-
-
-_CONTENT_TOO_LARGE = 413

@@ -24,6 +24,7 @@ _PATH = "/inferences"
 _TOO_MANY_REQUESTS = 429
 _MAX_LIMIT = 500
 _DEFAULT_LIMIT = 50
+_MAX_DIGITS = 18
 _SCORE = {"type": "number", "minimum": 0, "maximum": 1}
 _SCHEMAS = {
     "where": {"type": "array", "items": {"type": "string"}},
@@ -195,25 +196,21 @@ def _page(reader: InferenceReader, parameters: list[tuple[str, Any]]) -> Respons
             raise invalid("Expected it once; only where may be repeated", name)
         else:
             values[name] = _score(str(value), name) if name in ("min-score", "max-score") else str(value)
-    limit, after = _limit(values.pop("limit", None)), _cursor(values.pop("after", None))
+    limit = _whole_number(values, "limit", f"a whole number from 1 to {_MAX_LIMIT}", 1, _MAX_LIMIT) or _DEFAULT_LIMIT
+    after = _whole_number(values, "after", "the value of next from the previous page", 0, 10**_MAX_DIGITS)
     query = InferenceQuery(where=where, **{name.replace("-", "_"): value for name, value in values.items()})
     inferences, following = reader.page(query, limit, after)
     return _json({"inferences": inferences, "next": None if following is None else str(following)})
 
 
-def _limit(text: str | None) -> int:
-    if text is None:
-        return _DEFAULT_LIMIT
-    if not (text.isascii() and text.isdigit() and len(text) < 10 and 1 <= int(text) <= _MAX_LIMIT):
-        raise invalid(f"Expected a whole number from 1 to {_MAX_LIMIT}, got {quote_value(text)}", "limit")
-    return int(text)
-
-
-def _cursor(text: str | None) -> int | None:
+def _whole_number(values: dict[str, Any], name: str, expected: str, smallest: int, largest: int) -> int | None:
+    """Remove a parameter, and return its value; None without it."""
+    text: str | None = values.pop(name, None)
     if text is None:
         return None
-    if not (text.isascii() and text.isdigit() and len(text) <= 18):
-        raise invalid(f"Expected the value of next from the previous page, got {quote_value(text)}", "after")
+    is_number = text.isascii() and text.isdigit() and len(text) <= _MAX_DIGITS
+    if not (is_number and smallest <= int(text) <= largest):
+        raise invalid(f"Expected {expected}, got {quote_value(text)}", name)
     return int(text)
 
 

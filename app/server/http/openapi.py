@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from app import __version__
-from app.protocols.protocol import HttpListener, Operation, Permission, QueryParameter
+from app.protocols.protocol import HttpListener, Operation, Permission
 
 _JSON = "application/json"
 _PARAMETER = re.compile(r"\{(?P<name>\w+):\w+\}")
@@ -157,7 +157,10 @@ def _operation(tag: str, endpoint: Operation, schema_by_type: Mapping[Any, Any],
             {"name": name, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
             for name in _PARAMETER.findall(endpoint.path)
         ]
-        + [_in_query(parameter) for parameter in endpoint.query],
+        + [
+            {"name": field.name, "in": "query", "description": field.summary, "schema": dict(field.schema)}
+            for field in endpoint.query
+        ],
         "responses": responses,
     }
     if secured:
@@ -175,11 +178,6 @@ def _content(endpoint: Operation, schema_by_type: Mapping[Any, Any]) -> dict[str
     if endpoint.answer is bytes:
         return content
     return {_JSON: {"schema": {} if endpoint.answer is None else schema_by_type[endpoint.answer]}, **content}
-
-
-def _in_query(parameter: QueryParameter) -> dict[str, Any]:
-    schema = dict(parameter.schema)
-    return {"name": parameter.name, "in": "query", "description": parameter.summary, "schema": schema}
 
 
 def _merged(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
@@ -225,7 +223,9 @@ def reference_page(document: Mapping[str, Any]) -> bytes:
         .render(
             info=document["info"],
             groups=[(tag, tag_descriptions.get(tag, ""), operations) for tag, operations in groups.items()],
-            schemas=[(name, _indented_json(schema), _schema_names(schema)) for name, schema in sorted(schemas.items())],
+            schemas=[
+                (name, _json_text(schema, indent=2), _schema_names(schema)) for name, schema in sorted(schemas.items())
+            ],
         )
         .encode()
     )
@@ -240,7 +240,7 @@ def _rendered_operation(method: str, path: str, operation: Mapping[str, Any]) ->
         "summary": operation["summary"],
         "permission": ", ".join(sorted(permissions)),
         "parameters": [
-            (field["name"], field["in"], _compact_json(field["schema"]), field.get("description", ""))
+            (field["name"], field["in"], _json_text(field["schema"]), field.get("description", ""))
             for field in operation["parameters"]
         ],
         "bodies": _contents(operation.get("requestBody", {})),
@@ -257,7 +257,7 @@ def _contents(container: Mapping[str, Any]) -> list[tuple[str, list[str], str]]:
     for media_type, content in container.get("content", {}).items():
         schema = content.get("schema", {})
         names = _schema_names(schema)
-        contents.append((media_type, names, "" if names or not schema else _compact_json(schema)))
+        contents.append((media_type, names, "" if names or not schema else _json_text(schema)))
     return contents
 
 
@@ -267,9 +267,5 @@ def _schema_names(schema: object) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def _compact_json(schema: object) -> str:
-    return json.dumps(schema, ensure_ascii=False)
-
-
-def _indented_json(schema: object) -> str:
-    return json.dumps(schema, ensure_ascii=False, indent=2)
+def _json_text(schema: object, indent: int | None = None) -> str:
+    return json.dumps(schema, ensure_ascii=False, indent=indent)

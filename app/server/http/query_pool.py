@@ -4,7 +4,7 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from typing import TypeVar
 
@@ -80,34 +80,26 @@ class QueryPool:
             self.count_refused(1)
             raise overload
         loop = asyncio.get_running_loop()
-        future: asyncio.Future[T] = loop.create_future()
+        result: Future[T] = Future()
         self._in_flight += 1
-
-        def settle(result: T | None, error: BaseException | None) -> None:
-            if future.done():
-                return
-            if error is not None:
-                future.set_exception(error)
-            else:
-                future.set_result(result)  # pyright: ignore[reportArgumentType]
 
         def release() -> None:
             self._in_flight -= 1
 
         def work() -> None:
-            started, result, failure = time.thread_time(), None, None
-            try:
-                result = query()
-            except BaseException as error:  # noqa: BLE001  the caller of `run` gets it
-                failure = error
-            with suppress(RuntimeError):  # the loop is closed when the server has stopped meanwhile
-                loop.call_soon_threadsafe(settle, result, failure)
+            started = time.thread_time()
+            # False if the client has disconnected meanwhile.
+            if result.set_running_or_notify_cancel():
+                try:
+                    result.set_result(query())
+                except BaseException as error:  # noqa: BLE001  the caller of `run` gets it
+                    result.set_exception(error)
             self._pause(time.thread_time() - started)
-            with suppress(RuntimeError):
+            with suppress(RuntimeError):  # the loop is closed when the server has stopped meanwhile
                 loop.call_soon_threadsafe(release)
 
         self._threads.submit(work)
-        return await future
+        return await asyncio.wrap_future(result)
 
     def close(self) -> None:
         """Reject further queries, and end pauses."""
