@@ -50,7 +50,7 @@ class Certificates:
 
     def __init__(self, cert: Path, key: Path, client_ca: Path | None = None) -> None:
         self._cert, self._key, self._client_ca = cert, key, client_ca
-        self._checked_stamps = self._stamps()
+        self._checked_stamps: Sequence[FileStamp] = self._stamps()
         self._current = self._load()
         if self.expiry < time.time():
             _logger.warning("the certificate of the server is no longer valid", extra={"file": str(cert)})

@@ -116,7 +116,7 @@ async def _call(target: str, message: Any, credentials: Metadata) -> Response[An
     async with grpc.aio.insecure_channel(target, options=_OPTIONS) as channel:
         infer: Any = channel.unary_unary(
             f"/{_INFER}",
-            request_serializer=type(message).SerializeToString,
+            request_serializer=message_class("inference.ModelInferRequest").SerializeToString,
             response_deserializer=message_class("inference.ModelInferResponse").FromString,
         )
         try:

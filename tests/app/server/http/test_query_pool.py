@@ -73,3 +73,22 @@ def test_slot_stays_taken_while_a_query_pauses_for_inferences() -> None:
         pool.close()
 
     asyncio.run(run())
+
+
+def test_waiting_query_of_a_disconnected_client_does_not_run() -> None:
+    gate, ran = threading.Event(), threading.Event()
+
+    async def run() -> None:
+        pool = QueryPool()
+        running = [asyncio.ensure_future(pool.run(lambda: gate.wait(60))) for _ in range(2)]
+        waiting = asyncio.ensure_future(pool.run(ran.set))
+        await asyncio.sleep(0)
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+        gate.set()
+        await asyncio.gather(*running)
+        assert await pool.run(lambda: "next") == "next"
+        pool.close()
+
+    asyncio.run(run())
+    assert not ran.is_set()
