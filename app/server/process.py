@@ -28,10 +28,6 @@ _logger = logging.getLogger(__name__)
 class ModelLoading:
     """Load every model of a registry once, in threads, so that health checks are answered meanwhile.
 
-    Args:
-        registry: holds the models.
-        load: loads one model.
-
     Attributes:
         when_finished: called once in the event loop, with whether any model is ready.
     """
@@ -104,7 +100,6 @@ class SecondaryListener(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     Attributes:
         name: its name in the start message.
-        app: the application.
         guarded_app: the application behind the checks of `cross_site`; this one is served.
         port: the port to listen on; 0 for any free one.
         on_bound: called with the bound port, before the first connection.

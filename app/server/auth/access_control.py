@@ -35,7 +35,6 @@ class AccessControl:
     Args:
         keys: the API keys; None without a key file.
         tokens: reads JSON Web Tokens; None without a key set.
-        rate_limiter: limits the rate of each client.
         rejection_log: counts and logs rejections, which is up to the caller of `authorize`.
     """
 

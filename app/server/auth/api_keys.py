@@ -31,7 +31,6 @@ class ApiKey(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     Attributes:
         name: name of the client, as in logs.
         sha256: digest of the key's UTF-8, hexadecimal. Keys are 256 random bits, so a slow digest is unnecessary.
-        permissions: permissions of the client.
         requests_per_second: rate limit; None for the default.
         burst: maximum number of requests at once; None for the number in one second.
         not_after: time of expiry; None for a key that does not expire.
@@ -127,11 +126,6 @@ def load_keys(path: Path) -> Sequence[ApiKey]:
 
 def add_key(path: Path, key: str, entry: ApiKey) -> None:
     """Add a key to a file; create the file if it does not exist.
-
-    Args:
-        path: the file.
-        key: the secret key.
-        entry: the entry for the file, without the digest.
 
     Raises:
         SettingsError: if the name is in use, or the result is invalid or not writable.

@@ -96,7 +96,6 @@ class RejectionLog:
     The limit keeps attackers from filling the disk. No part of a credential is logged.
 
     Args:
-        registry: registry of the metrics.
         clock: returns seconds of a monotonic clock.
     """
 

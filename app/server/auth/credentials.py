@@ -34,7 +34,6 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         name: name of a key, or ``jwt:`` and the subject of a token. Names of keys have no colon.
-        permissions: its permissions.
         rate: its rate limit; None for the default.
     """
 

@@ -16,7 +16,6 @@ class TokenBucket:
     """Tokens that a rate refills up to its burst. It is full at first.
 
     Args:
-        rate: the rate.
         now: seconds of a monotonic clock.
     """
 

@@ -50,8 +50,6 @@ class Health:
     """Report SERVING while every model is ready and the server is not stopping.
 
     Args:
-        engine: holds the models.
-        parser: parses the requests.
         services: known service names, besides the empty one, which means the server.
         stopping: set when the server stops, which ends every watch.
         interval: seconds between two polls of a watch.
@@ -112,7 +110,6 @@ class Reflection(grpc.GenericRpcHandler):
     """Handle both versions, whose messages are the same. Few clients need the libraries: the first call imports them.
 
     Args:
-        parser: parses the requests.
         names: the full names of the other services.
         files: the descriptors of the services that are not gRPC's own.
     """

@@ -39,10 +39,7 @@ class GrpcServer:
     """Serve gRPC until stopped. All methods except the constructor run in the event loop.
 
     Args:
-        engine: runs the inferences.
-        protocols: whose services to serve.
         settings: define addresses, limits and the drain timeout.
-        interceptors: run before each call.
         certificates: certificates for TLS; None for no TLS.
 
     Attributes:

@@ -59,9 +59,6 @@ class DirectRoute(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """An inference path.
 
     Attributes:
-        protocol: the name of the protocol.
-        start: creates the call of a request.
-        error_answer: returns the answer for an error.
         permission: what the client needs.
         compressible: whether a long response is compressed for a client that accepts it.
         reads_query: whether requests may have a query.
@@ -79,7 +76,6 @@ class DirectRoutes:
     """Decide which requests are answered directly.
 
     Args:
-        engine: runs the inferences.
         hosts: names that `Host` may have besides the loopback names; None for any name.
         max_request_bytes: the application refuses longer bodies.
         access: authorizes clients; None to allow every client.
@@ -136,12 +132,9 @@ class DirectRequest(ConnectionRequest):
     """One request on a connection.
 
     Args:
-        routes: the direct routes.
-        route: its route.
         target: the segment of the path with the model's name.
         query: the query of the URL, still encoded.
         headers: the headers, names in lower case.
-        client: the authenticated client.
         connection: writes the response and continues after it, or passes the request to the application.
         keep_alive: whether the connection stays open after the response.
     """

@@ -26,7 +26,6 @@ class Acceptor:
 
     Args:
         listen_socket: the listening socket; non-blocking afterwards.
-        connections: counts and limits them.
         create_protocol: creates the protocol of a connection from the table, its socket and the IP address of the
             client.
     """
@@ -125,13 +124,7 @@ def _reject(client_socket: socket.socket, *, is_plaintext: bool) -> None:
 
 
 class ListenError(Exception):
-    """The server cannot listen on the configured address.
-
-    Args:
-        host: the host of the address.
-        port: the port of the address.
-        reason: why not, in a few words.
-    """
+    """The server cannot listen on the configured address."""
 
     def __init__(self, host: str, port: int, reason: str) -> None:
         super().__init__(f"Cannot listen on {host}:{port}: {reason}")

@@ -21,7 +21,6 @@ class AsgiRequest(ConnectionRequest):
     """Give one request to the application, and write its response.
 
     Args:
-        scope: the ASGI scope.
         connection: writes the response and continues after it.
         keep_alive: whether the connection stays open after the response.
         waiting_for_100_continue: whether the client sends its body only after an interim response.

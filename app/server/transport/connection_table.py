@@ -33,8 +33,6 @@ class ConnectionTable:
     """Count connections and check their timeouts. All methods run in the event loop.
 
     Args:
-        settings: the limits.
-        metrics: registry of the metrics.
         max_open_files: how many files the process can have open.
         certificates: certificates for TLS on every port; None for no TLS.
 
@@ -42,7 +40,6 @@ class ConnectionTable:
         app: the application; the server sets it.
         tasks: the requests in progress, which the server waits for, and cancels when they take too long.
         default_headers: headers of every response.
-        max_connections: maximum number of connections.
         buffered_bytes: bytes of bodies in memory, of all connections together.
         direct_routes: answers the usual inferences without the application; None without direct routes.
         shedder: rejects requests by their headers while the server is overloaded.

@@ -48,7 +48,6 @@ class Route(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """A route whose requests can be rejected early.
 
     Attributes:
-        method: HTTP method.
         pattern: regular expression of the path with one group, the target.
         overload: returns the error with which a request for a target is rejected now; None otherwise.
         body: builds the body of a rejection.

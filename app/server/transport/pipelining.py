@@ -29,17 +29,10 @@ _VERSION = b" HTTP/1."
 class PipelinedProtocol(asyncio.Protocol):
     """Keep the order of requests, with backpressure in both directions. A subclass handles their parsed parts.
 
-    Args:
-        client_socket: the socket.
-        connections: the connection table.
-
     Attributes:
         client: address and port of the client.
-        loop: the event loop.
         newest: the request whose headers arrived last.
-        parser: the parser of the connection.
         pipeline: parsed requests that wait for the current one, newest first.
-        read_paused: whether reading is paused.
         scheme: http or https.
     """
 

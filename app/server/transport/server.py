@@ -58,9 +58,6 @@ class HttpServer:
     """Serve an application until a stop signal.
 
     Args:
-        app: the application.
-        connections: the connection table.
-        hooks: callbacks for the shutdown.
         lifespan: context of the application, entered before the first connection and left after the last one.
 
     Attributes:

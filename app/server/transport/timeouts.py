@@ -1,6 +1,7 @@
 """Check how long a connection stays in each phase, by periodic sampling."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from app.server.transport import tcp_info
@@ -9,8 +10,19 @@ from app.settings.network import TransportSettings
 if TYPE_CHECKING:
     from app.server.transport.connection import Connection
 
-_LINGER_SECONDS = 2.0
-_CLOSE_SECONDS = 1.0
+_TIMEOUTS: Mapping[str, Callable[[TransportSettings], float]] = {
+    # Proxies and browsers open connections before they have a request.
+    "silent": attrgetter("keep_alive_timeout"),
+    "idle": attrgetter("keep_alive_timeout"),
+    "headers": attrgetter("header_timeout"),
+    "body": attrgetter("body_timeout"),
+    # Most clients read the response only after they have sent everything, even if it rejects the body.
+    "unread": attrgetter("body_timeout"),
+    "answer": attrgetter("write_timeout"),
+    "lingering": lambda _: 2.0,
+    "closing": lambda _: 1.0,
+}
+"""Seconds that each phase may take; any other phase has no timeout."""
 
 
 class ConnectionTimeouts:
@@ -43,8 +55,7 @@ class ConnectionTimeouts:
             self._last_state, self._state_since = state, now
             self._base_bytes = transferred_bytes(phase) if has_progress else 0
             return None
-        limit = self._timeout(phase)
-        if limit is None or now - self._state_since < limit:
+        if phase not in _TIMEOUTS or now - self._state_since < (limit := _TIMEOUTS[phase](self._settings)):
             return None
         if has_progress:
             transferred = transferred_bytes(phase)
@@ -52,26 +63,6 @@ class ConnectionTimeouts:
                 self._state_since, self._base_bytes = now, transferred
                 return None
         return phase
-
-    def _timeout(self, phase: str) -> float | None:
-        settings = self._settings
-        match phase:
-            case "headers":
-                return settings.header_timeout
-            case "body" | "unread":
-                # Most clients read the response only after they have sent everything, even if it rejects the body.
-                return settings.body_timeout
-            case "answer":
-                return settings.write_timeout
-            case "silent" | "idle":
-                # Proxies and browsers open connections before they have a request.
-                return settings.keep_alive_timeout
-            case "lingering":
-                return _LINGER_SECONDS
-            case "closing":
-                return _CLOSE_SECONDS
-            case _:
-                return None
 
 
 def current_phase(connection: "Connection") -> str:

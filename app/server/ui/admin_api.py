@@ -29,7 +29,6 @@ class ModelVersion(msgspec.Struct, frozen=True, kw_only=True):
     """One version of a model, loaded or only on disk.
 
     Attributes:
-        name: name of the model.
         version: as text.
         state: a `ModelState`.
         reason: why it is not ready; empty if it is.
@@ -52,7 +51,6 @@ class AdminApi:
     """Serve the model view of the page.
 
     Args:
-        repository: loads and unloads the models.
         admin: whether every user of the page may change models; None for users at a loopback address only.
         access: authorization, which must also allow the change.
     """
@@ -63,11 +61,7 @@ class AdminApi:
         self._access = access or HttpAccess(None)
 
     def refusal_reason(self, headers: Mapping[str, str]) -> str:
-        """Return why a request with these headers may not change models; empty if it may.
-
-        Args:
-            headers: headers by lower-case name.
-        """
+        """Return why a request with these headers, by lower-case name, may not change models; empty if it may."""
         if self._admin is False:
             return "Loading and unloading from the page is switched off here"
         page_origin = headers.get(PAGE_HEADER, "")

@@ -19,7 +19,6 @@ class ModelEntry(msgspec.Struct, frozen=True, kw_only=True):
     """One version of one model.
 
     Attributes:
-        name: name of the model.
         version: as text.
         latest: whether it answers requests without a version.
         state: a `ModelState`.
@@ -78,10 +77,8 @@ class Catalogue(msgspec.Struct, frozen=True, kw_only=True):
     """The models and ports of the server.
 
     Attributes:
-        version: version of the server.
         chariot_protocol: the Chariot protocol that is served on Chariot's paths.
         ports: other ports by the name of their protocol; None if it is disabled.
-        samples: sample images.
         memory: resident memory of the server in bytes.
         usage: the use of each model, by name.
         models: every version of every model, by name, latest version first.

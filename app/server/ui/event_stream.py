@@ -27,8 +27,6 @@ class EventStream:
     """Serve the event stream as an ASGI application. Query: `window`, a key of `WINDOWS`, and `model`, for details.
 
     Args:
-        engine: source of the current state.
-        trends: source of the metrics.
         max_streams: maximum number of streams; further ones are rejected with 503.
         send_timeout: seconds after which a client that does not read is disconnected.
     """

@@ -35,7 +35,6 @@ class WebPage:
     """Provide the routes of the page, including the metrics under the paths of GRPS.
 
     Args:
-        engine: runs the inferences.
         trends: source of the metrics; one of the engine's observers.
         admin: whether the page can load and unload models; None for browsers on this machine only (`AdminApi`).
         proxy: proxies to protocols on other ports.
@@ -43,7 +42,6 @@ class WebPage:
         full: False for only the metrics, under the paths of GRPS.
         show_recordings: whether recordings can be shown.
         data: the content of ``/page/<name>.json`` for each optional view.
-        access: authorization; None allows everything.
     """
 
     def __init__(

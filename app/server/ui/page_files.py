@@ -120,7 +120,6 @@ class PageSample(msgspec.Struct, frozen=True, kw_only=True):
     """A sample image.
 
     Attributes:
-        name: file name.
         task_types: task types that this image suits.
     """
 

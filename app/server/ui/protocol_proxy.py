@@ -46,7 +46,6 @@ class ProtocolProxy:
     """Provide proxies to protocols on other ports.
 
     Args:
-        grpc_server: the gRPC server; None without one.
         tensorflow_serving: the application on that port; None without one.
         tensorflow_serving_port: the port; 0 until it is known.
     """
@@ -105,10 +104,11 @@ def _parse_request(body: bytes) -> Any:
         if not isinstance(content, dict):
             raise invalid("Expected a ModelInferRequest in protobuf's JSON, got no object")
         return ParseDict(cast("dict[str, Any]", content), message_class("inference.ModelInferRequest")())
+    except SystemError:
+        # protobuf cannot look up the name of a field with an unpaired surrogate.
+        raise invalid("Expected a ModelInferRequest in protobuf's JSON, got an unpaired surrogate") from None
     except (ValueError, ParseError, RecursionError) as error:
-        # JSON may name fields with unpaired surrogates, which no response can contain.
-        reason = str(error).encode(errors="replace").decode()
-        raise invalid(f"Expected a ModelInferRequest in protobuf's JSON: {reason}") from None
+        raise invalid(f"Expected a ModelInferRequest in protobuf's JSON: {error}") from None
 
 
 async def _call(target: str, message: Any, credentials: Metadata) -> Response[Any]:

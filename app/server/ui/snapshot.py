@@ -93,7 +93,6 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that the metrics page shows.
 
     Attributes:
-        version: version of the server.
         age: seconds since its start.
         ever: number of requests since its start.
         unready: why the server reports not ready; empty if it is ready.
@@ -102,7 +101,6 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
         now: last readings; `in_flight` and `waiting` are current. CPU in cores, memory in bytes.
         machine_memory: memory of the machine in bytes.
         process: trends of the readings, by name.
-        percentiles: `PERCENTILES`.
         total: metrics of all requests.
         models: metrics of every known model, by name.
         detail: charts of the selected model.
@@ -124,13 +122,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def take_snapshot(engine: Engine, trends: Trends, window: str) -> Snapshot:
-    """Return the current metrics, with the charts of all requests.
-
-    Args:
-        engine: source of the current state.
-        trends: source of the metrics.
-        window: a key of `WINDOWS`.
-    """
+    """Return the current metrics in `window`, a key of `WINDOWS`, with the charts of all requests."""
     engine.batched_observers.flush()
     resolution = WINDOWS[window]
     total = trends.total(resolution)
