@@ -1,77 +1,153 @@
-"""Build requests of V2 over gRPC, and read and write tensor elements: in the field of their datatype, or raw."""
+"""Send requests of the Open Inference Protocol over REST or gRPC, and read tensors: JSON, in a contents field, or raw.
 
-import base64
+Over REST, `Metadata`, `Answer` and `Tensor` have the field names of the messages over gRPC.
+"""
+
 import math
 import struct
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import msgspec
 import numpy as np
 
-from app.conformance.check import InconclusiveError, ViolationError
-from app.conformance.client.calls import GrpcCall, call, call_method, expect_accepted, first_response, parse_request
+from app.conformance.check import ViolationError, quote
+from app.conformance.client.calls import GrpcCall, call, call_method, first_response, parse_request
 from app.conformance.client.model_names import model_name
-from app.conformance.client.probe import Probe
-from app.conformance.tensors import generate_data
+from app.conformance.client.probe import Exchange, Probe
+from app.conformance.sample_images import SAMPLE_IMAGES
+from app.conformance.tensors import (
+    TEXT,
+    element_count,
+    expect_accepted,
+    expect_form,
+    expect_json_object,
+    flattened,
+    suggests_text,
+)
 from app.proto import INFERENCE, message_class
 
-FIELDS: Mapping[str, str] = {
-    "BOOL": "bool_contents",
-    "INT8": "int_contents",
-    "INT16": "int_contents",
-    "INT32": "int_contents",
-    "INT64": "int64_contents",
-    "UINT8": "uint_contents",
-    "UINT16": "uint_contents",
-    "UINT32": "uint_contents",
-    "UINT64": "uint64_contents",
-    "FP32": "fp32_contents",
-    "FP64": "fp64_contents",
-    "BYTES": "bytes_contents",
+DATATYPES: Mapping[str, tuple[str, str]] = {
+    "BOOL": ("bool_contents", "?"),
+    "INT8": ("int_contents", "<i1"),
+    "INT16": ("int_contents", "<i2"),
+    "INT32": ("int_contents", "<i4"),
+    "INT64": ("int64_contents", "<i8"),
+    "UINT8": ("uint_contents", "<u1"),
+    "UINT16": ("uint_contents", "<u2"),
+    "UINT32": ("uint_contents", "<u4"),
+    "UINT64": ("uint64_contents", "<u8"),
+    "FP16": ("", "<f2"),
+    "BF16": ("", "<u2"),
+    "FP32": ("fp32_contents", "<f4"),
+    "FP64": ("fp64_contents", "<f8"),
+    "BYTES": ("bytes_contents", ""),
 }
-"""The field of `InferTensorContents` for each datatype; FP16 and BF16 have none and are always raw."""
+"""The datatypes of V2's table, and BF16, which its text and its servers use.
 
-_RAW: Mapping[str, str] = {
-    "BOOL": "?",
-    "INT8": "<i1",
-    "INT16": "<i2",
-    "INT32": "<i4",
-    "INT64": "<i8",
-    "UINT8": "<u1",
-    "UINT16": "<u2",
-    "UINT32": "<u4",
-    "UINT64": "<u8",
-    "FP16": "<f2",
-    "BF16": "<u2",
-    "FP32": "<f4",
-    "FP64": "<f8",
-}
-"""The numpy dtype of the raw form; BF16 is read as its bits."""
+Each has its field of `InferTensorContents` and the numpy dtype of its raw form. FP16 and BF16 have no field and are
+always raw; BF16 is read as its bits. BYTES has no dtype: each raw element follows its length.
+"""
+
+_Request = message_class("inference.ModelInferRequest")
+
+
+class Tensor(msgspec.Struct):
+    """An input or output of the metadata."""
+
+    name: str
+    datatype: str
+    shape: list[int]
+
+
+class Output(Tensor):
+    """An output of a response."""
+
+    data: list[Any]
+
+
+class Metadata(msgspec.Struct):
+    """The metadata of a model."""
+
+    name: str
+    platform: str
+    inputs: list[Tensor]
+    outputs: list[Tensor]
+    versions: Any = None
+
+
+class Answer(msgspec.Struct):
+    """The response to an inference."""
+
+    outputs: list[Output]
+    id: Any = None
+    model_name: Any = None
+
+
+def checked_model(probe: Probe) -> str:
+    """Return the name of the checked model."""
+    return model_name(probe, "/v2/models", "/v1/models")
+
+
+def model_path(probe: Probe) -> str:
+    """Return the path of the checked model over REST."""
+    return f"/v2/models/{checked_model(probe)}"
 
 
 def metadata_of(probe: Probe) -> Any:
-    """Return the engine's metadata of the model."""
-    return first_response(call_method(probe, INFERENCE, "ModelMetadata", name=model_name(probe)))
+    """Return the engine's metadata of the model: a message, or over REST `Metadata`."""
+    if probe.transport:
+        return first_response(call_method(probe, INFERENCE, "ModelMetadata", name=checked_model(probe)))
+    metadata = expect_json_object(probe.get(model_path(probe)))
+    return expect_form(metadata, Metadata, "name, platform, and inputs and outputs of name, datatype and shape")
 
 
-def build_request(probe: Probe) -> Any:
-    """Return a request that the model can answer: the given one, or one generated from the metadata."""
-    if probe.target.request:
-        request = parse_request(probe.target.request, "inference.ModelInferRequest")
-        request.model_name = model_name(probe)
-        return request
-    request = message_class("inference.ModelInferRequest")(model_name=model_name(probe))
-    specs = [(spec, *_generate_input(spec)) for spec in metadata_of(probe).inputs]
-    for spec, shape, elements in specs:
-        tensor = request.inputs.add(name=spec.name, datatype=spec.datatype, shape=shape)
-        if elements:
-            getattr(tensor.contents, FIELDS[spec.datatype]).extend(elements)
-    return request if all(elements is not None for _, _, elements in specs) else with_raw_contents(request)
+def build_request(probe: Probe, **fields: Any) -> Any:
+    """Return a request that the model can answer, with other `fields`: a message, or over REST a dict.
+
+    It is the given request, or one that is generated from the metadata.
+    """
+    given = probe.target.request
+    if not probe.transport:
+        return {**(given or {"inputs": [_generate_input(spec) for spec in metadata_of(probe).inputs]}), **fields}
+    if given:
+        request = parse_request(given, _Request.DESCRIPTOR.full_name)
+    else:
+        request = _generate_message(metadata_of(probe).inputs)
+    request.MergeFrom(_Request(model_name=checked_model(probe), **fields))
+    return request
+
+
+def post_infer(probe: Probe, body: object) -> Exchange:
+    """Send an inference request over REST."""
+    return probe.post_json(f"{model_path(probe)}/infer", body)
+
+
+def call_infer(probe: Probe, request: Any, *, fresh: bool = False) -> GrpcCall:
+    """Call `ModelInfer`."""
+    return call(probe, INFERENCE, "ModelInfer", request, fresh=fresh)
+
+
+def answer_of(probe: Probe, **fields: Any) -> Any:
+    """Return the response to a request that the model can answer: a message, or over REST an `Answer`.
+
+    Raises:
+        InconclusiveError: the engine rejects the request.
+        ViolationError: there are no outputs, or they have another form.
+    """
+    request = build_request(probe, **fields)
+    content = expect_accepted(call_infer(probe, request) if probe.transport else post_infer(probe, request))
+    if not probe.transport:
+        content = expect_form(content, Answer, "outputs of name, datatype, shape and data")
+    if not content.outputs or not all(output.name and output.datatype for output in content.outputs):
+        got = [[output.name, output.datatype, list(output.shape)] for output in content.outputs]
+        raise ViolationError(f"Expected outputs of name and datatype, got {quote(got)}")
+    return content
 
 
 def with_raw_contents(request: Any) -> Any:
     """Return a copy of `request` with all elements in raw_input_contents."""
-    raw_request = message_class("inference.ModelInferRequest")()
+    raw_request = _Request()
     raw_request.CopyFrom(request)
     if not raw_request.raw_input_contents:
         raw_request.raw_input_contents.extend([_to_raw(tensor) for tensor in request.inputs])
@@ -80,42 +156,38 @@ def with_raw_contents(request: Any) -> Any:
     return raw_request
 
 
-def infer(probe: Probe, request: Any, *, fresh: bool = False) -> GrpcCall:
-    """Call `ModelInfer`."""
-    return call(probe, INFERENCE, "ModelInfer", request, fresh=fresh)
-
-
-def expect_outputs(probe: Probe) -> Any:
-    """Return the response to the given or generated request.
-
-    Raises:
-        InconclusiveError: the engine rejected it, or the response has no outputs.
-    """
-    answer = expect_accepted(infer(probe, build_request(probe)))
-    if not answer.outputs:
-        raise InconclusiveError("There are no outputs")
-    return answer
-
-
-def _generate_input(spec: Any) -> tuple[Sequence[int], list[object] | None]:
-    """Return a shape that fits the metadata, and elements, or None for datatypes that must be raw."""
+def _generate_input(spec: Any) -> dict[str, Any]:
+    """Return an input over REST that fits the metadata: zeros, or an image, or text if the name suggests text."""
     shape = [1 if length < 0 else length for length in spec.shape]
-    if spec.datatype not in FIELDS:
-        return shape, None
-    elements = generate_data(spec.datatype, shape, spec.name)
-    if spec.datatype != "BYTES":
-        return shape, elements
-    return shape, [_to_bytes(str(element)) for element in elements]
+    element: object = False if spec.datatype == "BOOL" else 0
+    if spec.datatype == "BYTES":
+        # JSON has bytes as base64.
+        element = TEXT if suggests_text(spec.name) else SAMPLE_IMAGES[0].data
+    return {"name": spec.name, "datatype": spec.datatype, "shape": shape, "data": [element] * element_count(shape)}
+
+
+def _generate_message(specs: Sequence[Any]) -> Any:
+    """Return a message with generated inputs, raw if the datatype of one of them has no field."""
+    request = _Request()
+    for tensor in map(_generate_input, specs):
+        elements = [element.encode() if isinstance(element, str) else element for element in tensor.pop("data")]
+        field = _field(tensor["datatype"])
+        request.inputs.add(**tensor, **({"contents": {field: elements}} if field and elements else {}))
+    return request if all(_field(tensor.datatype) for tensor in request.inputs) else with_raw_contents(request)
+
+
+def _field(datatype: str) -> str:
+    return DATATYPES.get(datatype, ("", ""))[0]
 
 
 def _to_raw(tensor: Any) -> bytes:
     """Return the raw form of an input: row-major, little-endian, each BYTES element preceded by its length."""
     if tensor.datatype == "BYTES":
         return b"".join(struct.pack("<I", len(element)) + element for element in tensor.contents.bytes_contents)
-    dtype = np.dtype(_RAW[tensor.datatype])
-    if tensor.datatype not in FIELDS:
-        return bytes(dtype.itemsize * math.prod(tensor.shape))
-    return np.array(getattr(tensor.contents, FIELDS[tensor.datatype]), dtype).tobytes()
+    field, dtype = DATATYPES[tensor.datatype]
+    if not field:
+        return bytes(np.dtype(dtype).itemsize * math.prod(tensor.shape))
+    return np.array(getattr(tensor.contents, field), dtype).tobytes()
 
 
 def contents_field(answer: Any, index: int) -> str:
@@ -134,21 +206,23 @@ def contents_field(answer: Any, index: int) -> str:
 
 
 def elements_of(answer: Any, index: int) -> Sequence[object]:
-    """Return the elements of an output, from its contents or raw.
+    """Return the elements of an output: from JSON, from its contents, or raw.
 
     Raises:
         ViolationError: the elements do not match the datatype.
     """
     output = answer.outputs[index]
+    if isinstance(output, Output):
+        return flattened(output.data)
     field = contents_field(answer, index)
     if field != "raw":
         return list(getattr(output.contents, field)) if field else []
     raw = answer.raw_output_contents[index]
     if output.datatype == "BYTES":
         return _split_byte_strings(output.name, raw)
-    if output.datatype not in _RAW:
+    if output.datatype not in DATATYPES:
         raise ViolationError(f"{output.name}: Expected a datatype of the table, got {output.datatype}")
-    dtype = np.dtype(_RAW[output.datatype])
+    dtype = np.dtype(DATATYPES[output.datatype][1])
     if len(raw) % dtype.itemsize:
         raise ViolationError(f"{output.name}: Expected {dtype.itemsize} bytes an element, got {len(raw)} bytes")
     return np.frombuffer(raw, dtype).tolist()
@@ -165,11 +239,3 @@ def _split_byte_strings(name: str, raw: bytes) -> Sequence[bytes]:
         elements.append(raw[end : end + length])
         offset = end + length
     return elements
-
-
-def _to_bytes(generated: str) -> bytes:
-    """Decode a generated image from base64, because gRPC carries raw bytes; encode text as UTF-8."""
-    try:
-        return base64.b64decode(generated, validate=True)
-    except ValueError:
-        return generated.encode()
