@@ -6,10 +6,8 @@ from typing import Any
 from app.conformance.check import expect
 from app.conformance.client.model_names import model_name
 from app.conformance.client.probe import Exchange, Probe
-from app.conformance.tensors import is_list
+from app.conformance.tensors import UNKNOWN, is_list
 
-UNKNOWN = "conform-unknown"
-"""A name that no engine knows."""
 UNKNOWN_PATH = f"/v1/models/{UNKNOWN}"
 
 

@@ -2,10 +2,11 @@
 
 from typing import Any
 
-from app.conformance.check import Check, InconclusiveError, Level, NotApplicableError, ViolationError, expect, quote
+import numpy as np
+
+from app.conformance.check import MUST, SHOULD, Check, InconclusiveError, NotApplicableError, expect, quote
 from app.conformance.client.probe import Exchange, Probe
 from app.conformance.row_requests import (
-    UNKNOWN,
     UNKNOWN_PATH,
     expect_one_prediction_each,
     given_instances,
@@ -17,12 +18,14 @@ from app.conformance.row_requests import (
 from app.conformance.tensors import (
     ENCODED_IMAGES,
     TEXT,
+    UNKNOWN,
+    element_count,
     expect_accepted,
     expect_error_texts,
     expect_json_object,
     expect_status,
     flattened,
-    generate_data,
+    has_fields,
     is_list,
     is_object,
     suggests_text,
@@ -45,10 +48,8 @@ def _signature(probe: Probe) -> dict[str, dict[str, Any]]:
         InconclusiveError: the metadata does not have them.
     """
     try:
-        described = expect_json_object(probe.get(f"{model_path(probe)}/metadata"))["metadata"]["signature_def"][
-            "signature_def"
-        ]
-        inputs: object = described["serving_default"]["inputs"]
+        metadata = expect_json_object(probe.get(f"{model_path(probe)}/metadata"))["metadata"]
+        inputs: object = metadata["signature_def"]["signature_def"]["serving_default"]["inputs"]
     except (KeyError, TypeError):
         raise InconclusiveError("There is no signature serving_default in the metadata") from None
     if not is_object(inputs) or not inputs or not all(is_object(spec) for spec in inputs.values()):
@@ -67,15 +68,13 @@ def _instance(probe: Probe, image_index: int) -> object:
             lengths = [int(dim["size"]) for dim in spec["tensor_shape"].get("dim", [])][1:]
         except (KeyError, TypeError, ValueError):
             raise InconclusiveError(f"The shape of {name} is not known: {quote(spec)}") from None
-        element: object = generate_data("BOOL" if dtype == "DT_BOOL" else "INT32", [1])[0]
+        element: object = False if dtype == "DT_BOOL" else 0
         if dtype == "DT_STRING":
             element = TEXT if suggests_text(name) else {"b64": ENCODED_IMAGES[image_index]}
-        row[name] = _nested(element, [1 if length < 0 else length for length in lengths])
+        shape = [1 if length < 0 else length for length in lengths]
+        element_count(shape)  # raises if there are too many
+        row[name] = np.full(shape, element, object).tolist()
     return next(iter(row.values())) if len(row) == 1 else row
-
-
-def _nested(element: object, lengths: list[int]) -> object:
-    return [_nested(element, lengths[1:])] * lengths[0] if lengths else element
 
 
 def _instances(probe: Probe) -> list[object]:
@@ -90,13 +89,11 @@ def _predictions(probe: Probe, instances: list[object]) -> list[object]:
 
 def _status(probe: Probe) -> None:
     for entry in _statuses(probe.get(model_path(probe))):
-        if not is_object(entry) or not isinstance(entry.get("version"), str) or entry.get("state") not in _STATES:
-            raise ViolationError(
-                f"Expected version as a string and a state of {', '.join(_STATES)}, got {quote(entry)}"
-            )
+        has_state = has_fields(entry, version=str) and entry.get("state") in _STATES
+        expect(has_state, f"version as a string and a state of {', '.join(_STATES)}", entry)
         status = entry.get("status")
-        if not is_object(status) or "error_code" not in status or not isinstance(status.get("error_message"), str):
-            raise ViolationError(f"Expected a status of error_code and error_message, got {quote(status)}")
+        has_error = has_fields(status, error_message=str) and "error_code" in status
+        expect(has_error, "a status of error_code and error_message", status)
 
 
 def _status_of_version(probe: Probe) -> None:
@@ -108,8 +105,7 @@ def _status_of_version(probe: Probe) -> None:
 def _metadata(probe: Probe) -> None:
     metadata = expect_json_object(probe.get(f"{model_path(probe)}/metadata"))
     spec, outer = metadata.get("model_spec"), metadata.get("metadata")
-    if not is_object(spec) or not isinstance(spec.get("name"), str) or not isinstance(spec.get("version"), str):
-        raise ViolationError(f"Expected model_spec of name and version as strings, got {quote(spec)}")
+    expect(has_fields(spec, name=str, version=str), "model_spec of name and version as strings", spec)
     inner = outer.get("signature_def") if is_object(outer) else None
     expect(is_object(inner) and is_object(inner.get("signature_def")), "metadata.signature_def.signature_def", outer)
 
@@ -133,9 +129,8 @@ def _columnar(probe: Probe) -> dict[str, Any]:
 def _agree(probe: Probe) -> None:
     predictions, outputs = _predictions(probe, _instances(probe)), _columnar(probe).get("outputs")
     if is_object(outputs):
-        names = [set(prediction) if is_object(prediction) else set[str]() for prediction in predictions]
-        if any(name != set(outputs) for name in names):
-            raise ViolationError(f"Expected rows of {quote(sorted(outputs))}, got {quote(predictions[0])}")
+        agree = all(is_object(prediction) and set(prediction) == set(outputs) for prediction in predictions)
+        expect(agree, f"rows of {quote(sorted(outputs))}", predictions[0])
     else:
         expect(flattened(outputs) == flattened(predictions), quote(predictions), outputs)
 
@@ -175,48 +170,47 @@ def _bad_base64(probe: Probe) -> None:
 
 
 _PAGE = "TensorFlow Serving, RESTful API"
-_MUST, _SHOULD = Level.MUST, Level.SHOULD
 _PREDICTS = ("TFS-005",)
 
 CHECKS = (
-    Check("TFS-001", _MUST, "GET /v1/models/<model> lists the states of the versions.", f"{_PAGE}, Model status",
+    Check("TFS-001", MUST, "GET /v1/models/<model> lists the states of the versions.", f"{_PAGE}, Model status",
           _status),
-    Check("TFS-002", _MUST, "With a version in the path, only that version is listed.", f"{_PAGE}, Model status",
+    Check("TFS-002", MUST, "With a version in the path, only that version is listed.", f"{_PAGE}, Model status",
           _status_of_version, requires=("TFS-001",)),
-    Check("TFS-003", _MUST, "The status of an unknown model is 404.", "Its handler's tests",
+    Check("TFS-003", MUST, "The status of an unknown model is 404.", "Its handler's tests",
           lambda probe: expect_status(probe.get(UNKNOWN_PATH), 404)),
-    Check("TFS-004", _MUST, "Metadata has model_spec, and signature_def nested in signature_def.",
+    Check("TFS-004", MUST, "Metadata has model_spec, and signature_def nested in signature_def.",
           f"{_PAGE}, Model Metadata", _metadata),
-    Check("TFS-005", _MUST, "POST <model>:predict returns predictions for instances.", f"{_PAGE}, Predict",
+    Check("TFS-005", MUST, "POST <model>:predict returns predictions for instances.", f"{_PAGE}, Predict",
           lambda probe: _predictions(probe, _instances(probe)), requires=("TFS-004",)),
-    Check("TFS-006", _MUST, "There is one prediction for each instance.", f"{_PAGE}, Predict, row format",
+    Check("TFS-006", MUST, "There is one prediction for each instance.", f"{_PAGE}, Predict, row format",
           lambda probe: expect_one_prediction_each(_instances(probe), lambda instances: _predictions(probe, instances)),
           requires=_PREDICTS),
-    Check("TFS-007", _MUST, "inputs, in columns, returns outputs.", f"{_PAGE}, Predict, column format", _columns,
+    Check("TFS-007", MUST, "inputs, in columns, returns outputs.", f"{_PAGE}, Predict, column format", _columns,
           requires=_PREDICTS),
-    Check("TFS-008", _MUST, "Rows and columns give the same answer.", f"{_PAGE}, Predict", _agree,
+    Check("TFS-008", MUST, "Rows and columns give the same answer.", f"{_PAGE}, Predict", _agree,
           requires=("TFS-006", "TFS-007")),
-    Check("TFS-009", _MUST, "A version has its own path.", f"{_PAGE}, Predict", _version_path,
+    Check("TFS-009", MUST, "A version has its own path.", f"{_PAGE}, Predict", _version_path,
           requires=("TFS-001", "TFS-005")),
-    Check("TFS-010", _MUST, "A body with both instances and inputs is answered with 400.",
+    Check("TFS-010", MUST, "A body with both instances and inputs is answered with 400.",
           f"{_PAGE}, Predict; its tests", _both, requires=_PREDICTS),
-    Check("TFS-011", _MUST, "A body with neither is answered with 400.", "Its handler's tests",
+    Check("TFS-011", MUST, "A body with neither is answered with 400.", "Its handler's tests",
           lambda probe: expect_status(predict(probe, {"conform": []}), 400)),
-    Check("TFS-012", _MUST, "Instances that are not a list, or an empty list, are answered with 400.", "Its tests",
+    Check("TFS-012", MUST, "Instances that are not a list, or an empty list, are answered with 400.", "Its tests",
           _not_a_list),
-    Check("TFS-013", _MUST, "Invalid JSON is answered with 400.", "Its tests",
+    Check("TFS-013", MUST, "Invalid JSON is answered with 400.", "Its tests",
           lambda probe: expect_status(post_bad_json(probe), 400)),
-    Check("TFS-014", _SHOULD, "An unknown path under /v1/ is answered with 400.", "Its handler: Malformed request",
+    Check("TFS-014", SHOULD, "An unknown path under /v1/ is answered with 400.", "Its handler: Malformed request",
           _malformed),
-    Check("TFS-015", _MUST, "A prediction with an unknown model is answered with 404.", "Its handler's tests",
+    Check("TFS-015", MUST, "A prediction with an unknown model is answered with 404.", "Its handler's tests",
           lambda probe: expect_status(probe.post_json(f"{UNKNOWN_PATH}:predict", {"instances": [1]}), 404)),
-    Check("TFS-016", _MUST, "An unknown signature is answered with 400.", "Its predict code",
+    Check("TFS-016", MUST, "An unknown signature is answered with 400.", "Its predict code",
           lambda probe: expect_status(predict(probe, {"signature_name": UNKNOWN, "instances": _instances(probe)}), 400),
           requires=_PREDICTS),
-    Check("TFS-017", _SHOULD, "An unknown label is answered with 400.", "Its server core", _unknown_label,
+    Check("TFS-017", SHOULD, "An unknown label is answered with 400.", "Its server core", _unknown_label,
           requires=_PREDICTS),
-    Check("TFS-018", _MUST, "Invalid base64 in b64 is answered with 400.", f"{_PAGE}, Encoding binary values",
+    Check("TFS-018", MUST, "Invalid base64 in b64 is answered with 400.", f"{_PAGE}, Encoding binary values",
           _bad_base64, requires=_PREDICTS),
-    Check("TFS-019", _MUST, "Refusals are JSON objects with a text in error.", f"{_PAGE}, Error response",
+    Check("TFS-019", MUST, "Refusals are JSON objects with a text in error.", f"{_PAGE}, Error response",
           lambda probe: expect_error_texts(probe.get(UNKNOWN_PATH), predict(probe, {"conform": []}))),
 )  # fmt: skip

@@ -1,0 +1,1 @@
+"""Check TensorFlow Serving over REST and gRPC."""
