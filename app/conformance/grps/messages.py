@@ -1,18 +1,16 @@
 """Build GRPS messages in protobuf's JSON, send them over HTTP or gRPC, and check the parts of responses."""
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import urlencode
 
-import msgspec
 import yaml
 from google.protobuf.json_format import MessageToDict
 
 from app.conformance.check import InconclusiveError, NotApplicableError, ViolationError, expect, quote
 from app.conformance.client.calls import GrpcCall, call, first_response, parse_request
-from app.conformance.client.probe import Exchange, InvalidJsonError, Probe, Target
+from app.conformance.client.probe import Exchange, InvalidJsonError, Probe
 from app.conformance.tensors import ENCODED_IMAGES, is_list, is_object
 from app.proto import GRPS
 
@@ -24,17 +22,8 @@ REFUSED = "The engine refuses every generated message; give one with --request"
 KINDS = ("bin_data", "str_data", "gtensors", "ndarray", "gmap")
 """The kinds of data; a message has one of them."""
 
-FLAT: Mapping[str, str] = {
-    "DT_UINT8": "flat_uint8",
-    "DT_INT8": "flat_int8",
-    "DT_INT16": "flat_int16",
-    "DT_INT32": "flat_int32",
-    "DT_INT64": "flat_int64",
-    "DT_FLOAT16": "flat_float16",
-    "DT_FLOAT32": "flat_float32",
-    "DT_FLOAT64": "flat_float64",
-    "DT_STRING": "flat_string",
-}
+_TYPES = ("UINT8", "INT8", "INT16", "INT32", "INT64", "FLOAT16", "FLOAT32", "FLOAT64", "STRING")
+FLAT = {f"DT_{name}": f"flat_{name.lower()}" for name in _TYPES}
 """The field of the elements for each dtype, in the order of the dtype numbers, from 1."""
 
 _ROOT = "/grps/v1"
@@ -52,36 +41,41 @@ _PATHS: Mapping[str, str] = {
 
 _NUMBERS = {name: number for number, name in enumerate(FLAT, 1)}
 _NOT_FINITE = ("NaN", "Infinity", "-Infinity")
+_SUCCESS = ("SUCCESS", 1)
 _SIDE = 64
 
 
-def _tensor(dtype: str, shape: Sequence[int], elements: Sequence[object]) -> dict[str, object]:
+def tensor_message(dtype: str, shape: Sequence[int], elements: Sequence[object]) -> dict[str, object]:
+    """Return a message with one tensor."""
     return {"gtensors": {"tensors": [{"dtype": dtype, "shape": list(shape), FLAT[dtype]: list(elements)}]}}
 
 
 _TENSORS = (
-    _tensor("DT_FLOAT32", [2], [1, 2]),
-    _tensor("DT_FLOAT32", [1, 2], [1, 2]),
-    _tensor("DT_UINT8", [_SIDE, _SIDE, 3], [118] * (_SIDE * _SIDE * 3)),
-    _tensor("DT_STRING", [1], ENCODED_IMAGES[:1]),
-    _tensor("DT_STRING", [1], ["hello grps"]),
+    tensor_message("DT_FLOAT32", [2], [1, 2]),
+    tensor_message("DT_FLOAT32", [1, 2], [1, 2]),
+    tensor_message("DT_UINT8", [_SIDE, _SIDE, 3], [118] * (_SIDE * _SIDE * 3)),
+    tensor_message("DT_STRING", [1], ENCODED_IMAGES[:1]),
+    tensor_message("DT_STRING", [1], ["hello grps"]),
 )
 _ANY = ({"str_data": "hello grps"}, {"str_data": ENCODED_IMAGES[0]}, *_TENSORS)
 
 
-def _with_model(target: Target, message: Mapping[str, object]) -> dict[str, object]:
-    return {"model": target.model, **message} if target.model else dict(message)
+def model_field(probe: Probe) -> dict[str, str]:
+    """Return the field of a message, or of the query, that names the model; empty if no model was given."""
+    return {"model": probe.target.model} if probe.target.model else {}
 
 
-def request_messages(target: Target) -> Sequence[Mapping[str, object]]:
+def request_messages(probe: Probe) -> Sequence[Mapping[str, object]]:
     """Return the given message, or common messages; most engines accept at least one."""
-    return [_with_model(target, message) for message in ([target.request] if target.request else _ANY)]
+    messages = [probe.target.request] if probe.target.request else _ANY
+    return [{**model_field(probe), **message} for message in messages]
 
 
-def tensor_messages(target: Target) -> Sequence[Mapping[str, object]]:
+def tensor_messages(probe: Probe) -> Sequence[Mapping[str, object]]:
     """Return the given message if it has tensors, and common messages with tensors."""
-    user_messages = [target.request] if target.request and "gtensors" in target.request else []
-    return [_with_model(target, message) for message in (*user_messages, *_TENSORS)]
+    given = probe.target.request
+    messages = (given, *_TENSORS) if given and "gtensors" in given else _TENSORS
+    return [{**model_field(probe), **message} for message in messages]
 
 
 def with_dtype_numbers(message: Mapping[str, Any]) -> dict[str, object]:
@@ -105,9 +99,9 @@ def bare_name(probe: Probe) -> str:
 
 def expect_success(message: Mapping[str, Any]) -> None:
     """Raise a `ViolationError` unless the status is 200 and SUCCESS (or 1)."""
-    status = message.get("status")
-    if not is_object(status) or status.get("code") != 200 or status.get("status") not in ("SUCCESS", 1):
-        raise ViolationError(f"Expected the status 200 and SUCCESS, got {quote(status)}")
+    status: Any = message.get("status")
+    is_success = is_object(status) and status.get("code") == 200 and status.get("status") in _SUCCESS
+    expect(is_success, "the status 200 and SUCCESS", status)
     expect(isinstance(status.get("msg", ""), str), "a text in msg", status)
 
 
@@ -119,8 +113,16 @@ def expect_failure(message: Mapping[str, Any], *codes: int) -> None:
     status: Any = message.get("status")
     expect(is_object(status) and status.get("status") in ("FAILURE", 2), "the status FAILURE", status)
     code = status.get("code")
-    if type(code) is not int or code == 200 or (codes and code not in codes):
-        raise ViolationError(f"Expected the code {' or '.join(map(str, codes)) or 'of a failure'}, got {quote(code)}")
+    is_failure = type(code) is int and code != 200 and (not codes or code in codes)
+    expect(is_failure, f"the code {' or '.join(map(str, codes)) or 'of a failure'}", code)
+
+
+def expect_reasons(*exchanges: Exchange) -> None:
+    """Raise a `ViolationError` if a message among `exchanges` reports a failure without its reason in msg."""
+    for exchange in exchanges:
+        status: Any = message_of(exchange).get("status")
+        is_failure = is_object(status) and status.get("status") not in _SUCCESS
+        expect(not is_failure or status.get("msg"), "a text in msg", status)
 
 
 def data_of(message: Mapping[str, Any]) -> dict[str, Any]:
@@ -164,13 +166,13 @@ def _expect_tensor(tensor: Mapping[str, Any]) -> None:
     dtype: Any = next((known for known, number in _NUMBERS.items() if sent in (known, number)), None)
     expect(dtype, "a dtype", sent, name)
     flat = FLAT[dtype]
-    if others := [field for field in FLAT.values() if field in tensor and field != flat]:
-        raise ViolationError(f"{name}: Expected elements of {dtype} in {flat}, got some in {', '.join(others)}")
+    others = [field for field in FLAT.values() if field in tensor and field != flat]
+    expect(not others, f"elements of {dtype} in {flat}", others, name)
     shape, elements = tensor.get("shape", []), tensor.get(flat, [])
-    if not is_list(shape) or not all(type(length) is int and length >= 0 for length in shape):
-        raise ViolationError(f"{name}: Expected a shape of lengths, got {quote(shape)}")
-    if not is_list(elements) or len(elements) != math.prod(shape):
-        raise ViolationError(f"{name}: Expected {math.prod(shape)} elements by its shape, got {quote(elements)}")
+    is_shape = is_list(shape) and all(type(length) is int and length >= 0 for length in shape)
+    expect(is_shape, "a shape of lengths", shape, name)
+    is_filled = is_list(elements) and len(elements) == math.prod(shape)
+    expect(is_filled, f"{math.prod(shape)} elements by its shape", elements, name)
     for element in elements:
         expect(_fits(element, dtype), f"elements of {dtype}", element, name)
 
@@ -208,18 +210,13 @@ def predict(probe: Probe, message: Mapping[str, Any], **query: str) -> Exchange:
     return probe.post_json(_predict_path(query), message) if query else call_method(probe, "Predict", message)
 
 
-def post_bytes(probe: Probe, body: bytes, content_type: str, **query: str) -> Exchange:
-    """Send POST with bytes of the Content-Type `content_type` to predict."""
-    return probe.post(_predict_path(query), body, content_type)
+def post_bytes(probe: Probe, body: bytes, content_type: str = "application/json") -> Exchange:
+    """Send POST with bytes of the Content-Type `content_type` to predict; the query names the model."""
+    return probe.post(_predict_path(model_field(probe)), body, content_type)
 
 
 def _predict_path(query: Mapping[str, str]) -> str:
     return f"{_ROOT}/{_PATHS['Predict']}" + (f"?{urlencode(query)}" if query else "")
-
-
-def model_query(probe: Probe) -> dict[str, str]:
-    """Return the query that names the model; empty if no model was given."""
-    return {"model": probe.target.model} if probe.target.model else {}
 
 
 def message_of(exchange: Exchange) -> dict[str, Any]:
@@ -283,29 +280,14 @@ def first_success(probe: Probe, messages: Sequence[Mapping[str, object]]) -> tup
     raise InconclusiveError(REFUSED)
 
 
-def example(probe: Probe) -> tuple[Mapping[str, Any], dict[str, Any]]:
-    """Return a request message and its response message.
+def example(probe: Probe, messages: Sequence[Mapping[str, object]] = ()) -> tuple[Mapping[str, Any], dict[str, Any]]:
+    """Return the first of `messages`, or of `request_messages`, with a successful response, and the response message.
 
     Raises:
+        InconclusiveError: no message succeeds.
         NotApplicableError: the response is bytes.
     """
-    sent, exchange = first_success(probe, request_messages(probe.target))
+    sent, exchange = first_success(probe, messages or request_messages(probe))
     if exchange.headers.get("content-type", "").startswith(BYTES):
         raise NotApplicableError("About models that answer with messages")
-    return sent, exchange.object()
-
-
-def split_messages(body: bytes) -> Sequence[dict[str, Any]]:
-    """Return JSON objects that are concatenated, with only white space between them."""
-    text, messages = body.decode(errors="replace").strip(), list[dict[str, Any]]()
-    while text:
-        try:
-            _, end = json.JSONDecoder().raw_decode(text)
-        except ValueError:
-            end = len(text)
-        try:
-            messages.append(msgspec.json.decode(text[:end].encode(), type=dict[str, Any]))
-        except msgspec.DecodeError as error:
-            raise ViolationError(f"Expected concatenated messages: {error}, got {quote(text)}") from None
-        text = text[end:].lstrip()
-    return messages
+    return sent, message_of(exchange)

@@ -5,7 +5,7 @@ from typing import Any, cast
 
 from google.protobuf.json_format import MessageToDict
 
-from app.conformance.check import Check, InconclusiveError, Level, ViolationError, expect, quote
+from app.conformance.check import MUST, SHOULD, Check, InconclusiveError, expect
 from app.conformance.client.calls import GrpcCall, first_response
 from app.conformance.client.probe import Exchange, Probe
 from app.conformance.grps.messages import (
@@ -14,9 +14,10 @@ from app.conformance.grps.messages import (
     bare_name,
     call_method,
     data_of,
+    example,
     expect_description,
     expect_failure,
-    expect_success,
+    expect_reasons,
     expect_tensors,
     failure,
     first_success,
@@ -78,44 +79,38 @@ def request_unknown_metadata(probe: Probe) -> Exchange:
 
 def tensors(probe: Probe) -> None:
     """Check the tensors of an answer."""
-    _, exchange = first_success(probe, tensor_messages(probe.target))
-    expect_tensors(message_of(exchange))
+    _, message = example(probe, tensor_messages(probe))
+    expect_tensors(message)
 
 
 def request_unknown_model(probe: Probe) -> Exchange:
     """Return the response to an accepted message with an unknown model."""
-    sent, _ = first_success(probe, request_messages(probe.target))
+    sent, _ = first_success(probe, request_messages(probe))
     return predict(probe, {**sent, "model": UNKNOWN})
 
 
-def _predicts(probe: Probe) -> None:
-    for body in request_messages(probe.target):
-        answer = message_of(predict(probe, body))
-        status = answer.get("status", {})
-        if status.get("status") != "FAILURE":
-            expect_success(answer)
+def predicts(probe: Probe) -> None:
+    """Check that a message succeeds, and that the messages before it report failures."""
+    for message in request_messages(probe):
+        exchange = predict(probe, message)
+        if succeeds(exchange):
             return
-        expect_failure(answer)
+        failure(exchange)
     raise InconclusiveError(REFUSED)
 
 
-def _data(probe: Probe) -> None:
-    _, exchange = first_success(probe, request_messages(probe.target))
-    expect(data_of(answer := message_of(exchange)), "data", answer)
-
-
-def _reasons(probe: Probe) -> None:
-    for exchange in (request_unknown_model(probe), request_unknown_metadata(probe)):
-        status = message_of(exchange).get("status", {})
-        expect(status.get("status") != "FAILURE" or status.get("msg"), "a text in msg", status)
+def one_kind(probe: Probe) -> None:
+    """Check that an answer holds one kind of data."""
+    _, message = example(probe)
+    expect(len(kinds := data_of(message)) == 1, "one kind of data", list(kinds))
 
 
 def _stream(probe: Probe, **fields: str) -> Sequence[dict[str, Any]]:
     """Return the streamed answers to an accepted message with other `fields`."""
-    sent, _ = first_success(probe, request_messages(probe.target))
+    sent, _ = first_success(probe, request_messages(probe))
     exchange = cast("GrpcCall", call_method(probe, "PredictStreaming", {**sent, **fields}))
     if exchange.unreadable or not exchange.ok:
-        first_response(exchange)
+        first_response(exchange)  # raises
     return [MessageToDict(answer, preserving_proto_field_name=True) for answer in exchange.answers]
 
 
@@ -124,50 +119,50 @@ def _streams(probe: Probe) -> None:
     if not messages:
         raise InconclusiveError("The model streams nothing")
     for streamed in messages:
-        if streamed.get("status", {}).get("status") == "FAILURE" or not (data_of(streamed) or "status" in streamed):
-            raise ViolationError(f"Expected messages of data or success, got {quote(streamed)}")
+        is_failure = streamed.get("status", {}).get("status") == "FAILURE"
+        expect(not is_failure and (data_of(streamed) or "status" in streamed), "messages of data or success", streamed)
 
 
 def _failing_stream(probe: Probe) -> None:
     messages = _stream(probe, model=UNKNOWN)
-    if not messages:
-        raise ViolationError("Expected a message of FAILURE, got none")
+    expect(messages, "a message of FAILURE", messages)
     expect_failure(messages[-1])
 
 
 _PAGE = "GRPS, interface page"
 _PROTO = "GRPS, grps.proto"
 _BOTH = "GRPS's Python and C++ servers"
-_MUST, _SHOULD = Level.MUST, Level.SHOULD
 _PREDICTS = ("GRPSG-005",)
 
 CHECKS = (
-    Check("GRPSG-001", _MUST, "CheckLiveness reports 200 and SUCCESS.", f"{_PAGE}, health", live),
-    Check("GRPSG-002", _MUST, "After Online, CheckReadiness reports 200 and SUCCESS.", f"{_PAGE}, health", online,
+    Check("GRPSG-001", MUST, "CheckLiveness reports 200 and SUCCESS.", f"{_PAGE}, health", live),
+    Check("GRPSG-002", MUST, "After Online, CheckReadiness reports 200 and SUCCESS.", f"{_PAGE}, health", online,
           requires=("GRPSG-001",)),
-    Check("GRPSG-003", _MUST, "After Offline, CheckReadiness reports FAILURE.", _BOTH, not_ready,
+    Check("GRPSG-003", MUST, "After Offline, CheckReadiness reports FAILURE.", _BOTH, not_ready,
           requires=("GRPSG-001", "GRPSG-002")),
-    Check("GRPSG-004", _MUST, "ServerMetadata describes the server in YAML.", f"{_PAGE}, metadata",
+    Check("GRPSG-004", MUST, "ServerMetadata describes the server in YAML.", f"{_PAGE}, metadata",
           server_metadata),
-    Check("GRPSG-005", _MUST, "Predict is OK, and reports 200 and SUCCESS, or FAILURE and another code.",
-          f"{_PAGE}, predict; {_BOTH}", _predicts),
-    Check("GRPSG-006", _MUST, "A successful answer has data.", f"{_PROTO}, data_oneof", _data, requires=_PREDICTS),
-    Check("GRPSG-007", _MUST, "A tensor's elements are in the field of its dtype, and their number matches its shape.",
+    Check("GRPSG-005", MUST, "Predict is OK, and reports 200 and SUCCESS, or FAILURE and another code.",
+          f"{_PAGE}, predict; {_BOTH}", predicts),
+    Check("GRPSG-006", MUST, "A successful answer has data.", f"{_PROTO}, data_oneof", one_kind, requires=_PREDICTS),
+    Check("GRPSG-007", MUST, "A tensor's elements are in the field of its dtype, and their number matches its shape.",
           f"{_PROTO}, GenericTensor", tensors, requires=_PREDICTS),
-    Check("GRPSG-008", _MUST, "An unknown model is a failure of the message, and the call is OK.", _BOTH,
+    Check("GRPSG-008", MUST, "An unknown model is a failure of the message, and the call is OK.", _BOTH,
           lambda probe: failure(request_unknown_model(probe)), requires=_PREDICTS),
-    Check("GRPSG-009", _SHOULD, "The code for an unknown model is 404.",
+    Check("GRPSG-009", SHOULD, "The code for an unknown model is 404.",
           "GRPS's C++ server; the Python server returns 500",
           lambda probe: failure(request_unknown_model(probe), 404), requires=("GRPSG-008",)),
-    Check("GRPSG-010", _MUST, "ModelMetadata describes a model, by its bare name, in YAML.", f"{_PAGE}, metadata",
+    Check("GRPSG-010", MUST, "ModelMetadata describes a model, by its bare name, in YAML.", f"{_PAGE}, metadata",
           model_metadata),
-    Check("GRPSG-011", _MUST, "A metadata request for an unknown model is a failure.", _BOTH,
+    Check("GRPSG-011", MUST, "A metadata request for an unknown model is a failure.", _BOTH,
           lambda probe: failure(request_unknown_metadata(probe))),
-    Check("GRPSG-012", _MUST, "A metadata request without a model is a failure.", _BOTH,
+    Check("GRPSG-012", MUST, "A metadata request without a model is a failure.", _BOTH,
           lambda probe: failure(call_method(probe, "ModelMetadata"))),
-    Check("GRPSG-013", _MUST, "A failure has the reason in msg.", _BOTH, _reasons, requires=("GRPSG-008", "GRPSG-011")),
-    Check("GRPSG-014", _MUST, "PredictStreaming sends messages of data, or of success.", f"{_PAGE}, streaming",
+    Check("GRPSG-013", MUST, "A failure has the reason in msg.", _BOTH,
+          lambda probe: expect_reasons(request_unknown_model(probe), request_unknown_metadata(probe)),
+          requires=("GRPSG-008", "GRPSG-011")),
+    Check("GRPSG-014", MUST, "PredictStreaming sends messages of data, or of success.", f"{_PAGE}, streaming",
           _streams, requires=_PREDICTS),
-    Check("GRPSG-015", _MUST, "A stream that fails ends with a message of FAILURE, and the call is OK.", _BOTH,
+    Check("GRPSG-015", MUST, "A stream that fails ends with a message of FAILURE, and the call is OK.", _BOTH,
           _failing_stream, requires=("GRPSG-008", "GRPSG-014")),
 )  # fmt: skip
