@@ -1,7 +1,7 @@
 """Define the checks of a protocol, and their findings."""
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 import msgspec
@@ -18,6 +18,9 @@ class Level(StrEnum):
     SHOULD = "SHOULD"
 
 
+MUST, SHOULD = Level.MUST, Level.SHOULD
+
+
 class Need(StrEnum):
     """What depends on a check: three features of Chariot, or clients."""
 
@@ -25,6 +28,10 @@ class Need(StrEnum):
     DRIFT = "drift"
     EVALUATION = "evaluation"
     CLIENTS = "clients"
+
+
+STORED, EVALUATED, PARSED = (Need.STORAGE,), (Need.EVALUATION,), (Need.STORAGE, Need.EVALUATION)
+EVERYTHING = tuple(Need)
 
 
 class Verdict(StrEnum):
@@ -91,6 +98,12 @@ class Check:
     requires: Sequence[str] = ()
 
 
+def renamed(check: Check, prefix: str) -> Check:
+    """Return a check that several protocols share, with the prefix of one for its ids."""
+    requires = [f"{prefix}-{required}" for required in check.requires]
+    return replace(check, id=f"{prefix}-{check.id}", requires=requires)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
     """The result of one check, with the exchanges that prove it, the deciding one last."""
@@ -99,9 +112,3 @@ class Finding:
     verdict: Verdict
     reason: str
     exchanges: Sequence[Exchange]
-
-
-def needs_of(checks: Iterable[Check]) -> Sequence[Need]:
-    """Return what depends on `checks`."""
-    needed = {need for check in checks for need in check.needed_for}
-    return [need for need in Need if need in needed]

@@ -1,16 +1,18 @@
 """List the protocols that an engine can be checked against."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from app.conformance import kserve_v1, openai, tensorflow_serving, tensorflow_serving_grpc
-from app.conformance.chariot import coordinates, inputs, items, responses, v2
-from app.conformance.chariot.envelope import IMAGE_PROBE
-from app.conformance.check import Check, Need, needs_of
-from app.conformance.client.probe import Probe
-from app.conformance.grps import rest, rpc
-from app.conformance.open_inference import rest as open_inference_v2
+from app.conformance import kserve_v1, openai
+from app.conformance.chariot import coordinates, envelope, inputs, items, responses, v2
+from app.conformance.check import Check, Need, renamed
+from app.conformance.client.probe import ImageFormat
+from app.conformance.grps import rest as grps
+from app.conformance.grps import rpc as grps_grpc
+from app.conformance.open_inference import rest as open_inference
 from app.conformance.open_inference import rpc as open_inference_grpc
+from app.conformance.tensorflow_serving import rest as tensorflow_serving
+from app.conformance.tensorflow_serving import rpc as tensorflow_serving_grpc
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,38 +22,38 @@ class Protocol:
     Args:
         name: the value of `--protocol`.
         checks: each after those that it requires.
-        task_type: detects the task type from responses; None if they do not show it.
+        images: the format of images; None if the protocol has no items.
         rpc: whether the protocol uses gRPC.
     """
 
     name: str
     checks: Sequence[Check]
-    task_type: Callable[[Probe], str | None] | None = None
+    images: ImageFormat | None = None
     rpc: bool = False
 
     @property
     def needs(self) -> Sequence[Need]:
         """Return what depends on the checks."""
-        return needs_of(self.checks)
+        return [need for need in Need if any(need in check.needed_for for check in self.checks)]
 
 
 _CHARIOT_V2_KSERVE = (
     *responses.CHECKS,
-    *(check.bind("CV2K", IMAGE_PROBE) for check in (*items.CHECKS, *coordinates.CHECKS)),
+    *(renamed(check, "CV2K") for check in (*items.CHECKS, *coordinates.CHECKS)),
     *inputs.CHECKS,
 )
 
 PROTOCOLS = (
-    Protocol("chariot-v2-kserve", _CHARIOT_V2_KSERVE, IMAGE_PROBE.task_type),
-    Protocol("chariot-v2", v2.CHECKS, v2.IMAGE_PROBE.task_type),
-    Protocol("v2", open_inference_v2.CHECKS),
+    Protocol("chariot-v2-kserve", _CHARIOT_V2_KSERVE, envelope.IMAGES),
+    Protocol("chariot-v2", v2.CHECKS, v2.IMAGES),
+    Protocol("v2", open_inference.CHECKS),
     Protocol("v2-grpc", open_inference_grpc.CHECKS, rpc=True),
     Protocol("v1", kserve_v1.CHECKS),
     Protocol("tensorflow-serving", tensorflow_serving.CHECKS),
     Protocol("tensorflow-serving-grpc", tensorflow_serving_grpc.CHECKS, rpc=True),
     Protocol("openai", openai.CHECKS),
-    Protocol("grps", rest.CHECKS),
-    Protocol("grps-grpc", rpc.CHECKS, rpc=True),
+    Protocol("grps", grps.CHECKS),
+    Protocol("grps-grpc", grps_grpc.CHECKS, rpc=True),
 )
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import httpx
 
+from app.conformance.chariot.image_probe import task_type_of
 from app.conformance.check import (
     Check,
     Finding,
@@ -14,7 +15,6 @@ from app.conformance.check import (
     NotApplicableError,
     Verdict,
     ViolationError,
-    needs_of,
 )
 from app.conformance.client.probe import InvalidJsonError, Probe, RequestLimitError, ResponseTimeoutError, Target
 from app.conformance.protocols import Protocol
@@ -33,7 +33,7 @@ class UnreachableError(Exception):
 class ConformanceReport:
     """The findings for one engine."""
 
-    protocol: str
+    protocol: Protocol
     target: Target
     task_type: str | None
     """The given task type, or the one detected from items; None if the protocol has no items or they do not show it."""
@@ -43,11 +43,6 @@ class ConformanceReport:
     def count(self, verdict: Verdict, level: Level | None = None) -> int:
         """Count the findings with a verdict, of one level or of both."""
         return sum(finding.verdict is verdict and level in (None, finding.check.level) for finding in self.findings)
-
-    @property
-    def needs(self) -> Sequence[Need]:
-        """Return what depends on the checks."""
-        return needs_of(finding.check for finding in self.findings)
 
     @property
     def conforms(self) -> bool:
@@ -81,6 +76,8 @@ class CheckRunner:
     def __init__(self, protocol: Protocol, probe: Probe) -> None:
         self.protocol = protocol
         self.probe = probe
+        if protocol.images:
+            probe.images = protocol.images
         self._checks = {check.id: check for check in protocol.checks}
         self._findings: dict[str, Finding] = {}
         self._root_failures: dict[str, str] = {}
@@ -123,12 +120,20 @@ class CheckRunner:
         if self.probe.unauthorized:
             raise UnreachableError(f"{self.probe.target.url}: {_NO_CREDENTIALS}")
         return ConformanceReport(
-            protocol=self.protocol.name,
+            protocol=self.protocol,
             target=self.probe.target,
-            task_type=_task_type(self.protocol, self.probe),
+            task_type=self._task_type(),
             findings=[self._findings[check.id] for check in self.protocol.checks],
             requests=self.probe.request_count,
         )
+
+    def _task_type(self) -> str | None:
+        if not self.protocol.images:
+            return self.probe.target.task_type
+        try:
+            return task_type_of(self.probe)
+        except (InconclusiveError, RequestLimitError, ResponseTimeoutError, InvalidJsonError, httpx.HTTPError):
+            return None
 
     def _run_unless_blocked(self, check: Check) -> Finding:
         if roots := [self._root_failures[required] for required in check.requires if required in self._root_failures]:
@@ -158,19 +163,7 @@ def _run(check: Check, probe: Probe) -> Finding:
         # An unforeseen response must not stop the other checks.
         verdict, reason = Verdict.NOT_TESTED, f"The answer could not be judged: {error!r}"
     if verdict is not Verdict.NOT_APPLICABLE and probe.exchanges and probe.exchanges[-1].unauthorized:
-        verdict, reason = _unauthorized_verdict(verdict, reason)
+        # A failure stays one, so that an expired key cannot pass.
+        reason = f"{reason}. {_UNAUTHORIZED}" if verdict is Verdict.FAILED else _UNAUTHORIZED
+        verdict = verdict if verdict is Verdict.FAILED else Verdict.NOT_TESTED
     return Finding(check=check, verdict=verdict, reason=reason, exchanges=tuple(probe.exchanges[-_MAX_EXCHANGES:]))
-
-
-def _unauthorized_verdict(verdict: Verdict, reason: str) -> tuple[Verdict, str]:
-    """Keep a failure, so that an expired key cannot pass; make other verdicts not tested."""
-    return (verdict, f"{reason}. {_UNAUTHORIZED}") if verdict is Verdict.FAILED else (Verdict.NOT_TESTED, _UNAUTHORIZED)
-
-
-def _task_type(protocol: Protocol, probe: Probe) -> str | None:
-    if probe.target.task_type or protocol.task_type is None:
-        return probe.target.task_type
-    try:
-        return protocol.task_type(probe)
-    except (InconclusiveError, RequestLimitError, ResponseTimeoutError, InvalidJsonError, httpx.HTTPError):
-        return None

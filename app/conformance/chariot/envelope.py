@@ -1,35 +1,24 @@
 """Build chariot-v2-kserve requests as Chariot sends them, and read the parts of responses."""
 
-import base64
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 
-from app.conformance.chariot.image_probe import ImageProbe
+from app.conformance.chariot.image_probe import required_parameters
 from app.conformance.check import InconclusiveError, quote
-from app.conformance.client.probe import Exchange, InvalidJsonError, Probe
+from app.conformance.client.probe import Exchange, ImageFormat, InvalidJsonError, Probe
 from app.conformance.sample_images import SAMPLE_IMAGES, SampleImage
 from app.conformance.tensors import expect_json_object, is_list, is_object
+
+PAGE = 'Chariot, "Inference Protocols"'
+YOLO = "Striveworks' public engine-yolo"
 
 
 def infer_path(probe: Probe) -> str:
     """Return the inference path, below the engine's URL."""
     model = probe.target.model
     return f"/v2/models/m-{model.lower().removeprefix('m-')}/infer" if model else "/infer"
-
-
-def base64_of(image: SampleImage) -> str:
-    """Return the encoded image in standard base64."""
-    return base64.b64encode(image.data).decode()
-
-
-def image_input(
-    image: SampleImage, parameters: Mapping[str, object] | None = None, **fields: object
-) -> dict[str, object]:
-    """Return one element of `inputs`."""
-    tensor: dict[str, object] = {"name": "input-image-0", "shape": [1], "datatype": "BYTES", "data": [base64_of(image)]}
-    return {**tensor, **({"parameters": dict(parameters)} if parameters else {}), **fields}
 
 
 def infer(
@@ -39,6 +28,12 @@ def infer(
     return probe.post_json(infer_path(probe), {"inputs": inputs, **fields}, headers)
 
 
+def image_input(image: SampleImage, parameters: Mapping[str, object], **fields: object) -> dict[str, object]:
+    """Return one element of `inputs`."""
+    tensor = {"name": "input-image-0", "shape": [1], "datatype": "BYTES", "data": [image.data]}
+    return {**tensor, **({"parameters": parameters} if parameters else {}), **fields}
+
+
 def needed_input(
     probe: Probe,
     image: SampleImage = SAMPLE_IMAGES[0],
@@ -46,7 +41,7 @@ def needed_input(
     **fields: object,
 ) -> dict[str, object]:
     """Return one element of `inputs`, with the parameters that the engine requires and `parameters`."""
-    return image_input(image, {**IMAGE_PROBE.required_parameters(probe), **(parameters or {})}, **fields)
+    return image_input(image, {**required_parameters(probe), **(parameters or {})}, **fields)
 
 
 def example(
@@ -120,7 +115,7 @@ def items_of(output: Mapping[str, Any]) -> Sequence[object]:
     return data if is_object(data[0]) else [first]
 
 
-IMAGE_PROBE = ImageProbe(
+IMAGES = ImageFormat(
     send=lambda probe, image, parameters: infer(probe, [image_input(image, parameters)]),
     read_items=lambda exchange: items_of(outputs(exchange)[0]),
 )

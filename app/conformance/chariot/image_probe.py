@@ -1,13 +1,11 @@
 """Send images to an engine, read the items leniently, so that each item can be checked on its own, and compare them."""
 
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, TypeGuard, cast
 
-from app.conformance.check import Check, InconclusiveError, Level, Need, NotApplicableError
-from app.conformance.client.probe import Exchange, Probe
+from app.conformance.check import InconclusiveError, NotApplicableError, expect
+from app.conformance.client.probe import Probe
 from app.conformance.sample_images import SAMPLE_IMAGES, SampleImage
 
 Item = dict[str, Any]
@@ -36,142 +34,128 @@ class ProbeResult:
     @property
     def items(self) -> Sequence[Item]:
         """Return the items that are objects."""
-        return [cast("Item", item) for item in self.raw_items if isinstance(item, dict)]
+        return _objects(self.raw_items)
 
 
-@dataclass(frozen=True, slots=True)
-class ImageProbe:
-    """Sends images in one protocol's format, and reads the items of responses.
+def probe_image(probe: Probe, image: SampleImage, parameters: Mapping[str, object] | None = None) -> ProbeResult:
+    """Send one image with the needed parameters and `parameters`.
 
-    Args:
-        send: sends the image with parameters.
-        read_items: returns the items of a response with status 200, or raises `InconclusiveError` if it has none.
+    Raises:
+        InconclusiveError: the status is not 200, or the items cannot be read.
     """
-
-    send: Callable[[Probe, SampleImage, Mapping[str, object]], Exchange]
-    read_items: Callable[[Exchange], Sequence[object]]
-
-    def probe_image(
-        self, probe: Probe, image: SampleImage, parameters: Mapping[str, object] | None = None
-    ) -> ProbeResult:
-        """Send one image with the needed parameters and `parameters`.
-
-        Raises:
-            InconclusiveError: the status is not 200, or the items cannot be read.
-        """
-        exchange = self.send(probe, image, {**self.required_parameters(probe), **(parameters or {})})
-        if not exchange.ok:
-            raise InconclusiveError(f"{image.name} was answered with status {exchange.status}")
-        return ProbeResult(image, self.read_items(exchange))
-
-    def required_parameters(self, probe: Probe) -> Mapping[str, object]:
-        """Return the parameters that the engine requires: none, or prompts."""
-        if probe.target.task_type == "IMAGE_TEXT_TO_TEXT":
-            return {"prompts": PROMPTS}
-        prompted = {"prompts": PROMPTS}
-        if self.send(probe, SAMPLE_IMAGES[0], {}).ok or not self.send(probe, SAMPLE_IMAGES[0], prompted).ok:
-            return {}
-        return prompted
-
-    def results(self, probe: Probe) -> Sequence[ProbeResult]:
-        """Return all images with items, at the engine's default threshold, or else at a low one.
-
-        Raises:
-            InconclusiveError: the model finds nothing in any image.
-        """
-        images = (*probe.target.images, *SAMPLE_IMAGES)
-        for parameters in ({}, {"score_threshold": _LOW_THRESHOLD}):
-            collected: list[ProbeResult] = []
-            for image in images:
-                try:
-                    collected.append(self.probe_image(probe, image, parameters))
-                except InconclusiveError:
-                    continue
-            if with_items := [result for result in collected if result.raw_items]:
-                return with_items
-        raise InconclusiveError("The model finds nothing in any image; give others with --image")
-
-    def task_type(self, probe: Probe) -> str | None:
-        """Return the given task type, or the one that the fields of the items suggest, or None.
-
-        Raises:
-            InconclusiveError: there are no items.
-        """
-        if probe.target.task_type:
-            return probe.target.task_type
-        names = {name for result in self.results(probe) for item in result.items for name in item}
-        for task_type, typical, min_fields in (
-            ("OBJECT_DETECTION", {"xmin", "ymin", "xmax", "ymax"}, 2),
-            ("ORIENTED_OBJECT_DETECTION", {"cx", "cy", "w", "h", "r"}, 2),
-            ("IMAGE_SEGMENTATION", {"contour"}, 1),
-            ("IMAGE_TEXT_TO_TEXT", {"prompt", "answer"}, 1),
-            ("IMAGE_CLASSIFICATION", {"label", "score"}, 1),
-        ):
-            if len(names & typical) >= min_fields:
-                return task_type
-        return None
-
-    def items(self, probe: Probe, *task_types: str) -> Sequence[tuple[SampleImage, Item]]:
-        """Return every item that is an object, with its image, if the engine's task type is one of `task_types`.
-
-        Raises:
-            NotApplicableError: the task type is another one.
-            InconclusiveError: the task type is not known, or no item is an object.
-        """
-        task_type = self.task_type(probe)
-        if task_type not in task_types:
-            if task_type is None:
-                raise InconclusiveError("The task type was not recognised; give it with --task-type")
-            raise NotApplicableError(f"About {', '.join(task_types)}; this is {task_type}")
-        items = [(result.image, item) for result in self.results(probe) for item in result.items]
-        if not items:
-            raise InconclusiveError("No item is an object")
-        return items
+    exchange = probe.images.send(probe, image, {**required_parameters(probe), **(parameters or {})})
+    if not exchange.ok:
+        raise InconclusiveError(f"{image.name} was answered with status {exchange.status}")
+    return ProbeResult(image, probe.images.read_items(exchange))
 
 
-@dataclass(frozen=True, slots=True)
-class ImageCheck:
-    """A `Check` for every protocol with items; `id` and `requires` have no prefix."""
+def required_parameters(probe: Probe) -> Mapping[str, object]:
+    """Return the parameters that the engine requires: none, or prompts."""
+    if probe.target.task_type == "IMAGE_TEXT_TO_TEXT":
+        return {"prompts": PROMPTS}
+    prompted = {"prompts": PROMPTS}
+    if probe.images.send(probe, SAMPLE_IMAGES[0], {}).ok or not probe.images.send(probe, SAMPLE_IMAGES[0], prompted).ok:
+        return {}
+    return prompted
 
-    id: str
-    level: Level
-    sentence: str
-    source: str
-    run: Callable[[ImageProbe, Probe], object]
-    needed_for: Sequence[Need] = (Need.CLIENTS,)
-    requires: Sequence[str] = ()
 
-    def bind(self, prefix: str, images: ImageProbe) -> Check:
-        """Return the check for the protocol that `images` sends, with a prefix for ids."""
-        requires = [f"{prefix}-{required}" for required in self.requires]
-        run = partial(self.run, images)
-        return Check(f"{prefix}-{self.id}", self.level, self.sentence, self.source, run, self.needed_for, requires)
+def results_of(probe: Probe) -> Sequence[ProbeResult]:
+    """Return all images with items, at the engine's default threshold, or else at a low one.
+
+    Raises:
+        InconclusiveError: the model finds nothing in any image.
+    """
+    images = (*probe.target.images, *SAMPLE_IMAGES)
+    for parameters in ({}, {"score_threshold": _LOW_THRESHOLD}):
+        collected: list[ProbeResult] = []
+        for image in images:
+            try:
+                collected.append(probe_image(probe, image, parameters))
+            except InconclusiveError:
+                continue
+        if with_items := [result for result in collected if result.raw_items]:
+            return with_items
+    raise InconclusiveError("The model finds nothing in any image; give others with --image")
+
+
+def task_type_of(probe: Probe) -> str | None:
+    """Return the given task type, or the one that the fields of the items suggest, or None.
+
+    Raises:
+        InconclusiveError: there are no items.
+    """
+    if probe.target.task_type:
+        return probe.target.task_type
+    names = {name for result in results_of(probe) for item in result.items for name in item}
+    for task_type, typical, min_fields in (
+        ("OBJECT_DETECTION", {"xmin", "ymin", "xmax", "ymax"}, 2),
+        ("ORIENTED_OBJECT_DETECTION", {"cx", "cy", "w", "h", "r"}, 2),
+        ("IMAGE_SEGMENTATION", {"contour"}, 1),
+        ("IMAGE_TEXT_TO_TEXT", {"prompt", "answer"}, 1),
+        ("IMAGE_CLASSIFICATION", {"label", "score"}, 1),
+    ):
+        if len(names & typical) >= min_fields:
+            return task_type
+    return None
+
+
+def items_of_type(probe: Probe, *task_types: str) -> Sequence[tuple[SampleImage, Item]]:
+    """Return every item that is an object, with its image, if the engine's task type is one of `task_types`.
+
+    Raises:
+        NotApplicableError: the task type is another one.
+        InconclusiveError: the task type is not known, or no item is an object.
+    """
+    task_type = task_type_of(probe)
+    if task_type not in task_types:
+        if task_type is None:
+            raise InconclusiveError("The task type was not recognised; give it with --task-type")
+        raise NotApplicableError(f"About {', '.join(task_types)}; this is {task_type}")
+    items = [(result.image, item) for result in results_of(probe) for item in result.items]
+    if not items:
+        raise InconclusiveError("No item is an object")
+    return items
+
+
+def expect_fields(
+    holds: Callable[[Any], bool], expected: str, names: Sequence[str], *task_types: str
+) -> Callable[[Probe], None]:
+    """Return a check that `holds` is true for each field of `names` in each item of one of `task_types`."""
+
+    def run(probe: Probe) -> None:
+        items = items_of_type(probe, *task_types)
+        present = [(image, name, item[name]) for image, item in items for name in names if name in item]
+        if not present:
+            raise InconclusiveError(f"No item has any of {', '.join(names)}")
+        for image, name, value in present:
+            expect(holds(value), f"{name} to be {expected}", value, image.name)
+
+    return run
 
 
 def is_number(value: object) -> TypeGuard[float]:
     """Return whether a JSON value is a finite number of usable size, and not a boolean."""
-    if not isinstance(value, int | float) or isinstance(value, bool):
-        return False
-    return abs(value) <= _MAX_NUMBER and not math.isnan(value)
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= _MAX_NUMBER
 
 
-def is_similar(first: Sequence[Item], second: Sequence[Item], tolerance: float) -> bool:
-    """Return whether the best items have the same label, answer, score and coordinates.
+def is_similar(first: Sequence[object], second: Sequence[object], tolerance: float) -> bool:
+    """Return whether the best items that are objects have the same label, answer, score and coordinates.
 
     Args:
         first: the items of one answer.
         second: the items of the other answer.
         tolerance: the largest difference of coordinates, relative to the largest coordinate, and of scores.
     """
-    if not first or not second:
-        return not first and not second
-    first_item, second_item = _best_item(first), _best_item(second)
-    if first_item.get("label") != second_item.get("label") or first_item.get("answer") != second_item.get("answer"):
+    best = [max(_objects(items), key=_score, default=None) for items in (first, second)]
+    one, other = best
+    if one is None or other is None:
+        return one is other
+    if any(one.get(name) != other.get(name) for name in ("label", "answer")):
         return False
-    first_score, second_score = first_item.get("score"), second_item.get("score")
-    if is_number(first_score) and is_number(second_score) and abs(first_score - second_score) > tolerance:
+    scores = [one.get("score"), other.get("score")]
+    if is_number(scores[0]) and is_number(scores[1]) and abs(scores[0] - scores[1]) > tolerance:
         return False
-    first_extent, second_extent = _extent(first_item), _extent(second_item)
+    first_extent, second_extent = extent_of(one), extent_of(other)
     if len(first_extent) != len(second_extent):
         return False
     scale = max((abs(value) for value in first_extent), default=0)
@@ -190,19 +174,19 @@ def contour_points(contour: object) -> Iterator[tuple[float, float]]:
             yield float(x), float(y)
 
 
-def _best_item(items: Sequence[Item]) -> Item:
-    return max(items, key=_score)
-
-
-def _score(item: Item) -> float:
-    score = item.get("score")
-    return score if is_number(score) else -1
-
-
-def _extent(item: Item) -> list[float]:
-    """Return the coordinates of an item; for a contour, those of its bounding box."""
+def extent_of(item: Item) -> list[float]:
+    """Return the coordinates of an item; for a contour, those of its bounding box: left, top, right, bottom."""
     if points := list(contour_points(item.get("contour"))):
         xs, ys = zip(*points, strict=True)
         return [min(xs), min(ys), max(xs), max(ys)]
     names = ("xmin", "ymin", "xmax", "ymax", "cx", "cy", "w", "h")
     return [float(item[name]) for name in names if is_number(item.get(name))]
+
+
+def _objects(items: Sequence[object]) -> Sequence[Item]:
+    return [cast("Item", item) for item in items if isinstance(item, dict)]
+
+
+def _score(item: Item) -> float:
+    score = item.get("score")
+    return score if is_number(score) else -1

@@ -3,7 +3,8 @@
 from collections.abc import Callable, Mapping
 
 from app.conformance.chariot.envelope import (
-    IMAGE_PROBE,
+    PAGE,
+    YOLO,
     example,
     example_answer,
     example_output,
@@ -13,16 +14,32 @@ from app.conformance.chariot.envelope import (
     needed_input,
     outputs,
 )
-from app.conformance.chariot.image_probe import ProbeResult, is_similar
-from app.conformance.check import Check, InconclusiveError, Level, Need, ViolationError, expect, quote
+from app.conformance.chariot.image_probe import is_similar, probe_image, results_of
+from app.conformance.check import (
+    EVERYTHING,
+    MUST,
+    PARSED,
+    SHOULD,
+    STORED,
+    Check,
+    InconclusiveError,
+    ViolationError,
+    expect,
+    quote,
+)
 from app.conformance.client.probe import Exchange, Probe
 from app.conformance.sample_images import BLANK_IMAGE, SAMPLE_IMAGES
-from app.conformance.tensors import expect_json_object, expect_json_type, is_list, is_object
+from app.conformance.tensors import (
+    expect_content_type,
+    expect_form,
+    expect_json_object,
+    expect_status,
+    is_list,
+    is_object,
+)
 
 _HEALTH_PATHS = ("/ready", "/health", "/v2/health/ready", "/v2/health/live", "/healthz", "/")
 _NAMES = ("first", 'Bild ä/2 "x"', "日本 3")
-_ALL = (Need.STORAGE, Need.DRIFT, Need.EVALUATION, Need.CLIENTS)
-_PARSED = (Need.STORAGE, Need.EVALUATION)
 
 
 def _answers_under_chariot_path(probe: Probe) -> None:
@@ -33,17 +50,9 @@ def _answers_under_chariot_path(probe: Probe) -> None:
 
 
 def _health(probe: Probe) -> None:
-    declared_path = probe.target.health_path
-    paths = (declared_path,) if declared_path else _HEALTH_PATHS
-    for path in paths:
-        if probe.get(path).ok:
-            return
-    raise ViolationError(f"Expected status 200 of GET {' or '.join(paths)}")
-
-
-def _ready(probe: Probe) -> None:
-    answer = probe.get("/ready")
-    expect(answer.ok, "status 200 of GET /ready", answer.status)
+    paths = (probe.target.health_path,) if probe.target.health_path else _HEALTH_PATHS
+    if not any(probe.get(path).ok for path in paths):
+        raise ViolationError(f"Expected status 200 of GET {' or '.join(paths)}")
 
 
 def _charset(probe: Probe) -> None:
@@ -62,7 +71,7 @@ def _infer_three(probe: Probe) -> Exchange:
     )
 
 
-def _several_images(probe: Probe) -> None:
+def _three_outputs(probe: Probe) -> None:
     got = expect_json_object(_infer_three(probe)).get("outputs")
     expect(is_list(got) and len(got) == 3, "3 outputs", got)
 
@@ -74,38 +83,27 @@ def _names(probe: Probe) -> None:
 
 def _items_match_inputs(probe: Probe) -> None:
     """Send two images together whose separate responses differ."""
-    results = IMAGE_PROBE.results(probe)
+    results = results_of(probe)
     pairs = [(a, b) for i, a in enumerate(results) for b in results[i + 1 :] if not is_similar(a.items, b.items, 0.1)]
     if not pairs:
         raise InconclusiveError("The model gives the same answer for all images; give others with --image")
     first, second = pairs[0]
-    alone = [IMAGE_PROBE.probe_image(probe, result.image) for result in (first, second)]
+    alone = [probe_image(probe, result.image) for result in (first, second)]
     inputs = [needed_input(probe, item.image, name=name) for item, name in zip(alone, ("one", "other"), strict=True)]
     by_name = {str(output.get("name")): output for output in outputs(infer(probe, inputs))}
     if set(by_name) != {"one", "other"}:
         raise InconclusiveError("The outputs do not have the names of the inputs")
-    one, other = (ProbeResult(alone[0].image, items_of(by_name[name])).items for name in ("one", "other"))
+    one, other = (items_of(by_name[name]) for name in ("one", "other"))
     if is_similar(one, alone[0].items, 0.05) and is_similar(other, alone[1].items, 0.05):
         return
     if is_similar(one, alone[1].items, 0.05) or is_similar(other, alone[0].items, 0.05):
-        raise ViolationError(
-            f"Expected the first output to be for {first.image.name}, got the output for {second.image.name}"
-        )
+        got = f"got the output for {second.image.name}"
+        raise ViolationError(f"Expected the first output to be for {first.image.name}, {got}")
     raise InconclusiveError("The model gives different answers for two images in one request")
 
 
-def _shape(probe: Probe) -> None:
-    got = example_output(probe).get("shape")
-    expect(is_list(got) and all(type(length) is int for length in got), "an array of integers", got)
-
-
-def _datatype(probe: Probe) -> None:
-    got = example_output(probe).get("datatype")
-    expect(got == "BYTES", "BYTES", got)
-
-
 def _nesting(probe: Probe) -> None:
-    IMAGE_PROBE.results(probe)
+    results_of(probe)
     for exchange in list(probe.exchanges):
         if not exchange.ok:
             continue
@@ -131,10 +129,8 @@ def _model(probe: Probe) -> None:
 
 def _parameters(probe: Probe) -> None:
     for where, holder in (("the answer", example_answer(probe)), ("outputs[0]", example_output(probe))):
-        if not isinstance(holder.get("parameters"), dict | None):
-            raise ViolationError(
-                f"Expected parameters of {where} to be an object, null or absent, got {quote(holder['parameters'])}"
-            )
+        got = holder.get("parameters")
+        expect(got is None or is_object(got), f"parameters of {where} to be an object, null or absent", got)
 
 
 def _strict(probe: Probe) -> None:
@@ -158,62 +154,62 @@ def _own_id(probe: Probe) -> None:
     first = example(probe)
     first_id, second_id = (expect_json_object(exchange).get("id") for exchange in (first, probe.resend(first)))
     expect(isinstance(first_id, str) and first_id, "an id", first_id)
-    if first_id == second_id:
-        raise ViolationError(f"Expected a new id for each request, got {quote(first_id)} twice")
+    expect(first_id != second_id, "a new id for each request", [first_id, second_id])
 
 
-_PAGE = 'Chariot, "Inference Protocols"'
-_YOLO = "Striveworks' public engine-yolo"
-_MUST, _SHOULD = Level.MUST, Level.SHOULD
-_STORED = (Need.STORAGE,)
 _ANSWERED, _ONE_OUTPUT, _SAME_ID = ("CV2K-001",), ("CV2K-009",), ("CV2K-020",)
 
 CHECKS = (
-    Check("CV2K-001", _MUST, "POST /infer below the base URL answers an image with status 200.", f"{_PAGE}, URL Paths",
-          example_answer, _ALL),
-    Check("CV2K-002", _MUST, "The path with a slash at the end works too, without a redirect.",
-          f"{_PAGE}, URL Paths: the platform's path ends in /infer/",
-          lambda probe: expect_json_object(probe.resend(example(probe), f"{infer_path(probe)}/")), _ALL, _ANSWERED),
-    Check("CV2K-003", _SHOULD, "The path under /v2/models/m-<model id>/ works too.",
-          f"{_PAGE}, URL Paths; container_root_relative_base_url", _answers_under_chariot_path, requires=_ANSWERED),
-    Check("CV2K-004", _MUST, "A health path answers GET with status 200.", 'Chariot, "Custom Inference Engines"',
-          _health, _ALL),
-    Check("CV2K-005", _SHOULD, "GET /ready answers with status 200.", f"{_YOLO}, and older pages of Chariot", _ready),
-    Check("CV2K-006", _MUST, "The response's Content-Type is application/json.", f"{_PAGE}: each response is JSON",
-          lambda probe: expect_json_type(example(probe)), requires=_ANSWERED),
-    Check("CV2K-007", _MUST, "A charset in the request's Content-Type is accepted.", "RFC 9110, 8.3.1", _charset,
+    Check("CV2K-001", MUST, "POST /infer below the base URL answers an image with status 200.", f"{PAGE}, URL Paths",
+          example_answer, EVERYTHING),
+    Check("CV2K-002", MUST, "The path with a slash at the end works too, without a redirect.",
+          f"{PAGE}, URL Paths: the platform's path ends in /infer/",
+          lambda probe: expect_json_object(probe.resend(example(probe), f"{infer_path(probe)}/")), EVERYTHING,
+          _ANSWERED),
+    Check("CV2K-003", SHOULD, "The path under /v2/models/m-<model id>/ works too.",
+          f"{PAGE}, URL Paths; container_root_relative_base_url", _answers_under_chariot_path, requires=_ANSWERED),
+    Check("CV2K-004", MUST, "A health path answers GET with status 200.", 'Chariot, "Custom Inference Engines"',
+          _health, EVERYTHING),
+    Check("CV2K-005", SHOULD, "GET /ready answers with status 200.", f"{YOLO}, and older pages of Chariot",
+          lambda probe: expect_status(probe.get("/ready"), 200)),
+    Check("CV2K-006", MUST, "The response's Content-Type is application/json.", f"{PAGE}: each response is JSON",
+          lambda probe: expect_content_type(example(probe)), requires=_ANSWERED),
+    Check("CV2K-007", MUST, "A charset in the request's Content-Type is accepted.", "RFC 9110, 8.3.1", _charset,
           requires=_ANSWERED),
-    Check("CV2K-008", _MUST, "Responses are strict JSON: UTF-8, no NaN.", f"{_PAGE}, Responses; RFC 8259", _strict,
-          _ALL, _ANSWERED),
-    Check("CV2K-009", _MUST, "outputs is an array with one object for one input.", f"{_PAGE}, Responses", _has_outputs,
-          _PARSED, _ANSWERED),
-    Check("CV2K-010", _SHOULD, "Several inputs are several images, with one output for each.",
-          f"{_PAGE}, Requests: some engines take several images", _several_images, requires=_ONE_OUTPUT),
-    Check("CV2K-011", _MUST, "Outputs have the names of their inputs, with any characters, in the order of the inputs.",
-          f"{_PAGE}, Requests and Responses", _names, _PARSED, ("CV2K-010",)),
-    Check("CV2K-012", _MUST, "The items of an output belong to the image of the input with the same name.",
-          f"{_PAGE}, Requests: one output per input", _items_match_inputs, _PARSED, ("CV2K-010",)),
-    Check("CV2K-013", _MUST, "An output's shape is an array of integers.", f"{_PAGE}, Responses", _shape, _PARSED,
+    Check("CV2K-008", MUST, "Responses are strict JSON: UTF-8, no NaN.", f"{PAGE}, Responses; RFC 8259", _strict,
+          EVERYTHING, _ANSWERED),
+    Check("CV2K-009", MUST, "outputs is an array with one object for one input.", f"{PAGE}, Responses", _has_outputs,
+          PARSED, _ANSWERED),
+    Check("CV2K-010", SHOULD, "Several inputs are several images, with one output for each.",
+          f"{PAGE}, Requests: some engines take several images", _three_outputs, requires=_ONE_OUTPUT),
+    Check("CV2K-011", MUST, "Outputs have the names of their inputs, with any characters, in the order of the inputs.",
+          f"{PAGE}, Requests and Responses", _names, PARSED, ("CV2K-010",)),
+    Check("CV2K-012", MUST, "The items of an output belong to the image of the input with the same name.",
+          f"{PAGE}, Requests: one output per input", _items_match_inputs, PARSED, ("CV2K-010",)),
+    Check("CV2K-013", MUST, "An output's shape is an array of integers.", f"{PAGE}, Responses",
+          lambda probe: expect_form(example_output(probe).get("shape"), list[int], "an array of integers"), PARSED,
           _ONE_OUTPUT),
-    Check("CV2K-014", _MUST, "An output's datatype is BYTES.", f"{_PAGE}, Responses", _datatype, _PARSED, _ONE_OUTPUT),
-    Check("CV2K-015", _MUST, "data holds one list of items for the image: [[item, ...]].",
-          f"{_YOLO}: data has one element, the list of items", _nesting, _PARSED, _ONE_OUTPUT),
-    Check("CV2K-016", _MUST, "data is [[]] if nothing is found.", f"{_YOLO}: no detections are [[]]", _no_items,
-          _PARSED, ("CV2K-015",)),
-    Check("CV2K-017", _SHOULD, "model_name and model_version are strings.", f"{_PAGE}, Responses, the example", _model,
-          _STORED, _ANSWERED),
-    Check("CV2K-018", _MUST, "parameters, of the response and of an output, is an object, null or absent.",
-          f"{_PAGE}, Responses; {_YOLO} has null", _parameters, _PARSED, _ONE_OUTPUT),
-    Check("CV2K-020", _MUST, "The response has the id of the request.", "Open Inference Protocol, REST: id",
-          _id_is("conform-1 ä", id="conform-1 ä"), _STORED, _ANSWERED),
-    Check("CV2K-021", _MUST, "The body's id takes precedence over X-Request-ID.", f"{_YOLO}: id before X-Request-ID",
-          _id_is("from-body", {"x-request-id": "from-header"}, id="from-body"), _STORED, _SAME_ID),
-    Check("CV2K-022", _SHOULD, "Without an id in the body, X-Request-ID is the response's id.",
-          f"{_YOLO}: X-Request-ID where the body has no id", _id_is("from-header", {"x-request-id": "from-header"}),
-          _STORED, _ANSWERED),
-    Check("CV2K-023", _MUST, "Chariot-Inference-Base-ID is accepted, and does not replace the body's id.",
+    Check("CV2K-014", MUST, "An output's datatype is BYTES.", f"{PAGE}, Responses",
+          lambda probe: expect((got := example_output(probe).get("datatype")) == "BYTES", "BYTES", got), PARSED,
+          _ONE_OUTPUT),
+    Check("CV2K-015", MUST, "data holds one list of items for the image: [[item, ...]].",
+          f"{YOLO}: data has one element, the list of items", _nesting, PARSED, _ONE_OUTPUT),
+    Check("CV2K-016", MUST, "data is [[]] if nothing is found.", f"{YOLO}: no detections are [[]]", _no_items,
+          PARSED, ("CV2K-015",)),
+    Check("CV2K-017", SHOULD, "model_name and model_version are strings.", f"{PAGE}, Responses, the example", _model,
+          STORED, _ANSWERED),
+    Check("CV2K-018", MUST, "parameters, of the response and of an output, is an object, null or absent.",
+          f"{PAGE}, Responses; {YOLO} has null", _parameters, PARSED, _ONE_OUTPUT),
+    Check("CV2K-020", MUST, "The response has the id of the request.", "Open Inference Protocol, REST: id",
+          _id_is("conform-1 ä", id="conform-1 ä"), STORED, _ANSWERED),
+    Check("CV2K-021", MUST, "The body's id takes precedence over X-Request-ID.", f"{YOLO}: id before X-Request-ID",
+          _id_is("from-body", {"x-request-id": "from-header"}, id="from-body"), STORED, _SAME_ID),
+    Check("CV2K-022", SHOULD, "Without an id in the body, X-Request-ID is the response's id.",
+          f"{YOLO}: X-Request-ID where the body has no id", _id_is("from-header", {"x-request-id": "from-header"}),
+          STORED, _ANSWERED),
+    Check("CV2K-023", MUST, "Chariot-Inference-Base-ID is accepted, and does not replace the body's id.",
           "Chariot 0.26.1 release notes: Chariot-Inference-Base-ID",
-          _id_is("from-body", {"chariot-inference-base-id": "base-7"}, id="from-body"), _STORED, _SAME_ID),
-    Check("CV2K-024", _SHOULD, "Without an id and X-Request-ID, each response has a new id.", f"{_YOLO}: a new UUID",
-          _own_id, _STORED, _ANSWERED),
+          _id_is("from-body", {"chariot-inference-base-id": "base-7"}, id="from-body"), STORED, _SAME_ID),
+    Check("CV2K-024", SHOULD, "Without an id and X-Request-ID, each response has a new id.", f"{YOLO}: a new UUID",
+          _own_id, STORED, _ANSWERED),
 )  # fmt: skip

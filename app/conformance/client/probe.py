@@ -32,6 +32,18 @@ class InvalidJsonError(Exception):
     """A response is not the expected JSON."""
 
 
+def decode_object(data: bytes) -> dict[str, Any]:
+    """Decode a JSON object, strictly: UTF-8, no NaN.
+
+    Raises:
+        InvalidJsonError: the data is something else.
+    """
+    try:
+        return msgspec.json.decode(data, type=dict[str, Any])
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise InvalidJsonError(f"The answer is not a JSON object: {error}") from None
+
+
 class GrpcTransport(Protocol):
     """Calls methods of an engine over gRPC."""
 
@@ -84,15 +96,8 @@ class Exchange:
         return self.status in _UNAUTHORIZED
 
     def object(self) -> dict[str, Any]:
-        """Decode the response body as a JSON object, strictly: UTF-8, no NaN.
-
-        Raises:
-            InvalidJsonError: the body is something else.
-        """
-        try:
-            return msgspec.json.decode(self.body, type=dict[str, Any])
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise InvalidJsonError(f"The answer is not a JSON object: {error}") from None
+        """Return `decode_object` of the response body."""
+        return decode_object(self.body)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,6 +121,17 @@ class Target:
     health_path: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class ImageFormat:
+    """How a protocol sends an image with parameters, and reads the items of a response with status 200.
+
+    `read_items` raises `InconclusiveError` if there are none.
+    """
+
+    send: Callable[["Probe", SampleImage, Mapping[str, object]], Exchange]
+    read_items: Callable[[Exchange], Sequence[object]]
+
+
 @dataclass(slots=True)
 class Probe:
     """Send requests one at a time. Reuse the response to an equal earlier request, unless `fresh`.
@@ -133,6 +149,8 @@ class Probe:
     transport: GrpcTransport | None = None
     request_count: int = 0
     timeouts: int = 0
+    images: ImageFormat = field(init=False)
+    """The format of the protocol's images, which the runner sets if the protocol has items."""
     exchanges: list[Exchange] = field(default_factory=list[Exchange])
     """The exchanges of the current check."""
     _cache: dict[tuple[object, ...], Exchange] = field(default_factory=dict[tuple[object, ...], Exchange])
@@ -147,7 +165,7 @@ class Probe:
         return self.send("GET", path, headers=headers)
 
     def post_json(self, path: str, body: object, headers: Mapping[str, str] | None = None) -> Exchange:
-        """Send POST to `path` with `body` as JSON."""
+        """Send POST to `path` with `body` as JSON, in which bytes are base64."""
         return self.post(path, msgspec.json.encode(body), **(headers or {}))
 
     def post(self, path: str, body: bytes, content_type: str = "application/json", **headers: str) -> Exchange:
