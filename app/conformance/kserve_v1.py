@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from app.conformance.check import Check, InconclusiveError, Level, ViolationError, expect, quote
+from app.conformance.check import MUST, SHOULD, Check, InconclusiveError, ViolationError, expect
 from app.conformance.client.model_names import model_name
 from app.conformance.client.probe import Probe
 from app.conformance.row_requests import (
@@ -16,10 +16,11 @@ from app.conformance.row_requests import (
 )
 from app.conformance.tensors import (
     ENCODED_IMAGES,
+    expect_content_type,
     expect_error,
     expect_error_texts,
+    expect_form,
     expect_json_object,
-    expect_json_type,
     expect_status,
     is_list,
 )
@@ -57,14 +58,13 @@ def _alive(probe: Probe) -> None:
 
 
 def _models(probe: Probe) -> None:
-    names = expect_json_object(probe.get("/v1/models")).get("models")
-    expect(is_list(names) and all(isinstance(name, str) for name in names), "an array of names in models", names)
+    expect_form(expect_json_object(probe.get("/v1/models")).get("models"), list[str], "an array of names in models")
 
 
 def _ready(probe: Probe) -> None:
     got = expect_json_object(probe.get(model_path(probe)))
-    if got.get("name") != model_name(probe, "/v1/models") or got.get("ready") is not True:
-        raise ViolationError(f"Expected the model's name and ready, got {quote(got)}")
+    is_ready = got.get("name") == model_name(probe, "/v1/models") and got.get("ready") is True
+    expect(is_ready, "the model's name and ready", got)
 
 
 def _unknown_model(probe: Probe) -> None:
@@ -103,33 +103,32 @@ def _cloud_event(probe: Probe) -> None:
 
 _SDK = "KServe's SDK server"
 _PAGE = "KServe, V1 protocol"
-_MUST, _SHOULD = Level.MUST, Level.SHOULD
 _PREDICTS = ("V1-005",)
 
 CHECKS = (
-    Check("V1-001", _SHOULD, 'GET / returns {"status": "alive"}.', f"{_SDK}; its client reads it", _alive),
-    Check("V1-002", _MUST, "GET /v1/models lists the names of models.", f"{_PAGE}, List Models", _models),
-    Check("V1-003", _MUST, "GET /v1/models/<model> returns name and ready.", f"{_PAGE}, Model Ready", _ready),
-    Check("V1-004", _MUST, "An unknown model is answered with 404.", f"{_SDK}, TF Serving", _unknown_model),
-    Check("V1-005", _MUST, "POST /v1/models/<model>:predict returns predictions for instances.", f"{_PAGE}, Predict",
+    Check("V1-001", SHOULD, 'GET / returns {"status": "alive"}.', f"{_SDK}; its client reads it", _alive),
+    Check("V1-002", MUST, "GET /v1/models lists the names of models.", f"{_PAGE}, List Models", _models),
+    Check("V1-003", MUST, "GET /v1/models/<model> returns name and ready.", f"{_PAGE}, Model Ready", _ready),
+    Check("V1-004", MUST, "An unknown model is answered with 404.", f"{_SDK}, TF Serving", _unknown_model),
+    Check("V1-005", MUST, "POST /v1/models/<model>:predict returns predictions for instances.", f"{_PAGE}, Predict",
           lambda probe: _predictions(probe, _instances(probe))),
-    Check("V1-006", _MUST, "There is one prediction for each instance.", f"{_PAGE}, Predict",
+    Check("V1-006", MUST, "There is one prediction for each instance.", f"{_PAGE}, Predict",
           lambda probe: expect_one_prediction_each(_instances(probe), lambda instances: _predictions(probe, instances)),
           requires=_PREDICTS),
-    Check("V1-007", _MUST, "Predictions are in the order of the instances.", f"{_PAGE}, Predict", _in_order,
+    Check("V1-007", MUST, "Predictions are in the order of the instances.", f"{_PAGE}, Predict", _in_order,
           requires=("V1-005", "V1-006")),
-    Check("V1-008", _SHOULD, "inputs is another name for instances.", f"{_SDK}; not so in TF Serving", _alias,
+    Check("V1-008", SHOULD, "inputs is another name for instances.", f"{_SDK}; not so in TF Serving", _alias,
           requires=_PREDICTS),
-    Check("V1-009", _MUST, "The response's Content-Type is application/json.", _SDK,
-          lambda probe: expect_json_type(predict(probe, {"instances": _instances(probe)})), requires=_PREDICTS),
-    Check("V1-010", _MUST, "Invalid JSON is answered with 400.", f"{_SDK}: Unrecognized request format",
+    Check("V1-009", MUST, "The response's Content-Type is application/json.", _SDK,
+          lambda probe: expect_content_type(predict(probe, {"instances": _instances(probe)})), requires=_PREDICTS),
+    Check("V1-010", MUST, "Invalid JSON is answered with 400.", f"{_SDK}: Unrecognized request format",
           lambda probe: expect_status(post_bad_json(probe), 400)),
-    Check("V1-011", _SHOULD, "A body without instances is refused with 4xx.", f"{_PAGE}; the stock server returns 500",
+    Check("V1-011", SHOULD, "A body without instances is refused with 4xx.", f"{_PAGE}; the stock server returns 500",
           lambda probe: expect_error(predict(probe, {"conform": []}))),
-    Check("V1-012", _SHOULD, "Instances that are not a list are refused with 4xx.", f"{_SDK}, with a predictor",
+    Check("V1-012", SHOULD, "Instances that are not a list are refused with 4xx.", f"{_SDK}, with a predictor",
           lambda probe: expect_error(predict(probe, {"instances": 1}))),
-    Check("V1-013", _MUST, "Refusals are JSON objects with a text in error.", _SDK,
+    Check("V1-013", MUST, "Refusals are JSON objects with a text in error.", _SDK,
           lambda probe: expect_error_texts(probe.get(UNKNOWN_PATH), predict(probe, {"instances": 1}))),
-    Check("V1-014", _SHOULD, "A CloudEvent in ce- headers is answered with one.", f"{_SDK}, CloudEvents", _cloud_event,
+    Check("V1-014", SHOULD, "A CloudEvent in ce- headers is answered with one.", f"{_SDK}, CloudEvents", _cloud_event,
           requires=_PREDICTS),
 )  # fmt: skip

@@ -3,17 +3,19 @@
 import base64
 import math
 from collections.abc import Sequence
-from typing import Any, TypeGuard, cast
+from typing import Any, TypeGuard, TypeVar, cast
+
+import msgspec
 
 from app.conformance.check import InconclusiveError, ViolationError, expect, quote
+from app.conformance.client.calls import GrpcCall, first_response
 from app.conformance.client.probe import Exchange, InvalidJsonError
 from app.conformance.sample_images import SAMPLE_IMAGES
 
-DATATYPES = (
-    "BOOL", "UINT8", "UINT16", "UINT32", "UINT64", "INT8", "INT16", "INT32", "INT64", "FP16", "BF16", "FP32", "FP64",
-    "BYTES",
-)  # fmt: skip
-"""The datatypes of V2's table, and BF16, which its text and its servers use."""
+T = TypeVar("T")
+
+UNKNOWN = "conform-unknown"
+"""A name that no engine knows."""
 TEXT = "What is in the picture?"
 _MAX_ELEMENTS = 4_000_000
 ENCODED_IMAGES = tuple(base64.b64encode(image.data).decode() for image in SAMPLE_IMAGES)
@@ -29,6 +31,23 @@ def is_object(value: object) -> TypeGuard[dict[str, Any]]:
     return isinstance(value, dict)
 
 
+def has_fields(value: object, **kinds: type) -> TypeGuard[dict[str, Any]]:
+    """Return whether a JSON value is an object whose fields have the types `kinds`."""
+    return is_object(value) and all(isinstance(value.get(name), kind) for name, kind in kinds.items())
+
+
+def expect_form(value: object, form: type[T], expected: str, where: str = "") -> T:
+    """Return a JSON value as the type `form`, such as a list of strings or a `msgspec.Struct`.
+
+    Raises:
+        ViolationError: the value has another form; `expected` describes the right one.
+    """
+    try:
+        return msgspec.convert(value, form)
+    except msgspec.ValidationError as error:
+        raise ViolationError(f"{where and f'{where}: '}Expected {expected}, got {quote(value)}: {error}") from None
+
+
 def expect_json_object(exchange: Exchange) -> dict[str, Any]:
     """Return the JSON object of a response with status 200.
 
@@ -42,17 +61,18 @@ def expect_json_object(exchange: Exchange) -> dict[str, Any]:
         raise ViolationError(str(error)) from None
 
 
-def expect_accepted(exchange: Exchange) -> dict[str, Any]:
-    """Return the JSON object of the response to a generated request.
+def expect_accepted(exchange: Exchange) -> Any:
+    """Return the JSON object, or over gRPC the message, of the response to a request that the engine should accept.
 
     Raises:
-        InconclusiveError: the engine rejected the generated request, which proves nothing.
+        InconclusiveError: the engine rejected the request, which proves nothing.
         ViolationError: the response is neither a success nor a rejection.
     """
+    is_call = isinstance(exchange, GrpcCall)
     if exchange.refused:
-        reason = f"{exchange.status} {quote(exchange.body)}"
-        raise InconclusiveError(f"The engine refuses the generated request, with {reason}; give a body with --request")
-    return expect_json_object(exchange)
+        reason = f"{exchange.code if is_call else exchange.status} {quote(exchange.body)}"
+        raise InconclusiveError(f"The engine refuses the request, with {reason}; give a body with --request")
+    return first_response(exchange) if is_call else expect_json_object(exchange)
 
 
 def expect_status(exchange: Exchange, *statuses: int) -> None:
@@ -62,18 +82,17 @@ def expect_status(exchange: Exchange, *statuses: int) -> None:
         raise ViolationError(f"Expected status {expected}, got {exchange.status} {quote(exchange.body)}")
 
 
-def expect_error(exchange: Exchange, min_status: int = 400, max_status: int = 499) -> None:
-    """Raise a `ViolationError` if the status is not from `min_status` to `max_status`."""
-    if not min_status <= exchange.status <= max_status:
-        raise ViolationError(
-            f"Expected a status from {min_status} to {max_status}, got {exchange.status} {quote(exchange.body)}"
-        )
+def expect_error(exchange: Exchange, max_status: int = 499) -> None:
+    """Raise a `ViolationError` if the status is not from 400 to `max_status`."""
+    if not 400 <= exchange.status <= max_status:
+        got = f"{exchange.status} {quote(exchange.body)}"
+        raise ViolationError(f"Expected a status from 400 to {max_status}, got {got}")
 
 
-def expect_json_type(exchange: Exchange) -> None:
-    """Raise a `ViolationError` unless the Content-Type is application/json, in any case, or with a charset."""
+def expect_content_type(exchange: Exchange, expected: str = "application/json") -> None:
+    """Raise a `ViolationError` unless the Content-Type is `expected`, in any case, or with a charset."""
     content_type = exchange.headers.get("content-type", "")
-    expect(content_type.partition(";")[0].strip().lower() == "application/json", "application/json", content_type)
+    expect(content_type.partition(";")[0].strip().lower() == expected, expected, content_type)
 
 
 def expect_error_texts(*exchanges: Exchange) -> None:
@@ -81,24 +100,6 @@ def expect_error_texts(*exchanges: Exchange) -> None:
     for exchange in exchanges:
         reason = exchange.object().get("error") if exchange.refused else "accepted"
         expect(isinstance(reason, str) and reason, "a text in error", exchange.body)
-
-
-def generate_data(datatype: str, shape: Sequence[int], name: str = "", *, image_index: int = 0) -> list[object]:
-    """Generate flat data for a tensor: zeros, or for BYTES an image in base64, or text if the name suggests text.
-
-    Args:
-        datatype: a V2 datatype.
-        shape: without unknown lengths.
-        name: the name of the tensor.
-        image_index: the index of one of the probe's own images.
-
-    Raises:
-        InconclusiveError: the tensor has too many elements.
-    """
-    count = element_count(shape)
-    if datatype == "BYTES":
-        return [TEXT if suggests_text(name) else ENCODED_IMAGES[image_index]] * count
-    return [False if datatype == "BOOL" else 0] * count
 
 
 def element_count(shape: Sequence[int]) -> int:

@@ -42,6 +42,11 @@ class GrpcCall(Exchange):
         return self.status == 0
 
     @property
+    def refused(self) -> bool:
+        """Return whether the engine blames the client."""
+        return self.code in CLIENT_ERRORS
+
+    @property
     def unauthorized(self) -> bool:
         """Return whether the engine refused the credentials."""
         return self.code in _UNAUTHORIZED
@@ -162,19 +167,6 @@ def first_response(exchange: GrpcCall) -> Any:
     if exchange.unreadable:
         raise ViolationError(f"{exchange.path}: {exchange.unreadable}")
     return exchange.answers[0]
-
-
-def expect_accepted(exchange: GrpcCall) -> Any:
-    """Return the response to a generated request.
-
-    Raises:
-        InconclusiveError: the engine rejected the generated request, which proves nothing.
-    """
-    if exchange.code in CLIENT_ERRORS:
-        raise InconclusiveError(
-            f"The engine refuses the request, with {exchange.code} {quote(exchange.body)}; give a body with --request"
-        )
-    return first_response(exchange)
 
 
 def expect_refusal(exchange: GrpcCall, *codes: str) -> None:
