@@ -56,15 +56,10 @@ class EngineCollector(pytest.Collector):
 
     def setup(self) -> None:
         """Send one request; without a response, every check is an error with the reason."""
-        if reason := self._unreachable_reason():
-            pytest.fail(reason, pytrace=False)
-
-    def _unreachable_reason(self) -> str:
         try:
             self.runner.check_reachable()
         except UnreachableError as error:
-            return str(error)
-        return ""
+            raise pytest.fail.Exception(str(error), pytrace=False) from None
 
 
 class CheckFailedError(Exception):

@@ -1,11 +1,12 @@
 """Draw test images, decode the user's, and convert both."""
 
-import struct
 from dataclasses import dataclass
+from typing import Any
 
 import cv2
 import numpy as np
 from numpy.typing import NDArray
+from PIL import ExifTags, Image
 
 Pixels = NDArray[np.uint8]
 
@@ -26,34 +27,31 @@ class SampleImage:
     def doubled(self) -> "SampleImage":
         """Return the image at twice its width and height."""
         large = cv2.resize(self.pixels(), (self.width * 2, self.height * 2), interpolation=cv2.INTER_NEAREST)
-        return _encode(f"{self.name} at twice its size", np.asarray(large, np.uint8))
+        return _encode(f"{self.name} at twice its size", large)
 
     def rotated(self, *, with_exif: bool) -> "SampleImage":
         """Return a JPEG with pixels rotated 90 degrees left; an EXIF orientation rotates them back if wanted."""
-        rotated_pixels = np.ascontiguousarray(np.rot90(self.pixels()))
-        data = cv2.imencode(".jpg", rotated_pixels, [cv2.IMWRITE_JPEG_QUALITY, 95])[1].tobytes()
+        rotated_image = _encode(f"{self.name}, turned left", np.rot90(self.pixels()), ".jpg")
         if not with_exif:
-            return SampleImage(f"{self.name}, turned left", data, self.height, self.width)
-        return SampleImage(f"{self.name}, turned left with EXIF 6", _with_exif(data), self.width, self.height)
+            return rotated_image
+        data = _with_exif(rotated_image.data)
+        return SampleImage(f"{self.name}, turned left with EXIF 6", data, self.width, self.height)
 
     def as_jpeg(self) -> "SampleImage":
         """Return the image as a JPEG without EXIF."""
-        data = cv2.imencode(".jpg", self.pixels(), [cv2.IMWRITE_JPEG_QUALITY, 95])[1].tobytes()
-        return SampleImage(f"{self.name} as JPEG", data, self.width, self.height)
+        return _encode(f"{self.name} as JPEG", self.pixels(), ".jpg")
 
     def as_grey(self) -> "SampleImage":
         """Return the image as a PNG with one channel."""
-        return _encode(f"{self.name} in grey", np.asarray(cv2.cvtColor(self.pixels(), cv2.COLOR_BGR2GRAY), np.uint8))
+        return _encode(f"{self.name} in grey", cv2.cvtColor(self.pixels(), cv2.COLOR_BGR2GRAY))
 
     def with_alpha(self) -> "SampleImage":
         """Return the image as a PNG with an opaque alpha channel."""
-        return _encode(f"{self.name} with alpha", np.asarray(cv2.cvtColor(self.pixels(), cv2.COLOR_BGR2BGRA), np.uint8))
+        return _encode(f"{self.name} with alpha", cv2.cvtColor(self.pixels(), cv2.COLOR_BGR2BGRA))
 
     def as_sixteen_bit(self) -> "SampleImage":
         """Return the image as a PNG with 16 bits per channel."""
-        deep = self.pixels().astype(np.uint16) * 257
-        data = cv2.imencode(".png", deep)[1].tobytes()
-        return SampleImage(f"{self.name} in 16 bits", data, self.width, self.height)
+        return _encode(f"{self.name} in 16 bits", self.pixels().astype(np.uint16) * 257)
 
 
 def load_image(name: str, data: bytes) -> SampleImage:
@@ -81,17 +79,17 @@ def _decode(name: str, data: bytes) -> Pixels:
     return np.asarray(pixels, np.uint8)
 
 
-def _encode(name: str, pixels: Pixels) -> SampleImage:
+def _encode(name: str, pixels: NDArray[Any], extension: str = ".png") -> SampleImage:
     height, width = pixels.shape[:2]
-    return SampleImage(name, cv2.imencode(".png", pixels)[1].tobytes(), width, height)
+    return SampleImage(name, cv2.imencode(extension, pixels)[1].tobytes(), width, height)
 
 
 def _with_exif(jpeg: bytes) -> bytes:
-    """Return `jpeg` with an EXIF segment that holds only Orientation 6 (EXIF 2.32, 4.6)."""
-    entry = struct.pack(">HHIHH", 0x0112, 3, 1, 6, 0)
-    tiff = b"MM\x00*" + struct.pack(">IH", 8, 1) + entry + struct.pack(">I", 0)
-    segment = b"Exif\x00\x00" + tiff
-    return jpeg[:2] + b"\xff\xe1" + struct.pack(">H", len(segment) + 2) + segment + jpeg[2:]
+    """Return `jpeg` with an EXIF segment that holds only Orientation 6."""
+    exif = Image.Exif()
+    exif[ExifTags.Base.Orientation] = 6
+    segment = exif.tobytes()
+    return jpeg[:2] + b"\xff\xe1" + (len(segment) + 2).to_bytes(2, "big") + segment + jpeg[2:]
 
 
 def _shapes() -> SampleImage:

@@ -22,7 +22,7 @@ SCHEMA = "charioteer.conformance/1"
 """The schema of the JSON report: its version changes if a field is removed or changes meaning, not if one is added."""
 
 
-_ORDER = [verdict.value for verdict in (Verdict.FAILED, Verdict.NOT_TESTED, Verdict.PASSED, Verdict.NOT_APPLICABLE)]
+_ORDER = (Verdict.FAILED, Verdict.NOT_TESTED, Verdict.PASSED, Verdict.NOT_APPLICABLE)
 _NO_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
@@ -31,17 +31,15 @@ def to_plain(report: ConformanceReport) -> dict[str, Any]:
     return {
         "schema": SCHEMA,
         "charioteer": __version__,
-        "protocol": report.protocol,
+        "protocol": report.protocol.name,
         "url": report.target.url,
         "model": report.target.model,
         "task_type": report.task_type,
         "task_type_given": report.target.task_type is not None,
         "conforms": report.conforms,
         "requests": report.requests,
-        "counts": {
-            level.value: {verdict.value: report.count(verdict, level) for verdict in Verdict} for level in Level
-        },
-        "features": {need.value: feature(report, need) for need in report.needs},
+        "counts": {level: {verdict: report.count(verdict, level) for verdict in Verdict} for level in Level},
+        "features": {need: feature(report, need) for need in report.protocol.needs},
         "findings": [_finding(report, finding) for finding in report.findings],
     }
 
@@ -57,7 +55,7 @@ def html_report(report: ConformanceReport) -> bytes:
         Path(__file__).with_name("report.html.jinja").read_text(encoding="utf-8")
     )
     values = to_plain(report)
-    values["groups"] = _groups(sorted(values.pop("findings"), key=_rank))
+    values["groups"] = _groups(sorted(values.pop("findings"), key=lambda finding: _ORDER.index(finding["verdict"])))
     return template.render(report=values).encode()
 
 
@@ -67,7 +65,9 @@ def junit_report(report: ConformanceReport) -> bytes:
     skipped = len(report.findings) - failed - report.count(Verdict.PASSED)
     counts = {"tests": str(len(report.findings)), "failures": str(failed), "errors": "0", "skipped": str(skipped)}
     suites = ET.Element("testsuites", counts)
-    suite = ET.SubElement(suites, "testsuite", {"name": f"{report.protocol} {_clean(report.target.url)}", **counts})
+    suite = ET.SubElement(
+        suites, "testsuite", {"name": f"{report.protocol.name} {_clean(report.target.url)}", **counts}
+    )
     _properties(suite, report)
     for finding in report.findings:
         _case(suite, report, finding)
@@ -81,17 +81,17 @@ def feature(report: ConformanceReport, need: Need) -> dict[str, Any]:
 
 
 def _finding(report: ConformanceReport, finding: Finding) -> dict[str, Any]:
-    check = finding.check
+    check, needs = finding.check, report.protocol.needs
     return {
         "id": check.id,
-        "level": check.level.value,
-        "verdict": finding.verdict.value,
+        "level": check.level,
+        "verdict": finding.verdict,
         "sentence": check.sentence,
         "source": check.source,
-        "needed_for": [need.value for need in check.needed_for],
-        "readable_by": {need.value: is_readable for need, is_readable in readable_by(finding, report.needs).items()},
+        "needed_for": check.needed_for,
+        "readable_by": readable_by(finding, needs),
         "reason": finding.reason,
-        "readers": describe_readers(finding, report.needs),
+        "readers": describe_readers(finding, needs),
         "exchanges": [_exchange(exchange) for exchange in finding.exchanges],
     }
 
@@ -116,13 +116,9 @@ def _groups(findings: Sequence[dict[str, Any]]) -> Sequence[Sequence[dict[str, A
     """Return the findings in groups: untested checks with the same reason together, each other finding alone."""
     groups: dict[object, list[dict[str, Any]]] = {}
     for finding in findings:
-        is_untested = finding["verdict"] == Verdict.NOT_TESTED.value
+        is_untested = finding["verdict"] == Verdict.NOT_TESTED
         groups.setdefault(finding["reason"] if is_untested else (finding["id"],), []).append(finding)
     return list(groups.values())
-
-
-def _rank(finding: dict[str, Any]) -> int:
-    return _ORDER.index(finding["verdict"])
 
 
 def _properties(suite: ET.Element, report: ConformanceReport) -> None:
@@ -138,19 +134,16 @@ def _properties(suite: ET.Element, report: ConformanceReport) -> None:
 def _case(suite: ET.Element, report: ConformanceReport, finding: Finding) -> None:
     check = finding.check
     name = f"{check.id} {check.sentence}"
-    case = ET.SubElement(suite, "testcase", {"classname": report.protocol, "name": name, "time": "0"})
-    if finding.verdict is Verdict.PASSED:
-        return
+    case = ET.SubElement(suite, "testcase", {"classname": report.protocol.name, "name": name, "time": "0"})
+    readers = describe_readers(finding, report.protocol.needs)
     if finding.verdict is Verdict.FAILED and check.level is Level.MUST:
         failure = ET.SubElement(case, "failure", {"type": check.level, "message": _clean(finding.reason)})
-        lines = (check.sentence, check.source, finding.reason, describe_readers(finding, report.needs))
         exchanges = "\n\n".join(map(evidence, finding.exchanges))
-        failure.text = _clean("\n".join(line for line in (*lines, "", exchanges) if line))
-        return
-    reason = f"{check.level} {finding.verdict}: {finding.reason}"
-    ET.SubElement(
-        case, "skipped", {"message": _clean(" ".join([reason, describe_readers(finding, report.needs)]).strip())}
-    )
+        lines = (check.sentence, check.source, finding.reason, readers, exchanges)
+        failure.text = _clean("\n".join(filter(None, lines)))
+    elif finding.verdict is not Verdict.PASSED:
+        message = f"{check.level} {finding.verdict}: {finding.reason} {readers}".strip()
+        ET.SubElement(case, "skipped", {"message": _clean(message)})
 
 
 def _clean(text: str) -> str:

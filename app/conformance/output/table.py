@@ -39,14 +39,14 @@ def print_report(report: ConformanceReport, console: Console, *, everything: boo
                 continue
             for finding in same_reason:
                 check = finding.check
-                lines = (check.sentence, finding.reason, describe_readers(finding, report.needs))
+                lines = (check.sentence, finding.reason, describe_readers(finding, report.protocol.needs))
                 table.add_row(
                     check.id, check.level, _coloured(verdict), escape("\n".join(filter(None, lines))),
                     ", ".join(check.needed_for),
                 )  # fmt: skip
     if table.row_count:
         console.print(table)
-    heading = f"{report.protocol} at {escape(report.target.url)}"
+    heading = f"{report.protocol.name} at {escape(report.target.url)}"
     if report.target.model:
         heading += f", model {escape(report.target.model)}"
     if report.task_type:
@@ -55,7 +55,7 @@ def print_report(report: ConformanceReport, console: Console, *, everything: boo
     for level in Level:
         counts = ", ".join(f"{report.count(verdict, level)} {verdict}" for verdict in Verdict)
         console.print(f"{level}: {counts}")
-    for need in report.needs:
+    for need in report.protocol.needs:
         console.print(f"{need}: {_in_words(report, need)}")
     console.print(f"The engine {_verdict(report)}, by {report.requests} requests.")
 

@@ -268,7 +268,7 @@ def test_malformed_answers_are_judged_without_an_error(protocol: Protocol, body:
     with httpx.Client(transport=transport) as client:
         result = run_checks(protocol, Probe(client, Target(url="http://engine.local", model="m"), transport=caller))
     assert not result.conforms
-    assert all("could not be judged" not in finding.reason for finding in result.findings if not protocol.task_type)
+    assert all("could not be judged" not in finding.reason for finding in result.findings if not protocol.images)
     assert json_report(result)
 
 
