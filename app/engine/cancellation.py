@@ -32,9 +32,7 @@ class CancellationToken(msgspec.Struct, eq=False):
 
     deadline: float | None = None
     on_shortened: Callable[[], None] | None = None
-    _cancelled: bool = False
-    _expired: bool = False
-    _aborted: bool = False
+    _create_error: Callable[[], InferenceError] | None = None
 
     @property
     def remaining(self) -> float | None:
@@ -53,26 +51,22 @@ class CancellationToken(msgspec.Struct, eq=False):
         """Cancel because the client has disconnected. Thread-safe."""
         # gRPC reports a call that reaches its deadline as a disconnect.
         if self.cancellation is None:
-            self._cancelled = True
+            self._create_error = _disconnected_error
 
     def expire(self) -> None:
         """Cancel because the deadline has passed on the caller's clock. Thread-safe."""
-        self._expired = True
+        self._create_error = self._create_error or deadline_error
 
     def abort(self) -> None:
         """Cancel because the server stops. Thread-safe."""
-        self._aborted = True
+        self._create_error = stopping_error
 
     @property
     def cancellation(self) -> InferenceError | None:
         """Return the error of a cancelled request: CANCELLED, DEADLINE_EXCEEDED or MODEL_NOT_READY; None if active."""
-        if self._aborted:
-            return stopping_error()
-        if self._cancelled:
-            return InferenceError(ErrorKind.CANCELLED, "The client disconnected before the answer")
-        if self._expired or (self.deadline is not None and time.monotonic() >= self.deadline):
-            return deadline_error()
-        return None
+        if self._create_error is not None:
+            return self._create_error()
+        return deadline_error() if self.deadline is not None and time.monotonic() >= self.deadline else None
 
 
 class CombinedToken:
@@ -125,6 +119,10 @@ def raise_if_cancelled() -> None:
 def stopping_error() -> InferenceError:
     """Return the error for requests that the server drops while it stops."""
     return InferenceError(ErrorKind.MODEL_NOT_READY, "The server is stopping")
+
+
+def _disconnected_error() -> InferenceError:
+    return InferenceError(ErrorKind.CANCELLED, "The client disconnected before the answer")
 
 
 def deadline_error() -> InferenceError:

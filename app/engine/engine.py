@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Callable, Generator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import closing
 from functools import partial
 from typing import TypeVar
@@ -11,12 +11,11 @@ from app.engine.batched_observers import BatchedObservers
 from app.engine.cancellation import stopping_error
 from app.engine.events import InferenceObserver, OutputAnnotator, RecordSink
 from app.engine.executor import Executor, Explanations
-from app.engine.explanations.workers import ExplanationWorkers
 from app.engine.models.readiness import Readiness
 from app.engine.models.repository import Repository
 from app.engine.request_context import RequestContext
 from app.engine.request_job import DeadlineTimer, RequestJob, wait_recorded, watch_disconnect
-from app.engine.scheduling.admission import Admission, QueueLimits
+from app.engine.scheduling.admission import Admission, ClientLimit, QueueLimits
 from app.engine.scheduling.thread_pool import ThreadPool
 from app.engine.statistics import Statistics
 from app.engine.streams.bridge import StreamBridge
@@ -27,9 +26,9 @@ from tasks.inference.request import InferenceRequest
 from tasks.inference.response import InferenceResponse
 
 WireT = TypeVar("WireT")
-OutputT = TypeVar("OutputT")
 
 _DEFAULT_QUEUE_LIMITS = QueueLimits()
+_WAITING_EXPLANATIONS_PER_WORKER = 2
 _POLL_SECONDS = 0.01
 _IN_USE_SECONDS = 0.1
 
@@ -45,14 +44,14 @@ class Engine(Readiness):
         workers: threads that decode, run and encode. Models and OpenCV use one thread each, so that one worker per core
             is the right number.
         queue_limits: limits on waiting requests; requests beyond them are refused at once.
-        explain_workers: additional threads, with a lower priority, for explanations.
+        explain_workers: additional threads, with a lower priority, for explanations; twice as many explanations wait.
         annotators: add output parameters to responses.
         record_sink: records every inference before its answer is sent.
 
     Attributes:
         track_arrival: count a request whose body is arriving, for `overload`; call the result when it is complete.
         has_idle_worker: return whether a worker is left for a request after all that run, wait or arrive.
-        count_stream: count a client's stream while it is open, in addition to its requests, as `Admission.client_slot`.
+        count_stream: count a client's stream while it is open, in addition to its requests, as `ClientLimit.slot`.
         report_refused_unread: report requests that were refused before they were read, without recording them.
         infer: answer one decoded request in the calling thread, without reporting it. For use inside a process.
     """
@@ -76,18 +75,27 @@ class Engine(Readiness):
         self._draining = False
         self.batched_observers = BatchedObservers(observers, (self._statistics, *batched_observers))
         self._executor = Executor(self.registry, limits, self.batched_observers, annotators, record_sink)
-        self._thread_pool = ThreadPool(workers, "inference")
-        self._explanation_workers = ExplanationWorkers(explain_workers)
+        registry, clients = self.registry, ClientLimit(queue_limits.max_each_client)
+        self._thread_pool = pool = ThreadPool(workers, "inference")
         self._admission = Admission(
-            workers,
-            queue_limits,
-            model_limit=self.registry.max_waiting,
-            multi_model=lambda: self.registry.multi_model,
-            expected_wait=self._thread_pool.expected_wait,
+            workers, queue_limits, registry.max_waiting, lambda: registry.multi_model, pool.expected_wait, clients
+        )
+        explanation_limits = QueueLimits(
+            max_waiting=_WAITING_EXPLANATIONS_PER_WORKER * explain_workers, request_timeout=queue_limits.request_timeout
+        )
+        self._explanation_pool = pool = ThreadPool(explain_workers, "explanation", low_priority=True)
+        self._explanations = Admission(
+            explain_workers,
+            explanation_limits,
+            lambda _: None,
+            lambda: False,
+            pool.expected_wait,
+            clients,
+            "explanations",
         )
         self.track_arrival = self._admission.track_arrival
         self.has_idle_worker = self._admission.has_idle_worker
-        self.count_stream = self._admission.client_slot
+        self.count_stream = clients.slot
         self.report_refused_unread = self._executor.report_refused_unread
         self.infer = self._executor.predict
 
@@ -100,7 +108,7 @@ class Engine(Readiness):
     @property
     def busy(self) -> bool:
         """Return whether any request runs or waits."""
-        return self._admission.in_flight + self._explanation_workers.in_flight > 0
+        return self._admission.in_flight + self._explanations.in_flight > 0
 
     @property
     def is_in_use(self) -> bool:
@@ -135,26 +143,10 @@ class Engine(Readiness):
         Raises:
             InferenceError: for every failure. No other exception except cancellation is raised.
         """
-        done = asyncio.get_running_loop().create_future()
-
-        def on_done(_: object) -> None:
-            if not done.cancelled():
-                done.set_result(None)
-
-        job = self.submit(context, model_name, decode, encode, on_done)
-        try:
-            with watch_disconnect(context, job.cancel):
-                await done
-        except asyncio.CancelledError:
-            # gRPC cancels the handler when a client disconnects, and the server when it must stop.
-            aborted = self._is_aborted(context)
-            if aborted:
-                context.abort()
-            job.cancel()
-            if aborted:
-                raise stopping_error() from None
-            raise
-        return job.result()
+        done = asyncio.Event()
+        job = self.submit(context, model_name, decode, encode, lambda _: done.set())
+        with watch_disconnect(context, job.cancel):
+            return await self._wait(job, done)
 
     def submit(
         self,
@@ -172,7 +164,9 @@ class Engine(Readiness):
             InferenceError: if the request is refused.
         """
         queue = self._admit(context, model_name)
-        return RequestJob(context, queue, decode, encode, on_done, self._executor, self._thread_pool, self._admission)
+        work = partial(self._executor.handle, context, decode, encode)
+        release = partial(self._admission.release, queue, context)
+        return RequestJob(context, queue, work, on_done, self._executor.report, self._thread_pool, release)
 
     def stream_text(
         self,
@@ -180,44 +174,63 @@ class Engine(Readiness):
         model_name: str,
         decode: Callable[[], InferenceRequest],
     ) -> AsyncGenerator[Chunk]:
-        """Stream the answer to one request as chunks of text, with a model whose `Servable.streams` is True.
+        """Stream the answer as `stream_outputs`, in chunks of text, with a model whose `Servable.streams` is True."""
+        return self.stream_outputs(context, model_name, decode, None, lambda chunk: chunk)
 
-        Nothing happens before the first chunk is requested. A worker generates a few chunks ahead of the reader. Close
-        the generator (`contextlib.aclosing`) when the client disconnects: the worker then stops at the next token.
-        Observers receive one event, at the end. A client that disconnects after the first chunk is no failure.
+    async def stream_outputs(
+        self,
+        context: RequestContext,
+        model_name: str,
+        decode: Callable[[], InferenceRequest],
+        encode: Callable[[InferenceResponse], WireT] | None,
+        encode_chunk: Callable[[Chunk], WireT | None],
+    ) -> AsyncGenerator[WireT]:
+        """Stream the answer to one request: text in chunks, other tasks sample by sample.
+
+        Nothing happens before the first output is requested. A worker runs a few outputs ahead of the reader. Close the
+        generator (`contextlib.aclosing`) when the client disconnects: the worker then stops at the next token or
+        sample. Observers receive one event, at the end. A client that disconnects after the first output is no failure.
 
         Args:
             context: the origin of the request.
             model_name: the requested model; empty if only the body has its name.
             decode: decode the body, in the worker.
-
-        Yields:
-            The chunks of every answer, one answer after the other.
-
-        Raises:
-            InferenceError: for every failure: instead of the first chunk if the request is invalid, later if the model
-                fails while it generates.
-        """
-        return self._stream(context, model_name, self._executor.stream(context, decode, lambda chunk: chunk))
-
-    def stream_outputs(
-        self,
-        context: RequestContext,
-        model_name: str,
-        decode: Callable[[], InferenceRequest],
-        encode: Callable[[InferenceResponse], WireT],
-        encode_chunk: Callable[[Chunk], WireT | None],
-    ) -> AsyncGenerator[WireT]:
-        """Stream the answer to one request with any model: text as in `stream_text`, other tasks sample by sample.
-
-        Each sample is run, and its output can be read, before the next one starts. Cancellation and errors are those of
-        `stream_text`. `encode` encodes a response with one output of one sample, and `encode_chunk` a chunk of text,
-        which it may skip with None, both in the worker.
+            encode: encode a response with one output of one sample, in the worker; None to answer with text only.
+            encode_chunk: encode a chunk of text, in the worker; return None to skip it.
 
         Yields:
             The results of `encode` or `encode_chunk`, in the order of the inputs.
+
+        Raises:
+            InferenceError: for every failure: instead of the first output if the request is invalid, later if the model
+                fails while it generates.
         """
-        return self._stream(context, model_name, self._executor.stream(context, decode, encode_chunk, encode))
+        queue = self._admit(context, model_name)
+
+        def on_end(error: InferenceError | None) -> None:
+            context.failure = context.failure or error
+            try:
+                self._executor.report(context)
+            finally:
+                self._admission.release(queue, context)
+
+        source = self._executor.stream(context, decode, encode_chunk, encode)
+        bridge = StreamBridge(source, queue, self._thread_pool, on_end, context)
+        try:
+            with (
+                closing(DeadlineTimer(context, lambda: bridge.cancel(disconnected=False))),
+                watch_disconnect(context, lambda: bridge.cancel(disconnected=True)),
+            ):
+                while (item := await bridge.next_item()) is not None:
+                    yield item
+                await wait_recorded(context)
+        except asyncio.CancelledError:
+            if not self._is_aborted(context):
+                raise
+            context.abort()
+            raise stopping_error() from None
+        finally:
+            await bridge.close()
 
     async def explain(
         self,
@@ -241,22 +254,16 @@ class Engine(Readiness):
             InferenceError: for every failure; UNSUPPORTED for a task that cannot be explained, OVERLOADED if too many
                 explanations wait.
         """
-        context.model_name, context.explanation = model_name, True
-        context.arrived, context.timestamp = time.perf_counter_ns(), time.time_ns()
-        try:
-            deadline = self._admission.deadline(context)
-            self._admission.acquire_client(context)
-        except InferenceError as error:
-            raise self._executor.report_refused(context, error) from None
-        context.deadline = deadline
-        self._executor.start(context)
-        job = partial(self._executor.explain, context, decode, encode)
-        try:
-            answer = await self._explanation_workers.run_request(context, job, self._executor.report)
-        finally:
-            self._admission.release_client(context)
-        await wait_recorded(context)
-        return answer
+        context.explanation = True
+        queue, executor, done = self._admit(context, model_name), self._executor, asyncio.Event()
+
+        def should_continue() -> bool:
+            return not self._draining and context.cancellation is None
+
+        work = partial(executor.explain, context, decode, encode, should_continue)
+        release = partial(self._explanations.release, queue, context)
+        job = RequestJob(context, queue, work, lambda _: done.set(), executor.report, self._explanation_pool, release)
+        return await self._wait(job, done)
 
     def overload(self, model_name: str | None) -> InferenceError | None:
         """Return the error of one more request that would be refused now, before its body is read; None otherwise.
@@ -279,10 +286,13 @@ class Engine(Readiness):
             raise self.report_refused(context, error, model_name) from None
 
     def report_refused(self, context: RequestContext, error: InferenceError, model_name: str = "") -> InferenceError:
-        """Record and report a request that was refused before it was read. Return `error` for the caller to raise."""
+        """Record and report a request that was refused before its work. Return `error` for the caller to raise."""
         context.model_name = model_name
         context.arrived, context.timestamp = time.perf_counter_ns(), time.time_ns()
-        return self._executor.report_refused(context, error)
+        context.failure = error
+        self._executor.start(context)
+        self._executor.report(context)
+        return error
 
     def start_drain(self) -> None:
         """Start to drain: report not ready, and finish explanations with the samples that they have.
@@ -291,12 +301,12 @@ class Engine(Readiness):
         """
         self.mark_not_ready()
         self._draining = True
-        self._explanation_workers.finish_early()
 
     def close(self) -> None:
-        """Accept no more requests, and drop those that wait."""
+        """Accept no more requests, drop those that wait, and finish explanations with the samples that they have."""
+        self._draining = True
         self._thread_pool.close()
-        self._explanation_workers.close()
+        self._explanation_pool.close()
 
     async def wait_drained(self, timeout: float) -> None:
         """Wait up to `timeout` seconds for the requests in flight, then report those that are left as failed."""
@@ -306,54 +316,48 @@ class Engine(Readiness):
         self._executor.fail_unfinished(stopping_error())
 
     def _admit(self, context: RequestContext, model_name: str) -> str:
-        """Admit a request; return the model in whose queue it waits.
+        """Admit a request; return the queue in which it waits: its model's, or the one of all explanations.
 
         Raises:
             InferenceError: if a limit is reached or its deadline has passed.
         """
         context.model_name = model_name
         context.arrived, context.timestamp = time.perf_counter_ns(), time.time_ns()
-        queue = model_name if self.registry.has_model(model_name) else ""
+        if context.explanation:
+            queue, admission = "", self._explanations
+        else:
+            queue, admission = model_name if self.registry.has_model(model_name) else "", self._admission
         try:
-            context.deadline = self._admission.deadline(context)
-            context.max_queue_seconds = self._admission.acquire(context, queue, context.deadline)
+            context.deadline = deadline = admission.deadline(context)
+            # An explanation takes less time if it has waited.
+            context.max_queue_seconds = admission.acquire(context, queue, None if context.explanation else deadline)
         except InferenceError as error:
-            raise self._executor.report_refused(context, error) from None
+            raise self.report_refused(context, error, model_name) from None
         self._executor.start(context)
         return queue
+
+    async def _wait(self, job: RequestJob[WireT], done: asyncio.Event) -> WireT:
+        """Return the result of a job when it is done; cancel the job if the coroutine is cancelled.
+
+        Raises:
+            InferenceError: for every failure.
+        """
+        try:
+            await done.wait()
+        except asyncio.CancelledError:
+            # gRPC cancels the handler when a client disconnects, and the server when it must stop.
+            aborted = self._is_aborted(job.context)
+            if aborted:
+                job.context.abort()
+            job.cancel()
+            if aborted:
+                raise stopping_error() from None
+            raise
+        return job.result()
 
     def _queue_of(self, model_name: str) -> str:
         """Return the queue in which a request waits: its model's, or "" for unknown names, which clients may invent."""
         return model_name if self.registry.has_model(model_name) else ""
-
-    async def _stream(
-        self, context: RequestContext, model_name: str, source: Generator[OutputT]
-    ) -> AsyncGenerator[OutputT]:
-        queue = self._admit(context, model_name)
-
-        def on_end(error: InferenceError | None) -> None:
-            context.failure = context.failure or error
-            try:
-                self._executor.report(context)
-            finally:
-                self._admission.release(queue, context)
-
-        bridge = StreamBridge(source, partial(self._thread_pool.submit_for, queue), on_end, context)
-        try:
-            with (
-                closing(DeadlineTimer(context, lambda: bridge.cancel(disconnected=False))),
-                watch_disconnect(context, lambda: bridge.cancel(disconnected=True)),
-            ):
-                while (item := await bridge.next_item()) is not None:
-                    yield item
-                await wait_recorded(context)
-        except asyncio.CancelledError:
-            if not self._is_aborted(context):
-                raise
-            context.abort()
-            raise stopping_error() from None
-        finally:
-            await bridge.close()
 
     def _is_aborted(self, context: RequestContext) -> bool:
         """Return whether shutdown cancelled the call: over HTTP (`disconnected` is set), nothing else cancels it."""

@@ -63,13 +63,6 @@ class Executor:
         self._unfinished: set[RequestContext] = set()
         self.start = self._unfinished.add
 
-    def report_refused(self, context: RequestContext, error: InferenceError) -> InferenceError:
-        """Record and report a request that was refused before it was read. Return `error` for the caller to raise."""
-        context.failure = error
-        self.start(context)
-        self.report(context)
-        return error
-
     def report_refused_unread(self, context: RequestContext, error: InferenceError) -> None:
         """Report requests that were refused before they were read. They are not recorded."""
         context.failure = error
@@ -143,7 +136,11 @@ class Executor:
                 explained = explain_request(servable, request, self._limits, should_continue, context.remaining)
                 context.result, context.explanation_samples = explained.result, explained.samples
                 response = _response(request, registration, explained.result)
-                return encode(self._annotated(context, explained.result, response), explained.explanations)
+                encoded = encode(self._annotated(context, explained.result, response), explained.explanations)
+                # A client that has disconnected counts as answered, with fewer samples.
+                if (error := context.cancellation) is not None and error.kind is not ErrorKind.CANCELLED:
+                    raise error
+                return encoded
         finally:
             self.report(context)
 

@@ -8,13 +8,9 @@ from contextlib import contextmanager
 from typing import Generic, TypeVar
 
 from app.engine.cancellation import stopping_error
-from app.engine.executor import Executor
 from app.engine.request_context import RequestContext
-from app.engine.scheduling.admission import Admission
 from app.engine.scheduling.thread_pool import ThreadPool
 from tasks.inference.error import InferenceError
-from tasks.inference.request import InferenceRequest
-from tasks.inference.response import InferenceResponse
 
 WireT = TypeVar("WireT")
 
@@ -69,21 +65,16 @@ class RequestJob(Generic[WireT]):
     Args:
         context: the request, which is admitted.
         queue: the model in whose queue it waits.
-        decode: decode the body.
-        encode: encode the response.
+        work: answer and report the request, in a worker.
         on_done: called once, in the event loop, when `result` has the answer or the error.
-        executor: does the work and reports the request.
+        report: report a request that no worker has started.
         pool: the workers.
-        admission: counts the request until its worker is free, even after the client has disconnected.
+        release: stop counting the request; called when its worker is free, even after the client has disconnected.
     """
 
     __slots__ = (
-        "_admission",
         "_answer",
-        "_decode",
-        "_encode",
         "_error",
-        "_executor",
         "_id",
         "_is_done",
         "_is_settled",
@@ -91,7 +82,10 @@ class RequestJob(Generic[WireT]):
         "_on_done",
         "_pool",
         "_queue",
+        "_release",
+        "_report",
         "_timer",
+        "_work",
         "context",
     )
 
@@ -99,21 +93,19 @@ class RequestJob(Generic[WireT]):
         self,
         context: RequestContext,
         queue: str,
-        decode: Callable[[], InferenceRequest],
-        encode: Callable[[InferenceResponse], WireT],
+        work: Callable[[], WireT],
         on_done: "Callable[[RequestJob[WireT]], None]",
-        executor: Executor,
+        report: Callable[[RequestContext], None],
         pool: ThreadPool,
-        admission: Admission,
+        release: Callable[[], None],
     ) -> None:
         self.context = context
         self._queue = queue
-        self._decode = decode
-        self._encode = encode
+        self._work = work
         self._on_done = on_done
-        self._executor = executor
+        self._report = report
         self._pool = pool
-        self._admission = admission
+        self._release = release
         self._loop = asyncio.get_running_loop()
         self._answer: WireT | None = None
         self._error: BaseException | None = None
@@ -146,11 +138,11 @@ class RequestJob(Generic[WireT]):
     def run(self) -> bool:
         """Answer the request, in a worker."""
         try:
-            self._answer = self._executor.handle(self.context, self._decode, self._encode)
+            self._answer = self._work()
         except BaseException as error:  # noqa: BLE001  `result` raises it
             self._error = error
         self._is_settled = True
-        self._admission.release(self._queue, self.context)
+        self._release()
         recorded = self.context.recorded
         if recorded is None or self._error is not None:
             self._notify()
@@ -182,9 +174,9 @@ class RequestJob(Generic[WireT]):
     def _dropped(self, error: InferenceError) -> InferenceError:
         """Report a request that no worker has started. Return its error."""
         self._is_settled = True
-        self._admission.release(self._queue, self.context)
+        self._release()
         self.context.failure = error
-        self._executor.report(self.context)
+        self._report(self.context)
         return error
 
     def _on_recorded(self, recorded: Future[None]) -> None:

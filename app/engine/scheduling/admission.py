@@ -3,6 +3,7 @@
 import math
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -49,6 +50,54 @@ class QueueLimits(msgspec.Struct, frozen=True, kw_only=True):
     max_each_client: int | None = None
 
 
+class ClientLimit:
+    """Count the requests and streams in flight of each client: of each key, or of each address without keys.
+
+    Args:
+        max_in_flight: those of one client; None for no limit.
+    """
+
+    def __init__(self, max_in_flight: int | None) -> None:
+        self.max_in_flight = max_in_flight
+        self._lock = threading.Lock()
+        self._in_flight: dict[str, int] = {}
+
+    def acquire(self, context: RequestContext) -> None:
+        """Count a request or stream of a client; `release` ends that.
+
+        Raises:
+            InferenceError: OVERLOADED if the client has reached its limit.
+        """
+        client = context.client or context.address
+        if self.max_in_flight is None or not client:
+            return
+        with self._lock:
+            in_flight = self._in_flight.get(client, 0)
+            if in_flight < self.max_in_flight:
+                self._in_flight[client] = in_flight + 1
+                return
+        owner = f"the key {context.client!r}" if context.client else "your address"
+        raise _overload(f"The server has {in_flight} requests or streams of {owner} in flight and takes no more")
+
+    def release(self, context: RequestContext) -> None:
+        """Stop counting a request or stream of a client."""
+        client = context.client or context.address
+        if self.max_in_flight is not None and client:
+            with self._lock:
+                self._in_flight[client] -= 1
+                if not self._in_flight[client]:
+                    del self._in_flight[client]
+
+    @contextmanager
+    def slot(self, context: RequestContext) -> Generator[None]:
+        """Call `acquire` on entry and `release` on exit."""
+        self.acquire(context)
+        try:
+            yield
+        finally:
+            self.release(context)
+
+
 class Admission:
     """Admit requests within limits, and count the requests in flight.
 
@@ -58,6 +107,8 @@ class Admission:
         model_limit: return the `max_waiting` of a model's settings, None if they have none.
         multi_model: return whether there is more than one model.
         expected_wait: return the seconds that one more request for a model is likely to wait.
+        clients: the limit on each client, if several objects share it; by default that of `queue_limits`.
+        unit: name of the requests in messages.
     """
 
     def __init__(
@@ -67,15 +118,18 @@ class Admission:
         model_limit: Callable[[str], int | None],
         multi_model: Callable[[], bool],
         expected_wait: Callable[[str], float],
+        clients: ClientLimit | None = None,
+        unit: str = "requests",
     ) -> None:
         self._workers = workers
         self._queue_limits = queue_limits
         self._model_limit = model_limit
         self._multi_model = multi_model
         self._expected_wait = expected_wait
+        self.clients = clients or ClientLimit(queue_limits.max_each_client)
+        self._unit = unit
         self._lock = threading.Lock()
-        self._in_flight_by_model: dict[str, int] = {}
-        self._in_flight_by_client: dict[str, int] = {}
+        self._in_flight_by_model: defaultdict[str, int] = defaultdict(int)
         self._arriving: dict[int, float] = {}
         self._arrival_ids = count()
         self.in_flight = 0
@@ -109,12 +163,10 @@ class Admission:
             and self.in_flight < max_in_flight
             and self.in_flight + arriving >= max(max_in_flight, _MIN_ARRIVALS)
         ):
-            return self._overload(_full_message(self.in_flight + arriving), 0)
+            return _overload(self._full_message(self.in_flight + arriving))
         if model is None:
-            return self._overload(_full_message(self.in_flight), 0) if self.in_flight >= max_in_flight else None
-        expected_wait = self._expected_wait(model)
-        reason = self._refusal_reason(model, expected_wait, None)
-        return self._overload(reason, expected_wait) if reason else None
+            return _overload(self._full_message(self.in_flight)) if self.in_flight >= max_in_flight else None
+        return self._refusal(model, self._expected_wait(model))
 
     def check(self, model: str) -> None:
         """Refuse a request that `acquire` would refuse now.
@@ -122,8 +174,8 @@ class Admission:
         Raises:
             InferenceError: OVERLOADED.
         """
-        expected_wait = self._expected_wait(model)
-        self._raise_if_refused(self._refusal_reason(model, expected_wait, None), expected_wait)
+        if (error := self._refusal(model, self._expected_wait(model))) is not None:
+            raise error
 
     def deadline(self, context: RequestContext) -> float | None:
         """Return the deadline of a request on the clock of `time.monotonic`, None for no deadline.
@@ -153,80 +205,27 @@ class Admission:
         """
         if (body_arrived := BODY_ARRIVED.get()) is not None:
             body_arrived()
-        limits, expected_wait = self._queue_limits, 0.0
-        if limits.max_each_client is not None:
-            self.acquire_client(context)
+        expected_wait = 0.0
+        if self.clients.max_in_flight is not None:
+            self.clients.acquire(context)
         if self.in_flight >= self._workers:
             expected_wait = self._expected_wait(model)
-            try:
-                self._raise_if_refused(self._refusal_reason(model, expected_wait, deadline), expected_wait)
-            except InferenceError:
-                self.release_client(context)
-                raise
+            if (error := self._refusal(model, expected_wait, deadline)) is not None:
+                self.clients.release(context)
+                raise error
         self.last_admitted = time.monotonic()
         with self._lock:
             self.in_flight += 1
-            self._in_flight_by_model[model] = self._in_flight_by_model.get(model, 0) + 1
-        return limits.max_queue_seconds if expected_wait > 0 else None
+            self._in_flight_by_model[model] += 1
+        return self._queue_limits.max_queue_seconds if expected_wait > 0 else None
 
     def release(self, model: str, context: RequestContext) -> None:
         """Stop counting a request for `model`."""
-        if self._queue_limits.max_each_client is not None:
-            self.release_client(context)
+        if self.clients.max_in_flight is not None:
+            self.clients.release(context)
         with self._lock:
             self.in_flight -= 1
-            remaining = self._in_flight_by_model[model] - 1
-            if remaining:
-                self._in_flight_by_model[model] = remaining
-            else:
-                del self._in_flight_by_model[model]
-
-    def acquire_client(self, context: RequestContext) -> None:
-        """Count a request or stream of a client; `release_client` ends that.
-
-        Raises:
-            InferenceError: OVERLOADED, as `acquire`, if the client has reached its limit.
-        """
-        max_in_flight, client = self._queue_limits.max_each_client, context.client or context.address
-        if max_in_flight is None or not client:
-            return
-        with self._lock:
-            in_flight = self._in_flight_by_client.get(client, 0)
-            if in_flight < max_in_flight:
-                self._in_flight_by_client[client] = in_flight + 1
-                return
-        owner = f"the key {context.client!r}" if context.client else "your address"
-        message = f"The server has {in_flight} requests or streams of {owner} in flight and takes no more"
-        raise InferenceError(ErrorKind.OVERLOADED, f"{message}; try again later", retry_after=1)
-
-    def release_client(self, context: RequestContext) -> None:
-        """Stop counting a request or stream of a client."""
-        client = context.client or context.address
-        if self._queue_limits.max_each_client is None or not client:
-            return
-        with self._lock:
-            remaining = self._in_flight_by_client[client] - 1
-            if remaining:
-                self._in_flight_by_client[client] = remaining
-            else:
-                del self._in_flight_by_client[client]
-
-    @contextmanager
-    def client_slot(self, context: RequestContext) -> Generator[None]:
-        """Call `acquire_client` on entry and `release_client` on exit."""
-        self.acquire_client(context)
-        try:
-            yield
-        finally:
-            self.release_client(context)
-
-    def _raise_if_refused(self, reason: str, expected_wait: float) -> None:
-        if reason:
-            raise self._overload(reason, expected_wait)
-
-    def _overload(self, reason: str, expected_wait: float) -> InferenceError:
-        retry_after = max(1, math.ceil(expected_wait))
-        return InferenceError(ErrorKind.OVERLOADED, f"{reason}; try again later", retry_after=retry_after)
+            self._in_flight_by_model[model] -= 1
 
     def _expected_arrivals(self) -> int:
         arriving, now = self._arriving, time.monotonic()
@@ -235,18 +234,23 @@ class Admission:
             del arriving[first]
         return len(arriving)
 
-    def _refusal_reason(self, model: str, expected_wait: float, deadline: float | None) -> str:
-        limits = self._queue_limits
+    def _refusal(self, model: str, expected_wait: float, deadline: float | None = None) -> InferenceError | None:
+        """Return the error of a request that is refused now; None if it is admitted."""
+        limits, in_flight = self._queue_limits, self._in_flight_by_model.get(model, 0)
         if self.in_flight >= self._workers + limits.max_waiting:
-            return _full_message(self.in_flight)
-        in_flight = self._in_flight_by_model.get(model, 0)
-        if in_flight > self._workers and in_flight >= self._workers + self._max_waiting(model):
-            return f"The server has {in_flight} requests for {model!r} in flight and takes no more of them"
-        if limits.max_queue_seconds is not None and expected_wait > limits.max_queue_seconds:
-            return f"A request would have to wait for about {expected_wait:.3g} s"
-        if deadline is not None and expected_wait > deadline - time.monotonic():
-            return f"A request would have to wait for about {expected_wait:.3g} s, longer than its timeout"
-        return ""
+            reason = self._full_message(self.in_flight)
+        elif in_flight > self._workers and in_flight >= self._workers + self._max_waiting(model):
+            reason = f"The server has {in_flight} requests for {model!r} in flight and takes no more of them"
+        elif limits.max_queue_seconds is not None and expected_wait > limits.max_queue_seconds:
+            reason = f"A request would have to wait for about {expected_wait:.3g} s"
+        elif deadline is not None and expected_wait > deadline - time.monotonic():
+            reason = f"A request would have to wait for about {expected_wait:.3g} s, longer than its timeout"
+        else:
+            return None
+        return _overload(reason, expected_wait)
+
+    def _full_message(self, count: int) -> str:
+        return f"The server has {count} {self._unit} in flight and takes no more"
 
     def _max_waiting(self, model: str) -> int:
         own_limit = self._model_limit(model)
@@ -258,5 +262,6 @@ class Admission:
         return self._queue_limits.max_waiting // 2 if self._multi_model() else self._queue_limits.max_waiting
 
 
-def _full_message(requests: int) -> str:
-    return f"The server has {requests} requests in flight and takes no more"
+def _overload(reason: str, expected_wait: float = 0.0) -> InferenceError:
+    retry_after = max(1, math.ceil(expected_wait))
+    return InferenceError(ErrorKind.OVERLOADED, f"{reason}; try again later", retry_after=retry_after)

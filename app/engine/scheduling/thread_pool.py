@@ -1,16 +1,18 @@
 """A thread pool that limits the running threads. Threads that wait for other results release their slot."""
 
+import os
+import sys
 import threading
 import time
 import weakref
-from collections.abc import Callable, Generator
-from concurrent.futures import Future
+from collections.abc import Generator
 from contextlib import contextmanager, suppress
-from typing import Generic, Protocol, TypeVar
+from typing import Protocol
 
 from app.engine.scheduling.fair_queue import FairQueue
 
-T = TypeVar("T")
+_NICENESS = 10
+_LOWEST_PRIORITY = 19
 
 _OVERDUE_SHARE = 0.25
 """The share of its estimated duration that an overdue job is assumed to need still."""
@@ -41,6 +43,8 @@ class ThreadPool:
             without a running job, so that no model waits for the end of another's long job. The operating system then
             schedules the threads.
         name: prefix of the names of the threads.
+        low_priority: on Linux, run the threads only when other threads leave cores idle. They keep their slots inside
+            `release_worker`.
 
     Attributes:
         add: submit a job of a model, and return its id for `remove`; raises RuntimeError if the pool is closed.
@@ -49,23 +53,11 @@ class ThreadPool:
         close: accept no more jobs, and cancel those that wait. Running jobs finish.
     """
 
-    def __init__(self, count: int, name: str) -> None:
+    def __init__(self, count: int, name: str, *, low_priority: bool = False) -> None:
         # The threads refer to this object only, so that the garbage collector closes an unused pool.
-        pool = _PoolState(count, name)
+        pool = _PoolState(count, name, low_priority=low_priority)
         self.add, self.remove, self.expected_wait, self.close = pool.add, pool.remove, pool.expected_wait, pool.close
         weakref.finalize(self, pool.close)
-
-    def submit_for(self, model: str, job: Callable[[], T]) -> "Future[T]":
-        """Submit a job of `model`.
-
-        Raises:
-            RuntimeError: if the pool is closed.
-        """
-        future_job = _FutureJob(job)
-        job_id, remove = self.add(model, future_job), self.remove
-        # Remove cancelled jobs now: this frees their memory and keeps wait estimates right.
-        future_job.future.add_done_callback(lambda future: remove(model, job_id) if future.cancelled() else None)
-        return future_job.future
 
 
 @contextmanager
@@ -93,26 +85,13 @@ def is_contended() -> bool:
     return pool is not None and pool.is_contended
 
 
-class _FutureJob(Generic[T]):
-    """A function whose outcome is a future."""
-
-    def __init__(self, function: Callable[[], T]) -> None:
-        self.future: Future[T] = Future()
-        self._function = function
-
-    def run(self) -> bool:
-        if not self.future.set_running_or_notify_cancel():
-            return False
-        try:
-            result = self._function()
-        except BaseException as error:  # noqa: BLE001  `future.result` raises it
-            self.future.set_exception(error)
-        else:
-            self.future.set_result(result)
-        return True
-
-    def drop(self) -> None:
-        self.future.cancel()
+def lower_priority() -> None:
+    """Lower the priority of the calling thread, where threads have their own priorities."""
+    if sys.platform == "linux":
+        # Linux gives every thread its own priority, under its thread id.
+        thread = threading.get_native_id()
+        lower = os.getpriority(os.PRIO_PROCESS, thread) + _NICENESS
+        os.setpriority(os.PRIO_PROCESS, thread, min(_LOWEST_PRIORITY, lower))
 
 
 class _Worker:
@@ -129,9 +108,10 @@ class _Worker:
 class _PoolState:
     """The threads and the queue of jobs."""
 
-    def __init__(self, count: int, name: str) -> None:
+    def __init__(self, count: int, name: str, *, low_priority: bool) -> None:
         self._max_running = count
         self._name = name
+        self._low_priority = low_priority
         # Reentrant, because the garbage collector may call `close` in a worker that holds it.
         self._lock = threading.RLock()
         self._queue: FairQueue[Job] = FairQueue()
@@ -248,7 +228,10 @@ class _PoolState:
         self._estimated_ends[worker] = time.perf_counter() + estimate, estimate * _OVERDUE_SHARE
 
     def _run(self, worker: _Worker) -> None:
-        _thread.pool, _thread.worker = self, worker
+        if self._low_priority:
+            lower_priority()
+        else:
+            _thread.pool, _thread.worker = self, worker
         worker.wake.acquire()
         while (entry := worker.entry) is not None:
             model, job, _ = entry

@@ -5,13 +5,13 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Generator
-from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
 from typing import Any, Generic, TypeVar
 
 from app.engine.cancellation import CancellationToken, cancellation_scope, raise_if_cancelled, stopping_error
 from app.engine.scheduling.daemon_thread import run_in_daemon_thread
+from app.engine.scheduling.thread_pool import ThreadPool
 from tasks.inference.error import ErrorKind, InferenceError
 
 ItemT = TypeVar("ItemT")
@@ -30,7 +30,8 @@ class StreamBridge(Generic[ItemT]):
 
     Args:
         source: raises only `InferenceError`; runs in one thread at a time, and is closed at the end.
-        submit: submit a job to the workers; raises RuntimeError after they are closed.
+        queue: the model in whose queue the bridge waits for a worker.
+        pool: the workers.
         on_end: called once at the end of the generator, before the reader learns of it. Its argument is the error, or
             None for success, which includes a reader that left after the first item.
         token: the cancellation token of the request.
@@ -39,19 +40,21 @@ class StreamBridge(Generic[ItemT]):
     def __init__(
         self,
         source: Generator[ItemT, Any, Any],
-        submit: Callable[[Callable[[], None]], Future[None]],
+        queue: str,
+        pool: ThreadPool,
         on_end: Callable[[InferenceError | None], None],
         token: CancellationToken,
     ) -> None:
         self._source = source
-        self._submit = submit
+        self._queue = queue
+        self._pool = pool
         self._on_end = on_end
         self._token = token
         self._loop = asyncio.get_running_loop()
         self._changed = asyncio.Event()
         self._lock = threading.Lock()
         self._buffer: deque[ItemT] = deque()
-        self._job: Future[None] | None = None
+        self._job_id = 0
         self._has_output = False
         self._cancel_error: InferenceError | None = None
         # The thread that clears `_parked` owns the generator: the reader does so to resume or to leave.
@@ -59,7 +62,7 @@ class StreamBridge(Generic[ItemT]):
         self._reader_left = False
         self._finished = False
         self._error: InferenceError | None = None
-        self._submit_job()
+        self._request_worker()
 
     async def next_item(self) -> ItemT | None:
         """Return the next item, None after the last one.
@@ -77,7 +80,7 @@ class StreamBridge(Generic[ItemT]):
                 if resume:
                     self._parked = False
             if resume:
-                self._submit_job()
+                self._request_worker()
             if item is not None:
                 return item
             if finished:
@@ -118,22 +121,27 @@ class StreamBridge(Generic[ItemT]):
         if owns_source:
             # Closing the model's generator may take long, and must not block the event loop.
             await run_in_daemon_thread(lambda: self._finish(self._token.cancellation), "stream closing")
-        elif self._job is not None:
-            self._job.cancel()
+        elif not self._finished and self._pool.remove(self._queue, self._job_id):
+            self._finish(self._token.cancellation)
 
-    def _submit_job(self) -> None:
+    def _request_worker(self) -> None:
         try:
-            self._job = self._submit(self._run_job)
+            self._job_id = self._pool.add(self._queue, self)
         except RuntimeError:
             self._finish(stopping_error())
-        else:
-            self._job.add_done_callback(self._job_done)
 
-    def _run_job(self) -> None:
+    def drop(self) -> None:
+        """End the stream because the workers are closed. Called in any thread."""
+        self._finish(self._token.cancellation if self._reader_left else stopping_error())
+
+    def run(self) -> bool:
+        """Generate items until the buffer is full or the stream ends, in a worker."""
+        self._generate()
+        return True
+
+    def _generate(self) -> None:
         while True:
-            with self._lock:
-                reader_left = self._reader_left
-            if reader_left:
+            if self._reader_left:
                 return self._finish(self._token.cancellation)
             try:
                 with cancellation_scope(self._token):
@@ -152,13 +160,6 @@ class StreamBridge(Generic[ItemT]):
             self._notify()
             if parked:
                 return None
-
-    def _job_done(self, job: Future[None]) -> None:
-        """Finish if the job never started, because the reader left or the workers were closed."""
-        if job.cancelled():
-            with self._lock:
-                reader_left = self._reader_left
-            self._finish(self._token.cancellation if reader_left else stopping_error())
 
     def _finish(self, error: InferenceError | None, reader_error: InferenceError | None = None) -> None:
         try:

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from prometheus_client import CollectorRegistry, Counter
 
-from app.engine.explanations.workers import lower_priority
+from app.engine.scheduling.thread_pool import lower_priority
 from tasks.inference.error import ErrorKind, InferenceError
 
 T = TypeVar("T")

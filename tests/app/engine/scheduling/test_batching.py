@@ -15,6 +15,7 @@ from app.engine.scheduling.batching import BatchingModel
 from app.engine.scheduling.thread_pool import ThreadPool
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.text_generation import Generation
+from tests.support.pool_jobs import submit_for
 
 TIMEOUT = 30
 LONG_DELAY = 20.0
@@ -51,7 +52,7 @@ class BlockedEcho(Echo):
 def busy_workers(count: int = 2) -> Generator[ThreadPool]:
     """Yield workers with a busy one among them, so that requests wait for a batch."""
     workers, done = ThreadPool(count, "w"), threading.Event()
-    blocker = workers.submit_for("", partial(done.wait, TIMEOUT))
+    blocker = submit_for(workers, "", partial(done.wait, TIMEOUT))
     try:
         yield workers
     finally:
@@ -61,7 +62,7 @@ def busy_workers(count: int = 2) -> Generator[ThreadPool]:
 
 
 def submit(workers: ThreadPool, model: BatchingModel[str, Generation], *texts: str) -> "Future[list[str]]":
-    return workers.submit_for("m", lambda: [generation.text for generation in model(texts)])
+    return submit_for(workers, "m", lambda: [generation.text for generation in model(texts)])
 
 
 def test_concurrent_requests_are_one_call() -> None:
@@ -141,7 +142,7 @@ def test_cancelled_request_is_left_out_of_the_batch() -> None:
         first = [submit(workers, model, text) for text in "ab"]
         assert blocked.started.acquire(timeout=TIMEOUT)
         token.cancel()
-        cancelled = workers.submit_for("m", run_cancelled)
+        cancelled = submit_for(workers, "m", run_cancelled)
         later = [submit(workers, model, text) for text in "cd"]
         blocked.released.set()
         assert [job.result(TIMEOUT) for job in (*first, *later)] == [["a"], ["b"], ["c"], ["d"]]
@@ -164,7 +165,7 @@ def test_number_of_requests_that_wait_for_a_batch_is_bounded() -> None:
         return run
 
     with busy_workers(3) as workers:
-        jobs = [workers.submit_for("m", job_for(str(index))) for index in range(20)]
+        jobs = [submit_for(workers, "m", job_for(str(index))) for index in range(20)]
         assert blocked.started.acquire(timeout=TIMEOUT)
         while started.acquire(timeout=0.1):
             pass

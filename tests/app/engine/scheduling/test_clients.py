@@ -83,10 +83,10 @@ def test_request_refused_for_another_reason_does_not_count() -> None:
 
 def test_open_stream_and_its_requests_count_separately() -> None:
     admission, info = admission_of(2), request_info("one")
-    admission.acquire_client(info)
+    admission.clients.acquire(info)
     assert admitted_requests(admission, info) == 1
     admission.release("a", info)
-    admission.release_client(info)
+    admission.clients.release(info)
     assert admitted_requests(admission, info) == 2
 
 

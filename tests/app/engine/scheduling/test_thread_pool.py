@@ -11,6 +11,7 @@ from typing import ParamSpec, TypeVar
 import pytest
 
 from app.engine.scheduling.thread_pool import ThreadPool, release_worker
+from tests.support.pool_jobs import submit_for
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -20,7 +21,7 @@ TIMEOUT = 30
 
 def submit(workers: ThreadPool, job: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> "Future[T]":
     """Submit a job that belongs to no model."""
-    return workers.submit_for("", partial(job, *args, **kwargs))
+    return submit_for(workers, "", partial(job, *args, **kwargs))
 
 
 class Gate:
@@ -174,10 +175,10 @@ def test_threads_of_garbage_collected_workers_end() -> None:
 
 def test_model_does_not_wait_for_long_jobs_of_another() -> None:
     workers, slow = ThreadPool(2, "w"), Gate()
-    jobs = [workers.submit_for("slow", slow.block) for _ in range(5)]
+    jobs = [submit_for(workers, "slow", slow.block) for _ in range(5)]
     slow.wait_started(2)
     for _ in range(20):
-        assert workers.submit_for("fast", lambda: "at once").result(TIMEOUT) == "at once"
+        assert submit_for(workers, "fast", lambda: "at once").result(TIMEOUT) == "at once"
     assert not slow.started.acquire(timeout=0.05)
     slow.open.set()
     for job in jobs:
@@ -187,7 +188,7 @@ def test_model_does_not_wait_for_long_jobs_of_another() -> None:
 
 def test_extra_threads_are_at_most_as_many_as_workers() -> None:
     workers, gate = ThreadPool(2, "w"), Gate()
-    jobs = [workers.submit_for(f"model-{index}", gate.block) for index in range(10)]
+    jobs = [submit_for(workers, f"model-{index}", gate.block) for index in range(10)]
     gate.wait_started(4)
     assert not gate.started.acquire(timeout=0.05)
     gate.open.set()
@@ -198,10 +199,10 @@ def test_extra_threads_are_at_most_as_many_as_workers() -> None:
 def test_expected_wait_is_estimated_from_earlier_jobs() -> None:
     workers, gate = ThreadPool(1, "w"), Gate()
     assert workers.expected_wait("a") == 0
-    workers.submit_for("a", lambda: gate.open.wait(0.02)).result(TIMEOUT)
-    running = workers.submit_for("a", gate.block)
+    submit_for(workers, "a", lambda: gate.open.wait(0.02)).result(TIMEOUT)
+    running = submit_for(workers, "a", gate.block)
     gate.wait_started(1)
-    waiting = [workers.submit_for("a", lambda: None) for _ in range(3)]
+    waiting = [submit_for(workers, "a", lambda: None) for _ in range(3)]
     assert workers.expected_wait("a") >= 0.06
     assert workers.expected_wait("other") == 0
     gate.open.set()
@@ -212,8 +213,8 @@ def test_expected_wait_is_estimated_from_earlier_jobs() -> None:
 
 def test_expected_wait_counts_the_rest_of_the_running_job() -> None:
     workers, gate = ThreadPool(1, "w"), Gate()
-    workers.submit_for("m", lambda: threading.Event().wait(0.05)).result(TIMEOUT)
-    running = workers.submit_for("m", gate.block)
+    submit_for(workers, "m", lambda: threading.Event().wait(0.05)).result(TIMEOUT)
+    running = submit_for(workers, "m", gate.block)
     gate.wait_started(1)
     # A job that takes longer than earlier ones still has an expected rest.
     assert workers.expected_wait("m") >= 0.05 / 4
@@ -224,12 +225,12 @@ def test_expected_wait_counts_the_rest_of_the_running_job() -> None:
 
 def test_cancelled_jobs_are_released_while_workers_are_busy() -> None:
     workers, gate = ThreadPool(1, "w"), Gate()
-    workers.submit_for("m", lambda: threading.Event().wait(0.05)).result(TIMEOUT)
-    running = workers.submit_for("m", gate.block)
+    submit_for(workers, "m", lambda: threading.Event().wait(0.05)).result(TIMEOUT)
+    running = submit_for(workers, "m", gate.block)
     gate.wait_started(1)
     dropped_gate = Gate()
     reference = weakref.ref(dropped_gate)
-    waiting = [workers.submit_for("m", dropped_gate.block) for _ in range(100)]
+    waiting = [submit_for(workers, "m", dropped_gate.block) for _ in range(100)]
     del dropped_gate
     assert workers.expected_wait("m") > 4
     assert all(job.cancel() for job in waiting)
@@ -238,7 +239,7 @@ def test_cancelled_jobs_are_released_while_workers_are_busy() -> None:
     # Only the rest of the running job remains.
     assert workers.expected_wait("m") < 4
     assert reference() is None
-    last = workers.submit_for("m", lambda: "still there")
+    last = submit_for(workers, "m", lambda: "still there")
     gate.open.set()
     assert (running.result(TIMEOUT), last.result(TIMEOUT)) == ("w-1", "still there")
     workers.close()
@@ -246,11 +247,11 @@ def test_cancelled_jobs_are_released_while_workers_are_busy() -> None:
 
 def test_expected_wait_counts_own_backlog_and_a_share_of_others() -> None:
     workers, gate = ThreadPool(1, "w"), Gate()
-    workers.submit_for("slow", lambda: threading.Event().wait(0.1)).result(TIMEOUT)
-    workers.submit_for("fast", lambda: None).result(TIMEOUT)
-    jobs = [workers.submit_for(model, gate.block) for model in ("slow", "fast")]
+    submit_for(workers, "slow", lambda: threading.Event().wait(0.1)).result(TIMEOUT)
+    submit_for(workers, "fast", lambda: None).result(TIMEOUT)
+    jobs = [submit_for(workers, model, gate.block) for model in ("slow", "fast")]
     gate.wait_started(2)
-    jobs += [workers.submit_for("slow", gate.block) for _ in range(50)]
+    jobs += [submit_for(workers, "slow", gate.block) for _ in range(50)]
     assert workers.expected_wait("slow") > 4
     assert workers.expected_wait("fast") < 1
     gate.open.set()
@@ -266,8 +267,8 @@ def test_time_spent_elsewhere_does_not_count_as_job_time() -> None:
         with release_worker():
             threading.Event().wait(0.2)
 
-    workers.submit_for("m", wait).result(TIMEOUT)
-    jobs = [workers.submit_for("m", gate.block) for _ in range(5)]
+    submit_for(workers, "m", wait).result(TIMEOUT)
+    jobs = [submit_for(workers, "m", gate.block) for _ in range(5)]
     gate.wait_started(1)
     assert workers.expected_wait("m") < 0.4
     gate.open.set()
@@ -278,10 +279,10 @@ def test_time_spent_elsewhere_does_not_count_as_job_time() -> None:
 
 def test_callback_of_a_job_dropped_at_close_may_call_expected_wait() -> None:
     workers, gate = ThreadPool(1, "w"), Gate()
-    running = workers.submit_for("m", gate.block)
+    running = submit_for(workers, "m", gate.block)
     gate.wait_started(1)
     waits: list[float] = []
-    dropped = workers.submit_for("m", lambda: None)
+    dropped = submit_for(workers, "m", lambda: None)
     dropped.add_done_callback(lambda _: waits.append(workers.expected_wait("m")))
     closing = threading.Thread(target=workers.close, daemon=True)
     closing.start()

@@ -1,0 +1,41 @@
+"""Run functions in a thread pool of the engine."""
+
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Generic, TypeVar
+
+from app.engine.scheduling.thread_pool import ThreadPool
+
+T = TypeVar("T")
+
+
+class FutureJob(Generic[T]):
+    """A function whose outcome is a future."""
+
+    def __init__(self, function: Callable[[], T]) -> None:
+        self.future: Future[T] = Future()
+        self._function = function
+
+    def run(self) -> bool:
+        """Set the outcome of the future, unless it is cancelled."""
+        if not self.future.set_running_or_notify_cancel():
+            return False
+        try:
+            result = self._function()
+        except BaseException as error:  # noqa: BLE001  `future.result` raises it
+            self.future.set_exception(error)
+        else:
+            self.future.set_result(result)
+        return True
+
+    def drop(self) -> None:
+        """Cancel the future."""
+        self.future.cancel()
+
+
+def submit_for(pool: ThreadPool, model: str, function: Callable[[], T]) -> Future[T]:
+    """Submit a function as a job of `model`, which is removed from the queue when its future is cancelled."""
+    job = FutureJob(function)
+    job_id, remove = pool.add(model, job), pool.remove
+    job.future.add_done_callback(lambda future: remove(model, job_id) if future.cancelled() else None)
+    return job.future
