@@ -4,7 +4,7 @@ import logging
 import time
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, TypeVar
 
@@ -17,7 +17,6 @@ from app.engine.explanations.request import explain_request
 from app.engine.inference_result import InferenceResult
 from app.engine.models.registry import Registration, Registry
 from app.engine.request_context import RequestContext
-from app.engine.streams.sources import sample_results, text_chunks
 from app.engine.streams.text_stream import Chunk
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.inference.limits import Limits, check_request
@@ -165,14 +164,20 @@ class Executor:
         with self._capture_errors(context):
             context.start_work()
             request, registration = self._decode(context, decode)
-            if encode is not None and not registration.ready_servable().streams:
-                for result in sample_results(context, request, registration, self._limits):
+            servable = registration.ready_servable()
+            if encode is not None and not servable.streams:
+                for result in servable.predict_each(request, self._limits):
+                    context.result = result if context.result is None else context.result.combined_with(result)
                     yield encode(_response(request, registration, result))
                 return
-            with closing(text_chunks(context, request, registration, self._limits)) as chunks:
-                for chunk in chunks:
+            stream = servable.stream(request, self._limits)
+            try:
+                for text_chunk in stream:
+                    chunk = stream.chunk(text_chunk, request.id, registration.source.name, registration.source.version)
                     if (output := encode_chunk(chunk)) is not None:
                         yield output
+            finally:
+                context.result = stream.result()
 
     def report(self, context: RequestContext) -> None:
         """Record a finished request, then report it to the observers. Does nothing if it was reported before."""

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from app.engine.error_text import error_text
+from app.engine.inference_result import InferenceResult, SampleResult
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.inference.response import Prediction
 from tasks.task import FinishReason, TextChunk, TokenUsage
@@ -72,7 +73,7 @@ class TextStream:
     Args:
         chunks: the chunks of all answers; closed at the end.
         positions: the positions of the images, by `TextChunk.item`.
-        decode: nanoseconds that decoding the request took.
+        decode_ns: nanoseconds that decoding the request took.
         gather: make a prediction from the complete answers of an item, one for each prompt.
     """
 
@@ -80,22 +81,51 @@ class TextStream:
         self,
         chunks: Generator[TextChunk],
         positions: Sequence[InputPosition],
-        decode: int,
+        decode_ns: int,
         gather: Callable[[Any, Sequence[TextChunk]], Prediction],
     ) -> None:
-        self.positions = positions
-        self.decode = decode
-        self.model = 0
+        self._positions = positions
+        self._decode_ns = decode_ns
+        self._model_ns = 0
         self._chunks = chunks
         self._gather = gather
         self._collector = ChunkCollector()
 
-    def predictions(self) -> Sequence[tuple[InputPosition, Prediction]]:
-        """Return the text so far as predictions, with their positions."""
-        return [
-            (self.positions[item], self._gather(self.positions[item].item, answers))
-            for item, answers in self._collector.answers.items()
-        ]
+    def chunk(self, chunk: TextChunk, request_id: str, model_name: str, model_version: str) -> Chunk:
+        """Return a chunk of this stream with its position and its model."""
+        position = self._positions[chunk.item]
+        return Chunk(
+            id=request_id,
+            model_name=model_name,
+            model_version=model_version,
+            input=position.input,
+            image=position.image,
+            prompt=chunk.prompt,
+            text=chunk.text,
+            final=chunk.final,
+            parameters=position.parameters,
+            usage=chunk.usage,
+            finish=chunk.finish,
+        )
+
+    def result(self) -> InferenceResult:
+        """Return the text so far as predictions."""
+        samples: list[SampleResult] = []
+        for index, answers in self._collector.answers.items():
+            position = self._positions[index]
+            prediction = self._gather(position.item, answers)
+            samples.append(
+                SampleResult(
+                    input=position.input_index, index=position.image, item=position.item, prediction=prediction
+                )
+            )
+        return InferenceResult(
+            outputs=(),
+            batch_size=len(self._positions),
+            decode_ns=self._decode_ns,
+            model_ns=self._model_ns,
+            samples=samples,
+        )
 
     def __iter__(self) -> Iterator[TextChunk]:
         """Yield the chunks.
@@ -114,7 +144,7 @@ class TextStream:
                     # `SystemExit` and `KeyboardInterrupt` from model code must not stop the worker.
                     raise InferenceError(ErrorKind.MODEL_FAILED, f"The model failed: {error_text(error)}") from error
                 finally:
-                    self.model += time.perf_counter_ns() - started
+                    self._model_ns += time.perf_counter_ns() - started
                 if chunk is None:
                     return
                 self._collector.add(chunk)
