@@ -22,14 +22,20 @@ class Duration(msgspec.Struct):
 
 
 class BatchStatistics(msgspec.Struct):
-    """The statistics of one batch size."""
+    """The statistics of one batch size.
+
+    Attributes:
+        compute_input: decoding images and parameters.
+        compute_infer: the model, including its own pre- and postprocessing.
+        compute_output: thresholds, filters and order.
+    """
 
     compute_input: Duration = msgspec.field(default_factory=Duration)
     compute_infer: Duration = msgspec.field(default_factory=Duration)
     compute_output: Duration = msgspec.field(default_factory=Duration)
 
 
-class ModelStatistics(msgspec.Struct):
+class ModelStatistics(BatchStatistics):
     """The statistics of one version of one model.
 
     Attributes:
@@ -39,9 +45,6 @@ class ModelStatistics(msgspec.Struct):
         success: successful requests.
         fail: failed requests.
         queue: waiting for a worker.
-        compute_input: decoding images and parameters.
-        compute_infer: the model, including its own pre- and postprocessing.
-        compute_output: thresholds, filters and order.
         batches: by batch size.
     """
 
@@ -51,9 +54,6 @@ class ModelStatistics(msgspec.Struct):
     success: Duration = msgspec.field(default_factory=Duration)
     fail: Duration = msgspec.field(default_factory=Duration)
     queue: Duration = msgspec.field(default_factory=Duration)
-    compute_input: Duration = msgspec.field(default_factory=Duration)
-    compute_infer: Duration = msgspec.field(default_factory=Duration)
-    compute_output: Duration = msgspec.field(default_factory=Duration)
     batches: dict[int, BatchStatistics] = msgspec.field(default_factory=dict[int, BatchStatistics])
 
 

@@ -78,8 +78,7 @@ class Registry:
                     f"Two models are called {source.name!r} version {source.version!r}; rename one of them"
                 )
             versions[source.version] = Registration(source=source, state=ModelState.LOADING, reason="not loaded yet")
-        self._check_ids()
-        self._check_labels()
+        self._check()
 
     @property
     def registrations(self) -> Sequence[Registration]:
@@ -170,7 +169,11 @@ class Registry:
             (registration,) = versions.values()
             if registration.servable is not None and not registration.servable.unavailable_reason:
                 return registration
-        candidates = self._versions(name, None if version == LATEST else version)
+        elif versions is None:
+            raise _not_found(f"Model {name!r} is not known", "This server has", self._models)
+        elif version not in (None, LATEST, *versions):
+            raise _not_found(f"Model {name!r} has no version {version!r}", "It has", versions)
+        candidates = [model for model in self.versions(name) if version in (None, LATEST, model.source.version)]
         for registration in candidates:
             if registration.servable is not None:
                 return registration
@@ -181,34 +184,25 @@ class Registry:
     def name_for_path(self, target: str) -> str:
         """Return the name of the model in the path ``/v2/models/<target>``: a name, or ``m-`` and a Chariot id.
 
-        An empty target means the default model, for Chariot's paths without a model.
+        An empty target means the default model, for Chariot's paths without a model. A server with one model accepts
+        every Chariot id. A model with the name ``m-<id>`` is used if no model has the id.
 
         Raises:
-            InferenceError: MODEL_NOT_FOUND for an unknown Chariot id, or without a default; a name is not looked up.
+            InferenceError: MODEL_NOT_FOUND for an unknown Chariot id, with a list of the ids, or without a default; a
+                name is not looked up.
         """
         if not target:
             return self.default_name()
         if not target.startswith(CHARIOT_PREFIX):
             return target
-        return self.name_for_chariot(target.removeprefix(CHARIOT_PREFIX))
-
-    def name_for_chariot(self, chariot_id: str) -> str:
-        """Return the name of the model with the Chariot id; a server with one model accepts every id.
-
-        A model with the name ``m-<id>`` is used if no model has the id.
-
-        Raises:
-            InferenceError: MODEL_NOT_FOUND, with a list of the ids.
-        """
-        if len(self._models) == 1:
-            return next(iter(self._models))
+        if (only_model := self.only_model) is not None:
+            return only_model
+        chariot_id = target.removeprefix(CHARIOT_PREFIX)
         known = {registration.chariot_id: registration.source.name for registration in self.registrations}
-        if chariot_id.lower() in known:
-            return known[chariot_id.lower()]
-        name = f"{CHARIOT_PREFIX}{chariot_id}"
-        if name in self._models:
-            return name
-        raise _not_found(f"No model has the Chariot id {chariot_id!r}", "This server has", known)
+        name = known.get(chariot_id.lower(), target)
+        if name not in self._models:
+            raise _not_found(f"No model has the Chariot id {chariot_id!r}", "This server has", known)
+        return name
 
     def default_name(self) -> str:
         """Return the model for a path without a model name: the only one, or the default.
@@ -216,8 +210,8 @@ class Registry:
         Raises:
             InferenceError: MODEL_NOT_FOUND, with a list of paths to choose from.
         """
-        if len(self._models) == 1:
-            return next(iter(self._models))
+        if (only_model := self.only_model) is not None:
+            return only_model
         for registration in self.registrations:
             if registration.source.settings.default:
                 return registration.source.name
@@ -226,40 +220,31 @@ class Registry:
         message = 'This path names no model, and none is set as default with "default": true in its model-settings.json'
         raise _not_found(message, "Choose one of", paths)
 
-    def _versions(self, name: str, version: str | None) -> Sequence[Registration]:
-        versions = self._models.get(name)
-        if versions is None:
-            raise _not_found(f"Model {name!r} is not known", "This server has", self._models)
-        if version is not None and version not in versions:
-            raise _not_found(f"Model {name!r} has no version {version!r}", "It has", versions)
-        selected = versions if version is None else [version]
-        return [_with_health(versions[candidate]) for candidate in sorted(selected, key=version_sort_key, reverse=True)]
+    def _check(self) -> None:
+        """Check the settings of all models.
 
-    def _check_ids(self) -> None:
+        Raises:
+            ModelError: if two models share a Chariot id, are the default, or have wrong version labels.
+        """
         owners: dict[str, str] = {}
         defaults: set[str] = set()
-        for model in self.registrations:
-            owner = owners.setdefault(model.chariot_id, model.source.name)
-            if owner != model.source.name:
-                raise ModelError(
-                    f"Models {owner!r} and {model.source.name!r} share the Chariot id {model.chariot_id!r}"
-                )
-            if model.source.settings.default:
-                defaults.add(model.source.name)
-        if len(defaults) > 1:
-            raise ModelError(f"Only one model can be the default, but {', '.join(sorted(defaults))} all say so")
-
-    def _check_labels(self) -> None:
         versions_by_label: dict[tuple[str, str], str] = {}
-        for registration in self.registrations:
-            name = registration.source.name
-            for label, version in registration.source.settings.version_labels.items():
+        for model in self.registrations:
+            name, settings = model.source.name, model.source.settings
+            owner = owners.setdefault(model.chariot_id, name)
+            if owner != name:
+                raise ModelError(f"Models {owner!r} and {name!r} share the Chariot id {model.chariot_id!r}")
+            if settings.default:
+                defaults.add(name)
+            for label, version in settings.version_labels.items():
                 if version not in self._models[name]:
                     raise ModelError(
                         f"Model {name!r}: version_labels: There is no version {version!r} to be called {label!r}"
                     )
                 if versions_by_label.setdefault((name, label), version) != version:
                     raise ModelError(f"Model {name!r}: version_labels: Its versions disagree on {label!r}")
+        if len(defaults) > 1:
+            raise ModelError(f"Only one model can be the default, but {', '.join(sorted(defaults))} all say so")
 
 
 def _with_health(registration: Registration) -> Registration:

@@ -126,10 +126,10 @@ def test_unknown_name_or_version_error_lists_the_existing_ones() -> None:
 
 def test_chariot_id_is_declared_or_the_lower_case_name() -> None:
     registry = registry_of(source("Cars"), source("boats", chariot_id="2NxTsA3"))
-    assert registry.name_for_chariot("cars") == "Cars"
-    assert registry.name_for_chariot("CARS") == "Cars"
-    assert registry.name_for_chariot("2nxtsa3") == "boats"
-    error = refusal(registry.name_for_chariot, "boats")
+    assert registry.name_for_path("m-cars") == "Cars"
+    assert registry.name_for_path("m-CARS") == "Cars"
+    assert registry.name_for_path("m-2nxtsa3") == "boats"
+    error = refusal(registry.name_for_path, "m-boats")
     assert (error.kind, error.message) == (
         ErrorKind.MODEL_NOT_FOUND, "No model has the Chariot id 'boats'. This server has: 2nxtsa3, cars",
     )  # fmt: skip
@@ -146,7 +146,7 @@ def test_path_is_read_as_chariot_id_before_model_name() -> None:
 
 def test_single_model_matches_every_chariot_id() -> None:
     registry = registry_of(source(version="1"), source(version="2"))
-    assert registry.name_for_chariot("anything") == "detector"
+    assert registry.name_for_path("m-anything") == "detector"
     assert registry.default_name() == "detector"
 
 
@@ -176,7 +176,7 @@ def test_versions_of_one_model_may_share_chariot_id_and_default() -> None:
     registry = registry_of(
         source(version="1", default=True, chariot_id="x"), source(version="2", default=True, chariot_id="x")
     )
-    assert registry.name_for_chariot("x") == "detector"
+    assert registry.name_for_path("m-x") == "detector"
 
 
 def test_registrations_are_sorted_by_name_and_version() -> None:
