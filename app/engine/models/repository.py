@@ -2,8 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from weakref import WeakValueDictionary
 
@@ -48,11 +48,6 @@ class Repository:
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._pending_changes: dict[str, asyncio.Task[None]] = {}
         self._fingerprints: dict[str, object] | None = None
-
-    @property
-    def is_loading(self) -> bool:
-        """Return whether a change on disk is still being loaded."""
-        return bool(self._pending_changes)
 
     async def index(self) -> Sequence[Registration]:
         """Return every version of every model, including those on disk that were never loaded."""
@@ -119,17 +114,10 @@ class Repository:
         models can be found, nothing is unloaded: the disk is more likely unavailable than empty.
         """
         try:
-            sources = await run_in_daemon_thread(self._discover)
+            fingerprints = await run_in_daemon_thread(self._scan)
         except (ModelError, OSError) as error:
             _logger.error("model repository is unreachable", extra={"reason": str(error)})
             return
-        sources_by_name: dict[str, list[ModelSource]] = {}
-        for source in sources:
-            sources_by_name.setdefault(source.name, []).append(source)
-        fingerprints = {
-            name: await run_in_daemon_thread(partial(_fingerprint, sources))
-            for name, sources in sources_by_name.items()
-        }
         previous, self._fingerprints = self._fingerprints, fingerprints
         if previous is None:
             return
@@ -142,7 +130,11 @@ class Repository:
         removed = [name for name in previous.keys() - fingerprints.keys() if self.registry.has_model(name)]
         tasks = {name: self._start_change(name, self.load) for name in changed}
         tasks |= {name: self._start_change(name, self.unload) for name in removed}
-        await self._wait_for(tasks)
+        if tasks:
+            # A model that hangs must not delay later scans.
+            _, unfinished = await asyncio.wait(tasks.values(), timeout=self._timeout)
+            for name in [name for name, task in tasks.items() if task in unfinished]:
+                _logger.warning("model takes long to load", extra={"model": name, "seconds": self._timeout})
 
     def _start_change(self, name: str, change: Callable[[str], Awaitable[None]]) -> asyncio.Task[None]:
         async def run_change() -> None:
@@ -155,14 +147,6 @@ class Repository:
 
         self._pending_changes[name] = task = asyncio.create_task(run_change())
         return task
-
-    async def _wait_for(self, tasks: Mapping[str, asyncio.Task[None]]) -> None:
-        """Wait for changes up to a timeout, so that a model that hangs does not delay later scans."""
-        if not tasks:
-            return
-        _, unfinished = await asyncio.wait(tasks.values(), timeout=self._timeout)
-        for name in [name for name, task in tasks.items() if task in unfinished]:
-            _logger.warning("model takes long to load", extra={"model": name, "seconds": self._timeout})
 
     @asynccontextmanager
     async def _locked(self, name: str) -> AsyncGenerator[None]:
@@ -185,6 +169,13 @@ class Repository:
         finally:
             lock.release()
 
+    def _scan(self) -> dict[str, object]:
+        """Return a fingerprint of the files of each model on disk."""
+        sources_by_name: dict[str, list[ModelSource]] = {}
+        for source in self._discover():
+            sources_by_name.setdefault(source.name, []).append(source)
+        return {name: _fingerprint(sources) for name, sources in sources_by_name.items()}
+
     def _sources(self) -> Sequence[ModelSource]:
         try:
             return self._discover()
@@ -195,6 +186,12 @@ class Repository:
 def _fingerprint(sources: Sequence[ModelSource]) -> object:
     """Return the names, sizes and times of a model's files, including settings in the parent folder of a version."""
     folders = {folder for source in sources for folder in (source.folder, source.folder.parent)}
-    files = {file for folder in folders for file in folder.glob("*") if file.is_file()}
-    files |= {file for source in sources for file in source.folder.glob("*/*") if file.is_file()}
-    return sorted((str(file), file.stat().st_size, file.stat().st_mtime_ns) for file in files)
+    files = {file for folder in folders for file in folder.glob("*")}
+    files |= {file for source in sources for file in source.folder.glob("*/*")}
+    fingerprint: list[tuple[str, int, int]] = []
+    for file in sorted(files):
+        # A file may be removed meanwhile.
+        with suppress(FileNotFoundError):
+            if file.is_file():
+                fingerprint.append((str(file), file.stat().st_size, file.stat().st_mtime_ns))
+    return fingerprint

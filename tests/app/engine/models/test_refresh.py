@@ -132,9 +132,25 @@ def test_refresh_loads_other_models_while_one_hangs(root: Path, caplog: pytest.L
         assert slow_models == ["detector"], "only the first refresh waits for it"
         (root / "detector" / "model").write_text("mended at last")
         proceed.set()
-        await wait_until_async(lambda: not repository.is_loading)
+        await wait_until_async(lambda: served(repository, "detector") is not first)
         loaded_late = served(repository, "detector")
         await repository.refresh()
         assert served(repository, "detector") not in (first, loaded_late), "the later change is loaded too"
 
     asyncio.run(run())
+
+
+def test_refresh_ignores_a_file_that_is_removed_meanwhile(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    vanishing, is_file = root / "detector" / "model.tmp", Path.is_file
+    vanishing.write_text("")
+
+    def is_file_until_removed(path: Path) -> bool:
+        found = is_file(path)
+        if path == vanishing:
+            path.unlink(missing_ok=True)
+        return found
+
+    monkeypatch.setattr(Path, "is_file", is_file_until_removed)
+    repository = Repository(Registry(discovered(root)), lambda: discovered(root), load)
+    asyncio.run(repository.refresh())
+    assert not vanishing.exists()
