@@ -8,8 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tasks.inference.error import invalid, quote_value
-from tasks.inference.stacking import count_tensor, stack_numbers, stack_text
-from tasks.inference.tensor import Datatype, Tensor, TensorSpec
+from tasks.inference.tensor import Datatype, Tensor, TensorSpec, count_tensor, stack_numbers, stack_text
 from tasks.saliency.probe import probe_parameters
 from tasks.task import Model, TaskType
 from tasks.vision.filtering import SCORE_DECIMALS, SelectionParameters, select

@@ -7,8 +7,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.inference.stacking import count_tensor, stack_numbers, stack_text
-from tasks.inference.tensor import Datatype, Tensor, TensorSpec
+from tasks.inference.tensor import Datatype, Tensor, TensorSpec, count_tensor, stack_numbers, stack_text
 from tasks.object_detection import PIXEL_DECIMALS, DetectionParameters
 from tasks.saliency.probe import best_match, take
 from tasks.task import Model, TaskType

@@ -7,10 +7,8 @@ import msgspec
 
 from tasks.inference.error import ErrorKind, InferenceError, invalid
 from tasks.inference.limits import Limits, too_large
-from tasks.inference.parameters import TextList, read_parameters
-from tasks.inference.request import InferenceRequest
-from tasks.inference.stacking import count_tensor, stack_text
-from tasks.inference.tensor import BytesTensor, Datatype, Tensor, TensorSpec
+from tasks.inference.request import InferenceRequest, TextList, read_parameters
+from tasks.inference.tensor import BytesTensor, Datatype, Tensor, TensorSpec, count_tensor, stack_text
 from tasks.saliency.probe import AnswersToExplain, answers_to_explain
 from tasks.task import FinishReason, InputGroup, Model, StreamingModel, TaskType, TextChunk, TokenUsage
 from tasks.text.conversation import check_messages, last_question

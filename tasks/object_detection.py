@@ -7,13 +7,11 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.inference.parameters import Fraction
-from tasks.inference.stacking import count_tensor, stack_numbers, stack_text
-from tasks.inference.tensor import Datatype, Tensor, TensorSpec
+from tasks.inference.request import Fraction
+from tasks.inference.tensor import Datatype, Tensor, TensorSpec, count_tensor, stack_numbers, stack_text
 from tasks.saliency.probe import best_match, select_targets
 from tasks.task import Model, TaskType
-from tasks.vision.boxes import clip_boxes, ious
-from tasks.vision.filtering import SCORE_DECIMALS, SelectionParameters, select
+from tasks.vision.filtering import SCORE_DECIMALS, SelectionParameters, clip_boxes, ious, select
 from tasks.vision.request import ImageItem, ImageTask
 
 PIXEL_DECIMALS = 4

@@ -7,13 +7,11 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.inference.stacking import count_tensor, stack_numbers, stack_text
-from tasks.inference.tensor import Datatype, Tensor, TensorSpec
+from tasks.inference.tensor import Datatype, Tensor, TensorSpec, count_tensor, stack_numbers, stack_text
 from tasks.object_detection import DetectionInput, DetectionParameters
 from tasks.saliency.probe import best_match, take
 from tasks.task import Model, TaskType
-from tasks.vision.boxes import rotated_ious
-from tasks.vision.filtering import SCORE_DECIMALS, select
+from tasks.vision.filtering import SCORE_DECIMALS, rotated_ious, select
 from tasks.vision.request import ImageTask
 
 _FRACTION_DECIMALS = 8

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tasks.inference.error import ErrorKind, InferenceError, invalid, quote_value
-from tasks.inference.parameters import Positive
+from tasks.inference.request import Positive
 from tasks.inference.tensor import Datatype, TensorSpec
 from tasks.tensor_inference import Tensors, TensorsInput
 

@@ -9,8 +9,7 @@ from numpy.typing import NDArray
 
 from tasks.inference.limits import Limits
 from tasks.inference.request import InferenceRequest
-from tasks.inference.stacking import count_tensor, stack_numbers, stack_text
-from tasks.inference.tensor import Datatype, Tensor, TensorSpec
+from tasks.inference.tensor import Datatype, Tensor, TensorSpec, count_tensor, stack_numbers, stack_text
 from tasks.saliency.probe import best_match, probe_parameters, select_targets, take
 from tasks.saliency.words import Span, shifted
 from tasks.task import InputGroup, Model, TaskType

@@ -13,7 +13,7 @@ from app.cli.terminal import console, table
 from app.settings.environment import environment
 from app.settings.server import SettingsError
 from tasks.inference.error import InferenceError
-from tasks.inference.parameters import validation_error
+from tasks.inference.request import validation_error
 
 KeyFile = Annotated[Path, environment("CHARIOTEER_API_KEYS"), Parameter(name="--file")]
 

@@ -19,8 +19,8 @@ from app.engine.models.registry import Registration, Registry
 from app.engine.request_context import RequestContext
 from app.engine.streams.text_stream import Chunk
 from tasks.inference.error import ErrorKind, InferenceError
-from tasks.inference.limits import Limits, check_request
-from tasks.inference.request import InferenceRequest
+from tasks.inference.limits import Limits
+from tasks.inference.request import InferenceRequest, check_request
 from tasks.inference.response import InferenceResponse
 
 WireT = TypeVar("WireT")

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 from app.evaluation.answers import PredictedObject, infer_task, parse_records
 from app.evaluation.dataset import Item
 from app.evaluation.runner import Records
-from tasks.vision.boxes import ious
 from tasks.vision.contours import mask_of_contours
+from tasks.vision.filtering import ious
 
 _MIN_IOU = 0.5
 _IN_PLACE_IOU = 0.9

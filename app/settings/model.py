@@ -8,7 +8,7 @@ from typing import Annotated, Literal, TypeVar
 
 import msgspec
 
-from tasks.inference.parameters import validation_error
+from tasks.inference.request import validation_error
 from tasks.task import TaskType
 
 T = TypeVar("T")

@@ -19,7 +19,7 @@ import numpy as np
 from metadata.entry import METADATA_PARAMETER
 from tasks.inference.error import InferenceError, invalid
 from tasks.inference.limits import Limits, too_large
-from tasks.inference.parameters import validation_error
+from tasks.inference.request import validation_error
 
 T = TypeVar("T")
 

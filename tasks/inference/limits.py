@@ -5,8 +5,6 @@ from collections.abc import Callable
 import msgspec
 
 from tasks.inference.error import ErrorKind, InferenceError, invalid
-from tasks.inference.request import InferenceRequest
-from tasks.inference.tensor import Tensor
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,36 +61,6 @@ def too_large(max_count: int, unit: str, actual: int | None = None, path: str = 
     )
 
 
-def check_request(request: InferenceRequest, limits: Limits) -> None:
-    """Reject names that are too long, and too many tensor elements.
-
-    Raises:
-        InferenceError: TOO_LARGE, naming the field.
-    """
-    if request.parameters:
-        _check_defaults(request, limits)
-    max_length = limits.max_name_length
-    # Skip encoding if even four bytes per character would fit.
-    short = max_length // 4
-    for name, path in ((request.id, "id"), (request.model_name, "model_name")):
-        if len(name) > short:
-            _check_name(name, max_length, path)
-    for name in request.parameters:
-        if len(name) > short:
-            _check_name(name, max_length, "parameters")
-    elements = 0
-    for index, tensor in enumerate(request.inputs):
-        path = f"inputs[{index}]"
-        if len(tensor.name) > short:
-            _check_name(tensor.name, max_length, f"{path}.name")
-        for name in tensor.parameters:
-            if len(name) > short:
-                _check_name(name, max_length, f"{path}.parameters")
-        elements += tensor.data.size if isinstance(tensor, Tensor) else len(tensor.elements)
-        if elements > limits.max_elements:
-            raise too_large(limits.max_elements, "tensor elements in one request", elements, path)
-
-
 def check_unicode(text: str, path: str) -> None:
     """Reject lone surrogates, which JSON can represent but UTF-8 cannot.
 
@@ -115,22 +83,3 @@ def check_text(text: str, limits: Limits, path: str) -> None:
     if len(text) > limits.max_text_length:
         raise too_large(limits.max_text_length, "characters in one text", len(text), path)
     check_unicode(text, path)
-
-
-def _check_defaults(request: InferenceRequest, limits: Limits) -> None:
-    # Each input returns and records them, so that a small request could produce a large response.
-    count = len(request.inputs) * len(request.parameters)
-    if count > limits.max_entries:
-        raise too_large(
-            limits.max_entries, "parameters of the request, counted once for each input", count, "parameters"
-        )
-    texts = [value for value in request.parameters.values() if isinstance(value, str | msgspec.Raw)]
-    size = len(request.inputs) * sum(len(text) if isinstance(text, str) else len(memoryview(text)) for text in texts)
-    if size > limits.max_request_bytes:
-        unit = "bytes of the request's parameters, counted once for each input"
-        raise too_large(limits.max_request_bytes, unit, size, "parameters")
-
-
-def _check_name(name: str, max_length: int, path: str) -> None:
-    if (length := len(name.encode(errors="surrogatepass"))) > max_length:
-        raise too_large(max_length, "bytes in a name", length, path)

@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.inference.parameters import Positive
+from tasks.inference.request import Positive
 from tasks.inference.response import Record
 
 DEFAULT_SAMPLES = 400

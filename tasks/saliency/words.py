@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.inference.parameters import Positive
+from tasks.inference.request import Positive
 from tasks.inference.response import Record
 from tasks.saliency.sampling import ExplanationTarget
 from tasks.vision.filtering import SCORE_DECIMALS

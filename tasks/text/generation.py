@@ -7,7 +7,7 @@ import msgspec
 
 from tasks.inference.error import ErrorKind, InferenceError, invalid
 from tasks.inference.limits import Limits
-from tasks.inference.parameters import Fraction, Positive, TextList
+from tasks.inference.request import Fraction, Positive, TextList
 from tasks.text.conversation import Message
 
 _MAX_STOPS = 4

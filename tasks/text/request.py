@@ -13,8 +13,7 @@ import msgspec
 
 from tasks.inference.error import InferenceError, invalid, quote_value
 from tasks.inference.limits import Limits, check_text
-from tasks.inference.parameters import read_parameters
-from tasks.inference.request import InferenceRequest
+from tasks.inference.request import InferenceRequest, read_parameters
 from tasks.inference.tensor import BytesTensor, Datatype, InputTensor, TensorSpec
 from tasks.task import InputGroup
 from tasks.vision.request import check_count

@@ -1,15 +1,17 @@
-"""Filter predictions by score, label and number."""
+"""Filter predictions by score, label and number, and boxes by their overlaps."""
 
+import math
 from collections.abc import Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
+import cv2
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from tasks.inference.error import ErrorKind, InferenceError, invalid
 from tasks.inference.limits import check_unicode
-from tasks.inference.parameters import Fraction, Positive, TextList
+from tasks.inference.request import Fraction, Positive, TextList
 
 _PARTITION_FACTOR = 4
 _MAX_CANDIDATES = 256
@@ -84,3 +86,92 @@ def select(scores: NDArray[np.float32], labels: Sequence[str], parameters: Selec
         selected = selected[candidates >= np.partition(candidates, -top_k)[-top_k]]
     order = (-scores[selected]).argsort(kind="stable")
     return selected[order[:top_k]].tolist()
+
+
+def xywh_to_xyxy(boxes: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Convert (N, 4) centre x, centre y, width, height to (N, 4) left, top, right, bottom in the same unit."""
+    half = boxes[:, 2:4] / np.float32(2)
+    # NumPy's functions for joining arrays are one more Python call.
+    corners = np.empty((len(boxes), 4), np.float32)
+    corners[:, :2], corners[:, 2:] = boxes[:, :2] - half, boxes[:, :2] + half
+    return corners
+
+
+def clip_boxes(boxes: NDArray[np.float32], width: int, height: int) -> NDArray[np.float32]:
+    """Clip (N, 4) xyxy boxes in pixels to a `width` x `height` image."""
+    return np.minimum(np.maximum(boxes, 0), np.array([width, height, width, height], np.float32))
+
+
+def ious(boxes: NDArray[np.float32], others: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return (K, M) intersection over union of (K, 4) and (M, 4) xyxy boxes in the same unit."""
+    overlap_sides = np.minimum(boxes[:, np.newaxis, 2:], others[:, 2:]) - np.maximum(
+        boxes[:, np.newaxis, :2], others[:, :2]
+    )
+    intersection = np.prod(np.maximum(overlap_sides, 0), axis=2)
+    union = np.prod(boxes[:, 2:] - boxes[:, :2], axis=1)[:, np.newaxis] + np.prod(others[:, 2:] - others[:, :2], axis=1)
+    union -= intersection
+    return np.where(union > 0, intersection / np.where(union > 0, union, 1), 0).astype(np.float32)
+
+
+def rotated_ious(boxes: NDArray[np.float32], others: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return (K, M) intersection over union of (K, 5) and (M, 5) cx, cy, w, h, r (radians) boxes in the same unit."""
+    all_boxes = np.concatenate([boxes, others])
+    corners = [_corners(*box) for box in all_boxes.tolist()]
+    radii = np.hypot(all_boxes[:, 2], all_boxes[:, 3]) / 2
+    count = len(boxes)
+    overlaps = np.zeros((count, len(others)), np.float32)
+    distances = np.hypot(*(boxes[:, np.newaxis, :2] - others[:, :2]).transpose(2, 0, 1))
+    for first, second in np.argwhere(distances < radii[:count, np.newaxis] + radii[count:]).tolist():
+        overlaps[first, second] = _rotated_iou(all_boxes, corners, first, count + second)
+    return overlaps
+
+
+def suppress_boxes(
+    boxes: NDArray[np.float32], scores: NDArray[np.float32], class_ids: NDArray[np.intp], iou_threshold: float
+) -> NDArray[np.intp]:
+    """Apply non-maximum suppression per class to (N, 4) xyxy boxes; return the kept indices by descending score.
+
+    A box is dropped if its IoU with a box of its class with a higher score exceeds `iou_threshold`, or if its score is
+    0.
+    """
+    if len(boxes) < 2:
+        return np.arange(len(boxes))
+    # Move classes apart so that their boxes do not overlap. OpenCV's batched version is wrong for negative coordinates,
+    # which boxes over the border have.
+    # The methods of an array call a ufunc through a Python function.
+    extent = np.maximum.reduce(boxes, axis=None) - np.minimum.reduce(boxes, axis=None)
+    class_offsets = class_ids[:, np.newaxis] * (float(extent) + 1.0)
+    rectangles = np.empty((len(boxes), 4), np.float64)
+    rectangles[:, :2], rectangles[:, 2:] = boxes[:, :2] + class_offsets, boxes[:, 2:] - boxes[:, :2]
+    kept = np.asarray(cv2.dnn.NMSBoxes(rectangles, scores, 0.0, iou_threshold), np.intp)  # pyright: ignore
+    return kept[(-scores[kept]).argsort(kind="stable")]
+
+
+def suppress_rotated_boxes(
+    boxes: NDArray[np.float32], scores: NDArray[np.float32], class_ids: NDArray[np.intp], iou_threshold: float
+) -> NDArray[np.intp]:
+    """Apply `suppress_boxes` to (N, 5) cx, cy, w, h, r (radians) boxes."""
+    order = (-scores).argsort(kind="stable")
+    corners = [_corners(*box) for box in boxes.tolist()]
+    radii = np.hypot(boxes[:, 2], boxes[:, 3]) / 2
+    kept: list[int] = []
+    for index in order[scores[order] > 0].tolist():
+        candidates = np.array(kept, np.intp)
+        candidates = candidates[class_ids[candidates] == class_ids[index]]
+        # Skip boxes whose circumscribed circles do not meet, which are nearly all pairs.
+        distances = np.hypot(*(boxes[candidates, :2] - boxes[index, :2]).T)
+        nearby: list[int] = candidates[distances < radii[candidates] + radii[index]].tolist()
+        if all(_rotated_iou(boxes, corners, index, candidate) <= iou_threshold for candidate in nearby):
+            kept.append(index)
+    return np.array(kept, np.intp)
+
+
+def _corners(cx: float, cy: float, w: float, h: float, r: float) -> NDArray[Any]:
+    return cv2.boxPoints(((cx, cy), (w, h), math.degrees(r)))
+
+
+def _rotated_iou(boxes: NDArray[np.float32], corners: Sequence[NDArray[Any]], first: int, second: int) -> float:
+    # cv2.dnn.NMSBoxesRotated cannot be used: it computes an overlap of 1 for a box inside another.
+    intersection = cv2.intersectConvexConvex(corners[first], corners[second])[0]
+    union = float(boxes[[first, second], 2] @ boxes[[first, second], 3]) - intersection
+    return intersection / union if union > 0 else 1.0

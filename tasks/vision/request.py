@@ -7,16 +7,14 @@ import msgspec
 
 from tasks.inference.error import ErrorKind, InferenceError, invalid
 from tasks.inference.limits import Limits
-from tasks.inference.parameters import read_parameters
-from tasks.inference.request import InferenceRequest
+from tasks.inference.request import InferenceRequest, read_parameters
 from tasks.inference.tensor import BytesTensor, Datatype, InputTensor, TensorSpec
 from tasks.saliency.probe import LabelledPredictions, probe_parameters, select_targets
 from tasks.task import InputGroup
 from tasks.vision.decompression_bombs import check_png, max_decompressed_bytes
 from tasks.vision.filtering import SelectionParameters, check_candidate_labels, reject_candidate_labels
-from tasks.vision.header import JPEG_START, image_size, jpeg_size, upright_size
+from tasks.vision.header import JPEG_START, check_tags, image_size, jpeg_size, tile_pixels, upright_size
 from tasks.vision.image import Image, check_size, decode_image, images_from_tensor, raw_size
-from tasks.vision.tiff_tags import check_tags, tile_pixels
 
 IMAGE_INPUT = TensorSpec(name="image", datatype=Datatype.BYTES, shape=(-1,))
 """The declared input of vision tasks: any number of encoded images."""

@@ -2,8 +2,7 @@
 
 import numpy as np
 
-from tasks.inference.stacking import count_tensor, stack_numbers, stack_text
-from tasks.inference.tensor import Datatype
+from tasks.inference.tensor import Datatype, count_tensor, stack_numbers, stack_text
 from tasks.object_detection import Detections
 
 ROWS = [np.array([1, 2], np.float32), np.array([], np.float32), np.array([3, 4, 5], np.float32)]

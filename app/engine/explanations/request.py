@@ -11,8 +11,7 @@ from app.engine.inference_result import InferenceResult
 from app.engine.models.servable import Servable, call_model
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.inference.limits import Limits, too_large
-from tasks.inference.parameters import read_parameters
-from tasks.inference.request import InferenceRequest
+from tasks.inference.request import InferenceRequest, read_parameters
 from tasks.row_importance import RowExplanationParameters, RowTarget, explain_rows, order_cost
 from tasks.saliency.explanation import DEFAULT_SAMPLES, ExplanationMethod, ExplanationParameters
 from tasks.saliency.sampling import ExplanationTarget, explain_target, sample_count

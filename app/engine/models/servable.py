@@ -18,8 +18,7 @@ from app.settings.model import ModelError
 from metadata.entry import output_parameters
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.inference.limits import Limits
-from tasks.inference.parameters import read_parameters
-from tasks.inference.request import InferenceRequest
+from tasks.inference.request import InferenceRequest, read_parameters
 from tasks.inference.response import InferenceOutput, Prediction
 from tasks.row_importance import UNEXPLAINED_ROWS, explains_rows
 from tasks.task import ExplainedPart, InputGroup, Model, StreamingModel, StreamingTask, Task

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from app.wire.bytes_elements import BinaryElement
 from tasks.inference.error import invalid, quote_value
 from tasks.inference.limits import too_large
-from tasks.inference.parameters import read_parameters
+from tasks.inference.request import read_parameters
 from tasks.inference.tensor import BytesTensor, Datatype, Element, InputTensor, Tensor
 
 _LENGTH = struct.Struct("<I")

@@ -31,8 +31,7 @@ from app.wire.json_body import read_json, read_parameters_object
 from app.wire.json_tensors import flatten_rows, numeric_tensor, read_datatype
 from tasks.inference.error import invalid
 from tasks.inference.limits import Limits
-from tasks.inference.parameters import convert
-from tasks.inference.request import InferenceRequest
+from tasks.inference.request import InferenceRequest, convert
 from tasks.inference.response import InferenceResponse
 from tasks.inference.tensor import BytesTensor, Datatype, Element, InputTensor, Tensor
 

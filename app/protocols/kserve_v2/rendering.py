@@ -10,7 +10,7 @@ import numpy as np
 from app.engine.models.servable import Servable
 from app.protocols.kserve_v2.binary import refuse_shared_memory
 from tasks.inference.error import invalid
-from tasks.inference.parameters import Positive, convert
+from tasks.inference.request import Positive, convert
 from tasks.inference.response import InferenceResponse
 from tasks.inference.tensor import Datatype, Tensor, TensorSpec
 from tasks.task import TaskType

@@ -6,8 +6,8 @@ import pytest
 
 from app.wire.bytes_elements import StringElement
 from tasks.inference.error import ErrorKind, InferenceError
-from tasks.inference.limits import Limits, check_request
-from tasks.inference.request import InferenceRequest
+from tasks.inference.limits import Limits
+from tasks.inference.request import InferenceRequest, check_request
 from tasks.inference.tensor import BytesTensor, Datatype, Tensor
 
 NUMBERS = Tensor(name="x", datatype=Datatype.FP32, data=np.zeros((2, 3), np.float32))

@@ -8,7 +8,7 @@ import pytest
 from tasks.image_segmentation import SegmentationParameters
 from tasks.image_text_to_text import GenerationParameters
 from tasks.inference.error import ErrorKind, InferenceError
-from tasks.inference.parameters import convert, read_parameters
+from tasks.inference.request import convert, read_parameters
 from tasks.object_detection import DetectionParameters
 from tasks.token_classification import TokenParameters
 from tasks.vision.filtering import SelectionParameters

@@ -13,9 +13,8 @@ from tasks.image_segmentation import ImageSegmentation, Segments
 from tasks.inference.error import InferenceError
 from tasks.object_detection import DetectionInput, DetectionParameters, Detections, ObjectDetection
 from tasks.oriented_object_detection import OrientedDetections, OrientedObjectDetection
-from tasks.vision.boxes import ious, rotated_ious
 from tasks.vision.contours import contour_ious, contours_of_mask
-from tasks.vision.filtering import SelectionParameters
+from tasks.vision.filtering import SelectionParameters, ious, rotated_ious
 from tasks.vision.image import Image
 
 BLANK = Image(np.zeros((20, 30, 3), np.uint8))

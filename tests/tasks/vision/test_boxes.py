@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from tasks.vision.boxes import clip_boxes, suppress_boxes, suppress_rotated_boxes, xywh_to_xyxy
+from tasks.vision.filtering import clip_boxes, suppress_boxes, suppress_rotated_boxes, xywh_to_xyxy
 
 Floats = NDArray[np.float32]
 

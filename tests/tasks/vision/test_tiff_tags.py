@@ -14,9 +14,9 @@ from app.wire.bytes_elements import BinaryElement
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.inference.limits import Limits
 from tasks.inference.tensor import BytesTensor
+from tasks.vision.header import check_tags, tags, tile_pixels
 from tasks.vision.image import Image
 from tasks.vision.request import PixelBudget, read_images
-from tasks.vision.tiff_tags import check_tags, tags, tile_pixels
 
 Entry = tuple[int, int, int, int]
 GREY = PIL.Image.new("RGB", (64, 48), "grey")

@@ -23,7 +23,7 @@ from app.runtimes.onnxruntime.images.preprocessing import (
     pillow_filter,
 )
 from app.settings.model import ModelError, ModelSource, read_bounded
-from tasks.inference.parameters import validation_error
+from tasks.inference.request import validation_error
 from tasks.task import TaskType
 
 T = TypeVar("T")

@@ -39,7 +39,7 @@ from app.runtimes.onnxruntime.mask_grid import MaskGrid
 from tasks.image_segmentation import SegmentationInput
 from tasks.object_detection import DetectionParameters
 from tasks.task import TaskType
-from tasks.vision.boxes import xywh_to_xyxy
+from tasks.vision.filtering import xywh_to_xyxy
 
 _SOFTMAX, _SIGMOID, _RF_DETR = "detr", "detr-sigmoid", "rf-detr"
 _EXPECTED = "logits [b, N, slots] and pred_boxes [b, N, 4]"

@@ -40,7 +40,7 @@ from app.runtimes.onnxruntime.layouts.layout import (
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.object_detection import DetectionParameters
 from tasks.task import TaskType
-from tasks.vision.boxes import ious, suppress_boxes, xywh_to_xyxy
+from tasks.vision.filtering import ious, suppress_boxes, xywh_to_xyxy
 
 _YUNET, _SCRFD = "yunet", "scrfd"
 _YUNET_STRIDES = (8, 16, 32)

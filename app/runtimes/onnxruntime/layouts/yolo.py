@@ -35,7 +35,7 @@ from app.runtimes.onnxruntime.mask_grid import MaskGrid
 from tasks.image_segmentation import SegmentationInput
 from tasks.object_detection import DetectionParameters
 from tasks.task import TaskType
-from tasks.vision.boxes import clip_boxes, suppress_boxes, suppress_rotated_boxes, xywh_to_xyxy
+from tasks.vision.filtering import clip_boxes, suppress_boxes, suppress_rotated_boxes, xywh_to_xyxy
 
 BOX = 4
 """Values of a box."""

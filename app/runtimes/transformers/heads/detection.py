@@ -20,7 +20,7 @@ from app.runtimes.transformers.tokenizing import CANDIDATES_PATH, check_length, 
 from app.settings.model import ModelError
 from tasks.inference.error import invalid
 from tasks.object_detection import DetectionInput, Detections, ObjectDetector
-from tasks.vision.boxes import xywh_to_xyxy
+from tasks.vision.filtering import xywh_to_xyxy
 from tasks.vision.image import Image
 
 
