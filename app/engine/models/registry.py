@@ -191,12 +191,12 @@ class Registry:
             InferenceError: MODEL_NOT_FOUND for an unknown Chariot id, with a list of the ids, or without a default; a
                 name is not looked up.
         """
+        if target and not target.startswith(CHARIOT_PREFIX):
+            return target
+        if len(self._models) == 1:
+            return next(iter(self._models))
         if not target:
             return self.default_name()
-        if not target.startswith(CHARIOT_PREFIX):
-            return target
-        if (only_model := self.only_model) is not None:
-            return only_model
         chariot_id = target.removeprefix(CHARIOT_PREFIX)
         known = {registration.chariot_id: registration.source.name for registration in self.registrations}
         name = known.get(chariot_id.lower(), target)
