@@ -217,14 +217,15 @@ def _rows(path: Path, errors: LabelErrors) -> Iterator[tuple[str, Mapping[str, o
     if path.suffix == ".jsonl":
         yield from read_json_lines(path, errors)
         return
-    reader = csv.DictReader(io.StringIO(_text(path)), restkey="", strict=True)
+    reader = csv.DictReader(io.StringIO(_text(path)), strict=True)
     try:
         for row in reader:
             location = f"{path}:{reader.line_num}"
-            if "" in row:
+            if None in row:
                 errors.add(location, "Expected as many values as there are columns, got more")
             else:
-                yield location, {key: value for key, value in row.items() if value not in (None, "")}
+                # pandas writes the numbers of rows into a column without a name.
+                yield location, {key: value for key, value in row.items() if key and value not in (None, "")}
     except csv.Error as error:
         errors.add(f"{path}:{reader.reader.line_num}", f"Expected CSV: {error}")
 

@@ -167,6 +167,12 @@ def test_folder_names_are_class_labels(tmp_path: Path) -> None:
     ]
 
 
+def test_row_numbers_of_pandas_are_no_metadata(tmp_path: Path) -> None:
+    write_image_folder(tmp_path, {"cat": 1})
+    (tmp_path / "metadata.csv").write_text(",file_name,camera\n0,cat/0.jpg,south\n")
+    assert [dict(item.metadata) for item in read_dataset(tmp_path).items] == [{"camera": "south"}]
+
+
 def test_metadata_for_ambiguous_file_name_is_ignored(tmp_path: Path) -> None:
     write_image_folder(tmp_path, {"cat": 1, "dog": 1})
     (tmp_path / "metadata.csv").write_text("file_name,camera\n0.jpg,south\ndog/0.jpg,north\n")
