@@ -67,7 +67,7 @@ def read_parquet(file: Path) -> Sequence[RecordedInference]:
     """Read what `write_parquet` wrote.
 
     Raises:
-        SettingsError: when the file is not Parquet, or has other columns.
+        SettingsError: when the file is not Parquet, or has other columns or values.
     """
     try:
         table = _parquet.read_table(file)
@@ -75,9 +75,13 @@ def read_parquet(file: Path) -> Sequence[RecordedInference]:
         raise SettingsError(f"{file} is not a Parquet file: {error}") from None
     if missing := sorted(set(SCHEMA.names) - set(table.schema.names)):
         raise SettingsError(f"{file}: Expected the columns of an export of inferences, without {', '.join(missing)}")
-    table = table.select(SCHEMA.names).cast(SCHEMA)
-    started = table.column("started").cast(_INTEGER)
-    return [_inference(row) for row in table.set_column(SCHEMA.names.index("started"), "started", started).to_pylist()]
+    try:
+        table = table.select(SCHEMA.names).cast(SCHEMA)
+        started = table.column("started").cast(_INTEGER)
+        rows = table.set_column(SCHEMA.names.index("started"), "started", started).to_pylist()
+        return [_inference(row) for row in rows]
+    except (_arrow.ArrowException, msgspec.MsgspecError, TypeError, ValueError) as error:
+        raise SettingsError(f"{file}: Expected the values of an export of inferences: {error}") from None
 
 
 def _inference(row: Mapping[str, Any]) -> RecordedInference:

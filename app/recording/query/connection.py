@@ -40,7 +40,7 @@ class QueryRunner:
         started = time.monotonic()
         try:
             return self._run(query)
-        except (DBAPIError, OSError) as error:
+        except (DBAPIError, OSError, UnicodeError) as error:
             # The error of an expired timeout depends on the operation of the driver that it interrupted.
             if self._seconds is not None and time.monotonic() - started >= self._seconds:
                 message = f"The query took more than {self._seconds:g} seconds; narrow it, by since or another filter"

@@ -98,7 +98,7 @@ def _time_filter(query: InferenceQuery, now: float) -> QueryFilter:
 
 def _microseconds(text: str, name: str, now: float) -> int:
     if match := _AGO.fullmatch(text.strip()):
-        return int((now - int(match[1]) * _UNITS[match[2]]) * 1_000_000)
+        return max(0, int((now - int(match[1]) * _UNITS[match[2]]) * 1_000_000))
     try:
         moment = datetime.fromisoformat(text.strip())
         return ((moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - _EPOCH) // timedelta(microseconds=1)
@@ -198,8 +198,11 @@ def _unquote(text: str) -> str | float:
     if text[0] not in '"-0123456789':
         return text.strip("'")
     try:
-        return msgspec.json.decode(text, type=str | int | float)
-    except msgspec.DecodeError as error:
+        value = msgspec.json.decode(text, type=str | int | float)
+        if isinstance(value, int):
+            float(value)  # reject integers that no float can be compared with
+        return value
+    except (msgspec.DecodeError, OverflowError) as error:
         raise invalid(f"Expected a number, or text in quotes as in JSON, got {text}: {error}", "where") from None
 
 

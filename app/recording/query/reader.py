@@ -20,7 +20,7 @@ from app.recording.query.search import newest_numbers
 from app.recording.stores.migrations import MIGRATIONS
 from app.recording.stores.rows import to_rows
 from app.recording.stores.sqlite_store import SqliteStore
-from app.recording.stores.store import ResultT, StoreDsn, parse_dsn
+from app.recording.stores.store import ResultT, StoreDsn, StoreError, parse_dsn
 from app.recording.stores.tables import INDEXED_CHARACTERS, inferences, schema_version
 from app.settings.inference_query import InferenceQuery
 from app.settings.server import SettingsError
@@ -117,7 +117,7 @@ class RecordingReader:
 
     def get(self, inference_id: str) -> RecordedInference | None:
         """Return the inference with this id, or None if there is none."""
-        found = self._fetch(inferences.c.id, [inference_id[:INDEXED_CHARACTERS]]) if "\0" not in inference_id else ()
+        found = self._fetch(inferences.c.id, [inference_id[:INDEXED_CHARACTERS]]) if inference_id.isprintable() else ()
         return found[0] if found else None
 
     def image(self, inference: RecordedInference) -> bytes | None:
@@ -168,16 +168,20 @@ def open_recordings(source: str, images: Path | None = None) -> RecordingReader:
     read = _READERS.get(file.suffix.lower())
     if read is None or not file.is_file():
         return RecordingReader(parse_dsn(source), images)
-    inferences = read(file)
+    # An export begins with the newest inference, a store with the oldest. Exports may overlap in a joined file.
+    inferences = list({inference.id: inference for inference in reversed(read(file))}.values())
     folder = tempfile.mkdtemp(prefix="charioteer-")
     store = SqliteStore(Path(folder) / "recordings.db")
     store.open()
-    # An export begins with the newest inference, a store with the oldest.
-    for end in range(len(inferences), 0, -_IMPORT_BATCH_SIZE):
-        store.write([to_rows(inference) for inference in reversed(inferences[max(0, end - _IMPORT_BATCH_SIZE) : end])])
-    store.close()
     reader = RecordingReader(parse_dsn(f"{folder}/recordings.db"), images)
     weakref.finalize(reader, shutil.rmtree, folder, ignore_errors=True)
+    try:
+        for start in range(0, len(inferences), _IMPORT_BATCH_SIZE):
+            store.write([to_rows(inference) for inference in inferences[start : start + _IMPORT_BATCH_SIZE]])
+    except StoreError as error:
+        raise SettingsError(f"{file} has values that no store holds: {error}") from None
+    finally:
+        store.close()
     return reader
 
 

@@ -195,6 +195,22 @@ def test_masks_with_holes_round_trip_exactly(tmp_path_factory: pytest.TempPathFa
         assert all(len(polygon) >= 6 for polygon in annotation["segmentation"])
 
 
+def test_run_lengths_end_at_the_border_of_the_image(tmp_path: Path) -> None:
+    rings = [[(-5, -5), (5, -5), (5, 5), (-5, 5)], [(1, 1), (4, 1), (4, 4), (1, 4)]]
+    contours = [[{"x": float(x), "y": float(y)} for x, y in ring] for ring in rings]
+    image = RecordedImage(digest="", width=8, height=8, size=1)
+    record = {"label": "a", "score": 1.0, "contour": contours}
+    write(
+        tmp_path / "a.json",
+        [inference(task_type=TaskType.IMAGE_SEGMENTATION.value, records=[record], image=image)],
+    )
+    coco = COCO(str(tmp_path / "a.json"))
+    expected = np.zeros((8, 8), np.uint8)
+    expected[:6, :6] = 1
+    expected[2:4, 2:4] = 0
+    assert np.array_equal(coco.annToMask(coco.anns[1]), expected)
+
+
 def test_polygon_covers_its_object(tmp_path: Path) -> None:
     mask = np.zeros((100, 200), np.uint8)
     mask[20:60, 50:120] = 1

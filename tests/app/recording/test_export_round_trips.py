@@ -161,6 +161,32 @@ def test_parquet_of_something_else_is_rejected(tmp_path: Path) -> None:
         open_recordings(str(tmp_path / "other.parquet"))
 
 
+@pytest.mark.parametrize(("column", "value"), [("parameters", None), ("records", "{"), ("started", "soon")])
+def test_parquet_with_other_values_is_rejected(tmp_path: Path, column: str, value: str | None) -> None:
+    file = tmp_path / "found.parquet"
+    export([[inference(0, TaskType.OBJECT_DETECTION, BOX)]], file, "parquet")
+    arrow, parquet = import_module("pyarrow"), import_module("pyarrow.parquet")
+    table = parquet.read_table(file)
+    parquet.write_table(table.set_column(table.schema.names.index(column), column, arrow.array([value])), file)
+    with pytest.raises(SettingsError, match="Expected the values of an export of inferences"):
+        open_recordings(str(file))
+
+
+def test_joined_exports_may_overlap(tmp_path: Path) -> None:
+    inferences = [inference(index, TaskType.OBJECT_DETECTION, BOX) for index in (2, 1, 0)]
+    for name, part in (("new", inferences[:2]), ("old", inferences[1:])):
+        export([part], tmp_path / f"{name}.jsonl", "jsonl")
+    (tmp_path / "all.jsonl").write_bytes(b"".join((tmp_path / f"{name}.jsonl").read_bytes() for name in ("new", "old")))
+    assert open_recordings(str(tmp_path / "all.jsonl")).page(InferenceQuery(), 10).inferences == inferences
+
+
+def test_jsonl_with_values_that_no_store_holds_is_rejected(tmp_path: Path) -> None:
+    inferences = [RecordedInference(id="x", protocol="p", model="m", started=2**63, duration=0)]
+    export([inferences], tmp_path / "found.jsonl", "jsonl")
+    with pytest.raises(SettingsError, match="has values that no store holds"):
+        open_recordings(str(tmp_path / "found.jsonl"))
+
+
 def test_jsonl_of_something_else_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "questions.jsonl").write_text('{"image": "a.jpg"}\n')
     with pytest.raises(SettingsError, match="Expected one recorded inference on each line"):

@@ -79,6 +79,7 @@ def test_error_names_the_invalid_parameter(query: InferenceQuery, message: str) 
         ("a = 3x", "Expected a number"),
         ("a = 1e999", "Expected a number"),
         ("a = 1-2", "Expected a number"),
+        ("a > " + "9" * 400, "Expected a number"),
         ('a = "\\x"', "Expected a number, or text in quotes as in JSON"),
         ('a = "\\ud800"', "Expected a number, or text in quotes as in JSON"),
         ('a = "\\u0000"', "zero characters"),

@@ -100,6 +100,14 @@ def test_empty_store_has_no_matches(store: Store, url: str) -> None:
     assert list(reader.batches(InferenceQuery())) == []
 
 
+def test_times_and_ids_that_no_store_holds_find_nothing(store: Store, url: str) -> None:
+    store.write(ALL_ROWS)
+    reader = RecordingReader(parse_dsn(url))
+    assert len(reader.page(InferenceQuery(since="999999999w"), 100).inferences) == len(ALL_ROWS)
+    assert reader.page(InferenceQuery(until="999999999w"), 100).inferences == []
+    assert [reader.get(name) for name in ("\0", "\ud800")] == [None, None]
+
+
 def test_image_is_returned_only_when_it_was_stored(tmp_path: Path, store: Store, url: str) -> None:
     folder = ImageFolder(tmp_path / "images", durable=False)
     folder.open()
