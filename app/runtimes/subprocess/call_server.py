@@ -3,22 +3,29 @@
 import logging
 import mmap
 import os
+import pickle
 import select
 import socket
 import threading
-from collections.abc import Generator
+import weakref
+from collections.abc import Generator, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
 
 from app.engine.cancellation import cancellation_scope
 from app.engine.error_text import error_text
 from app.engine.models.servable import Servable
 from app.runtimes.remote import Failure
-from app.runtimes.subprocess.memory import MAX_REUSED_BYTES, ReceivedBuffers
-from app.runtimes.subprocess.messages import Call, MissingMemoryError, Reply, StreamEnd, receive, send
+from app.runtimes.subprocess.messages import Call, MissingMemoryError, receive, send
 from tasks.inference.error import ErrorKind, InferenceError
 
 _logger = logging.getLogger(__name__)
+
+_MAX_REUSED_BYTES = 64 * 1024 * 1024
+"""Maximum bytes of shared memory that is reused. Both ends release larger memory after the call."""
 
 
 class CallServer:
@@ -34,8 +41,7 @@ class CallServer:
         self._servable = servable
         self._niceness: int | None = None
         self._memory: mmap.mmap | None = None
-        self._buffers = ReceivedBuffers(None, ())
-        self._chunks: Generator[Any] | None = None
+        self._chunks: Generator[Any] = (chunk for chunk in ())
         self._cancellation = _ChannelCancellation(channel)
 
     def serve(self) -> None:
@@ -43,95 +49,79 @@ class CallServer:
         with self._channel, suppress(EOFError, ConnectionError):
             try:
                 while True:
-                    try:
-                        call, memory = receive(self._channel)
-                    except MissingMemoryError:
-                        self._reply_without_memory()
-                        continue
-                    # New memory replaces the old, which the server no longer writes to for this channel.
-                    self._memory = memory or self._memory
-                    self._reply(call)
-                    del call, memory
+                    self._serve_next()
             finally:
-                self._close()
+                self._chunks.close()
 
-    def _reply_without_memory(self) -> None:
-        """Reply with an error because the inputs did not arrive, and make the server allocate new memory."""
-        self._memory = None
-        failure = Failure(ErrorKind.OVERLOADED, "The model's process has no memory, or no descriptor, for the inputs")
-        send(self._channel, Reply(failure, memory_in_use=True))
-
-    def _reply(self, call: Call) -> None:
-        outcome = self._outcome(call)
-        memory_in_use = False
-        if self._chunks is None:
-            memory_in_use = not self._buffers.release()
-            if memory_in_use or (self._memory is not None and len(self._memory) > MAX_REUSED_BYTES):
-                self._memory = None
-            self._buffers = ReceivedBuffers(None, ())
+    def _serve_next(self) -> None:
+        """Serve the next call. Its own frame releases the inputs before the thread waits again."""
         try:
-            send(self._channel, Reply(outcome, memory_in_use))
+            call, memory = receive(self._channel)
+        except MissingMemoryError:
+            message = "The model's process has no memory, or no descriptor, for the inputs"
+            self._send(Failure(ErrorKind.OVERLOADED, message), memory_is_reusable=False)
+            return
+        # New memory replaces the old, which the server no longer writes to for this channel.
+        self._memory = memory or self._memory
+        arrays: list[NDArray[np.uint8]] = []
+        if self._memory is not None:
+            arrays = [np.frombuffer(self._memory, np.uint8, length, offset) for offset, length in call.spans]
+        outcome = self._outcome(call, arrays)
+        is_small = self._memory is None or len(self._memory) <= _MAX_REUSED_BYTES
+        self._send(outcome, memory_is_reusable=_release(arrays) and is_small)
+
+    def _send(self, outcome: object, *, memory_is_reusable: bool) -> None:
+        if not memory_is_reusable:
+            self._memory = None
+        try:
+            send(self._channel, (outcome, memory_is_reusable))
         except OSError:
             raise
         except Exception as error:  # noqa: BLE001  pickling can raise any type
-            failure = Failure(ErrorKind.MODEL_FAILED, f"The model's answer cannot be pickled: {error_text(error)}")
-            send(self._channel, Reply(failure, memory_in_use))
+            message = f"The model's answer cannot be pickled: {error_text(error)}"
+            send(self._channel, (Failure(ErrorKind.MODEL_FAILED, message), memory_is_reusable))
 
-    def _outcome(self, call: Call) -> Any:
+    def _outcome(self, call: Call, arrays: Sequence[NDArray[np.uint8]]) -> Any:
         try:
             with cancellation_scope(self._cancellation):
-                return self._run_call(call)
+                return self._run_call(call, arrays)
         except InferenceError as error:
             if error.kind is ErrorKind.MODEL_FAILED:
                 _logger.exception("isolated model failed")
-            self._close()
             return Failure.from_error(error)
         except BaseException as error:  # `SystemExit` from model code must not end this thread
             _logger.exception("isolated model failed")
-            self._close()
             return Failure(ErrorKind.MODEL_FAILED, f"The model failed: {error_text(error)}")
 
-    def _run_call(self, call: Call) -> Any:
+    def _run_call(self, call: Call, arrays: Sequence[NDArray[np.uint8]]) -> Any:
         if call.niceness != self._niceness:
             # The system may forbid a change of priority.
             with suppress(OSError):
                 os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), call.niceness)
             self._niceness = call.niceness
+        model = self._servable.model
+        inputs: Any = pickle.loads(call.inputs, buffers=arrays)  # noqa: S301  the server itself sends it
         match call.kind:
             case "predict":
-                return list(self._servable.model(self._read_inputs(call)))
+                return list(model(inputs))
             case "stream":
-                model: Any = self._servable.model
-                self._chunks = model.stream(self._read_inputs(call))
-                return self._next_chunk()
+                self._chunks = cast("Any", model).stream(inputs)
+                return next(self._chunks, None)
             case "next":
-                return self._next_chunk()
+                return next(self._chunks, None)
             case "close":
-                self._close()
-                return StreamEnd()
+                return self._chunks.close()
             case "explain" | "log_likelihoods":
-                return list(getattr(self._servable.model, call.kind)(*self._read_inputs(call)))
+                return list(getattr(model, call.kind)(*inputs))
             case "downscale":
-                downscale = self._servable.downscale
-                return 1.0 if downscale is None else downscale(*self._read_inputs(call))
+                return 1.0 if self._servable.downscale is None else self._servable.downscale(*inputs)
 
-    def _read_inputs(self, call: Call) -> Any:
-        self._buffers = ReceivedBuffers(self._memory, call.spans)
-        return self._buffers.unpickle(call.inputs)
 
-    def _next_chunk(self) -> Any:
-        if self._chunks is None:
-            return StreamEnd()
-        chunk = next(self._chunks, None)
-        if chunk is None:
-            self._close()
-            return StreamEnd()
-        return chunk
-
-    def _close(self) -> None:
-        chunks, self._chunks = self._chunks, None
-        if chunks is not None:
-            chunks.close()
+def _release(arrays: list[NDArray[np.uint8]]) -> bool:
+    """Drop the arrays, and return whether no object that was unpickled still refers to them."""
+    references = [weakref.ref(array) for array in arrays]
+    arrays.clear()
+    return all(reference() is None for reference in references)
 
 
 class _ChannelCancellation:

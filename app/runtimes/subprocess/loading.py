@@ -10,9 +10,7 @@ from functools import lru_cache
 from typing import Any
 
 from app.engine.models.servable import Servable
-from app.runtimes.remote import Failure
-from app.runtimes.subprocess.channels import Channel, ChannelPool
-from app.runtimes.subprocess.messages import CallKind, InvalidMessageError, Reply, StreamEnd
+from app.runtimes.subprocess.messages import CallKind
 from app.runtimes.subprocess.supervisor import OnProcessLost, Supervisor
 from app.settings.model import SETTINGS_FILE, ModelError, ModelSource
 from tasks.inference.error import InferenceError
@@ -49,7 +47,7 @@ def load_in_subprocess(
 
     @lru_cache(_MAX_CACHED_SIZES)
     def downscale(width: int, height: int) -> float:
-        return _call(supervisor, "downscale", (width, height))
+        return supervisor.call("downscale", (width, height))
 
     return Servable(
         binding.task, model, binding.description, binding.defaults, downscale if binding.downscales else None
@@ -95,11 +93,11 @@ class SubprocessModel:
         return self._supervisor.resident_bytes
 
     def __call__(self, inputs: Sequence[Any], /) -> Sequence[Any]:
-        return _call(self._supervisor, "predict", list(inputs))
+        return self._supervisor.call("predict", list(inputs))
 
     def _method(self, kind: CallKind) -> Callable[..., Sequence[Any]]:
         supervisor = self._supervisor
-        return lambda *arguments: _call(supervisor, kind, arguments)
+        return lambda *arguments: supervisor.call(kind, arguments)
 
 
 class StreamingSubprocessModel(SubprocessModel):
@@ -107,66 +105,17 @@ class StreamingSubprocessModel(SubprocessModel):
 
     def stream(self, inputs: Sequence[Any], /) -> Generator[TextChunk]:
         """Yield the chunks of every answer, in the order of the inputs."""
-        supervisor = self._supervisor
-        channels = supervisor.channels()
-        try:
-            channel = channels.acquire()
-        except OSError:
-            raise supervisor.ended_error(channels) from None
-        try:
-            chunk = _outcome(supervisor, channels, channel, "stream", list(inputs))
-            while not isinstance(chunk, StreamEnd):
-                yield chunk
-                chunk = _outcome(supervisor, channels, channel, "next")
-        except GeneratorExit:
-            # The reader has left, so an error has no recipient.
-            with suppress(InferenceError):
-                _outcome(supervisor, channels, channel, "close")
-            raise
-        finally:
-            if channels.release(channel):
-                supervisor.wake()
-
-
-def _call(supervisor: Supervisor, kind: CallKind, inputs: Any) -> Any:
-    channels = supervisor.channels()
-    channel = None
-    try:
-        with channels.for_call() as channel:
-            return _outcome(supervisor, channels, channel, kind, inputs)
-    except OSError:
-        # No channel could be opened.
-        raise supervisor.ended_error(channels) from None
-    finally:
-        if channel is not None and channel.awaiting_reply:
-            supervisor.wake()
-
-
-def _outcome(
-    supervisor: Supervisor,
-    channels: ChannelPool,
-    channel: Channel,
-    kind: CallKind,
-    inputs: Any = None,
-) -> Any:
-    """Make one call and return the outcome of its reply.
-
-    Raises:
-        InferenceError: if the model fails, or its process ends or hangs.
-    """
-    try:
-        reply: Reply = channel.call(kind, inputs)
-    except TimeoutError:
-        channels.process.kill("it hung: it did not read or write a message in time")
-        raise supervisor.ended_error(channels) from None
-    except InvalidMessageError:
-        channels.process.kill("its answer cannot be read")
-        raise supervisor.ended_error(channels) from None
-    except (EOFError, OSError):
-        raise supervisor.ended_error(channels) from None
-    if isinstance(reply.outcome, Failure):
-        raise reply.outcome.to_error()
-    return reply.outcome
+        with self._supervisor.channel(counted=False) as channel:
+            try:
+                chunk = channel.call("stream", list(inputs))
+                while chunk is not None:
+                    yield chunk
+                    chunk = channel.call("next")
+            except GeneratorExit:
+                # The reader has left, so an error has no recipient.
+                with suppress(InferenceError, EOFError, OSError):
+                    channel.call("close")
+                raise
 
 
 @atexit.register

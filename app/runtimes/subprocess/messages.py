@@ -1,6 +1,7 @@
 """The messages between the server and a model process, and how sockets carry them.
 
-Both ends belong to this server, so messages are trusted and pickled.
+Both ends belong to this server, so messages are trusted and pickled. The large arrays of a call lie in shared memory:
+the server copies them once, and the process reads them in place. A socket would copy them twice, in small pieces.
 """
 
 import mmap
@@ -10,16 +11,26 @@ import socket
 import struct
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from itertools import accumulate
 from typing import Any, Literal
 
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
 from app.settings.model import ModelSource
+from tasks.inference.error import ErrorKind, InferenceError
 
 CallKind = Literal["predict", "stream", "next", "close", "downscale", "explain", "log_likelihoods"]
 
-_HEAD = struct.Struct("<QQ")
-"""Length of the message in bytes, and of the shared memory passed with it (0 for none)."""
+_HEAD = struct.Struct("<Q?")
+"""Length of the message in bytes, and whether shared memory comes with it."""
+
+_MIN_SHARED_BYTES = 4096
+"""Smaller arrays are pickled inline."""
+
+_ALIGNMENT = 64
+_MIN_MEMORY_BYTES = 1024 * 1024
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,34 +54,17 @@ class Call(msgspec.Struct, frozen=True):
 
     Attributes:
         kind: `predict`; `stream`, `next` and `close` for the first chunk, the next chunk and an early end of a
-            stream; `downscale` for the downscale factor of an image; or one of the `explanation_methods`.
-        inputs: pickled inputs, the (width, height) of an image, or the arguments of the method; large buffers
-            are in shared memory.
-        spans: offset and length of each large buffer in shared memory, in bytes.
+            stream, whose end is None; `downscale` for the downscale factor of an image; or one of the
+            `explanation_methods`.
+        inputs: pickled inputs, the (width, height) of an image, or the arguments of the method.
+        spans: offset and length of each large array in shared memory, in bytes.
         niceness: niceness of the calling thread, which the serving thread adopts. Explanations have a higher one.
     """
 
     kind: CallKind
-    inputs: bytes = b""
-    spans: Sequence[tuple[int, int]] = ()
-    niceness: int = 0
-
-
-class StreamEnd(msgspec.Struct, frozen=True):
-    """The end of a stream."""
-
-
-class Reply(msgspec.Struct, frozen=True):
-    """The reply to a call.
-
-    Attributes:
-        outcome: predictions, a chunk, `StreamEnd`, a downscale factor, or a `Failure`.
-        memory_in_use: whether the model still uses the shared memory of its inputs, so that the server must not reuse
-            it.
-    """
-
-    outcome: Any
-    memory_in_use: bool = False
+    inputs: bytes
+    spans: Sequence[tuple[int, int]]
+    niceness: int
 
 
 class ModelUnavailable(msgspec.Struct, frozen=True):
@@ -87,19 +81,57 @@ class MissingMemoryError(Exception):
     """A message arrived without its shared memory, because this process cannot open or map more."""
 
 
-def send(channel: socket.socket, message: object, memory: tuple[int, int] | None = None) -> None:
-    """Send a message, optionally with shared memory: its descriptor and its size in bytes.
+def pickle_inputs(inputs: object) -> tuple[bytes, Sequence[memoryview], Sequence[tuple[int, int]]]:
+    """Pickle the inputs of a call, and plan their large arrays in shared memory.
+
+    Returns:
+        The pickle, the bytes of each large array, and the span (offset, length) of each in bytes.
+    """
+    arrays: list[memoryview] = []
+
+    def is_inline(buffer: pickle.PickleBuffer) -> bool:
+        array = buffer.raw()
+        if array.nbytes >= _MIN_SHARED_BYTES:
+            arrays.append(array)
+        return array.nbytes < _MIN_SHARED_BYTES
+
+    body = pickle.dumps(inputs, protocol=5, buffer_callback=is_inline)
+    offsets = accumulate((-(-array.nbytes // _ALIGNMENT) * _ALIGNMENT for array in arrays), initial=0)
+    return body, arrays, [(offset, array.nbytes) for offset, array in zip(offsets, arrays, strict=False)]
+
+
+def allocate(size: int) -> tuple[int, NDArray[np.uint8]]:
+    """Allocate shared memory for at least `size` bytes.
+
+    Returns:
+        Its descriptor, which the caller closes after the process has received its own, and its bytes.
+
+    Raises:
+        InferenceError: OVERLOADED if the system has no memory, or no descriptor.
+    """
+    size = max(_MIN_MEMORY_BYTES, 1 << (size - 1).bit_length())
+    descriptor = -1
+    try:
+        descriptor = os.memfd_create("charioteer-inputs")
+        os.ftruncate(descriptor, size)
+        return descriptor, np.frombuffer(mmap.mmap(descriptor, size), np.uint8)
+    except OSError as error:
+        if descriptor >= 0:
+            os.close(descriptor)
+        message = f"No shared memory is available for the model's inputs: {error.strerror}"
+        raise InferenceError(ErrorKind.OVERLOADED, message) from None
+
+
+def send(channel: socket.socket, message: object, memory: int | None = None) -> None:
+    """Send a message, optionally with the descriptor of shared memory.
 
     Raises:
         OSError: if the other end is closed, or does not read in time.
         Exception: if the message cannot be pickled.
     """
     body = pickle.dumps(message, protocol=5)
-    head = _HEAD.pack(len(body), memory[1] if memory else 0)
-    parts = [head, body]
-    sent = socket.send_fds(channel, parts, [memory[0]]) if memory else channel.sendmsg(parts)
-    if sent < len(head) + len(body):
-        channel.sendall(memoryview(head + body)[sent:])
+    socket.send_fds(channel, [_HEAD.pack(len(body), memory is not None)], [] if memory is None else [memory])
+    channel.sendall(body)
 
 
 def receive(channel: socket.socket) -> tuple[Any, mmap.mmap | None]:
@@ -111,20 +143,20 @@ def receive(channel: socket.socket) -> tuple[Any, mmap.mmap | None]:
         InvalidMessageError: if the message cannot be unpickled.
         MissingMemoryError: if the memory cannot be mapped. The next message can still be received.
     """
-    received, descriptors, _, _ = socket.recv_fds(channel, _HEAD.size, 1)
-    if not received:
+    head, descriptors, _, _ = socket.recv_fds(channel, _HEAD.size, 1)
+    if len(head) < _HEAD.size:
         raise EOFError
-    length, size = _HEAD.unpack(received + receive_exactly(channel, _HEAD.size - len(received)))
+    length, has_memory = _HEAD.unpack(head)
     memory = None
     for descriptor in descriptors:
         try:
             with suppress(OSError):
-                memory = mmap.mmap(descriptor, size)
+                memory = mmap.mmap(descriptor, 0)
         finally:
             os.close(descriptor)
     try:
-        body = receive_exactly(channel, length)
-        if size and memory is None:
+        body = _receive_exactly(channel, length)
+        if has_memory and memory is None:
             raise MissingMemoryError
         return pickle.loads(body), memory  # noqa: S301  both ends belong to this server
     except (EOFError, OSError, MissingMemoryError):
@@ -133,12 +165,7 @@ def receive(channel: socket.socket) -> tuple[Any, mmap.mmap | None]:
         raise InvalidMessageError("The message cannot be unpickled") from error
 
 
-def receive_exactly(channel: socket.socket, length: int) -> bytearray:
-    """Receive exactly `length` bytes.
-
-    Raises:
-        EOFError: if the other end closes before.
-    """
+def _receive_exactly(channel: socket.socket, length: int) -> bytearray:
     received = bytearray(length)
     unread = memoryview(received)
     while unread:

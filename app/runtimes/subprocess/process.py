@@ -3,7 +3,6 @@
 import json
 import logging
 import os
-import select
 import signal
 import socket
 import subprocess
@@ -11,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any, cast
 
@@ -23,8 +23,8 @@ from tasks.inference.error import ErrorKind, InferenceError
 _PROGRAM = Path(__file__).with_name("model_process.py")
 _PACKAGE = __name__.rpartition(".")[0]
 
-_SOCKET_TIMEOUT_SECONDS = 30.0
-"""A process that pauses for longer within a message is considered dead."""
+SOCKET_TIMEOUT_SECONDS = 30.0
+"""A process that neither reads nor writes a message for this long is considered dead."""
 
 _STOP_SECONDS = 5.0
 """Time that a model has to close after a stop request, before its process is killed."""
@@ -45,7 +45,7 @@ class ModelProcess:
         self.source = source
         self.kill_reason = ""
         self._control, process_socket = socket.socketpair()
-        self._control.settimeout(_SOCKET_TIMEOUT_SECONDS)
+        self._control.settimeout(SOCKET_TIMEOUT_SECONDS)
         name = f"{source.name}/{source.version}"
         options = ["-P", "-u", "-X", "faulthandler"]
         with process_socket:
@@ -92,10 +92,8 @@ class ModelProcess:
             ModelError: if the job fails or times out, the process ends, or the result is no longer wanted.
         """
         deadline = time.monotonic() + seconds
-        poll = select.poll()
-        poll.register(self._control, select.POLLIN)
         while True:
-            if not poll.poll(250):
+            if not wait([self._control], 0.25):
                 if not is_wanted():
                     raise ModelError(f"{self.source.folder}: its loading was cancelled")
                 if time.monotonic() >= deadline:
@@ -124,8 +122,8 @@ class ModelProcess:
             return False
         if isinstance(message, ModelUnavailable):
             self.kill(f"it hung: {message.reason}")
-        else:
-            _log(message)
+            return False
+        _log(message)
         return True
 
     def open_channel(self) -> socket.socket:

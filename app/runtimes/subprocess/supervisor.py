@@ -1,16 +1,19 @@
 """Keep a model process running: start it, monitor it, and restart it."""
 
 import logging
-import select
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from concurrent.futures import Future
+from contextlib import contextmanager, suppress
+from multiprocessing.connection import wait
+from typing import Any
 
 from app.engine.error_text import redact_paths
 from app.runtimes.remote import Binding
 from app.runtimes.subprocess.channels import Channel, ChannelPool
+from app.runtimes.subprocess.messages import CallKind, InvalidMessageError
 from app.runtimes.subprocess.process import ModelProcess
 from app.settings.model import ModelError, ModelSource
 from app.settings.server import ServerSettings
@@ -67,25 +70,35 @@ class Supervisor:
         """
         return self._binding.result()
 
-    def channels(self) -> ChannelPool:
-        """Return the channels to the running process.
+    def call(self, kind: CallKind, inputs: Any) -> Any:
+        """Make one call and return its outcome.
 
         Raises:
-            InferenceError: MODEL_NOT_READY while no process runs.
+            InferenceError: if the model fails, or its process ends or hangs.
         """
-        if self._channels is None:
+        with self.channel() as channel:
+            return channel.call(kind, inputs)
+
+    @contextmanager
+    def channel(self, *, counted: bool = True) -> Generator[Channel]:
+        """Acquire a channel to the running process, as `ChannelPool.lease` does.
+
+        Raises:
+            InferenceError: MODEL_NOT_READY while no process runs, or if it ends or hangs; errors of `lease`.
+        """
+        channels = self._channels
+        if channels is None:
             reason = redact_paths(self.unavailable_reason, self._source) or "The model was unloaded"
             raise InferenceError(ErrorKind.MODEL_NOT_READY, reason)
-        return self._channels
-
-    def ended_error(self, channels: ChannelPool) -> InferenceError:
-        """Return the error for a call whose process has ended or is dead."""
-        message = self._ended_message(channels.process.wait_ended(1.0))
-        with self._state_lock:
-            # A new process may run already.
-            if self._channels is channels:
-                self.unavailable_reason = message
-        return InferenceError(ErrorKind.MODEL_NOT_READY, message)
+        try:
+            with channels.lease(counted=counted) as channel:
+                yield channel
+        except (EOFError, OSError) as error:
+            if isinstance(error, TimeoutError):
+                channels.process.kill("it hung: it did not read or write a message in time")
+            elif isinstance(error, InvalidMessageError):
+                channels.process.kill("its answer cannot be read")
+            raise self._ended_error(channels) from None
 
     @property
     def resident_bytes(self) -> int | None:
@@ -93,19 +106,11 @@ class Supervisor:
         channels = self._channels
         return None if channels is None else channels.process.resident_bytes
 
-    def wake(self) -> None:
-        """Wake the supervisor thread."""
-        try:
-            self._wake_sender.send(b"w")
-        except OSError:
-            # The buffer is full, so the thread will wake, or the thread has ended.
-            return
-
     def close(self) -> None:
         """Stop the process in the background."""
         # The garbage collector may call this at any point, so it must not take a lock.
         self._closing = True
-        self.wake()
+        self._wake()
 
     def _run(self) -> None:
         try:
@@ -127,7 +132,7 @@ class Supervisor:
         first_binding: Binding = binding
         running: ModelProcess | None = process
         while running is not None:
-            channels = ChannelPool(running, self._max_calls, self._seconds)
+            channels = ChannelPool(running, self._max_calls, self._seconds, self._wake)
             self._publish(channels)
             if not self._binding.done():
                 self._binding.set_result(first_binding)
@@ -192,12 +197,16 @@ class Supervisor:
     def _wait(self, seconds: float) -> bool:
         """Wait for `seconds`. Return False as soon as the model is unloaded."""
         deadline = time.monotonic() + seconds
-        poll = select.poll()
-        poll.register(self._wake_receiver, select.POLLIN)
         while not self._closing and (remaining := deadline - time.monotonic()) > 0:
-            if poll.poll(remaining * 1000 + 1):
+            if wait([self._wake_receiver], remaining):
                 self._wake_receiver.recv(4096)
         return not self._closing
+
+    def _wake(self) -> None:
+        """Wake the supervisor thread."""
+        # The buffer may be full, so the thread will wake, or the thread has ended.
+        with suppress(OSError):
+            self._wake_sender.send(b"w")
 
     def _report_lost(self, reason: str) -> None:
         if self._on_lost is not None:
@@ -208,27 +217,31 @@ class Supervisor:
             self._channels, self.unavailable_reason = channels, unavailable_reason
 
     def _watch_process(self, process: ModelProcess, channels: ChannelPool) -> None:
-        poll = select.poll()
-        poll.register(self._wake_receiver, select.POLLIN)
-        poll.register(process, select.POLLIN)
-        abandoned: dict[int, Channel] = {}
+        """Return when the process ends, hangs, or the model is unloaded."""
         while True:
-            for channel in channels.abandoned:
-                if channel.fileno() not in abandoned:
-                    abandoned[channel.fileno()] = channel
-                    poll.register(channel, select.POLLIN)
+            abandoned = {channel.fileno(): channel for channel in list(channels.abandoned)}
             due = min((channel.called_at + self._hang_seconds for channel in abandoned.values()), default=None)
-            ready = dict(poll.poll(None if due is None else max(0.0, due - time.monotonic()) * 1000 + 1))
+            timeout = None if due is None else max(0.0, due - time.monotonic())
+            ready = wait([self._wake_receiver, process.fileno(), *abandoned], timeout)
             if self._closing or (process.fileno() in ready and not process.handle_message()):
                 return
-            if self._wake_receiver.fileno() in ready:
+            if self._wake_receiver in ready:
                 self._wake_receiver.recv(4096)
-            for descriptor in ready.keys() & abandoned.keys():
-                poll.unregister(descriptor)
+            for descriptor in abandoned.keys() & ready:
                 channels.close_abandoned(abandoned.pop(descriptor))
             overdue = time.monotonic() - self._hang_seconds
             if any(channel.called_at <= overdue for channel in abandoned.values()):
                 process.kill(f"it hung: no answer to a call within {self._hang_seconds:g} s")
+                return
+
+    def _ended_error(self, channels: ChannelPool) -> InferenceError:
+        """Return the error for a call whose process has ended or is dead."""
+        message = self._ended_message(channels.process.wait_ended(1.0))
+        with self._state_lock:
+            # A new process may run already.
+            if self._channels is channels:
+                self.unavailable_reason = message
+        return InferenceError(ErrorKind.MODEL_NOT_READY, message)
 
     def _ended_message(self, reason: str) -> str:
         return f"The process of model {self._source.name!r} ended ({reason}) and is being restarted"

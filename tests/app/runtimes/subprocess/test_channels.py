@@ -1,6 +1,8 @@
 """Test calls to a model over lines, and calls that are cancelled before the reply."""
 
 import os
+import pickle
+import struct
 import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -13,9 +15,8 @@ import pytest
 
 from app.engine.cancellation import CancellationToken, cancellation_scope, raise_if_cancelled
 from app.engine.models.servable import Servable
-from app.runtimes.remote import Failure
 from app.runtimes.subprocess.channels import ChannelPool
-from app.runtimes.subprocess.messages import StreamEnd
+from app.runtimes.subprocess.messages import Call
 from app.settings.model import ModelSource
 from tasks.image_text_to_text import PromptedImage
 from tasks.inference.error import ErrorKind, InferenceError
@@ -42,7 +43,7 @@ def detection_input() -> DetectionInput:
 @contextmanager
 def open_lines(model: object = None, max_calls: int = 2, seconds: float = SECONDS) -> Generator[ChannelPool]:
     process = FakeProcess(servable(model))
-    lines = ChannelPool(cast("Any", process), max_calls, seconds)
+    lines = ChannelPool(cast("Any", process), max_calls, seconds, lambda: None)
     try:
         yield lines
     finally:
@@ -57,8 +58,8 @@ def lines() -> Iterator[ChannelPool]:
 
 
 def test_predictions_equal_those_of_model(lines: ChannelPool) -> None:
-    with lines.for_call() as line:
-        (found,) = line.call("predict", [detection_input()]).outcome
+    with lines.lease() as line:
+        (found,) = line.call("predict", [detection_input()])
     (expected,) = servable().model([detection_input()])
     assert found.labels == expected.labels
     np.testing.assert_array_equal(found.boxes, expected.boxes)
@@ -68,8 +69,8 @@ def test_line_is_reused_for_images_of_other_sizes(lines: ChannelPool) -> None:
     for side in (10, 2000, 40, 900):
         pixels = np.zeros((side, side, 3), np.uint8)
         pixels[2:5, 3:8] = 255
-        with lines.for_call() as line:
-            (found,) = line.call("predict", [DetectionInput(Image(pixels), DetectionParameters())]).outcome
+        with lines.lease() as line:
+            (found,) = line.call("predict", [DetectionInput(Image(pixels), DetectionParameters())])
         assert found.boxes[0].tolist() == [3, 2, 8, 5]
     assert len(cast("Any", lines.process).threads) == 1
 
@@ -84,9 +85,8 @@ def test_images_kept_by_model_stay_unchanged() -> None:
     with open_lines(keep_pixels) as lines:
         for value in range(5):
             image = Image(np.full((100, 100, 3), value, np.uint8))
-            with lines.for_call() as line:
-                reply = line.call("predict", [DetectionInput(image, DetectionParameters())])
-            assert (reply.outcome, reply.memory_in_use) == ([value], True)
+            with lines.lease() as line:
+                assert line.call("predict", [DetectionInput(image, DetectionParameters())]) == [value]
         assert [pixels.max() for pixels in kept_pixels] == [0, 1, 2, 3, 4]
 
 
@@ -111,21 +111,20 @@ def test_model_exception_becomes_same_failure_as_without_isolation(
 
     with open_lines(failing) as lines:
         for _ in range(2):
-            with lines.for_call() as line:
-                failure = line.call("predict", [detection_input()]).outcome
-            assert isinstance(failure, Failure)
-            assert failure.kind is kind
-            assert failure.message.startswith(message)
+            with pytest.raises(InferenceError) as caught, lines.lease() as line:
+                line.call("predict", [detection_input()])
+            assert caught.value.kind is kind
+            assert caught.value.message.startswith(message)
 
 
 def test_unpicklable_answer_is_model_failure() -> None:
     def return_lock(_: object) -> Sequence[object]:
         return [threading.Lock()]
 
-    with open_lines(return_lock) as lines, lines.for_call() as line:
-        failure = line.call("predict", [detection_input()]).outcome
-    assert failure.kind is ErrorKind.MODEL_FAILED
-    assert "cannot be pickled" in failure.message
+    with open_lines(return_lock) as lines, pytest.raises(InferenceError) as caught, lines.lease() as line:
+        line.call("predict", [detection_input()])
+    assert caught.value.kind is ErrorKind.MODEL_FAILED
+    assert "cannot be pickled" in caught.value.message
 
 
 class WordStream:
@@ -144,29 +143,27 @@ class WordStream:
 
 def test_stream_arrives_chunk_by_chunk() -> None:
     with open_lines(WordStream()) as lines:
-        line = lines.acquire()
-        outcomes = [line.call("stream", [detection_input()]).outcome]
-        while not isinstance(outcomes[-1], StreamEnd):
-            outcomes.append(line.call("next").outcome)
-        assert [chunk.text for chunk in outcomes[:-1]] == ["one", "two", "three"]
-        assert not lines.release(line)
+        with lines.lease(counted=False) as line:
+            chunks = [line.call("stream", [detection_input()])]
+            while chunks[-1] is not None:
+                chunks.append(line.call("next"))
+            assert [chunk.text for chunk in chunks[:-1]] == ["one", "two", "three"]
+            assert lines.calls == 0
+        assert not lines.abandoned
 
 
 def test_stream_is_closed_on_request() -> None:
     model = WordStream()
-    with open_lines(model) as lines:
-        line = lines.acquire()
+    with open_lines(model) as lines, lines.lease(counted=False) as line:
         line.call("stream", [detection_input()])
         assert not model.closed.is_set()
-        assert isinstance(line.call("close").outcome, StreamEnd)
+        assert line.call("close") is None
         assert model.closed.is_set()
-        lines.release(line)
 
 
 def test_stream_is_closed_with_its_line() -> None:
     model = WordStream()
-    with open_lines(model) as lines:
-        line = lines.acquire()
+    with open_lines(model) as lines, lines.lease(counted=False) as line:
         line.call("stream", [detection_input()])
         line.close()
         assert model.closed.wait(60)
@@ -202,7 +199,7 @@ def cancel_call(lines: ChannelPool, model: BlockingModel) -> None:
 
     canceller = threading.Thread(target=cancel)
     canceller.start()
-    with cancellation_scope(token), pytest.raises(InferenceError), lines.for_call() as line:
+    with cancellation_scope(token), pytest.raises(InferenceError), lines.lease() as line:
         line.call("predict", [detection_input()])
     canceller.join()
 
@@ -212,15 +209,15 @@ def test_cancelled_call_keeps_its_slot_until_reply_arrives() -> None:
     with open_lines(model, max_calls=1, seconds=0.2) as lines:
         cancel_call(lines, model)
         (line,) = lines.abandoned
-        with pytest.raises(InferenceError) as caught, lines.for_call():
+        with pytest.raises(InferenceError) as caught, lines.lease():
             pass
         assert caught.value.kind is ErrorKind.OVERLOADED
         model.go.set()
         line._wait()  # pyright: ignore[reportPrivateUsage]
         lines.close_abandoned(line)
         assert not lines.abandoned
-        with lines.for_call() as next_line:
-            assert len(next_line.call("predict", [detection_input()]).outcome) == 1
+        with lines.lease() as next_line:
+            assert len(next_line.call("predict", [detection_input()])) == 1
 
 
 def test_model_that_checks_its_token_stops_after_cancellation() -> None:
@@ -233,7 +230,7 @@ def test_model_that_checks_its_token_stops_after_cancellation() -> None:
 def test_call_without_cancellation_token_times_out() -> None:
     model = BlockingModel()
     with open_lines(model, seconds=0.1) as lines:
-        with pytest.raises(InferenceError) as caught, lines.for_call() as line:
+        with pytest.raises(InferenceError) as caught, lines.lease() as line:
             line.call("predict", [detection_input()])
         assert caught.value.kind is ErrorKind.DEADLINE_EXCEEDED
         model.go.set()
@@ -246,7 +243,7 @@ def test_process_exit_fails_running_and_waiting_calls() -> None:
 
         def ask() -> None:
             try:
-                with lines.for_call() as line:
+                with lines.lease() as line:
                     line.call("predict", [detection_input()])
             except (EOFError, OSError) as error:
                 failures.append(type(error))
@@ -270,7 +267,7 @@ def test_concurrent_calls_stay_within_limit() -> None:
     with open_lines(model, max_calls=2) as lines:
 
         def ask() -> None:
-            with lines.for_call() as line:
+            with lines.lease() as line:
                 line.call("predict", [detection_input()])
 
         threads = [threading.Thread(target=ask) for _ in range(6)]
@@ -295,8 +292,8 @@ def test_call_runs_at_nice_value_of_its_caller() -> None:
     def ask(increment: int) -> None:
         if increment:
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), usual + increment)
-        with lines.for_call() as line:
-            found.extend(line.call("predict", [detection_input()]).outcome)
+        with lines.lease() as line:
+            found.extend(line.call("predict", [detection_input()]))
 
     usual = os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
     with open_lines(nice_values) as lines:
@@ -306,6 +303,38 @@ def test_call_runs_at_nice_value_of_its_caller() -> None:
             thread.join()
         assert found == [usual, usual + 3, usual, usual + 3]
         assert len(cast("Any", lines.process).threads) == 2
+
+
+def test_large_shared_memory_is_released_by_both_ends() -> None:
+    def sizes(inputs: Sequence[DetectionInput]) -> Sequence[int]:
+        return [item.image.pixels.size for item in inputs]
+
+    with open_lines(sizes) as lines:
+        for side in (4800, 100, 4800):
+            image = Image(np.zeros((side, side, 3), np.uint8))
+            with lines.lease() as line:
+                assert line.call("predict", [DetectionInput(image, DetectionParameters())]) == [image.pixels.size]
+        assert max(shared_memory_sizes(), default=0) <= 64 * 1024 * 1024
+
+
+def shared_memory_sizes() -> list[int]:
+    """Return the size of each mapping of image memory; this process holds both ends."""
+    mapped = [line.split()[0] for line in Path("/proc/self/maps").read_text().splitlines() if "charioteer-in" in line]
+    return [int(end, 16) - int(start, 16) for start, _, end in (addresses.partition("-") for addresses in mapped)]
+
+
+def test_inputs_whose_memory_is_lost_are_rejected_and_next_are_read() -> None:
+    with open_lines() as lines:
+        with lines.lease() as line:
+            question = pickle.dumps(Call("predict", b"", ((0, 4096),), 0))
+            os.write(line.fileno(), struct.pack("<Q?", len(question), True) + question)
+            with lines.lease() as other:
+                assert len(other.call("predict", [detection_input()])) == 1
+            with pytest.raises(InferenceError, match="no memory, or no descriptor") as caught:
+                line.call("downscale", (640, 480))
+            assert caught.value.kind is ErrorKind.OVERLOADED
+        with lines.lease() as line:
+            line.close()
 
 
 def _wait_until(condition: Callable[[], bool]) -> None:
