@@ -9,6 +9,7 @@ import os
 import re
 import sys
 import threading
+import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -155,10 +156,12 @@ def read_config_file(app: App, commands: tuple[str, ...], arguments: ArgumentCol
     if argument and (tokens := argument.tokens):
         path = tokens[-1].value
         try:
-            Path(path).open("rb").close()
-        except OSError as error:
+            with Path(path).open("rb") as file:
+                tomllib.load(file)
+        except (OSError, ValueError) as error:
+            reason = error.strerror if isinstance(error, OSError) else error
             advice = "name a TOML file of options, or omit --config and CHARIOTEER_CONFIG"
-            raise SettingsError(f"--config: {path} cannot be read: {error.strerror}; {advice}") from None
+            raise SettingsError(f"--config: {path} cannot be read: {reason}; {advice}") from None
         Toml(path, must_exist=True, use_commands_as_keys=False, source=path)(app, commands, arguments)
 
 

@@ -11,6 +11,7 @@ import msgspec
 from cyclopts import Parameter
 from cyclopts.types import ExistingDirectory, ExistingFile, ExistingPath, PositiveInt
 from cyclopts.validators import Number
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
@@ -147,7 +148,7 @@ def _print_checks(search: "TuningSearch", terminal: Console) -> None:
             f"{agreement.score_difference:.3f}" if agreement else "",
             "refused" if candidate in search.refused else "",
         )
-    terminal.print(answers)
+    print_figures(answers, terminal)
 
 
 def _print_speed(
@@ -163,7 +164,7 @@ def _print_speed(
             *(f"{number:.2f}" for number in numbers),
             ", ".join(name for name, marked in (("now", current), ("best", best)) if row is marked),
         )
-    terminal.print(speed)
+    print_figures(speed, terminal)
     for note in search.notes:
         terminal.print(f"[yellow]{printable(note)}[/yellow]", soft_wrap=True)
 
@@ -173,6 +174,15 @@ def _figures(title: str, *headings: str) -> Table:
     for column in figures.columns:
         column.justify = "right"
     return figures
+
+
+def print_figures(figures: Table, terminal: Console) -> None:
+    """Print a table without breaking its numbers; in a narrow terminal, without lines."""
+    for column in figures.columns[len(_NAMES) :]:
+        column.min_width = max((len(word) for cell in column.cells for word in str(cell).split()), default=0)
+    if terminal.measure(figures).maximum >= terminal.width:
+        figures.box, figures.padding, figures.collapse_padding = SIMPLE_HEAD, (0, 1), True
+    terminal.print(figures)
 
 
 def _names(candidate: "Candidate") -> Sequence[str]:

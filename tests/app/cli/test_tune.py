@@ -1,5 +1,6 @@
 """``charioteer tune``."""
 
+import io
 import json
 import re
 import shutil
@@ -9,11 +10,13 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
+from rich.console import Console
 
 from app.assembly.benchmarking import Measurement, measure_candidates
 from app.cli import cli
 from app.cli.model.inputs import choose_images
-from app.cli.model.tune import TuningOptions, tune
+from app.cli.model.tune import TuningOptions, print_figures, tune
+from app.cli.terminal import table
 from tests.support.datasets import coco_annotation, write_coco_dataset
 from tests.support.images import encode_image
 from tests.support.server_process import ROOT
@@ -84,6 +87,15 @@ def test_int8_is_written_as_a_new_version(tmp_path: Path, capsys: pytest.Capture
     written = json.loads((detector / "2" / "model-settings.json").read_text())
     assert written == {"precision": "int8"}, output
     assert (detector / "2" / "quantization.json").is_file()
+
+
+def test_narrow_terminal_breaks_no_number() -> None:
+    figures = table("runtime", "precision", "decode", *(f"figure {number}" for number in range(8)))
+    numbers = ("16", "2", "12358.09", "10.08", "1013.15", "312.86", "142.60")
+    figures.add_row("onnxruntime", "fp32", "reduced", *numbers, "now, best")
+    written = io.StringIO()
+    print_figures(figures, Console(file=written, width=80))
+    assert [number for number in numbers if number not in written.getvalue().split()] == []
 
 
 def test_several_values_follow_one_option(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
