@@ -6,8 +6,8 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
-from app.runtimes.python.answers.labelled_scores import check_lengths, read_objects
-from app.runtimes.python.answers.value_parsing import ClassNames, fields, finite, invalid_answer, numbers
+from app.runtimes.python.answers.labelled_scores import RECORDS, read_objects, table
+from app.runtimes.python.answers.value_parsing import ClassNames, describe, finite, invalid_answer, numbers
 from tasks.object_detection import DetectionInput, Detections
 from tasks.oriented_object_detection import OrientedDetections
 
@@ -32,17 +32,18 @@ def read_detections(value: object, path: str, item: DetectionInput, labels: Clas
         InferenceError: MODEL_FAILED with the path of an invalid value.
     """
     del item
-
-    def supervised() -> tuple[object, str]:
-        return (fields(value, path, ("xyxy",)) or {}).get("xyxy", (None, f"{path}.xyxy"))
-
-    labelled, box_values, boxes_path = read_objects(value, path, "boxes", _SIDES, labels, supervised, _FORMS)
-    boxes = finite(numbers(box_values, boxes_path, ("N", 4)), boxes_path)
+    supervised = getattr(value, "xyxy", None), f"{path}.xyxy"
+    found = read_objects(value, path, labels, ("boxes",), _SIDES, supervised)
+    if found is None:
+        raise invalid_answer(path, _FORMS, describe(value))
+    is_records = found.form == RECORDS
+    boxes = table(found.geometry, path, _SIDES) if is_records else numbers(found.geometry, found.path, ("N", 4))
+    finite(boxes, found.path)
     for index in np.flatnonzero((boxes[:, 2:] < boxes[:, :2]).any(axis=1)).tolist():
         got = str(boxes[index].tolist())
-        raise invalid_answer(f"{boxes_path}[{index}]", "left <= right and top <= bottom", got)
-    check_lengths(path, "boxes", len(boxes), labelled)
-    return Detections(labels=labelled.labels, scores=labelled.scores, boxes=boxes)
+        raise invalid_answer(f"{found.path}[{index}]", "left <= right and top <= bottom", got)
+    found.check_lengths(path, boxes=len(boxes))
+    return Detections(labels=found.labels, scores=found.scores, boxes=boxes)
 
 
 def read_oriented_detections(value: object, path: str, item: DetectionInput, labels: ClassNames) -> OrientedDetections:
@@ -52,26 +53,26 @@ def read_oriented_detections(value: object, path: str, item: DetectionInput, lab
         InferenceError: MODEL_FAILED with the path of an invalid value.
     """
     width, height = item.image.width, item.image.height
-
-    def supervised() -> tuple[object, str]:
-        data = getattr(value, "data", None)
-        corners = cast("Mapping[str, object]", data).get(_CORNERS) if isinstance(data, Mapping) else None
-        return np.zeros((0, 4, 2)) if corners is None else corners, f'{path}.data["{_CORNERS}"]'
-
-    labelled, box_values, boxes_path = read_objects(
-        value, path, "boxes", _ORIENTED_FIELDS, labels, supervised, _ORIENTED_FORMS
-    )
-    is_corners = getattr(box_values, "ndim", 2) == 3
-    boxes = _from_corners(box_values, boxes_path) if is_corners else numbers(box_values, boxes_path, ("N", 5))
-    if isinstance(value, (list, tuple)):
+    data = getattr(value, "data", None)
+    corners = cast("Mapping[str, object]", data).get(_CORNERS) if isinstance(data, Mapping) else None
+    supervised = np.zeros((0, 4, 2)) if corners is None else corners, f'{path}.data["{_CORNERS}"]'
+    found = read_objects(value, path, labels, ("boxes",), _ORIENTED_FIELDS, supervised)
+    if found is None:
+        raise invalid_answer(path, _ORIENTED_FORMS, describe(value))
+    if found.form == RECORDS:
         # Records use the wire format, in which centre and size are fractions of the image.
-        boxes = boxes * np.array([width, height, width, height, 1], np.float32)
-    finite(boxes, boxes_path)
+        sides = np.array([width, height, width, height, 1], np.float32)
+        boxes = table(found.geometry, path, _ORIENTED_FIELDS) * sides
+    elif getattr(found.geometry, "ndim", 2) == 3:
+        boxes = _from_corners(found.geometry, found.path)
+    else:
+        boxes = numbers(found.geometry, found.path, ("N", 5))
+    finite(boxes, found.path)
     for index in np.flatnonzero((boxes[:, 2:4] < 0).any(axis=1)).tolist():
         got = str(boxes[index].tolist())
-        raise invalid_answer(f"{boxes_path}[{index}]", "a width and a height of 0 or more", got)
-    check_lengths(path, "boxes", len(boxes), labelled)
-    return OrientedDetections(labels=labelled.labels, scores=labelled.scores, boxes=boxes, width=width, height=height)
+        raise invalid_answer(f"{found.path}[{index}]", "a width and a height of 0 or more", got)
+    found.check_lengths(path, boxes=len(boxes))
+    return OrientedDetections(labels=found.labels, scores=found.scores, boxes=boxes, width=width, height=height)
 
 
 def _from_corners(value: object, path: str) -> NDArray[np.float32]:

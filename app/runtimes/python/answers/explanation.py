@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from app.runtimes.python.answers.value_parsing import array, describe, invalid_answer, items, text
+from tasks.inference.error import truncate
 
 _MAX_DEPTH = 32
 _EXPECTED = "null, a boolean, a finite number, a text, or a list, an array or a dict of them"
@@ -61,6 +62,6 @@ def _object(value: Mapping[object, object], path: str, depth: int) -> dict[str, 
         if not isinstance(key, str):
             raise invalid_answer(path, "texts as keys", describe(key))
     return {
-        text(key, path): read_explanation(item, f'{path}["{key}"]', depth + 1)
+        text(key, path): read_explanation(item, f'{path}["{truncate(key)}"]', depth + 1)
         for key, item in cast("Mapping[str, object]", value).items()
     }

@@ -17,6 +17,7 @@ from app.runtimes.python.answers.value_parsing import (
     scores,
 )
 from tasks.image_classification import Classification
+from tasks.inference.error import quote_value
 
 _FORMS = "Classification, a dict of scores by label, an array of scores by class number, or a list of label and score"
 
@@ -36,12 +37,12 @@ def read_classification(value: object, path: str, item: object, labels: ClassNam
     if isinstance(value, Mapping):
         return _numbered(_by_label(cast("Mapping[object, object]", value), path, labels), labels)
     if (labelled_supervision := read_supervision(value, path, labels)) is not None:
-        return _numbered(_check_counts(labelled_supervision, path), labels)
+        labelled_supervision.check_lengths(path)
+        return _numbered(labelled_supervision, labels)
     if (listed := items(value)) is None:
         raise invalid_answer(path, _FORMS, describe(value))
-    has_numbers = hasattr(listed, "ndim") or not len(listed) or isinstance(listed[0], (int, float, np.generic))
-    if not has_numbers and (records := read_records(listed, path, (), labels)) is not None:
-        return _numbered(records[0], labels)
+    if isinstance(listed, (list, tuple)) and len(listed) and not isinstance(listed[0], (int, float, np.generic)):
+        return _numbered(read_records(cast("Sequence[object]", listed), path, labels)[0], labels)
     return _by_number(listed, path, labels)
 
 
@@ -49,27 +50,22 @@ def _parallel(value: object, path: str, labels: ClassNames) -> LabelledScores:
     mapping = fields(value, path, ("labels", "scores")) or {}
     (label_values, labels_path), (score_values, scores_path) = mapping["labels"], mapping["scores"]
     label_names = names(label_values, labels_path, labels)
-    return _check_counts(LabelledScores(label_names, scores(score_values, scores_path)), path)
+    labelled = LabelledScores(label_names, scores(score_values, scores_path))
+    labelled.check_lengths(path)
+    return labelled
 
 
 def _by_label(value: Mapping[object, object], path: str, labels: ClassNames) -> LabelledScores:
     keys = list(value)
-    label_names = [labels.name(key, f"{path}: the key {key!r}") for key in keys]
-    return LabelledScores(label_names, scores(list(value.values()), path, lambda index: f"{path}[{keys[index]!r}]"))
+    label_names = [labels.name(key, f"{path}: the key {quote_value(key)}") for key in keys]
+    score_values = scores(list(value.values()), path, lambda index: f"{path}[{quote_value(keys[index])}]")
+    return LabelledScores(label_names, score_values)
 
 
 def _by_number(value: object, path: str, labels: ClassNames) -> Classification:
     count = len(labels.known) or "C"
     score_values = scores(numbers(value, path, (count,)), path)
     return Classification(labels=[labels.name(index, path) for index in range(len(score_values))], scores=score_values)
-
-
-def _check_counts(labelled: LabelledScores, path: str) -> LabelledScores:
-    if len(labelled.labels) != len(labelled.scores):
-        raise invalid_answer(
-            path, "equal numbers of scores and labels", f"{len(labelled.scores)} scores, {len(labelled.labels)} labels"
-        )
-    return labelled
 
 
 def _numbered(labelled: LabelledScores, labels: ClassNames) -> Classification:

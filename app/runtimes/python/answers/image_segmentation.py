@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from app.runtimes.python.answers.labelled_scores import check_lengths, read_parallel, read_records, read_supervision
+from app.runtimes.python.answers.labelled_scores import RECORDS, SUPERVISION, read_objects
 from app.runtimes.python.answers.value_parsing import (
     ClassNames,
     describe,
@@ -35,31 +35,26 @@ def read_segments(value: object, path: str, item: SegmentationInput, labels: Cla
         InferenceError: MODEL_FAILED with the path of an invalid value.
     """
     size = (item.image.height, item.image.width)
-    if (parallel := read_parallel(value, path, "masks", labels)) is not None:
-        labelled, (masks, values_path) = parallel
-        contours = _mask_contours(masks, values_path, size)
-    elif (parallel := read_parallel(value, path, "contours", labels)) is not None:
-        labelled, (contour_values, values_path) = parallel
-        contours = [
-            _contours(parts, f"{values_path}[{index}]")
-            for index, parts in enumerate(_sequence(contour_values, values_path))
-        ]
-    elif (mapped := fields(value, path, ("label_map",))) is not None:
-        scored = (fields(value, path, ("scores",)) or {}).get("scores")
-        return _label_map_segments(*mapped["label_map"], scored, size, labels)
-    elif (supervised := read_supervision(value, path, labels)) is not None:
-        labelled = supervised
-        masks = getattr(value, "mask", None)
-        contours = _mask_contours(() if masks is None and not labelled.labels else masks, f"{path}.mask", size)
-    elif (records := read_records(value, path, ("contour",), labels)) is not None:
-        labelled, by_field = records
-        contours = [_contours(parts, f"{path}[{index}].contour") for index, parts in enumerate(by_field["contour"])]
-    elif getattr(value, "ndim", 0) == 2:
-        return _label_map_segments(value, path, None, size, labels)
-    else:
+    supervised = getattr(value, "mask", None), f"{path}.mask"
+    found = read_objects(value, path, labels, ("masks", "contours"), ("contour",), supervised)
+    if found is None:
+        if (mapped := fields(value, path, ("label_map",))) is not None:
+            scored = (fields(value, path, ("scores",)) or {}).get("scores")
+            return _label_map_segments(*mapped["label_map"], scored, size, labels)
+        if getattr(value, "ndim", 0) == 2:
+            return _label_map_segments(value, path, None, size, labels)
         raise invalid_answer(path, _FORMS, describe(value))
-    check_lengths(path, "objects", len(contours), labelled)
-    return Segments(labels=labelled.labels, scores=labelled.scores, contours=contours)
+    if found.form == RECORDS:
+        shapes = found.geometry["contour"]
+        contours = [_contours(parts, f"{path}[{index}].contour") for index, parts in enumerate(shapes)]
+    elif found.form == "contours":
+        shapes = _sequence(found.geometry, found.path)
+        contours = [_contours(parts, f"{found.path}[{index}]") for index, parts in enumerate(shapes)]
+    else:
+        is_empty = found.form == SUPERVISION and found.geometry is None and not found.labels
+        contours = _mask_contours(() if is_empty else found.geometry, found.path, size)
+    found.check_lengths(path, objects=len(contours))
+    return Segments(labels=found.labels, scores=found.scores, contours=contours)
 
 
 def _mask_contours(masks: object, path: str, size: tuple[int, int]) -> list[list[Contour]]:

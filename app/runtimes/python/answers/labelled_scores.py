@@ -1,6 +1,6 @@
 """Read labelled objects from the three supported forms: parallel arrays, supervision's types, and records."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 import msgspec
@@ -15,15 +15,17 @@ from app.runtimes.python.answers.value_parsing import (
     fields,
     finite,
     invalid_answer,
-    items,
     names,
     numbers,
     scores,
 )
 
+RECORDS, SUPERVISION = "records", "supervision"
+"""The forms of objects besides parallel arrays."""
+
 
 class LabelledScores(msgspec.Struct, frozen=True, eq=False):
-    """The labels and scores of N objects.
+    """The labels and scores of N classes or objects.
 
     Attributes:
         labels: N class names.
@@ -33,63 +35,70 @@ class LabelledScores(msgspec.Struct, frozen=True, eq=False):
     labels: list[str]
     scores: NDArray[np.float32]
 
+    def check_lengths(self, path: str, **geometry: int) -> None:
+        """Check that the numbers of labels, scores and boxes, masks or contours are equal.
+
+        Raises:
+            InferenceError: MODEL_FAILED with the number of each.
+        """
+        counts = {**geometry, "scores": len(self.scores), "labels": len(self.labels)}
+        if len(set(counts.values())) > 1:
+            expected = f"equal numbers of {', '.join(list(counts)[:-1])} and labels"
+            raise invalid_answer(path, expected, ", ".join(f"{length} {name}" for name, length in counts.items()))
+
+
+class Objects(LabelledScores, frozen=True, eq=False):
+    """The labels and scores of N objects, and their geometry as the model returned it.
+
+    Attributes:
+        form: the key or attribute of parallel arrays with the geometry, `RECORDS` or `SUPERVISION`.
+        geometry: the geometry; for records a list of values for each of their fields.
+        path: path of the geometry in error messages.
+    """
+
+    form: str
+    geometry: Any
+    path: str
+
 
 def read_objects(
     value: object,
     path: str,
-    geometry: str,
-    field_names: Sequence[str],
     labels: ClassNames,
-    supervised: Callable[[], tuple[Any, str]],
-    forms: str,
-) -> tuple[LabelledScores, Any, str]:
-    """Read labelled objects from parallel arrays, supervision's types, or records.
+    geometries: Sequence[str],
+    field_names: Sequence[str],
+    supervised: tuple[object, str] | None = None,
+    label: str = "label",
+) -> Objects | None:
+    """Read labelled objects from parallel arrays, supervision's types, or records; return None for other forms.
+
+    The prediction types of `tasks`, torchvision's dicts and MAITE's targets are parallel arrays.
 
     Args:
         value: the return value.
         path: its path in error messages.
-        geometry: the key or attribute of parallel arrays with the objects' geometry.
-        field_names: the fields of records with the geometry.
         labels: the model's class names.
-        supervised: returns the geometry in one of supervision's types, and its path.
-        forms: the supported forms, in words.
-
-    Returns:
-        The labels and scores, and the geometry with its path.
-
-    Raises:
-        InferenceError: MODEL_FAILED for other forms, or with the path of an invalid value.
-    """
-    if (parallel := read_parallel(value, path, geometry, labels)) is not None:
-        return parallel[0], *parallel[1]
-    if (labelled := read_supervision(value, path, labels)) is not None:
-        return labelled, *supervised()
-    if (records := read_records(value, path, field_names, labels)) is not None:
-        return records[0], table(records[1], path, field_names), path
-    raise invalid_answer(path, forms, describe(value))
-
-
-def read_parallel(
-    value: object, path: str, geometry: str, labels: ClassNames
-) -> tuple[LabelledScores, tuple[Any, str]] | None:
-    """Read parallel arrays from the keys or attributes `geometry`, scores and labels; return None for other forms.
-
-    The prediction types of `tasks`, torchvision's dicts and MAITE's targets have this form.
-
-    Returns:
-        The labels and scores, and the geometry with its path.
+        geometries: the keys or attributes of parallel arrays that may contain the objects' geometry.
+        field_names: the fields of records with the geometry.
+        supervised: the geometry in one of supervision's types, and its path; None if they are not supported.
+        label: the field of records with the class.
 
     Raises:
         InferenceError: MODEL_FAILED with the path of an invalid value.
     """
-    mapping = fields(value, path, (geometry, "scores", "labels"))
-    if mapping is None:
-        return None
-    (label_values, labels_path), (score_values, scores_path) = mapping["labels"], mapping["scores"]
-    label_names = names(label_values, labels_path, labels)
-    if getattr(score_values, "ndim", 1) == 2:
-        score_values = _label_scores(numbers(score_values, scores_path, ("N", "C")), label_names, labels, scores_path)
-    return LabelledScores(label_names, scores(score_values, scores_path)), mapping[geometry]
+    for name in geometries:
+        if (mapping := fields(value, path, (name, "scores", "labels"))) is not None:
+            label_names, (score_values, scores_path) = names(*mapping["labels"], labels), mapping["scores"]
+            if getattr(score_values, "ndim", 1) == 2:
+                score_values = _scores_of_labels(score_values, label_names, labels, scores_path)
+            return Objects(label_names, scores(score_values, scores_path), name, *mapping[name])
+    if supervised is not None and (labelled := read_supervision(value, path, labels)) is not None:
+        return Objects(labelled.labels, labelled.scores, SUPERVISION, *supervised)
+    if isinstance(value, (list, tuple)):
+        records = cast("Sequence[object]", value)
+        labelled, by_field = read_records(records, path, labels, field_names, label)
+        return Objects(labelled.labels, labelled.scores, RECORDS, by_field, path)
+    return None
 
 
 def read_supervision(value: object, path: str, labels: ClassNames) -> LabelledScores | None:
@@ -115,38 +124,21 @@ def read_supervision(value: object, path: str, labels: ClassNames) -> LabelledSc
 
 
 def read_records(
-    value: object, path: str, field_names: Sequence[str], labels: ClassNames, label: str = "label"
-) -> tuple[LabelledScores, Mapping[str, Sequence[Any]]] | None:
-    """Read a list of mappings or objects with label, score and the fields `field_names`; return None for others.
-
-    Args:
-        value: the return value.
-        path: its path in error messages.
-        field_names: names of further fields.
-        labels: the model's class names.
-        label: name of the field with the class.
-
-    Returns:
-        The labels and scores, and the wanted fields as columns.
+    records: Sequence[object], path: str, labels: ClassNames, field_names: Sequence[str] = (), label: str = "label"
+) -> tuple[LabelledScores, Mapping[str, Sequence[Any]]]:
+    """Read mappings or objects with the class in the field `label`, score, and further fields, returned as lists.
 
     Raises:
         InferenceError: MODEL_FAILED with the path of an invalid record.
     """
-    if not isinstance(value, (list, tuple)):
-        return None
-    by_field = columns(items(cast("object", value)) or (), path, (label, "score", *field_names))
+    by_field = columns(records, path, (label, "score", *field_names))
     label_names = [labels.name(name, f"{path}[{index}].{label}") for index, name in enumerate(by_field[label])]
     score_values = table(by_field, path, ("score",))[:, 0]
     return LabelledScores(label_names, scores(score_values, path, lambda index: f"{path}[{index}].score")), by_field
 
 
 def table(by_field: Mapping[str, Sequence[Any]], path: str, field_names: Sequence[str]) -> NDArray[np.float32]:
-    """Stack numeric fields of N records into an array of shape (N, len(wanted)).
-
-    Args:
-        by_field: the columns from `read_records`.
-        path: path of the list of records in error messages.
-        field_names: names of fields.
+    """Stack numeric fields of N records, each a list, into an array of shape (N, number of fields).
 
     Raises:
         InferenceError: MODEL_FAILED with the path of a field that is not a number.
@@ -156,29 +148,15 @@ def table(by_field: Mapping[str, Sequence[Any]], path: str, field_names: Sequenc
     )
 
 
-def check_lengths(path: str, geometry: str, count: int, labelled: LabelledScores) -> None:
-    """Check that the numbers of labels, scores and boxes, masks or contours are equal.
-
-    Raises:
-        InferenceError: MODEL_FAILED with the number of each.
-    """
-    counts = {geometry: count, "scores": len(labelled.scores), "labels": len(labelled.labels)}
-    if len(set(counts.values())) > 1:
-        got = ", ".join(f"{length} {name}" for name, length in counts.items())
-        raise invalid_answer(path, f"equal numbers of {geometry}, scores and labels", got)
-
-
-def _label_scores(
-    table: NDArray[np.float32], label_names: Sequence[str], labels: ClassNames, path: str
-) -> NDArray[np.float32]:
+def _scores_of_labels(value: object, label_names: Sequence[str], labels: ClassNames, path: str) -> NDArray[np.float32]:
     """Select the score of each object's own class from (N, C) scores of all classes."""
-    finite(table, path)
-    if len(table) != len(label_names):
-        raise invalid_answer(path, f"scores of {len(label_names)} objects", f"shape {table.shape}")
+    by_class = finite(numbers(value, path, ("N", "C")), path)
+    if len(by_class) != len(label_names):
+        raise invalid_answer(path, f"scores of {len(label_names)} objects", f"shape {by_class.shape}")
     numbers_of = [labels.number(name) if labels.known else int(name) for name in label_names]
     for index, number in enumerate(numbers_of):
-        if number is None or number >= table.shape[1]:
+        if number is None or number >= by_class.shape[1]:
             raise invalid_answer(
-                f"{path}[{index}]", f"a score for the class {label_names[index]!r}", describe(table[index])
+                f"{path}[{index}]", f"a score for the class {label_names[index]!r}", describe(by_class[index])
             )
-    return table[np.arange(len(table)), np.array(numbers_of, np.intp)]
+    return by_class[np.arange(len(by_class)), np.array(numbers_of, np.intp)]

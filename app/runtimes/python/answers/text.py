@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from app.runtimes.python.answers.labelled_scores import read_parallel, read_records, table
+from app.runtimes.python.answers.labelled_scores import RECORDS, read_objects, table
 from app.runtimes.python.answers.value_parsing import (
     ClassNames,
     columns,
@@ -30,27 +30,22 @@ def read_entities(value: object, path: str, item: TaggedText, labels: ClassNames
     Raises:
         InferenceError: MODEL_FAILED with the path of an invalid value.
     """
-    if (parallel := read_parallel(value, path, "spans", labels)) is not None:
-        labelled, (span_values, spans_path) = parallel
-        spans = numbers(span_values, spans_path, ("N", 2))
-    elif (records := read_records(value, path, _SPAN, labels, label="entity_group")) is not None:
-        labelled, by_field = records
-        spans_path = path
-        spans = table(by_field, path, _SPAN)
-    else:
+    found = read_objects(value, path, labels, ("spans",), _SPAN, label="entity_group")
+    if found is None:
         forms = "Entities, spans with scores and labels, or a list of records with entity_group, score, start and end"
         raise invalid_answer(path, forms, describe(value))
-    if len(spans) != len(labelled.labels) or len(spans) != len(labelled.scores):
-        raise invalid_answer(path, "equal numbers of spans, scores and labels", f"{len(spans)} spans")
+    is_records = found.form == RECORDS
+    spans = table(found.geometry, path, _SPAN) if is_records else numbers(found.geometry, found.path, ("N", 2))
+    found.check_lengths(path, spans=len(spans))
     source = item.item.text
     for index, (start, end) in enumerate(spans.tolist()):
         if not (start.is_integer() and end.is_integer() and 0 <= start <= end <= len(source)):
             raise invalid_answer(
-                f"{spans_path}[{index}]", f"characters within 0..{len(source)}, start <= end", f"{start:g}..{end:g}"
+                f"{found.path}[{index}]", f"characters within 0..{len(source)}, start <= end", f"{start:g}..{end:g}"
             )
     integers = spans.astype(np.int32)
     words = [source[start:end] for start, end in integers.tolist()]
-    return Entities(labels=labelled.labels, scores=labelled.scores, words=words, spans=integers)
+    return Entities(labels=found.labels, scores=found.scores, words=words, spans=integers)
 
 
 def read_generation(value: object, path: str, item: ContinuedText, labels: ClassNames) -> Generation:

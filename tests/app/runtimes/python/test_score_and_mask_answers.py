@@ -84,6 +84,8 @@ def test_classes_without_names_are_labelled_by_number() -> None:
         ({"cat": "high"}, "predict(): Expected numbers"),
         ({"cat": 0.5, "dog": math.inf}, "predict()['dog']: Expected finite numbers"),
         ({5: 0.5}, "Expected one of 3 classes"),
+        ({"cat" * 1000: 2.0}, "...]: Expected a score of 0..1, got 2"),
+        ({(0,) * 1000: 0.5}, "...: Expected the name or the number of a class"),
         (
             {"labels": ["cat"], "scores": [0.5, 0.5]},
             "Expected equal numbers of scores and labels, got 2 scores, 1 labels",
@@ -101,6 +103,7 @@ def test_error_names_invalid_score(answer: object, error_text: str) -> None:
         read_classification(answer, "predict()", CLASSIFICATION_INPUT, LABELS)
     assert caught.value.kind is ErrorKind.MODEL_FAILED
     assert error_text in str(caught.value)
+    assert len(str(caught.value)) < 400
 
 
 def square_with_hole() -> np.ndarray[Any, np.dtype[np.bool_]]:

@@ -162,6 +162,7 @@ def test_description_shows_that_the_model_explains_itself(tmp_path: Path) -> Non
         ([1.0, float("nan")], "explain()[1]: Expected a finite number, got nan"),
         ({"a": [b"x"]}, 'explain()["a"][0]: Expected null, a boolean, a finite number, a text, or a list'),
         ({1: 2}, "explain(): Expected texts as keys, got 1"),
+        ({"key" * 1000: b"x"}, '..."]: Expected null, a boolean'),
         ({"a"}, "explain(): Expected null, a boolean"),
         ("\ud800", "explain(): Expected a text"),
     ],
@@ -170,6 +171,7 @@ def test_value_that_json_cannot_hold_is_named(value: object, message: str) -> No
     with pytest.raises(InferenceError) as caught:
         read_explanation(value, "explain()")
     assert message in caught.value.message
+    assert len(caught.value.message) < 400
     assert caught.value.kind is ErrorKind.MODEL_FAILED
 
 
