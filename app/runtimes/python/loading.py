@@ -4,6 +4,7 @@ import atexit
 import traceback
 import weakref
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, ParamSpec, TypeVar, cast
 
 import numpy as np
@@ -16,7 +17,7 @@ from app.runtimes.python.answers.value_parsing import ClassNames
 from app.runtimes.python.instances import InstancePool, JobTimeoutError, ModelExited, ModelInstance, describe_exception
 from app.runtimes.python.model_code import ModelCode
 from app.runtimes.python.python_model import PythonModel, StreamingPythonModel
-from app.runtimes.python.task_adapters import TASK_ADAPTERS, CallForm, TaskAdapter, call_form, explain_arguments
+from app.runtimes.python.task_adapters import CallForm, TaskAdapter, call_form, explain_arguments, task_adapter
 from app.settings.model import SETTINGS_FILE, ModelError, ModelSettings, ModelSource
 from tasks.task import TaskType
 
@@ -44,7 +45,7 @@ def inspect(source: ModelSource) -> ModelMetadata:
         form = None if predict is None else _checked(source, call_form, predict, adapter)
         return _description(source, model_class, adapter, form)
     finally:
-        instance.stop(_ignore)
+        instance.stop(_close)
         code.unload()
 
 
@@ -113,8 +114,7 @@ class _MaiteModel:
     def __init__(self, model: Any) -> None:
         self._model = model
         self.load, self.close = getattr(model, "load", None), getattr(model, "close", None)
-        names = cast("Mapping[int, str]", dict(model.metadata).get("index2label") or {})
-        self.labels = [names.get(number, str(number)) for number in range(max(names, default=-1) + 1)]
+        self.labels = dict(model.metadata).get("index2label")
 
     def predict(self, images: Sequence[NDArray[np.uint8]]) -> object:
         """Call the model with (H, W, 3) images, transposed to MAITE's (3, H, W)."""
@@ -128,18 +128,14 @@ def _bind(source: ModelSource, target: Any, pool: InstancePool, code: ModelCode)
     model_class = cast("type[PythonModel[Any, Any]]", StreamingPythonModel if form.streams else PythonModel)
     model = model_class(pool, form, adapter, labels, _explain_arguments(source, target, adapter))
     # The registration and the requests in flight keep the model alive.
-    weakref.finalize(model, _unload, pool, code).atexit = False
+    weakref.finalize(model, pool.close).atexit = False
+    weakref.finalize(model, code.unload).atexit = False
     return Servable(adapter.task, model, _description(source, target, adapter, form), source.settings.parameters)
 
 
 def _adapter(source: ModelSource, target: object) -> TaskAdapter[Any, Any]:
     declared: object = source.settings.task_type or getattr(target, "task_type", None)
-    known = ", ".join(TASK_ADAPTERS)
-    if declared is None:
-        raise _error(source, f'a Python model must declare its "task_type", one of {known}')
-    if (make_adapter := TASK_ADAPTERS.get(cast("TaskType", str(declared)))) is None:
-        raise _error(source, f"task_type: Expected one of {known}, got {str(declared)!r}")
-    return _checked(source, make_adapter, target)
+    return _checked(source, task_adapter, declared, target)
 
 
 def _explain_arguments(source: ModelSource, target: object, adapter: TaskAdapter[Any, Any]) -> Sequence[str] | None:
@@ -157,10 +153,12 @@ def _checked(source: ModelSource, read: Callable[P, T], *arguments: P.args, **op
 
 def _labels(source: ModelSource, target: object) -> Sequence[str]:
     """Return the class names from the settings, or else from the object: a list, or a dict by class number."""
-    declared: object = declared_labels(source) or getattr(target, "labels", None) or ()
+    own: object = getattr(target, "labels", None)
+    declared: object = declared_labels(source) or (() if own is None else own)
     if isinstance(declared, Mapping):
-        by_number = cast("Mapping[int, str]", declared)
-        declared = [by_number.get(number, str(number)) for number in range(max(by_number) + 1)]
+        by_number = cast("Mapping[Any, object]", declared)
+        with suppress(TypeError):  # keys that are not numbers
+            declared = [by_number.get(number, str(number)) for number in range(max(by_number, default=-1) + 1)]
     if not isinstance(declared, (list, tuple)) or not all(
         isinstance(label, str) for label in cast("list[object]", declared)
     ):
@@ -172,7 +170,8 @@ def _description(
     source: ModelSource, target: object, adapter: TaskAdapter[Any, Any], form: CallForm | None
 ) -> ModelMetadata:
     settings, task = source.settings, adapter.task
-    labels = _labels(source, target) if not isinstance(getattr(target, "labels", None), property) else ()
+    # A class has no value of a property or another descriptor.
+    labels = () if hasattr(getattr(target, "labels", None), "__get__") else _labels(source, target)
     task_origin = Origin.DECLARED if settings.task_type else Origin.CLASS
     facts = [
         Fact("task type", task.task_type, task_origin),
@@ -223,18 +222,9 @@ def _error(source: ModelSource, message: str) -> ModelError:
     return ModelError(f"{source.folder / SETTINGS_FILE}: {message}")
 
 
-def _ignore(target: object) -> None:
-    del target
-
-
 def _close(target: Any) -> object:
     hook = getattr(target, "close", None)
     return hook() if callable(hook) else None
-
-
-def _unload(pool: InstancePool, code: ModelCode) -> None:
-    pool.close()
-    code.unload()
 
 
 @atexit.register

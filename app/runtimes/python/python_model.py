@@ -70,11 +70,8 @@ class PythonModel(Generic[InputT, PredictionT]):
     def _explain_samples(
         self, lease: InstanceLease, inputs: Sequence[InputT], answers: Sequence[object]
     ) -> Sequence[object]:
-        samples = [self._adapter.arguments(item) for item in inputs]
-        arguments = {name: [sample[name] for sample in samples] for name in self._adapter.optional_arguments}
-        arguments[INPUTS] = [sample[self._adapter.sample_argument] for sample in samples]
-        arguments[PREDICTIONS] = list(answers)
-        result = self._call_explain(lease, arguments)
+        names = [name for name in self._explain_arguments or () if name != PREDICTIONS]
+        result = self._call_explain(lease, {**self._lists(inputs, names), PREDICTIONS: list(answers)})
         return read_explanations(result, _EXPLANATION, len(inputs), self._adapter.sample_argument)
 
     def _explain_tensors(
@@ -95,34 +92,28 @@ class PythonModel(Generic[InputT, PredictionT]):
 
     def _answers(self, lease: InstanceLease, inputs: Sequence[InputT]) -> Sequence[tuple[object, str]]:
         """Return what ``predict`` answers to each input, with its path in error messages."""
-        if self._form.batch:
-            return self._batch(lease, inputs)
-        return [(self._answer(lease, item), _RESULT) for item in inputs]
+        if not self._form.batch:
+            return [(self._answer(lease, item), _RESULT) for item in inputs]
+        arguments = self._lists(inputs, self._form.names)
+        result = lease.run(lambda target: target.predict(**arguments))
+        answers = items(result)
+        if answers is None or len(answers) != len(inputs):
+            expected = f"a list of {len(inputs)} answers, one for each {self._adapter.sample_argument}"
+            raise invalid_answer(_RESULT, expected, describe(result))
+        return [(answer, f"{_RESULT}[{index}]") for index, answer in enumerate(answers)]
+
+    def _lists(self, inputs: Sequence[InputT], names: Sequence[str]) -> Mapping[str, Sequence[object]]:
+        """Return arguments with a list of the values of all samples."""
+        samples = [self._adapter.arguments(item) for item in inputs]
+        adapter = self._adapter
+        sources = dict.fromkeys((adapter.batch_argument, INPUTS), adapter.sample_argument)
+        return {name: [sample[sources.get(name, name)] for sample in samples] for name in names}
 
     def _parse(self, answers: Sequence[tuple[object, str]], inputs: Sequence[InputT]) -> Sequence[PredictionT]:
         return [
             self._adapter.parse(answer, path, item, self._labels)
             for (answer, path), item in zip(answers, inputs, strict=True)
         ]
-
-    def _batch(self, lease: InstanceLease, inputs: Sequence[InputT]) -> Sequence[tuple[object, str]]:
-        samples = [self._adapter.arguments(item) for item in inputs]
-        batched = {
-            name: [
-                sample[self._adapter.sample_argument if name == self._adapter.batch_argument else name]
-                for sample in samples
-            ]
-            for name in self._form.names
-        }
-        result = lease.run(lambda target: target.predict(**batched))
-        answers = items(result)
-        if answers is None or len(answers) != len(inputs):
-            raise invalid_answer(
-                _RESULT,
-                f"a list of {len(inputs)} answers, one for each {self._adapter.sample_argument}",
-                describe(result),
-            )
-        return [(answer, f"{_RESULT}[{index}]") for index, answer in enumerate(answers)]
 
     def _answer(self, lease: InstanceLease, item: InputT) -> object:
         answers = [self._call(lease, arguments) for arguments in self._arguments(item)]

@@ -16,30 +16,33 @@ from app.runtimes.python.answers.tensor import read_tensors
 from app.runtimes.python.answers.text import read_answers, read_entities, read_generation
 from app.runtimes.python.answers.value_parsing import ClassNames
 from app.settings.model import ModelError
-from tasks.image_classification import ClassificationInput, ImageClassification
-from tasks.image_segmentation import ImageSegmentation, SegmentationInput
+from tasks.image_classification import ImageClassification
+from tasks.image_segmentation import ImageSegmentation
 from tasks.image_text_to_text import ImageTextToText, PromptedImage
 from tasks.inference.response import Prediction
 from tasks.inference.tensor import Datatype, TensorSpec
-from tasks.object_detection import DetectionInput, ObjectDetection
+from tasks.object_detection import ObjectDetection
 from tasks.oriented_object_detection import OrientedObjectDetection
 from tasks.task import Task, TaskType
 from tasks.tensor_inference import TensorInference, Tensors, TensorsInput
 from tasks.text.conversation import reject_conversation
-from tasks.text_classification import ClassifiedText, TextClassification
-from tasks.text_generation import ContinuedText, TextGeneration, TextGenerationParameters
-from tasks.token_classification import TaggedText, TokenClassification
+from tasks.text.request import TextInput
+from tasks.text_classification import TextClassification
+from tasks.text_generation import TextGeneration, TextGenerationParameters
+from tasks.token_classification import TokenClassification
+from tasks.vision.request import ImageItem
 
 InputT = TypeVar("InputT")
 PredictionT = TypeVar("PredictionT", bound=Prediction)
 
 PROMPTS, PROMPT = "prompts", "prompt"
 """The arguments of ``predict`` for all prompts of an image, or for one prompt a call."""
+_TENSORS = "tensors"
 INPUTS, PREDICTIONS = "inputs", "predictions"
 """The arguments of ``explain`` for what ``predict`` got, and for what it returned."""
 
 
-class TaskAdapter(msgspec.Struct, Generic[InputT, PredictionT], frozen=True, kw_only=True, eq=False):
+class TaskAdapter(msgspec.Struct, Generic[InputT, PredictionT], frozen=True, eq=False):
     """The arguments of ``predict`` for one task, and the reader of its answers.
 
     Attributes:
@@ -48,7 +51,6 @@ class TaskAdapter(msgspec.Struct, Generic[InputT, PredictionT], frozen=True, kw_
         arguments: function that returns the arguments for one sample by name. A batch passes lists of them.
         parse: function of an answer, its path, the sample and the model's labels that returns the prediction. Raises
             `InferenceError`.
-        batch_argument: name of the argument for a list of samples; None for a task without batches.
         optional_arguments: names of the optional arguments.
         streaming_argument: name of the argument that a ``predict`` that yields must take; None if it must not yield.
     """
@@ -57,12 +59,16 @@ class TaskAdapter(msgspec.Struct, Generic[InputT, PredictionT], frozen=True, kw_
     sample_argument: str
     arguments: Callable[[InputT], Mapping[str, object]]
     parse: Callable[[object, str, InputT, ClassNames], PredictionT]
-    batch_argument: str | None = None
     optional_arguments: Sequence[str] = ("parameters",)
     streaming_argument: str | None = None
 
+    @property
+    def batch_argument(self) -> str | None:
+        """Return the name of the argument for a list of samples; None for tensors, which are batches themselves."""
+        return None if self.sample_argument == _TENSORS else f"{self.sample_argument}s"
 
-def _image_arguments(item: ClassificationInput | DetectionInput | SegmentationInput) -> Mapping[str, object]:
+
+def _image_arguments(item: ImageItem[Any]) -> Mapping[str, object]:
     return {"image": item.image.pixels, "parameters": item.parameters}
 
 
@@ -71,49 +77,54 @@ def _prompt_arguments(item: PromptedImage) -> Mapping[str, object]:
     return {"image": item.image.pixels, PROMPTS: list(item.prompts), "parameters": item.parameters}
 
 
-def _text_arguments(item: ClassifiedText | TaggedText | ContinuedText) -> Mapping[str, object]:
+def _text_arguments(item: TextInput[Any]) -> Mapping[str, object]:
     if isinstance(item.parameters, TextGenerationParameters):
         reject_conversation(item.parameters.messages, "messages")
     return {"text": item.item.text, "parameters": item.parameters}
 
 
-def _adapter(
-    sample: str,
-    arguments: Callable[[InputT], Mapping[str, object]],
-    task: Task[InputT, PredictionT],
-    parse: Callable[[object, str, InputT, ClassNames], PredictionT],
-    optional_arguments: Sequence[str] = ("parameters",),
-    streaming: str | None = None,
-) -> Callable[[object], TaskAdapter[Any, Any]]:
-    adapter = TaskAdapter(
-        task=task,
-        sample_argument=sample,
-        arguments=arguments,
-        parse=parse,
-        batch_argument=f"{sample}s",
-        optional_arguments=optional_arguments,
-        streaming_argument=streaming,
-    )
-    return lambda _: adapter
+TASK_ADAPTERS: Mapping[TaskType, TaskAdapter[Any, Any]] = {
+    TaskType.IMAGE_CLASSIFICATION: TaskAdapter(ImageClassification(), "image", _image_arguments, read_classification),
+    TaskType.OBJECT_DETECTION: TaskAdapter(ObjectDetection(), "image", _image_arguments, read_detections),
+    TaskType.ORIENTED_OBJECT_DETECTION: TaskAdapter(
+        OrientedObjectDetection(), "image", _image_arguments, read_oriented_detections
+    ),
+    TaskType.IMAGE_SEGMENTATION: TaskAdapter(ImageSegmentation(), "image", _image_arguments, read_segments),
+    TaskType.IMAGE_TEXT_TO_TEXT: TaskAdapter(
+        ImageTextToText(), "image", _prompt_arguments, read_answers, (PROMPTS, "parameters"), PROMPT
+    ),
+    TaskType.TEXT_CLASSIFICATION: TaskAdapter(TextClassification(), "text", _text_arguments, read_classification),
+    TaskType.TOKEN_CLASSIFICATION: TaskAdapter(TokenClassification(), "text", _text_arguments, read_entities),
+    TaskType.TEXT_GENERATION: TaskAdapter(
+        TextGeneration(), "text", _text_arguments, read_generation, streaming_argument="text"
+    ),
+}
+"""For each task except TENSOR, whose adapter depends on the class."""
 
 
-def _tensor_adapter(target: object) -> TaskAdapter[Any, Any]:
+def task_adapter(task_type: object, target: object) -> TaskAdapter[Any, Any]:
+    """Return the adapter for an object or its class. A class of the task TENSOR declares its tensors.
+
+    Raises:
+        ModelError: if the task type is unknown, or the declaration is missing or invalid.
+    """
+    known = ", ".join((*TASK_ADAPTERS, TaskType.TENSOR))
+    if task_type is None:
+        raise ModelError(f'a Python model must declare its "task_type", one of {known}')
+    if task_type != TaskType.TENSOR:
+        adapter = TASK_ADAPTERS.get(cast("TaskType", str(task_type)))
+        if adapter is None:
+            raise ModelError(f"task_type: Expected one of {known}, got {str(task_type)!r}")
+        return adapter
     inputs, outputs = (_specs(target, name) for name in ("inputs", "outputs"))
 
     def arguments(item: TensorsInput) -> Mapping[str, object]:
-        return {"tensors": dict(item.tensors)}
+        return {_TENSORS: dict(item.tensors)}
 
-    def parse(value: object, path: str, item: TensorsInput, labels: ClassNames) -> Tensors:
-        del item, labels
+    def parse(value: object, path: str, *_: object) -> Tensors:
         return read_tensors(value, path, outputs)
 
-    return TaskAdapter(
-        task=TensorInference(inputs, outputs, binary=True),
-        sample_argument="tensors",
-        arguments=arguments,
-        parse=parse,
-        optional_arguments=(),
-    )
+    return TaskAdapter(TensorInference(inputs, outputs, binary=True), _TENSORS, arguments, parse, ())
 
 
 def _specs(target: object, name: str) -> Sequence[TensorSpec]:
@@ -129,24 +140,6 @@ def _specs(target: object, name: str) -> Sequence[TensorSpec]:
         ]
     except (TypeError, ValueError) as error:
         raise ModelError(f"{name}: Expected a datatype and a shape for each, got {declared!r} ({error})") from None
-
-
-TASK_ADAPTERS: Mapping[TaskType, Callable[[object], TaskAdapter[Any, Any]]] = {
-    TaskType.IMAGE_CLASSIFICATION: _adapter("image", _image_arguments, ImageClassification(), read_classification),
-    TaskType.OBJECT_DETECTION: _adapter("image", _image_arguments, ObjectDetection(), read_detections),
-    TaskType.ORIENTED_OBJECT_DETECTION: _adapter(
-        "image", _image_arguments, OrientedObjectDetection(), read_oriented_detections
-    ),
-    TaskType.IMAGE_SEGMENTATION: _adapter("image", _image_arguments, ImageSegmentation(), read_segments),
-    TaskType.IMAGE_TEXT_TO_TEXT: _adapter(
-        "image", _prompt_arguments, ImageTextToText(), read_answers, (PROMPTS, "parameters"), streaming=PROMPT
-    ),
-    TaskType.TEXT_CLASSIFICATION: _adapter("text", _text_arguments, TextClassification(), read_classification),
-    TaskType.TOKEN_CLASSIFICATION: _adapter("text", _text_arguments, TokenClassification(), read_entities),
-    TaskType.TEXT_GENERATION: _adapter("text", _text_arguments, TextGeneration(), read_generation, streaming="text"),
-    TaskType.TENSOR: _tensor_adapter,
-}
-"""For each task, a function of the object or its class. A class of the task TENSOR declares its tensors."""
 
 
 class CallForm(msgspec.Struct, frozen=True, kw_only=True):
@@ -179,17 +172,11 @@ def call_form(predict: Any, adapter: TaskAdapter[Any, Any]) -> CallForm:
     Raises:
         ModelError: if the signature has unknown arguments, or none for the data.
     """
-    one_by_one = [PROMPT] if PROMPTS in adapter.optional_arguments else []
-    choices = [
-        adapter.sample_argument,
-        *([adapter.batch_argument] if adapter.batch_argument else []),
-        *one_by_one,
-        *adapter.optional_arguments,
-    ]
-    names = _argument_names("predict()", predict, choices)
-    data_arguments = [name for name in names if name in (adapter.sample_argument, adapter.batch_argument)]
-    if len(data_arguments) != 1:
-        expected = " or ".join(name for name in (adapter.sample_argument, adapter.batch_argument) if name)
+    data_choices = [name for name in (adapter.sample_argument, adapter.batch_argument) if name]
+    prompt = [PROMPT] if PROMPTS in adapter.optional_arguments else []
+    names = _argument_names("predict()", predict, [*data_choices, *prompt, *adapter.optional_arguments])
+    if len([name for name in names if name in data_choices]) != 1:
+        expected = " or ".join(data_choices)
         raise ModelError(f"predict() must take {expected} after self, by this name, got predict({', '.join(names)})")
     form = CallForm(
         names=names,

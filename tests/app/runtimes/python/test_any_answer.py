@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from app.runtimes.python.answers.value_parsing import ClassNames
-from app.runtimes.python.task_adapters import TASK_ADAPTERS
+from app.runtimes.python.task_adapters import TASK_ADAPTERS, task_adapter
 from tasks.image_classification import ClassificationInput
 from tasks.image_segmentation import SegmentationInput, SegmentationParameters
 from tasks.image_text_to_text import GenerationParameters, PromptedImage
@@ -70,11 +70,11 @@ answers = st.recursive(
 )
 
 
-@pytest.mark.parametrize("task_type", list(TASK_ADAPTERS))
+@pytest.mark.parametrize("task_type", [*TASK_ADAPTERS, TaskType.TENSOR])
 @pytest.mark.filterwarnings("error")
 @given(answer=answers)
 def test_any_answer_is_read_or_rejected(task_type: TaskType, answer: object) -> None:
-    adapter = TASK_ADAPTERS[task_type](type("Model", (), SPECS))
+    adapter = task_adapter(task_type, type("Model", (), SPECS))
     item = ITEMS[task_type]
     try:
         prediction: Any = adapter.parse(answer, "predict()", item, ClassNames(("a", "b")))

@@ -169,6 +169,11 @@ def test_request_in_flight_keeps_model_open(tmp_path: Path) -> None:
         ("def Model(): return None", "NoneType has no predict()"),
         (f"class Model:\n    labels = 'cat'\n{PREDICT}", "labels: Expected a list of class names"),
         (f"class Model:\n    labels = [1, 2]\n{PREDICT}", "labels: Expected a list of class names"),
+        (f"class Model:\n    labels = {{'0': 'cat'}}\n{PREDICT}", "labels: Expected a list of class names"),
+        (
+            f"import numpy\nclass Model:\n    labels = numpy.array(['a', 'b'])\n{PREDICT}",
+            "labels: Expected a list of class names",
+        ),
     ],
 )
 def test_load_error_names_step_and_file(tmp_path: Path, code: str, error_text: str) -> None:
@@ -223,6 +228,7 @@ def test_missing_or_unknown_task_type_is_rejected(tmp_path: Path, code: str, err
         (f"class Model:\n    labels = {{1: 'b', 0: 'a'}}\n{PREDICT}", None),
         (f"class Model:\n    def load(self): self.labels = ('a', 'b')\n{PREDICT}", None),
         (f"class Model:\n    @property\n    def labels(self): return ['a', 'b']\n{PREDICT}", None),
+        (f"from functools import *\nclass Model:\n    labels = cached_property(lambda _: ['a', 'b'])\n{PREDICT}", None),
         (f"class Model:\n    labels = ['x', 'y']\n{PREDICT}", ["a", "b"]),
     ],
 )
