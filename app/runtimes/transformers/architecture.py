@@ -2,7 +2,7 @@
 
 import importlib
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
@@ -13,32 +13,18 @@ from app.runtimes.transformers.framework import first_line, framework, import_ti
 from app.settings.model import ModelError, ModelSource, PreprocessingSettings, read_json_file
 from tasks.task import TaskType
 
-ModelKind = Literal[
-    "image-classification",
-    "zero-shot-image-classification",
-    "object-detection",
-    "zero-shot-object-detection",
-    "semantic-segmentation",
-    "mask-segmentation",
-    "image-text-to-text",
-    "text-classification",
-    "token-classification",
-    "text-generation",
-]
-"""Which module of this package runs a model. The names are those of Hugging Face pipelines where one exists."""
-
 
 class _Family(msgspec.Struct, frozen=True):
     """Architectures that are loaded and run in the same way.
 
     Attributes:
-        kind: the module that runs them.
+        kind: which head runs them. The names are those of Hugging Face pipelines where one exists.
         task_type: their task.
         table: name of transformers' table from model type to class name.
         auto: suffix of transformers' auto class that loads them.
     """
 
-    kind: ModelKind
+    kind: str
     task_type: TaskType
     table: str
     auto: str
@@ -87,7 +73,7 @@ class ModelSpec(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         source: the model.
-        kind: which module runs it.
+        kind: which head runs it.
         auto: name of transformers' class that loads it.
         config: transformers' configuration.
         labels: class names by class number, empty for tasks without classes.
@@ -96,7 +82,7 @@ class ModelSpec(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     source: ModelSource
-    kind: ModelKind
+    kind: str
     auto: str
     config: Any
     labels: tuple[str, ...]
@@ -199,7 +185,7 @@ def _labels(source: ModelSource, config: Any, facts: list[Fact]) -> tuple[str, .
     return labels
 
 
-def _layout(source: ModelSource, kind: ModelKind, config: Any, facts: list[Fact]) -> str:
+def _layout(source: ModelSource, kind: str, config: Any, facts: list[Fact]) -> str:
     declared = source.settings.layout
     supported: Sequence[str] = {"semantic-segmentation": ("semantic",), "mask-segmentation": _SUBTASKS}.get(kind, ())
     if declared is not None and declared not in supported:

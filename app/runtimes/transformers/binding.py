@@ -1,14 +1,14 @@
 """Describe a model, or bind it to its task and test it with one example."""
 
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 import numpy as np
 
 from app.engine.models.model_metadata import ModelMetadata
 from app.engine.models.servable import Servable
-from app.runtimes.transformers.architecture import ModelKind, ModelSpec, read_model_spec
+from app.runtimes.transformers.architecture import ModelSpec, read_model_spec
 from app.runtimes.transformers.generation import load_text_generator
 from app.runtimes.transformers.heads.classification import (
     load_image_classifier,
@@ -21,66 +21,32 @@ from app.runtimes.transformers.heads.segmentation import load_mask_segmenter, lo
 from app.runtimes.transformers.heads.token_classification import load_token_classifier
 from app.runtimes.transformers.network import Network, load_network
 from app.settings.model import ModelError, ModelSource
-from tasks.image_classification import ClassificationInput, ImageClassification
-from tasks.image_segmentation import ImageSegmentation, SegmentationInput, SegmentationParameters
-from tasks.image_text_to_text import DEFAULT_PROMPT, GenerationParameters, ImageTextToText, PromptedImage
+from tasks.image_classification import ImageClassification
+from tasks.image_segmentation import ImageSegmentation
+from tasks.image_text_to_text import DEFAULT_PROMPT, ImageTextToText, PromptedImage
 from tasks.inference.error import InferenceError
-from tasks.object_detection import DetectionInput, DetectionParameters, ObjectDetection
+from tasks.object_detection import ObjectDetection
 from tasks.task import Model, Task
-from tasks.text.request import TextItem
-from tasks.text_classification import ClassifiedText, TextClassification
-from tasks.text_generation import ContinuedText, TextGeneration, TextGenerationParameters
-from tasks.token_classification import TaggedText, TokenClassification, TokenParameters
-from tasks.vision.filtering import SelectionParameters
+from tasks.text.request import TextInput, TextItem
+from tasks.text_classification import TextClassification
+from tasks.text_generation import TextGeneration
+from tasks.token_classification import TokenClassification
 from tasks.vision.image import Image
+from tasks.vision.request import ImageItem
 
-_TEXT = TextItem("Hello", "inputs[0].data[0]")
-_BLANK = Image(np.zeros((64, 64, 3), np.uint8))
-_CANDIDATES = ("a cat", "a dog")
-
-
-class _Head(NamedTuple):
-    """A task, the function that returns its model for a network, and an example of its inputs."""
-
-    task: Task[Any, Any]
-    load_model: Callable[[ModelSpec, Network], Model[Any, Any]]
-    example: object
-
-
-_HEADS: Mapping[ModelKind, _Head] = {
-    "image-classification": _Head(
-        ImageClassification(), load_image_classifier, ClassificationInput(_BLANK, SelectionParameters())
-    ),
-    "zero-shot-image-classification": _Head(
-        ImageClassification(open_vocabulary=True),
-        load_zero_shot_classifier,
-        ClassificationInput(_BLANK, SelectionParameters(candidate_labels=_CANDIDATES)),
-    ),
-    "object-detection": _Head(ObjectDetection(), load_detector, DetectionInput(_BLANK, DetectionParameters())),
-    "zero-shot-object-detection": _Head(
-        ObjectDetection(open_vocabulary=True),
-        load_zero_shot_detector,
-        DetectionInput(_BLANK, DetectionParameters(candidate_labels=_CANDIDATES)),
-    ),
-    "semantic-segmentation": _Head(
-        ImageSegmentation(), load_semantic_segmenter, SegmentationInput(_BLANK, SegmentationParameters())
-    ),
-    "mask-segmentation": _Head(
-        ImageSegmentation(), load_mask_segmenter, SegmentationInput(_BLANK, SegmentationParameters())
-    ),
-    "image-text-to-text": _Head(
-        ImageTextToText(),
-        load_vision_language_model,
-        PromptedImage((_BLANK,), (DEFAULT_PROMPT,), GenerationParameters(max_new_tokens=2)),
-    ),
-    "text-classification": _Head(
-        TextClassification(), load_text_classifier, ClassifiedText(_TEXT, SelectionParameters())
-    ),
-    "token-classification": _Head(TokenClassification(), load_token_classifier, TaggedText(_TEXT, TokenParameters())),
-    "text-generation": _Head(
-        TextGeneration(), load_text_generator, ContinuedText(_TEXT, TextGenerationParameters(max_new_tokens=2))
-    ),
+_HEADS: Mapping[str, tuple[Task[Any, Any], Callable[[ModelSpec, Network], Model[Any, Any]]]] = {
+    "image-classification": (ImageClassification(), load_image_classifier),
+    "zero-shot-image-classification": (ImageClassification(open_vocabulary=True), load_zero_shot_classifier),
+    "object-detection": (ObjectDetection(), load_detector),
+    "zero-shot-object-detection": (ObjectDetection(open_vocabulary=True), load_zero_shot_detector),
+    "semantic-segmentation": (ImageSegmentation(), load_semantic_segmenter),
+    "mask-segmentation": (ImageSegmentation(), load_mask_segmenter),
+    "image-text-to-text": (ImageTextToText(), load_vision_language_model),
+    "text-classification": (TextClassification(), load_text_classifier),
+    "token-classification": (TokenClassification(), load_token_classifier),
+    "text-generation": (TextGeneration(), load_text_generator),
 }
+"""By kind: the task, and the function that returns its model for a network."""
 
 
 def inspect(source: ModelSource) -> ModelMetadata:
@@ -100,12 +66,26 @@ def load(source: ModelSource) -> Servable:
     """
     spec = read_model_spec(source)
     network = load_network(spec)
-    head = _HEADS[spec.kind]
-    model = head.load_model(spec, network)
+    task, load_model = _HEADS[spec.kind]
+    model = load_model(spec, network)
     try:
-        model([head.example])
+        model([_example(task, spec)])
     except Exception as error:
         reason = error.message if isinstance(error, InferenceError) else error
         raise ModelError(f"{source.folder}: the model cannot answer a first request: {reason}") from error
     description = msgspec.structs.replace(spec.description, facts=[*spec.description.facts, *network.facts])
-    return Servable(head.task, model, description, source.settings.parameters)
+    return Servable(task, model, description, source.settings.parameters)
+
+
+def _example(task: Task[Any, Any], spec: ModelSpec) -> object:
+    """Return an input of the task that costs little."""
+    options: dict[str, object] = {"candidate_labels": ("a cat", "a dog")} if spec.description.open_vocabulary else {}
+    if task.task_type.returns == "texts":
+        options["max_new_tokens"] = 2
+    parameters: Any = task.parameters_type(**options)
+    if task.task_type.takes == "text":
+        return TextInput(TextItem("Hello", "inputs[0].data[0]"), parameters)
+    blank = Image(np.zeros((64, 64, 3), np.uint8))
+    if task.task_type.takes == "question":
+        return PromptedImage((blank,), (DEFAULT_PROMPT,), parameters)
+    return ImageItem(blank, parameters)

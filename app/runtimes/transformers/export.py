@@ -12,14 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.engine.error_text import missing_extra
-from app.runtimes.transformers.architecture import ModelKind, ModelSpec, read_model_spec
+from app.runtimes.transformers.architecture import ModelSpec, read_model_spec
 from app.runtimes.transformers.framework import first_line, framework
 from app.runtimes.transformers.images import load_image_processor
 from app.runtimes.transformers.network import Network, load_network
 from app.settings.model import SETTINGS_FILE, ModelError, ModelSource, TransformersSettings, read_json_file
 from tasks.vision.image import Image
 
-_OUTPUTS: dict[ModelKind, Sequence[str]] = {
+_OUTPUTS: dict[str, Sequence[str]] = {
     "image-classification": ("logits",),
     "object-detection": ("logits", "pred_boxes"),
     "semantic-segmentation": ("logits",),

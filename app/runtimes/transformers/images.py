@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from app.runtimes.transformers.framework import first_line, framework
 from app.settings.model import ModelError, ModelSource
 from tasks.vision.image import Image
+from tasks.vision.request import ImageItem
 
 TOLERANCE = 1e-5
 """Maximum difference of a normalised pixel from the processor's."""
@@ -32,13 +33,18 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     Attributes:
         indices: position of each image in the request.
-        sizes: (height, width) of each image, pixels.
+        items: the images with their parameters.
         tensors: the model's inputs.
     """
 
     indices: Sequence[int]
-    sizes: Sequence[tuple[int, int]]
+    items: Sequence[ImageItem[Any]]
     tensors: Tensors
+
+    @property
+    def sizes(self) -> Sequence[tuple[int, int]]:
+        """Return the (height, width) of each image, pixels."""
+        return [(item.image.height, item.image.width) for item in self.items]
 
 
 class ImagePreparation:
@@ -62,27 +68,34 @@ class ImagePreparation:
         """Return whether the lookup table replaces the processor."""
         return self._table is not None
 
-    def map(self, images: Sequence[Image], run: Callable[[Batch], Iterable[ResultT]]) -> list[ResultT]:
-        """Return the result of each image from `run`, which returns those of a batch."""
-        by_index: dict[int, ResultT] = {}
-        for batch in self.batches(images):
-            by_index.update(zip(batch.indices, run(batch), strict=True))
-        return [by_index[index] for index in range(len(images))]
+    def model(
+        self, run: Callable[[Batch], Iterable[ResultT]]
+    ) -> Callable[[Sequence[ImageItem[Any]]], Sequence[ResultT]]:
+        """Return the model that answers each image with its result of `run`, which returns those of a batch."""
 
-    def batches(self, images: Sequence[Image]) -> Iterator[Batch]:
-        """Yield the inputs of `images` in batches of one shape."""
-        groups: dict[tuple[Any, ...], list[tuple[int, Tensors]]] = {}
-        for index, image in enumerate(images):
-            tensors = self.prepare(image)
+        def answer(inputs: Sequence[ImageItem[Any]], /) -> Sequence[ResultT]:
+            by_index: dict[int, ResultT] = {}
+            for batch in self.batches(inputs):
+                by_index.update(zip(batch.indices, run(batch), strict=True))
+            return [by_index[index] for index in range(len(inputs))]
+
+        return answer
+
+    def batches(self, items: Sequence[ImageItem[Any]]) -> Iterator[Batch]:
+        """Yield the inputs of images in batches of one shape."""
+        prepared = [self.prepare(item.image) for item in items]
+        groups: dict[tuple[Any, ...], list[int]] = {}
+        for index, tensors in enumerate(prepared):
             key = tuple((name, tuple(np.shape(value))) for name, value in sorted(tensors.items()))
-            groups.setdefault(key, []).append((index, tensors))
-        for members in groups.values():
-            indices = [index for index, _ in members]
-            names = members[0][1].keys()
+            groups.setdefault(key, []).append(index)
+        for indices in groups.values():
             yield Batch(
                 indices=indices,
-                sizes=[(images[index].height, images[index].width) for index in indices],
-                tensors={name: framework().torch.cat([tensors[name] for _, tensors in members]) for name in names},
+                items=[items[index] for index in indices],
+                tensors={
+                    name: framework().torch.cat([prepared[index][name] for index in indices])
+                    for name in prepared[indices[0]]
+                },
             )
 
     def prepare(self, image: Image) -> Tensors:
@@ -131,13 +144,13 @@ def table_preparation(processor: Any) -> Callable[[NDArray[np.uint8]], NDArray[n
 
     The returned function converts (height, width, 3) pixels to (1, 3, height, width).
     """
-    options = {name: getattr(processor, name, None) for name in (*_STEPS, *_NUMBERS)}
-    size, crop = _plain_size(options["size"]), _plain_size(options["crop_size"]) if options["do_center_crop"] else None
+    options = {name: getattr(processor, name, None) for name in _OPTIONS}
+    size, crop = _plain_size(options["size"]), _plain_size(options["crop_size"])
     if options["do_pad"] or options["do_flip_channel_order"]:
         return None
-    if options["do_resize"] and ("height" not in size or "width" not in size):
+    if options["do_resize"] and not size.keys() >= {"height", "width"}:
         return None
-    if options["do_center_crop"] and (crop is None or "height" not in crop):
+    if options["do_center_crop"] and "height" not in crop:
         return None
     scale = float(options["rescale_factor"] or 1) if options["do_rescale"] else 1.0
     pixels = np.arange(256, dtype=np.float64) * scale
@@ -151,7 +164,7 @@ def table_preparation(processor: Any) -> Callable[[NDArray[np.uint8]], NDArray[n
         if options["do_resize"] and resized.shape[:2] != (size["height"], size["width"]):
             target_size = (size["width"], size["height"])
             resized = np.asarray(PIL.Image.fromarray(resized).resize(target_size, resample=options["resample"]))
-        if crop is not None:
+        if options["do_center_crop"]:
             top, left = (resized.shape[0] - crop["height"]) // 2, (resized.shape[1] - crop["width"]) // 2
             resized = resized[top : top + crop["height"], left : left + crop["width"]]
         planes = np.empty((1, 3, *resized.shape[:2]), np.float32)
@@ -162,8 +175,10 @@ def table_preparation(processor: Any) -> Callable[[NDArray[np.uint8]], NDArray[n
     return prepare
 
 
-_STEPS = ("do_resize", "do_center_crop", "do_rescale", "do_normalize", "do_pad", "do_flip_channel_order")
-_NUMBERS = ("size", "crop_size", "resample", "rescale_factor", "image_mean", "image_std")
+_OPTIONS = (
+    *("do_resize", "do_center_crop", "do_rescale", "do_normalize", "do_pad", "do_flip_channel_order"),
+    *("size", "crop_size", "resample", "rescale_factor", "image_mean", "image_std"),
+)
 
 
 def _plain_size(size: Any) -> dict[str, int]:

@@ -44,10 +44,7 @@ def load_image_classifier(spec: ModelSpec, network: Network) -> ImageClassifier:
         scores = probabilities(network(batch.tensors).logits, network.config)
         return [Classification(labels=spec.labels, scores=row) for row in scores]
 
-    def classify(inputs: Sequence[ClassificationInput], /) -> Sequence[Classification]:
-        return images.map([item.image for item in inputs], run)
-
-    return classify
+    return images.model(run)
 
 
 def load_zero_shot_classifier(spec: ModelSpec, network: Network) -> ImageClassifier:

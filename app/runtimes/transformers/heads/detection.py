@@ -45,10 +45,7 @@ def load_detector(spec: ModelSpec, network: Network) -> ObjectDetector:
         decoded = processor.post_process_object_detection(outputs, threshold=0.0, target_sizes=list(batch.sizes))
         return list(map(named, decoded))
 
-    def detect(inputs: Sequence[DetectionInput], /) -> Sequence[Detections]:
-        return images.map([item.image for item in inputs], run)
-
-    return detect
+    return images.model(run)
 
 
 def load_zero_shot_detector(spec: ModelSpec, network: Network) -> ObjectDetector:

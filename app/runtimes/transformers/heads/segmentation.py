@@ -19,7 +19,7 @@ from app.runtimes.transformers.images import Batch, ImagePreparation, load_image
 from app.runtimes.transformers.network import Network
 from app.runtimes.transformers.tokenizing import load_tokenizer
 from app.settings.model import ModelError
-from tasks.image_segmentation import ImageSegmenter, SegmentationInput, Segments
+from tasks.image_segmentation import ImageSegmenter, Segments
 from tasks.vision.contours import contours_of_mask
 
 _MAX_ENLARGED = 2**25
@@ -54,10 +54,7 @@ def load_semantic_segmenter(spec: ModelSpec, network: Network) -> ImageSegmenter
             for size, planes in zip(batch.sizes, logits, strict=True)
         ]
 
-    def segment(inputs: Sequence[SegmentationInput], /) -> Sequence[Segments]:
-        return images.map([item.image for item in inputs], run)
-
-    return segment
+    return images.model(run)
 
 
 def load_mask_segmenter(spec: ModelSpec, network: Network) -> ImageSegmenter:
@@ -95,17 +92,13 @@ def load_mask_segmenter(spec: ModelSpec, network: Network) -> ImageSegmenter:
                 objects = _objects(decode(outputs, threshold=threshold, target_sizes=[decoded_size], **options)[0])
         return _segments(objects, spec.labels, size)
 
-    def segment(inputs: Sequence[SegmentationInput], /) -> Sequence[Segments]:
-        def run(batch: Batch) -> Iterator[Segments]:
-            count = len(batch.indices)
-            outputs = network({**batch.tensors, **{name: value.repeat(count, 1) for name, value in extra.items()}})
-            for position, (index, size) in enumerate(zip(batch.indices, batch.sizes, strict=True)):
-                threshold = inputs[index].parameters.score_threshold
-                yield segments(_slice(outputs, position, count), size, threshold)
+    def run(batch: Batch) -> Iterator[Segments]:
+        count = len(batch.items)
+        outputs = network({**batch.tensors, **{name: value.repeat(count, 1) for name, value in extra.items()}})
+        for position, (item, size) in enumerate(zip(batch.items, batch.sizes, strict=True)):
+            yield segments(_slice(outputs, position, count), size, item.parameters.score_threshold)
 
-        return images.map([item.image for item in inputs], run)
-
-    return segment
+    return images.model(run)
 
 
 def _decoder(processor: Any, layout: str) -> Any:

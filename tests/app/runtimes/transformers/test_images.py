@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 
 from app.runtimes.transformers.images import TOLERANCE, ImagePreparation, load_image_processor, table_preparation
 from app.settings.model import ModelSource
+from tasks.vision.filtering import SelectionParameters
 from tasks.vision.image import Image
+from tasks.vision.request import ImageItem
 from tests.app.runtimes.transformers.asking import pil_image, scene
 from tests.support import tiny_models
 
@@ -62,8 +64,9 @@ def test_processor_with_extra_steps_is_not_replaced_by_table() -> None:
 
 def test_images_are_batched_by_preprocessed_shape(folder_of: Callable[[str], Path]) -> None:
     image_preparation = preparation(folder_of("detr"))
-    images = [Image(scene(96, 64)), Image(scene(64, 96)), Image(scene(192, 128)), Image(scene(64, 96, 5))]
-    batches = list(image_preparation.batches(images))
+    scenes = (scene(96, 64), scene(64, 96), scene(192, 128), scene(64, 96, 5))
+    items = [ImageItem(Image(pixels), SelectionParameters()) for pixels in scenes]
+    batches = list(image_preparation.batches(items))
     assert [list(batch.indices) for batch in batches] == [[0, 2], [1, 3]]
     assert [batch.sizes for batch in batches] == [[(64, 96), (128, 192)], [(96, 64), (96, 64)]]
     assert [tuple(batch.tensors["pixel_values"].shape) for batch in batches] == [(2, 3, 64, 96), (2, 3, 96, 64)]
