@@ -69,7 +69,7 @@ class OpenVinoSession:
         if self._model is not None:
             self._compile_usual(feeds)
         graph, usual = self._any_shape, self._usual
-        if usual is not None and usual[0] == _shapes(feeds):
+        if usual is not None and usual[0] == self._shapes(feeds):
             graph = usual[1]
         try:
             return graph.infer(feeds, [self._numbers[name] for name in names or self._numbers])
@@ -87,7 +87,10 @@ class OpenVinoSession:
                 compiled = self._compile(model, self._device, self._config)
             except Exception:  # noqa: BLE001  the graph needs dynamic shapes
                 return
-            self._usual = _shapes(feeds), _CompiledGraph(compiled)
+            self._usual = self._shapes(feeds), _CompiledGraph(compiled)
+
+    def _shapes(self, feeds: Mapping[str, NDArray[Any]]) -> _Shapes:
+        return tuple(feeds[spec.name].shape for spec in self.inputs)
 
 
 inspect = partial(inspect_single_graph, open_graph=OpenVinoSession)
@@ -112,10 +115,6 @@ class _CompiledGraph:
         request.infer(share_outputs=True)
         # The next call of this thread overwrites the request's memory, while another thread may decode these outputs.
         return [request.get_output_tensor(number).data.copy() for number in numbers]
-
-
-def _shapes(feeds: Mapping[str, NDArray[Any]]) -> _Shapes:
-    return tuple(array.shape for array in feeds.values())
 
 
 def _device(core: Any, source: ModelSource) -> str:

@@ -83,7 +83,11 @@ def inspect_model(source: ModelSource, session: GraphSession) -> Inspection:
 
 
 def declared_labels(model_files: ModelFiles) -> tuple[tuple[str, ...], Origin] | None:
-    """Return the labels that the settings or the model's files list, with their origin; None if none do."""
+    """Return the labels that the settings or the model's files list, with their origin; None if none do.
+
+    Raises:
+        ModelError: if they are not valid Unicode.
+    """
     config_labels = model_files.config.labels if model_files.config else None
     # The labels that transformers writes if it knows none.
     is_named = config_labels != tuple(f"LABEL_{number}" for number in range(len(config_labels or ())))
@@ -94,7 +98,12 @@ def declared_labels(model_files: ModelFiles) -> tuple[tuple[str, ...], Origin] |
         (model_files.file_labels, Origin.LABEL_FILE),
         (config_labels, Origin.CONFIG),
     )
-    return next(((labels, origin) for labels, origin in candidates if labels), None)
+    found = next(((labels, origin) for labels, origin in candidates if labels), None)
+    try:
+        "".join(found[0] if found else ()).encode()
+    except UnicodeEncodeError as error:
+        raise model_files.error(f"its labels are not valid Unicode: {error.reason}") from None
+    return found
 
 
 def _decide_labels(

@@ -4,7 +4,6 @@ The fields are those that ``save_pretrained`` of transformers and timm writes. U
 """
 
 import json
-from math import floor
 from pathlib import Path
 from typing import Annotated, TypeVar
 
@@ -35,6 +34,14 @@ _TIMM_RESIZES: dict[str, Resize] = {"center": "crop", "squash": "stretch", "bord
 """``crop_mode`` of timm's ``create_transform``."""
 _YOLOS_PATCH = 16
 """YOLOS truncates sides to multiples of this (``mod_size`` in its processors)."""
+_LEVIT_SCALE = 256 / 224
+"""LeViT resizes the shorter side to a multiple of its declared length."""
+_EDGE_PROCESSORS = (
+    "Bit", "ChineseCLIP", "CLIP", "ConvNext", "Levit", "MobileNetV", "MobileViT", "PoolFormer",
+)  # fmt: skip
+_DETR_PROCESSORS = ("ConditionalDetr", "DeformableDetr", "Detr", "GroundingDino", "Yolos")
+"""Classes for which a size that is a number is the length of the shorter side, without and with a limit."""
+_DETR_LONGEST = 1333
 _TIMM_CROP_PCT = 0.875
 """The default of timm's ``resolve_data_config``."""
 
@@ -106,9 +113,11 @@ class Preprocessor(msgspec.Struct, frozen=True, kw_only=True):
     """The used fields of ``preprocessor_config.json``. None stands for the default of the processor class."""
 
     image_processor_type: str | None = None
+    feature_extractor_type: str | None = None
     do_resize: bool | None = None
     resample: int | str | None = None
     size: Side | Size | None = None
+    max_size: object = None
     crop_pct: Annotated[float, msgspec.Meta(ge=0.1)] | None = None
     do_center_crop: bool | None = None
     crop_size: Side | Size | None = None
@@ -118,6 +127,21 @@ class Preprocessor(msgspec.Struct, frozen=True, kw_only=True):
     image_mean: tuple[float, float, float] | None = None
     image_std: tuple[float, float, float] | None = None
     do_flip_channel_order: bool | None = None
+
+    @property
+    def class_name(self) -> str:
+        """Return the class of the processor; "" if the file does not name it."""
+        return self.image_processor_type or self.feature_extractor_type or ""
+
+    @property
+    def resized(self) -> Size:
+        """Return the size before a crop."""
+        if isinstance(self.size, int) and self.class_name.startswith(_DETR_PROCESSORS):
+            longest = self.max_size if isinstance(self.max_size, int) else _DETR_LONGEST
+            return Size(shortest_edge=self.size, longest_edge=longest)
+        if isinstance(self.size, int) and self.class_name.startswith(_EDGE_PROCESSORS):
+            return Size(shortest_edge=self.size)
+        return _as_size(self.size)
 
 
 def read_json(path: Path, kind: type[T]) -> T:
@@ -177,14 +201,25 @@ def processor_preprocessing(processor: Preprocessor | None, task_type: TaskType)
         return None
     unnormalised = processor.do_normalize is False
     scale = BYTE if processor.rescale_factor is None else processor.rescale_factor
-    dynamic_size = _edge_limits(processor) if task_type is not TaskType.IMAGE_CLASSIFICATION else None
+    size, crop_pct = processor.resized, processor.crop_pct
+    edge, dynamic_size, shorter_side = size.shortest_edge, None, min(size.sides or (0,))
+    stretches = edge is None
+    if edge is not None and size.longest_edge is not None and task_type is not TaskType.IMAGE_CLASSIFICATION:
+        # DETR declares both edges; classifiers that crop have only the shorter one.
+        floor = _YOLOS_PATCH if processor.class_name.startswith("Yolos") else 1
+        dynamic_size, stretches = EdgeLimits(shortest=edge, longest=size.longest_edge, floor=floor), True
+    elif edge is not None and crop_pct is not None and edge < _STRETCH_FROM:
+        shorter_side = int(edge / crop_pct)
+    elif edge is not None:
+        shorter_side = int(edge * _LEVIT_SCALE) if processor.class_name.startswith("Levit") else edge
+        stretches = crop_pct is not None and not processor.do_center_crop
     return PartialPreprocessing(
         origin=Origin.PREPROCESSOR,
-        resize="stretch" if dynamic_size is not None or _stretches(processor) else "crop",
+        resize="stretch" if stretches else "crop",
         interpolation=pillow_filter(processor.resample) or "bilinear",
         antialias=True,
         dynamic_size=dynamic_size,
-        shorter_side=0 if dynamic_size is not None else _shorter_side(processor),
+        shorter_side=shorter_side,
         scale=1.0 if processor.do_rescale is False else scale,
         mean=ZEROS if unnormalised else processor.image_mean,
         std=ONES if unnormalised else processor.image_std,
@@ -198,30 +233,8 @@ def processor_size(processor: Preprocessor | None) -> tuple[int, int] | None:
     if processor is None:
         return None
     cropped = processor.do_center_crop and processor.crop_size is not None
-    size = _as_size(processor.crop_size if cropped else processor.size)
+    size = _as_size(processor.crop_size) if cropped else processor.resized
     return size.sides or (None if size.shortest_edge is None else (size.shortest_edge, size.shortest_edge))
-
-
-def _edge_limits(processor: Preprocessor) -> EdgeLimits | None:
-    """Return the size rule of DETR, which has both edges; classifiers that crop have only the shorter one."""
-    size = _as_size(processor.size)
-    if size.shortest_edge is None or size.longest_edge is None:
-        return None
-    floor = _YOLOS_PATCH if (processor.image_processor_type or "").startswith("Yolos") else 1
-    return EdgeLimits(shortest=size.shortest_edge, longest=size.longest_edge, floor=floor)
-
-
-def _stretches(processor: Preprocessor) -> bool:
-    edge = _as_size(processor.size).shortest_edge
-    return edge is None or (not processor.do_center_crop and processor.crop_pct is not None and edge >= _STRETCH_FROM)
-
-
-def _shorter_side(processor: Preprocessor) -> int:
-    size = _as_size(processor.size)
-    if size.sides is not None:
-        return min(size.sides)
-    edge = size.shortest_edge or 0
-    return edge if processor.crop_pct is None or edge >= _STRETCH_FROM else floor(edge / processor.crop_pct)
 
 
 def _as_size(size: int | Size | None) -> Size:

@@ -42,6 +42,7 @@ from app.runtimes.tokenizer import Tokenizer, load_tokenizer
 from app.settings.model import ModelError, ModelSource, PreprocessingSettings
 from tasks.image_text_to_text import DEFAULT_PROMPT, GenerationParameters, ImageTextToText, PromptedImage
 from tasks.inference.error import InferenceError
+from tasks.inference.tensor import Datatype
 from tasks.task import TaskType
 from tasks.vision.image import Image
 
@@ -84,6 +85,10 @@ def assemble(source: ModelSource) -> tuple[OnnxVisionLanguageModel, ModelMetadat
     prompts, prompt_facts = _read_prompts(folder, config, tiled=tiled)
     resolve = partial(resolve_confined, source=source)
     encoder, embed_tokens, language_model = (Session(file, source.settings.onnxruntime, resolve) for file in files)
+    for session in (encoder, embed_tokens, language_model):
+        for spec in (*session.inputs, *session.outputs):
+            if spec.datatype is Datatype.BF16:
+                raise ModelError(f"{session.file}: {spec.name!r} is of datatype {spec.datatype}, not supported yet")
     vision = VisionEncoder(encoder, tiled=tiled)
     decoder = Decoder(embed_tokens, language_model, config.text)
     if -1 not in (vision.width, decoder.width) and vision.width != decoder.width:

@@ -113,6 +113,12 @@ def test_dynamic_output_sizes_are_found_by_running_graph(tmp_path: Path) -> None
     assert (inspection.graph.preprocessing.height, inspection.graph.preprocessing.width) == (32, 64)
 
 
+def test_labels_that_are_not_unicode_are_rejected(tmp_path: Path) -> None:
+    file = graphs.channel_means(tmp_path / "model.onnx", properties={"names": repr({0: "a", 1: "\ud800", 2: "c"})})
+    with pytest.raises(ModelError, match=r"model.onnx: its labels are not valid Unicode"):
+        inspected(graphs.source(file))
+
+
 def test_dynamic_input_size_is_guessed_by_task(tmp_path: Path) -> None:
     file = graphs.channel_means(tmp_path / "classifier.onnx", shape=("b", 3, "h", "w"))
     assert inspected(graphs.source(file)).graph.preprocessing.height == 224

@@ -1,8 +1,11 @@
 """Test reading the Hugging Face files beside a model."""
 
+import importlib
 import json
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 
 from app.runtimes.onnxruntime.files.hugging_face import (
@@ -62,6 +65,29 @@ def test_preprocessor_config_beside_graph_is_preferred(tmp_path: Path) -> None:
     preprocessor = read_preprocessor(tmp_path, "onnx/model.onnx")
     assert preprocessor is not None
     assert preprocessor.size == Size(height=2, width=3)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    "name",
+    [
+        "Beit", "Bit", "ChineseCLIP", "CLIP", "ConditionalDetr", "ConvNext", "DeformableDetr", "DeiT", "Detr", "DPT",
+        "EfficientNet", "Levit", "MobileNetV1", "MobileNetV2", "MobileViT", "PoolFormer", "Pvt", "Segformer", "ViT",
+        "Yolos",
+    ],
+)  # fmt: skip
+def test_size_that_is_a_number_means_what_transformers_reads(name: str) -> None:
+    processor: Any = getattr(importlib.import_module("transformers"), f"{name}ImageProcessorPil")(size=300)
+    for processor_class in (f"{name}ImageProcessor", f"{name}FeatureExtractor"):
+        resized = Preprocessor(feature_extractor_type=processor_class, size=300).resized
+        expected = {side: length for side, length in dict(processor.size).items() if length is not None}
+        assert {side: length for side, length in msgspec.structs.asdict(resized).items() if length} == expected
+
+
+def test_numeric_size_of_detr_has_its_own_limit() -> None:
+    resized = Preprocessor(feature_extractor_type="DetrFeatureExtractor", size=800, max_size=1000).resized
+    assert resized == Size(shortest_edge=800, longest_edge=1000)
 
 
 def test_timm_config_is_read(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Test that an error in a model folder is reported in one line that names the file."""
 
+import importlib
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -117,6 +118,17 @@ def test_tokenizer_without_tile_tokens_is_rejected(tiny: Any, folder: Path) -> N
 def test_tokenizer_without_image_token_is_rejected(tiny: Any, folder: Path, byte_level: Callable[[Path], Path]) -> None:
     byte_level(folder / "tokenizer.json")
     assert "gives 0 places for the image" in load_error(tiny, folder)
+
+
+def test_graph_in_bfloat16_is_rejected(tiny: Any, folder: Path) -> None:
+    onnx: Any = importlib.import_module("onnx")
+    model = onnx.load(folder / "embed_tokens.onnx")
+    [output] = model.graph.output
+    model.graph.node[-1].output[0] = "wide"
+    model.graph.node.append(onnx.helper.make_node("Cast", ["wide"], [output.name], to=onnx.TensorProto.BFLOAT16))
+    output.type.tensor_type.elem_type = onnx.TensorProto.BFLOAT16
+    onnx.save(model, folder / "embed_tokens.onnx")
+    assert "'inputs_embeds' is of datatype BF16" in load_error(tiny, folder)
 
 
 def test_infinite_and_null_values_in_json_are_accepted(tiny: Any, folder: Path) -> None:

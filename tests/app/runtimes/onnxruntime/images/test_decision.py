@@ -149,6 +149,23 @@ def test_ultralytics_metadata_implies_its_convention(task: str, resize: Any) -> 
             Preprocessor(size=224, rescale_factor=0.01, do_normalize=False),
             Preprocessing(height=224, width=224, resize="stretch", shorter_side=224, scale=0.01),
         ),
+        (
+            Preprocessor(
+                feature_extractor_type="ConvNextFeatureExtractor", size=224, crop_pct=0.875, do_normalize=False
+            ),
+            Preprocessing(height=224, width=224, resize="crop", shorter_side=256),
+        ),
+        # LevitImageProcessor
+        (
+            Preprocessor(
+                image_processor_type="LevitImageProcessor",
+                size=Size(shortest_edge=224),
+                do_center_crop=True,
+                crop_size=224,
+                do_normalize=False,
+            ),
+            Preprocessing(height=224, width=224, resize="crop", shorter_side=256),
+        ),
     ],
 )
 def test_hugging_face_preprocessor_files_are_followed(processor: Preprocessor, expected: Preprocessing) -> None:
