@@ -19,6 +19,7 @@ from app.runtimes.onnxruntime.images.preprocessing import (
     ZEROS,
     EdgeLimits,
     PartialPreprocessing,
+    Triple,
     pillow_filter,
 )
 from app.settings.model import ModelError, ModelSource, read_bounded
@@ -103,6 +104,9 @@ class Size(msgspec.Struct, frozen=True, kw_only=True):
     shortest_edge: Side | None = None
     longest_edge: Side | None = None
 
+    def __str__(self) -> str:
+        return str({name: side for name, side in msgspec.structs.asdict(self).items() if side is not None})
+
     @property
     def sides(self) -> tuple[int, int] | None:
         """Return (height, width) if both are declared."""
@@ -124,9 +128,12 @@ class Preprocessor(msgspec.Struct, frozen=True, kw_only=True):
     do_rescale: bool | None = None
     rescale_factor: float | None = None
     do_normalize: bool | None = None
-    image_mean: tuple[float, float, float] | None = None
-    image_std: tuple[float, float, float] | None = None
+    image_mean: Triple | float | None = None
+    image_std: Triple | float | None = None
     do_flip_channel_order: bool | None = None
+    do_pad: object = None
+    do_image_splitting: object = None
+    max_image_size: Side | Size | None = None
 
     @property
     def class_name(self) -> str:
@@ -141,7 +148,7 @@ class Preprocessor(msgspec.Struct, frozen=True, kw_only=True):
             return Size(shortest_edge=self.size, longest_edge=longest)
         if isinstance(self.size, int) and self.class_name.startswith(_EDGE_PROCESSORS):
             return Size(shortest_edge=self.size)
-        return _as_size(self.size)
+        return as_size(self.size)
 
 
 def read_json(path: Path, kind: type[T]) -> T:
@@ -221,8 +228,8 @@ def processor_preprocessing(processor: Preprocessor | None, task_type: TaskType)
         dynamic_size=dynamic_size,
         shorter_side=shorter_side,
         scale=1.0 if processor.do_rescale is False else scale,
-        mean=ZEROS if unnormalised else processor.image_mean,
-        std=ONES if unnormalised else processor.image_std,
+        mean=ZEROS if unnormalised else as_triple(processor.image_mean),
+        std=ONES if unnormalised else as_triple(processor.image_std),
         channel_order="BGR" if processor.do_flip_channel_order else "RGB",
         crop_half_even=False,
     )
@@ -233,9 +240,15 @@ def processor_size(processor: Preprocessor | None) -> tuple[int, int] | None:
     if processor is None:
         return None
     cropped = processor.do_center_crop and processor.crop_size is not None
-    size = _as_size(processor.crop_size) if cropped else processor.resized
+    size = as_size(processor.crop_size) if cropped else processor.resized
     return size.sides or (None if size.shortest_edge is None else (size.shortest_edge, size.shortest_edge))
 
 
-def _as_size(size: int | Size | None) -> Size:
+def as_triple(value: Triple | float | None) -> Triple | None:
+    """Return the values for R, G and B; a number applies to each."""
+    return (value, value, value) if isinstance(value, (int, float)) else value
+
+
+def as_size(size: int | Size | None) -> Size:
+    """Return the size; a number is the length of both sides."""
     return size if isinstance(size, Size) else Size(height=size, width=size)

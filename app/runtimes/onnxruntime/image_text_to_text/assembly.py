@@ -14,12 +14,12 @@ import numpy as np
 from app.engine.models.model_metadata import Fact, ModelMetadata, Origin
 from app.engine.models.servable import Servable
 from app.runtimes.folder import resolve_confined
+from app.runtimes.onnxruntime.files.hugging_face import Preprocessor, read_json
 from app.runtimes.onnxruntime.files.location import locate_component_graphs
 from app.runtimes.onnxruntime.image_text_to_text.chat_template import PlainTemplate, load_chat_template
 from app.runtimes.onnxruntime.image_text_to_text.configuration import (
     GenerationConfiguration,
     ModelConfiguration,
-    read_json,
     read_optional_json,
     read_tokenizer_configuration,
 )
@@ -31,11 +31,7 @@ from app.runtimes.onnxruntime.image_text_to_text.pixels import (
     single_image_processor,
 )
 from app.runtimes.onnxruntime.image_text_to_text.prompting import PromptEncoder
-from app.runtimes.onnxruntime.image_text_to_text.recipe import (
-    ProcessorConfiguration,
-    decide_recipe,
-    read_processor_configuration,
-)
+from app.runtimes.onnxruntime.image_text_to_text.recipe import decide_recipe, family, read_processor_configuration
 from app.runtimes.onnxruntime.image_text_to_text.vision_language_model import OnnxVisionLanguageModel
 from app.runtimes.onnxruntime.session import Session
 from app.runtimes.tokenizer import Tokenizer, load_tokenizer
@@ -81,7 +77,7 @@ def assemble(source: ModelSource) -> tuple[OnnxVisionLanguageModel, ModelMetadat
     if config.image_grid_pinpoints:
         raise ModelError(f"{path} needs images in several resolutions (image_grid_pinpoints), not supported yet")
     processor = read_processor_configuration(folder)
-    tiled = config.model_type in _TILED_TYPES or (processor is not None and processor[0].family in TILED_FAMILIES)
+    tiled = config.model_type in _TILED_TYPES or (processor is not None and family(processor[0]) in TILED_FAMILIES)
     prompts, prompt_facts = _read_prompts(folder, config, tiled=tiled)
     resolve = partial(resolve_confined, source=source)
     encoder, embed_tokens, language_model = (Session(file, source.settings.onnxruntime, resolve) for file in files)
@@ -120,7 +116,7 @@ def assemble(source: ModelSource) -> tuple[OnnxVisionLanguageModel, ModelMetadat
 
 def _image_preparation(
     folder: Path,
-    processor: tuple[ProcessorConfiguration, Path] | None,
+    processor: tuple[Preprocessor, Path] | None,
     settings: PreprocessingSettings,
     vision: VisionEncoder,
     *,

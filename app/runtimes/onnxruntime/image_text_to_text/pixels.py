@@ -8,7 +8,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from app.runtimes.onnxruntime.image_text_to_text.recipe import ProcessorConfiguration, Sides, read_filter
+from app.runtimes.onnxruntime.files.hugging_face import Preprocessor, Size
+from app.runtimes.onnxruntime.image_text_to_text.recipe import family, read_filter
 from app.runtimes.onnxruntime.images.image_batch import ImageBatcher
 from app.runtimes.onnxruntime.images.preprocessing import PILLOW_FILTERS, Preprocessing
 from app.settings.model import ModelError
@@ -53,11 +54,11 @@ class TiledImageProcessor:
         ModelError: if the configuration is missing, or is not that of a processor with tiles.
     """
 
-    def __init__(self, configuration: tuple[ProcessorConfiguration, Path] | None, folder: Path) -> None:
+    def __init__(self, configuration: tuple[Preprocessor, Path] | None, folder: Path) -> None:
         if configuration is None:
             raise ModelError(f"{folder} has no usable image processor: preprocessor_config.json is missing")
         config, path = configuration
-        if config.family not in TILED_FAMILIES:
+        if family(config) not in TILED_FAMILIES:
             raise ModelError(
                 f"{path} has no usable image processor: {config.class_name} does not cut images into tiles"
             )
@@ -89,7 +90,7 @@ class TiledImageProcessor:
         )
 
 
-def _values(config: ProcessorConfiguration) -> NDArray[np.float32]:
+def _values(config: Preprocessor) -> NDArray[np.float32]:
     """Return the input of the network for each of 256 values of R, G and B, (256, 3)."""
     factor = 1.0 if config.do_rescale is False else config.rescale_factor or 1 / 255
     values = np.repeat((np.arange(256) * factor).astype(np.float32)[:, np.newaxis], 3, axis=1)
@@ -100,9 +101,9 @@ def _values(config: ProcessorConfiguration) -> NDArray[np.float32]:
     return (values - np.asarray(mean, np.float32)) / np.asarray(std, np.float32)
 
 
-def _longest_edge(size: Sides, default: int, path: Path) -> int:
-    edge = default if size is None else size if isinstance(size, int) else size.get("longest_edge")
-    if edge is None or not 0 < edge <= _MAX_SIDE:
+def _longest_edge(size: int | Size | None, default: int, path: Path) -> int:
+    edge = default if size is None else size if isinstance(size, int) else size.longest_edge
+    if edge is None or edge > _MAX_SIDE:
         raise ModelError(
             f"{path} gives a size that is not supported: {size}; expected a longest_edge up to {_MAX_SIDE}"
         )

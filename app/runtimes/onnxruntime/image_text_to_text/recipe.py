@@ -8,7 +8,15 @@ from pathlib import Path
 import msgspec
 
 from app.engine.models.model_metadata import Origin
-from app.runtimes.onnxruntime.image_text_to_text.configuration import read_json, read_optional_json
+from app.runtimes.onnxruntime.files.hugging_face import (
+    Preprocessor,
+    Size,
+    as_size,
+    as_triple,
+    processor_size,
+    read_json,
+)
+from app.runtimes.onnxruntime.image_text_to_text.configuration import read_optional_json
 from app.runtimes.onnxruntime.images.placement import Resize
 from app.runtimes.onnxruntime.images.preprocessing import (
     BYTE,
@@ -25,58 +33,26 @@ from app.settings.model import ModelError, PreprocessingSettings
 _BILINEAR, _BICUBIC = 2, 3
 _FRAMEWORK = re.compile(r"(FeatureExtractor)?(ImageProcessor)?(Pil)?(Fast)?$")
 
-Sides = Mapping[str, int | None] | int | None
-
 _CLIP_MEAN: Triple = (0.48145466, 0.4578275, 0.40821073)
 _CLIP_STD: Triple = (0.26862954, 0.26130258, 0.27577711)
 
 
-class ProcessorConfiguration(msgspec.Struct, frozen=True, kw_only=True):
-    """preprocessor_config.json, or the ``image_processor`` of processor_config.json; its class defines the defaults."""
-
-    image_processor_type: str | None = None
-    feature_extractor_type: str | None = None
-    do_resize: bool | None = None
-    size: Sides = None
-    resample: int | None = None
-    do_center_crop: bool | None = None
-    crop_size: Sides = None
-    do_rescale: bool | None = None
-    rescale_factor: float | None = None
-    do_normalize: bool | None = None
-    image_mean: Triple | float | None = None
-    image_std: Triple | float | None = None
-    do_pad: bool | None = None
-    do_image_splitting: bool | None = None
-    max_image_size: Sides = None
-
-    @property
-    def family(self) -> str:
-        """The processor's class without its framework, such as ``CLIP`` or ``Idefics3``."""
-        return _FRAMEWORK.sub("", self.class_name or "")
-
-    @property
-    def class_name(self) -> str | None:
-        """Return the processor's class."""
-        return self.image_processor_type or self.feature_extractor_type
-
-
 class _Nested(msgspec.Struct, frozen=True):
-    image_processor: ProcessorConfiguration | None = None
+    image_processor: Preprocessor | None = None
 
 
-_CLIP = ProcessorConfiguration(
-    size={"shortest_edge": 224},
+_CLIP = Preprocessor(
+    size=Size(shortest_edge=224),
     resample=_BICUBIC,
     do_center_crop=True,
     crop_size=224,
     image_mean=_CLIP_MEAN,
     image_std=_CLIP_STD,
 )
-_SIGLIP = ProcessorConfiguration(size=224, resample=_BICUBIC, image_mean=HALVES, image_std=HALVES)
-_VIT = ProcessorConfiguration(size=224, resample=_BILINEAR, image_mean=HALVES, image_std=HALVES)
+_SIGLIP = Preprocessor(size=224, resample=_BICUBIC, image_mean=HALVES, image_std=HALVES)
+_VIT = Preprocessor(size=224, resample=_BILINEAR, image_mean=HALVES, image_std=HALVES)
 
-_FAMILIES: Mapping[str, ProcessorConfiguration] = {
+_FAMILIES: Mapping[str, Preprocessor] = {
     "CLIP": _CLIP,
     "Llava": _CLIP,
     "Siglip": _SIGLIP,
@@ -87,7 +63,12 @@ _FAMILIES: Mapping[str, ProcessorConfiguration] = {
 _DECLARABLE = ("interpolation", "antialias", "fill", "scale", "mean", "std")
 
 
-def read_processor_configuration(folder: Path) -> tuple[ProcessorConfiguration, Path] | None:
+def family(config: Preprocessor) -> str:
+    """Return the processor's class without its framework, such as ``CLIP`` or ``Idefics3``."""
+    return _FRAMEWORK.sub("", config.class_name)
+
+
+def read_processor_configuration(folder: Path) -> tuple[Preprocessor, Path] | None:
     """Read the configuration of the image processor, and return it with its file; None if there is none.
 
     Raises:
@@ -95,14 +76,14 @@ def read_processor_configuration(folder: Path) -> tuple[ProcessorConfiguration, 
     """
     path = folder / "preprocessor_config.json"
     if path.is_file():
-        return read_json(path, ProcessorConfiguration), path
+        return read_json(path, Preprocessor), path
     path = folder / "processor_config.json"
     nested = read_optional_json(path, _Nested)
     return (nested.image_processor, path) if nested and nested.image_processor else None
 
 
 def decide_recipe(
-    configuration: tuple[ProcessorConfiguration, Path] | None, settings: PreprocessingSettings, folder: Path
+    configuration: tuple[Preprocessor, Path] | None, settings: PreprocessingSettings, folder: Path
 ) -> tuple[Preprocessing, Origin]:
     """Decide the preprocessing. The settings take precedence over the model's files.
 
@@ -132,8 +113,8 @@ def _recipe(size: tuple[int, int], resize: Resize, shorter_side: int) -> Preproc
     )
 
 
-def _from_file(config: ProcessorConfiguration, path: Path) -> Preprocessing:
-    defaults = _FAMILIES.get(config.family)
+def _from_file(config: Preprocessor, path: Path) -> Preprocessing:
+    defaults = _FAMILIES.get(family(config))
     if defaults is None:
         known = ", ".join(f"{name}ImageProcessor" for name in (*_FAMILIES, "Idefics3") if name)
         raise ModelError(f"{path} needs {config.class_name}, which is not supported yet; supported are {known}")
@@ -141,20 +122,22 @@ def _from_file(config: ProcessorConfiguration, path: Path) -> Preprocessing:
         raise ModelError(f"{path} disables resizing of images, which is not supported")
     names = [name for name in config.__struct_fields__ if getattr(config, name) is None]
     config = msgspec.structs.replace(config, **{name: getattr(defaults, name) for name in names})
-    resized = _sides(config.size, path)
-    size = _sides(config.crop_size, path) if config.do_center_crop else resized
-    if isinstance(resized, int) and not config.do_center_crop and not isinstance(config.size, int):
-        raise ModelError(f"{path} gives no fixed size: size is {config.size} and do_center_crop is not true")
-    size = (size, size) if isinstance(size, int) else size
-    resize: Resize = "stretch"
-    if config.do_pad and config.family == "Llava":
+    resized = as_size(config.size)
+    if isinstance(config.size, int) and config.do_center_crop:
+        resized = Size(shortest_edge=config.size)
+    for declared in (resized, as_size(config.crop_size) if config.do_center_crop else resized):
+        if declared.sides is None and (declared.shortest_edge is None or declared.longest_edge is not None):
+            raise ModelError(f"{path} gives a size that is not supported: {declared}")
+    if resized.sides is None and not config.do_center_crop:
+        raise ModelError(f"{path} gives no fixed size: size is {resized} and do_center_crop is not true")
+    size = processor_size(config) or (0, 0)
+    shorter_side = min(resized.sides) if resized.sides else resized.shortest_edge or 0
+    resize: Resize = "stretch" if resized.sides else "crop"
+    if config.do_pad and family(config) == "Llava":
         resize = "letterbox"
-    elif config.do_center_crop and isinstance(resized, int):
-        resize = "crop"
-    shorter_side = resized if isinstance(resized, int) else min(resized)
-    if resize == "stretch" and resized not in (shorter_side, tuple(side * shorter_side // min(size) for side in size)):
+    elif resized.sides not in (None, tuple(side * shorter_side // min(size) for side in size)):
         raise ModelError(f"{path} resizes to {resized} and cuts out {size} of other proportions, not supported yet")
-    mean = _triple(config.image_mean)
+    mean, std = as_triple(config.image_mean) or ZEROS, as_triple(config.image_std) or ONES
     normalised = config.do_normalize is not False
     return msgspec.structs.replace(
         _recipe(size, resize, shorter_side),
@@ -162,11 +145,11 @@ def _from_file(config: ProcessorConfiguration, path: Path) -> Preprocessing:
         fill=tuple(int(value * 255) for value in mean),
         scale=1.0 if config.do_rescale is False else config.rescale_factor or BYTE,
         mean=mean if normalised else ZEROS,
-        std=_triple(config.image_std) if normalised else ONES,
+        std=std if normalised else ONES,
     )
 
 
-def read_filter(number: int | None, path: Path) -> Interpolation:
+def read_filter(number: int | str | None, path: Path) -> Interpolation:
     """Return the interpolation for Pillow's number of a filter.
 
     Raises:
@@ -176,24 +159,6 @@ def read_filter(number: int | None, path: Path) -> Interpolation:
     if interpolation is None:
         raise ModelError(f"{path} gives a filter that is not supported: {number}")
     return interpolation
-
-
-def _sides(size: Sides, path: Path) -> tuple[int, int] | int:
-    if isinstance(size, Mapping):
-        height, width = size.get("height") or 0, size.get("width") or 0
-        if height > 0 and width > 0:
-            return height, width
-        if size.get("longest_edge") is None:
-            size = size.get("shortest_edge")
-    if isinstance(size, int) and size > 0:
-        return size
-    raise ModelError(f"{path} gives a size that is not supported: {size}")
-
-
-def _triple(value: Triple | float | None) -> Triple:
-    if isinstance(value, tuple):
-        return value
-    return ZEROS if value is None else (value, value, value)
 
 
 def _declared(recipe: Preprocessing, settings: PreprocessingSettings) -> Preprocessing:

@@ -9,12 +9,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from app.runtimes.onnxruntime.files.hugging_face import Preprocessor
 from app.runtimes.onnxruntime.image_text_to_text.pixels import TiledImageProcessor, single_image_processor
-from app.runtimes.onnxruntime.image_text_to_text.recipe import (
-    ProcessorConfiguration,
-    decide_recipe,
-    read_processor_configuration,
-)
+from app.runtimes.onnxruntime.image_text_to_text.recipe import decide_recipe, read_processor_configuration
 from app.settings.model import ModelError, PreprocessingSettings
 from tasks.vision.image import Image
 
@@ -143,7 +140,7 @@ def test_unknown_filter_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "preprocessor_config.json").write_text(json.dumps({**CONFIGS[0], "resample": 9}))
     with pytest.raises(ModelError, match=r"preprocessor_config.json gives a filter that is not supported: 9"):
         decide_recipe(read_processor_configuration(tmp_path), PreprocessingSettings(), tmp_path)
-    config = ProcessorConfiguration(image_processor_type="Idefics3ImageProcessor", resample=9)
+    config = Preprocessor(image_processor_type="Idefics3ImageProcessor", resample=9)
     with pytest.raises(ModelError, match="gives a filter that is not supported: 9"):
         TiledImageProcessor((config, tmp_path / "preprocessor_config.json"), tmp_path)
 
