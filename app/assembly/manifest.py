@@ -10,7 +10,7 @@ import os
 import re
 import tempfile
 from collections.abc import Generator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, BinaryIO, cast
 
@@ -188,18 +188,14 @@ def _check_signature(path: Path, content: bytes, keys: Path) -> None:
         raise ModelError(
             f"{path} has {len(signature):,} bytes; expected the {_SIGNATURE_BYTES} of an Ed25519 signature"
         )
-    if not any(_is_valid_signature(key, signature, content) for key in _public_keys(keys)):
-        raise ModelError(f"{path} is not the signature of this {MANIFEST_FILE} by a key of {keys}")
-
-
-def _is_valid_signature(key: "Ed25519PublicKey", signature: bytes, content: bytes) -> bool:
+    public_keys = _public_keys(keys)
     from cryptography.exceptions import InvalidSignature
 
-    try:
-        key.verify(signature, content)
-    except InvalidSignature:
-        return False
-    return True
+    for key in public_keys:
+        with suppress(InvalidSignature):
+            key.verify(signature, content)
+            return
+    raise ModelError(f"{path} is not the signature of this {MANIFEST_FILE} by a key of {keys}")
 
 
 def _public_keys(path: Path) -> "Sequence[Ed25519PublicKey]":

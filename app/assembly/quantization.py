@@ -91,7 +91,9 @@ def quantize(
             tool=f"onnxruntime {framework.__version__}",
             written_by=f"charioteer {__version__}",
         )
-        for name, content in ((PROVENANCE_FILE, provenance), (SETTINGS_FILE, _settings(source))):
+        kept = {name: value for name, value in read_own_settings(source).items() if name not in _NOT_COPIED}
+        settings = {**({"name": source.settings.name} if source.settings.name else {}), **kept, "precision": "int8"}
+        for name, content in ((PROVENANCE_FILE, provenance), (SETTINGS_FILE, settings)):
             (part / name).write_bytes(msgspec.json.format(msgspec.json.encode(content), indent=2) + b"\n")
         for name in _CONFIGURATION:
             for file in (source.folder / name, graph.parent / name):
@@ -153,13 +155,6 @@ def read_own_settings(source: ModelSource) -> Mapping[str, object]:
         if (folder / SETTINGS_FILE).is_file():
             return read_json_file(folder / SETTINGS_FILE, dict[str, object])
     return {}
-
-
-def _settings(source: ModelSource) -> Mapping[str, object]:
-    """Return the settings of the quantised version: those of its source."""
-    kept = {name: value for name, value in read_own_settings(source).items() if name not in _NOT_COPIED}
-    names = {"name": source.settings.name} if source.settings.name else {}
-    return {**names, **kept, "precision": "int8"}
 
 
 def _tools() -> tuple[Any, Any]:

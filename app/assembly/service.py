@@ -4,8 +4,9 @@ import time
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
+import msgspec
 from grpc.aio import ServerInterceptor
 from litestar import Litestar
 from prometheus_client import CollectorRegistry, ProcessCollector
@@ -49,8 +50,6 @@ if TYPE_CHECKING:
     from app.assembly.drift_monitoring import Drift
     from app.observers.tracing import Tracing
     from app.recording.recorder import Recorder
-
-LimitsT = TypeVar("LimitsT", Limits, QueueLimits)
 
 _FINAL_REPORT_SECONDS = 0.5
 """Seconds for workers that the drain cut off to finish and report to observers."""
@@ -103,9 +102,9 @@ class Service:
         self.engine = Engine(
             repository,
             observers,
-            _from_settings(Limits, settings),
+            msgspec.convert(settings, Limits, from_attributes=True),
             settings.worker_count,
-            _from_settings(QueueLimits, settings),
+            msgspec.convert(settings, QueueLimits, from_attributes=True),
             explain_workers=settings.explain_workers,
             annotators=annotators,
             record_sink=self.recorder,
@@ -238,12 +237,6 @@ class Service:
             self.engine.close()
             await self.engine.wait_drained(_FINAL_REPORT_SECONDS)
             self._exit_stack.close()
-
-
-def _from_settings(limits_type: type[LimitsT], settings: ServerSettings) -> LimitsT:
-    """Return limits with the values of the settings of the same names."""
-    names = [name for name in limits_type.__struct_fields__ if hasattr(settings, name)]
-    return limits_type(**{name: getattr(settings, name) for name in names})
 
 
 def _drift(settings: ServerSettings, registry: Registry, metrics: CollectorRegistry) -> "Drift | None":

@@ -1,8 +1,9 @@
-"""The console that commands print to, tables, progress bars, and the end of a command that failed."""
+"""The console that commands print to, tables, progress bars, checks of output files, and the end after a failure."""
 
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import NoReturn
 
 from rich.console import Console
@@ -19,6 +20,8 @@ from rich.progress import (
 )
 from rich.table import Table
 from rich.text import Text
+
+from app.settings.model import ModelError
 
 FAILED = 2
 """Exit status of a command that could not do its work."""
@@ -62,6 +65,19 @@ def stop(reason: object, status: int = FAILED) -> NoReturn:
     """Print the reason on standard error and exit."""
     sys.stderr.write(f"charioteer: {reason}\n")
     sys.exit(status)
+
+
+def check_output(*paths: Path | None) -> None:
+    """Check that files can be written, before the slow work starts; None is no file.
+
+    Raises:
+        ModelError: when the folder of a file does not exist, or a file is a folder.
+    """
+    for path in filter(None, paths):
+        if not path.parent.is_dir():
+            raise ModelError(f"{path}: there is no folder {path.parent}")
+        if path.is_dir():
+            raise ModelError(f"{path}: Expected a file to write, got a folder")
 
 
 class _RateColumn(ProgressColumn):

@@ -10,6 +10,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from app.cli.terminal import check_output
 from app.settings.model import ModelError
 from tasks.inference.response import Record
 from tasks.object_detection import PosedObject
@@ -87,10 +88,7 @@ def check_image_path(path: Path) -> None:
     """
     if not cv2.haveImageWriter(path.suffix or _PNG):
         raise ModelError(f"{path}: no image format has the ending {path.suffix!r}; use .png or .jpg")
-    if not path.parent.is_dir():
-        raise ModelError(f"{path}: there is no folder {path.parent}")
-    if path.is_dir():
-        raise ModelError(f"{path}: Expected a file to write, got a folder")
+    check_output(path)
 
 
 def write_image(path: Path, pixels: Pixels) -> None:

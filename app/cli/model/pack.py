@@ -136,18 +136,16 @@ def _is_pickle(path: Path) -> bool:
         return True
     with path.open("rb") as file:
         start = file.read(4)
+        if start.startswith(_PICKLE_STARTS):
+            # Every pickle ends with this opcode.
+            file.seek(-1, io.SEEK_END)
+            return file.read() == b"."
         if start != _ZIP_START:
-            return start.startswith(_PICKLE_STARTS) and _ends_with_stop(file)
+            return False
         try:
             return any(name.endswith(".pkl") for name in zipfile.ZipFile(file).namelist())
         except zipfile.BadZipFile:
             return False
-
-
-def _ends_with_stop(file: BinaryIO) -> bool:
-    """Return whether the last byte is the opcode that ends every pickle."""
-    file.seek(-1, io.SEEK_END)
-    return file.read() == b"."
 
 
 def _named_by_its_folder(directory: Path) -> bool:

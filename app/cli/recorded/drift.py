@@ -11,7 +11,7 @@ from cyclopts import App, Parameter
 from cyclopts.types import ExistingFile, PositiveInt
 from cyclopts.validators import Number
 
-from app.cli.terminal import console, error_console, printable, stop, table
+from app.cli.terminal import check_output, console, error_console, printable, stop, table
 from app.settings.model import ModelError, ModelSource
 from app.settings.server import ModelOptions, SettingsError
 from tasks.inference.error import InferenceError
@@ -143,6 +143,7 @@ def check(
 
     try:
         import_scipy()  # before images are measured, which can take minutes
+        check_output(json, html)
         baseline_data = read_baseline(baseline)
         embedding_model = embedder_for(baseline_data, [baseline.parent], images.embedder)
         measured = measure_source(source, images, _model(options, images.name, source), embedding_model)

@@ -13,7 +13,7 @@ from cyclopts.validators import Number
 
 from app import __version__
 from app.cli.recorded.evaluation_source import Source, local_source, parameters_for, read_recorded, server_source
-from app.cli.terminal import console, progress, stop
+from app.cli.terminal import check_output, console, progress, stop
 from app.conformance.client.credentials import CredentialsError, TlsOptions, read_headers
 from app.evaluation.dataset import Dataset, EvaluationError, fingerprint, import_optional
 from app.evaluation.datasets.read import DatasetFormat, DatasetOptions, read_dataset
@@ -112,11 +112,7 @@ def evaluate(
     try:
         if url is not None and recorded is not None:
             raise EvaluationError("Name a URL or recordings, not both")
-        for path in (json, html):
-            if path is not None and not path.parent.is_dir():
-                raise EvaluationError(f"{path}: there is no folder {path.parent}")
-            if path is not None and path.is_dir():
-                raise EvaluationError(f"{path}: Expected a file to write, got a folder")
+        check_output(json, html)
         if task not in (None, *TaskType):
             raise EvaluationError(f"--task: Expected one of {', '.join(TaskType)}, got {task}")
         task_type = TaskType(task) if task else None
@@ -168,14 +164,11 @@ def evaluate(
             else "; use --out to make an evaluation resumable"
         )
         stop(f"interrupted{resume_hint}", _INTERRUPTED)
-    write_error: OSError | None = None
+    print_report(report, console())
     try:
         _write(report, out, json, html, worst)
     except OSError as error:
-        write_error = error
-    print_report(report, console())
-    if write_error:
-        stop(f"the report cannot be written: {write_error}")
+        stop(f"the report cannot be written: {error}")
     _check_minima(report, minima)
 
 

@@ -28,7 +28,7 @@ def test_limit_has_the_same_default_everywhere(name: str) -> None:
 
 
 def test_engine_uses_the_configured_limits() -> None:
-    values = {name: number for number, name in enumerate(NAMES, 11)}
+    values = {name: name == "allow_avif_jpeg2000" or number for number, name in enumerate(NAMES, 11)}
     settings = ServerSettings(grpc=False, tensorflow_serving=False, **values)  # pyright: ignore[reportArgumentType]
     service = Service(settings, lambda: discover(FIXTURE_MODELS / "detector"))
     limits = msgspec.to_builtins(msgspec.structs.replace(service.engine.limits, downscale=None))

@@ -129,6 +129,8 @@ def test_drift_commands_report_errors(tmp_path: Path, capsys: pytest.CaptureFixt
         (("baseline", too_few, "--embedder", MODELS / "half_plus_two" / "model.onnx"), "to make embeddings with"),
         (("baseline", too_few, "--model", MODELS / "missing"), "missing"),
         (("baseline", store), "charioteer: "),
+        (("check", baseline, too_few, "--json", tmp_path / "no" / "r.json"), "there is no folder"),
+        (("check", baseline, too_few, "--html", tmp_path), "Expected a file to write, got a folder"),
     ]
     for arguments, message in cases:
         assert run(*arguments) == 2, arguments
