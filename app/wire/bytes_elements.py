@@ -9,7 +9,7 @@ import pybase64
 
 from app.wire.json_body import read_json
 from app.wire.json_tensors import index_path
-from tasks.inference.error import InferenceError, invalid, quote_value
+from tasks.inference.error import InferenceError, invalid, quote_value, truncate
 from tasks.inference.tensor import BytesTensor, Element
 
 BASE64_KEY = "b64"
@@ -141,5 +141,4 @@ def _decode_leniently(encoded: str) -> bytes:
     try:
         return pybase64.b64decode(compact + "=" * (-len(compact) % 4), validate=True)
     except (binascii.Error, ValueError):
-        excerpt = encoded if len(encoded) <= 24 else f"{encoded[:24]}..."
-        raise invalid(f"Expected base64, got {excerpt!r}") from None
+        raise invalid(f"Expected base64, got {truncate(encoded, 24)!r}") from None

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from itertools import chain
-from typing import Any, TypeVar, cast
+from typing import TypeVar, cast
 
 import msgspec
 import numpy as np
@@ -87,22 +87,22 @@ def first_path(value: object, predicate: Callable[[object], bool], path: str = "
         predicate: whether a value, or the name of a member, matches.
         path: the path of `value`.
     """
-    levels: list[tuple[Iterator[tuple[str | int, object]], list[str | int]]] = [(iter([("", value)]), [])]
-    while levels:
-        children, parent_keys = levels[-1]
-        for key, child in children:
-            if isinstance(key, str) and key and predicate(key):
-                return _path_of(path, parent_keys), key
-            if predicate(child):
-                return _path_of(path, [*parent_keys, key]), child
-            if isinstance(child, dict):
-                levels.append((iter(cast("dict[str, Any]", child).items()), [*parent_keys, key]))
-                break
-            if isinstance(child, list):
-                levels.append((enumerate(cast("list[Any]", child)), [*parent_keys, key]))
-                break
-        else:
-            levels.pop()
+    if predicate(value):
+        return path, value
+    members: Iterable[tuple[str | int, object]] = ()
+    if isinstance(value, dict):
+        members = cast("dict[str, object]", value).items()
+    elif isinstance(value, list):
+        members = enumerate(cast("list[object]", value))
+    for key, member in members:
+        if isinstance(key, str) and predicate(key):
+            return path, key
+        if predicate(member) or isinstance(member, dict | list):
+            member_path = (
+                f"{path}[{key}]" if isinstance(key, int) else f"{path}.{key}" if path and key else f"{path}{key}"
+            )
+            if (found := first_path(member, predicate, member_path)) is not None:
+                return found
     return None
 
 
@@ -128,12 +128,6 @@ def _raw_utf8(raw: msgspec.Raw, path: str) -> msgspec.Raw:
     except UnicodeDecodeError:
         raise invalid("Expected JSON in UTF-8, got other bytes", path) from None
     return raw.copy()
-
-
-def _path_of(path: str, keys: list[str | int]) -> str:
-    for key in keys:
-        path += f"[{key}]" if isinstance(key, int) else f".{key}" if path and key else key
-    return path
 
 
 def _diagnose(body: memoryview, error: Exception, path: str) -> InferenceError:
