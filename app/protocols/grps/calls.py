@@ -1,6 +1,8 @@
 """GRPS's calls other than inference, and its errors, which HTTP and gRPC share."""
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -21,7 +23,7 @@ _FAILURE = 2
 ReadMessage = Callable[[], Any]
 
 
-class PlainCall(msgspec.Struct, frozen=True, kw_only=True):
+class PlainCall(msgspec.Struct, frozen=True):
     """A call without an inference.
 
     Attributes:
@@ -42,21 +44,21 @@ class PlainCall(msgspec.Struct, frozen=True, kw_only=True):
     failures: Sequence[int] = ()
     is_slow: bool = False
 
-    def answer(self, engine: Engine, read_message: ReadMessage) -> Any:
-        """Return the response's message.
+    async def respond(self, engine: Engine, read_message: ReadMessage, serialize: Callable[[Any], bytes]) -> bytes:
+        """Return the response.
 
         Raises:
             InferenceError: as `text`.
         """
-        return with_success_status(GrpsMessage(str_data=self.text(engine, read_message)))
+
+        def respond() -> bytes:
+            return serialize(with_success_status(GrpsMessage(str_data=self.text(engine, read_message))))
+
+        return await asyncio.to_thread(respond) if self.is_slow else respond()
 
 
-def _go_online(engine: Engine, _: ReadMessage) -> None:
-    engine.online = True
-
-
-def _go_offline(engine: Engine, _: ReadMessage) -> None:
-    engine.online = False
+def _set_online(online: bool, engine: Engine, _: ReadMessage) -> None:
+    engine.online = online
 
 
 def _check_liveness(_: Engine, __: ReadMessage) -> None:
@@ -94,37 +96,22 @@ def _describe_model(engine: Engine, read_message: ReadMessage) -> str:
 
 
 PLAIN_CALLS: Mapping[str, PlainCall] = {
-    "Online": PlainCall(
-        path="health/online", summary="Let load balancers send requests", permission="admin", text=_go_online
-    ),
+    "Online": PlainCall("health/online", "Let load balancers send requests", "admin", partial(_set_online, True)),
     "Offline": PlainCall(
-        path="health/offline",
-        summary="Stop load balancers from sending requests",
-        permission="admin",
-        text=_go_offline,
+        "health/offline", "Stop load balancers from sending requests", "admin", partial(_set_online, False)
     ),
-    "CheckLiveness": PlainCall(
-        path="health/live", summary="Whether the server is alive", permission="open", text=_check_liveness
-    ),
+    "CheckLiveness": PlainCall("health/live", "Whether the server is alive", "open", _check_liveness),
     "CheckReadiness": PlainCall(
-        path="health/ready",
-        summary="Whether load balancers may send requests",
-        permission="open",
-        text=_check_readiness,
-        failures=(503,),
+        "health/ready", "Whether load balancers may send requests", "open", _check_readiness, failures=(503,)
     ),
     "ServerMetadata": PlainCall(
-        path="metadata/server",
-        summary="The server and its models, in YAML",
-        permission="infer",
-        text=_describe_server,
-        is_slow=True,
+        "metadata/server", "The server and its models, in YAML", "infer", _describe_server, is_slow=True
     ),
     "ModelMetadata": PlainCall(
-        path="metadata/model",
-        summary="One model, in YAML",
-        permission="infer",
-        text=_describe_model,
+        "metadata/model",
+        "One model, in YAML",
+        "infer",
+        _describe_model,
         reads_message=True,
         failures=(400, 404, 413),
         is_slow=True,

@@ -27,15 +27,9 @@ _SIMILARITY = "similarity"
 _INPUT_SUFFIXES = (f".{METADATA}", f".{_PARAMETERS}")
 _PROMPTS = frozenset({"prompt", "question", "text"})
 _NUMBERS = {"s_i32": Datatype.INT32, "s_i64": Datatype.INT64, "s_f": Datatype.FP32, "s_d": Datatype.FP64}
-_FIELDS = {
-    Datatype.UINT8: "s_i32",
-    Datatype.INT8: "s_i32",
-    Datatype.INT16: "s_i32",
-    Datatype.INT32: "s_i32",
-    Datatype.INT64: "s_i64",
+_FIELDS = {datatype: field for field, datatype in _NUMBERS.items()} | {
+    **dict.fromkeys((Datatype.UINT8, Datatype.INT8, Datatype.INT16), "s_i32"),
     Datatype.FP16: "s_f",
-    Datatype.FP32: "s_f",
-    Datatype.FP64: "s_d",
     Datatype.BYTES: "s_s",
 }
 """The field for a value of each datatype of GRPS."""
@@ -152,10 +146,7 @@ def _elements(
     inputs: dict[str, tuple[str, Element]] = {name: ("s_b", BinaryElement(data)) for name, data in gmap.s_b.items()}
     for name in inputs:
         if name == METADATA or name.endswith(_INPUT_SUFFIXES):
-            raise invalid(
-                "Expected the name of an input, got a reserved name",
-                entry_path("s_b", name),
-            )
+            raise invalid("Expected the name of an input, got a reserved name", entry_path("s_b", name))
     if parameter_names is None:
         if not inputs:
             raise invalid("Expected an encoded image at least, got none", "gmap.s_b")

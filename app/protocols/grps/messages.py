@@ -5,19 +5,18 @@ from typing import Any
 import msgspec
 
 from app.proto import message_class
+from tasks.inference.error import truncate
 
 GrpsMessage: Any = message_class("grps.protos.v1.GrpsMessage")
 GenericTensor: Any = message_class("grps.protos.v1.GenericTensor")
 """The classes, which protobuf creates at run time."""
 
 _SUCCESS = 1
-_MAX_SHOWN_KEY = 80
 
 
 def entry_path(field: str, key: str) -> str:
     """Return the path of a map entry for errors, with long keys cut."""
-    shown_key = key if len(key) <= _MAX_SHOWN_KEY else f"{key[:_MAX_SHOWN_KEY]}..."
-    return f"gmap.{field}[{shown_key}]"
+    return f"gmap.{field}[{truncate(key)}]"
 
 
 def with_success_status(message: Any) -> Any:

@@ -148,11 +148,7 @@ class Grps(HttpProtocol):
 def _plain_handler(engine: Engine, call: PlainCall) -> Callable[[HttpRequest], Awaitable[Response[Any]]]:
     async def handle(request: HttpRequest) -> Response[bytes]:
         body = await read_body(request, engine) if call.reads_message else b""
-
-        def answer() -> bytes:
-            return encode_json(call.answer(engine, lambda: read_json_message(body, engine.limits)[0]))
-
-        return json_response(await asyncio.to_thread(answer) if call.is_slow else answer())
+        return json_response(await call.respond(engine, lambda: read_json_message(body, engine.limits)[0], encode_json))
 
     return handle
 

@@ -74,14 +74,10 @@ def _create_codec(engine: Engine, data: bytes) -> PredictCodec:
 def _plain_method(engine: Engine, call: PlainCall) -> Callable[[bytes, RequestContext], Awaitable[bytes]]:
     async def method(data: bytes, context: RequestContext) -> bytes:
         del context
-
-        def answer() -> bytes:
-            try:
-                return _serialize(call.answer(engine, lambda: parse_message(GrpsMessage, data, engine.limits)))
-            except InferenceError as error:
-                return _serialize(error_message(error))
-
-        return await asyncio.to_thread(answer) if call.is_slow else answer()
+        try:
+            return await call.respond(engine, lambda: parse_message(GrpsMessage, data, engine.limits), _serialize)
+        except InferenceError as error:
+            return _serialize(error_message(error))
 
     return method
 
