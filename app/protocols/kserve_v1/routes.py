@@ -27,10 +27,9 @@ from app.protocols.protocol import (
     read_endpoint,
 )
 from app.protocols.request_info import read_request_info, wait_for_disconnect
-from tasks.inference.error import ErrorKind, InferenceError
+from tasks.inference.error import ErrorKind, InferenceError, truncate
 
 _MODEL = "/v1/models/{target:str}"
-_MAX_SHOWN_NAME = 80
 _NOT_IMPLEMENTED = 501
 """KServe's status for a model without an explainer."""
 
@@ -120,8 +119,7 @@ def _create_codec(engine: Engine, head: InferenceHead, body: bytes, context: Req
 def _kserve_error(engine: Engine, error: InferenceError, name: str) -> InferenceError:
     """Return `error` with KServe's message for a missing or unready model, and the reason."""
     if error.kind is ErrorKind.MODEL_NOT_FOUND:
-        shown_name = name if len(name) <= _MAX_SHOWN_NAME else f"{name[:_MAX_SHOWN_NAME]}..."
-        return InferenceError(error.kind, f"Model with name {shown_name} does not exist.")
+        return InferenceError(error.kind, f"Model with name {truncate(name)} does not exist.")
     latest = next(iter(engine.registry.versions(name)), None)
     reason = latest.reason if latest and not engine.server_not_ready_reason else error.message
     return InferenceError(error.kind, f"Model with name {name} is not ready. {reason}".strip())

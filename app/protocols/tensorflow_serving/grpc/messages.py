@@ -34,11 +34,6 @@ _FIELDS = {
 
 _ClassificationResult = message_class("tensorflow.serving.ClassificationResult")
 _RegressionResult = message_class("tensorflow.serving.RegressionResult")
-_KINDS = {
-    "bytes_list": FeatureKind.BYTES,
-    "float_list": FeatureKind.FLOAT,
-    "int64_list": FeatureKind.INT64,
-}
 
 
 def read_tensor_proto(name: str, message: Any, limits: Limits) -> InputTensor:
@@ -170,5 +165,5 @@ def _feature(message: Any) -> Feature:
     if field is None:
         return Feature(None, ())
     values = getattr(message, field).value
-    kind = _KINDS[field]
+    kind = FeatureKind(field.removesuffix("_list"))
     return Feature(kind, [BinaryElement(value) for value in values] if kind is FeatureKind.BYTES else list(values))
