@@ -183,10 +183,7 @@ def _pop_numbers(tensor: Any) -> Any:
 def _find_invalid(content: object, message_type: Any, path: str = "") -> InferenceError | None:
     """Return an error that names the first field with an invalid value, and what it takes; None without one.
 
-    Args:
-        content: the decoded JSON of a message.
-        message_type: the class of the message.
-        path: its path.
+    `content` is the decoded JSON at `path` of a message of the class `message_type`.
     """
     if not isinstance(content, dict):
         return invalid(f"Expected an object, got {quote_value(content)}", path)

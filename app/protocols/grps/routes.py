@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -79,9 +80,6 @@ class Grps(HttpProtocol):
     prefixes = ("/grps/v1",)
 
     def endpoints(self, engine: Engine, /) -> Sequence[Endpoint]:
-        async def predict(request: HttpRequest) -> Response[Any]:
-            return await self._predict(engine, request)
-
         def start(head: InferenceHead, body: bytes, _: RequestContext) -> CodecCall | None:
             query = _read_query(head.query)
             if query.streaming or _may_stream(head, body):
@@ -105,7 +103,7 @@ class Grps(HttpProtocol):
         ]
         inference = infer_endpoint(
             path="/grps/v1/infer/predict",
-            handle=predict,
+            handle=partial(self._predict, engine),
             start=start,
             summary="Infer with a model",
             query=_QUERY,

@@ -72,8 +72,7 @@ def _create_codec(engine: Engine, data: bytes) -> PredictCodec:
 
 
 def _plain_method(engine: Engine, call: PlainCall) -> Callable[[bytes, RequestContext], Awaitable[bytes]]:
-    async def method(data: bytes, context: RequestContext) -> bytes:
-        del context
+    async def method(data: bytes, _: RequestContext) -> bytes:
         try:
             return await call.respond(engine, lambda: parse_message(GrpsMessage, data, engine.limits), _serialize)
         except InferenceError as error:

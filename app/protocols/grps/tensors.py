@@ -129,13 +129,12 @@ def convert_numbers(
     numbers: NDArray[Any], sent_datatype: Datatype, spec: TensorSpec | None, path: str
 ) -> tuple[Datatype, NDArray[Any]]:
     """Convert numbers from protobuf's dtype to the datatype they were sent as, or to the declared datatype."""
-    converted = (
-        _round_to_fp16(numbers, path) if sent_datatype is Datatype.FP16 else _exact(numbers, sent_datatype, path)
-    )
+    convert = _rounded if sent_datatype is Datatype.FP16 else _exact
+    converted = convert(numbers, sent_datatype, path)
     if spec is None or spec.datatype in (sent_datatype, Datatype.BYTES):
         return sent_datatype, converted
     if spec.datatype is Datatype.BF16:
-        return spec.datatype, _round_to_bf16(_exact(converted, Datatype.FP32, path), path)
+        return spec.datatype, _rounded(_exact(converted, Datatype.FP32, path), spec.datatype, path)
     return spec.datatype, _exact(converted, spec.datatype, path)
 
 
@@ -152,28 +151,25 @@ def _exact(numbers: NDArray[Any], datatype: Datatype, path: str) -> NDArray[Any]
         is_unchanged = (cast.astype(numbers.dtype) == numbers) & ((cast < 0) == (numbers < 0))
         if numbers.dtype.kind == cast.dtype.kind == "f":
             is_unchanged |= np.isnan(numbers)
-    changed = np.flatnonzero(~is_unchanged)
-    if changed.size:
-        first = int(changed[0])
-        raise invalid(f"Expected {datatype} numbers, got {numbers[first]}", f"{path}[{first}]")
+    _check_unchanged(numbers, is_unchanged, datatype, path)
     return cast
 
 
-def _round_to_fp16(numbers: NDArray[Any], path: str) -> NDArray[np.float16]:
+def _rounded(numbers: NDArray[Any], datatype: Datatype, path: str) -> NDArray[Any]:
+    """Convert `numbers` to FP16 or BF16.
+
+    Raises:
+        InferenceError: INVALID_REQUEST naming the first number that would become infinite.
+    """
     with np.errstate(over="ignore"):
-        half = numbers.astype(np.float16)
-    _refuse_overflow(numbers, np.isfinite(half), Datatype.FP16, path)
-    return half
-
-
-def _round_to_bf16(numbers: NDArray[np.float32], path: str) -> NDArray[np.uint16]:
-    rounded = to_bfloat16_bits(numbers)
-    _refuse_overflow(numbers, (rounded & 0x7F80) != 0x7F80, Datatype.BF16, path)
+        rounded = to_bfloat16_bits(numbers) if datatype is Datatype.BF16 else numbers.astype(np.float16)
+    is_finite = np.isfinite(from_bfloat16_bits(rounded) if datatype is Datatype.BF16 else rounded)
+    _check_unchanged(numbers, is_finite | ~np.isfinite(numbers), datatype, path)
     return rounded
 
 
-def _refuse_overflow(numbers: NDArray[Any], is_finite: NDArray[np.bool_], datatype: Datatype, path: str) -> None:
-    changed = np.flatnonzero(np.isfinite(numbers) & ~is_finite)
+def _check_unchanged(numbers: NDArray[Any], is_unchanged: NDArray[np.bool_], datatype: Datatype, path: str) -> None:
+    changed = np.flatnonzero(~is_unchanged)
     if changed.size:
         first = int(changed[0])
         raise invalid(f"Expected {datatype} numbers, got {numbers[first]}", f"{path}[{first}]")

@@ -231,9 +231,7 @@ class RequestCodec(msgspec.Struct, kw_only=True, eq=False):
             raise invalid("Expected an encoded image, got nothing", path)
         path = path or "body"
         tensor = BytesTensor(name=IMAGE_INPUT.name, shape=(1,), elements=[BinaryElement(content)])
-        self.locations = [
-            Instance(tensor=tensor, path=path, value_path=path, prompts_path="", own_parameters=frozenset())
-        ]
+        self.locations = [Instance(tensor=tensor, path=path, value_path=path)]
         self.instances_path = path
         return tensor
 

@@ -39,8 +39,8 @@ class Instance(msgspec.Struct, frozen=True, kw_only=True):
     tensor: InputTensor
     path: str
     value_path: str
-    prompts_path: str
-    own_parameters: frozenset[str]
+    prompts_path: str = ""
+    own_parameters: frozenset[str] = frozenset()
 
     def body_path(self, subpath: str, request_parameters: str) -> str:
         """Return the path in the body for the path `subpath` within the neutral input.
@@ -61,20 +61,14 @@ class Instance(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_instance(raw: msgspec.Raw, path: str, name: str, *, prompts: bool) -> Instance:
-    """Decode one instance.
-
-    Args:
-        raw: the JSON of the instance.
-        path: path of the instance in the body.
-        name: name of the model's input.
-        prompts: whether the model accepts prompts.
+    """Decode the instance at `path`, for a model whose input is called `name`. `prompts`: whether it accepts prompts.
 
     Raises:
         InferenceError: INVALID_REQUEST naming the field under `path`.
     """
     if bytes(memoryview(raw)[:1]) != b"{":
         tensor, value_path = _read_value(raw, path, name, {})
-        return Instance(tensor=tensor, path=path, value_path=value_path, prompts_path="", own_parameters=frozenset())
+        return Instance(tensor=tensor, path=path, value_path=value_path)
     fields = read_json(raw, dict[str, msgspec.Raw], path)
     kind = _value_kind(name)
     names = dict.fromkeys((BASE64_KEY, name, *INPUT_ALIASES.get(name, ())))

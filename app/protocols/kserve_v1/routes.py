@@ -52,8 +52,7 @@ class KServeV1(HttpProtocol):
                 raise _kserve_error(engine, error, name) from None
             return json_response(msgspec.json.encode(ModelReady(name)))
 
-        def start(head: InferenceHead, body: bytes, context: RequestContext) -> RequestCodec:
-            return _create_codec(engine, head, body, context)
+        start = partial(_create_codec, engine)
 
         async def explain(request: HttpRequest) -> Response[bytes]:
             context = read_request_info(request, self.name)

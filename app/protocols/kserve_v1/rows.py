@@ -117,10 +117,8 @@ def _to_rows(tensor: Tensor) -> list[Any]:
         return from_bfloat16_bits(tensor.data).tolist()
     if tensor.datatype is not Datatype.BYTES:
         return tensor.data.tolist()
-    values = np.empty(tensor.data.size, object)
-    for index, element in enumerate(tensor.data.ravel()):
-        values[index] = _text_or_b64(element)
-    return values.reshape(tensor.shape).tolist()
+    values = [_text_or_b64(element) for element in tensor.data.ravel()]
+    return np.array(values, object).reshape(tensor.shape).tolist()
 
 
 def _text_or_b64(element: bytes) -> object:

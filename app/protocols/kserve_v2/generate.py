@@ -44,11 +44,7 @@ class WireGenerateRequest(msgspec.Struct, frozen=True, kw_only=True):
         id: returned in the response.
         parameters: parameters of generation, and `metadata`, which is returned. `stream` is ignored, because the
             path decides whether the response is streamed.
-        max_new_tokens: as in `parameters`, which override this and the following fields.
-        temperature: as in `parameters`.
-        top_p: as in `parameters`.
-        top_k: as in `parameters`.
-        seed: as in `parameters`.
+        max_new_tokens: as the following fields a parameter, which `parameters` override.
     """
 
     text_input: str

@@ -160,17 +160,17 @@ def _classify(
     # A task sorts its scores; the class indices are in a separate tensor.
     has_ids = class_ids is not None and class_ids.shape == tensor.shape
     numbers = class_ids.data.reshape(rows.shape) if class_ids is not None and has_ids else None
-    class_texts = np.empty(best.shape, object)
-    for row, indices in enumerate(best.tolist()):
-        class_texts[row] = [
-            _class_text(
-                rows[row, index],
-                index if numbers is None else numbers[row, index],
-                b"" if names is None else names[row][index],
-            )
-            for index in indices
-        ]
-    return Tensor(name=tensor.name, datatype=Datatype.BYTES, data=class_texts.reshape(*tensor.shape[:-1], count))
+    class_texts = [
+        _class_text(
+            rows[row, index],
+            index if numbers is None else numbers[row, index],
+            b"" if names is None else names[row][index],
+        )
+        for row, indices in enumerate(best.tolist())
+        for index in indices
+    ]
+    data = np.array(class_texts, object).reshape(*tensor.shape[:-1], count)
+    return Tensor(name=tensor.name, datatype=Datatype.BYTES, data=data)
 
 
 def _class_text(score: Any, number: int, label: bytes) -> bytes:

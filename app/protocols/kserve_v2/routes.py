@@ -27,7 +27,6 @@ from app.protocols.protocol import (
     probe_endpoint,
     read_endpoint,
 )
-from tasks.inference.limits import Limits
 from tasks.inference.request import InferenceRequest
 from tasks.inference.response import InferenceResponse
 
@@ -80,10 +79,6 @@ class KServeV2(HttpProtocol):
             registration = engine.ready_model(request.path_params["target"], request.path_params.get("version"))
             return json_response(msgspec.json.encode(ModelReady(registration.source.name)))
 
-        def start(head: InferenceHead, body: bytes, _: RequestContext) -> CodecCall:
-            registration = engine.registry.find(engine.registry.name_for_path(head.target), head.version)
-            return _start(registration, head, body, engine.limits)
-
         endpoints = [
             read_endpoint(path="/v2", handle=server_metadata, summary="About the server", answer=WireServerMetadata),
             probe_endpoint(
@@ -107,7 +102,7 @@ class KServeV2(HttpProtocol):
                 ),
                 infer_endpoint(
                     path=f"{path}/infer",
-                    start=start,
+                    start=partial(_start, engine),
                     summary="Infer with a model",
                     body=WireRequest,
                     answer=WireResponse,
@@ -122,7 +117,8 @@ class KServeV2(HttpProtocol):
         ]
 
 
-def _start(registration: Registration, head: InferenceHead, body: bytes, limits: Limits) -> CodecCall:
+def _start(engine: Engine, head: InferenceHead, body: bytes, _: RequestContext) -> CodecCall:
+    registration = engine.registry.find(engine.registry.name_for_path(head.target), head.version)
     name, servable = registration.source.name, registration.ready_servable()
     selection = OutputSelection()
 
@@ -134,7 +130,7 @@ def _start(registration: Registration, head: InferenceHead, body: bytes, limits:
             servable,
             model_name=name,
             model_version=head.version,
-            limits=limits,
+            limits=engine.limits,
         )
         return request
 

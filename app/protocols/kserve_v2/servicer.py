@@ -247,8 +247,7 @@ class _Calls:
 def _plain_method(name: str, answer: Answer) -> Callable[[bytes, RequestContext], Awaitable[bytes]]:
     """Return a method that is no inference."""
 
-    async def method(data: bytes, context: RequestContext) -> bytes:
-        del context
+    async def method(data: bytes, _: RequestContext) -> bytes:
         return encode_message(f"{name}Response", await answer(lambda: read_message(f"{name}Request", data)))
 
     return method

@@ -55,9 +55,6 @@ class OpenAI(HttpProtocol):
             registration, _ = find_model(engine, name, "answers with text or vectors", is_listed)
             return json_response(msgspec.json.encode(WireModel(id=registration.source.name)))
 
-        async def answer(codec_type: type[Codec], request: HttpRequest) -> Response[Any]:
-            return await self._answer(engine, request, codec_type)
-
         def start(codec_type: type[Codec], _: InferenceHead, body: bytes, context: RequestContext) -> Codec | None:
             if len(body) > _MAX_INLINE_BYTES:
                 return None
@@ -75,7 +72,7 @@ class OpenAI(HttpProtocol):
             for endpoint in (
                 stream(
                     path=f"{prefix}/chat/completions",
-                    handle=partial(answer, ChatCodec),
+                    handle=partial(self._answer, engine, ChatCodec),
                     start=partial(start, ChatCodec),
                     summary="Continue a conversation",
                     body=WireChatRequest,
@@ -83,7 +80,7 @@ class OpenAI(HttpProtocol):
                 ),
                 stream(
                     path=f"{prefix}/completions",
-                    handle=partial(answer, CompletionCodec),
+                    handle=partial(self._answer, engine, CompletionCodec),
                     start=partial(start, CompletionCodec),
                     summary="Continue a text",
                     body=WireCompletionRequest,
@@ -122,7 +119,7 @@ class OpenAI(HttpProtocol):
     def routing_error(self, status: int, message: str, /) -> bytes:
         return routing_error(status, message)
 
-    async def _answer(self, engine: Engine, request: HttpRequest, codec_type: type[Codec]) -> Response[Any]:
+    async def _answer(self, engine: Engine, codec_type: type[Codec], request: HttpRequest) -> Response[Any]:
         context = read_request_info(request, self.name)
         body = await read_inference_body(request, engine, context, "")
         if len(body) <= _MAX_INLINE_BYTES:

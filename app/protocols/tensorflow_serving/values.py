@@ -76,13 +76,12 @@ def json_value(tensor: Tensor) -> Any:
         raise _not_writable(tensor)
     if tensor.datatype is not Datatype.BYTES:
         return tensor.data.tolist()
-    texts = np.empty(tensor.data.shape, object)
+    write = base64_object if tensor.name.endswith(_BYTES_SUFFIX) else bytes.decode
     try:
-        for index, element in enumerate(tensor.data.ravel()):
-            texts.flat[index] = base64_object(element) if tensor.name.endswith(_BYTES_SUFFIX) else element.decode()
+        texts = [write(element) for element in tensor.data.ravel()]
     except UnicodeDecodeError:
         raise _not_writable(tensor) from None
-    return texts.tolist()
+    return np.array(texts, object).reshape(tensor.shape).tolist()
 
 
 def json_document(name: str, value: object) -> bytes:

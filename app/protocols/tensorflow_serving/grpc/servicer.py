@@ -97,19 +97,15 @@ class TensorFlowPredictionService(GrpcProtocol):
                 target=target, examples=message.input, tasks=tasks, encode_response=encode_multi_inference
             )
 
-        async def get_model_metadata(data: bytes, context: RequestContext) -> bytes:
-            del context
-            return self._model_metadata(engine, data)
-
         return {
             "Predict": infer("Predict", predict),
             "Classify": classify_or_regress("Classification", "classify", Method.CLASSIFY),
             "Regress": classify_or_regress("Regression", "regress", Method.REGRESS),
             "MultiInference": infer("MultiInference", multi_inference),
-            "GetModelMetadata": unary_handler(self.name, get_model_metadata, grpc_code),
+            "GetModelMetadata": unary_handler(self.name, partial(self._model_metadata, engine), grpc_code),
         }
 
-    def _model_metadata(self, engine: Engine, data: bytes) -> bytes:
+    async def _model_metadata(self, engine: Engine, data: bytes, _: RequestContext) -> bytes:
         request = _parse("GetModelMetadataRequest", data, engine)
         target = target_of(request, "metadata")
         if not request.metadata_field:
@@ -138,8 +134,7 @@ class TensorFlowModelService(GrpcProtocol):
     def handlers(self, engine: Engine, stopping: asyncio.Event, /) -> Mapping[str, Handler]:
         del stopping
 
-        async def get_model_status(data: bytes, context: RequestContext) -> bytes:
-            del context
+        async def get_model_status(data: bytes, _: RequestContext) -> bytes:
             request = _parse("GetModelStatusRequest", data, engine)
             versions = find_versions(engine.registry, target_of(request, "status"))
             content = model_status(versions, engine.server_not_ready_reason)
@@ -148,8 +143,7 @@ class TensorFlowModelService(GrpcProtocol):
                 status["version"] = model_spec("", status["version"]).version.value
             return ParseDict(content, message_class(f"{_PACKAGE}.GetModelStatusResponse")()).SerializeToString()
 
-        async def refuse_reload(data: bytes, context: RequestContext) -> bytes:
-            del data, context
+        async def refuse_reload(_: bytes, __: RequestContext) -> bytes:
             message = "Models are configured where the server starts; the repository API of KServe V2 reloads them"
             raise InferenceError(ErrorKind.UNSUPPORTED, message)
 
