@@ -44,12 +44,7 @@ async def read_inference_body(
 ) -> bytes:
     """Return the decompressed body of an inference request, and notify observers of errors.
 
-    Args:
-        request: the inference request.
-        engine: the engine that handles it.
-        context: information about the request.
-        model_name: the model that the request names.
-        queued: whether the request waits in the queue of inferences; only explanations do not.
+    `queued` is whether the request waits in the queue of inferences; only explanations do not.
 
     Raises:
         InferenceError: OVERLOADED, before the body is read, while the queue is full; as `decompress`.

@@ -71,14 +71,7 @@ def _unchanged(error: InferenceError) -> InferenceError:
 
 
 class CodecCall(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """An `InferenceCall` of two functions, for a protocol whose encoding needs nothing from the request.
-
-    Attributes:
-        model_name: the model that the path names.
-        decode: decodes the body.
-        encode: encodes the response.
-        map_error_path: returns an error with its path in terms of the protocol.
-    """
+    """An `InferenceCall` of functions, for a protocol whose encoding needs nothing from the request."""
 
     model_name: str
     decode: Callable[[], InferenceRequest]

@@ -14,14 +14,7 @@ _EMBEDDING = "embedding"
 
 
 class WireModel(msgspec.Struct, frozen=True, kw_only=True):
-    """A model.
-
-    Attributes:
-        id: its name.
-        object: always "model".
-        created: when the server started, in seconds since 1970.
-        owned_by: always "charioteer".
-    """
+    """A model; `created` is when the server started, in seconds since 1970."""
 
     id: str
     object: str = "model"

@@ -48,12 +48,9 @@ def read_request_info(request: Request[Any, Any, Any], protocol: str) -> Request
 
 
 def new_context(headers: Mapping[str, str], protocol: str, address: str) -> RequestContext:
-    """Return the context of a request with `headers`; make an id if it has none.
+    """Return the context of a request; make an id if it has none.
 
-    Args:
-        headers: HTTP headers, or metadata of gRPC, names in lower case.
-        protocol: the name of the protocol.
-        address: the address of the client.
+    The names of `headers`, of HTTP or metadata of gRPC, are in lower case. `address` is that of the client.
     """
     request_id = valid_id(headers[REQUEST_ID_HEADER]) if REQUEST_ID_HEADER in headers else None
     context = RequestContext(protocol=protocol, request_id=request_id or new_request_id(), address=address)

@@ -89,13 +89,9 @@ def base64_object(data: bytes) -> dict[str, str]:
 
 
 def nested_elements(name: str, shape: tuple[int, ...], values: Sequence[object], path: str) -> BytesTensor:
-    """Return the tensor of nested rows of texts and base64 objects.
+    """Return the tensor of nested rows at `path` of texts and base64 objects.
 
-    Args:
-        name: name of the tensor.
-        shape: lengths of the rows.
-        values: values of the rows in row-major order.
-        path: path of the rows.
+    `shape` has the lengths of the rows, `values` their values in row-major order.
 
     Raises:
         InferenceError: INVALID_REQUEST naming the value under `path`.

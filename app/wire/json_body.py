@@ -80,12 +80,9 @@ def read_parameters_object(raw: Mapping[str, msgspec.Raw] | None, path: str) -> 
 
 
 def first_path(value: object, predicate: Callable[[object], bool], path: str = "") -> tuple[str, object] | None:
-    """Return the path and value of the first match in `value`, depth first; None without a match.
+    """Return the path and value of the first match in decoded JSON, depth first; None without a match.
 
-    Args:
-        value: decoded JSON.
-        predicate: whether a value, or the name of a member, matches.
-        path: the path of `value`.
+    `predicate` returns whether a value, or the name of a member, matches. `path` is the path of `value`.
     """
     if predicate(value):
         return path, value
@@ -158,12 +155,7 @@ def _is_invalid_json(value: object) -> bool:
 
 
 def check_json(body: bytes, limits: Limits, path: str = "") -> None:
-    """Reject text with more JSON than a request may have. Its syntax is not checked.
-
-    Args:
-        body: the JSON text.
-        limits: maximum depth, number of values and members, and length of names.
-        path: path of the text in the request.
+    """Reject text with more JSON than a request may have, named by `path`. Its syntax is not checked.
 
     Raises:
         InferenceError: INVALID_REQUEST for deep nesting; TOO_LARGE for the other limits.

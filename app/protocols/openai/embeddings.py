@@ -30,13 +30,7 @@ _NEUTRAL_PATH = re.compile(r"^inputs(?:\[0\](?:\.data\[(?P<index>\d+)\])?)?")
 
 
 class EmbeddingsCall:
-    """One request for embeddings and its answer. The model's name is in the body.
-
-    Args:
-        engine: has the models and the limits.
-        body: the JSON body, whose size is checked already.
-        context: the request, for its id.
-    """
+    """One request for embeddings and its answer. The model's name is in the body, whose size is checked already."""
 
     model_name = ""
 

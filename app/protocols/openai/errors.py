@@ -40,13 +40,7 @@ UNSUPPORTED_PARAMETER = "unsupported_parameter"
 
 
 class UnsupportedError(InferenceError):
-    """A member of the request has a value that this server does not support.
-
-    Args:
-        message: the expected value.
-        path: the member.
-        code: the code in the body.
-    """
+    """The member at `path` has a value that this server does not support. `code` is the code in the body."""
 
     def __init__(self, message: str, path: str, code: str) -> None:
         super().__init__(ErrorKind.INVALID_REQUEST, message, path)

@@ -71,13 +71,7 @@ class RequestMetrics:
             self._runtime.labels(context.model_name, api, platform).observe(nanoseconds / 1000)
 
     def record_other(self, model: str, error: InferenceError | None, nanoseconds: int) -> None:
-        """Record a REST request that is no inference: for the state or the metadata of a model, or malformed.
-
-        Args:
-            model: the requested model.
-            error: the answer; None for success.
-            nanoseconds: from the request to the response.
-        """
+        """Record a REST request that is no inference: for the state or the metadata of a model, or malformed."""
         self._record(model, "", OK if error is None else grpc_status(error.kind).name, nanoseconds, _REST, 1)
 
     def render(self) -> bytes:

@@ -48,11 +48,9 @@ def is_api_path(path: str) -> bool:
 
 
 def parse_target(method: str, path: str) -> ModelTarget:
-    """Parse the target of `method` on `path`.
+    """Parse the target of `method`, in capitals, on `path`.
 
-    Args:
-        method: the HTTP method in capitals.
-        path: the path as received: percent-encoded, and with its query, which the real server treats as a part of it.
+    The path is as received: percent-encoded, and with its query, which the real server treats as a part of it.
 
     Raises:
         InferenceError: INVALID_REQUEST.

@@ -25,14 +25,9 @@ def find_ready_version(
 ) -> Registration:
     """Return the registration that serves the request: the requested version, or the latest version that is ready.
 
-    Args:
-        registry: the models.
-        target: the model, and its version or label.
-        loading_error: the kind of error while no version is ready and one is loading. The real server uses NOT_FOUND.
-
     Raises:
-        InferenceError: `loading_error`; MODEL_NOT_FOUND when no version is ready or loading; INVALID_REQUEST for an
-            unknown label.
+        InferenceError: `loading_error` when no version is ready and one is loading, NOT_FOUND in the real server;
+            MODEL_NOT_FOUND when none is ready or loading; INVALID_REQUEST for an unknown label.
     """
     registrations, request_text = registry.versions(target.model), f"Latest({target.model})"
     if target.label is not None:
@@ -71,9 +66,7 @@ def find_versions(registry: Registry, target: ModelTarget) -> Sequence[Registrat
 def model_status(registrations: Sequence[Registration], withheld: str) -> dict[str, Any]:
     """Return a `GetModelStatusResponse` in protobuf's JSON, with the versions in the given order.
 
-    Args:
-        registrations: the versions.
-        withheld: the reason why clients must not send requests to any version; empty if they may.
+    `withheld` is the reason why clients must not send requests to any version; empty if they may.
     """
     return {"model_version_status": [_version_status(registration, withheld) for registration in registrations]}
 
