@@ -30,13 +30,7 @@ INFER_FAILURES = (400, 404, 413, 429, 500, 503)
 
 
 class QueryParameter(msgspec.Struct, frozen=True, kw_only=True):
-    """A query parameter of a URL.
-
-    Attributes:
-        name: its name in the URL.
-        summary: its description.
-        schema: its JSON Schema.
-    """
+    """A query parameter of a URL, with its JSON Schema."""
 
     name: str
     summary: str

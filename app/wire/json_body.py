@@ -94,7 +94,7 @@ def first_path(value: object, predicate: Callable[[object], bool], path: str = "
     for key, member in members:
         if isinstance(key, str) and predicate(key):
             return path, key
-        if predicate(member) or isinstance(member, dict | list):
+        if predicate(member) or type(member) in (dict, list):
             member_path = (
                 f"{path}[{key}]" if isinstance(key, int) else f"{path}.{key}" if path and key else f"{path}{key}"
             )

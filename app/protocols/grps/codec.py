@@ -29,13 +29,6 @@ _INPUT = re.compile(r"^inputs\[(?P<index>\d+)\](?:\.(?P<rest>.*))?$", re.DOTALL)
 _PARAMETER = re.compile(r"^parameters\.(?P<name>[^.\[]+)(?P<rest>.*)$", re.DOTALL)
 
 
-class _InputPath(msgspec.Struct, frozen=True):
-    """The paths of an input in the message: the input, and its elements."""
-
-    base: str
-    elements: str
-
-
 class PredictCodec:
     """Decodes one prediction request, and encodes the messages of its response.
 
@@ -60,7 +53,8 @@ class PredictCodec:
         self._data_kind = ""
         self._takes_tensors = self._returns_tensors = False
         self._inputs: Sequence[InputTensor] = ()
-        self._input_paths: list[_InputPath] = []
+        # The path of each input in the message, and of its elements.
+        self._input_paths: list[tuple[str, str]] = []
         self._parameter_paths = {name: f"query.{name}" for name in self._parameters}
         self._inputs_path = ""
         self._echoes: Mapping[str, str] = {}
@@ -140,7 +134,7 @@ class PredictCodec:
         return InferenceError(error.kind, error.message, self._path(index, subpath))
 
     def _path(self, index: int, subpath: str) -> str:
-        input_path = self._input_paths[index]
+        base, elements = self._input_paths[index]
         parameter = _PARAMETER.match(subpath)
         if parameter is not None:
             name = parameter["name"]
@@ -148,11 +142,11 @@ class PredictCodec:
             own_path = entry_path("s_s", f"{self._inputs[index].name}.parameters")
             parameter_path = f"{own_path}.{name}" if is_own else self._parameter_paths.get(name, name)
             return parameter_path + parameter["rest"]
-        if input_path.base == input_path.elements:
-            return input_path.base
+        if base == elements:
+            return base
         if subpath.startswith("data") and not subpath.startswith("datatype"):
-            return input_path.elements + subpath.removeprefix("data")
-        return ".".join(part for part in (input_path.base, "dtype" if subpath == "datatype" else subpath) if part)
+            return elements + subpath.removeprefix("data")
+        return ".".join(part for part in (base, "dtype" if subpath == "datatype" else subpath) if part)
 
     def _tensors(self, messages: Sequence[Any], servable: Servable, is_ndarray: bool) -> Sequence[InputTensor]:
         self._inputs_path = "ndarray" if is_ndarray else "gtensors.tensors"
@@ -170,14 +164,14 @@ class PredictCodec:
             except InferenceError as error:
                 raise (InferenceError(error.kind, error.message, "ndarray") if is_ndarray else error) from None
             elements = f"{path}.{wire_type_of(tensor, path).field}"
-            self._input_paths.append(_InputPath("ndarray", "ndarray") if is_ndarray else _InputPath(path, elements))
+            self._input_paths.append(("ndarray", "ndarray") if is_ndarray else (path, elements))
         return inputs
 
     def _read_map_inputs(self, gmap: Any, servable: Servable) -> Sequence[InputTensor]:
         if self._takes_tensors:
             self._inputs_path = "gmap"
             inputs, paths = read_scalars(gmap, servable.inputs)
-            self._input_paths += [_InputPath(path, path) for path in paths]
+            self._input_paths += [(path, path) for path in paths]
             return inputs
         is_text_task = tuple(servable.inputs) == (TEXT_INPUT,)
         self._inputs_path = "gmap.s_s" if is_text_task else "gmap.s_b"
@@ -185,12 +179,12 @@ class PredictCodec:
         self._parameters = {**self._parameters, **content.parameters}
         self._parameter_paths |= content.parameter_paths
         self._echoes = content.echoes
-        self._input_paths += [_InputPath(path, path) for path in content.paths]
+        self._input_paths += [(path, path) for path in content.paths]
         return content.inputs
 
     def _element(self, element: Element, servable: Servable) -> InputTensor:
         """Return the input for one image, or for the only BYTES input of a tensor model."""
-        self._input_paths.append(_InputPath(self._data_kind, self._data_kind))
+        self._input_paths.append((self._data_kind, self._data_kind))
         if not self._takes_tensors:
             return BytesTensor(name="image", shape=(1,), elements=[element])
         spec = servable.inputs[0] if len(servable.inputs) == 1 else None

@@ -161,9 +161,10 @@ def _rounded(numbers: NDArray[Any], datatype: Datatype, path: str) -> NDArray[An
     Raises:
         InferenceError: INVALID_REQUEST naming the first number that would become infinite.
     """
+    is_bf16 = datatype is Datatype.BF16
     with np.errstate(over="ignore"):
-        rounded = to_bfloat16_bits(numbers) if datatype is Datatype.BF16 else numbers.astype(np.float16)
-    is_finite = np.isfinite(from_bfloat16_bits(rounded) if datatype is Datatype.BF16 else rounded)
+        rounded: NDArray[Any] = to_bfloat16_bits(numbers) if is_bf16 else numbers.astype(np.float16)
+    is_finite = np.isfinite(from_bfloat16_bits(rounded) if is_bf16 else rounded)
     _check_unchanged(numbers, is_finite | ~np.isfinite(numbers), datatype, path)
     return rounded
 

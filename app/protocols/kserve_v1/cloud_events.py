@@ -38,20 +38,6 @@ class EventMode(StrEnum):
     STRUCTURED = "structured"
 
 
-class EventData(msgspec.Struct, frozen=True):
-    """The data of an event.
-
-    Attributes:
-        content: the data, JSON or not.
-        media_type: the media type of the data, from the event; empty if missing.
-        path: path of the data in the body.
-    """
-
-    content: bytes | msgspec.Raw
-    media_type: str
-    path: str
-
-
 def detect_event_mode(headers: Mapping[str, str]) -> EventMode:
     """Return whether `headers`, with names in lower case, make the request an event in binary mode.
 
@@ -76,8 +62,10 @@ def looks_like_event(body: WireEvent) -> bool:
     return has_data and all(value is not msgspec.UNSET for value in required)
 
 
-def read_event(event: WireEvent) -> EventData:
-    """Return the data of an event in structured mode.
+def read_event(event: WireEvent) -> tuple[bytes | msgspec.Raw, str, str]:
+    """Return the data of an event in structured mode, their media type, and their path in the body.
+
+    The data may be JSON or not. The media type is empty if the event has none.
 
     Raises:
         InferenceError: INVALID_REQUEST naming the missing or invalid attribute.
@@ -91,12 +79,12 @@ def read_event(event: WireEvent) -> EventData:
     if isinstance(event.data, msgspec.UnsetType) == isinstance(event.data_base64, msgspec.UnsetType):
         raise invalid("Expected either data or data_base64 in a CloudEvent")
     if not isinstance(event.data, msgspec.UnsetType):
-        return EventData(event.data, media_type, "data")
+        return event.data, media_type, "data"
     try:
         content = StringElement(_attribute(event.data_base64, "data_base64")).binary()
     except InferenceError as error:
         raise error if error.path else error.with_prefix("data_base64") from None
-    return EventData(content, media_type, "data_base64")
+    return content, media_type, "data_base64"
 
 
 def encode_event(mode: EventMode, model_name: str, content: bytes) -> HttpAnswer:

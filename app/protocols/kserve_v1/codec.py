@@ -58,12 +58,8 @@ class RequestCodec(msgspec.Struct, kw_only=True, eq=False):
     """Decodes one request, and encodes its response in the same mode. Maps errors to the names of its fields.
 
     Attributes:
-        body: the request's body.
         media_type: the media type of `body` without parameters; empty if missing.
         headers: the request's headers, names in lower case.
-        servable: the requested model.
-        model_name: the model's name.
-        request_id: the request's id.
         limits: limits for the JSON and the number of instances.
         mode: set by `decode`, as all of the following: how the request carries an event.
         path_prefix: path of the event's data with a dot behind it; empty without an event.
@@ -211,12 +207,12 @@ class RequestCodec(msgspec.Struct, kw_only=True, eq=False):
 
     def _decode_event(self, event: WireEvent) -> WireRequest | BytesTensor:
         self.mode = EventMode.STRUCTURED
-        data = read_event(event)
-        self.path_prefix = f"{data.path}."
-        media_type = media_type_of(data.media_type)
+        content, content_type, path = read_event(event)
+        self.path_prefix = f"{path}."
+        media_type = media_type_of(content_type)
         if media_type in _JSON:
-            return self._read_body(data.content, WireRequest, data.path)
-        return self._decode_image(data.content, media_type, data.path)
+            return self._read_body(content, WireRequest, path)
+        return self._decode_image(content, media_type, path)
 
     def _decode_image(self, content: bytes | msgspec.Raw, media_type: str, path: str) -> BytesTensor:
         accepts_images = IMAGE_INPUT in self.servable.inputs

@@ -233,14 +233,13 @@ def _numbers(values: Sequence[Any], datatype: Datatype, path: str) -> NDArray[An
 
 
 def _parameters(messages: Mapping[str, Any], path: str) -> Mapping[str, object]:
-    return {name: _parameter(messages[name], f"{path}.{name}") for name in messages}
-
-
-def _parameter(message: Any, path: str) -> object:
-    kind = message.WhichOneof("parameter_choice")
-    if kind is None:
-        raise invalid("Expected a value, got none", path)
-    return getattr(message, kind)
+    parameters: dict[str, object] = {}
+    for name, message in messages.items():
+        kind = message.WhichOneof("parameter_choice")
+        if kind is None:
+            raise invalid("Expected a value, got none", f"{path}.{name}")
+        parameters[name] = getattr(message, kind)
+    return parameters
 
 
 def _set_parameter(message: Any, value: object) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Mapping
 from contextlib import aclosing
+from functools import partial
 from typing import Any, cast
 
 import grpc
@@ -49,77 +50,6 @@ _STATUS_KEY = "triton_grpc_error"
 ReadRequest = Callable[[], Any]
 Answer = Callable[[ReadRequest], Awaitable[object]]
 """A method that is no inference: returns the content of its response."""
-
-
-class KServeV2Grpc(GrpcProtocol):
-    """KServe's V2 protocol, the Open Inference Protocol, with Triton's extensions."""
-
-    name = "kserve-v2-grpc"
-    service = INFERENCE
-    permissions: Mapping[str, Permission] = {
-        "ServerLive": "open",
-        "ServerReady": "open",
-        "ServerMetadata": "infer",
-        "ModelReady": "infer",
-        "ModelMetadata": "infer",
-        "ModelConfig": "infer",
-        "ModelInfer": "infer",
-        "ModelStreamInfer": "infer",
-        "ModelStatistics": "read",
-        "RepositoryIndex": "read",
-        "RepositoryModelLoad": "admin",
-        "RepositoryModelUnload": "admin",
-        **dict.fromkeys(UNSUPPORTED_CALLS, "infer"),
-    }
-    queued_methods = frozenset({"ModelInfer"})
-
-    def target_model(self, data: bytes, /) -> str:
-        try:
-            # Load and unload requests have the name in the same field.
-            return read_message("RepositoryModelUnloadRequest", data).model_name
-        except InferenceError:
-            return ""
-
-    def handlers(self, engine: Engine, stopping: asyncio.Event, /) -> Mapping[str, Handler]:
-        calls = _Calls(engine)
-        answers: Mapping[str, Answer] = {
-            "ServerLive": calls.server_live,
-            "ServerReady": calls.server_ready,
-            "ServerMetadata": calls.server_metadata,
-            "ModelReady": calls.model_ready,
-            "ModelMetadata": calls.model_metadata,
-            "ModelConfig": calls.model_config,
-            "ModelStatistics": calls.model_statistics,
-            "RepositoryIndex": calls.repository_index,
-            "RepositoryModelLoad": calls.repository_load,
-            "RepositoryModelUnload": calls.repository_unload,
-            **{name: _refuse(feature) for name, feature in UNSUPPORTED_CALLS.items()},
-        }
-
-        async def stream(requests: AsyncIterable[bytes], call: Call) -> AsyncGenerator[bytes]:
-            context = read_call_info(call, self.name)
-            in_band = metadata_of(call).get(_STATUS_KEY) != "true"
-            try:
-                with engine.count_stream(context):
-                    async with aclosing(_until_stopping(stopping, requests)) as received:
-                        async for data in received:
-                            # A context belongs to one request.
-                            message_context = msgspec.structs.replace(context)
-                            async with aclosing(calls.infer_stream(data, message_context, in_band)) as items:
-                                async for item in items:
-                                    yield item
-            except Exception as error:  # noqa: BLE001  grpc would send any exception to the client
-                failure = error
-            else:
-                return
-            await abort_call(call, context, failure)
-
-        streaming_handler = cast("Handler", grpc.stream_stream_rpc_method_handler(cast("Any", stream)))
-        return {
-            **{name: unary_handler(self.name, _plain_method(name, answer)) for name, answer in answers.items()},
-            "ModelInfer": unary_handler(self.name, calls.infer),
-            "ModelStreamInfer": streaming_handler,
-        }
 
 
 class _Calls:
@@ -242,6 +172,72 @@ class _Calls:
 
     def _registration(self, model: Any) -> Registration:
         return self._engine.registry.find(model.name, model.version or None)
+
+
+_PLAIN_CALLS: Mapping[str, tuple[Permission, Callable[[_Calls, ReadRequest], Awaitable[object]]]] = {
+    "ServerLive": ("open", _Calls.server_live),
+    "ServerReady": ("open", _Calls.server_ready),
+    "ServerMetadata": ("infer", _Calls.server_metadata),
+    "ModelReady": ("infer", _Calls.model_ready),
+    "ModelMetadata": ("infer", _Calls.model_metadata),
+    "ModelConfig": ("infer", _Calls.model_config),
+    "ModelStatistics": ("read", _Calls.model_statistics),
+    "RepositoryIndex": ("read", _Calls.repository_index),
+    "RepositoryModelLoad": ("admin", _Calls.repository_load),
+    "RepositoryModelUnload": ("admin", _Calls.repository_unload),
+}
+"""The calls that are no inferences, with their permissions."""
+
+
+class KServeV2Grpc(GrpcProtocol):
+    """KServe's V2 protocol, the Open Inference Protocol, with Triton's extensions."""
+
+    name = "kserve-v2-grpc"
+    service = INFERENCE
+    permissions: Mapping[str, Permission] = {
+        **{name: permission for name, (permission, _) in _PLAIN_CALLS.items()},
+        **dict.fromkeys(("ModelInfer", "ModelStreamInfer", *UNSUPPORTED_CALLS), "infer"),
+    }
+    queued_methods = frozenset({"ModelInfer"})
+
+    def target_model(self, data: bytes, /) -> str:
+        try:
+            # Load and unload requests have the name in the same field.
+            return read_message("RepositoryModelUnloadRequest", data).model_name
+        except InferenceError:
+            return ""
+
+    def handlers(self, engine: Engine, stopping: asyncio.Event, /) -> Mapping[str, Handler]:
+        calls = _Calls(engine)
+        answers: Mapping[str, Answer] = {
+            **{name: partial(answer, calls) for name, (_, answer) in _PLAIN_CALLS.items()},
+            **{name: _refuse(feature) for name, feature in UNSUPPORTED_CALLS.items()},
+        }
+
+        async def stream(requests: AsyncIterable[bytes], call: Call) -> AsyncGenerator[bytes]:
+            context = read_call_info(call, self.name)
+            in_band = metadata_of(call).get(_STATUS_KEY) != "true"
+            try:
+                with engine.count_stream(context):
+                    async with aclosing(_until_stopping(stopping, requests)) as received:
+                        async for data in received:
+                            # A context belongs to one request.
+                            message_context = msgspec.structs.replace(context)
+                            async with aclosing(calls.infer_stream(data, message_context, in_band)) as items:
+                                async for item in items:
+                                    yield item
+            except Exception as error:  # noqa: BLE001  grpc would send any exception to the client
+                failure = error
+            else:
+                return
+            await abort_call(call, context, failure)
+
+        streaming_handler = cast("Handler", grpc.stream_stream_rpc_method_handler(cast("Any", stream)))
+        return {
+            **{name: unary_handler(self.name, _plain_method(name, answer)) for name, answer in answers.items()},
+            "ModelInfer": unary_handler(self.name, calls.infer),
+            "ModelStreamInfer": streaming_handler,
+        }
 
 
 def _plain_method(name: str, answer: Answer) -> Callable[[bytes, RequestContext], Awaitable[bytes]]:

@@ -9,7 +9,6 @@ import pybase64
 from numpy.typing import NDArray
 
 from app.engine.engine import Engine
-from app.engine.request_context import RequestContext
 from app.protocols.inference_call import HttpAnswer
 from app.protocols.openai.codec import check_data_uri, find_model
 from app.protocols.openai.errors import UNSUPPORTED_PARAMETER, UnsupportedError
@@ -29,28 +28,26 @@ _BASE64 = {"content_type": "base64"}
 _NEUTRAL_PATH = re.compile(r"^inputs(?:\[0\](?:\.data\[(?P<index>\d+)\])?)?")
 
 
-class EmbeddingsCall:
+class EmbeddingsCall(msgspec.Struct, kw_only=True, eq=False):
     """One request for embeddings and its answer. The model's name is in the body, whose size is checked already."""
 
-    model_name = ""
-
-    def __init__(self, engine: Engine, body: bytes, context: RequestContext) -> None:
-        self._engine = engine
-        self._body = body
-        self._request_id = context.request_id
-        self._output_name = ""
-        self._is_list = False
-        self._count = 0
-        self._width: int | None = None
-        self._as_base64 = False
+    engine: Engine
+    body: bytes
+    request_id: str
+    model_name: str = ""
+    output_name: str = ""
+    is_list: bool = False
+    count: int = 0
+    width: int | None = None
+    as_base64: bool = False
 
     def decode(self) -> InferenceRequest:
-        wire = read_json(self._body, WireEmbeddingsRequest, limits=self._engine.limits)
+        wire = read_json(self.body, WireEmbeddingsRequest, limits=self.engine.limits)
         registration, output = find_model(
-            self._engine, wire.model or "", "returns one vector for each text or image", embedding_output
+            self.engine, wire.model or "", "returns one vector for each text or image", embedding_output
         )
         (spec,) = registration.ready_servable().inputs
-        self._output_name, self._width, self._as_base64 = output.name, wire.dimensions, wire.encoding_format == "base64"
+        self.output_name, self.width, self.as_base64 = output.name, wire.dimensions, wire.encoding_format == "base64"
         if (length := vector_length(output.shape)) > 0:
             self._check_width(length)
         texts = self._texts(wire)
@@ -65,7 +62,7 @@ class EmbeddingsCall:
             elements=[StringElement(text) for text in texts],
             parameters=_BASE64 if is_image else {},
         )
-        return InferenceRequest(id=self._request_id, model_name=registration.source.name, inputs=(tensor,))
+        return InferenceRequest(id=self.request_id, model_name=registration.source.name, inputs=(tensor,))
 
     def encode(self, response: InferenceResponse, /) -> HttpAnswer:
         """Encode the vectors, in a worker.
@@ -74,7 +71,7 @@ class EmbeddingsCall:
             InferenceError: MODEL_FAILED for another number of vectors; INVALID_REQUEST for other `dimensions`.
         """
         tensors = {tensor.name: tensor for tensor in response.stack()}
-        vectors = self._vectors(tensors[self._output_name])
+        vectors = self._vectors(tensors[self.output_name])
         self._check_width(vectors.shape[1])
         data = [WireEmbedding(index=index, embedding=self._encoded(vector)) for index, vector in enumerate(vectors)]
         usage = _usage(tensors.get(_TOKENS))
@@ -90,35 +87,35 @@ class EmbeddingsCall:
         return InferenceError(error.kind, error.message, path, retry_after=error.retry_after)
 
     def _texts(self, wire: WireEmbeddingsRequest) -> list[str]:
-        self._is_list = isinstance(wire.input, list)
+        self.is_list = isinstance(wire.input, list)
         texts: list[Any] = wire.input if isinstance(wire.input, list) else [wire.input]
         if not texts:
             raise invalid("Expected a text, or a list of texts, got an empty list", "input")
         for index, text in enumerate(texts):
             if not isinstance(text, str):
                 raise invalid("Expected a text; this server takes no tokens", self._path(index))
-        self._count = len(texts)
+        self.count = len(texts)
         return texts
 
     def _path(self, index: int) -> str:
-        return f"input[{index}]" if self._is_list else "input"
+        return f"input[{index}]" if self.is_list else "input"
 
     def _check_width(self, width: int) -> None:
-        if self._width not in (None, width):
-            message = f"Expected {width}, the length of the model's vectors, got {self._width}"
+        if self.width not in (None, width):
+            message = f"Expected {width}, the length of the model's vectors, got {self.width}"
             raise UnsupportedError(message, "dimensions", UNSUPPORTED_PARAMETER)
 
     def _vectors(self, tensor: Tensor) -> NDArray[np.float32]:
         """Return (N, n), one vector for each input."""
         numbers = from_bfloat16_bits(tensor.data) if tensor.datatype is Datatype.BF16 else tensor.data
-        if numbers.ndim > 1 and len(numbers) != self._count:
-            message = f"The model returned {len(numbers)} vectors for {self._count} inputs"
+        if numbers.ndim > 1 and len(numbers) != self.count:
+            message = f"The model returned {len(numbers)} vectors for {self.count} inputs"
             raise InferenceError(ErrorKind.MODEL_FAILED, message)
         with np.errstate(over="ignore"):
-            return numbers.reshape(self._count, -1).astype("<f4")
+            return numbers.reshape(self.count, -1).astype("<f4")
 
     def _encoded(self, vector: NDArray[np.float32]) -> str | list[float]:
-        return pybase64.b64encode_as_string(vector.tobytes()) if self._as_base64 else vector.tolist()
+        return pybase64.b64encode_as_string(vector.tobytes()) if self.as_base64 else vector.tolist()
 
 
 def _usage(counts: Tensor | None) -> WireEmbeddingsUsage | None:

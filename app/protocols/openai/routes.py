@@ -62,7 +62,7 @@ class OpenAI(HttpProtocol):
             return None if is_streamed else codec_type(engine, body, name, context)
 
         def embed(_: InferenceHead, body: bytes, context: RequestContext) -> EmbeddingsCall:
-            return EmbeddingsCall(engine, body, context)
+            return EmbeddingsCall(engine=engine, body=body, request_id=context.request_id)
 
         infer = partial(infer_endpoint, refusal=WireRefusal)
         stream = partial(infer, media_types=(EVENT_STREAM,))
