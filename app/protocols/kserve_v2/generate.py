@@ -17,7 +17,7 @@ from app.engine.streams.text_stream import Chunk
 from app.protocols.http_inference import EVENT_STREAM, event, read_inference_body, streamed_response
 from app.protocols.inference_call import HttpAnswer, InferenceHead
 from app.protocols.kserve_v2.binary import read_timeout
-from app.protocols.kserve_v2.model_config import MODEL_PATH, VERSION_PATH
+from app.protocols.kserve_v2.extensions import MODEL_PATH, VERSION_PATH
 from app.protocols.protocol import Endpoint, HttpRequest, error_object, infer_endpoint
 from app.protocols.request_info import read_request_info
 from app.wire.bytes_elements import StringElement

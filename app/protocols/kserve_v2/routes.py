@@ -12,10 +12,9 @@ from app.engine.models.registry import Registration
 from app.engine.request_context import RequestContext
 from app.protocols.inference_call import CodecCall, HttpAnswer, InferenceHead
 from app.protocols.kserve_v2.codec import decode, encode
+from app.protocols.kserve_v2.extensions import MODEL_PATH, VERSION_PATH, extension_endpoints, find_registration
 from app.protocols.kserve_v2.generate import generate_endpoints
-from app.protocols.kserve_v2.model_config import MODEL_PATH, VERSION_PATH, config_endpoints, find_registration
 from app.protocols.kserve_v2.rendering import OutputSelection, declared_outputs
-from app.protocols.kserve_v2.repository import repository_endpoints
 from app.protocols.kserve_v2.wire import WireMetadata, WireRequest, WireResponse, WireServerMetadata
 from app.protocols.protocol import (
     Endpoint,
@@ -109,12 +108,7 @@ class KServeV2(HttpProtocol):
                     media_types=(_BINARY,),
                 ),
             ]
-        return [
-            *endpoints,
-            *generate_endpoints(engine),
-            *repository_endpoints(engine),
-            *config_endpoints(engine),
-        ]
+        return [*endpoints, *generate_endpoints(engine), *extension_endpoints(engine)]
 
 
 def _start(engine: Engine, head: InferenceHead, body: bytes, _: RequestContext) -> CodecCall:

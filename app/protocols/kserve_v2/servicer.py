@@ -23,7 +23,14 @@ from app.protocols.grpc_protocol import (
     read_call_info,
     unary_handler,
 )
-from app.protocols.kserve_v2.model_config import UNSUPPORTED_CALLS, model_config, unsupported
+from app.protocols.kserve_v2.extensions import (
+    UNSUPPORTED_CALLS,
+    index_entries,
+    model_config,
+    reject_load_parameters,
+    statistics_of,
+    unsupported,
+)
 from app.protocols.kserve_v2.protobuf import (
     InferRequest,
     decode,
@@ -35,7 +42,6 @@ from app.protocols.kserve_v2.protobuf import (
     read_message,
 )
 from app.protocols.kserve_v2.rendering import OutputSelection
-from app.protocols.kserve_v2.repository import index_entries, reject_load_parameters, statistics_of
 from app.protocols.kserve_v2.routes import SERVER_METADATA, model_metadata
 from app.protocols.protocol import Permission
 from app.wire.protobuf_limits import parse_message

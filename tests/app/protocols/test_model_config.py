@@ -12,7 +12,7 @@ from litestar import Litestar
 from litestar.testing import TestClient
 
 from app.engine.models.registry import ModelState, Registration
-from app.protocols.kserve_v2.model_config import UNSUPPORTED_CALLS, model_config
+from app.protocols.kserve_v2.extensions import UNSUPPORTED_CALLS, model_config
 from app.runtimes.runtime import ONNXRUNTIME
 from app.settings.model import BatchingSettings, ModelSettings, ModelSource
 from tasks.task import TaskType

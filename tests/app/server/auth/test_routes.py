@@ -15,7 +15,7 @@ from prometheus_client import CollectorRegistry
 from app.engine.engine import Engine
 from app.protocols import GRPC_PROTOCOLS
 from app.protocols.grps.servicer import GrpsGrpc
-from app.protocols.kserve_v2.model_config import UNSUPPORTED_CALLS
+from app.protocols.kserve_v2.extensions import UNSUPPORTED_CALLS
 from app.protocols.protocol import PERMISSIONS, Endpoint, HttpRequest, Permission, json_response
 from app.server.auth.grpc_access import GrpcAccess, required_permissions
 from app.server.auth.http_access import HttpAccess
