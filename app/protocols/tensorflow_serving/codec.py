@@ -9,7 +9,6 @@ from app.engine.engine import Engine
 from app.engine.models.registry import Registration
 from app.protocols.inference_call import HttpAnswer
 from app.protocols.tensorflow_serving.examples import example_results, example_tensors, read_examples
-from app.protocols.tensorflow_serving.paths import ModelTarget
 from app.protocols.tensorflow_serving.predict_tensors import TensorFormat, encode, read_tensors
 from app.protocols.tensorflow_serving.signatures import (
     PROMPTS_INPUT,
@@ -18,8 +17,8 @@ from app.protocols.tensorflow_serving.signatures import (
     example_signature,
     predict_signature,
 )
+from app.protocols.tensorflow_serving.targets import ModelTarget, find_ready_version
 from app.protocols.tensorflow_serving.values import json_document, read_object
-from app.protocols.tensorflow_serving.versions import find_ready_version
 from app.wire.input_names import PROMPTS
 from tasks.inference.error import ErrorKind, InferenceError, invalid
 from tasks.inference.request import InferenceRequest

@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, generate_la
 from app.engine.request_context import RequestContext
 from app.protocols.status import grpc_status
 from app.protocols.tensorflow_serving.signatures import UnknownSignatureError
-from app.protocols.tensorflow_serving.versions import OK
+from app.protocols.tensorflow_serving.targets import OK
 from tasks.inference.error import InferenceError
 
 TENSORFLOW_SERVING = "tensorflow-serving"

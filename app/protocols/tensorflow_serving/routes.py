@@ -24,24 +24,22 @@ from app.protocols.protocol import (
 from app.protocols.request_info import read_request_info
 from app.protocols.tensorflow_serving.codec import TensorFlowRequestCodec
 from app.protocols.tensorflow_serving.metrics import TENSORFLOW_SERVING, RequestMetrics
-from app.protocols.tensorflow_serving.paths import (
+from app.protocols.tensorflow_serving.signatures import signature_definitions
+from app.protocols.tensorflow_serving.targets import (
     METRICS_PATH,
+    LoadingStatus,
     ModelTarget,
     Verb,
-    is_api_path,
-    parse_target,
-    served_methods,
-)
-from app.protocols.tensorflow_serving.signatures import signature_definitions
-from app.protocols.tensorflow_serving.values import json_document
-from app.protocols.tensorflow_serving.versions import (
-    LoadingStatus,
     find_ready_version,
     find_versions,
     indented_json,
+    is_api_path,
     loading_error,
     model_status,
+    parse_target,
+    served_methods,
 )
+from app.protocols.tensorflow_serving.values import json_document
 from tasks.inference.error import ErrorKind, InferenceError
 
 _CORS_HEADERS = {

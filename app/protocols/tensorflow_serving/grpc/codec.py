@@ -14,7 +14,6 @@ from app.protocols.tensorflow_serving.grpc.messages import (
     read_input,
     read_tensor_proto,
 )
-from app.protocols.tensorflow_serving.paths import ModelTarget, Verb
 from app.protocols.tensorflow_serving.predict_tensors import TensorFormat, with_canonical_names
 from app.protocols.tensorflow_serving.signatures import (
     DEFAULT_SIGNATURE,
@@ -25,6 +24,7 @@ from app.protocols.tensorflow_serving.signatures import (
     predict_signature,
     short_name,
 )
+from app.protocols.tensorflow_serving.targets import ModelTarget
 from tasks.inference.error import ErrorKind, InferenceError, invalid
 from tasks.inference.limits import Limits
 from tasks.inference.request import InferenceRequest
@@ -45,7 +45,7 @@ Task = tuple[str, Method]
 """The name of a signature, which may be empty, and the method."""
 
 
-def target_of(message: Any, verb: Verb) -> ModelTarget:
+def target_of(message: Any) -> ModelTarget:
     """Return the target of a message with a `ModelSpec`.
 
     Raises:
@@ -61,7 +61,6 @@ def target_of(message: Any, verb: Verb) -> ModelTarget:
         model=spec.name,
         version=spec.version.value if choice == "version" else None,
         label=spec.version_label if choice == "version_label" else None,
-        verb=verb,
     )
 
 

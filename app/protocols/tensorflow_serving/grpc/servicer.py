@@ -21,9 +21,8 @@ from app.protocols.tensorflow_serving.grpc.codec import (
     target_of,
 )
 from app.protocols.tensorflow_serving.metrics import TENSORFLOW_SERVING_GRPC, grpc_code
-from app.protocols.tensorflow_serving.paths import Verb
 from app.protocols.tensorflow_serving.signatures import Method, signature_definitions
-from app.protocols.tensorflow_serving.versions import (
+from app.protocols.tensorflow_serving.targets import (
     LoadingStatus,
     find_ready_version,
     find_versions,
@@ -72,18 +71,18 @@ class TensorFlowPredictionService(GrpcProtocol):
             return unary_handler(self.name, method, grpc_code)
 
         def predict(message: Any) -> PredictCodec:
-            target = target_of(message, "predict")
+            target = target_of(message)
             return PredictCodec(engine=engine, target=target, loading_error=self._loading_error, message=message)
 
         examples_codec = partial(ExamplesCodec, engine=engine, loading_error=self._loading_error)
 
-        def classify_or_regress(operation: str, verb: Verb, method: Method) -> Handler:
+        def classify_or_regress(operation: str, method: Method) -> Handler:
             def encode_response(results: Sequence[tuple[Any, Any]]) -> Any:
                 ((spec, result),) = results
                 return message_class(f"{_PACKAGE}.{operation}Response")(model_spec=spec, result=result)
 
             def codec(message: Any) -> ExamplesCodec:
-                target, tasks = target_of(message, verb), [(message.model_spec.signature_name, method)]
+                target, tasks = target_of(message), [(message.model_spec.signature_name, method)]
                 return examples_codec(
                     target=target, examples=message.input, tasks=tasks, encode_response=encode_response
                 )
@@ -92,22 +91,22 @@ class TensorFlowPredictionService(GrpcProtocol):
 
         def multi_inference(message: Any) -> ExamplesCodec:
             tasks = read_tasks(message.tasks)
-            target = target_of(message.tasks[0], "predict")
+            target = target_of(message.tasks[0])
             return examples_codec(
                 target=target, examples=message.input, tasks=tasks, encode_response=encode_multi_inference
             )
 
         return {
             "Predict": infer("Predict", predict),
-            "Classify": classify_or_regress("Classification", "classify", Method.CLASSIFY),
-            "Regress": classify_or_regress("Regression", "regress", Method.REGRESS),
+            "Classify": classify_or_regress("Classification", Method.CLASSIFY),
+            "Regress": classify_or_regress("Regression", Method.REGRESS),
             "MultiInference": infer("MultiInference", multi_inference),
             "GetModelMetadata": unary_handler(self.name, partial(self._model_metadata, engine), grpc_code),
         }
 
     async def _model_metadata(self, engine: Engine, data: bytes, _: RequestContext) -> bytes:
         request = _parse("GetModelMetadataRequest", data, engine)
-        target = target_of(request, "metadata")
+        target = target_of(request)
         if not request.metadata_field:
             raise invalid("GetModelMetadataRequest must specify at least one metadata_field")
         for field in request.metadata_field:
@@ -136,7 +135,7 @@ class TensorFlowModelService(GrpcProtocol):
 
         async def get_model_status(data: bytes, _: RequestContext) -> bytes:
             request = _parse("GetModelStatusRequest", data, engine)
-            versions = find_versions(engine.registry, target_of(request, "status"))
+            versions = find_versions(engine.registry, target_of(request))
             content = model_status(versions, engine.server_not_ready_reason)
             for status in content["model_version_status"]:
                 # A version that is no int64 number has no field in the message.

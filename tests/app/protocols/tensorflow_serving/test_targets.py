@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.protocols.tensorflow_serving.paths import ModelTarget, is_api_path, parse_target
+from app.protocols.tensorflow_serving.targets import ModelTarget, is_api_path, parse_target
 from tasks.inference.error import InferenceError
 
 
