@@ -10,6 +10,7 @@ from cyclopts import Parameter
 
 from app.cli.terminal import FAILED, console, progress, stop
 from app.conformance.client.model_names import list_models
+from app.conformance.client.probe import RequestLimitError
 from app.conformance.options import ConformanceOptions, OptionsError, open_runner
 from app.conformance.output.reports import html_report, json_report, junit_report
 from app.conformance.output.table import print_checks, print_report
@@ -59,9 +60,9 @@ def conform(
             print_report(report, console(), everything=everything)
             for path, render in files:
                 if path:
-                    _write(path.with_stem(f"{path.stem}.{name}") if all_models else path, render(report))
+                    _write(path, render(report), name if all_models else None)
             statuses.append(_status(report))
-    except (UnreachableError, OptionsError) as error:
+    except (UnreachableError, OptionsError, RequestLimitError) as error:
         stop(str(error))
     if any(statuses):
         # A failure is more important than a missing result.
@@ -74,10 +75,11 @@ def _models(url: str, options: ConformanceOptions, *, all_models: bool) -> Seque
     Raises:
         UnreachableError: the server does not answer.
         OptionsError: an option is not valid, or the server has several models and none is chosen.
+        RequestLimitError: the limit of requests is too low to list the models.
     """
-    if options.model is not None and all_models:
+    if options.model and all_models:
         raise OptionsError("Use --model or --all-models, not both")
-    if options.model is not None or "/v2/models/" in url:
+    if options.model or "/v2/models/" in url:
         return (options.model,)
     with open_runner(url, options) as runner:
         runner.check_reachable()
@@ -117,8 +119,10 @@ def _run_checks(url: str, options: ConformanceOptions) -> ConformanceReport:
         return runner.report(lambda _: bar.advance())
 
 
-def _write(path: Path, report: bytes) -> None:
+def _write(path: Path, report: bytes, model: str | None) -> None:
+    """Write a report; insert the name of the model into the file's name, if given."""
     try:
-        path.write_bytes(report)
-    except OSError as error:
+        file = path.with_stem(f"{path.stem}.{model.replace('/', '%2F')}") if model else path
+        file.write_bytes(report)
+    except (OSError, ValueError) as error:
         stop(f"cannot write the report: {error}")

@@ -16,6 +16,7 @@ from app.conformance.row_requests import (
 )
 from app.conformance.tensors import (
     ENCODED_IMAGES,
+    expect_accepted,
     expect_content_type,
     expect_error,
     expect_error_texts,
@@ -30,9 +31,10 @@ def _instances(probe: Probe) -> list[object]:
     """Return two instances that the engine accepts: the given ones, or images in one of the common forms.
 
     Raises:
-        InconclusiveError: the engine accepts none.
+        InconclusiveError: the engine accepts none, or rejects the given ones.
     """
     if (instances := given_instances(probe)) is not None:
+        expect_accepted(predict(probe, {"instances": instances}))
         return instances
     candidates: Sequence[list[object]] = (
         [{"b64": image} for image in ENCODED_IMAGES[:2]],

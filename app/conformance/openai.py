@@ -10,6 +10,7 @@ from app.conformance.client.probe import Exchange, Probe, decode_object
 from app.conformance.tensors import (
     ENCODED_IMAGES,
     UNKNOWN,
+    expect_accepted,
     expect_content_type,
     expect_error,
     expect_form,
@@ -31,12 +32,14 @@ def _request(probe: Probe, **members: object) -> dict[str, object]:
     """Return a request that the engine accepts: the given one, a question about an image, or a text.
 
     Raises:
-        InconclusiveError: the engine accepts none.
+        InconclusiveError: the engine accepts none, or rejects the given one.
         NotApplicableError: the model embeds texts instead.
     """
     model = model_name(probe, "/v1/models")
     if probe.target.request is not None:
-        return {"model": model, **probe.target.request, **members}
+        given = {"model": model, **probe.target.request}
+        expect_accepted(probe.post_json(_CHAT, given))
+        return {**given, **members}
     text = {"type": "text", "text": "What is in the picture?"}
     image = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{ENCODED_IMAGES[0]}"}}
     for content in ([text, image], "What is the capital of France?"):

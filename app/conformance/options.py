@@ -1,7 +1,6 @@
 """Create a `CheckRunner` from the options of a command line or a test run."""
 
 import base64
-import math
 from collections.abc import Generator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -22,6 +21,7 @@ from app.conformance.runner import CheckRunner
 from app.conformance.sample_images import SampleImage, load_image
 
 _HTTP_SCHEMES = ("http://", "https://")
+_MAX_TIMEOUT_S = 86_400
 
 
 class OptionsError(Exception):
@@ -89,11 +89,11 @@ def open_runner(url: str, options: ConformanceOptions) -> Generator[CheckRunner]
         model=options.model,
         task_type=_task_type(options.task_type),
         images=[_read_image(path) for path in options.image or ()],
-        health_path=options.health_path,
+        health_path=_health_path(options.health_path),
         request=_request(options.request) if options.request else None,
     )
-    if not 0 < options.timeout < math.inf:
-        raise OptionsError(f"--timeout: Expected seconds above 0, got {options.timeout:g}")
+    if not 0 < options.timeout <= _MAX_TIMEOUT_S:
+        raise OptionsError(f"--timeout: Expected seconds above 0, up to {_MAX_TIMEOUT_S}, got {options.timeout:g}")
     if options.max_requests < 1:
         raise OptionsError(f"--max-requests: Expected 1 or more, got {options.max_requests}")
     with ExitStack() as stack:
@@ -114,7 +114,7 @@ def _with_scheme(url: str, protocol: Protocol) -> str:
     schemes = SCHEMES if protocol.rpc else _HTTP_SCHEMES
     if "://" not in url:
         return f"{schemes[0]}{url}"
-    if not url.startswith(schemes):
+    if not url.lower().startswith(schemes):
         raise OptionsError(f"Expected a URL that begins with {' or '.join(schemes)} for {protocol.name}, got {url}")
     return url
 
@@ -144,6 +144,12 @@ def _task_type(name: str | None) -> str | None:
     if name is not None and name not in FIELDS:
         raise OptionsError(f"--task-type: Expected one of {', '.join(FIELDS)}, got {name}")
     return name
+
+
+def _health_path(path: str | None) -> str | None:
+    if path is not None and not (path.startswith("/") and path.isprintable()):
+        raise OptionsError(f"--health-path: Expected a path that begins with /, got {path!r}")
+    return path
 
 
 def _read_image(path: Path) -> SampleImage:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from app.conformance.check import expect
-from app.conformance.client.model_names import model_name
+from app.conformance.client.model_names import model_in_path
 from app.conformance.client.probe import Exchange, Probe
 from app.conformance.tensors import UNKNOWN, is_list
 
@@ -13,7 +13,7 @@ UNKNOWN_PATH = f"/v1/models/{UNKNOWN}"
 
 def model_path(probe: Probe) -> str:
     """Return the path of the checked model."""
-    return f"/v1/models/{model_name(probe, '/v1/models')}"
+    return f"/v1/models/{model_in_path(probe, '/v1/models')}"
 
 
 def predict(probe: Probe, body: object) -> Exchange:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from typing import Any
+from urllib.parse import quote as quote_path
 
 import msgspec
 
@@ -18,7 +19,7 @@ YOLO = "Striveworks' public engine-yolo"
 def infer_path(probe: Probe) -> str:
     """Return the inference path, below the engine's URL."""
     model = probe.target.model
-    return f"/v2/models/m-{model.lower().removeprefix('m-')}/infer" if model else "/infer"
+    return f"/v2/models/m-{quote_path(model.lower().removeprefix('m-'), safe='')}/infer" if model else "/infer"
 
 
 def infer(

@@ -1,5 +1,6 @@
 """Call an engine over gRPC."""
 
+import re
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from google.protobuf.message import DecodeError
 from google.protobuf.message_factory import GetMessageClass
 
 from app.conformance.check import InconclusiveError, ViolationError, quote
-from app.conformance.client.credentials import TlsOptions
+from app.conformance.client.credentials import CredentialsError, TlsOptions
 from app.conformance.client.probe import Exchange, Probe, ResponseTimeoutError
 from app.proto import message_class
 
@@ -23,6 +24,7 @@ SCHEMES = ("grpc://", "grpcs://")
 CLIENT_ERRORS = ("INVALID_ARGUMENT", "FAILED_PRECONDITION", "OUT_OF_RANGE")
 """Statuses for errors that the client made."""
 
+_METADATA_NAME = re.compile(r"[a-z0-9_.-]+(?<!-bin)", re.IGNORECASE)
 _MAX_MESSAGE_BYTES = 8_000_000
 _MAX_CONNECT_S = 10
 _UNAUTHORIZED = ("UNAUTHENTICATED", "PERMISSION_DENIED")
@@ -99,7 +101,13 @@ def open_channel(
     timeout: float,
     tls: TlsOptions = TlsOptions(),  # noqa: B008  frozen
 ) -> Generator[GrpcChannel]:
-    """Open a channel to the engine at `url`, which starts with one of `SCHEMES`; it connects on first use."""
+    """Open a channel to the engine at `url`, which starts with one of `SCHEMES`; it connects on first use.
+
+    Raises:
+        CredentialsError: a header cannot be metadata, or a TLS file cannot be used.
+    """
+    if not all(_METADATA_NAME.fullmatch(name) for name in headers):
+        raise CredentialsError("--header: gRPC accepts names of a-z, 0-9, _, - and . that do not end in -bin")
     url_parts = urlsplit(url)
     options = [("grpc.max_receive_message_length", _MAX_MESSAGE_BYTES), ("grpc.enable_http_proxy", 0)]
     if url_parts.scheme == "grpcs":

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 _HEADER = re.compile(r"\s*([\w!#$%&'*+.^`|~-]+)\s*:([\t -~]*)", re.ASCII)
 """RFC 9110, 5.6.2 and 5.5, in ASCII."""
+_FRAMING = ("content-length", "transfer-encoding")
 
 
 class CredentialsError(Exception):
@@ -50,7 +51,10 @@ def _parse_headers(lines: Sequence[str], option: str) -> dict[str, str]:
         match = _HEADER.fullmatch(line)
         if not match:
             raise CredentialsError(f'{option}: Expected "Name: value" in line {number}')
-        headers[match[1].lower()] = match[2].strip()
+        name = match[1].lower()
+        if name in _FRAMING:
+            raise CredentialsError(f"{option}: {name} describes a body, which differs from request to request")
+        headers[name] = match[2].strip()
     return headers
 
 

@@ -1,13 +1,14 @@
 """Find the names of an engine's models."""
 
 from collections.abc import Sequence
+from urllib.parse import quote
 
 import httpx
 import msgspec
 
 from app.conformance.check import InconclusiveError
 from app.conformance.client.calls import call_method
-from app.conformance.client.probe import Exchange, Probe, RequestLimitError, ResponseTimeoutError
+from app.conformance.client.probe import Exchange, Probe, ResponseTimeoutError
 from app.proto import INFERENCE
 
 
@@ -28,13 +29,16 @@ def list_models(probe: Probe) -> Sequence[str]:
     """Return the sorted names of the engine's models; empty if it does not list them.
 
     The lists of HTTP are tried, then the repository index, which is an extension of the Open Inference Protocol.
+
+    Raises:
+        RequestLimitError: the limit of requests is too low to list them.
     """
     try:
         if probe.transport:
             return sorted(_index(probe))
         exchanges = (probe.get("/v2/models"), probe.get("/v1/models"), probe.post_json("/v2/repository/index", {}))
         return sorted(set[str]().union(*map(_names, exchanges)))
-    except (ResponseTimeoutError, RequestLimitError, httpx.HTTPError):
+    except (ResponseTimeoutError, httpx.HTTPError):
         return ()
     finally:
         probe.exchanges.clear()
@@ -52,6 +56,15 @@ def model_name(probe: Probe, *paths: str) -> str:
         if len(names) == 1:
             return names.pop()
     raise InconclusiveError("The model's name is not known; give it with --model")
+
+
+def model_in_path(probe: Probe, *paths: str) -> str:
+    """Return `model_name`, percent-encoded for a path.
+
+    Raises:
+        InconclusiveError: no name was given, and no list has exactly one.
+    """
+    return quote(model_name(probe, *paths), safe="")
 
 
 def _index(probe: Probe) -> set[str]:

@@ -13,7 +13,7 @@ import numpy as np
 
 from app.conformance.check import ViolationError, quote
 from app.conformance.client.calls import GrpcCall, call, call_method, first_response, parse_request
-from app.conformance.client.model_names import model_name
+from app.conformance.client.model_names import model_in_path, model_name
 from app.conformance.client.probe import Exchange, Probe
 from app.conformance.sample_images import SAMPLE_IMAGES
 from app.conformance.tensors import (
@@ -49,6 +49,7 @@ Each has its field of `InferTensorContents` and the numpy dtype of its raw form.
 always raw; BF16 is read as its bits. BYTES has no dtype: each raw element follows its length.
 """
 
+_LISTS = ("/v2/models", "/v1/models")
 _Request = message_class("inference.ModelInferRequest")
 
 
@@ -86,12 +87,12 @@ class Answer(msgspec.Struct):
 
 def checked_model(probe: Probe) -> str:
     """Return the name of the checked model."""
-    return model_name(probe, "/v2/models", "/v1/models")
+    return model_name(probe, *_LISTS)
 
 
 def model_path(probe: Probe) -> str:
     """Return the path of the checked model over REST."""
-    return f"/v2/models/{checked_model(probe)}"
+    return f"/v2/models/{model_in_path(probe, *_LISTS)}"
 
 
 def metadata_of(probe: Probe) -> Any:

@@ -6,26 +6,28 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+from urllib.parse import unquote
 
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     faulty = False
+    model = "half"
 
     def do_GET(self) -> None:
-        match self.path:
+        match unquote(self.path):
             case "/":
                 self._reply(200, {"status": "alive"})
             case "/v1/models":
-                self._reply(200, {"models": ["half"]})
-            case "/v1/models/half":
-                self._reply(200, {"name": "half", "ready": True})
+                self._reply(200, {"models": [self.model]})
+            case path if path == f"/v1/models/{self.model}":
+                self._reply(200, {"name": self.model, "ready": True})
             case _:
                 self._reply(404, {"error": f"no {self.path}"})
 
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers.get("content-length", 0)))
-        if self.path != "/v1/models/half:predict":
+        if unquote(self.path) != f"/v1/models/{self.model}:predict":
             self._reply(404, {"error": f"no {self.path}"})
             return
         try:
@@ -48,9 +50,10 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def tiny_engine(*, faulty: bool = False) -> Generator[str]:
+def tiny_engine(*, faulty: bool = False, model: str = "half") -> Generator[str]:
     """Run an engine without CloudEvents and yield its URL; a `faulty` one predicts only the first instance."""
-    with ThreadingHTTPServer(("127.0.0.1", 0), type("Answers", (_Handler,), {"faulty": faulty})) as server:
+    handler = type("Answers", (_Handler,), {"faulty": faulty, "model": model})
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
         thread.start()
         try:

@@ -1,0 +1,102 @@
+"""Engines and requests that are odd, but valid, and models with odd names."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from app.cli.conform import conform
+from app.conformance.check import Finding, Verdict
+from app.conformance.client.probe import Probe, Target
+from app.conformance.options import ConformanceOptions
+from app.conformance.runner import CheckRunner
+from tests.app.conformance.engines import PROTOCOLS_BY_NAME
+from tests.app.conformance.tiny_engine import tiny_engine
+
+Handler = Callable[[httpx.Request], httpx.Response]
+
+
+def findings(protocol: str, handler: Handler, *, model: str = "m", request: Any = None) -> dict[str, Finding]:
+    """Return the findings for an engine by the ids of the checks."""
+    target = Target(url="http://engine.local", model=model, request=request)
+    with httpx.Client(transport=httpx.MockTransport(handler)) as client:
+        report = CheckRunner(PROTOCOLS_BY_NAME[protocol], Probe(client, target)).report()
+    return {finding.check.id: finding for finding in report.findings}
+
+
+@pytest.mark.parametrize("protocol", ["v2", "v1", "tensorflow-serving", "chariot-v2-kserve"])
+def test_model_name_is_encoded_in_paths(protocol: str) -> None:
+    paths: set[bytes] = set()
+
+    def record(request: httpx.Request) -> httpx.Response:
+        paths.add(request.url.raw_path)
+        return httpx.Response(404, json={"error": "no"})
+
+    findings(protocol, record, model="org/a ?#\n")
+    assert any(b"/models/org%2Fa%20%3F%23%0A" in path or b"/m-org%2Fa%20%3F%23%0A/" in path for path in paths), paths
+    assert all(b"org/a" not in path for path in paths)
+
+
+def test_tensors_that_are_too_large_are_not_generated() -> None:
+    dims = [{"size": "-1"}, {"size": "100000"}, {"size": "100000"}]
+    spec = {"dtype": "DT_FLOAT", "tensor_shape": {"dim": dims}}
+    signatures = {"signature_def": {"serving_default": {"inputs": {"x": spec}}}}
+    answer = {"model_spec": {"name": "m", "version": "1"}, "metadata": {"signature_def": signatures}}
+    found = findings("tensorflow-serving", lambda _: httpx.Response(200, json=answer))
+    assert found["TFS-005"].verdict is Verdict.NOT_TESTED
+    assert "An input of 10000000000 elements is too large to generate" in found["TFS-005"].reason
+
+
+def test_model_that_answers_with_bytes_is_not_checked_for_tensors() -> None:
+    def answer(request: httpx.Request) -> httpx.Response:
+        return httpx.Response(200, content=b"bytes", headers={"content-type": "application/octet-stream"})
+
+    found = findings("grps", answer)
+    tensors = [found[f"GRPS-{number}"].verdict for number in ("007", "009", "010", "011", "012")]
+    assert tensors == [Verdict.NOT_APPLICABLE] * 5
+
+
+def test_stream_with_comments_and_without_spaces_is_read() -> None:
+    message = {"role": "assistant", "content": "abcdef"}
+    answer = {"id": "1", "object": "chat.completion", "choices": [{"message": message, "finish_reason": "stop"}]}
+    choice = {"delta": {"content": "abcdef"}, "finish_reason": "stop"}
+    part = json.dumps({"choices": [choice]})
+    stream = f": ping\r\n\r\nevent: part\r\ndata:{part}\r\n\r\ndata:[DONE]\r\n\r\n"
+
+    def reply(request: httpx.Request) -> httpx.Response:
+        if b'"stream":true' in request.content:
+            return httpx.Response(200, content=stream, headers={"content-type": "text/event-stream"})
+        return httpx.Response(200, json=answer)
+
+    found = findings("openai", reply)
+    assert [found[f"OAI-{number}"].verdict for number in ("002", "007", "008", "009")] == [Verdict.PASSED] * 4
+
+
+@pytest.mark.parametrize(("protocol", "check"), [("v1", "V1-005"), ("openai", "OAI-002"), ("v2", "V2-008")])
+def test_rejected_request_of_the_user_proves_nothing(protocol: str, check: str) -> None:
+    tensor = {"name": "x", "datatype": "FP32", "shape": [1]}
+    metadata = {"name": "m", "platform": "p", "inputs": [tensor], "outputs": [tensor]}
+
+    def reply(request: httpx.Request) -> httpx.Response:
+        return (
+            httpx.Response(200, json=metadata) if request.method == "GET" else httpx.Response(400, json={"error": "no"})
+        )
+
+    finding = findings(protocol, reply, request={"instances": [1], "messages": 1, "inputs": []})[check]
+    assert finding.verdict is Verdict.NOT_TESTED
+    assert 'The engine refuses the request, with 400 {"error":"no"}' in finding.reason
+
+
+def test_report_of_a_model_with_a_slash_is_one_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with tiny_engine(model="org/half") as url:
+        conform(url, options=ConformanceOptions(protocol="v1"), all_models=True, json=tmp_path / "report.json")
+    assert json.loads((tmp_path / "report.org%2Fhalf.json").read_bytes())["model"] == "org/half"
+
+
+def test_limit_too_low_to_list_models_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
+    with tiny_engine() as url, pytest.raises(SystemExit):
+        conform(url, options=ConformanceOptions(protocol="v1", max_requests=1), all_models=True)
+    assert "The limit of 1 requests is reached" in capsys.readouterr().err
