@@ -55,8 +55,7 @@ class GraphSession(Protocol):
 
     Attributes:
         file: the ``.onnx`` file.
-        inputs: inputs of the graph; -1 is a dimension of any size.
-        outputs: outputs of the graph; -1 is a dimension of any size.
+        inputs: inputs of the graph; -1 is a dimension of any size, as in `outputs`.
         metadata: the file's ``metadata_props``.
         facts: facts about how the graph runs.
         copies: the number of copies of the graph; calls one after the other run on each in turn.

@@ -26,18 +26,6 @@ class TextConfiguration(msgspec.Struct, frozen=True, kw_only=True):
     head_dim: int | None = None
     eos_token_id: TokenIds = None
 
-    @property
-    def cache_heads(self) -> int | None:
-        """Return the number of heads in the cache of a layer."""
-        return self.num_key_value_heads or self.num_attention_heads
-
-    @property
-    def cache_width(self) -> int | None:
-        """Return the number of values for one head and one token in the cache of a layer."""
-        if self.head_dim is None and self.hidden_size and self.num_attention_heads:
-            return self.hidden_size // self.num_attention_heads
-        return self.head_dim
-
 
 class ModelConfiguration(TextConfiguration, frozen=True, kw_only=True):
     """config.json. Older exports have the language model's fields at the top level."""

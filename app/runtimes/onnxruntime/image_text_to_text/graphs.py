@@ -24,7 +24,7 @@ _KNOWN = frozenset({"inputs_embeds", "attention_mask", "position_ids", "use_cach
 class VisionEncoder:
     """Runs the vision encoder, which takes ``pixel_values`` and, with tiles, may take ``pixel_attention_mask``.
 
-    If it is `tiled`, its input has an axis for tiles.
+    If it is `tiled`, its input has an axis for tiles. `width` is the length of a feature; -1 if it is not declared.
 
     Raises:
         ModelError: if the graph has other inputs.
@@ -44,12 +44,7 @@ class VisionEncoder:
             raise ModelError(f"{graph.file}: expected {_PIXELS} with {self._rank} dimensions, got {list(shape)}")
         names = [spec.name for spec in graph.outputs]
         self._output = names.index("image_features") if "image_features" in names else 0
-
-    @property
-    def width(self) -> int:
-        """Return the length of a feature; -1 if the graph does not declare it."""
-        shape = self._graph.outputs[self._output].shape
-        return shape[-1] if shape else -1
+        self.width = (-1, *graph.outputs[self._output].shape)[-1]
 
     def check_size(self, height: int, width: int) -> None:
         """Check that the graph accepts inputs of this size, in pixels.
@@ -92,6 +87,8 @@ class Decoder:
     and ``past_key_values.<layer>.<key|value>``, empty at first, then the ``present.<layer>.<key|value>`` of the
     previous step.
 
+    Its `width` is the length of an embedding; -1 if it is not declared. `layers` is the number of layers with a cache.
+
     Args:
         embed_tokens: ids (1, length) to embeddings (1, length, width).
         decoder: embeddings to logits (1, length, vocabulary).
@@ -131,17 +128,8 @@ class Decoder:
             self._cache_outputs[spec.name] = outputs.index(present)
         if not self._empty:
             raise ModelError(f"{decoder.file} has no attention cache ({_PAST}<layer>.<key|value>), expected one")
-
-    @property
-    def layers(self) -> int:
-        """Return the number of layers with a cache."""
-        return len(self._empty) // 2
-
-    @property
-    def width(self) -> int:
-        """Return the length of an embedding; -1 if the graph does not declare it."""
-        shape = self._inputs["inputs_embeds"].shape
-        return shape[-1] if shape else -1
+        self.layers = len(self._empty) // 2
+        self.width = (-1, *self._inputs["inputs_embeds"].shape)[-1]
 
     def embed(self, ids: list[int]) -> NDArray[Any]:
         """Return the embeddings of `ids`, (1, length, width)."""
@@ -200,8 +188,11 @@ def _empty_cache(graph: Session, spec: TensorSpec, config: TextConfiguration) ->
     if len(spec.shape) != 4 or spec.shape[0] not in (-1, 1):
         expected = "[1, heads, length, width]"
         raise ModelError(f"{graph.file}: expected {spec.name!r} of shape {expected}, got {list(spec.shape)}")
-    heads = spec.shape[1] if spec.shape[1] > 0 else config.cache_heads
-    width = spec.shape[3] if spec.shape[3] > 0 else config.cache_width
+    heads, width = config.num_key_value_heads or config.num_attention_heads, config.head_dim
+    if width is None and config.hidden_size and config.num_attention_heads:
+        width = config.hidden_size // config.num_attention_heads
+    heads = spec.shape[1] if spec.shape[1] > 0 else heads
+    width = spec.shape[3] if spec.shape[3] > 0 else width
     if heads is None or width is None:
         raise ModelError(
             f"Neither {graph.file} nor config.json says how many heads {spec.name!r} has, and how wide they are"

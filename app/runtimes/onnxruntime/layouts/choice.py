@@ -9,11 +9,10 @@ from app.runtimes.onnxruntime.layouts.classes import CLASSES
 from app.runtimes.onnxruntime.layouts.detr import DETR, DETR_SIGMOID, RF_DETR
 from app.runtimes.onnxruntime.layouts.faces import ANCHORS, SCRFD, YUNET
 from app.runtimes.onnxruntime.layouts.layout import GraphView, Layout, Match, TensorDecoder, format_outputs
-from app.runtimes.onnxruntime.layouts.objectness import YOLOV5, YOLOX
 from app.runtimes.onnxruntime.layouts.paddle_ocr import CTC, TEXT_MAP
 from app.runtimes.onnxruntime.layouts.pixel_maps import CLASS_MAP, MASK, SEMANTIC
 from app.runtimes.onnxruntime.layouts.ranked_boxes import RT_DETR, TORCHVISION_BOXES
-from app.runtimes.onnxruntime.layouts.yolo import YOLO
+from app.runtimes.onnxruntime.layouts.yolo import YOLO, YOLOV5, YOLOX
 from tasks.task import TaskType
 
 
