@@ -118,9 +118,21 @@ def _is_tensor_model(source: ModelSource, session: GraphSession) -> bool:
 
 
 def _describe_tensor_model(source: ModelSource, session: GraphSession) -> ModelMetadata:
-    declared = source.settings.task_type is TaskType.TENSOR
-    labels, facts = _labels(source, session)
-    task_type = Fact("task type", TaskType.TENSOR, Origin.DECLARED if declared else Origin.SHAPES)
+    declared, labels = source.settings.labels, ()
+    origin = Origin.DECLARED if source.settings.task_type is TaskType.TENSOR else Origin.SHAPES
+    facts = [Fact("task type", TaskType.TENSOR, origin)]
+    try:
+        if isinstance(declared, tuple) and declared:
+            found = declared, Origin.DECLARED
+        else:
+            found = declared_labels(read_model_files(source, session))
+    except ModelError as error:
+        # Labels are optional here, so unreadable metadata must not prevent serving.
+        found = None
+        facts.append(Fact("labels", f"none, {error}", Origin.MODEL_FILE))
+    if found is not None:
+        labels, origin = found
+        facts.append(Fact("labels", format_labels(labels), origin))
     return ModelMetadata(
         task_type=TaskType.TENSOR,
         platform="onnx",
@@ -128,27 +140,9 @@ def _describe_tensor_model(source: ModelSource, session: GraphSession) -> ModelM
         labels=labels,
         inputs=session.inputs,
         outputs=session.outputs,
-        facts=(task_type, *facts, *session.facts),
+        facts=(*facts, *session.facts),
         properties=session.metadata,
     )
-
-
-def _labels(source: ModelSource, session: GraphSession) -> tuple[Sequence[str], Sequence[Fact]]:
-    """Return the class names, and a fact with their origin."""
-    declared = source.settings.labels
-    try:
-        names_and_origin = (
-            (declared, Origin.DECLARED)
-            if isinstance(declared, tuple) and declared
-            else declared_labels(read_model_files(source, session))
-        )
-    except ModelError as error:
-        # Labels are optional here, so unreadable metadata must not prevent serving.
-        return (), [Fact("labels", f"none, {error}", Origin.MODEL_FILE)]
-    if names_and_origin is None:
-        return (), []
-    labels, origin = names_and_origin
-    return labels, [Fact("labels", format_labels(labels), origin)]
 
 
 def _as_bytes(array: NDArray[Any]) -> NDArray[Any]:

@@ -77,7 +77,16 @@ def locate_component_graphs(source: ModelSource) -> Sequence[Path]:
     """
     stem = "" if source.file is None else source.file.stem
     precision = next((stem.removeprefix(name) for name in _COMPONENTS if stem.startswith(name)), "")
-    return [_locate_component(source.folder, component, precision) for component in _COMPONENTS]
+    suffixes = dict.fromkeys((precision, *_PRECISIONS))
+    graphs: list[Path] = []
+    for name in _COMPONENTS:
+        parents = (source.folder, source.folder / "onnx")
+        paths = (parent / f"{name}{suffix}{_SUFFIX}" for parent in parents for suffix in suffixes)
+        path = next((path for path in paths if path.is_file()), None)
+        if path is None:
+            raise ModelError(f"{source.folder} has no {name}.onnx, neither in itself nor in its onnx folder")
+        graphs.append(path)
+    return graphs
 
 
 def check_graph_file(file: Path) -> None:
@@ -108,12 +117,3 @@ def _graphs(folder: Path) -> list[Path]:
     if not folder.is_dir():
         return []
     return sorted(file for file in folder.iterdir() if file.suffix.lower() == _SUFFIX and file.is_file())
-
-
-def _locate_component(folder: Path, component: str, precision: str) -> Path:
-    for parent in (folder, folder / "onnx"):
-        for candidate in dict.fromkeys((precision, *_PRECISIONS)):
-            path = parent / f"{component}{candidate}{_SUFFIX}"
-            if path.is_file():
-                return path
-    raise ModelError(f"{folder} has no {component}.onnx, neither in itself nor in its onnx folder")

@@ -28,10 +28,12 @@ from app.runtimes.onnxruntime.image_text_to_text.pixels import (
     TILED_FAMILIES,
     TiledImageProcessor,
     Tiles,
+    decide_recipe,
+    family,
+    read_processor_configuration,
     single_image_processor,
 )
 from app.runtimes.onnxruntime.image_text_to_text.prompting import PromptEncoder
-from app.runtimes.onnxruntime.image_text_to_text.recipe import decide_recipe, family, read_processor_configuration
 from app.runtimes.onnxruntime.image_text_to_text.vision_language_model import OnnxVisionLanguageModel
 from app.runtimes.onnxruntime.session import Session
 from app.runtimes.tokenizer import Tokenizer, load_tokenizer

@@ -10,8 +10,12 @@ import pytest
 from numpy.typing import NDArray
 
 from app.runtimes.onnxruntime.files.hugging_face import Preprocessor
-from app.runtimes.onnxruntime.image_text_to_text.pixels import TiledImageProcessor, single_image_processor
-from app.runtimes.onnxruntime.image_text_to_text.recipe import decide_recipe, read_processor_configuration
+from app.runtimes.onnxruntime.image_text_to_text.pixels import (
+    TiledImageProcessor,
+    decide_recipe,
+    read_processor_configuration,
+    single_image_processor,
+)
 from app.settings.model import ModelError, PreprocessingSettings
 from tasks.vision.image import Image
 
