@@ -178,17 +178,14 @@ def _replace(path: Path, content: bytes) -> None:
         with os.fdopen(fd, "wb") as file:
             file.write(content)
             if path.exists():
-                _copy_permissions(path.stat(), fd)
+                # Keep the owner and the readers of the file: the server may run as another user.
+                status = path.stat()
+                with suppress(PermissionError):
+                    os.fchown(fd, status.st_uid, status.st_gid)
+                os.fchmod(fd, (stat.S_IMODE(status.st_mode) & ~_WRITABLE_BY_OTHERS) | _PRIVATE)
             file.flush()
             os.fsync(fd)
         temporary_file.replace(path)
     except BaseException:
         temporary_file.unlink(missing_ok=True)
         raise
-
-
-def _copy_permissions(status: os.stat_result, fd: int) -> None:
-    """Keep the owner and the readers of the file: the server may run as another user."""
-    with suppress(PermissionError):
-        os.fchown(fd, status.st_uid, status.st_gid)
-    os.fchmod(fd, (stat.S_IMODE(status.st_mode) & ~_WRITABLE_BY_OTHERS) | _PRIVATE)

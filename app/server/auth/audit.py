@@ -25,7 +25,9 @@ from tasks.inference.error import truncate
 ANONYMOUS = "anonymous"
 """Name of a client without authentication."""
 
-_AUDIT_MARK = "charioteer_administration"
+AUDITED = "charioteer_administration"
+"""Key of a request's ASGI state: set for the audit log."""
+
 _REFUSED_STATUSES = frozenset({401, 403, 429})
 _MIN_ERROR_STATUS = 400
 _MAX_CHARACTERS = 200
@@ -59,19 +61,9 @@ def audit(
     )
 
 
-def mark_for_audit(scope: Scope) -> None:
-    """Mark a request for the audit log."""
-    scope["state"][_AUDIT_MARK] = True
-
-
-def unmark_for_audit(scope: Scope) -> None:
-    """Remove the mark: unknown clients must not fill the disk with audit lines."""
-    scope["state"].pop(_AUDIT_MARK, None)
-
-
 async def audit_response(message: Message, scope: Scope) -> None:
     """Audit the response to a marked request. This is a `before_send` hook of Litestar."""
-    if message["type"] != "http.response.start" or _AUDIT_MARK not in scope["state"]:
+    if message["type"] != "http.response.start" or AUDITED not in scope["state"]:
         return
     request_id = client_request_id(scope) or get_response_header(scope, REQUEST_ID_HEADER)
     if not request_id:

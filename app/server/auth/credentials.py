@@ -1,7 +1,6 @@
 """Find the credential in a request, and describe the identity behind it and the errors without one."""
 
 import base64
-import binascii
 from collections.abc import Iterable
 from typing import Literal
 
@@ -111,13 +110,9 @@ def _parse_authorization(value: str) -> str:
         case "bearer":
             return credential.strip()
         case "basic":
-            return _password(credential.strip())
+            try:
+                return base64.b64decode(credential.strip(), validate=True).decode("latin-1").partition(":")[2]
+            except ValueError:
+                raise unauthenticated("malformed", "Expected base64 behind Basic in authorization") from None
         case _:
             raise unauthenticated("malformed", "Expected Bearer or Basic in authorization, got something else")
-
-
-def _password(encoded: str) -> str:
-    try:
-        return base64.b64decode(encoded, validate=True).decode("latin-1").partition(":")[2]
-    except (binascii.Error, ValueError):
-        raise unauthenticated("malformed", "Expected base64 behind Basic in authorization") from None

@@ -60,7 +60,8 @@ class GrpcAccess(grpc.aio.ServerInterceptor):
         handler = await continuation(handler_call_details)
         if handler is None or permission == "open":
             return handler
-        metadata = _text_metadata(handler_call_details.invocation_metadata)
+        pairs: Metadata = handler_call_details.invocation_metadata or ()
+        metadata = [(name, value) for name, value in pairs if isinstance(value, str)]
         try:
             identity = self._access.authorize(metadata, permission)
         except AccessError as error:
@@ -183,7 +184,3 @@ def _request_id(call: Any) -> str:
 def _action(name: str) -> str:
     """Return the action of a method, such as ``load`` of RepositoryModelLoad."""
     return name.removeprefix("RepositoryModel").lower()
-
-
-def _text_metadata(metadata: Metadata | None) -> Sequence[tuple[str, str]]:
-    return [(name, value) for name, value in metadata or () if isinstance(value, str)]

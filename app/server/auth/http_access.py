@@ -10,7 +10,7 @@ from litestar.types import Scope
 from app.protocols.protocol import Permission
 from app.protocols.request_info import CLIENT, REQUEST_ID_HEADER, RETRY_AFTER, address_of, set_response_header
 from app.server.auth.access_control import AccessControl
-from app.server.auth.audit import mark_for_audit, unmark_for_audit
+from app.server.auth.audit import AUDITED
 from app.server.auth.credentials import ACCESS_RESULT, AUTHORIZATION, KEY_HEADER, AccessError, Identity
 from app.server.http.cross_site import has_basic_credentials, is_reported_cross_site
 from tasks.inference.error import ErrorKind
@@ -73,7 +73,7 @@ class HttpAccess:
         if permission == "open":
             return
         if permission == "admin":
-            mark_for_audit(scope)
+            scope["state"][AUDITED] = True
         if self._access is not None:
             self._authorize(self._access, scope, permission, rate_limited)
         # Check this last: rejections of unknown clients are audited at a limited rate only.
@@ -94,7 +94,8 @@ class HttpAccess:
             access.rejection_log.record(error, headers, operation=operation, address=address_of(scope))
             CLIENT.set(error.client)
             if not error.client and not error.logged:
-                unmark_for_audit(scope)
+                # Unknown clients must not fill the disk with audit lines.
+                scope["state"].pop(AUDITED, None)
             _add_error_headers(scope, error)
             raise
         CLIENT.set(identity.name)

@@ -62,11 +62,7 @@ def configure_logging(log_format: Literal["console", "json"] | None) -> None:
         logger_factory=logger_factory,
         cache_logger_on_first_use=True,
     )
-    forward_native_messages(_log_native)
-
-
-def _log_native(line: str) -> None:
-    _logger.info("native library message", extra={"text": line})
+    forward_native_messages(lambda line: _logger.info("native library message", extra={"text": line}))
 
 
 def _is_not_disconnect(record: logging.LogRecord) -> bool:

@@ -49,20 +49,17 @@ def configure_timeouts(listen_socket: socket.socket, write_timeout: float) -> No
 
 def acknowledged_bytes(connection: socket.socket) -> int | None:
     """Return how many bytes the client has acknowledged in total; None if the kernel does not report it."""
-    info = _tcp_info(connection)
-    return _BYTES_ACKED.unpack_from(info)[0] if len(info) >= _BYTES_ACKED.size else None
+    return _read(connection, _BYTES_ACKED)
 
 
 def unacknowledged_segments(connection: socket.socket) -> int:
     """Return the number of sent segments without acknowledgement."""
-    info = _tcp_info(connection)
-    return _UNACKED.unpack_from(info)[0] if len(info) >= _UNACKED.size else 0
+    return _read(connection, _UNACKED) or 0
 
 
 def unsent_bytes(connection: socket.socket) -> int:
     """Return the number of bytes in the kernel's send buffer that are not sent."""
-    info = _tcp_info(connection)
-    return _NOT_SENT.unpack_from(info)[0] if len(info) >= _NOT_SENT.size else 0
+    return _read(connection, _NOT_SENT) or 0
 
 
 def unread_bytes(connection: socket.socket) -> int:
@@ -85,6 +82,11 @@ def is_reset(connection: socket.socket) -> bool:
 def reset_when_closed(connection: socket.socket) -> None:
     """Discard unsent data at the close; otherwise the kernel keeps it for minutes."""
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)
+
+
+def _read(connection: socket.socket, field: struct.Struct) -> int | None:
+    info = _tcp_info(connection)
+    return field.unpack_from(info)[0] if len(info) >= field.size else None
 
 
 def _tcp_info(connection: socket.socket) -> bytes:

@@ -30,10 +30,6 @@ HEADERS: Mapping[str, str] = {
 
 _FOLDER = Path(__file__).parent / "static"
 _SHELL = "index.html"
-_ROOT = b"{root}"
-_VIEWS = b"{views}"
-_INITIAL_VIEW = b"{opens}"
-_TASKS = b"{tasks}"
 _TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
 _IMAGE_TYPES = {".jpg": "image/jpeg", ".png": "image/png"}
 _SAMPLE_GEOMETRIES: Mapping[str, Sequence[Geometry | None]] = {
@@ -73,14 +69,14 @@ def render_shell(root: str, views: Sequence[str] = ("all",), *, initial_view: st
         views: ids of the enabled views; "all" stands for every view except the optional ones.
         initial_view: the view that opens when the address names none.
     """
-    html = (_FOLDER / _SHELL).read_bytes().replace(_ROOT, root.encode())
-    html = html.replace(_VIEWS, " ".join(views).encode()).replace(_INITIAL_VIEW, initial_view.encode())
     tasks = {
         task_type: {"takes": task_type.takes, "returns": task_type.returns, "geometry": task_type.geometry}
         for task_type in TaskType
     }
-    html = html.replace(_TASKS, escape(msgspec.json.encode(tasks).decode()).encode())
-    return _page_file(html, ".html")
+    html = (_FOLDER / _SHELL).read_text(encoding="utf-8")
+    html = html.replace("{root}", root).replace("{views}", " ".join(views)).replace("{opens}", initial_view)
+    html = html.replace("{tasks}", escape(msgspec.json.encode(tasks).decode()))
+    return _page_file(html.encode(), ".html")
 
 
 def file_response(file: PageFile, request: HttpRequest) -> Response[bytes]:

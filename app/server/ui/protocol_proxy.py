@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 import grpc
-from google.protobuf.json_format import MessageToDict, ParseDict, ParseError
+from google.protobuf.json_format import MessageToJson, ParseDict, ParseError
 from litestar import Response, asgi, post
 from litestar.handlers import ASGIRouteHandler, HTTPRouteHandler
 from litestar.types import ASGIApp, Receive, Scope, Send
@@ -123,11 +123,8 @@ async def _call(target: str, message: Any, credentials: Metadata) -> Response[An
             answer = await infer(message, timeout=_TIMEOUT_SECONDS, metadata=credentials)
         except grpc.aio.AioRpcError as error:
             raise invalid(f"{error.code().name}: {error.details()}") from None
-    return json_response(await asyncio.to_thread(_to_json, answer))
-
-
-def _to_json(answer: Any) -> bytes:
-    return json.dumps(MessageToDict(answer, preserving_proto_field_name=True)).encode()
+    content = await asyncio.to_thread(MessageToJson, answer, preserving_proto_field_name=True, indent=None)
+    return json_response(content.encode())
 
 
 def _credentials(request: HttpRequest) -> Metadata:
