@@ -9,6 +9,7 @@ from app.server.auth.credentials import AccessError, Identity, Rate
 from tasks.inference.error import ErrorKind
 
 _MAX_BUCKETS = 10_000
+_MAX_RETRY_SECONDS = 24 * 3600
 _LOG_RATE = Rate(per_second=1.0, burst=10)
 
 
@@ -89,4 +90,4 @@ class RateLimiter:
             self._buckets.popitem(last=False)
         if wait := bucket.take(rate, now):
             message = f"Expected at most {rate.per_second:g} requests a second from {identity.name}, got more"
-            raise AccessError(ErrorKind.OVERLOADED, "rate", message, max(1, math.ceil(wait)))
+            raise AccessError(ErrorKind.OVERLOADED, "rate", message, max(1, math.ceil(min(wait, _MAX_RETRY_SECONDS))))

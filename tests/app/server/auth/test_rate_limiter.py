@@ -62,6 +62,14 @@ def test_refusal_has_the_retry_delay() -> None:
     rates.consume(slow)
 
 
+def test_retry_delay_of_a_tiny_rate_is_a_day() -> None:
+    rates, identity = RateLimiter(Rate(per_second=1e-320, burst=1), clock=Clock()), identity_of()
+    rates.consume(identity)
+    with pytest.raises(AccessError) as caught:
+        rates.consume(identity)
+    assert caught.value.retry_after == 86_400
+
+
 def test_own_rate_overrides_the_default_and_does_not_affect_others() -> None:
     rates = RateLimiter(Rate(per_second=1, burst=1), clock=Clock())
     assert accepted_requests(rates, identity_of("a", Rate(per_second=1, burst=5)), 10) == 5
