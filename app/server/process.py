@@ -137,17 +137,8 @@ def run(
 ) -> bool:
     """Serve until a stop signal. After SIGTERM or SIGINT, requests in flight may finish within the drain timeout.
 
-    Args:
-        app: the application of the main port.
-        settings: define the addresses.
-        loading: loads the models of `app`.
-        grpc: the gRPC server, if there is one; `app` starts it.
-        secondary_listeners: applications on ports of their own.
-        connections: the connection table.
-        announce: called with the address of the server and the named addresses of other listeners, once models are
-            ready.
-        shutdown_hooks: callbacks for the shutdown.
-        lifespan: lifespan of `app`.
+    The lifespan of `app` starts the gRPC server. Once models are ready, `announce` gets the address of the server and
+    the named addresses of other listeners.
 
     Returns:
         Whether any model was loaded. If none is, the server stops and the result is False.

@@ -81,11 +81,6 @@ async def releasing_memory(
 
     Otherwise the memory of the largest requests stays: `configure_process` lets malloc keep up to 256 MiB in each
     arena.
-
-    Args:
-        busy: returns whether a request is in flight.
-        seconds: interval between two attempts.
-        release: returns the memory, in a thread.
     """
 
     async def release_when_idle() -> None:

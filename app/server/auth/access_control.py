@@ -32,10 +32,7 @@ class IdentityProvider(Protocol):
 class AccessControl:
     """Authenticate and authorize requests.
 
-    Args:
-        keys: the API keys; None without a key file.
-        tokens: reads JSON Web Tokens; None without a key set.
-        rejection_log: counts and logs rejections, which is up to the caller of `authorize`.
+    Counting and logging rejections with `rejection_log` is up to the caller of `authorize`.
     """
 
     def __init__(

@@ -104,11 +104,7 @@ class RejectionLog:
     def record(self, error: AccessError, headers: Sequence[tuple[str, str]], *, operation: str, address: str) -> None:
         """Count and log one rejection, and set its `logged`.
 
-        Args:
-            error: the rejection.
-            headers: headers of the request, or gRPC metadata.
-            operation: the operation: a method and path without its query, or a gRPC method.
-            address: IP address of the client.
+        The operation is a method and a path without its query, or a gRPC method.
         """
         self._counter.labels(error.reason).inc()
         fields = self._sampler.sample()

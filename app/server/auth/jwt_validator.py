@@ -96,7 +96,6 @@ class JwtValidator:
     """Validate tokens, and cache valid ones: verifying a signature is slower than a cache lookup.
 
     Args:
-        keys: public keys of the issuer.
         issuer: required value of `iss`.
         audience: required value of `aud`, or one of its values.
         clock: returns seconds since the epoch.

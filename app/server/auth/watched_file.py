@@ -22,9 +22,8 @@ class WatchedFile(Generic[T]):
 
     Args:
         path: the file, or a symbolic link to it: Kubernetes replaces links.
-        parse: parses the content; raises `SettingsError` if it is invalid.
+        parse: raises `SettingsError` if the content is invalid.
         check_seconds: minimum number of seconds between two checks of the file.
-        clock: returns seconds of a monotonic clock.
 
     Raises:
         SettingsError: if the file is not readable now.

@@ -38,10 +38,6 @@ _MAX_SECONDS = 24 * 3600
 class GrpcServer:
     """Serve gRPC until stopped. All methods except the constructor run in the event loop.
 
-    Args:
-        settings: define addresses, limits and the drain timeout.
-        certificates: certificates for TLS; None for no TLS.
-
     Attributes:
         port: the port it listens on; the actual one after the start.
         second_port: a further port with the same services, for clients of TensorFlow Serving; None without one.

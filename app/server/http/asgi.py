@@ -78,19 +78,8 @@ def create_app(
 ) -> Litestar:
     """Create the application of the main port: routes of all protocols, and the server's own.
 
-    Its own routes are ``/`` with liveness and model names, ``/healthz``, ``/metrics``, ``/schema`` and ``/docs``.
-
-    Args:
-        engine: runs the inferences.
-        protocols: protocols to mount.
-        metrics: registry that ``/metrics`` exports.
-        max_request_bytes: limit of the body; larger ones get 413.
-        lifespan: context that is entered at the start and left at the end.
-        listeners: protocols on ports of their own, which ``/schema`` describes too.
-        page: the page that browsers get at ``/``.
-        inferences: routes of recorded inferences.
-        access: authorization; None allows everything.
-        origins: origins whose pages may read responses (CORS).
+    Its own routes are ``/`` with liveness and model names, ``/healthz``, ``/metrics``, ``/schema`` and ``/docs``, which
+    also describe the protocols of `listeners`. Pages of `origins` may read responses (CORS).
     """
     access = access or HttpAccess(None)
 

@@ -103,12 +103,6 @@ class DirectRoutes:
     ) -> Identity | None:
         """Return the client of a request that is answered directly, `_ANYBODY` without authentication; otherwise None.
 
-        Args:
-            route: the route of the request, which is a POST.
-            url: the path and the query as received.
-            headers: the headers, names in lower case.
-            body_length: bytes of the body; None if unknown.
-
         Raises:
             AccessError: neither counted nor logged, which is up to the application.
         """
@@ -134,9 +128,7 @@ class DirectRequest(ConnectionRequest):
     Args:
         target: the segment of the path with the model's name.
         query: the query of the URL, still encoded.
-        headers: the headers, names in lower case.
         connection: writes the response and continues after it, or passes the request to the application.
-        keep_alive: whether the connection stays open after the response.
     """
 
     __slots__ = (

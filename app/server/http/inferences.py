@@ -79,8 +79,6 @@ class Inferences:
 
     Args:
         open_reader: opens the store at the first request; None if recordings cannot be read.
-        unavailable_reason: why recordings cannot be read.
-        query_pool: runs the queries; None for a pool of its own.
         record_type: type of one inference, for OpenAPI.
     """
 

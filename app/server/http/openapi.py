@@ -106,12 +106,9 @@ def describe_service(
     *,
     secured: bool = False,
 ) -> dict[str, Any]:
-    """Return the OpenAPI document of all operations. A path that protocols share accepts and returns all their shapes.
+    """Return the OpenAPI document of operations, by their protocol, and with tags for `listeners`.
 
-    Args:
-        operations: operations by the name of their protocol.
-        listeners: protocols with a port of their own, which the tags of the document mention.
-        secured: whether clients must authenticate.
+    A path that protocols share accepts and returns all their shapes.
     """
     all_operations = [operation for group in operations.values() for operation in group]
     types = (kind for operation in all_operations for kind in (operation.body, operation.answer, operation.refusal))

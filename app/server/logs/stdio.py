@@ -102,9 +102,6 @@ def forward_native_messages(forward: Callable[[str], None]) -> None:
     libpng and libjpeg report damaged images there, and OpenCV has no option to redirect them. Only the stream of the C
     library changes, not descriptor 2: tracebacks, faulthandler and fatal messages of glibc still go straight to that
     descriptor. The pipe never blocks: messages that do not fit are lost. Without glibc nothing changes.
-
-    Args:
-        forward: takes a line without its end.
     """
     library = ctypes.CDLL(None)
     try:
@@ -141,13 +138,7 @@ class _CookieFunctions(ctypes.Structure):
 
 
 class _NativeMessages(threading.Thread):
-    """Read lines from a pipe and forward them.
-
-    Args:
-        read_fd: descriptor of the read end.
-        write_fd: descriptor of the write end, for the marker that everything was read.
-        forward: takes a line without its end.
-    """
+    """Read lines from a pipe and forward them. The write end is for the marker that everything was read."""
 
     def __init__(self, read_fd: int, write_fd: int, forward: Callable[[str], None]) -> None:
         super().__init__(name="native messages", daemon=True)

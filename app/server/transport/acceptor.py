@@ -25,9 +25,8 @@ class Acceptor:
     """Pass the connections of a listening socket to protocols.
 
     Args:
-        listen_socket: the listening socket; non-blocking afterwards.
-        create_protocol: creates the protocol of a connection from the table, its socket and the IP address of the
-            client.
+        listen_socket: becomes non-blocking.
+        create_protocol: takes the table, the socket of a connection and the IP address of the client.
     """
 
     def __init__(

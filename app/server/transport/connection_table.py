@@ -34,7 +34,6 @@ class ConnectionTable:
 
     Args:
         max_open_files: how many files the process can have open.
-        certificates: certificates for TLS on every port; None for no TLS.
 
     Attributes:
         app: the application; the server sets it.

@@ -136,15 +136,7 @@ class LoadShedder:
         return None
 
     def refusal(self, route: Route, target: str, overload: InferenceError, headers: Headers, *, close: bool) -> bytes:
-        """Count a rejection, and return the complete response.
-
-        Args:
-            route: route of the request.
-            target: target of the request.
-            overload: the reason.
-            headers: headers of the request, names in lower case.
-            close: whether the connection closes after the response.
-        """
+        """Count a rejection, and return the complete response, after which the connection closes if `close`."""
         echoed = {
             _ECHOED_HEADERS[name]: value for name, value in headers if name in _ECHOED_HEADERS and _is_echoed(value)
         }
@@ -168,13 +160,9 @@ class LoadShedder:
 
 
 def inference_routes(engine: Engine, protocols: Sequence[HttpProtocol], *, secured: bool) -> Sequence[Route]:
-    """Return the routes of all inferences in `protocols`.
+    """Return the routes of all inferences in `protocols` of one port.
 
-    Args:
-        engine: runs the inferences.
-        protocols: protocols of one port.
-        secured: whether clients must authenticate. A rejection then reveals nothing that needs authentication, such as
-            which model is busy.
+    If clients must authenticate (`secured`), a rejection does not reveal which model is busy.
     """
     endpoints_by_pattern: dict[str, list[tuple[HttpProtocol, Endpoint]]] = {}
     for protocol in protocols:
@@ -247,9 +235,7 @@ def _pattern(endpoint: Endpoint) -> str:
 def _route_table(routes: Sequence[Route], end: str = "/?") -> "_RouteTable":
     """Return one regular expression for each method, and the routes of each of its groups.
 
-    Args:
-        routes: the routes.
-        end: pattern of what may follow a path. Other ports have their own routing, where a slash at the end counts.
+    `end` is a pattern of what may follow a path. Other ports have their own routing, where a slash at the end counts.
     """
     table: _RouteTable = {}
     for method in {route.method for route in routes}:

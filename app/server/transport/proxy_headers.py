@@ -21,13 +21,7 @@ _Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 def client_and_scheme(
     headers: Sequence[tuple[bytes, bytes]], client: Address | None, scheme: str
 ) -> tuple[Address | None, str]:
-    """Return the address of the client and the scheme that it used, behind trusted proxies.
-
-    Args:
-        headers: headers of the request, names in lower case.
-        client: address of the connection.
-        scheme: scheme of the connection.
-    """
+    """Return the address of the client and the scheme that it used, behind trusted proxies."""
     schemes = [value for name, value in headers if name == b"x-forwarded-proto"]
     hops = [value for name, value in headers if name == b"x-forwarded-for"]
     if not (schemes or hops) or client is None or not _is_trusted(client[0]):

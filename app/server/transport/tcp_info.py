@@ -26,12 +26,8 @@ def configure_timeouts(listen_socket: socket.socket, write_timeout: float) -> No
     """Configure keep-alive and timeouts of `listen_socket`, which accepted sockets inherit, to detect vanished clients.
 
     The kernel probes an idle connection after one minute and closes it after another. Unacknowledged data closes a
-    connection after two minutes; the default would be a quarter of an hour.
-
-    Args:
-        listen_socket: the listening socket.
-        write_timeout: seconds for which a client may stop reading. The timeout of the kernel counts them too, so it is
-            at least twice as long.
+    connection after two minutes; the default would be a quarter of an hour. The timeout of the kernel also counts the
+    `write_timeout` seconds for which a client may stop reading, so it is at least twice as long.
     """
     user_timeout = min(max(_UNACKNOWLEDGED_SECONDS, 2 * write_timeout), _DAY_SECONDS)
     listen_socket.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)

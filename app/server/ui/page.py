@@ -37,10 +37,8 @@ class WebPage:
     Args:
         trends: source of the metrics; one of the engine's observers.
         admin: whether the page can load and unload models; None for browsers on this machine only (`AdminApi`).
-        proxy: proxies to protocols on other ports.
         chariot_protocol: the Chariot protocol that is served on Chariot's paths.
         full: False for only the metrics, under the paths of GRPS.
-        show_recordings: whether recordings can be shown.
         data: the content of ``/page/<name>.json`` for each optional view.
     """
 
