@@ -35,10 +35,10 @@ from app.server.http.cross_site import allowed_hosts, cors_origins, reject_cross
 from app.server.http.direct_request import DirectRoutes
 from app.server.http.errors import refusal_body_builder
 from app.server.http.query_pool import QueryPool
-from app.server.process import ModelLoading, SecondaryListener, polling
+from app.server.process import ModelLoading, polling
 from app.server.process_setup import releasing_memory
-from app.server.transport.connection_table import open_connection_table
-from app.server.transport.load_shedding import LoadShedder, inference_routes
+from app.server.transport.connection_table import Listener, open_connection_table
+from app.server.transport.load_shedding import RouteTable, inference_routes
 from app.server.transport.server import ShutdownHooks
 from app.server.ui.page import WebPage
 from app.server.ui.protocol_proxy import ProtocolProxy
@@ -120,32 +120,21 @@ class Service:
         self.grpc = self._create_grpc(access_control) if settings.grpc else None
         listeners = listeners_on_ports(settings)
         requires_auth = access_control is not None
-        self._shedder = self.connections.shedder = LoadShedder(
-            [*inference_routes(self.engine, protocols, secured=requires_auth), *inferences.sheddable_routes],
-            {
-                listener.title: inference_routes(self.engine, [listener], secured=requires_auth)
-                for listener in listeners
-            },
-        )
         max_bytes = settings.max_request_bytes
         guard = partial(reject_cross_site, hosts=allowed_hosts(settings), origins=origins)
         self.connections.direct_routes = DirectRoutes(self.engine, allowed_hosts(settings), max_bytes, access_control)
-        self.secondary_listeners: list[SecondaryListener] = []
+        secondary_listeners: list[Listener] = []
         for listener, port in listeners.items():
             app = create_listener_app(self.engine, listener, max_bytes, access)
             # These listeners change no state, so pages of any origin may send requests to them.
             guarded_app = guard(app, any_origin=True, refusal=refusal_body_builder([listener], self.engine))
-            self.secondary_listeners.append(
-                SecondaryListener(
-                    name=listener.title,
-                    app=app,
-                    guarded_app=guarded_app,
-                    port=port,
-                    on_bound=partial(self._set_port, listener.title),
-                )
-            )
+            routes = RouteTable(inference_routes(self.engine, [listener], secured=requires_auth), end="")
+            secondary_listeners.append(Listener(app=guarded_app, routes=routes, name=listener.title, port=port))
         data = {"drift": drift.observer.windows} if drift is not None else {}
-        self._page = self._create_page(trends, access, data, show_recordings=inferences.is_available)
+        tensorflow_serving = next(iter(secondary_listeners), None)
+        self._page = self._create_page(
+            trends, access, data, tensorflow_serving, show_recordings=inferences.is_available
+        )
         self.app = create_app(
             self.engine,
             protocols,
@@ -158,7 +147,10 @@ class Service:
             access,
             origins,
         )
-        self.guarded_app = guard(self.app, refusal=refusal_body_builder(protocols, self.engine))
+        guarded_app = guard(self.app, refusal=refusal_body_builder(protocols, self.engine))
+        routes = [*inference_routes(self.engine, protocols, secured=requires_auth), *inferences.sheddable_routes]
+        main_listener = Listener(app=guarded_app, routes=RouteTable(routes), port=settings.port)
+        self.listeners = [main_listener, *secondary_listeners]
 
     def _create_grpc(self, access_control: AccessControl | None) -> GrpcServer:
         services = grpc_protocols(self._settings)
@@ -169,18 +161,23 @@ class Service:
         return GrpcServer(self.engine, services, self._settings, interceptors=interceptors, certificates=certificates)
 
     def _create_page(
-        self, trends: Trends, access: HttpAccess, data: Mapping[str, Callable[[], object]], *, show_recordings: bool
+        self,
+        trends: Trends,
+        access: HttpAccess,
+        data: Mapping[str, Callable[[], object]],
+        tensorflow_serving: Listener | None,
+        *,
+        show_recordings: bool,
     ) -> WebPage:
         """Create the page: all views on a loopback address or if enabled, otherwise only the metrics of GRPS."""
         settings = self._settings
-        listener = self.secondary_listeners[0] if self.secondary_listeners else None
         is_local = is_loopback_host(settings.host)
         return WebPage(
             self.engine,
             trends,
             # On other addresses, a client that is not a browser can forge any Host and Origin header.
             admin=False if settings.page_admin is None and not is_local else settings.page_admin,
-            proxy=ProtocolProxy(self.grpc, listener and listener.app, listener.port if listener else 0),
+            proxy=ProtocolProxy(self.grpc, tensorflow_serving),
             chariot_protocol=settings.chariot_protocol,
             full=is_local if settings.page is None else settings.page,
             show_recordings=show_recordings,
@@ -212,11 +209,6 @@ class Service:
             self._settings.drain_timeout if self._drain_deadline is None else self._drain_deadline - time.monotonic()
         )
         recorder.close(max(_MIN_CLOSE_SECONDS, remaining))
-
-    def _set_port(self, name: str, port: int) -> None:
-        """Set the port of the secondary listener called `name`."""
-        self._page.proxy.tensorflow_serving_port = port
-        self._shedder.assign_port(port, name)
 
     @asynccontextmanager
     async def _lifespan(self, _: Litestar) -> AsyncGenerator[None]:

@@ -102,11 +102,10 @@ def serve(
 
     try:
         has_models = run(
-            service.guarded_app,
-            settings,
+            service.listeners,
+            settings.host,
             service.loading,
             service.grpc,
-            service.secondary_listeners,
             service.connections,
             announce,
             service.shutdown_hooks,

@@ -6,10 +6,6 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager
 from functools import partial
 
-import msgspec
-from litestar import Litestar
-from litestar.types import ASGIApp, Receive, Scope, Send
-
 from app.engine.models.registry import ModelState, Registry, chariot_name_warning
 from app.engine.models.repository import Repository
 from app.engine.models.servable import Servable
@@ -17,10 +13,9 @@ from app.engine.scheduling.daemon_thread import run_in_daemon_thread
 from app.server.grpc.server import GrpcServer
 from app.server.process_setup import freeze_garbage
 from app.server.transport.acceptor import ListenError, connectable_host, open_listen_socket
-from app.server.transport.connection_table import ConnectionTable
+from app.server.transport.connection_table import ConnectionTable, Listener
 from app.server.transport.server import HttpServer, ShutdownHooks
 from app.settings.model import ModelSource
-from app.settings.server import ServerSettings
 
 _logger = logging.getLogger(__name__)
 
@@ -95,41 +90,11 @@ async def _poll(repository: Repository, seconds: float) -> None:
             _logger.exception("model repository scan failed")
 
 
-class SecondaryListener(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """An application that listens on a port besides the main one.
-
-    Attributes:
-        name: its name in the start message.
-        guarded_app: the application behind the checks of `cross_site`; this one is served.
-        port: the port to listen on; 0 for any free one.
-        on_bound: called with the bound port, before the first connection.
-    """
-
-    name: str
-    app: Litestar
-    guarded_app: ASGIApp
-    port: int
-    on_bound: Callable[[int], None]
-
-
-def route_by_port(main_app: ASGIApp, apps_by_port: Mapping[int, ASGIApp]) -> ASGIApp:
-    """Return an application that routes each request by its port: to one of `apps_by_port`, or to `main_app`."""
-
-    async def route(scope: Scope, receive: Receive, send: Send) -> None:
-        app = main_app
-        if scope["type"] == "http" and scope["server"] is not None:
-            app = apps_by_port.get(scope["server"][1] or 0, main_app)
-        await app(scope, receive, send)
-
-    return route
-
-
 def run(
-    app: ASGIApp,
-    settings: ServerSettings,
+    listeners: Sequence[Listener],
+    host: str,
     loading: ModelLoading,
     grpc: GrpcServer | None,
-    secondary_listeners: Sequence[SecondaryListener],
     connections: ConnectionTable,
     announce: Callable[[str, Mapping[str, str]], None],
     shutdown_hooks: ShutdownHooks,
@@ -137,8 +102,8 @@ def run(
 ) -> bool:
     """Serve until a stop signal. After SIGTERM or SIGINT, requests in flight may finish within the drain timeout.
 
-    The lifespan of `app` starts the gRPC server. Once models are ready, `announce` gets the address of the server and
-    the named addresses of other listeners.
+    The lifespan of the application starts the gRPC server. Once models are ready, `announce` gets the address of the
+    first listener and the named addresses of the others.
 
     Returns:
         Whether any model was loaded. If none is, the server stops and the result is False.
@@ -147,7 +112,6 @@ def run(
         ListenError: if an address cannot be bound.
     """
     any_loaded = True
-    ports: list[int] = []
 
     def on_models_loaded(any_ready: bool) -> None:
         nonlocal any_loaded
@@ -155,33 +119,27 @@ def run(
         if not any_ready:
             server.should_exit = True
             return
-        host = connectable_host(settings.host)
-        address, *urls = (f"{connections.scheme}://{host}:{port}" for port in ports)
-        addresses_by_name = {secondary.name: url for secondary, url in zip(secondary_listeners, urls, strict=True)}
+        address = f"{connections.scheme}://{connectable_host(host)}"
+        addresses_by_name = {listener.name: f"{address}:{listener.port}" for listener in listeners[1:]}
         if grpc is not None:
-            addresses_by_name = {"gRPC": f"{host}:{grpc.port}", **addresses_by_name}
+            addresses_by_name = {"gRPC": f"{connectable_host(host)}:{grpc.port}", **addresses_by_name}
             if grpc.second_port is not None:
-                addresses_by_name["TensorFlow Serving gRPC"] = f"{host}:{grpc.second_port}"
-        announce(address, addresses_by_name)
+                addresses_by_name["TensorFlow Serving gRPC"] = f"{connectable_host(host)}:{grpc.second_port}"
+        announce(f"{address}:{listeners[0].port}", addresses_by_name)
 
     loading.when_finished = on_models_loaded
     with ExitStack() as stack:
-        requested_ports = [settings.port, *(secondary.port for secondary in secondary_listeners)]
-        listen_sockets = [stack.enter_context(open_listen_socket(settings.host, port)) for port in requested_ports]
-        ports += [listen_socket.getsockname()[1] for listen_socket in listen_sockets]
+        listen_sockets = [stack.enter_context(open_listen_socket(host, listener.port)) for listener in listeners]
+        for listener, listen_socket in zip(listeners, listen_sockets, strict=True):
+            listener.port = listen_socket.getsockname()[1]
         if grpc is not None:
-            shared_ports = set(ports) & set(grpc.ports)
+            shared_ports = {listener.port for listener in listeners}.intersection(grpc.ports)
             if shared_ports:
-                port = min(shared_ports)
-                raise ListenError(settings.host, port, "HTTP and gRPC need different ports")
+                raise ListenError(host, min(shared_ports), "HTTP and gRPC need different ports")
             grpc.check_addresses()
-        apps: dict[int, ASGIApp] = {}
-        for port, secondary in zip(ports[1:], secondary_listeners, strict=True):
-            apps[port] = secondary.guarded_app
-            secondary.on_bound(port)
-        server = HttpServer(route_by_port(app, apps), connections, shutdown_hooks, lifespan)
+        server = HttpServer(connections, shutdown_hooks, lifespan)
         try:
-            server.run(listen_sockets)
+            server.run(list(zip(listen_sockets, listeners, strict=True)))
         except Exception:
             # The lifespan of the application wraps its errors.
             if grpc is not None and grpc.failure is not None:

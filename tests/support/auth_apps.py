@@ -21,6 +21,7 @@ from app.server.auth.watched_file import WatchedFile
 from app.server.grpc.server import GrpcServer
 from app.server.http.asgi import create_app, create_listener_app
 from app.server.http.inferences import Inferences
+from app.server.transport.connection_table import Listener
 from app.server.ui.page import WebPage
 from app.server.ui.protocol_proxy import ProtocolProxy
 from app.settings.server import ServerSettings
@@ -82,7 +83,7 @@ def authenticated_app(
         engine,
         Trends(engine.registry.has_model),
         True,
-        proxy=ProtocolProxy(grpc_server, listener_app),
+        proxy=ProtocolProxy(grpc_server, Listener(app=listener_app)),
         access=http_access,
     )
     inferences = Inferences(None, "Nothing is recorded here")

@@ -4,7 +4,7 @@ import asyncio
 import json
 import socket
 import threading
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import AbstractAsyncContextManager, closing, contextmanager
 from typing import Any, cast
 
@@ -13,7 +13,7 @@ from litestar.types import ASGIApp, Receive, Send
 from prometheus_client import CollectorRegistry
 
 from app.server.transport.acceptor import open_listen_socket
-from app.server.transport.connection_table import ConnectionTable
+from app.server.transport.connection_table import ConnectionTable, Listener
 from app.server.transport.server import HttpServer, ShutdownHooks
 from app.server.transport.tls import Certificates
 from app.settings.network import TransportSettings
@@ -37,6 +37,7 @@ class HttpTestServer:
         self.port = port
         self.metrics = metrics
         self.connections = connections
+        self.listener = Listener(app=_application(self))
         self.release = threading.Event()
         self.client_left = threading.Event()
         self.request_started = threading.Event()
@@ -101,7 +102,7 @@ def run_http_server(
     connections = ConnectionTable(settings or TransportSettings(), metrics, max_files, certificates)
     with open_listen_socket("127.0.0.1", 0) as listening_socket:
         server = HttpTestServer(listening_socket.getsockname()[1], metrics, connections)
-        with run_app(_application(server), connections, listening_socket, timeout=timeout, loop=loop) as server.stop:
+        with run_app(server.listener, connections, listening_socket, timeout=timeout, loop=loop) as server.stop:
             try:
                 yield server
             finally:
@@ -110,26 +111,27 @@ def run_http_server(
 
 @contextmanager
 def run_app(
-    app: ASGIApp,
+    listener: Listener,
     connections: ConnectionTable,
     listening_socket: socket.socket,
     *,
     timeout: float = 3600.0,
     loop: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop,
     lifespan: AbstractAsyncContextManager[None] | None = None,
+    others: Sequence[tuple[socket.socket, Listener]] = (),
 ) -> Generator[Callable[[], None]]:
-    """Run the HTTP server of any application in a thread, and yield a function that stops it."""
+    """Run the HTTP server of a listener in a thread, and yield a function that stops it."""
     shutdown_hooks = ShutdownHooks(
         mark_not_ready=lambda: None, start_drain=lambda: None, drain_delay=0.0, drain_timeout=timeout
     )
-    server = HttpServer(app, connections, shutdown_hooks, lifespan)
+    server = HttpServer(connections, shutdown_hooks, lifespan)
     started = threading.Event()
 
     def stop() -> None:
         server.should_exit = True
 
     async def run() -> None:
-        task = asyncio.create_task(server.serve(sockets=[listening_socket]))
+        task = asyncio.create_task(server.serve([(listening_socket, listener), *others]))
         await wait_until_async(lambda: server.started)
         started.set()
         await task
@@ -165,7 +167,8 @@ def run_replaceable_app() -> Generator[tuple[ReplaceableApp, str]]:
     """Run a server of `ReplaceableApp`, and yield it with the server's URL."""
     connections = ConnectionTable(TransportSettings(), CollectorRegistry(), MAX_FILES)
     app = ReplaceableApp()
-    with open_listen_socket("127.0.0.1", 0) as listening_socket, run_app(app, connections, listening_socket):
+    listener = Listener(app=app)
+    with open_listen_socket("127.0.0.1", 0) as listening_socket, run_app(listener, connections, listening_socket):
         yield app, f"http://127.0.0.1:{listening_socket.getsockname()[1]}"
 
 

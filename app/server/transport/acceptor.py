@@ -26,14 +26,14 @@ class Acceptor:
 
     Args:
         listen_socket: becomes non-blocking.
-        create_protocol: takes the table, the socket of a connection and the IP address of the client.
+        create_protocol: takes the socket of a connection and the IP address of the client.
     """
 
     def __init__(
         self,
         listen_socket: socket.socket,
         connections: ConnectionTable,
-        create_protocol: Callable[[ConnectionTable, socket.socket, str], asyncio.Protocol],
+        create_protocol: Callable[[socket.socket, str], asyncio.Protocol],
     ) -> None:
         self._listen_socket = listen_socket
         self._connections = connections
@@ -91,7 +91,7 @@ class Acceptor:
         context = None if certificates is None else certificates.context
         try:
             await self._loop.connect_accepted_socket(
-                partial(self._create_protocol, self._connections, client_socket, address),
+                partial(self._create_protocol, client_socket, address),
                 client_socket,
                 ssl=context,
                 ssl_handshake_timeout=None if context is None else timeout,

@@ -10,7 +10,7 @@ from app.engine.scheduling.admission import BODY_ARRIVED
 from app.server.auth.credentials import ACCESS_RESULT, AccessError
 from app.server.http.direct_request import DirectRequest
 from app.server.transport import tcp_info
-from app.server.transport.connection_table import ConnectionTable
+from app.server.transport.connection_table import ConnectionTable, Listener
 from app.server.transport.load_shedding import Route
 from app.server.transport.pipelining import PipelinedProtocol
 from app.server.transport.request_parser import RefusedError, RequestParser, raw_response
@@ -34,6 +34,7 @@ class Connection(PipelinedProtocol):
 
     Args:
         connections: the connection table, which has admitted it already.
+        listener: the listener that accepted it.
         address: IP address of the client.
 
     Attributes:
@@ -41,8 +42,10 @@ class Connection(PipelinedProtocol):
         read_closed: whether no further request is read.
     """
 
-    def __init__(self, connections: ConnectionTable, client_socket: socket.socket, address: str) -> None:
-        super().__init__(client_socket, connections)
+    def __init__(
+        self, connections: ConnectionTable, listener: Listener, client_socket: socket.socket, address: str
+    ) -> None:
+        super().__init__(connections, listener, client_socket)
         settings = connections.settings
         self.parser = RequestParser(
             settings.max_header_bytes, settings.max_header_fields, self._on_head, self._on_body, self._on_end
@@ -96,8 +99,7 @@ class Connection(PipelinedProtocol):
         newest, route_and_target = self.newest, None
         # Requests behind others wait for the application.
         if not parser.is_upgrade and (newest is None or newest.response_complete):
-            port = self._server[1] if self._server else None
-            route_and_target = self.connections.shedder.find_route(parser.method, port, parser.url.partition(b"?")[0])
+            route_and_target = self.listener.routes.find(parser.method, parser.url.partition(b"?")[0])
         self._direct = None
         # A web page can read an error only with the CORS headers that the framework adds.
         if (

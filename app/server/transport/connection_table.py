@@ -7,11 +7,12 @@ from email.utils import formatdate
 from itertools import chain, cycle
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 from litestar.types import ASGIApp
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from app.server.http.direct_request import DirectRoutes
-from app.server.transport.load_shedding import LoadShedder
+from app.server.transport.load_shedding import LoadShedder, RouteTable
 from app.server.transport.tls import Certificates, load_certificates
 from app.settings.network import TransportSettings
 from app.settings.server import ServerSettings, SettingsError
@@ -29,6 +30,22 @@ _RESERVED_FILES = 512
 _MAX_FILES = 65_536
 
 
+class Listener(msgspec.Struct, kw_only=True, eq=False):
+    """An application with a port of its own.
+
+    Attributes:
+        app: answers the requests.
+        routes: finds requests that are rejected by their headers, or answered without the application.
+        name: its name in the start message.
+        port: the port to listen on, 0 for any free one; the actual one after the start.
+    """
+
+    app: ASGIApp
+    routes: RouteTable = msgspec.field(default_factory=RouteTable)
+    name: str = ""
+    port: int = 0
+
+
 class ConnectionTable:
     """Count connections and check their timeouts. All methods run in the event loop.
 
@@ -36,7 +53,6 @@ class ConnectionTable:
         max_open_files: how many files the process can have open.
 
     Attributes:
-        app: the application; the server sets it.
         tasks: the requests in progress, which the server waits for, and cancels when they take too long.
         default_headers: headers of every response.
         buffered_bytes: bytes of bodies in memory, of all connections together.
@@ -48,8 +64,6 @@ class ConnectionTable:
     Raises:
         SettingsError: if the connection limit exceeds the limit of open files.
     """
-
-    app: ASGIApp
 
     def __init__(
         self,
@@ -69,7 +83,7 @@ class ConnectionTable:
         self.max_connections = settings.max_connections or min(_DEFAULT_MAX_CONNECTIONS, available)
         self.buffered_bytes = 0
         self.reject_incomplete_at: float | None = None
-        self.shedder = LoadShedder([])
+        self.shedder = LoadShedder()
         self.direct_routes: DirectRoutes | None = None
         self._open_count = 0
         self._open_by_network: Counts[str] = Counts()

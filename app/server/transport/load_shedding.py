@@ -7,7 +7,7 @@ a limited rate for all connections. Requests of a client that ignores `Retry-Aft
 import asyncio
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from re import Pattern
@@ -101,31 +101,30 @@ def _report(key: tuple[Route, str, str], request_id: str, count: int) -> None:
     route.report(message, target, request_id, count)
 
 
-class LoadShedder:
-    """Decide which requests to reject by method, port and path. All methods run in the event loop.
+class RouteTable:
+    """Find the routes of the requests of one listener.
 
     Args:
-        routes: routes of the main port.
-        secondary_routes: routes of other ports, by the name of their listener.
+        routes: the routes.
+        end: pattern of what may follow a path. A listener with its own routing distinguishes a slash at the end.
     """
 
-    def __init__(self, routes: Sequence[Route], secondary_routes: Mapping[str, Sequence[Route]] | None = None) -> None:
-        self._main_table = _route_table(routes)
-        self._secondary_tables = {
-            name: _route_table(port_routes, end="") for name, port_routes in (secondary_routes or {}).items()
-        }
-        self._tables_by_port: dict[int | None, _RouteTable] = {}
-        self._next_resume = 0.0
-        self._counts = RefusalCounts[tuple[Route, str, str]](_report)
+    def __init__(self, routes: Sequence[Route] = (), end: str = "/?") -> None:
+        self._by_method: dict[bytes, tuple[Pattern[bytes], Sequence[Sequence[Route]]]] = {}
+        for method in {route.method for route in routes}:
+            by_pattern: dict[str, list[Route]] = {}
+            for route in routes:
+                if route.method == method:
+                    by_pattern.setdefault(route.pattern, []).append(route)
+            # One regular expression with a group for each pattern.
+            pattern = re.compile(f"(?:{'|'.join(by_pattern)}){end}".encode())
+            self._by_method[method] = pattern, list(by_pattern.values())
 
-    def assign_port(self, port: int, name: str) -> None:
-        """Assign `port` to the listener called `name`."""
-        self._tables_by_port[port] = self._secondary_tables.get(name, {})
-
-    def find_route(self, method: bytes, port: int | None, path: bytes) -> tuple[Route, str] | None:
+    def find(self, method: bytes, path: bytes) -> tuple[Route, str] | None:
         """Return the route and the target of a request; None if it is never rejected early."""
-        table = self._tables_by_port.get(port, self._main_table)
-        pattern, routes = table.get(method, _NO_ROUTES)
+        if method not in self._by_method:
+            return None
+        pattern, routes = self._by_method[method]
         match = pattern.fullmatch(path)
         if match is None or match.lastindex is None:
             return None
@@ -134,6 +133,14 @@ class LoadShedder:
             if route.accepts_target is None or route.accepts_target(target):
                 return route, target
         return None
+
+
+class LoadShedder:
+    """Reject requests. All methods run in the event loop."""
+
+    def __init__(self) -> None:
+        self._next_resume = 0.0
+        self._counts = RefusalCounts[tuple[Route, str, str]](_report)
 
     def refusal(self, route: Route, target: str, overload: InferenceError, headers: Headers, *, close: bool) -> bytes:
         """Count a rejection, and return the complete response, after which the connection closes if `close`."""
@@ -230,25 +237,6 @@ def _pattern(endpoint: Endpoint) -> str:
     path = re.sub(r"\{(\w+):\w+\}", lambda match: "([^/%:]+)" if match[1] == "target" else "[^/%:]+", endpoint.path)
     verb = "" if endpoint.verb is None else f":{endpoint.verb}"
     return f"{path}{verb}" if "(" in path else f"{path}{verb}()"
-
-
-def _route_table(routes: Sequence[Route], end: str = "/?") -> "_RouteTable":
-    """Return one regular expression for each method, and the routes of each of its groups.
-
-    `end` is a pattern of what may follow a path. Other ports have their own routing, where a slash at the end counts.
-    """
-    table: _RouteTable = {}
-    for method in {route.method for route in routes}:
-        by_pattern: dict[str, list[Route]] = {}
-        for route in routes:
-            if route.method == method:
-                by_pattern.setdefault(route.pattern, []).append(route)
-        table[method] = re.compile(f"(?:{'|'.join(by_pattern)}){end}".encode()), list(by_pattern.values())
-    return table
-
-
-_RouteTable = dict[bytes, tuple[Pattern[bytes], Sequence[Sequence[Route]]]]
-_NO_ROUTES: tuple[Pattern[bytes], Sequence[Sequence[Route]]] = (re.compile(b"(?!)"), ())
 
 
 def _is_echoed(value: bytes) -> bool:

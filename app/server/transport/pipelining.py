@@ -11,7 +11,7 @@ import httptools
 
 from app.server.transport import tcp_info
 from app.server.transport.asgi_request import AsgiRequest
-from app.server.transport.connection_table import ConnectionTable
+from app.server.transport.connection_table import ConnectionTable, Listener
 from app.server.transport.proxy_headers import client_and_scheme
 from app.server.transport.request_parser import ConnectionRequest, RequestParser
 
@@ -39,9 +39,10 @@ class PipelinedProtocol(asyncio.Protocol):
     transport: asyncio.Transport
     parser: RequestParser
 
-    def __init__(self, client_socket: socket.socket, connections: ConnectionTable) -> None:
-        self.socket = client_socket
+    def __init__(self, connections: ConnectionTable, listener: Listener, client_socket: socket.socket) -> None:
         self.connections = connections
+        self.listener = listener
+        self.socket = client_socket
         self.loop = asyncio.get_running_loop()
         self.client: tuple[str, int] | None = None
         self.scheme = "http"
@@ -208,7 +209,7 @@ class PipelinedProtocol(asyncio.Protocol):
 
     def _run(self, request: AsgiRequest) -> None:
         self._current = request
-        task = self.loop.create_task(request.run(self.connections.app))
+        task = self.loop.create_task(request.run(self.listener.app))
         self.connections.tasks.add(task)
         task.add_done_callback(self.connections.tasks.discard)
 

@@ -13,15 +13,15 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, nullcontext, suppress
+from functools import partial
 from types import FrameType
 
 import msgspec
 import uvloop
-from litestar.types import ASGIApp
 
 from app.server.transport.acceptor import Acceptor
 from app.server.transport.connection import Connection
-from app.server.transport.connection_table import TICK_SECONDS, ConnectionTable
+from app.server.transport.connection_table import TICK_SECONDS, ConnectionTable, Listener
 
 _ABORT_SECONDS = 4.0
 """Seconds before the end of the drain at which incomplete requests are rejected. Each connection is checked once a
@@ -36,6 +36,8 @@ _GRACE_SECONDS = 5.0
 """Seconds after the drain timeout in which everything else must close."""
 
 _logger = logging.getLogger(__name__)
+
+Listeners = Sequence[tuple[socket.socket, Listener]]
 
 
 class ShutdownHooks(msgspec.Struct, frozen=True, kw_only=True, eq=False):
@@ -67,24 +69,22 @@ class HttpServer:
 
     def __init__(
         self,
-        app: ASGIApp,
         connections: ConnectionTable,
         hooks: ShutdownHooks,
         lifespan: AbstractAsyncContextManager[None] | None = None,
     ) -> None:
         self.started = self.should_exit = False
-        connections.app = app
         self._connections = connections
         self._hooks = hooks
         self._lifespan = lifespan or nullcontext()
         self._signalled_at: float | None = None
 
-    def run(self, sockets: Sequence[socket.socket]) -> None:
+    def run(self, listeners: Listeners) -> None:
         """Serve on listening sockets in an event loop of its own."""
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(self.serve(sockets))
+            runner.run(self.serve(listeners))
 
-    async def serve(self, sockets: Sequence[socket.socket]) -> None:
+    async def serve(self, listeners: Listeners) -> None:
         """Serve on listening sockets in the running event loop."""
         if threading.current_thread() is threading.main_thread():
             for number in (signal.SIGTERM, signal.SIGINT):
@@ -98,11 +98,14 @@ class HttpServer:
                 stack.callback(task.cancel)
             await stack.enter_async_context(self._lifespan)
             connections.set_date()
-            acceptors = [Acceptor(listen_socket, connections, Connection) for listen_socket in sockets]
+            acceptors = [
+                Acceptor(listen_socket, connections, partial(Connection, connections, listener))
+                for listen_socket, listener in listeners
+            ]
             self.started = True
             while not self.should_exit:
                 await asyncio.sleep(_POLL_SECONDS)
-            await self._shut_down(sockets, acceptors)
+            await self._shut_down([listen_socket for listen_socket, _ in listeners], acceptors)
 
     async def _shut_down(self, sockets: Sequence[socket.socket], acceptors: Sequence[Acceptor]) -> None:
         """Stop accepting connections, and wait for requests in flight until the drain timeout."""

@@ -23,6 +23,7 @@ from tasks.inference.error import invalid
 
 if TYPE_CHECKING:
     from app.server.grpc.server import GrpcServer
+    from app.server.transport.connection_table import Listener
 
 _TENSORFLOW_SERVING = "/page/tensorflow-serving"
 _INFER = "inference.GRPCInferenceService/ModelInfer"
@@ -43,29 +44,18 @@ Metadata = tuple[tuple[str, str], ...]
 
 
 class ProtocolProxy:
-    """Provide proxies to protocols on other ports.
+    """Provide proxies to protocols on other ports; None for a disabled protocol."""
 
-    Args:
-        tensorflow_serving: the application on that port; None without one.
-        tensorflow_serving_port: the port; 0 until it is known.
-    """
-
-    def __init__(
-        self,
-        grpc_server: "GrpcServer | None" = None,
-        tensorflow_serving: ASGIApp | None = None,
-        tensorflow_serving_port: int = 0,
-    ) -> None:
+    def __init__(self, grpc_server: "GrpcServer | None" = None, tensorflow_serving: "Listener | None" = None) -> None:
         self._grpc = grpc_server
         self._tensorflow_serving = tensorflow_serving
-        self.tensorflow_serving_port = tensorflow_serving_port
 
     @property
     def ports(self) -> Mapping[str, int | None]:
         """Return the ports by protocol; None for a disabled protocol."""
         return {
             "grpc": self._grpc.port if self._grpc is not None else None,
-            "tensorflow_serving": None if self._tensorflow_serving is None else self.tensorflow_serving_port,
+            "tensorflow_serving": self._tensorflow_serving and self._tensorflow_serving.port,
         }
 
     @property
@@ -75,7 +65,7 @@ class ProtocolProxy:
         if self._tensorflow_serving is not None:
             handlers.append(
                 asgi(_TENSORFLOW_SERVING, is_mount=True, copy_scope=True, opt=_NO_PERMISSION)(
-                    _strip_prefix(self._tensorflow_serving)
+                    _strip_prefix(self._tensorflow_serving.app)
                 )
             )
         if self._grpc is not None:

@@ -213,11 +213,11 @@ def test_options_request_needs_a_valid_origin(client: Client, origin: str, statu
 def test_listener_exists_only_if_enabled(enabled: bool, cors: bool) -> None:
     settings = ServerSettings(grpc=False, page=False, tensorflow_serving=enabled, tensorflow_serving_cors=cors)
     service = Service(settings, lambda: [ModelSource(name="half_plus_two", version="1", folder=HALF_PLUS_TWO)])
-    assert [(listener.name, listener.port) for listener in service.secondary_listeners] == [
+    assert [(listener.name, listener.port) for listener in service.listeners[1:]] == [
         ("TensorFlow Serving", 8501)
     ] * enabled
-    for listener in service.secondary_listeners:
-        with TestClient(listener.app) as client:
+    for listener in service.listeners[1:]:
+        with TestClient(listener.app, base_url="http://127.0.0.1") as client:
             answer = client.get("/v1/models/half_plus_two")
             assert ("access-control-allow-origin" in answer.headers) is cors
             # The main application loads the models, and it is not started here.
@@ -228,7 +228,7 @@ def test_listener_exists_only_if_enabled(enabled: bool, cors: bool) -> None:
 def test_loading_status_comes_from_the_settings(status: Literal[404, 503]) -> None:
     settings = ServerSettings(grpc=False, page=False, loading_status=status)
     service = Service(settings, lambda: [ModelSource(name="half_plus_two", version="1", folder=HALF_PLUS_TWO)])
-    with TestClient(service.secondary_listeners[0].app) as client:
+    with TestClient(service.listeners[1].app, base_url="http://127.0.0.1") as client:
         assert client.get("/v1/models/half_plus_two/metadata").status_code == status
 
 

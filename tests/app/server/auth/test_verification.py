@@ -16,8 +16,8 @@ from app.server.auth.rate_limiter import RateLimiter
 from app.server.auth.watched_file import WatchedFile
 from app.server.http.direct_request import DirectRoutes
 from app.server.transport.acceptor import open_listen_socket
-from app.server.transport.connection_table import ConnectionTable
-from app.server.transport.load_shedding import LoadShedder, inference_routes
+from app.server.transport.connection_table import ConnectionTable, Listener
+from app.server.transport.load_shedding import RouteTable, inference_routes
 from app.settings.network import TransportSettings
 from tests.support.auth_apps import authenticated_app, bearer_header, inference_body
 from tests.support.grpc_server import MAX_REQUEST_BYTES, build_engine
@@ -58,12 +58,12 @@ def client(provider: CountingProvider, metrics: CollectorRegistry, tmp_path: Pat
     engine = build_engine(("detector",))
     connections = ConnectionTable(TransportSettings(), CollectorRegistry(), MAX_FILES)
     protocols = main_port_protocols("chariot-v2-kserve")
-    connections.shedder = LoadShedder(inference_routes(engine, protocols, secured=True))
+    routes = RouteTable(inference_routes(engine, protocols, secured=True))
     connections.direct_routes = DirectRoutes(engine, None, MAX_REQUEST_BYTES, access)
     app = authenticated_app(access, engine)
     with (
         open_listen_socket("127.0.0.1", 0) as listening_socket,
-        run_app(app, connections, listening_socket, lifespan=app.lifespan()),
+        run_app(Listener(app=app, routes=routes), connections, listening_socket, lifespan=app.lifespan()),
         httpx.Client(base_url=f"http://127.0.0.1:{listening_socket.getsockname()[1]}", timeout=60) as http_client,
     ):
         yield http_client

@@ -132,35 +132,29 @@ def client_of_app(app: ASGIApp) -> TestClient[ASGIApp]:
 
 
 def test_every_route_of_both_http_ports_refuses_another_host(service: Service) -> None:
-    for app, ports_app in (
-        (service.app, service.guarded_app),
-        *((listener.app, listener.guarded_app) for listener in service.secondary_listeners),
-    ):
-        client = client_of_app(ports_app)
-        paths = {route.path.replace("{", "").replace("}", "").replace(":", "-") for route in app.routes}
-        assert paths
+    paths = {route.path.replace("{", "").replace("}", "").replace(":", "-") for route in service.app.routes}
+    assert paths
+    for listener in service.listeners:
+        client = client_of_app(listener.app)
         for path in paths | {"/nothing", "/v1/models/half_plus_two/metadata", "//metrics"}:
             for method in ("GET", "POST", "HEAD", "OPTIONS", "DELETE"):
                 url = f"http://127.0.0.1:8080{path}"
                 response = client.request(method, url, headers={"Host": "evil.example"})
                 assert (method, path, response.status_code) == (method, path, 403)
-    for app in (service.guarded_app, service.secondary_listeners[0].guarded_app):
+    for listener in service.listeners:
         for host in ("models.example", "models.example:8080", "localhost:1"):
-            assert client_of_app(app).get("/nothing", headers={"Host": host}).status_code == 404
+            assert client_of_app(listener.app).get("/nothing", headers={"Host": host}).status_code == 404
 
 
 def test_refusal_has_the_shape_of_the_protocol_whose_path_was_requested(service: Service) -> None:
     headers = {"Host": "evil.example"}
-    main, tensorflow_serving = (
-        client_of_app(service.guarded_app),
-        client_of_app(service.secondary_listeners[0].guarded_app),
-    )
+    main, tensorflow_serving = (client_of_app(listener.app) for listener in service.listeners)
     grps = main.get("/grps/v1/metadata/server", headers=headers).json()
     assert (grps["status"]["code"], grps["status"]["status"]) == (403, "FAILURE")
     assert list(main.get("/v2/models/a", headers=headers).json()) == ["error"]
     assert tensorflow_serving.get("/v1/models/a", headers=headers).text.startswith('{"error": "The Host')
     chariot = Service(ServerSettings(chariot_protocol="chariot-v2"), lambda: find_models(ModelOptions()))
-    client = client_of_app(chariot.guarded_app)
+    client = client_of_app(chariot.listeners[0].app)
     for path in ("/infer", "http://127.0.0.1:8080//infer", "/v2/models/m-detector/infer"):
         assert list(client.post(path, headers=headers).json()) == ["error", "detail"]
     assert list(client.post("/v2/models/detector/infer", headers=headers).json()) == ["error"]
@@ -184,7 +178,7 @@ def test_refusal_has_the_shape_of_the_protocol_whose_path_was_requested(service:
 def test_grps_readiness_switch_refuses_foreign_pages(
     service: Service, action: str, method: str, headers: dict[str, str]
 ) -> None:
-    client = client_of_app(service.guarded_app)
+    client = client_of_app(service.listeners[0].app)
     for path in (f"/grps/v1/health/{action}", f"//grps//v1/health/{action}/"):
         assert client.request(method, f"http://127.0.0.1:8080{path}", headers=headers).status_code == 403
 
@@ -194,4 +188,6 @@ def test_grps_readiness_switch_accepts_get_from_own_origin_and_clients(
     service: Service, headers: dict[str, str]
 ) -> None:
     for action in ("offline", "online"):
-        assert client_of_app(service.guarded_app).get(f"/grps/v1/health/{action}", headers=headers).status_code == 200
+        assert (
+            client_of_app(service.listeners[0].app).get(f"/grps/v1/health/{action}", headers=headers).status_code == 200
+        )

@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
+import httpx
 import pytest
 from litestar import Response
 from litestar.testing import TestClient
@@ -14,10 +15,13 @@ from app.protocols.inference_call import HttpAnswer
 from app.protocols.protocol import Endpoint, HttpRequest, Permission, json_response
 from app.server.http.asgi import create_app, create_listener_app
 from app.server.http.dispatch import RouteConflictError, create_handlers
-from app.server.process import route_by_port
+from app.server.transport.acceptor import open_listen_socket
+from app.server.transport.connection_table import ConnectionTable, Listener
+from app.settings.network import TransportSettings
 from tasks.inference.error import InferenceError
 from tests.support.chariot import image_input
 from tests.support.grpc_server import GrpcTestClient, build_engine, message, run_grpc_server
+from tests.support.http_connections import run_app
 from tests.support.images import encode_base64, encode_image, rectangle
 
 
@@ -114,14 +118,20 @@ def test_routing_errors_under_a_prefix_come_from_the_protocol_that_owns_it() -> 
             assert client.get(path).json() == {"error": f"Nothing is served at {path}"}
 
 
-def test_requests_are_dispatched_by_port() -> None:
-    engine = build_engine(("detector",))
-    main = create_app(engine, [], CollectorRegistry(), 1000)
-    app = route_by_port(main, {8501: create_listener_app(engine, VerbProtocol(), 1000)})
-    with TestClient(app, base_url="http://here.local:8501") as client:
-        assert client.get("/metrics").status_code == 418
-    with TestClient(app, base_url="http://here.local:8080") as client:
-        assert client.get("/metrics").status_code == 200
+def test_each_port_has_its_application() -> None:
+    engine, connections = build_engine(("detector",)), ConnectionTable(TransportSettings(), CollectorRegistry(), 4096)
+    main = Listener(app=create_app(engine, [], CollectorRegistry(), 1000))
+    other = Listener(app=create_listener_app(engine, VerbProtocol(), 1000))
+    with (
+        open_listen_socket("127.0.0.1", 0) as main_socket,
+        open_listen_socket("127.0.0.1", 0) as other_socket,
+        run_app(main, connections, main_socket, others=[(other_socket, other)]),
+    ):
+        statuses = [
+            httpx.get(f"http://127.0.0.1:{listen_socket.getsockname()[1]}/metrics", timeout=60).status_code
+            for listen_socket in (main_socket, other_socket)
+        ]
+    assert statuses == [200, 418]
 
 
 def test_offline_engine_is_not_ready_but_still_serves_inferences() -> None:

@@ -38,7 +38,7 @@ def test_acceptor_without_file_descriptors_waits_a_second_before_it_retries(
         with ExhaustedSocket() as listener:
             listener.bind(("127.0.0.1", 0))
             connections = ConnectionTable(TransportSettings(), CollectorRegistry(), 4096)
-            acceptor = Acceptor(listener, connections, lambda _, __, ___: GreetingProtocol())
+            acceptor = Acceptor(listener, connections, lambda _, __: GreetingProtocol())
             reader, writer = await asyncio.open_connection(*listener.getsockname())
             greeting = await reader.readexactly(5)
             writer.close()

@@ -20,7 +20,7 @@ from app.engine.scheduling.admission import QueueLimits
 from app.observers.metrics import Metrics
 from app.protocols import LISTENERS, PROTOCOLS, main_port_protocols
 from app.protocols.protocol import HttpProtocol
-from app.server.transport.load_shedding import LoadShedder, Route, inference_routes
+from app.server.transport.load_shedding import LoadShedder, Route, RouteTable, inference_routes
 from app.settings.model import ModelSettings, ModelSource
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.inference.limits import Limits
@@ -68,7 +68,7 @@ class FakeRoute:
 def overloaded_server() -> Generator[tuple[HttpTestServer, FakeRoute]]:
     fake_route = FakeRoute()
     with run_http_server() as server:
-        server.connections.shedder = LoadShedder([fake_route.route])
+        server.listener.routes = RouteTable([fake_route.route])
         yield server, fake_route
 
 
@@ -175,7 +175,7 @@ def test_other_methods_and_paths_are_not_refused() -> None:
 
 
 def test_pauses_grow_up_to_the_maximum() -> None:
-    shedder = LoadShedder([])
+    shedder = LoadShedder()
     assert shedder.pause() == 0
     pauses = [shedder.pause() for _ in range(2000)]
     # At the maximum, pauses get shorter by the time between two calls.
@@ -249,9 +249,9 @@ def test_refusal_has_the_shape_of_the_protocol(protocol: HttpProtocol) -> None:
         protocols = main_port_protocols("chariot-v2")
     message = "The server has 1 requests in flight and takes no more; try again later"
     with full_engine("detector") as (engine, _):
-        shedder = LoadShedder(inference_routes(engine, protocols, secured=False))
+        routes = RouteTable(inference_routes(engine, protocols, secured=False))
         for path in TARGETS[protocol.name]:
-            match = shedder.find_route(b"POST", 1, path.encode())
+            match = routes.find(b"POST", path.encode())
             assert match is not None, path
             error = match[0].overload(match[1])
             assert error is not None
@@ -261,17 +261,17 @@ def test_refusal_has_the_shape_of_the_protocol(protocol: HttpProtocol) -> None:
 
 def test_only_inferences_are_refused() -> None:
     with full_engine("detector") as (engine, _):
-        shedder = LoadShedder(inference_routes(engine, PROTOCOLS, secured=False))
+        routes = RouteTable(inference_routes(engine, PROTOCOLS, secured=False))
         for path in ("/v1/models/detector:explain", "/v2/repository/index", "/grps/v1/metadata/model", "/"):
-            assert shedder.find_route(b"POST", 1, path.encode()) is None
+            assert routes.find(b"POST", path.encode()) is None
         for path in ("/v2/models/detector/ready", "/v2/models/detector/infer"):
-            assert shedder.find_route(b"GET", 1, path.encode()) is None
+            assert routes.find(b"GET", path.encode()) is None
 
 
 def test_refusal_of_a_secured_server_does_not_reveal_model_names() -> None:
     with full_engine("detector", "classifier") as (engine, _):
-        route, _ = LoadShedder(inference_routes(engine, PROTOCOLS, secured=True)).find_route(
-            b"POST", 1, b"/v2/models/detector/infer"
+        route, _ = RouteTable(inference_routes(engine, PROTOCOLS, secured=True)).find(
+            b"POST", b"/v2/models/detector/infer"
         ) or (None, "")
         assert route is not None
         assert str(route.overload("detector")) == str(route.overload("no such model"))
@@ -281,8 +281,8 @@ def test_refusal_of_a_secured_server_does_not_reveal_model_names() -> None:
 def test_refusals_are_counted_and_observed_together() -> None:
     metrics = CollectorRegistry()
     with full_engine("detector", metrics=metrics) as (engine, observer):
-        match = LoadShedder(inference_routes(engine, PROTOCOLS, secured=False)).find_route(
-            b"POST", 1, b"/v1/models/detector:predict"
+        match = RouteTable(inference_routes(engine, PROTOCOLS, secured=False)).find(
+            b"POST", b"/v1/models/detector:predict"
         )
         assert match is not None
         match[0].report("full", match[1], "an-id", 40)
