@@ -11,7 +11,7 @@ from app.engine.models.repository import Repository
 from app.engine.models.servable import Servable
 from app.engine.scheduling.daemon_thread import run_in_daemon_thread
 from app.server.grpc.server import GrpcServer
-from app.server.process_setup import freeze_garbage
+from app.server.process_setup import freeze_garbage, running
 from app.server.transport.acceptor import ListenError, connectable_host, open_listen_socket
 from app.server.transport.connection_table import ConnectionTable, Listener
 from app.server.transport.server import HttpServer, ShutdownHooks
@@ -73,12 +73,8 @@ async def polling(repository: Repository, seconds: float | None) -> AsyncGenerat
         yield
         return
     await repository.refresh()
-    task = asyncio.create_task(_poll(repository, seconds))
-    try:
+    async with running(_poll(repository, seconds)):
         yield
-    finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
 
 
 async def _poll(repository: Repository, seconds: float) -> None:

@@ -4,8 +4,9 @@ import asyncio
 import ctypes
 import gc
 import os
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
+from typing import Any
 
 import cv2
 
@@ -91,7 +92,14 @@ async def releasing_memory(
                 with suppress(RuntimeError):
                     await run_in_daemon_thread(release)
 
-    task = asyncio.create_task(release_when_idle())
+    async with running(release_when_idle()):
+        yield
+
+
+@asynccontextmanager
+async def running(coroutine: Coroutine[Any, Any, None]) -> AsyncGenerator[None]:
+    """While entered, run a coroutine in a task; cancel it at the end."""
+    task = asyncio.create_task(coroutine)
     try:
         yield
     finally:

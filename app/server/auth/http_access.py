@@ -27,7 +27,7 @@ _USED_HEADERS = {header.encode(): header for header in (AUTHORIZATION, KEY_HEADE
 _SAFE_METHODS = frozenset({"GET", "HEAD"})
 _IDENTITY = "charioteer_identity"
 _OPTION = "permission"
-_NOT_RATE_LIMITED = "not_rate_limited"
+_RATE_LIMITED = "rate_limited"
 _BASIC = 'Basic realm="charioteer", charset="UTF-8"'
 _BEARER = 'Bearer realm="charioteer"'
 
@@ -39,7 +39,7 @@ def requires(permission: RequiredPermission | str, *, rate_limited: bool = True)
         permission: the permission, a function of the request that returns it, or `BY_ENDPOINT`.
         rate_limited: False if another server that the route calls counts the request.
     """
-    return {_OPTION: permission, _NOT_RATE_LIMITED: not rate_limited}
+    return {_OPTION: permission, _RATE_LIMITED: rate_limited}
 
 
 class HttpAccess:
@@ -62,7 +62,7 @@ class HttpAccess:
         if required == BY_ENDPOINT or _is_options_route(handler):
             return
         permission: Any = required(connection) if callable(required) else required
-        self.admit(connection.scope, permission, rate_limited=not handler.opt.get(_NOT_RATE_LIMITED, False))
+        self.admit(connection.scope, permission, rate_limited=handler.opt.get(_RATE_LIMITED, True))
 
     def admit(self, scope: Scope, permission: Permission, *, rate_limited: bool = True) -> None:
         """Authorize a request that requires `permission`, and store its identity.

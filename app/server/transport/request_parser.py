@@ -222,23 +222,7 @@ class RequestParser:
         parser = self._parser
         self.method, self.version = parser.get_method(), parser.get_http_version()
         self.keep_alive, self.is_upgrade = parser.should_keep_alive(), parser.should_upgrade()
-        self._check_head()
-        if not self.url.startswith(b"/"):
-            self.url, host = _split_absolute_target(self.url)
-            self.headers[:] = [(name, host if name == b"host" else value) for name, value in self.headers]
-        self._on_head()
-        self.in_head = False
-
-    def on_message_complete(self) -> None:
-        # The parser skips the body of a request for a protocol upgrade.
-        if not self.is_upgrade:
-            self.in_message = False
-            self._on_end()
-
-    # Checks.
-
-    def _check_head(self) -> None:
-        """Reject a head that is too large, or that two servers in a row could interpret differently."""
+        # Reject a head that is too large, or that two servers in a row could interpret differently.
         size, hosts, content_length, transfer_encoding = len(self.url), 0, b"0", None
         for name, value in self.headers:
             size += len(name) + len(value) + _HEADER_OVERHEAD_BYTES
@@ -262,6 +246,17 @@ class RequestParser:
                 raise RefusedError(501, "Expected chunked as the only Transfer-Encoding", "malformed")
         if self.method == b"CONNECT":
             raise RefusedError(405, "CONNECT is not served: this is no proxy", "malformed")
+        if not self.url.startswith(b"/"):
+            self.url, host = _split_absolute_target(self.url)
+            self.headers[:] = [(name, host if name == b"host" else value) for name, value in self.headers]
+        self._on_head()
+        self.in_head = False
+
+    def on_message_complete(self) -> None:
+        # The parser skips the body of a request for a protocol upgrade.
+        if not self.is_upgrade:
+            self.in_message = False
+            self._on_end()
 
     def _check_size(self) -> None:
         if self._header_count > self._max_fields:

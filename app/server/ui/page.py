@@ -18,6 +18,7 @@ from app.observers.trends import Trends
 from app.protocols.http_inference import read_body
 from app.protocols.protocol import HttpRequest
 from app.server.auth.http_access import HttpAccess, requires
+from app.server.process_setup import running
 from app.server.ui.admin_api import AdminApi
 from app.server.ui.catalogue import make_catalogue
 from app.server.ui.event_stream import EventStream
@@ -143,13 +144,11 @@ class WebPage:
     @asynccontextmanager
     async def lifespan(self, _: Litestar) -> AsyncGenerator[None]:
         """While entered, sample the process metrics once a second."""
-        task = asyncio.create_task(self._sample_process())
-        try:
-            yield
-        finally:
-            self.stop()
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+        async with running(self._sample_process()):
+            try:
+                yield
+            finally:
+                self.stop()
 
     async def _sample_process(self) -> None:
         engine, clock, used = self._engine, time.monotonic(), time.process_time()
