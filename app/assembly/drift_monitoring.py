@@ -4,7 +4,6 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +21,7 @@ from app.engine.events import OutputAnnotator
 from app.engine.models.registry import version_sort_key
 from app.runtimes.folder import check_folder
 from app.settings.model import ModelError, ModelSource
-from app.settings.server import ServerSettings, SettingsError
+from app.settings.server import ServerSettings, SettingsError, check_url
 
 _logger = logging.getLogger(__name__)
 
@@ -99,7 +98,10 @@ class Drift:
             message = f"--drift needs a {FILE_NAME} in the folder of a model; `charioteer drift baseline` creates it"
             raise SettingsError(message)
         metrics = DriftMetrics(registry)
-        self._webhook = _webhook(settings.drift_webhook, metrics)
+        url = settings.drift_webhook
+        if url is not None:
+            check_url(url, "--drift-webhook")
+        self._webhook = None if url is None else Webhook(url, lambda outcome: metrics.alerts.labels(outcome).inc())
         self._baselines = baselines
         self._settings = settings
         monitors = {name: self._monitor(model) for name, model in baselines.monitored.items()}
@@ -188,16 +190,3 @@ def _fingerprint(file: Path) -> object:
         return None
     status = file.stat()
     return status.st_mtime_ns, status.st_size
-
-
-def _webhook(url: str | None, metrics: DriftMetrics) -> Webhook | None:
-    if url is None:
-        return None
-    try:
-        parts = urlsplit(url)
-        is_valid = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        is_valid = False
-    if not is_valid:
-        raise SettingsError("--drift-webhook: Expected a URL that begins with http:// or https://")
-    return Webhook(url, lambda outcome: metrics.alerts.labels(outcome).inc())

@@ -43,7 +43,7 @@ from app.server.transport.server import ShutdownHooks
 from app.server.ui.page import WebPage
 from app.server.ui.protocol_proxy import ProtocolProxy
 from app.settings.model import ModelSource
-from app.settings.server import ServerSettings, SettingsError
+from app.settings.server import ServerSettings, SettingsError, check_url
 from tasks.inference.limits import Limits
 
 if TYPE_CHECKING:
@@ -84,7 +84,8 @@ class Service:
         ]
         annotators: list[OutputAnnotator] = []
         self._exit_stack = ExitStack()
-        if settings.otlp_endpoint is not None:
+        # OpenTelemetry treats an empty variable as one that is not set.
+        if settings.otlp_endpoint:
             tracing = _tracing(settings.otlp_endpoint)
             self._exit_stack.callback(tracing.close)
             observers.append(tracing)
@@ -253,6 +254,7 @@ def _labels(registry: Registry, model: str) -> Collection[str]:
 
 
 def _tracing(endpoint: str) -> "Tracing":
+    check_url(endpoint, "--otlp-endpoint")
     try:
         from app.observers.tracing import Tracing, otlp_exporter
     except ImportError as error:

@@ -8,7 +8,6 @@ from tests.installed.environments import linked_environment
 from tests.support.server_process import ROOT
 
 MISSING_PACKAGE: Mapping[str, str] = {
-    "app.assembly.ray_serve.application": "ray",
     "app.assembly.ray_serve.ingress": "ray",
     "app.assembly.ray_serve.remote": "ray",
     "app.assembly.ray_serve.replica": "ray",

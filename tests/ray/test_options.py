@@ -1,6 +1,8 @@
 """Options of the application on Ray, read without Ray."""
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +11,7 @@ import pytest
 from app.assembly.ray_serve import application
 from app.assembly.ray_serve.options import model_options, read_options, server_settings
 from app.settings.server import ModelOptions, SettingsError
+from tests.support.server_process import ROOT
 
 
 def test_arguments_may_be_text() -> None:
@@ -68,3 +71,16 @@ def test_server_settings_are_read_by_name() -> None:
 def test_missing_ray_names_the_extra() -> None:
     with pytest.raises(SettingsError, match=re.escape("pip install 'charioteer[ray]'")):
         application({})
+
+
+def test_application_is_built_more_than_once() -> None:
+    """Replace Ray by stand-ins that accept every call."""
+    program = (
+        "import sys; from unittest.mock import MagicMock; "
+        "sys.modules.update({name: MagicMock() for name in ('ray', 'ray.serve', 'ray.exceptions', "
+        "'ray.serve.exceptions')}); "
+        "from charioteer import ray_application; "
+        "print([ray_application({'model': 'fixtures/models/detector'}) is not None for _ in range(2)])"
+    )
+    completed = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True)
+    assert completed.stdout == "[True, True]\n", completed.stderr

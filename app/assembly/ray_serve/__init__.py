@@ -23,7 +23,7 @@ def application(arguments: Mapping[str, object]) -> Any:
         ModelError: when there are no models.
     """
     try:
-        import app.assembly.ray_serve.application as ray_application
+        from app.assembly.ray_serve.ingress import build
     except ImportError as error:
         raise SettingsError(missing_extra("Ray Serve", "ray", error)) from None
-    return ray_application.build(arguments)
+    return build(arguments)

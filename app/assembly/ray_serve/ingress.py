@@ -1,15 +1,18 @@
-"""The deployment that decodes requests and encodes responses: the complete service, with remote models."""
+"""The application on Ray Serve: deployments of models, and an ingress, the complete service with remote models."""
 
 import asyncio
+import importlib
 import logging
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from litestar.types import ASGIApp
 
 from app.assembly.models import find_models
-from app.assembly.ray_serve.options import RayOptions, model_options, server_settings
+from app.assembly.ray_serve.options import RayOptions, model_options, read_options, server_settings
 from app.assembly.ray_serve.remote import RemoteModel
+from app.assembly.ray_serve.replica import model_replica
 from app.assembly.service import Service
 from app.engine.error_text import redact_paths
 from app.engine.models.registry import ModelState, Registration, Registry
@@ -21,9 +24,20 @@ from app.server.process_setup import configure_process
 from app.settings.model import ModelError, ModelSource
 from app.settings.server import SettingsError
 
-ALL_MODELS = "*"
+_ALL_MODELS = "*"
 """The key for all models, where one deployment runs them all."""
 
+_AUTOSCALING = {"min_replicas": 1, "max_replicas": 4, "target_ongoing_requests": 4}
+_DEFAULTS: Mapping[str, Any] = {
+    "autoscaling_config": _AUTOSCALING,
+    "max_ongoing_requests": 64,
+    "ray_actor_options": {"num_cpus": 1},
+}
+_VERSIONS_DURING_UPDATE = 2
+"""During an update, a deployment holds the new source of each version beside the old one."""
+
+# The type checker's environment has no Ray, so its names are Any.
+_serve: Any = importlib.import_module("ray.serve")
 _logger = logging.getLogger(__name__)
 
 
@@ -32,7 +46,7 @@ class Ingress:
 
     Args:
         options: of the application.
-        handles: of the model deployments, by model name or `ALL_MODELS`.
+        handles: of the model deployments, by model name or `_ALL_MODELS`.
     """
 
     def __init__(self, options: RayOptions, handles: Mapping[str, Any]) -> None:
@@ -101,7 +115,7 @@ class Ingress:
     def _load(self, source: ModelSource) -> Servable:
         if source.fault is not None:
             raise ModelError(source.fault)
-        handle = self._handles.get(source.name, self._handles.get(ALL_MODELS))
+        handle = self._handles.get(source.name, self._handles.get(_ALL_MODELS))
         if handle is None:
             known = ", ".join(self._handles)
             raise ModelError(f"No deployment runs {source.name!r}, only {known}; redeploy the application")
@@ -114,3 +128,24 @@ def _discover_models(user_config: Mapping[str, object]) -> Sequence[ModelSource]
     # Building a registry rejects two models with the same name.
     Registry(sources)
     return sources
+
+
+def build(arguments: Mapping[str, object]) -> Any:
+    """Build the application, as `app.assembly.ray_serve.application` describes."""
+    options, user_config = read_options(arguments)
+    versions = Counter(source.name for source in find_models(model_options(user_config)))
+    models_per_replica = options.multiplexed or _VERSIONS_DURING_UPDATE * max(versions.values())
+    replica = model_replica(models_per_replica, options.batch_size, options.batch_wait_seconds)
+    handles = {
+        name: _deployment(replica, "models" if name == _ALL_MODELS else f"model-{name}", options.models).bind()
+        for name in ([_ALL_MODELS] if options.multiplexed else sorted(versions))
+    }
+    ingress = _deployment(_serve.ingress()(Ingress), "ingress", options.ingress)
+    return ingress.options(user_config=user_config).bind(options, handles)
+
+
+def _deployment(deployment_class: type, name: str, overrides: Mapping[str, Any]) -> Any:
+    deployment_options: dict[str, Any] = {**_DEFAULTS, **overrides}
+    if "num_replicas" in overrides:
+        del deployment_options["autoscaling_config"]
+    return _serve.deployment(deployment_class).options(name=name, **deployment_options)
