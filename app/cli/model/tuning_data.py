@@ -114,11 +114,11 @@ class AnswerComparison:
             EvaluationError: when an image cannot be answered, or the extra `evaluate` is needed and not installed.
             ModelError: when it cannot be loaded.
         """
-        with local_predictor(source, self._parameters) as predict:
-            try:
-                records = {item.id: predict(item, item.image.read_bytes()) for item in self._items}
-            except InferenceClientError as error:
-                raise EvaluationError(str(error)) from None
+        predict = local_predictor(source, self._parameters)
+        try:
+            records = {item.id: predict(item, item.image.read_bytes()) for item in self._items}
+        except InferenceClientError as error:
+            raise EvaluationError(str(error)) from None
         reference = self._reference or records
         metric, agreement = 1.0, None
         if self._dataset is None:

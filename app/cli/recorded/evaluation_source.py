@@ -1,8 +1,7 @@
 """Choose the answers to evaluate: of a model in this process, of one on a server, or recorded ones."""
 
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager
-from pathlib import Path
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 
 import httpx
 import msgspec
@@ -80,7 +79,7 @@ def local_source(options: ModelOptions, name: str | None, parameters: Mapping[st
     return Source(
         label=f"{source.name} {source.version}".strip(),
         identity={**identity, "files": _files(source)},
-        open_predictor=lambda: local_predictor(source, parameters),
+        open_predictor=lambda: nullcontext(local_predictor(source, parameters)),
     )
 
 
@@ -166,9 +165,8 @@ def read_recorded(dataset: Dataset, url: str, name: str | None) -> tuple[str, Co
     return f"{matched.model}, as recorded in {dsn.display_name}", matched.collected, notes
 
 
-@contextmanager
-def local_predictor(source: ModelSource, parameters: Mapping[str, object]) -> Generator[InferenceClient]:
-    """Load a model in this process, and yield a function that predicts records.
+def local_predictor(source: ModelSource, parameters: Mapping[str, object]) -> InferenceClient:
+    """Load a model in this process, and return a function that predicts records.
 
     Raises:
         EvaluationError: when an evaluation cannot measure its task.
@@ -190,7 +188,7 @@ def local_predictor(source: ModelSource, parameters: Mapping[str, object]) -> Ge
             raise InferenceClientError(str(error)) from None
         return msgspec.convert(msgspec.to_builtins(records), list[dict[str, object]])
 
-    yield predict
+    return predict
 
 
 def _without_user_info(url: str) -> str:
@@ -202,11 +200,10 @@ def _without_user_info(url: str) -> str:
 
 def _files(source: ModelSource) -> Sequence[str]:
     """Return the name, size and modification time of each model file, to identify the model."""
-    paths = [source.file] if source.file else sorted(path for path in source.folder.rglob("*") if path.is_file())
-    return [_file(path, source.folder) for path in paths if "__pycache__" not in path.parts]
-
-
-def _file(path: Path, folder: Path) -> str:
-    status = path.stat()
-    name = path.relative_to(folder) if path.is_relative_to(folder) else path
-    return f"{name} {status.st_size} {status.st_mtime_ns}"
+    folder = source.folder
+    paths = [source.file] if source.file else sorted(path for path in folder.rglob("*") if path.is_file())
+    states = {path: path.stat() for path in paths if "__pycache__" not in path.parts}
+    return [
+        f"{path.relative_to(folder) if path.is_relative_to(folder) else path} {state.st_size} {state.st_mtime_ns}"
+        for path, state in states.items()
+    ]

@@ -94,7 +94,7 @@ def _print_result(result: SqlResult, *, json: bool) -> None:
         objects = [dict(zip(result.columns, row, strict=True)) for row in result.rows]
         console().print_json(msgspec.json.encode(objects, enc_hook=str).decode())
         return
-    rows = table(*map(printable, result.columns))
+    rows = table(*result.columns)
     for row in result.rows:
         rows.add_row(*("" if value is None else printable(value) for value in row))
     console().print(rows)
