@@ -49,8 +49,8 @@ class InProcessModel:
         ModelError: when there is no model, or it cannot be served.
     """
 
-    def __init__(self, path: Path, *, allow_code: bool = False) -> None:
-        self.source = msgspec.structs.replace(latest_version(model_at(path)), allow_code=allow_code)
+    def __init__(self, path: Path | str, *, allow_code: bool = False) -> None:
+        self.source = msgspec.structs.replace(latest_version(model_at(Path(path))), allow_code=allow_code)
         self._servable = load(self.source)
         self.description = self._servable.description
 
@@ -90,8 +90,11 @@ class InProcessModel:
         """Return the output tensors of a model with the task type TENSOR, for numeric input tensors.
 
         Raises:
-            InferenceError: when the model does not take the tensors, or fails.
+            InferenceError: when the model has another task type, does not take the tensors, or fails.
         """
+        task_type = self.description.task_type
+        if task_type is not TaskType.TENSOR:
+            raise invalid(f"Expected a model of {TaskType.TENSOR}, got one of {task_type}; pass its input to ask")
         inputs = [_tensor(name, np.asarray(array), {}) for name, array in tensors.items()]
         return {
             tensor.name: tensor.data
@@ -205,7 +208,7 @@ class MaiteDetector(_MaiteModel):
         return MaiteTarget(boxes=detections.boxes, labels=class_indices, scores=detections.scores)
 
 
-def as_maite(path: Path, *, allow_code: bool = False, **parameters: object) -> MaiteClassifier | MaiteDetector:
+def as_maite(path: Path | str, *, allow_code: bool = False, **parameters: object) -> MaiteClassifier | MaiteDetector:
     """Return the classifier or detector at `path`, of any runtime, as a MAITE model that runs in this process.
 
     Args:

@@ -49,3 +49,9 @@ def test_tensor_model_takes_and_returns_arrays() -> None:
     assert model.run({"x": np.array([1, 2, 5], ">f4")})["y"].tolist() == [3.5, 4, 5.5]
     with pytest.raises(InferenceError, match="Expected FP32 for 'x', got INT64"):
         model.run({"x": [1, 2]})
+
+
+def test_model_may_be_named_by_text_and_takes_tensors_only_for_its_task() -> None:
+    model = InProcessModel(str(FIXTURE_MODELS / "detector"))
+    with pytest.raises(InferenceError, match="Expected a model of TENSOR, got one of OBJECT_DETECTION"):
+        model.run({"image": SCENE})
