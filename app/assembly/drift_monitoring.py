@@ -130,10 +130,7 @@ class Drift:
 
 
 class _Baselines:
-    """The models that have a baseline on disk.
-
-    Args:
-        sources: returns all models.
+    """The models of `sources` that have a baseline on disk.
 
     Attributes:
         monitored: monitored models by name; of several versions, the latest with a baseline.

@@ -138,11 +138,7 @@ class MaiteTarget(msgspec.Struct, frozen=True, eq=False):
 
 
 class _MaiteModel:
-    """The base class of classifiers and detectors.
-
-    Args:
-        model: runs the inferences.
-        parameters: sent with every call.
+    """The base class of classifiers and detectors; `parameters` are sent with every call.
 
     Attributes:
         metadata: the model's name as ``id``, and the class names by index as ``index2label``.

@@ -125,11 +125,7 @@ def _table(source: ModelSource, description: ModelMetadata) -> Table:
 
 
 def models(options: ModelOptions = ModelOptions()) -> None:  # noqa: B008
-    """List the models that `serve` would load.
-
-    Args:
-        options: which models.
-    """
+    """List the models that `serve` would load."""
     from app.assembly.models import describe, find_models
 
     listing = table("model", "version", "task type", "layout", "labels", "Chariot path")
