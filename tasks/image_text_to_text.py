@@ -11,8 +11,7 @@ from tasks.inference.request import InferenceRequest, TextList, read_parameters
 from tasks.inference.tensor import BytesTensor, Datatype, Tensor, TensorSpec, count_tensor, stack_text
 from tasks.saliency.probe import AnswersToExplain, answers_to_explain
 from tasks.task import FinishReason, InputGroup, Model, StreamingModel, TaskType, TextChunk, TokenUsage
-from tasks.text.conversation import check_messages, last_question
-from tasks.text.generation import SamplingParameters, check_sampling, within_limits
+from tasks.text.generation import SamplingParameters, check_messages, check_sampling, last_question, within_limits
 from tasks.text.stopping import complete_chunks, cut, stop_chunks
 from tasks.vision.image import Image
 from tasks.vision.request import IMAGE_INPUT, PixelBudget, check_count, read_images

@@ -12,8 +12,7 @@ from tasks.inference.request import InferenceRequest
 from tasks.inference.tensor import Datatype, Tensor, TensorSpec
 from tasks.saliency.probe import AnswersToExplain, answers_to_explain
 from tasks.task import FinishReason, InputGroup, Model, StreamingModel, TaskType, TextChunk, TokenUsage
-from tasks.text.conversation import check_messages
-from tasks.text.generation import SamplingParameters, check_sampling, within_limits
+from tasks.text.generation import SamplingParameters, check_messages, check_sampling, within_limits
 from tasks.text.request import TEXT_INPUT, TextInput, text_groups
 from tasks.text.stopping import complete_chunks, cut, stop_chunks
 

@@ -14,11 +14,11 @@ import msgspec
 from app.drift.measurement import DriftInput, metadata_texts
 from app.drift.monitor import DriftMetrics, DriftWindow, Monitor, MonitoredModel
 from app.drift.sample import DriftError, Observation
-from app.engine.inference_result import InferenceResult, SampleResult
 from app.engine.request_context import RequestContext
 from app.engine.scheduling.thread_pool import lower_priority
 from metadata.entry import METADATA_PARAMETER, Metadata, metadata_of_inputs, read_metadata
 from tasks.inference.error import InferenceError
+from tasks.inference.response import InferenceResult, SampleResult
 from tasks.vision.image import image_of
 
 SIMILARITY_HEADER = "charioteer-similarity"

@@ -7,9 +7,8 @@ from contextlib import closing
 from functools import partial
 from typing import TypeVar
 
-from app.engine.batched_observers import BatchedObservers
 from app.engine.cancellation import stopping_error
-from app.engine.events import InferenceObserver, OutputAnnotator, RecordSink
+from app.engine.events import BatchedObservers, InferenceObserver, OutputAnnotator, RecordSink
 from app.engine.executor import Executor, Explanations
 from app.engine.models.readiness import Readiness
 from app.engine.models.repository import Repository

@@ -1,11 +1,24 @@
-"""The interfaces of what receives finished requests: observers, recording and annotators."""
+"""Pass finished requests to observers, recording and annotators.
 
-from collections.abc import Mapping, Sequence
+Observers run in batches: code that runs for many requests at once stays in the processor's caches.
+"""
+
+import asyncio
+import logging
+import threading
+from collections import deque
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import asynccontextmanager
 from typing import Protocol
 
-from app.engine.inference_result import InferenceResult
 from app.engine.request_context import RequestContext
+from tasks.inference.response import InferenceResult
+
+_FLUSH_SECONDS = 0.2
+_MAX_PENDING = 64
+
+_logger = logging.getLogger(__name__)
 
 
 class InferenceObserver(Protocol):
@@ -43,3 +56,73 @@ class OutputAnnotator(Protocol):
     ) -> Sequence[Mapping[str, object]]:
         """Return parameters for each output of `result`, or nothing. Set headers in `context.response_headers`."""
         ...
+
+
+class BatchedObservers:
+    """Pass finished requests to observers: to some at once, to others a few times a second.
+
+    Nothing is delayed before `flushing` is entered, and no failed request. Delayed requests keep no inputs and no
+    predictions.
+
+    Args:
+        immediate_observers: receive every request at once.
+        observers: receive every request, without its inputs and predictions.
+    """
+
+    def __init__(
+        self,
+        immediate_observers: Sequence[InferenceObserver],
+        observers: Sequence[InferenceObserver],
+    ) -> None:
+        self._immediate_observers = immediate_observers
+        self._observers = list(observers)
+        self._pending: deque[RequestContext] = deque()
+        self._is_delayed = False
+        self._lock = threading.Lock()
+
+    def attach(self, observer: InferenceObserver) -> None:
+        """Pass requests to another observer too, without their inputs and predictions."""
+        self._observers.append(observer)
+
+    def add(self, context: RequestContext) -> None:
+        """Add a finished request."""
+        _notify(self._immediate_observers, context)
+        self._pending.append(context)
+        if not self._is_delayed or context.outcome is not None or len(self._pending) >= _MAX_PENDING:
+            self.flush()
+        else:
+            context.request = context.result = None
+
+    def flush(self) -> None:
+        """Pass on all requests now. Call this before reading what the observers count."""
+        # The lock keeps the order of the log lines.
+        with self._lock:
+            while self._pending:
+                _notify(self._observers, self._pending.popleft())
+
+    @asynccontextmanager
+    async def flushing(self) -> AsyncGenerator[None]:
+        """While entered, pass requests on in batches."""
+        self._is_delayed = True
+        task = asyncio.create_task(self._flush_periodically())
+        try:
+            yield
+        finally:
+            self._is_delayed = False
+            task.cancel()
+            self.flush()
+
+    async def _flush_periodically(self) -> None:
+        while True:
+            await asyncio.sleep(_FLUSH_SECONDS)
+            if self._pending:
+                self.flush()
+
+
+def _notify(observers: Sequence[InferenceObserver], context: RequestContext) -> None:
+    """Call observers; log their failures."""
+    for observer in observers:
+        try:
+            observer.observe(context)
+        except Exception:
+            _logger.exception("observer failed")

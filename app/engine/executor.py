@@ -10,18 +10,16 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from app.engine.batched_observers import BatchedObservers
 from app.engine.cancellation import exchange_token
-from app.engine.events import OutputAnnotator, RecordSink
+from app.engine.events import BatchedObservers, OutputAnnotator, RecordSink
 from app.engine.explanations.request import explain_request
-from app.engine.inference_result import InferenceResult
 from app.engine.models.registry import Registration, Registry
 from app.engine.request_context import RequestContext
 from app.engine.streams.text_stream import Chunk
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.inference.limits import Limits
 from tasks.inference.request import InferenceRequest, check_request
-from tasks.inference.response import InferenceResponse
+from tasks.inference.response import InferenceResponse, InferenceResult
 
 WireT = TypeVar("WireT")
 

@@ -10,11 +10,11 @@ from concurrent.futures import Future
 from msgspec import field
 
 from app.engine.cancellation import CancellationToken
-from app.engine.inference_result import InferenceResult
 from app.engine.models.registry import Registration
 from metadata.entry import Metadata, metadata_values, read_metadata
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.inference.request import InferenceRequest
+from tasks.inference.response import InferenceResult
 
 # Seeded once: `os.urandom` for every request costs a system call and releases the GIL. The ids are not secrets.
 _RANDOM = random.Random()  # noqa: S311

@@ -6,8 +6,8 @@ from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from app.engine.batched_observers import BatchedObservers
 from app.engine.engine import Engine
+from app.engine.events import BatchedObservers
 from app.engine.models.registry import ModelState
 from app.engine.request_context import RequestContext
 from app.settings.model import ModelSource

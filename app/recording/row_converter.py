@@ -10,7 +10,6 @@ import cv2
 import msgspec
 import numpy as np
 
-from app.engine.inference_result import SampleResult
 from app.engine.request_context import RequestContext
 from app.recording.images import ImageFile
 from app.recording.inference import RecordedImage, RecordedInference
@@ -18,6 +17,7 @@ from app.recording.stores.rows import Rows, label_rows, to_rows
 from metadata.entry import METADATA_PARAMETER, Metadata, MetadataEntry, metadata_of_inputs
 from tasks.inference.error import InferenceError
 from tasks.inference.request import InferenceRequest
+from tasks.inference.response import SampleResult
 from tasks.inference.tensor import BytesTensor
 from tasks.tensor_inference import TensorsInput
 from tasks.vision.image import Image, image_of

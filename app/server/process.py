@@ -9,7 +9,7 @@ from functools import partial
 from app.engine.models.registry import ModelState, Registry, chariot_name_warning
 from app.engine.models.repository import Repository
 from app.engine.models.servable import Servable
-from app.engine.scheduling.daemon_thread import run_in_daemon_thread
+from app.engine.scheduling.thread_pool import run_in_daemon_thread
 from app.server.grpc.server import GrpcServer
 from app.server.process_setup import freeze_garbage, running
 from app.server.transport.acceptor import ListenError, connectable_host, open_listen_socket

@@ -10,7 +10,7 @@ from typing import Any
 
 import cv2
 
-from app.engine.scheduling.daemon_thread import run_in_daemon_thread
+from app.engine.scheduling.thread_pool import run_in_daemon_thread
 
 _RELEASE_SECONDS = 30.0
 

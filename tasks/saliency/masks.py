@@ -4,8 +4,6 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.saliency.explanation import ExplanationMethod
-
 Masks = NDArray[np.float32]
 """(n, rows, columns) float32, 0..1, over the whole image; they are enlarged to its size with smooth edges."""
 
@@ -16,15 +14,17 @@ _PIXELS_PER_CELL = 8
 
 
 class MaskSource:
-    """A source of masks of one size: here of masks whose saliency is the mean score of the pixels that they keep.
+    """A source of masks of one size.
 
     Attributes:
         shape: rows and columns.
         count: number of masks; None for an endless source.
+        hides: whether a score counts for the pixels that its mask hides, as a loss, instead of those that it keeps.
     """
 
     shape: tuple[int, int]
     count: int | None = None
+    hides = False
 
     def draw(self, count: int, /) -> Masks:
         """Return the next masks, up to `count`."""
@@ -32,20 +32,11 @@ class MaskSource:
 
     def saliency(self, mean: NDArray[np.float32], /) -> NDArray[np.float32]:
         """Return the saliency from the mean score of each pixel, weighted by `weights`."""
-        return mean
+        return -mean if self.hides else mean
 
     def weights(self, masks: Masks, /) -> Masks:
         """Return the weight of the score of each sample for each pixel."""
-        return masks
-
-
-def masks_for(method: ExplanationMethod, width: int, height: int, grid: int, seed: int) -> MaskSource:
-    """Return the masks of a method for an image, with `grid` cells along its longer side and nearly square cells."""
-    longer = max(width, height)
-    cell_rows, cell_columns = max(1, round(grid * height / longer)), max(1, round(grid * width / longer))
-    if method is ExplanationMethod.OCCLUSION:
-        return OcclusionMasks(cell_rows, cell_columns, seed)
-    return RandomMasks(cell_rows, cell_columns, seed)
+        return 1 - masks if self.hides else masks
 
 
 class RandomMasks(MaskSource):
@@ -88,6 +79,8 @@ class OcclusionMasks(MaskSource):
         seed: seed of the order.
     """
 
+    hides = True
+
     def __init__(self, cell_rows: int, cell_columns: int, seed: int) -> None:
         self.shape = (cell_rows, cell_columns)
         self.count = (cell_rows + 1) * (cell_columns + 1)
@@ -102,12 +95,6 @@ class OcclusionMasks(MaskSource):
         for mask, (row, column) in zip(masks, positions, strict=True):
             mask[max(row - 1, 0) : row + 1, max(column - 1, 0) : column + 1] = 0
         return masks
-
-    def saliency(self, mean: NDArray[np.float32], /) -> NDArray[np.float32]:
-        return -mean
-
-    def weights(self, masks: Masks, /) -> Masks:
-        return 1 - masks
 
 
 class WeightedMasks:

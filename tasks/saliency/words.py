@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from tasks.inference.request import Positive
 from tasks.inference.response import Record
-from tasks.saliency.sampling import ExplanationTarget
+from tasks.saliency.explanation import ExplanationTarget
 from tasks.vision.filtering import SCORE_DECIMALS
 
 Span = tuple[int, int]

@@ -26,8 +26,14 @@ from fixtures.scenes import CLASSIFY, DETECT, ORIENT, SEGMENT, Item, Recipe, Sce
 from tasks.inference.limits import Limits
 from tasks.inference.request import InferenceRequest
 from tasks.inference.tensor import Datatype, Tensor
-from tasks.saliency.explanation import DEFAULT_SAMPLES, ExplanationMethod, ExplanationParameters
-from tasks.saliency.sampling import ExplanationTarget, explain_target, sample_count
+from tasks.saliency.explanation import (
+    DEFAULT_SAMPLES,
+    ExplanationMethod,
+    ExplanationParameters,
+    ExplanationTarget,
+    explain_target,
+    sample_count,
+)
 from tasks.vision.image import Image
 from tests.support.saliency_fidelity import area_under_curve, deletion_steps, insertion_steps
 

@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 import msgspec
 import numpy as np
 
-from app.engine.inference_result import InferenceResult, SampleResult
 from app.engine.request_context import RequestContext
 from app.wire.bytes_elements import BinaryElement
 from metadata.entry import METADATA_PARAMETER, read_metadata
 from tasks.inference.error import ErrorKind
 from tasks.inference.request import InferenceRequest
+from tasks.inference.response import InferenceResult, SampleResult
 from tasks.inference.tensor import BytesTensor
 from tasks.object_detection import DetectionInput, DetectionParameters, Detections
 from tasks.vision.image import Image

@@ -7,14 +7,20 @@ from typing import Any, cast
 
 import msgspec
 
-from app.engine.inference_result import InferenceResult
 from app.engine.models.servable import Servable, call_model
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.inference.limits import Limits, too_large
 from tasks.inference.request import InferenceRequest, read_parameters
+from tasks.inference.response import InferenceResult
 from tasks.row_importance import RowExplanationParameters, RowTarget, explain_rows, order_cost
-from tasks.saliency.explanation import DEFAULT_SAMPLES, ExplanationMethod, ExplanationParameters
-from tasks.saliency.sampling import ExplanationTarget, explain_target, sample_count
+from tasks.saliency.explanation import (
+    DEFAULT_SAMPLES,
+    ExplanationMethod,
+    ExplanationParameters,
+    ExplanationTarget,
+    explain_target,
+    sample_count,
+)
 from tasks.saliency.words import TextExplanationParameters, copy_count, explain_words
 from tasks.task import ExplainableTask, InputGroup, LikelihoodModel, Model, ScoredTask, SelfExplainingModel
 

@@ -12,7 +12,7 @@ import msgspec
 from app.engine.error_text import redact_paths
 from app.engine.models.registry import ModelState, Registration, Registry, load_model
 from app.engine.models.servable import Servable
-from app.engine.scheduling.daemon_thread import run_in_daemon_thread
+from app.engine.scheduling.thread_pool import run_in_daemon_thread
 from app.settings.model import ModelError, ModelSource
 from tasks.inference.error import ErrorKind, InferenceError
 

@@ -10,7 +10,6 @@ import msgspec
 
 from app.engine.cancellation import raise_if_cancelled
 from app.engine.error_text import error_text
-from app.engine.inference_result import InferenceResult, SampleResult
 from app.engine.models.model_metadata import ModelMetadata
 from app.engine.scheduling.batching import BatchingModel
 from app.engine.streams.text_stream import InputPosition, TextStream
@@ -19,7 +18,7 @@ from metadata.entry import output_parameters
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.inference.limits import Limits
 from tasks.inference.request import InferenceRequest, read_parameters
-from tasks.inference.response import InferenceOutput, Prediction
+from tasks.inference.response import InferenceOutput, InferenceResult, Prediction, SampleResult
 from tasks.row_importance import UNEXPLAINED_ROWS, explains_rows
 from tasks.task import ExplainedPart, InputGroup, Model, StreamingModel, StreamingTask, Task
 from tasks.text.stopping import ChunkCollector

@@ -1,15 +1,19 @@
 """A thread pool that limits the running threads. Threads that wait for other results release their slot."""
 
+import asyncio
 import os
 import sys
 import threading
 import time
 import weakref
-from collections.abc import Generator
+from collections.abc import Callable, Generator
+from concurrent.futures import Future
 from contextlib import contextmanager, suppress
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from app.engine.scheduling.fair_queue import FairQueue
+
+T = TypeVar("T")
 
 _NICENESS = 10
 _LOWEST_PRIORITY = 19
@@ -92,6 +96,27 @@ def lower_priority() -> None:
         thread = threading.get_native_id()
         lower = os.getpriority(os.PRIO_PROCESS, thread) + _NICENESS
         os.setpriority(os.PRIO_PROCESS, thread, min(_LOWEST_PRIORITY, lower))
+
+
+async def run_in_daemon_thread(job: Callable[[], T], name: str = "loading") -> T:
+    """Run `job` in a daemon thread called `name`, and return its result.
+
+    The interpreter waits for executor threads at exit, but not for daemon threads: a model that hangs while it loads
+    must not keep the server from stopping.
+    """
+    future: Future[T] = Future()
+    future.set_running_or_notify_cancel()
+
+    def work() -> None:
+        try:
+            result = job()
+        except BaseException as error:  # noqa: BLE001  the awaiting coroutine raises it
+            future.set_exception(error)
+        else:
+            future.set_result(result)
+
+    threading.Thread(target=work, name=name, daemon=True).start()
+    return await asyncio.wrap_future(future)
 
 
 class _Worker:

@@ -10,8 +10,7 @@ from functools import partial
 from typing import Any, Generic, TypeVar
 
 from app.engine.cancellation import CancellationToken, cancellation_scope, raise_if_cancelled, stopping_error
-from app.engine.scheduling.daemon_thread import run_in_daemon_thread
-from app.engine.scheduling.thread_pool import ThreadPool
+from app.engine.scheduling.thread_pool import ThreadPool, run_in_daemon_thread
 from tasks.inference.error import ErrorKind, InferenceError
 
 ItemT = TypeVar("ItemT")

@@ -8,9 +8,8 @@ from typing import Any
 import msgspec
 
 from app.engine.error_text import error_text
-from app.engine.inference_result import InferenceResult, SampleResult
 from tasks.inference.error import ErrorKind, InferenceError
-from tasks.inference.response import Prediction
+from tasks.inference.response import InferenceResult, Prediction, SampleResult
 from tasks.task import FinishReason, TextChunk, TokenUsage
 from tasks.text.stopping import ChunkCollector
 

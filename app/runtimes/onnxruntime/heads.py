@@ -29,7 +29,7 @@ from tasks.object_detection import DetectionInput, DetectionParameters, Detectio
 from tasks.oriented_object_detection import OrientedDetections, OrientedObjectDetection
 from tasks.task import Task
 from tasks.tensor_inference import ImageTensorInference, ImageTensorInput, ImageTensors
-from tasks.text.conversation import reject_conversation
+from tasks.text.generation import reject_conversation
 from tasks.vision.filtering import SelectionParameters
 from tasks.vision.image import Image
 

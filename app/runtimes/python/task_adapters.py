@@ -25,7 +25,7 @@ from tasks.object_detection import ObjectDetection
 from tasks.oriented_object_detection import OrientedObjectDetection
 from tasks.task import Task, TaskType
 from tasks.tensor_inference import TensorInference, Tensors, TensorsInput
-from tasks.text.conversation import reject_conversation
+from tasks.text.generation import reject_conversation
 from tasks.text.request import TextInput
 from tasks.text_classification import TextClassification
 from tasks.text_generation import TextGeneration, TextGenerationParameters

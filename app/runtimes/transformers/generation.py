@@ -19,8 +19,7 @@ from app.runtimes.transformers.tokenizing import copy_tokenizer, load_tokenizer,
 from app.settings.model import ModelError
 from tasks.inference.error import invalid
 from tasks.inference.limits import check_unicode
-from tasks.text.conversation import Message, reject_conversation, template_message, with_texts
-from tasks.text.generation import SamplingParameters
+from tasks.text.generation import Message, SamplingParameters, reject_conversation, template_message, with_texts
 from tasks.text_generation import ContinuedText, Generation, TextGenerator
 
 _CONTEXT_TOKENS = 16

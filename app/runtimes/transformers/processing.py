@@ -16,7 +16,7 @@ from app.settings.model import ModelError, ModelSource, read_bounded
 from tasks.image_text_to_text import PromptedImage
 from tasks.inference.error import invalid
 from tasks.inference.limits import check_unicode
-from tasks.text.conversation import Message, image_count, question, reject_conversation, template_message, with_texts
+from tasks.text.generation import Message, image_count, question, reject_conversation, template_message, with_texts
 from tasks.vision.image import Image
 
 _PROBE = "What is in the image?"

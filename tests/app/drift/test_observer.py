@@ -13,12 +13,11 @@ from app.drift.measurement import DriftInput, measure_images
 from app.drift.monitor import DriftMetrics, DriftWindow, Monitor, MonitoredModel
 from app.drift.observer import SIMILARITY_HEADER, DriftObserver, SimilarityAnnotator
 from app.drift.sample import build_sample
-from app.engine.inference_result import InferenceResult, SampleResult
 from app.engine.request_context import RequestContext
 from metadata.entry import metadata_values, read_metadata
 from tasks.image_classification import Classification, ClassificationInput
 from tasks.inference.request import InferenceRequest
-from tasks.inference.response import InferenceOutput
+from tasks.inference.response import InferenceOutput, InferenceResult, SampleResult
 from tasks.inference.tensor import BytesTensor
 from tasks.vision.filtering import SelectionParameters
 from tasks.vision.image import Image

@@ -15,7 +15,6 @@ import pytest
 
 from app.engine.engine import Engine
 from app.engine.events import InferenceObserver, OutputAnnotator, RecordSink
-from app.engine.inference_result import InferenceResult
 from app.engine.models.registry import Registry
 from app.engine.models.repository import Repository
 from app.engine.request_context import RequestContext
@@ -25,7 +24,7 @@ from app.wire.bytes_elements import BinaryElement
 from tasks.inference.error import ErrorKind, InferenceError, invalid
 from tasks.inference.limits import Limits
 from tasks.inference.request import InferenceRequest
-from tasks.inference.response import InferenceResponse
+from tasks.inference.response import InferenceResponse, InferenceResult
 from tasks.inference.tensor import BytesTensor
 from tests.support.fake_models import FAKE_MODELS, load_fake_model
 from tests.support.images import encode_image, rectangle

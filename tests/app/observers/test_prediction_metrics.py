@@ -10,13 +10,13 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
 from app.drift.monitor import DriftMetrics
-from app.engine.inference_result import InferenceResult, SampleResult
 from app.engine.request_context import RequestContext
 from app.observers.metrics import Metrics
 from app.observers.prediction_metrics import PredictionMetrics
 from app.recording.recording_metrics import RecordingMetrics
 from tasks.image_classification import Classification
 from tasks.inference.error import ErrorKind
+from tasks.inference.response import InferenceResult, SampleResult
 from tasks.object_detection import DetectionInput, DetectionParameters, Detections
 from tasks.vision.image import Image
 from tests.app.observers.test_tracing import event

@@ -9,12 +9,12 @@ import msgspec
 import numpy as np
 import pytest
 
-from app.engine.inference_result import SampleResult
 from app.recording.row_converter import REDACTED, Redaction, RowConverter
 from metadata.entry import METADATA_PARAMETER, metadata_values, read_metadata
 from tasks.image_text_to_text import Answers, GenerationParameters, PromptedImage
 from tasks.inference.error import ErrorKind
 from tasks.inference.request import InferenceRequest
+from tasks.inference.response import SampleResult
 from tasks.inference.tensor import Datatype, Tensor
 from tasks.tensor_inference import TensorsInput
 from tasks.vision.image import Image

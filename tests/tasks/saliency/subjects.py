@@ -10,7 +10,7 @@ from tasks.image_classification import Classification, ClassificationInput, Imag
 from tasks.image_segmentation import ImageSegmentation, SegmentationInput, SegmentationParameters
 from tasks.object_detection import DetectionInput, DetectionParameters, ObjectDetection
 from tasks.oriented_object_detection import OrientedDetections, OrientedObjectDetection
-from tasks.saliency.sampling import ExplanationTarget
+from tasks.saliency.explanation import ExplanationTarget
 from tasks.vision.filtering import SelectionParameters
 from tasks.vision.image import Image
 from tests.support.fake_models import bright_mask, detect, detect_oriented, segment

@@ -5,17 +5,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.saliency.explanation import ExplanationMethod
-from tasks.saliency.masks import KEEP_PROBABILITY, OcclusionMasks, RandomMasks, masks_for
+from tasks.saliency.explanation import ExplanationMethod, ExplanationParameters, masks_for
+from tasks.saliency.masks import KEEP_PROBABILITY, MaskSource, OcclusionMasks, RandomMasks
 
 SIDES = st.integers(1, 5000)
+
+
+def masks_of(method: ExplanationMethod, width: int, height: int, grid: int, seed: int) -> MaskSource:
+    return masks_for(ExplanationParameters(method=method, grid=grid, seed=seed), width, height)
 
 
 @given(SIDES, SIDES, st.integers(2, 32), st.sampled_from(ExplanationMethod))
 def test_masks_have_the_declared_shape_and_values_within_0_and_1(
     width: int, height: int, grid: int, method: ExplanationMethod
 ) -> None:
-    masks = masks_for(method, width, height, grid, 3)
+    masks = masks_of(method, width, height, grid, 3)
     batch = masks.draw(4)
     assert batch.shape == (4, *masks.shape)
     assert batch.dtype == np.float32
@@ -27,15 +31,15 @@ def test_masks_have_the_declared_shape_and_values_within_0_and_1(
     ("width", "height", "cells"), [(100, 100, (8, 8)), (640, 480, (6, 8)), (480, 640, (8, 6)), (1000, 10, (1, 8))]
 )
 def test_cells_are_nearly_square(width: int, height: int, cells: tuple[int, int]) -> None:
-    assert masks_for(ExplanationMethod.OCCLUSION, width, height, 8, 0).shape == cells
+    assert masks_of(ExplanationMethod.OCCLUSION, width, height, 8, 0).shape == cells
 
 
 @pytest.mark.parametrize("method", ExplanationMethod)
 def test_same_seed_gives_the_same_masks_in_any_batching(method: ExplanationMethod) -> None:
-    once = masks_for(method, 64, 48, 5, 11).draw(12)
-    twice = masks_for(method, 64, 48, 5, 11)
+    once = masks_of(method, 64, 48, 5, 11).draw(12)
+    twice = masks_of(method, 64, 48, 5, 11)
     np.testing.assert_array_equal(once, np.concatenate([twice.draw(7), twice.draw(5)]))
-    assert not np.array_equal(once, masks_for(method, 64, 48, 5, 12).draw(12))
+    assert not np.array_equal(once, masks_of(method, 64, 48, 5, 12).draw(12))
 
 
 def test_random_masks_keep_every_pixel_equally_often() -> None:

@@ -8,8 +8,16 @@ import msgspec
 import numpy as np
 import pytest
 
-from tasks.saliency.explanation import Explanation, ExplanationMethod, ExplanationParameters
-from tasks.saliency.sampling import MAX_SIDE, ExplanationTarget, apply_mask, explain_target, sample_count
+from tasks.saliency.explanation import (
+    MAX_SIDE,
+    Explanation,
+    ExplanationMethod,
+    ExplanationParameters,
+    ExplanationTarget,
+    apply_mask,
+    explain_target,
+    sample_count,
+)
 from tests.support.images import rectangle, rotated_rectangle
 from tests.tasks.saliency.subjects import classifier_of_region, noise, objects
 

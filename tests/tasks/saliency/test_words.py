@@ -10,10 +10,15 @@ from numpy.typing import NDArray
 from tasks.image_classification import Classification
 from tasks.image_text_to_text import Answers, GenerationParameters, ImageTextToText, PromptedImage
 from tasks.inference.error import InferenceError
-from tasks.saliency.explanation import ExplanationMethod, ExplanationParameters
-from tasks.saliency.sampling import ExplanationTarget, explain_target, sample_count
+from tasks.saliency.explanation import (
+    ExplanationMethod,
+    ExplanationParameters,
+    ExplanationTarget,
+    explain_target,
+    sample_count,
+)
 from tasks.saliency.words import TextExplanationParameters, WordImportance, copy_count, explain_words, word_spans
-from tasks.text.conversation import Message, question
+from tasks.text.generation import Message, question
 from tasks.text.request import TextItem
 from tasks.text_classification import ClassifiedText, TextClassification
 from tasks.text_generation import ContinuedText, Generation, TextGeneration, TextGenerationParameters

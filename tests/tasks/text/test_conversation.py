@@ -10,7 +10,7 @@ from tasks.inference.error import ErrorKind, InferenceError
 from tasks.inference.limits import Limits
 from tasks.inference.request import InferenceRequest
 from tasks.inference.tensor import BytesTensor
-from tasks.text.conversation import Message, MessagePart, reject_conversation, template_message, with_texts
+from tasks.text.generation import Message, MessagePart, reject_conversation, template_message, with_texts
 from tasks.text_generation import TextGeneration
 from tests.support.images import encode_image, rectangle
 

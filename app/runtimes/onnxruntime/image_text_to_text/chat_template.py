@@ -14,7 +14,7 @@ import msgspec
 
 from app.runtimes.onnxruntime.image_text_to_text.configuration import TokenizerConfiguration, read_optional_json
 from app.settings.model import ModelError, read_bounded
-from tasks.text.conversation import Message, image_count, template_message
+from tasks.text.generation import Message, image_count, template_message
 
 if TYPE_CHECKING:
     from jinja2 import Template

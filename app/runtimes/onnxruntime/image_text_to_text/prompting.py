@@ -12,7 +12,7 @@ from app.runtimes.tokenizer import Tokenizer
 from app.settings.model import ModelError
 from tasks.inference.error import invalid
 from tasks.inference.limits import check_unicode
-from tasks.text.conversation import Message, image_count, question, with_texts
+from tasks.text.generation import Message, image_count, question, with_texts
 
 _PROBE = "What is in the image?"
 _TILE = "<fake_token_around_image>"

@@ -6,7 +6,6 @@ import msgspec
 import numpy as np
 import pytest
 
-from app.engine.inference_result import InferenceResult
 from app.engine.models.model_metadata import ModelMetadata
 from app.engine.models.servable import Servable
 from app.settings.model import ModelError
@@ -14,6 +13,7 @@ from app.wire.bytes_elements import BinaryElement
 from tasks.inference.error import ErrorKind, InferenceError, invalid
 from tasks.inference.limits import Limits
 from tasks.inference.request import InferenceRequest
+from tasks.inference.response import InferenceResult
 from tasks.inference.tensor import BytesTensor, InputTensor
 from tasks.object_detection import DetectionInput, Detections, ObjectDetection
 from tasks.task import TaskType

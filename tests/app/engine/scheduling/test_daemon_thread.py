@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from app.engine.scheduling.daemon_thread import run_in_daemon_thread
+from app.engine.scheduling.thread_pool import run_in_daemon_thread
 
 
 def fail() -> None:

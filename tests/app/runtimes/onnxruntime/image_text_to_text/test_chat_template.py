@@ -8,7 +8,7 @@ import pytest
 from app.runtimes.onnxruntime.image_text_to_text.assembly import assemble, load
 from app.runtimes.onnxruntime.image_text_to_text.chat_template import load_chat_template
 from app.runtimes.onnxruntime.image_text_to_text.configuration import read_tokenizer_configuration
-from tasks.text.conversation import question
+from tasks.text.generation import question
 
 TEMPLATES = [
     "{% for message in messages %}{{ message.role | capitalize }}:{% for part in message.content %}"

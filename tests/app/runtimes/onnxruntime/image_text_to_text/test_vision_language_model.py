@@ -14,7 +14,7 @@ from app.settings.model import ModelSource
 from tasks.image_text_to_text import GenerationParameters, PromptedImage
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.task import TaskType, TokenUsage
-from tasks.text.conversation import Message, MessagePart
+from tasks.text.generation import Message, MessagePart
 
 
 @pytest.fixture
