@@ -5,7 +5,8 @@ There are two forms (Chariot, "Inference Protocols" and "Inference Store"): an o
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from types import UnionType
 from typing import Any, TypeVar, cast
 
 import msgspec
@@ -24,6 +25,13 @@ _MAX_ENTRIES = 10_000
 _EXPECTED: dict[type, str] = {dict: "an object", list: "a list of entries"}
 
 _TEXTS = (str, bytes, msgspec.Raw)
+_VALUES: dict[str, tuple[type | UnionType, str]] = {
+    "str": (str, "a string value"),
+    "int": (str | int, "an integer as a string"),
+    "float": (str | int | float, "a number as a string"),
+    "dict": (dict, "an object as a string of JSON"),
+}
+"""The types in JSON of the values of each type of entry, and their name in messages."""
 
 MetadataValue = str | int | float | dict[str, Any]
 
@@ -75,12 +83,7 @@ def metadata_values(request: InferenceRequest) -> Sequence[object]:
 
 
 def metadata_of_inputs(request: InferenceRequest, parsed: Sequence[Metadata]) -> Mapping[int, Metadata]:
-    """Return the metadata of each input that has any.
-
-    Args:
-        request: the request.
-        parsed: the results of `read_metadata` for `metadata_values`, in that order.
-    """
+    """Return the metadata of each input that has any, from the results of `read_metadata` for `metadata_values`."""
     by_value = dict(zip(map(id, metadata_values(request)), parsed, strict=True))
     by_input = {
         index: by_value.get(id(request.parameter(index, METADATA_PARAMETER))) for index in range(len(request.inputs))
@@ -151,46 +154,18 @@ class _WireEntry(msgspec.Struct):
 
 def _entry(item: object) -> MetadataEntry:
     wire = msgspec.convert(item, _WireEntry)
-    reader = _READERS.get(wire.type)
-    if reader is None:
+    if wire.type not in _VALUES:
         raise ValueError(f"expected type str, int, float or dict, got {quote_value(wire.type)}")
-    return MetadataEntry(wire.key, wire.type, reader(wire.value))
-
-
-def _read_str(value: object) -> str:
-    if not isinstance(value, str):
-        raise ValueError(f"expected a string value, got {_json_type(value)}")
-    return value
-
-
-def _read_int(value: object) -> int:
-    if isinstance(value, bool) or not isinstance(value, str | int):
-        raise ValueError(f"expected an integer as a string, got {_json_type(value)}")
-    return int(value)
-
-
-def _read_float(value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, str | int | float):
-        raise ValueError(f"expected a number as a string, got {_json_type(value)}")
-    number = float(value)
-    if not math.isfinite(number):
-        raise ValueError(f"expected a finite number, got {quote_value(value)}")
-    return number
-
-
-def _read_dict(value: object) -> dict[str, Any]:
-    content: object = msgspec.json.decode(value) if isinstance(value, str) else value
-    if not isinstance(content, dict):
-        raise ValueError(f"expected an object as a string of JSON, got {_json_type(content)}")
-    return cast("dict[str, Any]", content)
-
-
-_READERS: dict[str, Callable[[object], MetadataValue]] = {
-    "str": _read_str,
-    "int": _read_int,
-    "float": _read_float,
-    "dict": _read_dict,
-}
+    value_type, expected = _VALUES[wire.type]
+    is_text_of_dict = wire.type == "dict" and isinstance(wire.value, str)
+    value: Any = msgspec.json.decode(wire.value) if is_text_of_dict else wire.value
+    if isinstance(value, bool) or not isinstance(value, value_type):
+        raise ValueError(f"expected {expected}, got {_json_type(value)}")
+    if wire.type == "int":
+        value = int(value)
+    elif wire.type == "float" and not math.isfinite(value := float(value)):
+        raise ValueError(f"expected a finite number, got {quote_value(wire.value)}")
+    return MetadataEntry(wire.key, wire.type, value)
 
 
 def _json_type(value: object) -> str:

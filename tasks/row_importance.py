@@ -102,13 +102,9 @@ def explain_rows(
     orders: int,
     should_continue: Callable[[], bool],
 ) -> list[RowImportance]:
-    """Explain each row.
+    """Explain each row by a number of random orders; by fewer if `should_continue` ends it.
 
-    Args:
-        target: the rows, their outputs and the model.
-        parameters: the parameters of the explanation.
-        orders: number of random orders; every second one is the reverse of the one before, which lowers the variance.
-        should_continue: called after each order; return False to stop.
+    Every second order is the reverse of the one before, which lowers the variance.
 
     Raises:
         InferenceError: INVALID_REQUEST for rows without numbers, an unknown label or a baseline of another size;
@@ -151,13 +147,9 @@ def explain_rows(
 def _scores_of_copies(
     target: RowTarget, baseline: Mapping[str, NDArray[Any]], kept: NDArray[np.bool_], columns: NDArray[np.intp]
 ) -> NDArray[np.float64]:
-    """Return (copies, rows): the explained outputs of copies that keep some numbers of each row.
+    """Return (copies, rows): the explained outputs of copies in which `baseline` replaces some numbers of each row.
 
-    Args:
-        target: the rows and the model.
-        baseline: replaces the other numbers.
-        kept: (copies, numbers of a row).
-        columns: the explained output of each row.
+    `kept` is (copies, numbers of a row), and `columns` has the explained output of each row.
     """
     if not len(kept):
         return np.empty((0, target.row_count))

@@ -213,11 +213,8 @@ class ExplainableTask(Protocol[InputT]):
     def targets(self, prediction: Any, filtered: Any, label: str | None, max_objects: int, /) -> Any:
         """Return the K predictions to explain, with `labels` and `scores` by descending score.
 
-        Args:
-            prediction: the raw prediction of the model.
-            filtered: the prediction after `postprocess`.
-            label: only predictions of this class.
-            max_objects: maximum number of objects or entities.
+        `prediction` is that of the model, and `filtered` the same after `postprocess`. With `label`, only this class is
+        explained; `max_objects` limits objects and entities.
 
         Raises:
             InferenceError: INVALID_REQUEST, with the path ``label``, if the model has no such class.
@@ -253,9 +250,7 @@ class LikelihoodModel(Protocol[InputT_contra]):
     ) -> Sequence[NDArray[np.float64]]:
         """Return, for each input, the log-likelihood of each of its answers, in nats.
 
-        Args:
-            inputs: the inputs.
-            answers: predictions of this model, one for each input; their `tokens` are used.
+        `answers` are predictions of this model, one for each input; their `tokens` are used.
         """
         ...
 

@@ -161,18 +161,9 @@ def explain_target(
     samples: int,
     should_continue: Callable[[], bool],
 ) -> list[Explanation]:
-    """Explain the predictions for one image.
+    """Explain each prediction for one image by the given number of masked copies; fewer if `should_continue` ends it.
 
     Memory holds one chunk of a few masked copies, regardless of the number of samples.
-
-    Args:
-        target: the model, the image and the predictions.
-        parameters: the parameters of the explanation.
-        samples: number of masked copies.
-        should_continue: called after each chunk; return False to stop.
-
-    Returns:
-        One explanation for each prediction.
 
     Raises:
         InferenceError: MODEL_FAILED if the model fails on a masked copy.
@@ -212,12 +203,9 @@ def explain_target(
 
 
 def apply_mask(pixels: Pixels, mask: NDArray[np.float32], backdrop: Pixels) -> Pixels:
-    """Return a copy of an image in which `backdrop` replaces the pixels that the mask hides.
+    """Return (height, width, 3) pixels in which `backdrop` of that shape replaces those that the mask hides.
 
-    Args:
-        pixels: (height, width, 3).
-        mask: (rows, columns), 0..1, over the whole image.
-        backdrop: (height, width, 3).
+    The mask is (rows, columns), 0..1, over the whole image.
     """
     # uint8 is six times as fast as floating point, and rounding errors of one level do not matter.
     levels = cv2.resize(np.rint(mask * 255).astype(np.uint8), pixels.shape[1::-1], interpolation=cv2.INTER_LINEAR)

@@ -43,11 +43,6 @@ class RandomMasks(MaskSource):
     """The masks of RISE: random cells, enlarged with smooth edges and shifted by up to a cell.
 
     Petsiuk, Das, Saenko: RISE, BMVC 2018, section 3.2.
-
-    Args:
-        cell_rows: cells along the height.
-        cell_columns: cells along the width.
-        seed: seed of the random numbers.
     """
 
     def __init__(self, cell_rows: int, cell_columns: int, seed: int) -> None:
@@ -72,11 +67,6 @@ class OcclusionMasks(MaskSource):
     """Masks that hide a window of two by two cells, which moves by one cell and half over the border.
 
     The positions come in random order, so that a scan that ends early covers the whole image.
-
-    Args:
-        cell_rows: cells along the height.
-        cell_columns: cells along the width.
-        seed: seed of the order.
     """
 
     hides = True
@@ -103,11 +93,6 @@ class WeightedMasks:
     RISE (Petsiuk et al. 2018, equation 6) divides the sum of scores times masks by the number of samples and the
     expected value of the masks. This class divides by the sum of the drawn masks for each pixel, which has the same
     limit and less noise. For occlusion the weights are the hidden parts.
-
-    Args:
-        targets: number of targets.
-        rows: rows of a mask.
-        columns: columns of a mask.
     """
 
     def __init__(self, targets: int, rows: int, columns: int) -> None:
@@ -118,12 +103,7 @@ class WeightedMasks:
         self.samples = 0
 
     def add(self, masks: Masks, scores: NDArray[np.float32]) -> None:
-        """Add samples.
-
-        Args:
-            masks: (n, rows, columns), the weight of each sample for each pixel.
-            scores: (n, targets), the scores of each sample.
-        """
+        """Add n samples: (n, rows, columns) their weights for each pixel, and (n, targets) their scores."""
         flat = masks.reshape(len(masks), -1)
         self._weighted_scores += scores.T @ flat
         self._weights += flat.sum(axis=0)

@@ -50,11 +50,8 @@ def probe_parameters(
 ) -> ParametersT:
     """Return parameters that select every prediction that may match a target.
 
-    Args:
-        parameters: the original parameters.
-        targets: the predictions to detect again.
-        low_threshold: whether to use a score threshold of a tenth of the lowest target's score. Lower scores do not
-            matter, and without a threshold a detector returns thousands of objects.
+    With `low_threshold`, the score threshold is a tenth of the lowest target's score. Lower scores do not matter, and
+    without a threshold a detector returns thousands of objects.
     """
     threshold = _LOW_THRESHOLD * float(targets.scores.min()) if low_threshold else 0.0
     return msgspec.structs.replace(
@@ -69,15 +66,10 @@ def probe_parameters(
 def best_match(
     targets: LabelledPredictions, detected: LabelledPredictions, overlap: NDArray[np.float32]
 ) -> NDArray[np.float32]:
-    """Return (K,) the similarity of each target: the maximum of overlap times score among objects of its class.
+    """Return (K,) the similarity of each target: the maximum of (K, M) IoU times score among objects of its class.
 
     D-RISE (Petsiuk et al. 2021, equation 3) also multiplies by the cosine of the class probabilities. Detectors here
     return one class and one score for each object, so that equality of the class replaces it.
-
-    Args:
-        targets: K objects.
-        detected: M objects in the masked image.
-        overlap: (K, M) intersection over union of each pair.
     """
     same_class = np.array(targets.labels)[:, np.newaxis] == np.array(detected.labels, dtype=object)[np.newaxis]
     return np.max(np.where(same_class, overlap * detected.scores, 0), axis=1, initial=0).astype(np.float32)

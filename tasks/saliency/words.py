@@ -87,16 +87,7 @@ def explain_words(
     samples: int,
     should_continue: Callable[[], bool],
 ) -> list[WordImportance]:
-    """Explain the predictions for one text.
-
-    Args:
-        target: the model, the text and the predictions.
-        parameters: the parameters of the explanation.
-        samples: maximum number of copies of the text.
-        should_continue: called every few copies; return False to stop.
-
-    Returns:
-        One explanation for each prediction.
+    """Explain each prediction for one text by at most `samples` copies; fewer if `should_continue` ends it.
 
     Raises:
         InferenceError: MODEL_FAILED if the model fails on a copy.

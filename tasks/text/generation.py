@@ -79,13 +79,7 @@ def reject_conversation(messages: Sequence[Message] | None, path: str) -> None:
 
 
 def template_message(message: Message, image_token: str | None) -> dict[str, object]:
-    """Return a message for a chat template.
-
-    Args:
-        message: the message.
-        image_token: marks an image for a template that expects a message as one string; None for a template that
-            expects parts.
-    """
+    """Return a message for a chat template that expects parts; one string if `image_token` marks its images."""
     if image_token is not None:
         texts = (image_token if part.type == "image" else part.text for part in message.content)
         return {"role": message.role, "content": "\n".join(texts)}

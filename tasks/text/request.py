@@ -53,14 +53,7 @@ def text_groups(
 
     An input with the name of a parameter is an argument: it overrides the request's value of this parameter for all
     texts, and has no output. An input of numbers with ``content_type: raw`` is an argument too; it is ignored if no
-    parameter has its name.
-
-    Args:
-        request: the request.
-        defaults: the parameters of the model's settings.
-        limits: limits on one request.
-        parameters_type: the parameters of the task.
-        check: called with the parameters of an input and their path; returns those to use, or raises for invalid ones.
+    parameter has its name. `check` gets the parameters of an input and their path, and returns those to use.
 
     Raises:
         InferenceError: INVALID_REQUEST or TOO_LARGE, naming the field.
@@ -87,15 +80,15 @@ def text_groups(
             parameters_type, defaults, request.parameters, arguments, tensor.parameters, path=f"{path}.parameters"
         )
         parameters = check(parameters, f"{path}.parameters")
-        items = [TextInput(text, parameters) for text in _texts(tensor, limits, f"{path}.data")]
+        path = f"{path}.data"
+        if not tensor.elements:
+            raise invalid("Expected at least one text, got none", path)
+        items = [
+            TextInput(TextItem(text, f"{path}[{position}]"), parameters)
+            for position, text in enumerate(_strings(tensor, limits, path))
+        ]
         groups.append(InputGroup(name=tensor.name, index=index, parameters=request.parameters_of(index), items=items))
     return groups
-
-
-def _texts(tensor: BytesTensor, limits: Limits, path: str) -> Sequence[TextItem]:
-    if not tensor.elements:
-        raise invalid("Expected at least one text, got none", path)
-    return [TextItem(text, f"{path}[{index}]") for index, text in enumerate(_strings(tensor, limits, path))]
 
 
 def _strings(tensor: BytesTensor, limits: Limits, path: str) -> Sequence[str]:

@@ -48,12 +48,10 @@ def cut(answer: TextChunk, stop: Sequence[str]) -> TextChunk:
 def stop_chunks(
     chunks: Generator[TextChunk], stops: Sequence[Sequence[str] | None], last: tuple[int, int]
 ) -> Generator[TextChunk]:
-    """Yield `chunks` up to a stop sequence of each answer. Text that may begin one is held back.
+    """Yield `chunks` up to a stop sequence of each answer; `stops` are those of each item.
 
-    Args:
-        chunks: the answers; closed after the last one, so that its generation ends.
-        stops: the stop sequences of each item.
-        last: the item and the prompt of the last answer.
+    Text that may begin one is held back. `chunks` are closed after the last answer, so that its generation ends: `last`
+    is its item and its prompt.
     """
     answer, pending, ended = (-1, 0), "", False
     try:

@@ -59,9 +59,7 @@ def mask_of_contours(contours: Sequence[Contour], width: int, height: int) -> ND
 def contour_ious(objects: Sequence[Sequence[Contour]], others: Sequence[Sequence[Contour]]) -> NDArray[np.float32]:
     """Return (K, M) intersection over union of K and M objects, drawn on a common grid of at most 256 x 256 cells.
 
-    Args:
-        objects: the contours of each object, at least one.
-        others: the contours of the other objects, in the same frame.
+    Each object has at least one contour, all in the same frame.
     """
     if not objects or not others:
         return np.zeros((len(objects), len(others)), np.float32)

@@ -48,11 +48,8 @@ def image_size(data: bytes, *, allow_avif_jpeg2000: bool = False) -> tuple[int, 
     """Return width and height in pixels, before the EXIF orientation is applied.
 
     JPEG, PNG and GIF are read here: JPEG and PNG are the most frequent formats, and Pillow reads all comments of a GIF.
-    Pillow reads the headers of other formats, without decoding.
-
-    Args:
-        data: the encoded file.
-        allow_avif_jpeg2000: whether to accept AVIF and JPEG 2000. Their headers do not bound the memory of a decoder.
+    Pillow reads the headers of other formats, without decoding. Those of AVIF and JPEG 2000 do not bound the memory of
+    a decoder.
 
     Raises:
         InferenceError: INVALID_REQUEST if the bytes are not an image of an accepted format.
@@ -98,10 +95,7 @@ def upright_size(data: bytes, width: int, height: int) -> tuple[int, int]:
 def jpeg_size(data: bytes, max_scans: int | None = None) -> tuple[int, int]:
     """Return width and height in the frame header of a JPEG.
 
-    Args:
-        data: the encoded file.
-        max_scans: maximum number of progressive scans, because each may process the whole image; None to stop at the
-            frame header.
+    `max_scans` limits the progressive scans, because each may process the whole image; None stops at the frame header.
 
     Raises:
         InferenceError: INVALID_REQUEST without a frame header, or for too many segments; TOO_LARGE for too many scans.
@@ -137,13 +131,8 @@ def jpeg_size(data: bytes, max_scans: int | None = None) -> tuple[int, int]:
 
 
 def _unknown_format(data: bytes) -> InferenceError:
-    return invalid(f"Expected an encoded image (JPEG, PNG, WebP, BMP, TIFF, GIF), got {_describe_bytes(data)}")
-
-
-def _describe_bytes(data: bytes) -> str:
-    if not data:
-        return "no bytes"
-    return f"{len(data)} bytes that begin with {data[:8].hex(' ')}"
+    found = f"{len(data)} bytes that begin with {data[:8].hex(' ')}" if data else "no bytes"
+    return invalid(f"Expected an encoded image (JPEG, PNG, WebP, BMP, TIFF, GIF), got {found}")
 
 
 def tags(data: bytes) -> Mapping[int, int]:
