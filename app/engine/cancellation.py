@@ -70,11 +70,7 @@ class CancellationToken(msgspec.Struct, eq=False):
 
 
 class CombinedToken:
-    """A token for the work of several requests, cancelled when all of them are.
-
-    Args:
-        tokens: the tokens of the requests; None for a request that cannot be cancelled.
-    """
+    """A token for the work of several requests, cancelled when all of them are; None cannot be cancelled."""
 
     __slots__ = ("_tokens",)
 

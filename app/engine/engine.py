@@ -189,13 +189,8 @@ class Engine(Readiness):
         Nothing happens before the first output is requested. A worker runs a few outputs ahead of the reader. Close the
         generator (`contextlib.aclosing`) when the client disconnects: the worker then stops at the next token or
         sample. Observers receive one event, at the end. A client that disconnects after the first output is no failure.
-
-        Args:
-            context: the origin of the request.
-            model_name: the requested model; empty if only the body has its name.
-            decode: decode the body, in the worker.
-            encode: encode a response with one output of one sample, in the worker; None to answer with text only.
-            encode_chunk: encode a chunk of text, in the worker; return None to skip it.
+        The worker calls `encode` with a response of one sample; None answers with text only. It calls `encode_chunk`
+        with a chunk of text, which is skipped if the result is None.
 
         Yields:
             The results of `encode` or `encode_chunk`, in the order of the inputs.
@@ -241,13 +236,8 @@ class Engine(Readiness):
         """Answer one request, and explain the answer with saliency maps.
 
         Explanations take hundreds of calls of the model. They have their own workers and queue. They end early if the
-        server stops or the client disconnects: cancel the coroutine then.
-
-        Args:
-            context: the origin of the request.
-            model_name: the requested model; empty if only the body has its name.
-            decode: decode the body; the parameters of the request are `ExplanationParameters`.
-            encode: encode the response and its explanations, highest score first.
+        server stops or the client disconnects: cancel the coroutine then. The arguments are those of `handle`; the
+        parameters of the request are those of the explanation, and `encode` gets the explanations by descending score.
 
         Raises:
             InferenceError: for every failure; UNSUPPORTED for a task that cannot be explained, OVERLOADED if too many
@@ -267,8 +257,7 @@ class Engine(Readiness):
     def overload(self, model_name: str | None) -> InferenceError | None:
         """Return the error of one more request that would be refused now, before its body is read; None otherwise.
 
-        Args:
-            model_name: its model; None to check only the limits that are the same for all models.
+        Without a model name, only the limits that are the same for all models are checked.
         """
         queue = self.registry.only_model if model_name is None else self._queue_of(model_name)
         return self._admission.overload(queue)
@@ -355,7 +344,7 @@ class Engine(Readiness):
         return job.result()
 
     def _queue_of(self, model_name: str) -> str:
-        """Return the queue in which a request waits: its model's, or "" for unknown names, which clients may invent."""
+        """Return the queue of a model, "" for unknown names, which clients may invent."""
         return model_name if self.registry.has_model(model_name) else ""
 
     def _is_aborted(self, context: RequestContext) -> bool:

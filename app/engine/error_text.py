@@ -1,7 +1,6 @@
 """Error texts: for clients without the paths of the server's files, and for missing extras."""
 
 import re
-from pathlib import Path
 
 from app.settings.model import ModelSource
 
@@ -10,21 +9,16 @@ _ABSOLUTE = re.compile(r"""(?<![\w.~:/-])/(?:[^\s/'"<>|:;,()\[\]{}]+/)+""")
 
 
 def redact_paths(reason: str, source: ModelSource) -> str:
-    """Replace the paths of files in `reason` with their names.
-
-    Args:
-        reason: the text for the log.
-        source: the model; its folder may have spaces in its path.
-    """
+    """Replace the paths of files in `reason` with their names. The folder of `source` may have spaces in its path."""
     folders: dict[str, str] = {}
     for model_folder in (source.folder, source.folder.absolute(), source.folder.resolve()):
         for folder in (model_folder, model_folder.parent):
             if folder != folder.parent:
                 folders[str(folder)] = folder.name
     for path in sorted(folders, key=len, reverse=True):
-        reason = re.sub(
-            rf"(?<![^\s'\"(:]){re.escape(path)}(/|(?![\w.-]))", lambda match: _name_only(match, folders), reason
-        )
+        # Remove the folders before a file name; a folder that stands alone keeps its name.
+        reason = re.sub(rf"(?<![^\s'\"(:]){re.escape(path)}/", "", reason)
+        reason = re.sub(rf"(?<![^\s'\"(:]){re.escape(path)}(?![\w.-])", lambda _: folders[path], reason)  # noqa: B023
     return _ABSOLUTE.sub("", reason)
 
 
@@ -36,17 +30,6 @@ def error_text(error: BaseException) -> str:
         return type(error).__name__
 
 
-def _name_only(match: re.Match[str], folders: dict[str, str]) -> str:
-    """Return "" for the folders before a file name, and the name of a folder that stands alone."""
-    return "" if match[1] else folders[str(Path(match[0]))]
-
-
 def missing_extra(feature: str, extra: str, error: ImportError) -> str:
-    """Return the message that names the extra to install.
-
-    Args:
-        feature: the option or command that needs it.
-        extra: its name in pyproject.toml.
-        error: the failed import.
-    """
+    """Return the message that names the extra to install for a feature, such as an option or a command."""
     return f"{feature} needs the extra {extra}, pip install 'charioteer[{extra}]' ({error})"

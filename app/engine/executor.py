@@ -33,13 +33,6 @@ _logger = logging.getLogger(__name__)
 class Executor:
     """Find the model of a request, run it, and report the outcome to the observers.
 
-    Args:
-        registry: the models.
-        limits: limits on one request.
-        observers: receive every request.
-        annotators: add parameters to every response that is not streamed.
-        record_sink: records every request.
-
     Attributes:
         start: expect the report of a request.
     """
@@ -148,13 +141,9 @@ class Executor:
         encode_chunk: Callable[[Chunk], WireT | None],
         encode: Callable[[InferenceResponse], WireT] | None = None,
     ) -> Generator[WireT]:
-        """Yield encoded chunks of text, or encoded responses of one sample each. The reader reports the request.
+        """Yield the results of `encode_chunk` that are not None, or with other tasks of `encode` for single samples.
 
-        Args:
-            context: the request.
-            decode: decode the body.
-            encode_chunk: encode a chunk of text; return None to skip it.
-            encode: encode a response of one sample; None to answer with text only.
+        Without `encode`, only texts are answered. The reader reports the request.
 
         Raises:
             InferenceError: for every failure.

@@ -19,12 +19,7 @@ _WATCH_DELAY = 0.05
 
 
 class DeadlineTimer:
-    """Call a function in the event loop when the deadline of a request passes, also if it gets shorter meanwhile.
-
-    Args:
-        context: the request.
-        on_expired: the function.
-    """
+    """Call `on_expired` in the event loop when the deadline of a request passes, also if it gets shorter meanwhile."""
 
     __slots__ = ("_context", "_handle", "_loop", "_on_expired")
 
@@ -208,12 +203,7 @@ async def wait_recorded(context: RequestContext) -> None:
 
 @contextmanager
 def watch_disconnect(context: RequestContext, on_disconnected: Callable[[], None]) -> Generator[None]:
-    """Watch for a disconnected client. Enter it in an event loop.
-
-    Args:
-        context: context of the request.
-        on_disconnected: called once, after the client has disconnected.
-    """
+    """Call `on_disconnected` once, after the client has disconnected. Enter it in an event loop."""
     if (wait_disconnected := context.disconnected) is None:
         yield
         return

@@ -85,16 +85,9 @@ def explain_request(
 ) -> ExplainedResult:
     """Answer every input of `request`, and explain the answers by the method of the model.
 
-    The remaining time is divided evenly among the remaining images or texts. A model that explains itself takes its own
-    time.
-
-    Args:
-        servable: the model.
-        request: its parameters include those of the explanations.
-        limits: limits on one request.
-        should_continue: called every few samples; when it returns False, the explanations use the samples taken so far.
-        remaining_seconds: seconds until the deadline of the request; the samples get most of them.
-        on_samples: called with the number of changed copies that the model has just processed, and that of all.
+    The samples get most of the `remaining_seconds` until the deadline, divided evenly among the remaining images or
+    texts. When `should_continue` returns False, the explanations use the samples taken so far. `on_samples` gets the
+    number of copies that the model has just processed, and that of all. A model that explains itself ignores the time.
 
     Raises:
         InferenceError: as `Servable.check_explained` and `Servable.predict`; INVALID_REQUEST for invalid explanation
@@ -123,12 +116,7 @@ def explanation_targets(
 ) -> tuple[InferenceResult, Sequence[Sequence[ExplanationTarget[Any, Any]]]]:
     """Answer a request. Return the result and, for each output, the target to explain in each of its images or texts.
 
-    Args:
-        servable: the model.
-        request: the request.
-        limits: limits on one request.
-        label: explain only this class.
-        max_objects: maximum number of explained objects in each image.
+    With `label`, only this class is explained; `max_objects` limits the objects of each image.
 
     Raises:
         InferenceError: as `Servable.predict`, and INVALID_REQUEST for an unknown label.

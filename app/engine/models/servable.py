@@ -126,12 +126,7 @@ class Servable:
         return model.resident_bytes if isinstance(model, MemoryReporting) else self.loaded_bytes
 
     def batched(self, max_size: int, max_delay: float) -> Self:
-        """Return a copy with dynamic batching, which streams and explanations do not use.
-
-        Args:
-            max_size: maximum number of inputs in one call of the model.
-            max_delay: seconds that the first request waits for others.
-        """
+        """Return a copy with dynamic batching as `BatchingModel`, which streams and explanations do not use."""
         servable = copy(self)
         servable._batched = BatchingModel(self._batched, max_size, max_delay)
         return servable
@@ -142,11 +137,8 @@ class Servable:
         Raises:
             InferenceError: for an invalid request, or a model that failed.
         """
-        if self.downscale is not None:
-            limits = msgspec.structs.replace(limits, downscale=self.downscale)
-        started = time.perf_counter_ns()
-        groups = self.task.decode(request, self.defaults, limits)
-        return self.run(groups, self._batched, time.perf_counter_ns() - started)[0]
+        groups, decode_ns = self._decode(request, limits)
+        return self.run(groups, self._batched, decode_ns)[0]
 
     def predict_each(self, request: InferenceRequest, limits: Limits) -> Generator[InferenceResult]:
         """Answer `request` sample by sample. Each sample runs alone, when its result is requested.
@@ -154,11 +146,7 @@ class Servable:
         Raises:
             InferenceError: for an invalid request, instead of the first result, or a model that failed.
         """
-        if self.downscale is not None:
-            limits = msgspec.structs.replace(limits, downscale=self.downscale)
-        started = time.perf_counter_ns()
-        groups = self.task.decode(request, self.defaults, limits)
-        decode_ns = time.perf_counter_ns() - started
+        groups, decode_ns = self._decode(request, limits)
         for group in groups:
             for index, item in enumerate(group.items):
                 yield self.run([msgspec.structs.replace(group, items=[item])], self.model, decode_ns, index)[0]
@@ -170,25 +158,26 @@ class Servable:
         Raises:
             InferenceError: for an invalid request; UNSUPPORTED if `streams` is False.
         """
-        streaming = self._streaming_task(request.model_name)
-        started = time.perf_counter_ns()
-        groups = self.task.decode(request, self.defaults, limits)
+        streaming = self.check_streams(request.model_name)
+        groups, decode_ns = self._decode(request, limits)
         positions = [
             InputPosition(group.name, group.index, index, item, output_parameters(group.parameters))
             for group in groups
             for index, item in enumerate(group.items)
         ]
-        decode_ns = time.perf_counter_ns() - started
         stream = streaming.stream([position.item for position in positions], self.model)
         return TextStream(stream, positions, decode_ns, streaming.gather)
 
-    def check_streams(self, model_name: str) -> None:
-        """Check that its answers are texts.
+    def check_streams(self, model_name: str) -> StreamingTask[Any, Any]:
+        """Return its task if its answers are texts.
 
         Raises:
             InferenceError: UNSUPPORTED.
         """
-        self._streaming_task(model_name)
+        if self._streaming is None:
+            message = f"Model {model_name!r} ({self.task.task_type}) does not generate text; use infer instead"
+            raise InferenceError(ErrorKind.UNSUPPORTED, message)
+        return self._streaming
 
     def check_explained(self, model_name: str) -> None:
         """Check that its answers can be explained.
@@ -200,22 +189,19 @@ class Servable:
             message = f"Model {model_name!r} ({self.task.task_type}) does not support explanations"
             raise InferenceError(ErrorKind.UNSUPPORTED, f"{message}, because {self._unexplained_reason}")
 
-    def _streaming_task(self, model_name: str) -> StreamingTask[Any, Any]:
-        if self._streaming is None:
-            message = f"Model {model_name!r} ({self.task.task_type}) does not generate text; use infer instead"
-            raise InferenceError(ErrorKind.UNSUPPORTED, message)
-        return self._streaming
+    def _decode(self, request: InferenceRequest, limits: Limits) -> tuple[Sequence[InputGroup[Any]], int]:
+        """Decode a request; return its inputs, and the nanoseconds that decoding took."""
+        if self.downscale is not None:
+            limits = msgspec.structs.replace(limits, downscale=self.downscale)
+        started = time.perf_counter_ns()
+        return self.task.decode(request, self.defaults, limits), time.perf_counter_ns() - started
 
     def run(
         self, groups: Sequence[InputGroup[Any]], model: Model[Any, Any], decode_ns: int, first_index: int = 0
     ) -> tuple[InferenceResult, Sequence[Any]]:
         """Run `model` on decoded inputs. Return the result and the raw predictions.
 
-        Args:
-            groups: the inputs.
-            model: a model of the task.
-            decode_ns: nanoseconds that decoding took, for the result.
-            first_index: index of the first sample of each group in its input.
+        Decoding took `decode_ns` nanoseconds. `first_index` is that of the first sample of each group in its input.
 
         Raises:
             InferenceError: as `call_model`.

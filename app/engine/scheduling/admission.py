@@ -51,11 +51,7 @@ class QueueLimits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ClientLimit:
-    """Count the requests and streams in flight of each client: of each key, or of each address without keys.
-
-    Args:
-        max_in_flight: those of one client; None for no limit.
-    """
+    """Count the requests and streams in flight of each client, a key or else an address; None for no limit."""
 
     def __init__(self, max_in_flight: int | None) -> None:
         self.max_in_flight = max_in_flight
@@ -153,8 +149,7 @@ class Admission:
     def overload(self, model: str | None) -> InferenceError | None:
         """Return the error of a request that would be refused after its body has arrived; None if it is admitted.
 
-        Args:
-            model: its model; None to check only the limits that are the same for every model.
+        Without a model, only the limits that are the same for every model are checked.
         """
         arriving = self._expected_arrivals()
         max_in_flight = self._workers + self._queue_limits.max_waiting
