@@ -11,7 +11,7 @@ from tasks.inference.request import InferenceRequest, TextList, read_parameters
 from tasks.inference.tensor import BytesTensor, Datatype, Tensor, TensorSpec, count_tensor, stack_text
 from tasks.saliency.probe import AnswersToExplain, answers_to_explain
 from tasks.task import FinishReason, InputGroup, Model, StreamingModel, TaskType, TextChunk, TokenUsage
-from tasks.text.generation import SamplingParameters, check_messages, check_sampling, last_question, within_limits
+from tasks.text.generation import SamplingParameters, check_messages, check_sampling, within_limits
 from tasks.text.stopping import complete_chunks, cut, stop_chunks
 from tasks.vision.image import Image
 from tasks.vision.request import IMAGE_INPUT, PixelBudget, check_count, read_images
@@ -209,7 +209,7 @@ def _conversation(
     if len(messages) == 1 and len(images) == 1:
         # Every model answers one question about one image.
         parameters = msgspec.structs.replace(parameters, messages=None)
-    return PromptedImage(tuple(images), (last_question(messages),), parameters, path)
+    return PromptedImage(tuple(images), (messages[-1].text,), parameters, path)
 
 
 def _check_lengths(prompts: Sequence[str], limits: Limits, path: str) -> None:
@@ -228,9 +228,8 @@ def _is_text(request: InferenceRequest, index: int) -> bool:
 def _texts(request: InferenceRequest) -> Sequence[str]:
     texts: list[str] = []
     for index, tensor in enumerate(request.inputs):
-        if not _is_text(request, index) or not isinstance(tensor, BytesTensor):
-            continue
-        for position, element in enumerate(tensor.elements):
+        elements = tensor.elements if isinstance(tensor, BytesTensor) and _is_text(request, index) else ()
+        for position, element in enumerate(elements):
             try:
                 texts.append(element.text())
             except InferenceError as error:

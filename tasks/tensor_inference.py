@@ -34,10 +34,12 @@ class Tensors(msgspec.Struct, frozen=True, eq=False):
 
     def records(self) -> list[TensorRecord]:
         """Return one `TensorRecord` for each tensor. Numbers that are not finite become null in JSON."""
-        return [
-            TensorRecord(tensor.name, tensor.datatype, list(tensor.shape), _to_list(tensor.data.ravel()))
-            for tensor in self.tensors
-        ]
+        records: list[TensorRecord] = []
+        for tensor in self.tensors:
+            values = tensor.data.ravel().tolist()
+            data = [_text_or_base64(value) for value in values] if tensor.data.dtype == object else values
+            records.append(TensorRecord(tensor.name, tensor.datatype, list(tensor.shape), data))
+        return records
 
     @classmethod
     def stack(cls, predictions: Sequence[Self], /) -> Sequence[Tensor]:
@@ -207,7 +209,7 @@ def _elements(tensor: BytesTensor, path: str, *, binary: bool) -> NDArray[Any]:
     array = np.empty(len(tensor.elements), object)
     for index, element in enumerate(tensor.elements):
         try:
-            array[index] = _decoded(element, binary=binary) if is_base64 else _content(element, binary=binary)
+            array[index] = _content(element, is_base64=is_base64, binary=binary)
         except InferenceError as error:
             raise error.with_prefix(f"{path}.data[{index}]") from None
     try:
@@ -217,18 +219,14 @@ def _elements(tensor: BytesTensor, path: str, *, binary: bool) -> NDArray[Any]:
         raise invalid(message, f"{path}.shape") from None
 
 
-def _content(element: Element, *, binary: bool) -> str | bytes:
-    """Return an element as text, or as bytes if it is not text and the model accepts binary data."""
-    try:
-        return element.text()
-    except InferenceError:
-        if not binary:
-            raise
-        return element.binary()
-
-
-def _decoded(element: Element, *, binary: bool) -> str | bytes:
-    """Decode an element of base64: to bytes, or to text if the model accepts text only."""
+def _content(element: Element, *, is_base64: bool, binary: bool) -> str | bytes:
+    """Return an element as text, or as bytes if the model accepts binary data and it is base64 or not text."""
+    if not is_base64:
+        try:
+            return element.text()
+        except InferenceError:
+            if not binary:
+                raise
     data = element.binary()
     if binary:
         return data
@@ -236,10 +234,6 @@ def _decoded(element: Element, *, binary: bool) -> str | bytes:
         return data.decode()
     except UnicodeDecodeError:
         raise invalid("Expected text in UTF-8, got other bytes") from None
-
-
-def _to_list(values: NDArray[Any]) -> list[Any]:
-    return [_text_or_base64(value) for value in values] if values.dtype == object else values.tolist()
 
 
 def _text_or_base64(value: bytes) -> object:

@@ -4,7 +4,7 @@ import math
 import re
 from collections.abc import Mapping
 from functools import cache
-from typing import Annotated, Any, TypeVar, get_args
+from typing import Annotated, TypeVar, cast, get_args
 
 import msgspec
 
@@ -140,22 +140,19 @@ def read_parameters(parameters_type: type[T], *layers: Mapping[str, object], pat
         InferenceError: INVALID_REQUEST, naming ``<path>.<field>``, for a wrong type, a number that is not finite, or a
             value out of range.
     """
-    merged: dict[str, object] = {}
-    names = _names(parameters_type)
+    values: dict[str, object] = {}
+    fields, defaults = _fields(parameters_type)
     for layer in layers:
         for name, value in layer.items():
-            if value is not None and name in names:
-                merged[name] = value  # noqa: PERF403  a comprehension is one more call for each request
-    if not merged:
-        return _defaults(parameters_type)
-    lists = _text_lists(parameters_type)
-    values: dict[str, object] = {}
-    for name, value in merged.items():
+            if value is not None and name in fields:
+                values[name] = value  # noqa: PERF403  a comprehension is one more call for each request
+    if not values:
+        return defaults
+    for name, value in values.items():
         if isinstance(value, float) and not math.isfinite(value):
             raise invalid(f"Expected a finite number, got {value}", f"{path}.{name}")
-        if isinstance(value, str) and name in lists:
-            value = _text_list(value, f"{path}.{name}")
-        values[name] = value
+        if isinstance(value, str) and fields[name]:
+            values[name] = _text_list(value, f"{path}.{name}")
     return convert(values, parameters_type, path)
 
 
@@ -172,22 +169,13 @@ def _text_list(value: str, path: str) -> object:
 
 
 @cache
-def _defaults(parameters_type: type[T]) -> T:
-    return parameters_type()
-
-
-@cache
-def _names(parameters_type: type[Any]) -> frozenset[str]:
-    return frozenset(field.name for field in msgspec.structs.fields(parameters_type))
-
-
-@cache
-def _text_lists(parameters_type: type[Any]) -> frozenset[str]:
-    return frozenset(
-        field.name
-        for field in msgspec.structs.fields(parameters_type)
-        if field.type == TextList or TextList in get_args(field.type)
-    )
+def _fields(parameters_type: type[T]) -> tuple[Mapping[str, bool], T]:
+    """Return for each field whether it is a `TextList`, and the defaults of all fields."""
+    fields = {
+        field.name: field.type == TextList or TextList in get_args(field.type)
+        for field in msgspec.structs.fields(cast("type[msgspec.Struct]", parameters_type))
+    }
+    return fields, parameters_type()
 
 
 def _check_defaults(request: InferenceRequest, limits: Limits) -> None:

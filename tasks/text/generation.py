@@ -48,11 +48,6 @@ def image_count(messages: Sequence[Message]) -> int:
     return sum(part.type == "image" for message in messages for part in message.content)
 
 
-def last_question(messages: Sequence[Message]) -> str:
-    """Return the text of the last message."""
-    return messages[-1].text
-
-
 def check_messages(messages: Sequence[Message], images: int, limits: Limits, path: str) -> None:
     """Check the messages of a request that has this number of images.
 

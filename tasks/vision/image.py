@@ -1,6 +1,5 @@
 """Decode images, and read raw pixels."""
 
-import contextlib
 import io
 from typing import Any, cast
 
@@ -86,17 +85,24 @@ def decode_image(data: bytes, shrink: int = 1) -> Image:
         InferenceError: INVALID_REQUEST if the image is incomplete or damaged.
     """
     pixels: Any = None
-    if shrink > 1 and data.startswith(_JPEG_START):
-        return _decode_reduced(data, shrink)
+    is_jpeg = data.startswith(_JPEG_START)
+    flags = _REDUCED_FLAGS[shrink] if is_jpeg and shrink > 1 else 0
     try:
-        if not data.startswith(_JPEG_START):
+        if not is_jpeg:
             check_chunks(data)
             data = strip_text_chunks(data)
             pixels = _tiff_with_alpha(data)
         if pixels is None:
-            pixels = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_COLOR_RGB)
+            pixels = cv2.imdecode(np.frombuffer(data, np.uint8), flags | cv2.IMREAD_COLOR_RGB)
     except cv2.error:
         pixels = None
+    if flags and pixels is None:
+        return decode_image(data)
+    if flags:
+        width, height = image_size(data)
+        # libjpeg rounds up. The sides in the header are those before the EXIF orientation is applied.
+        upright = pixels.shape[:2] == (-(-height // shrink), -(-width // shrink))
+        return Image(pixels, (height, width) if upright else (width, height))
     if pixels is None:
         raise invalid("The image cannot be decoded: it is truncated or damaged, or its pixels are of an unusual kind")
     return Image(pixels)
@@ -111,18 +117,6 @@ def small_jpeg(pixels: NDArray[np.uint8], max_side: int, quality: int = 95) -> b
         pixels = cast("NDArray[np.uint8]", cv2.resize(pixels, size, interpolation=cv2.INTER_AREA))
     options = [cv2.IMWRITE_JPEG_QUALITY, quality]
     return cv2.imencode(".jpg", cv2.cvtColor(pixels, cv2.COLOR_RGB2BGR), options)[1].tobytes()
-
-
-def _decode_reduced(data: bytes, shrink: int) -> Image:
-    pixels: Any = None
-    with contextlib.suppress(cv2.error):
-        pixels = cv2.imdecode(np.frombuffer(data, np.uint8), _REDUCED_FLAGS[shrink] | cv2.IMREAD_COLOR_RGB)
-    if pixels is None:
-        return decode_image(data)
-    width, height = image_size(data)
-    # libjpeg rounds up. The sides in the header are those before the EXIF orientation is applied.
-    upright = pixels.shape[:2] == (-(-height // shrink), -(-width // shrink))
-    return Image(pixels, (height, width) if upright else (width, height))
 
 
 def raw_size(tensor: Tensor) -> tuple[int, int, int, int]:

@@ -79,7 +79,9 @@ class BatchingModel(Generic[InputT, PredictionT]):
             if len(batch) == 1:
                 batch[0].set_result(error=error)
             else:
-                self._split(batch)
+                for call in batch:
+                    call.unbatched = True
+                    call.ready.set()
             return
         for call, result in zip(batch, results, strict=True):
             call.set_result(result)
@@ -101,13 +103,6 @@ class BatchingModel(Generic[InputT, PredictionT]):
             if self._leader is not None:
                 self._leader.ready.set()
         return batch
-
-    @staticmethod
-    def _split(batch: "Sequence[_PendingCall[InputT, PredictionT]]") -> None:
-        """Make every request call the model separately."""
-        for call in batch:
-            call.unbatched = True
-            call.ready.set()
 
 
 def _split_predictions(

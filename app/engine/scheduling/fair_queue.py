@@ -4,6 +4,8 @@ import math
 from collections import OrderedDict, deque
 from typing import Generic, TypeVar
 
+import msgspec
+
 T = TypeVar("T")
 
 _NEWEST_WEIGHT = 0.2
@@ -118,7 +120,7 @@ class FairQueue(Generic[T]):
         queue.mean += _NEWEST_WEIGHT * (seconds - queue.mean)
 
 
-class _ModelQueue(Generic[T]):
+class _ModelQueue(msgspec.Struct, Generic[T], eq=False):
     """The queue of one model.
 
     Attributes:
@@ -130,15 +132,12 @@ class _ModelQueue(Generic[T]):
         reserved: the seconds that `virtual_time` was charged in advance for running jobs.
     """
 
-    __slots__ = ("deviation", "jobs", "mean", "reserved", "running", "virtual_time")
-
-    def __init__(self) -> None:
-        self.jobs: OrderedDict[int, T] = OrderedDict()
-        self.reserved: deque[float] = deque()
-        self.virtual_time = 0.0
-        self.mean = 0.0
-        self.deviation = 0.0
-        self.running = 0
+    jobs: OrderedDict[int, T] = msgspec.field(default_factory=OrderedDict[int, T])
+    reserved: deque[float] = msgspec.field(default_factory=deque[float])
+    virtual_time: float = 0.0
+    mean: float = 0.0
+    deviation: float = 0.0
+    running: int = 0
 
     @property
     def backlog(self) -> float:
