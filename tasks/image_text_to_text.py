@@ -11,7 +11,7 @@ from tasks.inference.request import InferenceRequest, TextList, read_parameters
 from tasks.inference.tensor import BytesTensor, Datatype, Tensor, TensorSpec, count_tensor, stack_text
 from tasks.saliency.probe import AnswersToExplain, answers_to_explain
 from tasks.task import FinishReason, InputGroup, Model, StreamingModel, TaskType, TextChunk, TokenUsage
-from tasks.text.generation import SamplingParameters, check_messages, check_sampling, within_limits
+from tasks.text.generation import Message, SamplingParameters, check_messages, check_sampling, within_limits
 from tasks.text.stopping import complete_chunks, cut, stop_chunks
 from tasks.vision.image import Image
 from tasks.vision.request import IMAGE_INPUT, PixelBudget, check_count, read_images
@@ -204,7 +204,7 @@ class ImageTextToText:
 def _conversation(
     images: Sequence[Image], parameters: GenerationParameters, limits: Limits, path: str
 ) -> PromptedImage:
-    messages = parameters.messages or ()
+    messages: Sequence[Message] = parameters.messages or ()
     check_messages(messages, len(images), limits, path)
     if len(messages) == 1 and len(images) == 1:
         # Every model answers one question about one image.

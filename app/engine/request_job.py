@@ -21,8 +21,6 @@ _WATCH_DELAY = 0.05
 class DeadlineTimer:
     """Call `on_expired` in the event loop when the deadline of a request passes, also if it gets shorter meanwhile."""
 
-    __slots__ = ("_context", "_handle", "_loop", "_on_expired")
-
     def __init__(self, context: RequestContext, on_expired: Callable[[], None]) -> None:
         self._loop = asyncio.get_running_loop()
         self._context = context
@@ -66,23 +64,6 @@ class RequestJob(Generic[WireT]):
         pool: the workers.
         release: stop counting the request; called when its worker is free, even after the client has disconnected.
     """
-
-    __slots__ = (
-        "_answer",
-        "_error",
-        "_id",
-        "_is_done",
-        "_is_settled",
-        "_loop",
-        "_on_done",
-        "_pool",
-        "_queue",
-        "_release",
-        "_report",
-        "_timer",
-        "_work",
-        "context",
-    )
 
     def __init__(
         self,

@@ -4,7 +4,7 @@ import math
 import re
 from collections.abc import Mapping
 from functools import cache
-from typing import Annotated, TypeVar, cast, get_args
+from typing import Annotated, Any, TypeVar, get_args
 
 import msgspec
 
@@ -141,17 +141,17 @@ def read_parameters(parameters_type: type[T], *layers: Mapping[str, object], pat
             value out of range.
     """
     values: dict[str, object] = {}
-    fields, defaults = _fields(parameters_type)
+    is_text_list = _fields(parameters_type)
     for layer in layers:
         for name, value in layer.items():
-            if value is not None and name in fields:
+            if value is not None and name in is_text_list:
                 values[name] = value  # noqa: PERF403  a comprehension is one more call for each request
     if not values:
-        return defaults
+        return parameters_type()
     for name, value in values.items():
         if isinstance(value, float) and not math.isfinite(value):
             raise invalid(f"Expected a finite number, got {value}", f"{path}.{name}")
-        if isinstance(value, str) and fields[name]:
+        if isinstance(value, str) and is_text_list[name]:
             values[name] = _text_list(value, f"{path}.{name}")
     return convert(values, parameters_type, path)
 
@@ -169,13 +169,12 @@ def _text_list(value: str, path: str) -> object:
 
 
 @cache
-def _fields(parameters_type: type[T]) -> tuple[Mapping[str, bool], T]:
-    """Return for each field whether it is a `TextList`, and the defaults of all fields."""
-    fields = {
+def _fields(parameters_type: type[Any]) -> Mapping[str, bool]:
+    """Return for each field whether it is a `TextList`."""
+    return {
         field.name: field.type == TextList or TextList in get_args(field.type)
-        for field in msgspec.structs.fields(cast("type[msgspec.Struct]", parameters_type))
+        for field in msgspec.structs.fields(parameters_type)
     }
-    return fields, parameters_type()
 
 
 def _check_defaults(request: InferenceRequest, limits: Limits) -> None:

@@ -191,23 +191,21 @@ def _explain_parts(
     counts = _sample_counts(method, targets, parameters, limits)
     end = deadline(parameters.max_seconds)
     explanations: list[Sequence[Any]] = []
-    models: list[_TimedModel] = []
+    calls = _ModelCalls(lambda samples: on_samples(samples, sum(counts)))
     for remaining, target, count in zip(range(len(targets), 0, -1), targets, counts, strict=True):
         now = time.monotonic()
         until = now + (end - now) / remaining
-        model = _TimedModel(target.model, lambda samples: on_samples(samples, sum(counts)))
-        timed_target = msgspec.structs.replace(target, model=model)
+        timed_target = msgspec.structs.replace(target, model=partial(calls.run, target.model))
         explanations.append(
             method.explain(
                 timed_target, parameters, count, lambda until=until: should_continue() and time.monotonic() < until
             )
         )
-        models.append(model)
     remaining_explanations = iter(explanations)
     return ExplainedResult(
-        result=msgspec.structs.replace(result, model_ns=result.model_ns + sum(model.nanoseconds for model in models)),
+        result=msgspec.structs.replace(result, model_ns=result.model_ns + calls.nanoseconds),
         explanations=[[next(remaining_explanations) for _ in output] for output in targets_of_outputs],
-        samples=sum(model.inputs for model in models),
+        samples=calls.inputs,
     )
 
 
@@ -237,7 +235,8 @@ def _explain_rows(
     parameters = read_parameters(RowExplanationParameters, request.parameters)
     result, groups, predictions = _answer(servable, request, limits, servable.model)
     end = deadline(parameters.max_seconds)
-    model = _TimedModel(partial(call_model, servable.model))
+    calls = _ModelCalls()
+    model = partial(calls.run, partial(call_model, servable.model))
     target = RowTarget(
         model=model, item=groups[0].items[0], prediction=predictions[0], labels=servable.description.labels
     )
@@ -248,7 +247,7 @@ def _explain_rows(
         lambda: should_continue() and time.monotonic() < end,
     )
     return ExplainedResult(
-        result=msgspec.structs.replace(result, model_ns=result.model_ns + model.nanoseconds),
+        result=msgspec.structs.replace(result, model_ns=result.model_ns + calls.nanoseconds),
         explanations=[[importances]],
         samples=sum(importance.samples for importance in importances),
     )
@@ -268,20 +267,18 @@ def _order_count(cost: int, row_count: int, parameters: RowExplanationParameters
     return orders
 
 
-class _TimedModel:
-    """Call a model, count its inputs and the time of its calls, and report the inputs."""
+class _ModelCalls:
+    """Count the inputs of a model and the time of its calls, and report the inputs."""
 
-    def __init__(
-        self, model: Callable[[Sequence[Any]], Sequence[Any]], on_inputs: Callable[[int], None] = lambda _: None
-    ) -> None:
-        self._model = model
+    def __init__(self, on_inputs: Callable[[int], None] = lambda _: None) -> None:
         self._on_inputs = on_inputs
         self.inputs = 0
         self.nanoseconds = 0
 
-    def __call__(self, inputs: Sequence[Any], /) -> Sequence[Any]:
+    def run(self, model: Callable[[Sequence[Any]], Sequence[Any]], inputs: Sequence[Any]) -> Sequence[Any]:
+        """Return the predictions of `model` for `inputs`."""
         started = time.perf_counter_ns()
-        predictions = self._model(inputs)
+        predictions = model(inputs)
         self.nanoseconds += time.perf_counter_ns() - started
         self.inputs += len(inputs)
         self._on_inputs(len(inputs))

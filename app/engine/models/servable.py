@@ -12,7 +12,7 @@ from app.engine.cancellation import raise_if_cancelled
 from app.engine.error_text import error_text
 from app.engine.models.model_metadata import ModelMetadata
 from app.engine.scheduling.batching import BatchingModel
-from app.engine.streams.text_stream import InputPosition, TextStream
+from app.engine.streams.text_stream import TextStream
 from app.settings.model import ModelError
 from metadata.entry import output_parameters
 from tasks.inference.error import ErrorKind, InferenceError
@@ -38,16 +38,6 @@ class HealthReporting(Protocol):
     @property
     def unavailable_reason(self) -> str:
         """Return why it cannot answer now, empty if it can. Read for every request."""
-        ...
-
-
-@runtime_checkable
-class MemoryReporting(Protocol):
-    """A model that reports the memory of its own process."""
-
-    @property
-    def resident_bytes(self) -> int | None:
-        """Return its resident memory in bytes, None while it has no process."""
         ...
 
 
@@ -122,8 +112,7 @@ class Servable:
     @property
     def resident_bytes(self) -> int | None:
         """Return the bytes in memory of its process, or those that loading it added to this one; None if unknown."""
-        model = self.model
-        return model.resident_bytes if isinstance(model, MemoryReporting) else self.loaded_bytes
+        return getattr(self.model, "resident_bytes", self.loaded_bytes)
 
     def batched(self, max_size: int, max_delay: float) -> Self:
         """Return a copy with dynamic batching as `BatchingModel`, which streams and explanations do not use."""
@@ -160,13 +149,8 @@ class Servable:
         """
         streaming = self.check_streams(request.model_name)
         groups, decode_ns = self._decode(request, limits)
-        positions = [
-            InputPosition(group.name, group.index, index, item, output_parameters(group.parameters))
-            for group in groups
-            for index, item in enumerate(group.items)
-        ]
-        stream = streaming.stream([position.item for position in positions], self.model)
-        return TextStream(stream, positions, decode_ns, streaming.gather)
+        stream = streaming.stream([item for group in groups for item in group.items], self.model)
+        return TextStream(stream, groups, decode_ns, streaming.gather)
 
     def check_streams(self, model_name: str) -> StreamingTask[Any, Any]:
         """Return its task if its answers are texts.

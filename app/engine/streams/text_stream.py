@@ -8,30 +8,13 @@ from typing import Any
 import msgspec
 
 from app.engine.error_text import error_text
+from metadata.entry import output_parameters
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.inference.response import InferenceResult, Prediction, SampleResult
-from tasks.task import FinishReason, TextChunk, TokenUsage
+from tasks.task import FinishReason, InputGroup, TextChunk, TokenUsage
 from tasks.text.stopping import ChunkCollector
 
 _logger = logging.getLogger(__name__)
-
-
-class InputPosition(msgspec.Struct, frozen=True, eq=False):
-    """The position of an image, or a text, in a request.
-
-    Attributes:
-        input: the name of the input.
-        input_index: index of the input in the request.
-        image: index of the image in the input.
-        item: the decoded input of the model.
-        parameters: the input's own parameters, unchanged.
-    """
-
-    input: str
-    input_index: int
-    image: int
-    item: Any
-    parameters: Mapping[str, object]
 
 
 class Chunk(msgspec.Struct, frozen=True, kw_only=True, eq=False):
@@ -71,7 +54,7 @@ class TextStream:
 
     Args:
         chunks: the chunks of all answers; closed at the end.
-        positions: the positions of the images, by `TextChunk.item`.
+        groups: the decoded inputs, whose items `TextChunk.item` counts.
         decode_ns: nanoseconds that decoding the request took.
         gather: make a prediction from the complete answers of an item, one for each prompt.
     """
@@ -79,11 +62,11 @@ class TextStream:
     def __init__(
         self,
         chunks: Generator[TextChunk],
-        positions: Sequence[InputPosition],
+        groups: Sequence[InputGroup[Any]],
         decode_ns: int,
         gather: Callable[[Any, Sequence[TextChunk]], Prediction],
     ) -> None:
-        self._positions = positions
+        self._positions = [(group, index) for group in groups for index in range(len(group.items))]
         self._decode_ns = decode_ns
         self._model_ns = 0
         self._chunks = chunks
@@ -92,17 +75,17 @@ class TextStream:
 
     def chunk(self, chunk: TextChunk, request_id: str, model_name: str, model_version: str) -> Chunk:
         """Return a chunk of this stream with its position and its model."""
-        position = self._positions[chunk.item]
+        group, index = self._positions[chunk.item]
         return Chunk(
             id=request_id,
             model_name=model_name,
             model_version=model_version,
-            input=position.input,
-            image=position.image,
+            input=group.name,
+            image=index,
             prompt=chunk.prompt,
             text=chunk.text,
             final=chunk.final,
-            parameters=position.parameters,
+            parameters=output_parameters(group.parameters),
             usage=chunk.usage,
             finish=chunk.finish,
         )
@@ -110,13 +93,11 @@ class TextStream:
     def result(self) -> InferenceResult:
         """Return the text so far as predictions."""
         samples: list[SampleResult] = []
-        for index, answers in self._collector.answers.items():
-            position = self._positions[index]
-            prediction = self._gather(position.item, answers)
+        for number, answers in self._collector.answers.items():
+            group, index = self._positions[number]
+            item = group.items[index]
             samples.append(
-                SampleResult(
-                    input=position.input_index, index=position.image, item=position.item, prediction=prediction
-                )
+                SampleResult(input=group.index, index=index, item=item, prediction=self._gather(item, answers))
             )
         return InferenceResult(
             outputs=(),
