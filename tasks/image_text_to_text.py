@@ -204,7 +204,7 @@ class ImageTextToText:
 def _conversation(
     images: Sequence[Image], parameters: GenerationParameters, limits: Limits, path: str
 ) -> PromptedImage:
-    messages: Sequence[Message] = parameters.messages or ()
+    messages: Sequence[Message] = list(parameters.messages or ())
     check_messages(messages, len(images), limits, path)
     if len(messages) == 1 and len(images) == 1:
         # Every model answers one question about one image.
