@@ -21,11 +21,6 @@ _RANDOM = random.Random()  # noqa: S311
 os.register_at_fork(after_in_child=_RANDOM.seed)
 
 
-def event_id() -> str:
-    """Return 32 hexadecimal digits: 12 of the milliseconds since 1970, for ordered storage, the rest random."""
-    return f"{time.time_ns() // 1_000_000:012x}{_RANDOM.getrandbits(80):020x}"
-
-
 def request_id() -> str:
     """Return a random UUID (RFC 9562, version 4)."""
     digits = f"{_RANDOM.getrandbits(128):032x}"
@@ -60,7 +55,8 @@ class RequestContext(CancellationToken, kw_only=True, eq=False):
         explanation_samples: masked copies of the images that the model processed for explanations.
         failure: why the request failed.
         recorded: completes when the request is recorded; None without recording.
-        id: unique id of the finished request.
+        id: unique id of the finished request: 32 hexadecimal digits, 12 of the milliseconds since 1970, for ordered
+            storage, the rest random.
         model_version: the version that answered, empty if none did.
         task_type: of the model that answered, empty if none did.
         outcome: None for success, otherwise the kind of error.
@@ -138,7 +134,7 @@ class RequestContext(CancellationToken, kw_only=True, eq=False):
 
     def finish(self) -> None:
         """Set the fields that follow from the others when the request has ended."""
-        self.id = event_id()
+        self.id = f"{time.time_ns() // 1_000_000:012x}{_RANDOM.getrandbits(80):020x}"
         self.total = time.perf_counter_ns() - self.arrived
         self.queue = (self.work_started or self.arrived) - self.arrived
         if (failure := self.failure) is not None:

@@ -4,7 +4,13 @@ import multiprocessing
 import uuid
 from multiprocessing.queues import Queue
 
-from app.engine.request_context import event_id, request_id
+from app.engine.request_context import RequestContext, request_id
+
+
+def event_id() -> str:
+    context = RequestContext(protocol="test", request_id="abc")
+    context.finish()
+    return context.id
 
 
 def test_ids_are_unique_and_well_formed() -> None:
