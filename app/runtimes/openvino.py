@@ -68,9 +68,8 @@ class OpenVinoSession:
     def run(self, feeds: Mapping[str, NDArray[Any]], names: Sequence[str] | None = None) -> list[NDArray[Any]]:
         if self._model is not None:
             self._compile_usual(feeds)
-        graph, usual = self._any_shape, self._usual
-        if usual is not None and usual[0] == self._shapes(feeds):
-            graph = usual[1]
+        usual = self._usual
+        graph = usual[1] if usual is not None and usual[0] == self._shapes(feeds) else self._any_shape
         try:
             return graph.infer(feeds, [self._numbers[name] for name in names or self._numbers])
         except Exception as error:

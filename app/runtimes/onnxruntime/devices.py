@@ -63,19 +63,15 @@ def parse_device(name: str, available: Sequence[str]) -> Device:
         installed = ", ".join(known for known in available if known in _KINDS.values())
         message = f"device {name!r} needs an ONNX Runtime with {provider}; the installed one has {installed}"
         raise ModelError(message)
-    match kind:
-        case "cuda" | "tensorrt":
-            if index is not None and not index.isdecimal():
-                raise ModelError(f"device: Expected a number after the colon, got {name!r}")
-            number = int(index or 0)
-            others = ("cuda",) if kind == "tensorrt" and _KINDS["cuda"] in available else ()
-            providers = [provider, *(_KINDS[other] for other in others), _CPU_PROVIDER]
-            options = [*({"device_id": str(number)} for _ in providers[:-1]), {}]
-            return Device(name=name, providers=providers, options=options, memory=("cuda", number))
-        case "openvino":
-            options = [{"device_type": index or "CPU"}, {}]
-            return Device(name=name, providers=[provider, _CPU_PROVIDER], options=options)
-        case "coreml":
-            return Device(name=name, providers=[provider, _CPU_PROVIDER], options=[{}, {}])
-        case _:
-            return CPU
+    if kind == "cpu":
+        return CPU
+    if kind not in ("cuda", "tensorrt"):
+        options = [{"device_type": index or "CPU"} if kind == "openvino" else {}, {}]
+        return Device(name=name, providers=[provider, _CPU_PROVIDER], options=options)
+    if index is not None and not index.isdecimal():
+        raise ModelError(f"device: Expected a number after the colon, got {name!r}")
+    number = int(index or 0)
+    others = [_KINDS["cuda"]] if kind == "tensorrt" and _KINDS["cuda"] in available else []
+    providers = [provider, *others, _CPU_PROVIDER]
+    options = [*({"device_id": str(number)} for _ in providers[:-1]), {}]
+    return Device(name=name, providers=providers, options=options, memory=("cuda", number))

@@ -76,12 +76,10 @@ class ChatTemplate(msgspec.Struct, frozen=True):
             ):
                 remaining -= len(chunk)
                 if remaining < 0:
-                    break
+                    raise ChatTemplateError(f"it writes more than {_MAX_RENDERED:,} characters")
                 chunks.append(chunk)
         except Exception as error:
             raise ChatTemplateError(str(error)) from error
-        if remaining < 0:
-            raise ChatTemplateError(f"it writes more than {_MAX_RENDERED:,} characters")
         return "".join(chunks)
 
 

@@ -227,7 +227,7 @@ class TiledImageProcessor:
         config, path = configuration
         if family(config) not in TILED_FAMILIES:
             raise ModelError(
-                f"{path} has no usable image processor: {config.class_name} does not cut images into tiles"
+                f"{path} has no usable image processor: {config.class_name or None} does not cut images into tiles"
             )
         self._size = None if config.do_resize is False else _longest_edge(config.size, _LONGEST_EDGE, path)
         self._edge = _longest_edge(config.max_image_size, _TILE_EDGE, path)

@@ -1,5 +1,6 @@
 """Answer prompts about images with a vision-language model."""
 
+import math
 from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import Any
 
@@ -73,31 +74,28 @@ class OnnxVisionLanguageModel(PromptedImageModel):
         return [self.prompts.encode(text, f"{item.path}[{index}]") for index, text in enumerate(item.prompts)]
 
     def _encode_item(self, item: PromptedImage, prompts: Sequence[PromptIds]) -> list[EncodedPrompt]:
-        images = [self.encode_image(image) for image in item.images]
-        return [self._encode_prompt(item, images, prompt, index) for index, prompt in enumerate(prompts)]
-
-    def _encode_prompt(
-        self, item: PromptedImage, images: Sequence[EncodedImage], prompt: PromptIds, index: int
-    ) -> EncodedPrompt:
-        """Insert the images into a prompt.
+        """Insert the images into the prompts.
 
         Raises:
-            InferenceError: INVALID_REQUEST if the prompt fills the model's context.
+            InferenceError: INVALID_REQUEST if a prompt fills the model's context.
         """
-        ids = [*prompt[0]]
-        for image, part in zip(images, prompt[1:], strict=True):
-            ids += image.ids + part
-        max_tokens = item.parameters.max_new_tokens
-        if self._max_positions is not None:
-            if len(ids) >= self._max_positions:
+        images = [self.encode_image(image) for image in item.images]
+        encoded: list[EncodedPrompt] = []
+        for index, (first, *others) in enumerate(prompts):
+            ids = [*first]
+            for image, part in zip(images, others, strict=True):
+                ids += image.ids + part
+            room = math.inf if self._max_positions is None else self._max_positions - len(ids)
+            if room <= 0:
                 image_ids = sum(len(image.ids) for image in images)
                 message = (
                     f"Expected a text that leaves room for an answer among the model's {self._max_positions} tokens, "
                     f"got {len(ids)} tokens, {image_ids} of them the {'image' if len(images) == 1 else 'images'}"
                 )
                 raise invalid(message, f"{item.path}[{index}]")
-            max_tokens = min(max_tokens, self._max_positions - len(ids))
-        return EncodedPrompt(_Inputs(ids, images), len(ids), max_tokens)
+            max_tokens = int(min(item.parameters.max_new_tokens, room))
+            encoded.append(EncodedPrompt(_Inputs(ids, images), len(ids), max_tokens))
+        return encoded
 
     def _generate(self, inputs: _Inputs, picker: TokenPicker, max_tokens: int) -> Generator[int]:
         yield from self._decoder.generate(self._embed(inputs), picker, self._end_tokens, max_tokens)

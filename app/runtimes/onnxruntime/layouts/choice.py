@@ -8,7 +8,7 @@ from app.runtimes.onnxruntime.images.preprocessing import PartialPreprocessing
 from app.runtimes.onnxruntime.layouts.classes import CLASSES
 from app.runtimes.onnxruntime.layouts.detr import DETR, DETR_SIGMOID, RF_DETR
 from app.runtimes.onnxruntime.layouts.faces import ANCHORS, SCRFD, YUNET
-from app.runtimes.onnxruntime.layouts.layout import GraphView, Layout, Match, TensorDecoder, format_outputs
+from app.runtimes.onnxruntime.layouts.layout import BoxDecoder, GraphView, Layout, Match, TensorDecoder, format_outputs
 from app.runtimes.onnxruntime.layouts.paddle_ocr import CTC, TEXT_MAP
 from app.runtimes.onnxruntime.layouts.pixel_maps import CLASS_MAP, MASK, SEMANTIC
 from app.runtimes.onnxruntime.layouts.ranked_boxes import RT_DETR, TORCHVISION_BOXES
@@ -88,6 +88,10 @@ def choose_layout(view: GraphView, facts: Facts) -> Match:
             origin = best.origin if declared_layout is None else Origin.DECLARED
             facts.note("layout", f"{best.layout}, outputs {format_outputs(best.outputs)}", origin)
             facts.recorded += best.facts
+            if isinstance(best.decoder, BoxDecoder) and best.decoder.keypoints:
+                points, numbers = best.decoder.keypoints
+                origin = Origin.MODEL_FILE if view.model_files.metadata.keypoints else best.origin
+                facts.note("keypoints", f"{points} of {numbers} numbers for each box", origin)
             return best
         case []:
             raise view.model_files.error(_reason(view, task, layouts))

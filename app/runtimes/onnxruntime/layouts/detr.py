@@ -151,15 +151,12 @@ def _decode_best_class(answer: RawOutputs, parameters: DetectionParameters) -> C
 
 def _decode_pairs(answer: RawOutputs, parameters: DetectionParameters) -> Candidates:
     logits, boxes = answer.outputs
-    corners = _fractions_to_xyxy(boxes, answer.width, answer.height)
-    return _class_pairs(corners, sigmoid(logits), parameters.score_threshold, len(logits))
+    return _class_pairs(answer, boxes, logits, parameters.score_threshold)
 
 
 def _decode_rf_detr(answer: RawOutputs, parameters: DetectionParameters, *, class_numbers: Sequence[int]) -> Candidates:
     boxes, logits, *_ = answer.outputs
-    scores: NDArray[np.float32] = sigmoid(logits[:, list(class_numbers)])
-    corners = _fractions_to_xyxy(boxes, answer.width, answer.height)
-    return _class_pairs(corners, scores, parameters.score_threshold, len(scores))
+    return _class_pairs(answer, boxes, logits[:, list(class_numbers)], parameters.score_threshold)
 
 
 def _decode_masks(answer: RawOutputs, item: SegmentationInput, *, class_numbers: Sequence[int]) -> Outline:
@@ -170,22 +167,23 @@ def _decode_masks(answer: RawOutputs, item: SegmentationInput, *, class_numbers:
 
 
 def _class_pairs(
-    boxes: NDArray[np.float32], scores: NDArray[np.float32], score_threshold: float, max_pairs: int
+    answer: RawOutputs, boxes: NDArray[np.float32], logits: NDArray[np.float32], score_threshold: float
 ) -> Candidates:
     """Return the best pairs of query and class, best first, as DETR models without suppression do.
 
     Args:
-        boxes: (queries, 4) xyxy in input pixels.
-        scores: (queries, classes) in 0..1.
+        answer: the outputs, whose input the boxes belong to.
+        boxes: (queries, 4) cx, cy, w, h as fractions of the input.
+        logits: (queries, classes).
         score_threshold: pairs with a lower score are dropped.
-        max_pairs: maximum number of pairs; the best are kept.
 
     Returns:
-        Candidates with the query number in `extras`.
+        As many candidates as queries at most, with the query number in `extras`.
     """
+    boxes, scores = _fractions_to_xyxy(boxes, answer.width, answer.height), sigmoid(logits)
     # A query with an invalid box must not displace a valid one.
     flat = np.where(np.isfinite(boxes).all(axis=1, keepdims=True), scores, np.float32(0)).ravel()
-    chosen = best_indices(flat, score_threshold, max_pairs)
+    chosen = best_indices(flat, score_threshold, len(logits))
     chosen = chosen[(-flat[chosen]).argsort(kind="stable")]
     queries, class_ids = np.divmod(chosen, max(scores.shape[1], 1))
     return Candidates(

@@ -34,7 +34,6 @@ from app.runtimes.onnxruntime.layouts.layout import (
     Match,
     Output,
     best_indices,
-    keypoints_fact,
     sigmoid,
 )
 from tasks.inference.error import ErrorKind, InferenceError
@@ -75,7 +74,6 @@ def _match(
         classes=1,
         names=("face",),
         preprocessing=defaults,
-        facts=(keypoints_fact(decoder.keypoints, Origin.MODEL_FILE),) if decoder.keypoints else (),
     )
 
 
@@ -216,7 +214,6 @@ def _recognise_anchors(view: GraphView) -> Match | None:
             std=std,
             channel_order="RGB",
         ),
-        facts=(keypoints_fact(keypoints, Origin.SHAPES),),
     )
 
 

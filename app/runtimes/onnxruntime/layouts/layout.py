@@ -233,11 +233,6 @@ def sigmoid(logits: NDArray[Any]) -> NDArray[np.float32]:
     return (np.tanh(logits.astype(np.float32, copy=False) * np.float32(0.5)) + np.float32(1)) * np.float32(0.5)
 
 
-def keypoints_fact(keypoints: tuple[int, int], origin: Origin) -> Fact:
-    """Return the fact that each object has keypoints; `keypoints` is that of `BoxDecoder`."""
-    return Fact("keypoints", f"{keypoints[0]} of {keypoints[1]} numbers for each box", origin)
-
-
 def planes_first(output: Output, inputs: ImageInputs) -> Output:
     """Return an output [b, h, w, k] of a graph with channels last as [b, k, h, w]; others unchanged."""
     if not inputs.channels_last or output.blank.ndim != 4 or output.shape[3] > min(output.shape[1:3]):

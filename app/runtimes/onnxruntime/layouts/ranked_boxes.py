@@ -27,7 +27,6 @@ from app.runtimes.onnxruntime.layouts.layout import (
     Outline,
     Output,
     best_indices,
-    keypoints_fact,
 )
 from app.runtimes.onnxruntime.mask_grid import MaskGrid
 from tasks.image_segmentation import SegmentationInput
@@ -79,8 +78,6 @@ def _recognise_torchvision(view: GraphView) -> Match | None:
         for output in view.outputs
         if output.name not in read
     ]
-    if isinstance(decoder, BoxDecoder) and decoder.keypoints:
-        facts.append(keypoints_fact(decoder.keypoints, Origin.MODEL_FILE))
     return Match(
         layout=_TORCHVISION,
         decoder=decoder,

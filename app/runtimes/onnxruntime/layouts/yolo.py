@@ -38,7 +38,6 @@ from app.runtimes.onnxruntime.layouts.layout import (
     Outline,
     OutputDecoder,
     best_indices,
-    keypoints_fact,
 )
 from app.runtimes.onnxruntime.mask_grid import MaskGrid
 from tasks.image_segmentation import SegmentationInput
@@ -115,7 +114,6 @@ def _recognise(view: GraphView) -> Match | None:
         outputs=view.outputs,
         task_origin=origin,
         classes=classes,
-        facts=(keypoints_fact(keypoints, Origin.MODEL_FILE),) if keypoints else (),
     )
 
 
