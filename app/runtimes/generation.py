@@ -49,32 +49,26 @@ class GeneratedAnswer(msgspec.Struct, frozen=True, eq=False):
 
 
 class AnswerTokens:
-    """The tokens of one answer without end tokens. It can be iterated once."""
+    """The tokens of one answer without end tokens. It can be iterated once.
 
-    def __init__(self, tokens: Iterable[int], prompt_count: int, end_tokens: Collection[int]) -> None:
+    Attributes:
+        count: number of tokens so far, end tokens included.
+        finish: why the answer ended, after its last token.
+    """
+
+    def __init__(self, tokens: Iterable[int], end_tokens: Collection[int]) -> None:
         self._tokens = tokens
-        self._prompt_count = prompt_count
         self._end_tokens = end_tokens
-        self._count = 0
-        self._ended = False
+        self.count = 0
+        self.finish: FinishReason = "length"
 
     def __iter__(self) -> Iterator[int]:
         for token in self._tokens:
-            self._count += 1
+            self.count += 1
             if token in self._end_tokens:
-                self._ended = True
+                self.finish = "stop"
             else:
                 yield token
-
-    @property
-    def usage(self) -> TokenUsage:
-        """Return the tokens so far, end tokens included."""
-        return TokenUsage(self._prompt_count, self._count)
-
-    @property
-    def finish(self) -> FinishReason:
-        """Return why the answer ended, after its last token."""
-        return "stop" if self._ended else "length"
 
 
 class GenerativeModel(ABC, Generic[InputT, PredictionT]):
@@ -135,20 +129,21 @@ class GenerativeModel(ABC, Generic[InputT, PredictionT]):
             for number, prompt in enumerate(prompts):
                 tokens = self._stream_tokens(prompt.inputs, Sampler(item.parameters), prompt.max_tokens)
                 try:
-                    answer = AnswerTokens(tokens, prompt.token_count, self._end_tokens)
+                    answer = AnswerTokens(tokens, self._end_tokens)
                     for text in self._tokenizer.decode_stream(answer, prompt.context):
-                        yield TextChunk(item=index, prompt=number, text=text, usage=answer.usage)
-                    usage, finish = answer.usage, answer.finish
+                        usage = TokenUsage(prompt.token_count, answer.count)
+                        yield TextChunk(item=index, prompt=number, text=text, usage=usage)
+                    usage, finish = TokenUsage(prompt.token_count, answer.count), answer.finish
                     yield TextChunk(item=index, prompt=number, text="", final=True, usage=usage, finish=finish)
                 finally:
                     tokens.close()
 
     def _answer(self, prompt: EncodedPrompt, parameters: SamplingParameters) -> GeneratedAnswer:
         generated = self._generate(prompt.inputs, Sampler(parameters), prompt.max_tokens)
-        answer = AnswerTokens(generated, prompt.token_count, self._end_tokens)
+        answer = AnswerTokens(generated, self._end_tokens)
         tokens = list(answer)
         text = "".join(self._tokenizer.decode_stream(tokens, prompt.context))
-        return GeneratedAnswer(text, tokens, answer.usage, answer.finish)
+        return GeneratedAnswer(text, tokens, TokenUsage(prompt.token_count, answer.count), answer.finish)
 
     def _log_likelihood(self, prompt: EncodedPrompt, tokens: Sequence[int]) -> float:
         forced = ForcedTokens(tokens)

@@ -150,7 +150,10 @@ def _note_input(inputs: ImageInputs, facts: Facts) -> None:
 
 
 def _run_blank(session: GraphSession, inputs: ImageInputs, model_files: ModelFiles) -> Sequence[Output]:
-    """Return the outputs for a black image, whose shapes apply to every image. All copies of the graph run it."""
+    """Return the outputs that the settings name, by default all, for a black image. All copies of the graph run it.
+
+    Their shapes apply to every image.
+    """
     task_type, _ = model_files.declared_task()
     size = decide_size(inputs, model_files, Facts(), task_type)
     reads_text = model_files.metadata.characters is not None or task_type is TaskType.IMAGE_TEXT_TO_TEXT
@@ -173,16 +176,11 @@ def _run_blank(session: GraphSession, inputs: ImageInputs, model_files: ModelFil
         raise ModelError(
             f"{model_files.file} cannot run on a {size[0]}x{size[1]} image: {error.message}{hint}"
         ) from None
-    outputs = [Output(name=spec.name, blank=blank) for spec, blank in zip(session.outputs, blanks, strict=True)]
-    return _selected(outputs, model_files)
-
-
-def _selected(outputs: Sequence[Output], model_files: ModelFiles) -> Sequence[Output]:
-    """Return the outputs that the settings name, in that order; by default all."""
+    pairs = zip(session.outputs, blanks, strict=True)
+    by_name = {spec.name: Output(name=spec.name, blank=blank) for spec, blank in pairs}
     names = model_files.settings.outputs
     if names is None:
-        return outputs
-    by_name = {output.name: output for output in outputs}
+        return list(by_name.values())
     if not names or not by_name.keys() >= set(names):
         raise model_files.error(
             f"model-settings.json declares the outputs {', '.join(names) or 'none'}; "

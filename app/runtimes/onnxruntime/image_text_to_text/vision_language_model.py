@@ -18,18 +18,11 @@ from tasks.inference.error import ErrorKind, InferenceError, invalid
 from tasks.vision.image import Image
 
 
-class EncodedImage(msgspec.Struct, frozen=True, eq=False):
-    """An image as input of the language model: its token ids, and (number, width) features for its image tokens."""
+class EncodedInputs(msgspec.Struct, frozen=True, eq=False):
+    """An image, or a prompt with its images: token ids, and (number, width) features for the image tokens in them."""
 
     ids: list[int]
     features: NDArray[Any]
-
-
-class _Inputs(msgspec.Struct, frozen=True, eq=False):
-    """The token ids of a prompt with those of its images, and the images."""
-
-    ids: list[int]
-    images: Sequence[EncodedImage]
 
 
 class OnnxVisionLanguageModel(PromptedImageModel):
@@ -53,7 +46,7 @@ class OnnxVisionLanguageModel(PromptedImageModel):
         self._decoder = decoder
         self._max_positions = max_positions
 
-    def encode_image(self, image: Image) -> EncodedImage:
+    def encode_image(self, image: Image) -> EncodedInputs:
         """Run the vision encoder."""
         tiles = self.prepare(image)
         features = self._vision(tiles)
@@ -62,7 +55,7 @@ class OnnxVisionLanguageModel(PromptedImageModel):
         if remainder or ids.count(self.prompts.image_id) != len(features):
             message = f"The model failed: {len(features)} image features do not fit {tiles.count} tiles"
             raise InferenceError(ErrorKind.MODEL_FAILED, message)
-        return EncodedImage(ids, features)
+        return EncodedInputs(ids, features)
 
     def _encode(self, inputs: Sequence[PromptedImage]) -> Iterable[Iterable[EncodedPrompt]]:
         # Validate all prompts before the first image is encoded, which takes about a thousand times longer.
@@ -80,6 +73,7 @@ class OnnxVisionLanguageModel(PromptedImageModel):
             InferenceError: INVALID_REQUEST if a prompt fills the model's context.
         """
         images = [self.encode_image(image) for image in item.images]
+        features = np.concatenate([image.features for image in images]) if images else np.zeros((0, 0))
         encoded: list[EncodedPrompt] = []
         for index, (first, *others) in enumerate(prompts):
             ids = [*first]
@@ -94,21 +88,21 @@ class OnnxVisionLanguageModel(PromptedImageModel):
                 )
                 raise invalid(message, f"{item.path}[{index}]")
             max_tokens = int(min(item.parameters.max_new_tokens, room))
-            encoded.append(EncodedPrompt(_Inputs(ids, images), len(ids), max_tokens))
+            encoded.append(EncodedPrompt(EncodedInputs(ids, features), len(ids), max_tokens))
         return encoded
 
-    def _generate(self, inputs: _Inputs, picker: TokenPicker, max_tokens: int) -> Generator[int]:
+    def _generate(self, inputs: EncodedInputs, picker: TokenPicker, max_tokens: int) -> Generator[int]:
         yield from self._decoder.generate(self._embed(inputs), picker, self._end_tokens, max_tokens)
 
     _stream_tokens = _generate
 
-    def _embed(self, inputs: _Inputs) -> NDArray[Any]:
+    def _embed(self, inputs: EncodedInputs) -> NDArray[Any]:
         image_id = self.prompts.image_id
         # The image token may be outside the embedding's vocabulary; its embedding is replaced anyway.
         embeddings = self._decoder.embed([0 if id_ == image_id else id_ for id_ in inputs.ids])
-        if not inputs.images:
+        features = inputs.features
+        if not len(features):
             return embeddings
-        features = np.concatenate([image.features for image in inputs.images])
         if features.shape[1] != embeddings.shape[-1]:
             description = f"{features.shape[1]} values wide, embeddings {embeddings.shape[-1]}"
             raise InferenceError(ErrorKind.MODEL_FAILED, f"The model failed: its image features are {description}")
