@@ -8,7 +8,6 @@ from typing import Any, Generic, TypeVar
 import msgspec
 import numpy as np
 
-from app.engine.models.servable import Servable
 from app.runtimes.onnxruntime.graph import ImageGraph, RawOutputs
 from app.runtimes.onnxruntime.inspection import Inspection
 from app.runtimes.onnxruntime.layouts.layout import (
@@ -19,7 +18,6 @@ from app.runtimes.onnxruntime.layouts.layout import (
     TensorDecoder,
     TextDecoder,
 )
-from app.settings.model import ModelError, ModelSource
 from tasks.image_classification import Classification, ClassificationInput, ImageClassification
 from tasks.image_segmentation import ImageSegmentation, SegmentationInput, SegmentationParameters, Segments
 from tasks.image_text_to_text import DEFAULT_PROMPT, Answers, GenerationParameters, ImageTextToText, PromptedImage
@@ -50,22 +48,6 @@ class OnnxImageModel(msgspec.Struct, Generic[InputT, PredictionT], frozen=True, 
         for item, answer in zip(inputs, answers, strict=True):
             predictions.append(self.predict(item, answer))
         return predictions
-
-
-def bind_vision_model(source: ModelSource, inspection: Inspection) -> Servable:
-    """Bind an inspected model to its task, and test it with a blank image.
-
-    Raises:
-        ModelError: if the test fails.
-    """
-    graph = inspection.graph
-    task, model, example = task_and_model(inspection)
-    try:
-        model([example])
-    except InferenceError as error:
-        raise ModelError(f"{source.folder}: the model cannot answer a blank image: {error.message}") from None
-    downscale = graph.downscale if source.settings.preprocessing.reduced_decode else None
-    return Servable(task, model, inspection.description, source.settings.parameters, downscale)
 
 
 def task_and_model(inspection: Inspection) -> tuple[Task[Any, Any], OnnxImageModel[Any, Any], Any]:

@@ -46,15 +46,15 @@ def inspect_model(source: ModelSource, session: GraphSession) -> Inspection:
     model_files = read_model_files(source, session)
     facts = Facts()
     inputs = read_inputs(session.inputs, model_files)
-    declared_names = declared_labels(model_files)
+    labels = model_files.labels
     view = GraphView(
         inputs=inputs,
         outputs=_run_blank(session, inputs, model_files),
         model_files=model_files,
-        classes=None if declared_names is None else len(declared_names[0]),
+        classes=None if labels is None else len(labels[0]),
     )
     match = choose_layout(view, facts)
-    labels = _decide_labels(match, declared_names, model_files, facts)
+    labels = _decide_labels(match, model_files, facts)
     size = decide_size(inputs, model_files, facts, match.task_type, match.preprocessing)
     preprocessing = decide_preprocessing(inputs, size, match.task_type, model_files, facts, match.preprocessing)
     _note_input(inputs, facts)
@@ -82,38 +82,13 @@ def inspect_model(source: ModelSource, session: GraphSession) -> Inspection:
     return Inspection(description=description, graph=graph, decoder=match.decoder)
 
 
-def declared_labels(model_files: ModelFiles) -> tuple[tuple[str, ...], Origin] | None:
-    """Return the labels that the settings or the model's files list, with their origin; None if none do.
-
-    Raises:
-        ModelError: if they are not valid Unicode.
-    """
-    config_labels = model_files.config.labels if model_files.config else None
-    # The labels that transformers writes if it knows none.
-    is_named = config_labels != tuple(f"LABEL_{number}" for number in range(len(config_labels or ())))
-    candidates = (
-        (model_files.declared_labels, Origin.DECLARED),
-        (model_files.metadata.names, Origin.MODEL_FILE),
-        (config_labels if is_named else None, Origin.CONFIG),
-        (model_files.file_labels, Origin.LABEL_FILE),
-        (config_labels, Origin.CONFIG),
-    )
-    found = next(((labels, origin) for labels, origin in candidates if labels), None)
-    try:
-        "".join(found[0] if found else ()).encode()
-    except UnicodeEncodeError as error:
-        raise model_files.error(f"its labels are not valid Unicode: {error.reason}") from None
-    return found
-
-
-def _decide_labels(
-    match: Match, declared: tuple[tuple[str, ...], Origin] | None, model_files: ModelFiles, facts: Facts
-) -> Sequence[str]:
-    """Return the labels from `declared_labels`, or else those of the layout, or else class numbers.
+def _decide_labels(match: Match, model_files: ModelFiles, facts: Facts) -> Sequence[str]:
+    """Return the labels in the files, or else those of the layout, or else class numbers.
 
     Raises:
         ModelError: if the numbers of labels and classes differ.
     """
+    declared = model_files.labels
     if isinstance(match.decoder, TextDecoder) or (declared is None and match.task_type is TaskType.TENSOR):
         return ()
     classes = match.classes

@@ -13,13 +13,14 @@ from app.runtimes.folder import resolve_confined
 from app.runtimes.label_files import format_labels
 from app.runtimes.onnxruntime.files.location import has_component_graphs, locate_graph
 from app.runtimes.onnxruntime.files.model_files import read_model_files
-from app.runtimes.onnxruntime.heads import bind_vision_model
+from app.runtimes.onnxruntime.heads import task_and_model
 from app.runtimes.onnxruntime.image_text_to_text import assembly
 from app.runtimes.onnxruntime.images.inputs import is_single_image
-from app.runtimes.onnxruntime.inspection import declared_labels, inspect_model
+from app.runtimes.onnxruntime.inspection import inspect_model
 from app.runtimes.onnxruntime.precision import describe_precision, is_accelerated
 from app.runtimes.onnxruntime.session import GraphSession, Session
 from app.settings.model import ModelError, ModelSource, PreprocessingSettings
+from tasks.inference.error import InferenceError
 from tasks.inference.tensor import Tensor
 from tasks.task import TaskType
 from tasks.tensor_inference import TensorInference, Tensors, TensorsInput
@@ -80,7 +81,14 @@ def load_single_graph(source: ModelSource, open_graph: OpenGraph = open_session)
     """
     session = open_graph(source)
     if not _is_tensor_model(source, session):
-        return bind_vision_model(source, inspect_model(source, session))
+        inspection = inspect_model(source, session)
+        task, model, example = task_and_model(inspection)
+        try:
+            model([example])
+        except InferenceError as error:
+            raise ModelError(f"{source.folder}: the model cannot answer a blank image: {error.message}") from None
+        downscale = inspection.graph.downscale if source.settings.preprocessing.reduced_decode else None
+        return Servable(task, model, inspection.description, source.settings.parameters, downscale)
     task = TensorInference(session.inputs, session.outputs)
     description = _describe_tensor_model(source, session)
     return Servable(task, partial(_predict, session), description, source.settings.parameters)
@@ -125,7 +133,7 @@ def _describe_tensor_model(source: ModelSource, session: GraphSession) -> ModelM
         if isinstance(declared, tuple) and declared:
             found = declared, Origin.DECLARED
         else:
-            found = declared_labels(read_model_files(source, session))
+            found = read_model_files(source, session).labels
     except ModelError as error:
         # Labels are optional here, so unreadable metadata must not prevent serving.
         found = None

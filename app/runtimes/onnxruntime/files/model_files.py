@@ -28,6 +28,7 @@ class ModelFiles(msgspec.Struct, frozen=True, kw_only=True):
     """Everything known about a model before its graph runs.
 
     Attributes:
+        declared_labels: the labels in the settings, or in the file that the settings name.
         label_file: name of the label file in the settings, or else beside the model; "" without one.
         file_labels: the labels in a label file beside the model.
     """
@@ -37,14 +38,33 @@ class ModelFiles(msgspec.Struct, frozen=True, kw_only=True):
     metadata: ExportMetadata
     config: Config | None = None
     preprocessor: Preprocessor | None = None
+    declared_labels: tuple[str, ...] | None = None
     label_file: str = ""
     file_labels: tuple[str, ...] | None = None
 
     @property
-    def declared_labels(self) -> tuple[str, ...] | None:
-        """Return the labels in the settings, in which `read_model_files` has replaced the name of a file."""
-        labels = self.settings.labels
-        return None if isinstance(labels, str) else labels
+    def labels(self) -> tuple[tuple[str, ...], Origin] | None:
+        """Return the labels that the settings or the model's files list, with their origin; None if none do.
+
+        Raises:
+            ModelError: if they are not valid Unicode.
+        """
+        config_labels = self.config.labels if self.config else None
+        # The labels that transformers writes if it knows none.
+        is_named = config_labels != tuple(f"LABEL_{number}" for number in range(len(config_labels or ())))
+        candidates = (
+            (self.declared_labels, Origin.DECLARED),
+            (self.metadata.names, Origin.MODEL_FILE),
+            (config_labels if is_named else None, Origin.CONFIG),
+            (self.file_labels, Origin.LABEL_FILE),
+            (config_labels, Origin.CONFIG),
+        )
+        found = next(((labels, origin) for labels, origin in candidates if labels), None)
+        try:
+            "".join(found[0] if found else ()).encode()
+        except UnicodeEncodeError as error:
+            raise self.error(f"its labels are not valid Unicode: {error.reason}") from None
+        return found
 
     @property
     def ultralytics_task(self) -> TaskType | None:
@@ -114,10 +134,11 @@ def read_model_files(source: ModelSource, session: GraphSession) -> ModelFiles:
         file_labels = None if label_file is None else read_label_file(label_file, source)
     return ModelFiles(
         file=session.file,
-        settings=msgspec.structs.replace(source.settings, labels=declared_labels(source)),
+        settings=source.settings,
         metadata=metadata,
         config=read_hugging_face_file(source, session.file, "config.json", Config),
         preprocessor=read_hugging_face_file(source, session.file, "preprocessor_config.json", Preprocessor),
+        declared_labels=declared_labels(source),
         label_file=label_file.name if label_file else "",
         file_labels=file_labels,
     )

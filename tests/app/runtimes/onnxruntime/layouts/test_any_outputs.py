@@ -122,6 +122,7 @@ def test_any_outputs_are_read_or_rejected(
         settings=ModelSettings(layout=declared, labels=labels, task_type=task_type),
         metadata=ExportMetadata(),
         config=Config(model_type=model_type),
+        declared_labels=labels,
     )
     inputs = ImageInputs(image=IMAGE, target_sizes=SIZES)
     view = GraphView(inputs=inputs, outputs=graph_outputs, model_files=evidence, classes=classes)

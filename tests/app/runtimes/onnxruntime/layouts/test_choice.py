@@ -27,11 +27,13 @@ Shapes = list[tuple[int, ...]] | dict[str, tuple[int, ...]]
 
 
 def evidence(settings: ModelSettings | None = None, config: Config | None = None, **metadata: Any) -> ModelFiles:
+    labels = settings.labels if settings else None
     return ModelFiles(
         file=Path("model.onnx"),
         settings=settings or ModelSettings(),
         metadata=ExportMetadata(**metadata),
         config=config,
+        declared_labels=labels if isinstance(labels, tuple) else None,
     )
 
 
