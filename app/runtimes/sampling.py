@@ -20,11 +20,7 @@ class TokenPicker(Protocol):
 
 
 class ForcedTokens:
-    """Makes a model generate a known answer, and adds up how likely it was.
-
-    Attributes:
-        log_likelihood: of the tokens that were picked, in nats.
-    """
+    """Makes a model generate a known answer, and adds up the log-likelihood of the picked tokens, in nats."""
 
     def __init__(self, tokens: Sequence[int]) -> None:
         self._remaining = iter(tokens)

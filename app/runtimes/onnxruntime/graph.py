@@ -21,14 +21,9 @@ _MAX_BATCH = 8
 
 
 class RawOutputs(msgspec.Struct, frozen=True, eq=False):
-    """The outputs of the graph for one image.
+    """The outputs of the graph for one image, its placement in the input, and the sides of the input in pixels.
 
-    Attributes:
-        outputs: the selected outputs without their batch dimension; floating-point outputs as float32, unless the
-            graph keeps their datatypes.
-        placement: position of the image in the input.
-        height: height of the input, pixels.
-        width: width of the input, pixels.
+    The outputs have no batch dimension. Floating-point ones are float32, unless the graph keeps their datatypes.
     """
 
     outputs: Sequence[NDArray[Any]]

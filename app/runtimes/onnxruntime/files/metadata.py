@@ -54,7 +54,6 @@ class ExportMetadata(msgspec.Struct, frozen=True, kw_only=True):
     """The metadata of the file; None for undeclared fields.
 
     Attributes:
-        description: what the exporter says about the model.
         task: the exporter's name of the task, such as ``detect`` or ``pose``.
         names: class names by class number; for RF-DETR only those numbers that have a name.
         size: (height, width) of the exported input, pixels.
@@ -62,9 +61,7 @@ class ExportMetadata(msgspec.Struct, frozen=True, kw_only=True):
         end_to_end: whether the network was trained to need no suppression.
         keypoints: number of keypoints that a pose model appends to each box, and of numbers for each, 2 or 3.
         characters: the alphabet of a text recogniser, one line each; ``character`` in PaddleOCR's exports.
-        rf_detr: the JSON object of newer RF-DETR exports.
         interpolation: filter for resizing, from the keys ``interpolation`` or ``resample``.
-        antialias: whether the filter antialiases, from the key ``antialias``.
     """
 
     description: str = ""

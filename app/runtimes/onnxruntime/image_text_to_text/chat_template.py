@@ -45,13 +45,9 @@ class PlainTemplate(msgspec.Struct, frozen=True):
 
 
 class ChatTemplate(msgspec.Struct, frozen=True):
-    """A model's own template.
+    """A model's own template, with the variables that it may use, such as ``bos_token``.
 
-    Attributes:
-        template: the compiled template.
-        special_tokens: variables that templates may use, such as ``bos_token``.
-        image_token: marks the image for a template that expects a message as one string; None for a template that
-            expects parts.
+    `image_token` marks the image for a template that expects a message as one string; None for one that expects parts.
     """
 
     template: "Template"

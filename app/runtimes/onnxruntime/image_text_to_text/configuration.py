@@ -60,8 +60,7 @@ Token = str | AddedToken | None
 class TokenizerConfiguration(msgspec.Struct, frozen=True, kw_only=True):
     """tokenizer_config.json, or special_tokens_map.json, which has some of the same fields.
 
-    Attributes:
-        chat_template: a template, or several as objects with ``name`` and ``template``.
+    `chat_template` is a template, or several as objects with ``name`` and ``template``.
     """
 
     chat_template: str | tuple[Mapping[str, str], ...] | None = None
@@ -97,11 +96,8 @@ def read_tokenizer_configuration(folder: Path) -> TokenizerConfiguration:
     Raises:
         ModelError: if the file cannot be parsed.
     """
-    configuration = (
-        read_optional_json(folder / "tokenizer_config.json", TokenizerConfiguration) or TokenizerConfiguration()
+    special, configuration = (
+        read_optional_json(folder / name, TokenizerConfiguration) or TokenizerConfiguration()
+        for name in ("special_tokens_map.json", "tokenizer_config.json")
     )
-    special_tokens_map = read_optional_json(folder / "special_tokens_map.json", TokenizerConfiguration)
-    if special_tokens_map is None:
-        return configuration
-    tokens = special_tokens_map.special_tokens() | configuration.special_tokens()
-    return msgspec.structs.replace(configuration, **tokens)
+    return msgspec.structs.replace(configuration, **(special.special_tokens() | configuration.special_tokens()))

@@ -192,10 +192,8 @@ def _declared(recipe: Preprocessing, settings: PreprocessingSettings) -> Preproc
 class Tiles(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """The vision encoder's input for one image.
 
-    Attributes:
-        pixel_values: float32, (1, 3, height, width), or (1, tiles, 3, height, width) for encoders with tiles.
-        rows: rows of tiles; 0 for an image without tiles.
-        columns: columns of tiles; 0 for an image without tiles.
+    `pixel_values` are float32, (1, 3, height, width), or (1, tiles, 3, height, width) for encoders with tiles. An image
+    without tiles has 0 rows and columns.
     """
 
     pixel_values: NDArray[np.float32]

@@ -131,17 +131,14 @@ class Preprocessing(msgspec.Struct, frozen=True, kw_only=True):
     """``input = (pixel * scale - mean) / std`` for the resized image.
 
     Attributes:
-        height: height of the input, pixels.
-        width: width of the input, pixels.
+        height: height of the input, pixels, as is its `width`.
         resize: resize mode (`app.runtimes.onnxruntime.images.placement.fit`).
         shorter_side: length of the shorter side before the centre crop of `crop` and `stretch`, pixels.
-        interpolation: filter for resizing.
         antialias: whether the filter antialiases (`app.runtimes.onnxruntime.images.image_batch.resize_window`).
         dynamic_size: rule for the size of each image, instead of `height` and `width`; None for a fixed size.
         fill: grey value or R, G, B of the padding, 0..255; None for 0 after normalisation.
         scale: factor for pixels in 0..255.
-        mean: means of R, G, B.
-        std: standard deviations of R, G, B.
+        mean: means of R, G, B; `std` are their standard deviations.
         bgr: whether the input's first channel is blue.
         crop_half_even: whether a centre crop rounds half a pixel to even, as in torchvision, or down, as in
             transformers.
