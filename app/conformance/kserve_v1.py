@@ -118,7 +118,7 @@ CHECKS = (
           lambda probe: expect_one_prediction_each(_instances(probe), lambda instances: _predictions(probe, instances)),
           requires=_PREDICTS),
     Check("V1-007", MUST, "Predictions are in the order of the instances.", f"{_PAGE}, Predict", _in_order,
-          requires=("V1-005", "V1-006")),
+          requires=("V1-006",)),
     Check("V1-008", SHOULD, "inputs is another name for instances.", f"{_SDK}; not so in TF Serving", _alias,
           requires=_PREDICTS),
     Check("V1-009", MUST, "The response's Content-Type is application/json.", _SDK,

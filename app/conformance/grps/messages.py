@@ -2,16 +2,17 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any, Literal
 from urllib.parse import urlencode
 
+import msgspec
 import yaml
 from google.protobuf.json_format import MessageToDict
 
 from app.conformance.check import InconclusiveError, NotApplicableError, ViolationError, expect, quote
 from app.conformance.client.calls import GrpcCall, call, first_response, parse_request
 from app.conformance.client.probe import Exchange, InvalidJsonError, Probe
-from app.conformance.tensors import ENCODED_IMAGES, is_list, is_object
+from app.conformance.tensors import ENCODED_IMAGES, expect_form, is_list, is_object
 from app.proto import GRPS
 
 UNKNOWN = "conform-unknown-1"
@@ -21,10 +22,6 @@ REFUSED = "The engine refuses every generated message; give one with --request"
 
 KINDS = ("bin_data", "str_data", "gtensors", "ndarray", "gmap")
 """The kinds of data; a message has one of them."""
-
-_TYPES = ("UINT8", "INT8", "INT16", "INT32", "INT64", "FLOAT16", "FLOAT32", "FLOAT64", "STRING")
-FLAT = {f"DT_{name}": f"flat_{name.lower()}" for name in _TYPES}
-"""The field of the elements for each dtype, in the order of the dtype numbers, from 1."""
 
 _ROOT = "/grps/v1"
 BYTES = "application/octet-stream"
@@ -39,10 +36,31 @@ _PATHS: Mapping[str, str] = {
 }
 """The path of each method over HTTP."""
 
-_NUMBERS = {name: number for number, name in enumerate(FLAT, 1)}
-_NOT_FINITE = ("NaN", "Infinity", "-Infinity")
 _SUCCESS = ("SUCCESS", 1)
 _SIDE = 64
+_Float = float | Literal["NaN", "Infinity", "-Infinity"]
+
+
+class _Tensor(msgspec.Struct):
+    """A tensor in protobuf's JSON, which has 64-bit integers as strings."""
+
+    dtype: Any = None
+    name: str = ""
+    shape: list[Annotated[int, msgspec.Meta(ge=0)]] = []
+    flat_uint8: list[int] = []
+    flat_int8: list[int] = []
+    flat_int16: list[int] = []
+    flat_int32: list[int] = []
+    flat_int64: list[int | Annotated[str, msgspec.Meta(pattern=r"^-*\d+$")]] = []
+    flat_float16: list[_Float] = []
+    flat_float32: list[_Float] = []
+    flat_float64: list[_Float] = []
+    flat_string: list[str] = []
+
+
+FLAT = {f"DT_{field.removeprefix('flat_').upper()}": field for field in _Tensor.__struct_fields__[3:]}
+"""The field of the elements for each dtype, in the order of the dtype numbers, from 1."""
+_NUMBERS = {name: number for number, name in enumerate(FLAT, 1)}
 
 
 def tensor_message(dtype: str, shape: Sequence[int], elements: Sequence[object]) -> dict[str, object]:
@@ -161,33 +179,15 @@ def tensors_in(message: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
     return [tensor for tensor in tensors if is_object(tensor)] if is_list(tensors) else []
 
 
-def _expect_tensor(tensor: Mapping[str, Any]) -> None:
-    sent, name = tensor.get("dtype"), tensor.get("name", "")
-    dtype: Any = next((known for known, number in _NUMBERS.items() if sent in (known, number)), None)
-    expect(dtype, "a dtype", sent, name)
-    flat = FLAT[dtype]
-    others = [field for field in FLAT.values() if field in tensor and field != flat]
-    expect(not others, f"elements of {dtype} in {flat}", others, name)
-    shape, elements = tensor.get("shape", []), tensor.get(flat, [])
-    is_shape = is_list(shape) and all(type(length) is int and length >= 0 for length in shape)
-    expect(is_shape, "a shape of lengths", shape, name)
-    is_filled = is_list(elements) and len(elements) == math.prod(shape)
-    expect(is_filled, f"{math.prod(shape)} elements by its shape", elements, name)
-    for element in elements:
-        expect(_fits(element, dtype), f"elements of {dtype}", element, name)
-
-
-def _fits(element: object, dtype: str) -> bool:
-    if dtype == "DT_STRING":
-        return isinstance(element, str)
-    if isinstance(element, bool):
-        return False
-    if dtype.startswith("DT_FLOAT"):
-        return isinstance(element, int | float) or element in _NOT_FINITE
-    # protobuf's JSON has 64-bit integers as strings.
-    return isinstance(element, int) or (
-        dtype == "DT_INT64" and isinstance(element, str) and element.lstrip("-").isdigit()
-    )
+def _expect_tensor(value: Mapping[str, Any]) -> None:
+    tensor = expect_form(value, _Tensor, "a tensor of shape and elements of their datatype")
+    dtype: Any = next((known for known, number in _NUMBERS.items() if tensor.dtype in (known, number)), None)
+    expect(dtype, "a dtype", tensor.dtype, tensor.name)
+    elements = {field: value for field in FLAT.values() if (value := getattr(tensor, field))}
+    own = elements.pop(FLAT[dtype], [])
+    expect(not elements, f"elements of {dtype} in {FLAT[dtype]}", list(elements), tensor.name)
+    size = math.prod(tensor.shape)
+    expect(len(own) == size, f"{size} elements by its shape", own, tensor.name)
 
 
 def call_method(

@@ -139,7 +139,7 @@ CHECKS = (
     Check("V2-013", MUST, "data has the number of elements that shape implies.", f"{_OIP}, Tensor Data", rpc.counts,
           requires=_INFERS),
     Check("V2-014", MUST, "Elements of data are JSON values of their datatype.", f"{_OIP}, Tensor Data", _values,
-          requires=("V2-008", "V2-011")),
+          requires=("V2-011",)),
     Check("V2-015", MUST, "The response has the id of the request.", f"{_OIP}, Inference", rpc.same_id,
           requires=_INFERS),
     Check("V2-016", MUST, "model_name is the model's.", f"{_OIP}, Inference", rpc.same_model, requires=_INFERS),

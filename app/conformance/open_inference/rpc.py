@@ -226,7 +226,7 @@ CHECKS = (
     Check("V2G-010", MUST, "Outputs have shapes that fit the declared ones.", f"{_OIP}, ModelMetadata", output_shapes,
           requires=_INFERS),
     Check("V2G-011", MUST, "Elements are in the field of their datatype, or all outputs are raw.",
-          f"{_OIP}, InferTensorContents, raw_output_contents", _contents_fields, requires=("V2G-007", "V2G-009")),
+          f"{_OIP}, InferTensorContents, raw_output_contents", _contents_fields, requires=("V2G-009",)),
     Check("V2G-012", MUST,
           "Outputs have the number of elements that shape implies; raw elements have the size of their datatype.",
           f"{_OIP}, raw_output_contents", counts, requires=("V2G-011",)),
