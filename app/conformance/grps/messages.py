@@ -267,13 +267,13 @@ def succeeds(exchange: Exchange) -> bool:
     return exchange.ok
 
 
-def first_success(probe: Probe, messages: Sequence[Mapping[str, object]]) -> tuple[Mapping[str, Any], Exchange]:
-    """Return the first message with a successful response, and that response.
+def first_success(probe: Probe, messages: Sequence[Mapping[str, object]] = ()) -> tuple[Mapping[str, Any], Exchange]:
+    """Return the first of `messages`, or of `request_messages`, with a successful response, and that response.
 
     Raises:
         InconclusiveError: no message succeeds.
     """
-    for message in messages:
+    for message in messages or request_messages(probe):
         exchange = predict(probe, message)
         if succeeds(exchange):
             return message, exchange
@@ -281,13 +281,13 @@ def first_success(probe: Probe, messages: Sequence[Mapping[str, object]]) -> tup
 
 
 def example(probe: Probe, messages: Sequence[Mapping[str, object]] = ()) -> tuple[Mapping[str, Any], dict[str, Any]]:
-    """Return the first of `messages`, or of `request_messages`, with a successful response, and the response message.
+    """Return what `first_success` returns, with the message of the response.
 
     Raises:
         InconclusiveError: no message succeeds.
         NotApplicableError: the response is bytes.
     """
-    sent, exchange = first_success(probe, messages or request_messages(probe))
+    sent, exchange = first_success(probe, messages)
     if exchange.headers.get("content-type", "").startswith(BYTES):
         raise NotApplicableError("About models that answer with messages")
     return sent, message_of(exchange)

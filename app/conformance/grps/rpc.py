@@ -8,48 +8,29 @@ from google.protobuf.json_format import MessageToDict
 from app.conformance.check import MUST, SHOULD, Check, InconclusiveError, expect
 from app.conformance.client.calls import GrpcCall, first_response
 from app.conformance.client.probe import Exchange, Probe
-from app.conformance.grps.messages import (
-    REFUSED,
-    UNKNOWN,
-    bare_name,
-    call_method,
-    data_of,
-    example,
-    expect_description,
-    expect_failure,
-    expect_reasons,
-    expect_tensors,
-    failure,
-    first_success,
-    message_of,
-    predict,
-    request_messages,
-    succeeds,
-    success,
-    tensor_messages,
-)
+from app.conformance.grps import messages as grps
 
 
 def health(probe: Probe, method: str) -> Exchange:
     """Call a health method, without reusing an earlier response."""
-    return call_method(probe, method, fresh=True)
+    return grps.call_method(probe, method, fresh=True)
 
 
 def live(probe: Probe) -> None:
     """Check that the engine reports that it is live."""
-    success(health(probe, "CheckLiveness"))
+    grps.success(health(probe, "CheckLiveness"))
 
 
 def online(probe: Probe) -> None:
     """Check that the engine is ready after it is set online."""
-    success(readiness_after(probe, "Online"))
+    grps.success(readiness_after(probe, "Online"))
 
 
 def readiness_after(probe: Probe, method: str) -> Exchange:
     """Return the readiness response after the engine is set online or offline, and restore the previous state."""
-    was_ready = succeeds(health(probe, "CheckReadiness"))
+    was_ready = grps.succeeds(health(probe, "CheckReadiness"))
     try:
-        success(health(probe, method))
+        grps.success(health(probe, method))
         return health(probe, "CheckReadiness")
     finally:
         exchanges = list(probe.exchanges)
@@ -59,56 +40,56 @@ def readiness_after(probe: Probe, method: str) -> Exchange:
 
 def not_ready(probe: Probe) -> None:
     """Check that the engine is not ready after it is set offline."""
-    failure(readiness_after(probe, "Offline"))
+    grps.failure(readiness_after(probe, "Offline"))
 
 
 def server_metadata(probe: Probe) -> None:
     """Check that the server's metadata is YAML."""
-    expect_description(message_of(call_method(probe, "ServerMetadata")))
+    grps.expect_description(grps.message_of(grps.call_method(probe, "ServerMetadata")))
 
 
 def model_metadata(probe: Probe) -> None:
     """Check that the model's metadata, by its bare name, is YAML."""
-    expect_description(success(call_method(probe, "ModelMetadata", {"str_data": bare_name(probe)})))
+    grps.expect_description(grps.success(grps.call_method(probe, "ModelMetadata", {"str_data": grps.bare_name(probe)})))
 
 
 def request_unknown_metadata(probe: Probe) -> Exchange:
     """Return the response to a metadata request for an unknown model."""
-    return call_method(probe, "ModelMetadata", {"str_data": UNKNOWN})
+    return grps.call_method(probe, "ModelMetadata", {"str_data": grps.UNKNOWN})
 
 
 def tensors(probe: Probe) -> None:
     """Check the tensors of an answer."""
-    _, message = example(probe, tensor_messages(probe))
-    expect_tensors(message)
+    _, message = grps.example(probe, grps.tensor_messages(probe))
+    grps.expect_tensors(message)
 
 
 def request_unknown_model(probe: Probe) -> Exchange:
     """Return the response to an accepted message with an unknown model."""
-    sent, _ = first_success(probe, request_messages(probe))
-    return predict(probe, {**sent, "model": UNKNOWN})
+    sent, _ = grps.first_success(probe)
+    return grps.predict(probe, {**sent, "model": grps.UNKNOWN})
 
 
 def predicts(probe: Probe) -> None:
     """Check that a message succeeds, and that the messages before it report failures."""
-    for message in request_messages(probe):
-        exchange = predict(probe, message)
-        if succeeds(exchange):
+    for message in grps.request_messages(probe):
+        exchange = grps.predict(probe, message)
+        if grps.succeeds(exchange):
             return
-        failure(exchange)
-    raise InconclusiveError(REFUSED)
+        grps.failure(exchange)
+    raise InconclusiveError(grps.REFUSED)
 
 
 def one_kind(probe: Probe) -> None:
     """Check that an answer holds one kind of data."""
-    _, message = example(probe)
-    expect(len(kinds := data_of(message)) == 1, "one kind of data", list(kinds))
+    _, message = grps.example(probe)
+    expect(len(kinds := grps.data_of(message)) == 1, "one kind of data", list(kinds))
 
 
 def _stream(probe: Probe, **fields: str) -> Sequence[dict[str, Any]]:
     """Return the streamed answers to an accepted message with other `fields`."""
-    sent, _ = first_success(probe, request_messages(probe))
-    exchange = cast("GrpcCall", call_method(probe, "PredictStreaming", {**sent, **fields}))
+    sent, _ = grps.first_success(probe)
+    exchange = cast("GrpcCall", grps.call_method(probe, "PredictStreaming", {**sent, **fields}))
     if exchange.unreadable or not exchange.ok:
         first_response(exchange)  # raises
     return [MessageToDict(answer, preserving_proto_field_name=True) for answer in exchange.answers]
@@ -120,13 +101,15 @@ def _streams(probe: Probe) -> None:
         raise InconclusiveError("The model streams nothing")
     for streamed in messages:
         is_failure = streamed.get("status", {}).get("status") == "FAILURE"
-        expect(not is_failure and (data_of(streamed) or "status" in streamed), "messages of data or success", streamed)
+        expect(
+            not is_failure and (grps.data_of(streamed) or "status" in streamed), "messages of data or success", streamed
+        )
 
 
 def _failing_stream(probe: Probe) -> None:
-    messages = _stream(probe, model=UNKNOWN)
+    messages = _stream(probe, model=grps.UNKNOWN)
     expect(messages, "a message of FAILURE", messages)
-    expect_failure(messages[-1])
+    grps.expect_failure(messages[-1])
 
 
 _PAGE = "GRPS, interface page"
@@ -147,18 +130,18 @@ CHECKS = (
     Check("GRPSG-007", MUST, "A tensor's elements are in the field of its dtype, and their number matches its shape.",
           f"{_PROTO}, GenericTensor", tensors, requires=_PREDICTS),
     Check("GRPSG-008", MUST, "An unknown model is a failure of the message, and the call is OK.", _BOTH,
-          lambda probe: failure(request_unknown_model(probe)), requires=_PREDICTS),
+          lambda probe: grps.failure(request_unknown_model(probe)), requires=_PREDICTS),
     Check("GRPSG-009", SHOULD, "The code for an unknown model is 404.",
           "GRPS's C++ server; the Python server returns 500",
-          lambda probe: failure(request_unknown_model(probe), 404), requires=("GRPSG-008",)),
+          lambda probe: grps.failure(request_unknown_model(probe), 404), requires=("GRPSG-008",)),
     Check("GRPSG-010", MUST, "ModelMetadata describes a model, by its bare name, in YAML.", f"{_PAGE}, metadata",
           model_metadata),
     Check("GRPSG-011", MUST, "A metadata request for an unknown model is a failure.", _BOTH,
-          lambda probe: failure(request_unknown_metadata(probe))),
+          lambda probe: grps.failure(request_unknown_metadata(probe))),
     Check("GRPSG-012", MUST, "A metadata request without a model is a failure.", _BOTH,
-          lambda probe: failure(call_method(probe, "ModelMetadata"))),
+          lambda probe: grps.failure(grps.call_method(probe, "ModelMetadata"))),
     Check("GRPSG-013", MUST, "A failure has the reason in msg.", _BOTH,
-          lambda probe: expect_reasons(request_unknown_model(probe), request_unknown_metadata(probe)),
+          lambda probe: grps.expect_reasons(request_unknown_model(probe), request_unknown_metadata(probe)),
           requires=("GRPSG-008", "GRPSG-011")),
     Check("GRPSG-014", MUST, "PredictStreaming sends messages of data, or of success.", f"{_PAGE}, streaming",
           _streams, requires=_PREDICTS),

@@ -15,39 +15,29 @@ from app.conformance.client.calls import (
     first_response,
 )
 from app.conformance.client.probe import Probe
-from app.conformance.open_inference.messages import (
-    DATATYPES,
-    answer_of,
-    build_request,
-    call_infer,
-    checked_model,
-    contents_field,
-    elements_of,
-    metadata_of,
-    with_raw_contents,
-)
+from app.conformance.open_inference import messages as oip
 from app.conformance.tensors import UNKNOWN
 from app.proto import INFERENCE
 
 
 def datatypes(probe: Probe) -> None:
     """Check that the metadata declares datatypes of the table."""
-    metadata = metadata_of(probe)
+    metadata = oip.metadata_of(probe)
     for spec in (*metadata.inputs, *metadata.outputs):
-        expect(spec.datatype in DATATYPES, "a datatype of the table", spec.datatype, spec.name)
+        expect(spec.datatype in oip.DATATYPES, "a datatype of the table", spec.datatype, spec.name)
 
 
 def names(probe: Probe) -> None:
     """Check that the metadata declares the names of the outputs."""
-    declared = [spec.name for spec in metadata_of(probe).outputs]
-    for output in answer_of(probe).outputs:
+    declared = [spec.name for spec in oip.metadata_of(probe).outputs]
+    for output in oip.answer_of(probe).outputs:
         expect(output.name in declared, f"one of {quote(declared)}", output.name)
 
 
 def _specs(probe: Probe) -> Sequence[tuple[Any, Any]]:
     """Return each output with its spec from the metadata."""
-    declared = {spec.name: spec for spec in metadata_of(probe).outputs}
-    return [(output, declared[output.name]) for output in answer_of(probe).outputs if output.name in declared]
+    declared = {spec.name: spec for spec in oip.metadata_of(probe).outputs}
+    return [(output, declared[output.name]) for output in oip.answer_of(probe).outputs if output.name in declared]
 
 
 def output_datatypes(probe: Probe) -> None:
@@ -66,31 +56,32 @@ def output_shapes(probe: Probe) -> None:
 
 def counts(probe: Probe) -> None:
     """Check that outputs have the number of elements that their shapes imply."""
-    answer = answer_of(probe)
+    answer = oip.answer_of(probe)
     for index, output in enumerate(answer.outputs):
-        got, expected = len(elements_of(answer, index)), math.prod(output.shape)
+        got, expected = len(oip.elements_of(answer, index)), math.prod(output.shape)
         expect(got == expected, f"{expected} elements by its shape", got, output.name)
 
 
 def same_id(probe: Probe) -> None:
     """Check that the response has the id of the request."""
-    expect((got := answer_of(probe, id="conform-1").id) == "conform-1", "the id conform-1", got)
+    expect((got := oip.answer_of(probe, id="conform-1").id) == "conform-1", "the id conform-1", got)
 
 
 def same_model(probe: Probe) -> None:
     """Check that the response names the model."""
-    expect((got := answer_of(probe).model_name) == checked_model(probe), "the model's name", got)
+    expect((got := oip.answer_of(probe).model_name) == oip.checked_model(probe), "the model's name", got)
 
 
 def requested_outputs(probe: Probe) -> None:
     """Check that only the requested outputs are returned."""
-    name = answer_of(probe).outputs[-1].name
-    got = [output.name for output in answer_of(probe, outputs=[{"name": name}]).outputs]
+    name = oip.answer_of(probe).outputs[-1].name
+    got = [output.name for output in oip.answer_of(probe, outputs=[{"name": name}]).outputs]
     expect(got == [name], f"only {quote(name)}", got)
 
 
-def _expect_true(field: str, exchange: GrpcCall) -> None:
-    expect(getattr(first_response(exchange), field), f"{field} to be true", False)
+def _expect_true(probe: Probe, method: str, field: str, **fields: str) -> None:
+    is_true = getattr(first_response(call_method(probe, INFERENCE, method, **fields)), field)
+    expect(is_true, f"{field} to be true", is_true)
 
 
 def _server_metadata(probe: Probe) -> None:
@@ -99,8 +90,8 @@ def _server_metadata(probe: Probe) -> None:
 
 
 def _model_metadata(probe: Probe) -> None:
-    metadata = metadata_of(probe)
-    expect(metadata.name == checked_model(probe), "the model's name", metadata.name)
+    metadata = oip.metadata_of(probe)
+    expect(metadata.name == oip.checked_model(probe), "the model's name", metadata.name)
     for field in ("inputs", "outputs"):
         specs = [[spec.name, spec.datatype, list(spec.shape)] for spec in getattr(metadata, field)]
         is_described = specs and all(name and datatype for name, datatype, _ in specs)
@@ -108,17 +99,17 @@ def _model_metadata(probe: Probe) -> None:
 
 
 def _contents_fields(probe: Probe) -> None:
-    answer = answer_of(probe)
+    answer = oip.answer_of(probe)
     outputs, raw = len(answer.outputs), len(answer.raw_output_contents)
     expect(raw in (0, outputs), f"no raw_output_contents, or {outputs}, one for each output", raw)
     for index, output in enumerate(answer.outputs):
-        field = contents_field(answer, index)
-        expected = DATATYPES.get(output.datatype, ("",))[0] or "raw"
+        field = oip.contents_field(answer, index)
+        expected = oip.DATATYPES.get(output.datatype, ("",))[0] or "raw"
         expect(field in ("", "raw", expected), f"elements of {output.datatype} in {expected}", field, output.name)
 
 
 def _values(answer: Any) -> Sequence[object]:
-    return [(output.name, list(elements_of(answer, index))) for index, output in enumerate(answer.outputs)]
+    return [(output.name, list(oip.elements_of(answer, index))) for index, output in enumerate(answer.outputs)]
 
 
 def _request_with_contents(probe: Probe) -> Any:
@@ -127,7 +118,7 @@ def _request_with_contents(probe: Probe) -> Any:
     Raises:
         NotApplicableError: its elements are raw.
     """
-    request = build_request(probe)
+    request = oip.build_request(probe)
     if request.raw_input_contents:
         raise NotApplicableError("About models that accept contents")
     return request
@@ -135,16 +126,16 @@ def _request_with_contents(probe: Probe) -> Any:
 
 def _raw_matches(probe: Probe) -> None:
     request = _request_with_contents(probe)
-    first = _values(answer_of(probe))
-    if first != _values(first_response(call_infer(probe, request, fresh=True))):
+    first = _values(oip.answer_of(probe))
+    if first != _values(first_response(oip.call_infer(probe, request, fresh=True))):
         raise InconclusiveError("The model gives different answers to the same request")
-    got = _values(first_response(call_infer(probe, with_raw_contents(request))))
+    got = _values(first_response(oip.call_infer(probe, oip.with_raw_contents(request))))
     expect(got == first, quote(first), got)
 
 
 def _unknown_parameters(probe: Probe) -> None:
-    answer_of(probe)
-    first_response(call_infer(probe, build_request(probe, parameters={UNKNOWN: {"int64_param": 1}})))
+    oip.answer_of(probe)
+    first_response(oip.call_infer(probe, oip.build_request(probe, parameters={UNKNOWN: {"int64_param": 1}})))
 
 
 def _call_unknown_model(probe: Probe) -> Iterator[GrpcCall]:
@@ -153,23 +144,23 @@ def _call_unknown_model(probe: Probe) -> Iterator[GrpcCall]:
 
 
 def _expect_refused(probe: Probe, request: Any, *codes: str) -> None:
-    expect_refusal(call_infer(probe, request), *CLIENT_ERRORS, *codes)
+    expect_refusal(oip.call_infer(probe, request), *CLIENT_ERRORS, *codes)
 
 
 def _unknown_output(probe: Probe) -> None:
-    answer_of(probe)
-    _expect_refused(probe, build_request(probe, outputs=[{"name": UNKNOWN}]), "NOT_FOUND")
+    oip.answer_of(probe)
+    _expect_refused(probe, oip.build_request(probe, outputs=[{"name": UNKNOWN}]), "NOT_FOUND")
 
 
 def _wrong_datatype(probe: Probe) -> None:
-    request = build_request(probe)
+    request = oip.build_request(probe)
     for tensor in request.inputs:
         tensor.datatype = "CONFORM"
     _expect_refused(probe, request)
 
 
 def _wrong_count(probe: Probe) -> None:
-    request = build_request(probe)
+    request = oip.build_request(probe)
     if any(tensor.datatype == "BYTES" or not tensor.shape for tensor in request.inputs):
         raise NotApplicableError("About numeric inputs with a shape")
     for tensor in request.inputs:
@@ -178,26 +169,26 @@ def _wrong_count(probe: Probe) -> None:
 
 
 def _raw_and_contents(probe: Probe) -> None:
-    answer_of(probe)
+    oip.answer_of(probe)
     request = _request_with_contents(probe)
-    request.raw_input_contents.extend(with_raw_contents(request).raw_input_contents)
+    request.raw_input_contents.extend(oip.with_raw_contents(request).raw_input_contents)
     _expect_refused(probe, request)
 
 
 def _raw_count(probe: Probe) -> None:
-    answer_of(probe)
-    request = with_raw_contents(build_request(probe))
+    oip.answer_of(probe)
+    request = oip.with_raw_contents(oip.build_request(probe))
     request.raw_input_contents.append(request.raw_input_contents[0])
     _expect_refused(probe, request)
 
 
 def _version(probe: Probe) -> None:
-    versions = list(metadata_of(probe).versions)
+    versions = list(oip.metadata_of(probe).versions)
     if not versions:
         raise NotApplicableError("About models with versions")
-    answer_of(probe)
-    first_response(call_infer(probe, build_request(probe, model_version=versions[0])))
-    first_response(call_method(probe, INFERENCE, "ModelMetadata", name=checked_model(probe), version=versions[0]))
+    oip.answer_of(probe)
+    first_response(oip.call_infer(probe, oip.build_request(probe, model_version=versions[0])))
+    first_response(call_method(probe, INFERENCE, "ModelMetadata", name=oip.checked_model(probe), version=versions[0]))
 
 
 _OIP = "Open Inference Protocol, gRPC"
@@ -207,17 +198,17 @@ _INFERS = ("V2G-007",)
 
 CHECKS = (
     Check("V2G-001", MUST, "ServerLive returns live.", f"{_OIP}, ServerLive",
-          lambda probe: _expect_true("live", call_method(probe, INFERENCE, "ServerLive"))),
+          lambda probe: _expect_true(probe, "ServerLive", "live")),
     Check("V2G-002", MUST, "ServerReady returns ready.", f"{_OIP}, ServerReady",
-          lambda probe: _expect_true("ready", call_method(probe, INFERENCE, "ServerReady"))),
+          lambda probe: _expect_true(probe, "ServerReady", "ready")),
     Check("V2G-003", MUST, "ServerMetadata returns name and version.", f"{_OIP}, ServerMetadata", _server_metadata),
     Check("V2G-004", MUST, "ModelReady returns ready.", f"{_OIP}, ModelReady",
-          lambda probe: _expect_true("ready", call_method(probe, INFERENCE, "ModelReady", name=checked_model(probe)))),
+          lambda probe: _expect_true(probe, "ModelReady", "ready", name=oip.checked_model(probe))),
     Check("V2G-005", MUST, "ModelMetadata returns name, inputs and outputs.", f"{_OIP}, ModelMetadata",
           _model_metadata),
     Check("V2G-006", MUST, "Declared datatypes are those of the table, or BF16.",
           "Open Inference Protocol, Tensor Data Types", datatypes, requires=("V2G-005",)),
-    Check("V2G-007", MUST, "ModelInfer returns outputs with name and datatype.", _OUTPUT, answer_of,
+    Check("V2G-007", MUST, "ModelInfer returns outputs with name and datatype.", _OUTPUT, oip.answer_of,
           requires=("V2G-005",)),
     Check("V2G-008", MUST, "Outputs have names that the metadata declares.", f"{_OIP}, ModelMetadata", names,
           requires=_INFERS),
@@ -245,7 +236,7 @@ CHECKS = (
     Check("V2G-020", SHOULD, "An unknown output is refused as a client error.", _STATUS, _unknown_output,
           requires=_INFERS),
     Check("V2G-021", SHOULD, "A request without inputs is refused as a client error.", _STATUS,
-          lambda probe: expect_refusal(call_method(probe, INFERENCE, "ModelInfer", model_name=checked_model(probe)),
+          lambda probe: expect_refusal(call_method(probe, INFERENCE, "ModelInfer", model_name=oip.checked_model(probe)),
                                        *CLIENT_ERRORS)),
     Check("V2G-022", SHOULD, "An unknown datatype is refused as a client error.", _STATUS, _wrong_datatype,
           requires=("V2G-005",)),
