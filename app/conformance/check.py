@@ -6,7 +6,7 @@ from enum import StrEnum
 
 import msgspec
 
-from app.conformance.client.probe import Exchange, Probe
+from app.conformance.client.probe import Exchange, Probe, ViolationError
 
 _MAX_QUOTED = 120
 
@@ -41,10 +41,6 @@ class Verdict(StrEnum):
     FAILED = "failed"
     NOT_TESTED = "not tested"
     NOT_APPLICABLE = "not applicable"
-
-
-class ViolationError(Exception):
-    """Raised by a check: the engine violates the requirement. The message has the expected and the actual value."""
 
 
 class InconclusiveError(Exception):

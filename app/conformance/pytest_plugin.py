@@ -12,7 +12,7 @@ import pytest
 from app.conformance.check import Check, Finding, Level, Verdict
 from app.conformance.client.credentials import TlsOptions
 from app.conformance.options import ConformanceOptions, OptionsError, open_runner
-from app.conformance.output.descriptions import describe_readers, evidence
+from app.conformance.output.reports import describe_readers, evidence
 from app.conformance.runner import CheckRunner, UnreachableError
 
 

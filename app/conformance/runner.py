@@ -16,7 +16,7 @@ from app.conformance.check import (
     Verdict,
     ViolationError,
 )
-from app.conformance.client.probe import InvalidJsonError, Probe, RequestLimitError, ResponseTimeoutError, Target
+from app.conformance.client.probe import Probe, RequestLimitError, Target
 from app.conformance.protocols import Protocol
 
 _MAX_EXCHANGES = 3
@@ -94,7 +94,7 @@ class CheckRunner:
                 self.probe.transport.wait_connected()
             else:
                 self.probe.get("/")
-        except (ResponseTimeoutError, httpx.TransportError, httpx.InvalidURL) as error:
+        except (httpx.TransportError, httpx.InvalidURL) as error:
             raise UnreachableError(f"{self.probe.target.url}: {error or type(error).__name__}") from None
         except httpx.HTTPError:
             pass  # The engine answers, and the checks report what is wrong with the response.
@@ -132,7 +132,7 @@ class CheckRunner:
             return self.probe.target.task_type
         try:
             return task_type_of(self.probe)
-        except (InconclusiveError, RequestLimitError, ResponseTimeoutError, InvalidJsonError, httpx.HTTPError):
+        except (InconclusiveError, RequestLimitError, ViolationError, httpx.HTTPError):
             return None
 
     def _run_unless_blocked(self, check: Check) -> Finding:
@@ -155,9 +155,9 @@ def _run(check: Check, probe: Probe) -> Finding:
         verdict, reason = Verdict.NOT_TESTED, str(error)
     except NotApplicableError as error:
         verdict, reason = Verdict.NOT_APPLICABLE, str(error)
-    except (ViolationError, InvalidJsonError) as error:
+    except ViolationError as error:
         verdict, reason = Verdict.FAILED, str(error)
-    except (ResponseTimeoutError, httpx.HTTPError) as error:
+    except httpx.HTTPError as error:
         verdict, reason = Verdict.FAILED, f"No answer: {error or type(error).__name__}"
     except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
         # An unforeseen response must not stop the other checks.

@@ -52,8 +52,7 @@ def expect_json_object(exchange: Exchange) -> dict[str, Any]:
     """Return the JSON object of a response with status 200.
 
     Raises:
-        ViolationError: the status is not 200.
-        InvalidJsonError: the body is not a JSON object.
+        ViolationError: the status is not 200, or the body is not a JSON object.
     """
     expect_status(exchange, 200)
     return exchange.object()

@@ -7,8 +7,8 @@ from urllib.parse import quote as quote_path
 import msgspec
 
 from app.conformance.chariot.image_probe import required_parameters
-from app.conformance.check import InconclusiveError, quote
-from app.conformance.client.probe import Exchange, ImageFormat, InvalidJsonError, Probe
+from app.conformance.check import InconclusiveError, ViolationError, quote
+from app.conformance.client.probe import Exchange, ImageFormat, Probe
 from app.conformance.sample_images import SAMPLE_IMAGES, SampleImage
 from app.conformance.tensors import expect_json_object, is_list, is_object
 
@@ -81,7 +81,7 @@ def outputs(exchange: Exchange) -> Sequence[dict[str, Any]]:
     """
     try:
         raw_outputs: object = exchange.object().get("outputs") if exchange.ok else None
-    except InvalidJsonError as error:
+    except ViolationError as error:
         raise InconclusiveError(str(error)) from None
     if not is_list(raw_outputs) or not raw_outputs or not all(is_object(output) for output in raw_outputs):
         raise InconclusiveError(f"There are no outputs in status {exchange.status} {quote(exchange.body)}")

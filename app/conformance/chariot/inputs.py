@@ -28,7 +28,7 @@ from app.conformance.check import (
     expect,
     quote,
 )
-from app.conformance.client.probe import InvalidJsonError, Probe
+from app.conformance.client.probe import Probe
 from app.conformance.sample_images import SAMPLE_IMAGES
 from app.conformance.tensors import expect_error, expect_json_object
 
@@ -117,7 +117,7 @@ def _error_body(probe: Probe) -> None:
         raise InconclusiveError("The engine does not refuse invalid JSON")
     try:
         body = answer.object()
-    except InvalidJsonError as error:
+    except ViolationError as error:
         raise ViolationError(f"{error}: {quote(answer.body)}") from None
     has_reason = any(isinstance(body.get(name), str) and body[name] for name in ("error", "detail"))
     expect(has_reason, "a text in error or detail", answer.body)

@@ -9,7 +9,7 @@ from app.conformance.chariot import coordinates, items
 from app.conformance.chariot.envelope import infer_path
 from app.conformance.chariot.image_probe import is_similar, probe_image, required_parameters, results_of
 from app.conformance.check import MUST, PARSED, SHOULD, Check, InconclusiveError, ViolationError, expect, quote, renamed
-from app.conformance.client.probe import Exchange, ImageFormat, InvalidJsonError, Probe, decode_object
+from app.conformance.client.probe import Exchange, ImageFormat, Probe, decode_object
 from app.conformance.sample_images import SAMPLE_IMAGES, SampleImage
 from app.conformance.tensors import expect_error, expect_json_object, expect_status, is_list, is_object
 
@@ -28,7 +28,7 @@ def _send(probe: Probe, image: SampleImage, parameters: Mapping[str, object]) ->
 def _read_items(exchange: Exchange) -> Sequence[object]:
     try:
         output = exchange.object().get("output")
-    except InvalidJsonError as error:
+    except ViolationError as error:
         raise InconclusiveError(str(error)) from None
     if not is_list(output):
         raise InconclusiveError(f"output is not a list: {quote(output)}")

@@ -8,6 +8,7 @@ from typing import Any, cast
 from urllib.parse import urlsplit
 
 import grpc
+import httpx
 from google.protobuf.descriptor import ServiceDescriptor
 from google.protobuf.json_format import MessageToJson, ParseDict, ParseError
 from google.protobuf.message import DecodeError
@@ -15,7 +16,7 @@ from google.protobuf.message_factory import GetMessageClass
 
 from app.conformance.check import InconclusiveError, ViolationError, quote
 from app.conformance.client.credentials import CredentialsError, TlsOptions
-from app.conformance.client.probe import Exchange, Probe, ResponseTimeoutError
+from app.conformance.client.probe import Exchange, Probe
 from app.proto import message_class
 
 SCHEMES = ("grpc://", "grpcs://")
@@ -78,7 +79,7 @@ class GrpcChannel:
         try:
             grpc.channel_ready_future(self.channel).result(timeout=seconds)
         except grpc.FutureTimeoutError:
-            raise ResponseTimeoutError(f"Nothing speaks gRPC there within {seconds:g} seconds") from None
+            raise httpx.ConnectTimeout(f"Nothing speaks gRPC there within {seconds:g} seconds") from None
 
     def call(self, path: str, message: bytes, *, streamed: bool) -> tuple[int, str, Sequence[bytes]]:
         stub = self.channel.unary_stream if streamed else self.channel.unary_unary
@@ -89,7 +90,7 @@ class GrpcChannel:
         except grpc.RpcError as error:
             status: Any = error
             if status.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
-                raise ResponseTimeoutError(f"{path} had no answer within {self.timeout:g} seconds") from None
+                raise httpx.ReadTimeout(f"{path} had no answer within {self.timeout:g} seconds") from None
             return status.code().value[0], str(status.details() or ""), answers
         return 0, "", answers
 
@@ -125,7 +126,7 @@ def call(probe: Probe, service: ServiceDescriptor, method: str, request: Any, *,
 
     Raises:
         RequestLimitError: the request limit is reached.
-        ResponseTimeoutError: there is no response in time.
+        httpx.TimeoutException: there is no response in time.
     """
     path = f"/{service.full_name}/{method}"
     request_body = request.SerializeToString(deterministic=True)

@@ -24,24 +24,20 @@ class RequestLimitError(Exception):
     """The limit of requests, or of requests without a response, is reached."""
 
 
-class ResponseTimeoutError(Exception):
-    """A gRPC call got no response in time."""
-
-
-class InvalidJsonError(Exception):
-    """A response is not the expected JSON."""
+class ViolationError(Exception):
+    """Raised by a check: the engine violates the requirement. The message has the expected and the actual value."""
 
 
 def decode_object(data: bytes) -> dict[str, Any]:
     """Decode a JSON object, strictly: UTF-8, no NaN.
 
     Raises:
-        InvalidJsonError: the data is something else.
+        ViolationError: the data is something else.
     """
     try:
         return msgspec.json.decode(data, type=dict[str, Any])
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise InvalidJsonError(f"The answer is not a JSON object: {error}") from None
+        raise ViolationError(f"The answer is not a JSON object: {error}") from None
 
 
 class GrpcTransport(Protocol):
@@ -51,7 +47,7 @@ class GrpcTransport(Protocol):
         """Wait until the channel is connected.
 
         Raises:
-            ResponseTimeoutError: the connection takes too long.
+            httpx.TimeoutException: the connection takes too long.
         """
         ...
 
@@ -59,7 +55,7 @@ class GrpcTransport(Protocol):
         """Call a method; return the status number, its text, and the response messages.
 
         Raises:
-            ResponseTimeoutError: there is no response in time.
+            httpx.TimeoutException: there is no response in time.
         """
         ...
 
@@ -209,8 +205,7 @@ class Probe:
 
         Raises:
             RequestLimitError: the request limit is reached.
-            ResponseTimeoutError: a gRPC call gets no response in time.
-            httpx.HTTPError: an HTTP request gets no response.
+            httpx.HTTPError: there is no response.
         """
         result = None if fresh else self._cache.get(key)
         if result is None:
@@ -221,7 +216,7 @@ class Probe:
             self.request_count += 1
             try:
                 result = send()
-            except (httpx.TimeoutException, ResponseTimeoutError):
+            except httpx.TimeoutException:
                 self.timeouts += 1
                 raise
             self._cache[key] = result

@@ -11,7 +11,7 @@ from google.protobuf.json_format import MessageToDict
 
 from app.conformance.check import InconclusiveError, NotApplicableError, ViolationError, expect, quote
 from app.conformance.client.calls import GrpcCall, call, first_response, parse_request
-from app.conformance.client.probe import Exchange, InvalidJsonError, Probe
+from app.conformance.client.probe import Exchange, Probe
 from app.conformance.tensors import ENCODED_IMAGES, expect_form, is_list, is_object
 from app.proto import GRPS
 
@@ -229,7 +229,7 @@ def message_of(exchange: Exchange) -> dict[str, Any]:
         return MessageToDict(first_response(exchange), preserving_proto_field_name=True)
     try:
         return exchange.object()
-    except InvalidJsonError as error:
+    except ViolationError as error:
         raise ViolationError(f"{error}: {exchange.status} {quote(exchange.body)}") from None
 
 

@@ -5,7 +5,7 @@ In JUnit, a failed SHOULD is a skipped test with its reason, because only a MUST
 
 import re
 import xml.etree.ElementTree as ET
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,6 @@ from jinja2 import Environment, StrictUndefined
 from app import __version__
 from app.conformance.check import Finding, Level, Need, Verdict
 from app.conformance.client.probe import Exchange
-from app.conformance.output.descriptions import describe_readers, evidence, readable_by, truncate_body
 from app.conformance.runner import ConformanceReport
 
 SCHEMA = "charioteer.conformance/1"
@@ -23,6 +22,8 @@ SCHEMA = "charioteer.conformance/1"
 
 
 _ORDER = (Verdict.FAILED, Verdict.NOT_TESTED, Verdict.PASSED, Verdict.NOT_APPLICABLE)
+_MAX_BODY_BYTES = 2000
+_READERS = (Need.STORAGE, Need.DRIFT, Need.EVALUATION)
 _NO_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
@@ -102,12 +103,12 @@ def _exchange(exchange: Exchange) -> dict[str, Any]:
             "method": exchange.method,
             "path": exchange.path,
             "headers": dict(exchange.request_headers),
-            "body": truncate_body(exchange.request_body),
+            "body": _truncate_body(exchange.request_body),
         },
         "response": {
             "status": exchange.status,
             "headers": dict(exchange.headers),
-            "body": truncate_body(exchange.body),
+            "body": _truncate_body(exchange.body),
         },
     }
 
@@ -148,3 +149,44 @@ def _case(suite: ET.Element, report: ConformanceReport, finding: Finding) -> Non
 
 def _clean(text: str) -> str:
     return _NO_XML.sub("\ufffd", text)
+
+
+def readable_by(finding: Finding, needs: Sequence[Need]) -> Mapping[Need, bool]:
+    """Return whether storage, drift detection and evaluation can read responses although a check failed.
+
+    Args:
+        finding: the finding; the result is empty unless it failed.
+        needs: what depends on the protocol's checks; the result has only Chariot's three features.
+    """
+    if finding.verdict is not Verdict.FAILED:
+        return {}
+    failed_needs = finding.check.needed_for if finding.check.level is Level.MUST else ()
+    return {need: need not in failed_needs for need in needs if need in _READERS}
+
+
+def describe_readers(finding: Finding, needs: Sequence[Need]) -> str:
+    """Return `readable_by` as a sentence, or an empty string if it is empty."""
+    readable = readable_by(finding, needs)
+    parts: list[str] = []
+    for phrase, wanted in (("would not be read by", False), ("would still be read by", True)):
+        if readers := [need for need, is_readable in readable.items() if is_readable is wanted]:
+            parts.append(f"{phrase} {', '.join(readers)}")
+    return f"Answers {'; '.join(parts)}." if parts else ""
+
+
+def evidence(exchange: Exchange) -> str:
+    """Return a request and its response as text, with long bodies truncated."""
+    parts = (
+        (f"{exchange.method} {exchange.path}", exchange.request_headers, exchange.request_body),
+        (f"-> {exchange.status}", exchange.headers, exchange.body),
+    )
+    lines: list[str] = []
+    for first, headers, body in parts:
+        lines += [first, *(f"{name}: {value}" for name, value in headers.items()), _truncate_body(body)]
+    return "\n".join(filter(None, lines))
+
+
+def _truncate_body(body: bytes) -> str:
+    """Return a body as text, truncated if it is long."""
+    text = body[:_MAX_BODY_BYTES].decode(errors="replace")
+    return text if len(body) <= _MAX_BODY_BYTES else f"{text} ... ({len(body)} bytes)"

@@ -8,8 +8,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from app.conformance.check import Finding, Level, Need, Verdict
-from app.conformance.output.descriptions import describe_readers
-from app.conformance.output.reports import feature
+from app.conformance.output.reports import describe_readers, feature
 from app.conformance.protocols import PROTOCOLS
 from app.conformance.runner import ConformanceReport
 
