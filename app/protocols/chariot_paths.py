@@ -58,18 +58,16 @@ def chariot_endpoints(
     )
     of_id = "the model of a Chariot id, m-<id>"
     return [
-        infer(path="/infer", summary="Infer with the only model, or the default model"),
-        infer(path=f"{_MODEL}/infer", summary=f"Infer with {of_id}", accepts_target=_is_chariot),
-        infer(path=f"{_VERSION}/infer", summary=f"Infer with one version of {of_id}", accepts_target=_is_chariot),
-        probe_endpoint(
-            path="/ready", handle=ready, summary="Whether every model is ready", answer=dict[str, str], failures=(503,)
-        ),
-        probe_endpoint(path="/health", handle=health, summary="Whether the process is alive", answer=dict[str, str]),
+        infer("/infer", "Infer with the only model, or the default model"),
+        infer(f"{_MODEL}/infer", f"Infer with {of_id}", accepts_target=_is_chariot),
+        infer(f"{_VERSION}/infer", f"Infer with one version of {of_id}", accepts_target=_is_chariot),
+        probe_endpoint("/ready", "Whether every model is ready", handle=ready, answer=dict[str, str], failures=(503,)),
+        probe_endpoint("/health", "Whether the process is alive", handle=health, answer=dict[str, str]),
         *(
             read_endpoint(
-                path=f"{path}/ready",
+                f"{path}/ready",
+                "Whether a model is ready",
                 handle=model_ready,
-                summary="Whether a model is ready",
                 answer=ModelReady,
                 failures=(404, 503),
                 accepts_target=_is_chariot,

@@ -37,14 +37,14 @@ class QueryParameter(msgspec.Struct, frozen=True, kw_only=True):
     schema: Mapping[str, object] = msgspec.field(default_factory=lambda: {"type": "string"})
 
 
-class Operation(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+class Operation(msgspec.Struct, frozen=True, eq=False):
     """The description of one operation of the server.
 
     Attributes:
-        method: the HTTP method.
         path: the path in Litestar's notation; the parameter `target` is the segment with the model's name.
-        verb: the part after the target and a colon, as in ``/v1/models/<target>:predict``; None without a verb.
         summary: description for OpenAPI.
+        method: the HTTP method.
+        verb: the part after the target and a colon, as in ``/v1/models/<target>:predict``; None without a verb.
         query: the query parameters.
         body: the type of a JSON body; None without a body, or if it is not JSON.
         answer: the type of a JSON response; None for any object, bytes if it is not JSON.
@@ -54,10 +54,10 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         permission: the permission that a client needs; ``admin`` by default.
     """
 
-    method: Method
     path: str
-    verb: str | None = None
     summary: str = ""
+    method: Method = "GET"
+    verb: str | None = None
     query: Sequence[QueryParameter] = ()
     body: Any = None
     answer: Any = None
@@ -92,10 +92,10 @@ class Endpoint(Operation, frozen=True, kw_only=True, eq=False):
 infer_endpoint = partial(Endpoint, method="POST", failures=INFER_FAILURES, permission="infer", queue_model=str)
 """Return an endpoint that runs a model. By default, the target of its path is the model in whose queue it waits."""
 
-read_endpoint = partial(Endpoint, method="GET", permission="infer")
+read_endpoint = partial(Endpoint, permission="infer")
 """Return an endpoint that describes models or the server."""
 
-probe_endpoint = partial(Endpoint, method="GET", permission="open")
+probe_endpoint = partial(Endpoint, permission="open")
 """Return an endpoint for health probes, which send no credentials."""
 
 

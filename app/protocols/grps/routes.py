@@ -88,10 +88,10 @@ class Grps(HttpProtocol):
 
         plain_endpoints = [
             Endpoint(
+                f"/grps/v1/{call.path}",
+                call.summary,
                 method=method,
-                path=f"/grps/v1/{call.path}",
                 handle=_plain_handler(engine, call),
-                summary=call.summary,
                 body=WireMessage if method == "POST" else None,
                 answer=WireMessage,
                 refusal=WireRefusal,
@@ -102,10 +102,10 @@ class Grps(HttpProtocol):
             for method in _METHODS[call.reads_message]
         ]
         inference = infer_endpoint(
-            path="/grps/v1/infer/predict",
+            "/grps/v1/infer/predict",
+            "Infer with a model",
             handle=partial(self._predict, engine),
             start=start,
-            summary="Infer with a model",
             query=_QUERY,
             body=WireMessage,
             answer=WireMessage,

@@ -71,21 +71,17 @@ class KServeV1(HttpProtocol):
                 raise client_error from None
             return to_response(answer)
 
-        predict = partial(infer_endpoint, path=_MODEL, body=WireRequest, media_types=(EVENT_MEDIA_TYPE, "image/*"))
+        predict = partial(infer_endpoint, _MODEL, body=WireRequest, media_types=(EVENT_MEDIA_TYPE, "image/*"))
         return [
-            read_endpoint(path="/v1/models", handle=models, summary="Names of the models", answer=WireModels),
+            read_endpoint("/v1/models", "Names of the models", handle=models, answer=WireModels),
             read_endpoint(
-                path=_MODEL,
-                handle=model_ready,
-                summary="Whether a model is ready",
-                answer=ModelReady,
-                failures=(404, 503),
+                _MODEL, "Whether a model is ready", handle=model_ready, answer=ModelReady, failures=(404, 503)
             ),
-            predict(verb="predict", start=start, summary="Predict with a model", answer=WireAnswer),
+            predict("Predict with a model", verb="predict", start=start, answer=WireAnswer),
             predict(
+                "Predict with a model, and explain which parts of the input led to each prediction",
                 verb="explain",
                 handle=explain,
-                summary="Predict with a model, and explain which parts of the input led to each prediction",
                 answer=WireExplainedAnswer,
                 failures=(*INFER_FAILURES, _NOT_IMPLEMENTED),
                 # Explanations do not wait in the queue of a model.

@@ -105,43 +105,37 @@ def extension_endpoints(engine: Engine) -> Sequence[Endpoint]:
     async def refuse(feature: str, _: HttpRequest) -> Response[bytes]:
         raise unsupported(feature)
 
+    describe = partial(read_endpoint, failures=(404, 503))
     change = partial(Endpoint, method="POST", failures=(400, 404, 413, 503), permission="admin")
     return [
         Endpoint(
+            "/v2/repository/index",
+            "Every version of every model",
             method="POST",
-            path="/v2/repository/index",
             handle=index,
-            summary="Every version of every model",
             body=_IndexRequest,
             answer=list[_IndexEntry],
             failures=(400, 413),
             permission="read",
         ),
-        change(path=f"{_REPOSITORY_MODEL}/load", handle=load, summary="Load or reload a model from disk"),
-        change(path=f"{_REPOSITORY_MODEL}/unload", handle=unload, summary="Unload a model"),
+        change(f"{_REPOSITORY_MODEL}/load", "Load or reload a model from disk", handle=load),
+        change(f"{_REPOSITORY_MODEL}/unload", "Unload a model", handle=unload),
         *(
-            Endpoint(
-                method="GET",
-                path=f"{path}/stats",
-                handle=statistics,
-                summary="Statistics of models since the server started",
-                failures=(404, 503),
-                permission="read",
+            describe(
+                f"{path}/stats", "Statistics of models since the server started", handle=statistics, permission="read"
             )
             for path in ("/v2/models", MODEL_PATH, VERSION_PATH)
         ),
         *(
-            read_endpoint(
-                path=f"{path}/config", handle=config, summary="Triton's configuration of a model", failures=(404, 503)
-            )
+            describe(f"{path}/config", "Triton's configuration of a model", handle=config)
             for path in (MODEL_PATH, VERSION_PATH)
         ),
         *(
             Endpoint(
+                path,
+                f"Not supported: Triton's {feature}",
                 method=method,
-                path=path,
                 handle=partial(refuse, feature),
-                summary=f"Not supported: Triton's {feature}",
                 failures=(400,),
                 permission="infer",
             )

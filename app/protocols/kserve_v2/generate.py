@@ -93,11 +93,11 @@ def generate_endpoints(engine: Engine) -> Sequence[Endpoint]:
         one
         for path in (MODEL_PATH, VERSION_PATH)
         for one in (
-            endpoint(path=f"{path}/generate", start=generate, summary=ask),
+            endpoint(f"{path}/generate", ask, start=generate),
             endpoint(
-                path=f"{path}/generate_stream",
+                f"{path}/generate_stream",
+                f"{ask}, with server-sent events",
                 handle=generate_stream,
-                summary=f"{ask}, with server-sent events",
                 media_types=(EVENT_STREAM,),
             ),
         )

@@ -79,30 +79,26 @@ class KServeV2(HttpProtocol):
             return json_response(msgspec.json.encode(ModelReady(registration.source.name)))
 
         endpoints = [
-            read_endpoint(path="/v2", handle=server_metadata, summary="About the server", answer=WireServerMetadata),
+            read_endpoint("/v2", "About the server", handle=server_metadata, answer=WireServerMetadata),
+            probe_endpoint("/v2/health/live", "Whether the server is alive", handle=live, answer=dict[str, bool]),
             probe_endpoint(
-                path="/v2/health/live", handle=live, summary="Whether the server is alive", answer=dict[str, bool]
-            ),
-            probe_endpoint(
-                path="/v2/health/ready",
+                "/v2/health/ready",
+                "Whether every model is ready",
                 handle=ready,
-                summary="Whether every model is ready",
                 answer=dict[str, bool],
                 failures=(503,),
             ),
-            read_endpoint(path="/v2/models", handle=models, summary="Names of the models", answer=dict[str, list[str]]),
+            read_endpoint("/v2/models", "Names of the models", handle=models, answer=dict[str, list[str]]),
         ]
         for path in (MODEL_PATH, VERSION_PATH):
             describe = partial(read_endpoint, failures=(404, 503))
             endpoints += [
-                describe(path=path, handle=metadata, summary="Metadata of a model", answer=WireMetadata),
-                describe(
-                    path=f"{path}/ready", handle=model_ready, summary="Whether a model is ready", answer=ModelReady
-                ),
+                describe(path, "Metadata of a model", handle=metadata, answer=WireMetadata),
+                describe(f"{path}/ready", "Whether a model is ready", handle=model_ready, answer=ModelReady),
                 infer_endpoint(
-                    path=f"{path}/infer",
+                    f"{path}/infer",
+                    "Infer with a model",
                     start=partial(_start, engine),
-                    summary="Infer with a model",
                     body=WireRequest,
                     answer=WireResponse,
                     media_types=(_BINARY,),

@@ -71,25 +71,25 @@ class OpenAI(HttpProtocol):
             for prefix in ("/openai/v1", "/v1")
             for endpoint in (
                 stream(
-                    path=f"{prefix}/chat/completions",
+                    f"{prefix}/chat/completions",
+                    "Continue a conversation",
                     handle=partial(self._answer, engine, ChatCodec),
                     start=partial(start, ChatCodec),
-                    summary="Continue a conversation",
                     body=WireChatRequest,
                     answer=WireAnswer,
                 ),
                 stream(
-                    path=f"{prefix}/completions",
+                    f"{prefix}/completions",
+                    "Continue a text",
                     handle=partial(self._answer, engine, CompletionCodec),
                     start=partial(start, CompletionCodec),
-                    summary="Continue a text",
                     body=WireCompletionRequest,
                     answer=WireAnswer,
                 ),
                 infer(
-                    path=f"{prefix}/embeddings",
+                    f"{prefix}/embeddings",
+                    "Embed texts or images",
                     start=embed,
-                    summary="Embed texts or images",
                     body=WireEmbeddingsRequest,
                     answer=WireEmbeddings,
                 ),
@@ -99,15 +99,12 @@ class OpenAI(HttpProtocol):
         return [
             *inferences,
             read(
-                path="/openai/v1/models",
-                handle=models,
-                summary="The models that answer with text or vectors",
-                answer=WireModelList,
+                "/openai/v1/models", "The models that answer with text or vectors", handle=models, answer=WireModelList
             ),
             read(
-                path="/openai/v1/models/{target:str}",
+                "/openai/v1/models/{target:str}",
+                "A model that answers with text or vectors",
                 handle=model,
-                summary="A model that answers with text or vectors",
                 answer=WireModel,
                 failures=(400, 404, 503),
             ),

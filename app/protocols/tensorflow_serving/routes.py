@@ -124,18 +124,16 @@ class TensorFlowServing(HttpListener):
             path = f"{_MODEL}{suffix}"
             state, signatures = f"The state of a model's {target_text}", "The signatures of a model"
             endpoints += [
-                read_endpoint(path=path, summary=state, answer=WireModelStatus, failures=(400, 404)),
-                read_endpoint(
-                    path=f"{path}/metadata", summary=signatures, answer=WireModelMetadata, failures=(400, 404, 503)
-                ),
+                read_endpoint(path, state, answer=WireModelStatus, failures=(400, 404)),
+                read_endpoint(f"{path}/metadata", signatures, answer=WireModelMetadata, failures=(400, 404, 503)),
             ]
             endpoints += [
                 infer_endpoint(
-                    path=path,
+                    path,
+                    f"Ask a model to {verb}",
                     verb=verb,
                     # Only the listener's handler reads versions and labels.
                     start=None if suffix else self._start(engine, verb),
-                    summary=f"Ask a model to {verb}",
                     body=WirePredict if verb == "predict" else WireExamples,
                     answer=WirePredictions if verb == "predict" else WireResults,
                     failures=(*INFER_FAILURES, _NOT_IMPLEMENTED),
