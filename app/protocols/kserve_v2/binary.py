@@ -22,6 +22,7 @@ from tasks.inference.tensor import BytesTensor, Datatype, Element, InputTensor, 
 
 _LENGTH = struct.Struct("<I")
 _MAX_DIMENSIONS = 32
+_MAX_SIZE = 2**63 - 1
 _SHARED_MEMORY = ("shared_memory_region", "shared_memory_byte_size", "shared_memory_offset")
 
 _MICROSECONDS = 1_000_000
@@ -72,6 +73,8 @@ def check_shape(shape: Sequence[int], path: str) -> None:
         raise invalid(f"Expected at most {_MAX_DIMENSIONS} dimensions, got {len(shape)}", path)
     if any(size < 0 for size in shape):
         raise invalid(f"Expected sizes of 0 or more, got {quote_value(list(shape))}", path)
+    if any(size > _MAX_SIZE for size in shape):
+        raise invalid(f"Expected sizes that can be counted, got {quote_value(list(shape))}", path)
 
 
 def bytes_tensor(

@@ -162,6 +162,12 @@ def test_named_output_uses_its_own_binary_parameter(
     assert (HEADER in response.headers) is binary
 
 
+def test_binary_tensor_with_sizes_that_cannot_be_counted_is_rejected(client: Client) -> None:
+    response = post(client, "half_plus_two", {"inputs": [tensor("FP32", [10**4000, 10**4000], 4)]}, b"\0" * 4)
+    assert response.status_code == 400
+    assert response.json()["error"].startswith("inputs[0].shape: Expected sizes that can be counted")
+
+
 def test_json_and_binary_tensors_can_be_mixed(client: Client) -> None:
     words = pack_elements(b"a", b"")
     body = {
