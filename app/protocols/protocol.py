@@ -104,9 +104,12 @@ class HttpProtocol(Protocol):
 
     Attributes:
         name: the name in settings and logs.
+        prefixes: prefixes of paths, such as ``/grps/v1``, that only this protocol has. Routing errors below them have
+            the body of `routing_error`.
     """
 
     name: str
+    prefixes: Sequence[str] = ()
 
     def endpoints(self, engine: Engine, /) -> Sequence[Endpoint]:
         """Return all endpoints."""
@@ -116,19 +119,9 @@ class HttpProtocol(Protocol):
         """Return the body of a response for `error`."""
         return error_object(error)
 
-
-@runtime_checkable
-class PrefixOwner(Protocol):
-    """A protocol that owns all paths under some prefixes, so that routing errors also have its error body."""
-
-    @property
-    def prefixes(self) -> Sequence[str]:
-        """The prefixes, such as ``/grps/v1``, without a slash at the end."""
-        ...
-
-    def routing_error(self, status: int, message: str, /) -> bytes:
-        """Return the body of a response with an HTTP `status`, when no endpoint matches."""
-        ...
+    def routing_error(self, _: int, message: str, /) -> bytes:
+        """Return the body of a response with an HTTP status, when no endpoint matches."""
+        return msgspec.json.encode({"error": message})
 
 
 @runtime_checkable

@@ -11,7 +11,7 @@ from litestar import Request, Response
 from litestar.exceptions import HTTPException, MethodNotAllowedException, NotFoundException
 
 from app.engine.engine import Engine
-from app.protocols.protocol import HttpProtocol, PrefixOwner
+from app.protocols.protocol import HttpProtocol
 from app.protocols.status import http_status
 from tasks.inference.error import ErrorKind, InferenceError
 
@@ -24,8 +24,8 @@ _logger = logging.getLogger(__name__)
 def create_error_handlers(protocols: Sequence[HttpProtocol] = ()) -> ErrorHandlers:
     """Return the `exception_handlers` of the application.
 
-    An error has the shape of the protocol that owns a prefix of the path (`PrefixOwner`). Otherwise it is
-    ``{"error": "..."}``, which clients of the other protocols expect.
+    An error has the shape of the protocol that owns a prefix of the path. Otherwise it is ``{"error": "..."}``, which
+    clients of the other protocols expect.
     """
 
     def response(request: AnyRequest, message: str, status: int, headers: dict[str, str]) -> Response[bytes]:
@@ -68,10 +68,9 @@ def refusal_body_builder(protocols: Sequence[HttpProtocol], engine: Engine) -> C
 
 def _owner_error(protocols: Sequence[HttpProtocol], path: str, status: int, message: str) -> bytes | None:
     """Return the error body of the protocol that owns a prefix of `path`; None if none does."""
-    owners = (protocol for protocol in protocols if isinstance(protocol, PrefixOwner))
-    for owner in owners:
-        if any(f"{path}/".startswith(f"{prefix}/") for prefix in owner.prefixes):
-            return owner.routing_error(status, message)
+    for protocol in protocols:
+        if any(f"{path}/".startswith(f"{prefix}/") for prefix in protocol.prefixes):
+            return protocol.routing_error(status, message)
     return None
 
 

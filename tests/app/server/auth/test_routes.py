@@ -16,7 +16,7 @@ from app.engine.engine import Engine
 from app.protocols import GRPC_PROTOCOLS
 from app.protocols.grps.servicer import GrpsGrpc
 from app.protocols.kserve_v2.extensions import UNSUPPORTED_CALLS
-from app.protocols.protocol import PERMISSIONS, Endpoint, HttpRequest, Permission, json_response
+from app.protocols.protocol import PERMISSIONS, Endpoint, HttpProtocol, HttpRequest, Permission, json_response
 from app.server.auth.grpc_access import GrpcAccess, required_permissions
 from app.server.auth.http_access import HttpAccess
 from app.server.http.asgi import create_app
@@ -183,7 +183,7 @@ def test_route_without_permission_requires_admin(tmp_path: Path) -> None:
         assert client.get("/forgotten", headers=bearer_header(ADMIN_KEY)).text == "here"
 
 
-class ProtocolWithoutPermission:
+class ProtocolWithoutPermission(HttpProtocol):
     """Declare an endpoint without a permission."""
 
     name = "forgetful"

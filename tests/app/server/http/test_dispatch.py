@@ -12,7 +12,7 @@ from prometheus_client import CollectorRegistry
 from app.engine.engine import Engine
 from app.protocols import main_port_protocols
 from app.protocols.inference_call import HttpAnswer
-from app.protocols.protocol import Endpoint, HttpRequest, Permission, json_response
+from app.protocols.protocol import Endpoint, HttpListener, HttpRequest, Permission, json_response
 from app.server.http.asgi import create_app, create_listener_app
 from app.server.http.dispatch import RouteConflictError, create_handlers
 from app.server.transport.acceptor import open_listen_socket
@@ -25,7 +25,7 @@ from tests.support.http_connections import run_app
 from tests.support.images import encode_base64, encode_image, rectangle
 
 
-class VerbProtocol:
+class VerbProtocol(HttpListener):
     """Serve paths that end in verbs; as a listener, echo method and path."""
 
     name = "verbs"
