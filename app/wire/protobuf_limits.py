@@ -18,12 +18,8 @@ _MIN_FIELD_BYTES = 2
 _VARINT, _FIXED64, _LENGTH, _BEGIN, _END, _FIXED32 = range(6)
 _FIXED_SIZES = {_FIXED64: 8, _FIXED32: 4}
 _PACKED_SIZES = {
-    FieldDescriptor.TYPE_DOUBLE: 8,
-    FieldDescriptor.TYPE_FIXED64: 8,
-    FieldDescriptor.TYPE_SFIXED64: 8,
-    FieldDescriptor.TYPE_FLOAT: 4,
-    FieldDescriptor.TYPE_FIXED32: 4,
-    FieldDescriptor.TYPE_SFIXED32: 4,
+    **dict.fromkeys((FieldDescriptor.TYPE_DOUBLE, FieldDescriptor.TYPE_FIXED64, FieldDescriptor.TYPE_SFIXED64), 8),
+    **dict.fromkeys((FieldDescriptor.TYPE_FLOAT, FieldDescriptor.TYPE_FIXED32, FieldDescriptor.TYPE_SFIXED32), 4),
 }
 _OPAQUE_TYPES = (FieldDescriptor.TYPE_STRING, FieldDescriptor.TYPE_BYTES)
 _VARIABLE_SIZE = 0

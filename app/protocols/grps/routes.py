@@ -70,9 +70,6 @@ class _Query(msgspec.Struct, frozen=True):
     parameters: Mapping[str, object] = {}
 
 
-_NO_QUERY = _Query()
-
-
 class Grps(HttpProtocol):
     """GRPS with the conventions of its Python server: errors have the HTTP status that their message contains."""
 
@@ -177,8 +174,6 @@ def _start(codec: PredictCodec, query: _Query) -> CodecCall:
 
 
 def _read_query(encoded: str) -> _Query:
-    if not encoded:
-        return _NO_QUERY
     texts: dict[str, list[str]] = {}
     for name, text in parse_qsl(encoded, keep_blank_values=True):
         texts.setdefault(name, []).append(text)
