@@ -64,14 +64,10 @@ def html_report(report: EvaluationReport, worst: int = 24) -> bytes:
 def json_report(report: EvaluationReport) -> bytes:
     """Return the complete report without images as JSON. It lists the worst hundred images with mistakes."""
     measures = report.measures
+    general = ("task", "dataset", "format", "source", "images", "measured")
     plain = {
         "charioteer": __version__,
-        "task": report.task,
-        "dataset": report.dataset,
-        "format": report.format,
-        "source": report.source,
-        "images": report.images,
-        "measured": report.measured,
+        **{name: getattr(report, name) for name in general},
         "figures": {figure.name: figure.value for figure in measures.figures},
         "tables": [
             {"title": table.title, "rows": [dict(zip(table.columns, row, strict=True)) for row in table.rows]}

@@ -3,7 +3,6 @@
 import threading
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,28 +18,18 @@ OTHER_LABEL = "other"
 """The label for labels that a model does not declare: clients choose those of an open vocabulary."""
 
 _MAX_LABELS = 2000
-_MAX_PENDING = 64
+_MAX_WAITING = 1000
 _SCORES = tuple(round(0.1 * step, 1) for step in range(1, 11))
 _PIXELS = tuple(float(4**step * 1000) for step in range(9))
 _SIZES = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0)
 
 
-@dataclass(slots=True)
-class _Pending:
-    """What is not yet counted of the requests of one model; no images, which would stay in memory."""
-
-    labels: list[str] = field(default_factory=list[str])
-    scores: list[float] = field(default_factory=list[float])
-    pixels: list[float] = field(default_factory=list[float])
-    batch_sizes: list[float] = field(default_factory=list[float])
-
-
 class PredictionMetrics(Collector):
     """Count labels, scores, image sizes and batch sizes of successful inferences, without explanations.
 
-    For classifications only the best class counts, because every answer contains all classes. Many requests are counted
-    at once, and all their predictions together: a hundred boxes cost no more than a few.
-    Labels that are not among the `declared_labels` of a model are counted as `OTHER_LABEL`.
+    For classifications only the best class counts, because every answer contains all classes. Labels that are not among
+    the `declared_labels` of a model are counted as `OTHER_LABEL`. Many values are counted at once: a hundred boxes cost
+    little more than a few.
     """
 
     def __init__(self, registry: CollectorRegistry, declared_labels: Callable[[str], Collection[str]]) -> None:
@@ -50,45 +39,34 @@ class PredictionMetrics(Collector):
         self._scores = _Histograms(_SCORES)
         self._pixels = _Histograms(_PIXELS)
         self._sizes = _Histograms(_SIZES)
-        self._pending: dict[str, _Pending] = {}
-        self._pending_requests = 0
+        self._waiting: defaultdict[str, list[str]] = defaultdict(list)
         registry.register(self)
 
     def observe(self, context: RequestContext, /) -> None:
         result = context.result
         if context.outcome is not None or context.explanation or result is None:
             return
+        model = context.model_name
         with self._lock:
-            pending = self._pending.setdefault(context.model_name, _Pending())
             for sample in result.samples:
                 labels: Sequence[str] | None = getattr(sample.prediction, "labels", None)
                 scores: NDArray[np.floating] | None = getattr(sample.prediction, "scores", None)
                 if labels and scores is not None:
                     count = 1 if context.task_type in BEST_ONLY else len(labels)
-                    pending.labels += labels[:count]
-                    pending.scores += scores[:count].tolist()
+                    self._scores.add(model, *scores[:count].tolist())
+                    self._waiting[model] += labels[:count]
+                    if len(self._waiting[model]) >= _MAX_WAITING:
+                        self._count_labels(model)
                 image = image_of(sample.item)
                 if image is not None:
                     height, width = image.full_size or image.pixels.shape[:2]
-                    pending.pixels.append(float(width * height))
-            pending.batch_sizes.append(float(context.batch_size))
-            self._pending_requests += 1
-            if self._pending_requests >= _MAX_PENDING:
-                self._count_pending()
-
-    def _count_pending(self) -> None:
-        pending_by_model, self._pending, self._pending_requests = self._pending, {}, 0
-        for model, pending in pending_by_model.items():
-            if pending.labels:
-                self._count(model, pending.labels)
-                self._scores.add(model, pending.scores)
-            if pending.pixels:
-                self._pixels.add(model, pending.pixels)
-            self._sizes.add(model, pending.batch_sizes)
+                    self._pixels.add(model, float(width * height))
+            self._sizes.add(model, float(context.batch_size))
 
     def collect(self) -> Iterator[Metric]:
         with self._lock:
-            self._count_pending()
+            for model in self._waiting:
+                self._count_labels(model)
             predictions = CounterMetricFamily(
                 "charioteer_predictions", "Predictions by label.", labels=("model", "label")
             )
@@ -103,9 +81,9 @@ class PredictionMetrics(Collector):
             ]
         yield from metrics
 
-    def _count(self, model: str, labels: Sequence[str]) -> None:
+    def _count_labels(self, model: str) -> None:
         counts = self._predictions.setdefault(model, Counter())
-        new_counts = Counter(labels)
+        new_counts, self._waiting[model] = Counter(self._waiting[model]), []
         declared = self._declared_labels(model) if new_counts.keys() - counts.keys() else ()
         for label, count in new_counts.items():
             has_own_series = label in counts or (len(counts) < _MAX_LABELS and label in declared)
@@ -118,19 +96,29 @@ class _Histograms:
     def __init__(self, bounds: Sequence[float]) -> None:
         self._bounds = np.array(bounds)
         self._names = [*(f"{bound:g}" if bound < 1e6 else f"{bound:.0f}" for bound in bounds), "+Inf"]
+        self._waiting: defaultdict[str, list[float]] = defaultdict(list)
         self._counts: dict[str, NDArray[np.int64]] = {}
         self._sums: defaultdict[str, float] = defaultdict(float)
 
-    def add(self, model: str, values: Sequence[float]) -> None:
-        """Count values."""
-        counts = np.bincount(np.searchsorted(self._bounds, values), minlength=len(self._names))
-        self._counts[model] = self._counts.get(model, 0) + counts
-        self._sums[model] += sum(values)
+    def add(self, model: str, *values: float) -> None:
+        """Add values, which are counted later."""
+        waiting = self._waiting[model]
+        waiting += values
+        if len(waiting) >= _MAX_WAITING:
+            self._count(model)
 
     def family(self, name: str, documentation: str) -> HistogramMetricFamily:
         """Return the histograms for Prometheus."""
+        for model in self._waiting:
+            self._count(model)
         histograms = HistogramMetricFamily(name, documentation, labels=("model",))
         for model, counts in self._counts.items():
             buckets = list(zip(self._names, counts.cumsum().astype(float).tolist(), strict=True))
             histograms.add_metric((model,), buckets, self._sums[model])
         return histograms
+
+    def _count(self, model: str) -> None:
+        values, self._waiting[model] = self._waiting[model], []
+        counts = np.bincount(np.searchsorted(self._bounds, values), minlength=len(self._names))
+        self._counts[model] = self._counts.get(model, 0) + counts
+        self._sums[model] += sum(values)
