@@ -1,15 +1,18 @@
 """Store encoded images in a folder, each under its digest."""
 
+import errno
 import os
 import re
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
 
 from app.recording.inference import RecordedImage
+from app.recording.stores.store import StoreError, StoreFault
 
 SHARDS = 256
 """Number of subfolders. The first two digits of the digest select one."""
@@ -42,6 +45,16 @@ def read_image(folder: Path | None, image: RecordedImage | None) -> bytes | None
         return None
 
 
+@contextmanager
+def _converted_errors() -> Generator[None]:
+    """Convert every error of the file system into a `StoreError`."""
+    try:
+        yield
+    except OSError as error:
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+        raise StoreError(StoreFault.FULL if full else StoreFault.FAILED, str(error)) from None
+
+
 class ImageFolder:
     """A folder of images. Files appear atomically, and repeated images are written once.
 
@@ -56,22 +69,24 @@ class ImageFolder:
         self._folder = folder
         self._durable = durable
 
+    @_converted_errors()
     def open(self) -> None:
         """Create the folders.
 
         Raises:
-            OSError: when they cannot be created or written to.
+            StoreError: when they cannot be created or written to.
         """
         for shard in range(SHARDS):
             (self._folder / f"{shard:02x}").mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=self._folder):
             pass
 
+    @_converted_errors()
     def write(self, images: Sequence[ImageFile]) -> None:
         """Store `images`.
 
         Raises:
-            OSError: when they cannot be stored.
+            StoreError: when they cannot be stored.
         """
         touched: set[Path] = set()
         for image in images:

@@ -1,13 +1,11 @@
 """The thread that writes recordings, in batches."""
 
-import errno
 import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future
-from contextlib import contextmanager
 
 from app.recording.images import ImageFolder
 from app.recording.recording_metrics import BEHIND, STOPPING, RecordingMetrics, not_recorded
@@ -65,7 +63,6 @@ class Writer:
         self._changed = threading.Condition()
         self._queue: deque[PendingRequest] = deque()
         self._queued_bytes = 0
-        self._idle = False
         self._batch: Sequence[PendingRequest] = ()
         self._batch_started = 0.0
         # Start of the current operation of the store or the folder; None while they are idle.
@@ -109,9 +106,7 @@ class Writer:
             if reason is None:
                 self._queue.append(request)
                 self._queued_bytes += request.size
-                if self._idle:
-                    self._idle = False
-                    self._changed.notify()
+                self._changed.notify()
         return reason
 
     def close(self, timeout: float) -> None:
@@ -155,9 +150,8 @@ class Writer:
 
     def _open(self) -> None:
         try:
-            with _os_errors_converted():
-                if self._folder is not None:
-                    self._folder.open()
+            if self._folder is not None:
+                self._folder.open()
             self._store.open()
         except StoreError as error:
             if self._acknowledge:
@@ -171,9 +165,7 @@ class Writer:
             if not self._queue:
                 if self._closing.is_set():
                     return None
-                self._idle = True
                 self._changed.wait(self._retention.due)
-                self._idle = False
             if not self._queue:
                 return ()
         # A commit costs as much as a dozen inferences. Under load, requests within this interval share a commit.
@@ -235,9 +227,8 @@ class Writer:
             StoreError: when the store fails.
         """
         try:
-            with _os_errors_converted():
-                if self._folder is not None:
-                    self._folder.write([image for request in requests for image in request.images])
+            if self._folder is not None:
+                self._folder.write([image for request in requests for image in request.images])
             self._store.write([rows for request in requests for rows in request.rows])
         except SettingsError as error:
             # Another program has replaced the store.
@@ -302,13 +293,3 @@ class Writer:
             if timed_out:
                 self._metrics.failed(StoreError(StoreFault.FAILED, "a write takes longer than it may"))
                 self._handle_failure(StoreFault.FAILED, until=float("inf"))
-
-
-@contextmanager
-def _os_errors_converted() -> Generator[None]:
-    """Convert every error of the file system into a `StoreError`."""
-    try:
-        yield
-    except OSError as error:
-        full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-        raise StoreError(StoreFault.FULL if full else StoreFault.FAILED, str(error)) from None

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from app.recording.images import SHARDS, ImageFile, ImageFolder, image_path
+from app.recording.stores.store import StoreError
 
 
 def image_file(content: bytes) -> ImageFile:
@@ -75,7 +76,7 @@ def test_foreign_files_are_kept(folder: ImageFolder, tmp_path: Path) -> None:
 
 def test_folder_that_cannot_be_created_fails_at_open(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
-    with pytest.raises(OSError, match="Not a directory"):
+    with pytest.raises(StoreError, match="Not a directory"):
         ImageFolder(tmp_path / "file" / "images", durable=False).open()
 
 
@@ -84,7 +85,7 @@ def test_failed_write_leaves_no_file(tmp_path: Path) -> None:
     image = image_file(b"one")
     path = image_path(tmp_path, image.digest)
     path.mkdir(parents=True)
-    with pytest.raises(IsADirectoryError):
+    with pytest.raises(StoreError, match="Is a directory"):
         folder.write([image])
     assert list(path.parent.iterdir()) == [path]
 
