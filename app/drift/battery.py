@@ -240,7 +240,6 @@ def _outlier_test(
 
 
 def _list_slices(key: str, baseline: Sample, production: Sample, notes: list[str]) -> list[SliceDrift]:
-    """Return one untested slice for each value."""
     counted = [Counter(entry[key] for entry in sample.metadata if key in entry) for sample in (baseline, production)]
     values = sorted({*counted[0], *counted[1]})
     if not values:

@@ -91,7 +91,6 @@ def compare(
 
 
 def _common_columns(baseline: Sample, production: Sample, notes: list[str]) -> tuple[Sample, Sample]:
-    """Reduce both samples to their common columns."""
     if baseline.task_type and production.task_type and baseline.task_type != production.task_type:
         raise DriftError(
             f"The baseline is of {baseline.task_type}, production of {production.task_type}: compare one task"

@@ -93,6 +93,9 @@ class Monitor:
         seconds: maximum duration of a window with enough images to evaluate; None for no maximum.
         clock: seconds since 1970.
         monotonic: a monotonic clock in seconds.
+
+    Attributes:
+        drifted: the last verdict; no drift before the first window.
     """
 
     def __init__(
@@ -110,12 +113,10 @@ class Monitor:
         self._monotonic = monotonic
         self._images: list[Observation] = []
         self._started = self._started_monotonic = 0.0
-        self._drifted = False
+        self.drifted = False
 
     def add(self, observations: Sequence[Observation], task_type: str) -> tuple[DriftWindow, bool] | None:
         """Add images. If they complete the window, return it, and whether its verdict differs from the last one.
-
-        Before the first window, the verdict is no drift.
 
         Raises:
             DriftError: when a complete window cannot be compared; the next window has begun.
@@ -131,7 +132,7 @@ class Monitor:
         shared = _columns(sample) == _columns(self.monitored.sample)
         neighbourhood = self.monitored.neighbourhood if shared else None
         comparison = compare(self.monitored.sample, sample, alpha=ALPHA, neighbourhood=neighbourhood)
-        changed, self._drifted = comparison.drifted is not self._drifted, comparison.drifted
+        changed, self.drifted = comparison.drifted is not self.drifted, comparison.drifted
         window = DriftWindow(
             model=self.monitored.model,
             drifted=comparison.drifted,
@@ -144,10 +145,6 @@ class Monitor:
             tests=comparison.tests,
         )
         return window, changed
-
-    def continue_from(self, previous: "Monitor") -> None:
-        """Replace another monitor, and continue from its last verdict."""
-        self._drifted = previous._drifted
 
     @property
     def _is_complete(self) -> bool:
@@ -191,7 +188,6 @@ class DriftMetrics:
             gauge.remove_by_labels({"model": model})
 
     def update(self, window: DriftWindow) -> None:
-        """Update the metrics after a window has been tested."""
         self.detected.labels(window.model).set(window.drifted)
         self.similarity.labels(window.model).set(window.similarity)
         self.baseline_similarity.labels(window.model).set(window.baseline_similarity)

@@ -52,7 +52,6 @@ class _Batch(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     @property
     def pixels(self) -> int:
-        """Return the number of pixels that the images hold in memory."""
         images = [image_of(sample.item) for sample in self.samples]
         return sum(image.width * image.height for image in images if image is not None)
 
@@ -98,9 +97,8 @@ class DriftObserver:
             or result is None
             or context.outcome is not None
             or context.explanation
+            or SIMILARITY_HEADER in context.response_headers
         ):
-            return
-        if SIMILARITY_HEADER in context.response_headers:
             return
         samples = [sample for sample in result.samples if image_of(sample.item) is not None]
         allowed = self._rate_limit.take(len(samples))
@@ -117,7 +115,6 @@ class DriftObserver:
             )
 
     def add_observations(self, model: str, task_type: str, observations: Sequence[Observation]) -> None:
-        """Add observations that were measured elsewhere."""
         self._submit(_Batch(model=model, task_type=task_type, observations=observations))
 
     def windows(self) -> Mapping[str, Sequence[DriftWindow]]:
@@ -180,7 +177,7 @@ class DriftObserver:
                 self._monitors.pop(model, None)
                 continue
             if previous := self._monitors.get(model):
-                monitor.continue_from(previous)
+                monitor.drifted = previous.drifted
             self._monitors[model] = monitor
 
     def _measure(self, batch: _Batch) -> None:

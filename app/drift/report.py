@@ -70,7 +70,6 @@ def histogram(baseline: NDArray[np.float64], production: NDArray[np.float64]) ->
 
 
 def _path(heights: NDArray[np.float64]) -> str:
-    """Return the SVG path of the steps from left to right."""
     step = _WIDTH / len(heights)
     segments = [
         f"V{_HEIGHT - 2 - (_HEIGHT - 6) * float(height):.1f} H{(index + 1) * step:.1f}"

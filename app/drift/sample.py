@@ -62,7 +62,6 @@ class Observation(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     @property
     def finite(self) -> bool:
-        """Whether all measurements are finite numbers."""
         arrays = (self.image, self.embedding, self.findings)
         return all(bool(np.isfinite(array).all()) for array in arrays if array is not None)
 
@@ -94,11 +93,9 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         return len(self.ids)
 
     def where(self, key: str, value: str) -> NDArray[np.intp]:
-        """Return the rows whose metadata has `value` for `key`."""
         return np.array([row for row, entry in enumerate(self.metadata) if entry.get(key) == value], np.intp)
 
     def rows(self, rows: NDArray[np.intp]) -> "Sample":
-        """Return a sample of these rows."""
         return msgspec.structs.replace(
             self,
             ids=[self.ids[row] for row in rows],
@@ -109,7 +106,6 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         )
 
     def without_metadata(self, keys: Collection[str]) -> "Sample":
-        """Return the same images without these keys of metadata."""
         metadata = [{key: value for key, value in entry.items() if key not in keys} for entry in self.metadata]
         return msgspec.structs.replace(self, metadata=metadata)
 

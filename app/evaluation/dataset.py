@@ -116,7 +116,6 @@ class LabelErrors:
     empty: list[str] = field(default_factory=list[str])
 
     def add(self, location: str, sentence: str) -> None:
-        """Add an error at `location`."""
         self.messages.append(f"{location}: {sentence}")
 
     def skip_empty(self, location: str) -> None:

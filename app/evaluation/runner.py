@@ -210,23 +210,8 @@ def _read(path: Path, header: Header) -> Mapping[str, CheckpointEntry]:
     content = path.read_bytes()
     complete = content[: content.rfind(b"\n") + 1]
     header_line, *lines = complete.splitlines() or [b""]
-    _check(path, header_line, header)
-    entries: dict[str, CheckpointEntry] = {}
-    for number, line in enumerate(lines, 2):
-        try:
-            answer = msgspec.json.decode(line, type=CheckpointEntry)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise EvaluationError(f"{path}:{number}: Expected an answer: {error}; --fresh starts again") from None
-        entries[answer.id] = answer
-    if len(complete) < len(content):
-        with path.open("r+b") as file:
-            file.truncate(len(complete))
-    return entries
-
-
-def _check(path: Path, line: bytes, header: Header) -> None:
     try:
-        existing = msgspec.json.decode(line, type=Header)
+        existing = msgspec.json.decode(header_line, type=Header)
     except (msgspec.DecodeError, UnicodeDecodeError):
         raise EvaluationError(
             f"{path}: Expected answers of an evaluation, got something else; --fresh replaces it"
@@ -238,3 +223,14 @@ def _check(path: Path, line: bytes, header: Header) -> None:
     source = msgspec.json.decode(msgspec.json.encode(header.source), type=dict[str, object])
     if changed := sorted(key for key in {*existing.source, *source} if existing.source.get(key) != source.get(key)):
         raise EvaluationError(f"{path} has answers with another {', '.join(changed)}; --fresh starts again")
+    entries: dict[str, CheckpointEntry] = {}
+    for number, line in enumerate(lines, 2):
+        try:
+            answer = msgspec.json.decode(line, type=CheckpointEntry)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise EvaluationError(f"{path}:{number}: Expected an answer: {error}; --fresh starts again") from None
+        entries[answer.id] = answer
+    if len(complete) < len(content):
+        with path.open("r+b") as file:
+            file.truncate(len(complete))
+    return entries

@@ -119,7 +119,6 @@ class StateMetrics(Collector):
         registry.register(self)
 
     def collect(self) -> Iterator[Metric]:
-        """Return the metrics with current values."""
         engine = self._engine
         ready = 0 if engine.not_ready_reason else 1
         yield GaugeMetricFamily("charioteer_ready", "1 while load balancers may send requests, as /ready says.", ready)

@@ -108,7 +108,6 @@ class _Histograms:
             self._count(model)
 
     def family(self, name: str, documentation: str) -> HistogramMetricFamily:
-        """Return the histograms for Prometheus."""
         for model in self._waiting:
             self._count(model)
         histograms = HistogramMetricFamily(name, documentation, labels=("model",))

@@ -132,7 +132,6 @@ class RequestHistory:
         self._succeeded: list[tuple[int, int]] = []
 
     def add(self, second: int, failed: bool, nanoseconds: int, items: int) -> None:
-        """Count a request that finished in `second`."""
         if second != self._second:
             self._close(second)
         if failed:
@@ -177,7 +176,6 @@ class Gauges:
         self._rings = {resolution: _Ring(resolution, columns) for resolution in Resolution}
 
     def add(self, second: int, readings: Readings) -> None:
-        """Add the readings of `second`."""
         for ring in self._rings.values():
             row = ring.row(second)
             for name, value in (*msgspec.structs.asdict(readings).items(), ("count", 1)):

@@ -47,7 +47,6 @@ def read_image(folder: Path | None, image: RecordedImage | None) -> bytes | None
 
 @contextmanager
 def _converted_errors() -> Generator[None]:
-    """Convert every error of the file system into a `StoreError`."""
     try:
         yield
     except OSError as error:

@@ -91,7 +91,6 @@ class RecordingMetrics:
         self._queue.set_function(queue_length)
 
     def recorded(self, inferences: int) -> None:
-        """Count recorded inferences."""
         self._recorded.inc(inferences)
         self._up.set(1)
         if self._failing:
@@ -99,14 +98,12 @@ class RecordingMetrics:
             _logger.warning("the store of recordings works again", extra={"store": self._store})
 
     def committed(self, seconds: float) -> None:
-        """Observe the duration of a commit."""
         self._seconds.observe(seconds)
         if self._behind_since is not None and self._clock() - self._behind_since >= _RECOVERY_SECONDS:
             self._behind_since = None
             _logger.warning("the store of recordings keeps up again", extra={"store": self._store})
 
     def dropped(self, reason: str, requests: int = 1) -> None:
-        """Count requests that were not recorded."""
         self._dropped.labels(reason).inc(requests)
         if reason == BEHIND:
             previous, self._behind_since = self._behind_since, self._clock()
@@ -124,5 +121,4 @@ class RecordingMetrics:
             _logger.error("the store of recordings failed", extra=extra)
 
     def lost_at_shutdown(self, requests: int) -> None:
-        """Log the number of unrecorded requests at shutdown."""
         _logger.error("requests were not recorded before the end", extra={"store": self._store, "requests": requests})

@@ -39,7 +39,6 @@ class Redaction:
         return bool(self._keys)
 
     def redacts(self, key: str) -> bool:
-        """Return whether the value of `key` is replaced."""
         return key.casefold() in self._keys
 
     def value(self, value: object, depth: int = _MAX_DEPTH) -> object:

@@ -253,7 +253,6 @@ class Writer:
             request.complete(None)
 
     def _take_waiting(self) -> Sequence[PendingRequest]:
-        """Remove and return the requests of the batch and the queue."""
         with self._changed:
             waiting = [*self._batch, *self._queue]
             self._queue.clear()

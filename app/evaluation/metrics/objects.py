@@ -90,7 +90,6 @@ class _ObjectMetrics(msgspec.Struct, frozen=True, kw_only=True):
         return precision, recall, f1
 
     def values(self, confidence: float) -> Mapping[str, float | None]:
-        """Return the figures by their names."""
         precision, recall, f1 = self.rates(IOUS[0], confidence)
         return {
             "map_coco": self.coco.map(),
@@ -111,7 +110,6 @@ def _object_metrics(
 
 
 def _titles(confidence: float) -> Mapping[str, str]:
-    """Return the titles of the figures by their names."""
     thresholds = f"IoU 0.5, score {confidence:g}"
     return {
         "map_coco": "COCO's AP, IoU 0.5 to 0.95",

@@ -140,7 +140,6 @@ class SqliteStore(Store):
 
     @contextmanager
     def _converted_errors(self) -> Generator[None]:
-        """Convert SQLite errors into `StoreError`."""
         try:
             yield
         except (DBAPIError, sqlite3.Error) as error:

@@ -107,7 +107,6 @@ class Store(ABC):
         return set(self._transaction(lambda connection: connection.execute(statement).scalars().all()))
 
     def mark_images_deleted(self, digests: Collection[str]) -> None:
-        """Record that the files of `digests` were deleted."""
         kept = inferences.c.image_kept & inferences.c.image_digest.in_(digests)
         statement = update(inferences).where(kept).values(image_kept=False)
         self._transaction(lambda connection: connection.execute(statement))
@@ -149,7 +148,6 @@ class StoreDsn(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def file(self) -> Path:
-        """The file of an SQLite store."""
         return Path(self.url.database or "")
 
 
