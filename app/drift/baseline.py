@@ -33,7 +33,6 @@ class Baseline(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """A sample and its origin.
 
     Attributes:
-        sample: the measurements.
         embedder: the name of the graph that computed the embeddings, empty without.
         embedder_digest: SHA-256 of that graph.
         model: the model that predicted on the images, empty when none did.

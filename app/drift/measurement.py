@@ -94,10 +94,8 @@ class DriftInput(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """One image to measure.
 
     Attributes:
-        id: a unique id.
         image: its pixels, None if they are not available.
         records: the model's answer in the form of `Prediction.records`; None without an answer.
-        metadata: the client's metadata.
     """
 
     id: str

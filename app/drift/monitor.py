@@ -62,15 +62,11 @@ class DriftWindow(msgspec.Struct, frozen=True, kw_only=True):
     """The JSON summary of a complete window: the body of a notification, and a row of the page.
 
     Attributes:
-        model: the name of the model.
         drifted: whether its images have drifted; a notification is false when drift ends.
         started: arrival of the first image of the window, in seconds since 1970.
         ended: arrival of the last image of the window, in seconds since 1970.
-        images: number of images in the window.
-        alpha: the probability of a false alarm.
         similarity: mean similarity to the baseline.
         baseline_similarity: mean similarity of the baseline's images to one another.
-        tests: all tests of the verdict.
     """
 
     model: str

@@ -9,7 +9,6 @@ class DriftTestResult(msgspec.Struct, frozen=True, kw_only=True):
     """One test of the verdict.
 
     Attributes:
-        name: the name of the test.
         about: the tested values.
         p: its p-value, corrected for the count of its numbers or slices.
         adjusted: the p-value corrected for the other tests too (Holm).
@@ -54,8 +53,6 @@ class SliceDrift(msgspec.Struct, frozen=True, kw_only=True):
     """The images with one value in their metadata.
 
     Attributes:
-        key: the key of the metadata.
-        value: the value of the key.
         baseline: number of images in the baseline.
         production: number of images in production.
         p: combined p-value of its tests (Holm); None when there are too few images.
@@ -84,7 +81,6 @@ class MixDrift(msgspec.Struct, frozen=True, kw_only=True):
     """How often each value of one metadata key occurs.
 
     Attributes:
-        key: the key of the metadata.
         p: the uncorrected p-value.
         drifted: whether the p-value, corrected for the count of keys, is at most the level.
         change: the new and the vanished values; without these, the value whose share has changed most.
@@ -113,11 +109,6 @@ class DriftComparison(msgspec.Struct, frozen=True, kw_only=True):
         alpha: the level: the probability of a false verdict of drift.
         baseline: number of images in the baseline.
         production: number of images in production.
-        tests: the tests of the verdict.
-        numbers: the comparison of each number of the images.
-        labels: the shares of predicted labels.
-        mix: the metadata keys that were tested.
-        slices: the requested slices by metadata.
         baseline_similarity: mean similarity of the baseline's images to one another.
         production_similarity: mean similarity of production's images to the baseline.
         outliers: the images of production least similar to the baseline.

@@ -45,12 +45,10 @@ class Observation(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """The measurements of one image.
 
     Attributes:
-        id: a unique id.
         image: (14,) `IMAGE_FEATURES`, None if its pixels were not available.
         embedding: (d,), None without pixels or embedder.
         findings: (3,) `PREDICTION_FEATURES`, None without an answer.
         labels: the count of each predicted label.
-        metadata: the client's metadata.
     """
 
     id: str

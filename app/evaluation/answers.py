@@ -37,13 +37,7 @@ class PredictedObject(Shape, frozen=True, kw_only=True):
 
 
 class EvaluatedItem(msgspec.Struct, frozen=True, kw_only=True):
-    """An item and its predictions.
-
-    Attributes:
-        item: the item of the dataset.
-        predictions: the predicted classes or objects.
-        answer: the answer to the item's question.
-    """
+    """An item with its predictions, or with the answer to its question."""
 
     item: Item
     predictions: tuple[PredictedObject, ...] = ()

@@ -72,7 +72,6 @@ class Item(msgspec.Struct, frozen=True, kw_only=True):
         label: its class, for classification.
         objects: its objects, for detection and segmentation.
         question: the question, for visual question answering.
-        answers: the correct answers.
         metadata: values to slice results by.
     """
 
@@ -92,10 +91,8 @@ class Dataset(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         path: the file or folder of the dataset.
-        format: the format of the labels.
         tasks: the tasks that the labels can measure, the likeliest first.
         labels: its classes, including those without an example; empty for questions.
-        items: the images.
         notes: sentences about skipped data.
     """
 

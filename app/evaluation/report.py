@@ -123,14 +123,11 @@ class EvaluationReport(msgspec.Struct, frozen=True, kw_only=True):
     """The report of an evaluation.
 
     Attributes:
-        task: the measured task.
         dataset: the path of the dataset.
-        format: the format of the labels.
         source: a readable description of the model.
         images: number of items in the dataset.
         measured: number of answered items.
         failures: reasons for unanswered items, by the id of the item.
-        measures: the results.
         notes: sentences required to interpret the figures.
     """
 

@@ -47,13 +47,7 @@ class Header(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CheckpointEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """An answer, in every other line of a checkpoint.
-
-    Attributes:
-        id: the id of the item.
-        digest: SHA-256 of its image file, in hexadecimal.
-        records: the records of the answer.
-    """
+    """An answer, in every other line of a checkpoint. `digest` is the SHA-256 of its image file, in hexadecimal."""
 
     id: str
     digest: str

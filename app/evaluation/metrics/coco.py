@@ -35,7 +35,6 @@ class CocoMetrics(msgspec.Struct, frozen=True, kw_only=True):
     """COCO's metrics of K classes with at least one object that is not ignored.
 
     Attributes:
-        labels: the classes.
         curves: (10, 101, K) precision by IoU threshold and by recall of 0, 0.01 ... 1.
         recall: (10, K) highest recall by IoU threshold.
     """

@@ -67,13 +67,7 @@ def measure_objects(
 
 
 class _ObjectMetrics(msgspec.Struct, frozen=True, kw_only=True):
-    """The metrics of a dataset or of a slice.
-
-    Attributes:
-        labels: the labels of the dataset.
-        coco: metrics of the labels that have objects.
-        valor: metrics of all labels.
-    """
+    """The metrics of a dataset or of a slice: `coco` of the labels that have objects, `valor` of all labels."""
 
     labels: Sequence[str]
     coco: CocoMetrics
