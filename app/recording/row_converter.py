@@ -149,7 +149,10 @@ class RowConverter:
         if self._redaction:
             records = cast("Sequence[object]", self._redaction.value(records))
         image = self._read_image(request, sample, images)
-        entries = _unique_entries([metadata_by_input[index] for index in inputs if index in metadata_by_input])
+        # Metadata that several inputs share counts once.
+        of_inputs = [metadata_by_input[index] for index in inputs if index in metadata_by_input]
+        unique = {id(metadata): metadata for metadata in of_inputs}
+        entries = [entry for metadata in unique.values() for entry in metadata.entries]
         indexes = sample.input, sample.index
         return to_rows(self._convert(event, indexes, parameters, entries, records, image), labels)
 
@@ -211,12 +214,6 @@ class RowConverter:
         return RecordedImage(
             digest=digest, width=decoded.width, height=decoded.height, size=size, kept=self._keep_images
         )
-
-
-def _unique_entries(metadata: Sequence[Metadata]) -> Sequence[MetadataEntry]:
-    """Return the entries of all `metadata`. Metadata that several inputs share counts once."""
-    unique = {id(item): item for item in metadata}
-    return [entry for item in unique.values() for entry in item.entries]
 
 
 def _png(image: Image) -> bytes:

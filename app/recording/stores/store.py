@@ -174,18 +174,13 @@ def parse_dsn(text: str) -> StoreDsn:
     if not url.database:
         raise SettingsError(f"The address of the store names no database: {_EXPECTED}")
     host_and_port = f"{url.host or 'localhost'}{f':{port}' if port else ''}"
-    return StoreDsn(
-        dialect="postgresql", url=_asyncpg_url(url), display_name=f"postgresql://{host_and_port}/{url.database}"
-    )
+    # asyncpg's option `ssl` is `sslmode` in other drivers and in most addresses.
+    options = {"ssl" if name == "sslmode" else name: value for name, value in url.query.items()}
+    asyncpg_url = url.set(drivername="postgresql+asyncpg", query=options)
+    return StoreDsn(dialect="postgresql", url=asyncpg_url, display_name=f"postgresql://{host_and_port}/{url.database}")
 
 
 def _sqlite_dsn(file: str) -> StoreDsn:
     if not file or file == ":memory:":
         raise SettingsError(f"The address of the store names no file: {_EXPECTED}")
     return StoreDsn(dialect="sqlite", url=URL.create("sqlite", database=file), display_name=file)
-
-
-def _asyncpg_url(url: URL) -> URL:
-    """Return `url` for asyncpg. Its option `ssl` is `sslmode` in other drivers and in most addresses."""
-    options = {"ssl" if name == "sslmode" else name: value for name, value in url.query.items()}
-    return url.set(drivername="postgresql+asyncpg", query=options)
