@@ -45,7 +45,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(dir=".") as folder, ExitStack() as stack:
         stores = {"SQLite": lambda: str(Path(folder) / f"{time.monotonic_ns()}.db")}
         if is_postgres_installed():
-            stores["PostgreSQL"] = stack.enter_context(run_postgres()).database
+            stores["PostgreSQL"] = stack.enter_context(run_postgres()).create_database
         for (name, address), mode in itertools.product(stores.items(), ("acknowledge", "best-effort")):
             images = Path(folder) / name / mode if options.images else None
             settings = ServerSettings(record=address(), record_mode=mode, record_images=images)
