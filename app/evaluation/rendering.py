@@ -144,14 +144,15 @@ def _matrix(confusion: Confusion | None) -> dict[str, Any] | None:
     true = _true_indexes(confusion)
     if confusion is None or not 1 <= len(true) <= _MAX_LABELS:
         return None
-    others = [index for index in range(len(confusion.labels)) if index not in true]
-    names = [confusion.labels[index] for index in true]
-    rows: list[tuple[str, list[int]]] = []
-    for index in true:
-        missed = [confusion.missed[index]] if confusion.missed else []
-        rows.append((confusion.labels[index], [*_folded(confusion.counts[index], true, others), *missed]))
+    labels, others = confusion.labels, [index for index in range(len(confusion.labels)) if index not in true]
+
+    def folded(counts: Sequence[int]) -> list[int]:
+        return [*(counts[index] for index in true), *([sum(counts[index] for index in others)] if others else [])]
+
+    rows = [(labels[index], [*folded(confusion.counts[index]), *confusion.missed[index : index + 1]]) for index in true]
     if confusion.extra:
-        rows.append(("nothing", _folded(confusion.extra, true, others)))
+        rows.append(("nothing", folded(confusion.extra)))
+    names = [labels[index] for index in true]
     columns = [*names, *(["other labels"] if others else []), *(["missed"] if confusion.missed else [])]
     shares = [(name, [(count, count / (sum(counts) or 1)) for count in counts]) for name, counts in rows]
     return {"columns": columns, "rows": shares, "objects": bool(confusion.missed)}
@@ -163,10 +164,6 @@ def _true_indexes(confusion: Confusion | None) -> list[int]:
         return []
     missed = confusion.missed or (0,) * len(confusion.labels)
     return [index for index, counts in enumerate(confusion.counts) if sum(counts) + missed[index]]
-
-
-def _folded(counts: Sequence[int], true: Sequence[int], others: Sequence[int]) -> list[int]:
-    return [*(counts[index] for index in true), *([sum(counts[index] for index in others)] if others else [])]
 
 
 def _cells(confusion: Confusion | None) -> list[tuple[str, str, int, str]]:

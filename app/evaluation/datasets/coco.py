@@ -11,7 +11,7 @@ from app.evaluation.datasets.files import (
     DatasetOptions,
     as_list,
     parse_numbers,
-    read_image_size,
+    read_item,
     read_json,
     read_sidecar,
     ring_area,
@@ -109,20 +109,15 @@ def _items(
             )
             continue
         seen.update((number, name))
-        width, height = read_image_size(folder / name, errors)
+        row = {**scalar_values(image, _RESERVED_KEYS), **metadata.get(name, {})}
+        item = read_item(name, folder / name, errors, objects=tuple(objects[number]), metadata=row)
         declared = image.get("width"), image.get("height")
-        if width and None not in declared and declared != (width, height):
+        if item and None not in declared and declared != (item.width, item.height):
             got = " and ".join(quote_value(value) for value in declared)
-            errors.add(location, f"Expected width and height of {name}, upright, {width} and {height}, got {got}")
-        elif width:
-            items[number] = Item(
-                id=name,
-                image=folder / name,
-                width=width,
-                height=height,
-                objects=tuple(objects[number]),
-                metadata={**scalar_values(image, _RESERVED_KEYS), **metadata.get(name, {})},
-            )
+            expected = f"width and height of {name}, upright, {item.width} and {item.height}"
+            errors.add(location, f"Expected {expected}, got {got}")
+        elif item:
+            items[number] = item
     return [items[number] for number in sorted(items, key=lambda number: (isinstance(number, str), number))]
 
 
