@@ -105,7 +105,7 @@ class ImageFolder:
         folder = self._folder / f"{shard:02x}"
         try:
             with os.scandir(folder) as directory:
-                old = [entry.name for entry in directory if entry.stat().st_mtime < cutoff]
+                old = [entry.name for entry in directory if entry.stat(follow_symlinks=False).st_mtime < cutoff]
         except FileNotFoundError:
             return ()
         for leftover in filter(_TEMPORARY.fullmatch, old):

@@ -65,6 +65,15 @@ def test_leftover_of_killed_write_is_removed(folder: ImageFolder, tmp_path: Path
     assert not leftover.exists()
 
 
+def test_link_to_nothing_does_not_keep_old_files(folder: ImageFolder, tmp_path: Path) -> None:
+    image = image_file(b"one")
+    folder.write([image])
+    path = image_path(tmp_path / "images", image.digest)
+    os.utime(path, (0, 0))
+    path.with_name("link").symlink_to(tmp_path / "nothing")
+    assert unused(folder, 1000) == [image.digest]
+
+
 def test_foreign_files_are_kept(folder: ImageFolder, tmp_path: Path) -> None:
     others = [tmp_path / "images" / "ab" / name for name in ("README", ".hidden", "cd" * 31, "notes.1.txt")]
     for other in others:
