@@ -10,18 +10,7 @@ __all__ = ("application",)
 
 
 def application(arguments: Mapping[str, object]) -> Any:
-    """Build the application.
-
-    Args:
-        arguments: fields of `app.assembly.ray_serve.options.RayOptions` and `app.settings.server.ModelOptions`.
-
-    Returns:
-        A ``ray.serve.Application``.
-
-    Raises:
-        SettingsError: for invalid arguments, or without Ray.
-        ModelError: when there are no models.
-    """
+    """Build the application, as `charioteer.ray_application` describes."""
     try:
         from app.assembly.ray_serve.ingress import build
     except ImportError as error:

@@ -131,7 +131,7 @@ def _discover_models(user_config: Mapping[str, object]) -> Sequence[ModelSource]
 
 
 def build(arguments: Mapping[str, object]) -> Any:
-    """Build the application, as `app.assembly.ray_serve.application` describes."""
+    """Build the application, as `charioteer.ray_application` describes."""
     options, user_config = read_options(arguments)
     versions = Counter(source.name for source in find_models(model_options(user_config)))
     models_per_replica = options.multiplexed or _VERSIONS_DURING_UPDATE * max(versions.values())

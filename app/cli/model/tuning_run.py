@@ -137,7 +137,8 @@ class TuningSearch:
         available = _ANSWER_SHARE * self._options.minutes * 60 / len(self._variants)
         if seconds > available:
             comparison.limit(int(comparison.count * available / seconds))
-            self.notes.append(f"Compared only {comparison.count} images, because of --minutes.")
+            images = "1 image" if comparison.count == 1 else f"{comparison.count} images"
+            self.notes.append(f"Compared only {images}, because of --minutes.")
 
     def _measure(self, candidates: Sequence[Candidate], share: float) -> Sequence[Measurement]:
         def on_measured() -> bool:
