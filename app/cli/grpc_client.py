@@ -107,6 +107,11 @@ class GrpcClient:
 
 def _set_parameter(parameter: Any, value: object) -> None:
     """Set a parameter. The Open Inference Protocol has no list parameters, so send lists as JSON text."""
-    field = {bool: "bool_param", int: "int64_param", float: "double_param"}.get(type(value), "string_param")
-    is_list = field == "string_param" and not isinstance(value, str)
-    setattr(parameter, field, msgspec.json.encode(value).decode() if is_list else value)
+    if isinstance(value, bool):
+        parameter.bool_param = value
+    elif isinstance(value, int):
+        parameter.int64_param = value
+    elif isinstance(value, float):
+        parameter.double_param = value
+    else:
+        parameter.string_param = value if isinstance(value, str) else msgspec.json.encode(value).decode()
