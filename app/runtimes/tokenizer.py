@@ -9,6 +9,7 @@ from app.settings.model import ModelError
 if TYPE_CHECKING:
     import tokenizers
 
+_MAX_IDS = 2**32
 _INCOMPLETE_CHARACTER = "\N{REPLACEMENT CHARACTER}"
 
 
@@ -37,17 +38,14 @@ class Tokenizer:
 
     def text_of(self, id_: int) -> str | None:
         """Return the spelling of a token, or None if the id is not in the vocabulary."""
-        return self._inner.id_to_token(id_)
+        return self._inner.id_to_token(id_) if 0 <= id_ < _MAX_IDS else None
 
     def decode_stream(self, ids: Iterable[int], context: Sequence[int] = ()) -> Iterator[str]:
         """Decode `ids` chunk by chunk as they arrive. The joined chunks are the text of all ids.
 
         A character of several tokens is held back until it is complete. Each chunk is decoded together with the tokens
-        of the previous chunk, because many decoders treat the first token of a text differently.
-
-        Args:
-            ids: token ids.
-            context: the last tokens of the prompt, so that a leading space or the rest of a word is kept.
+        of the previous chunk, because many decoders treat the first token of a text differently. `context` are the last
+        tokens of the prompt, so that a leading space or the rest of a word is kept.
         """
         tokens = [id_ for id_ in context if id_ not in self.special_ids]
         start, written = 0, len(tokens)

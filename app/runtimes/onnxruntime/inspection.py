@@ -135,7 +135,7 @@ def _run_blank(session: GraphSession, inputs: ImageInputs, model_files: ModelFil
     if reads_text and model_files.settings.preprocessing.size is None:
         height, width = inputs.sides
         size = _TEXT_LINE_SIZE[0] if height == -1 else height, _TEXT_LINE_SIZE[1] if width == -1 else width
-    shape = inputs.shape(max(inputs.batch, 1), *size)
+    shape = (max(inputs.batch, 1), *size, 3) if inputs.channels_last else (max(inputs.batch, 1), 3, *size)
     if math.prod(shape) > _MAX_INPUT:
         raise model_files.error(f"its input {list(shape)} has more than {_MAX_INPUT:,} elements")
     for spec in session.outputs:

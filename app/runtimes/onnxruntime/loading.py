@@ -108,10 +108,7 @@ def _predict(session: GraphSession, inputs: Sequence[TensorsInput], /) -> Sequen
 
 
 def _is_tensor_model(source: ModelSource, session: GraphSession) -> bool:
-    """Return whether the model takes tensors.
-
-    It does if the settings declare the task TENSOR without a preprocessing, or if no task is declared and no input can
-    be an image.
+    """Return whether TENSOR without a preprocessing is declared, or no task is declared and no input can be an image.
 
     An input without a batch dimension is taken for an image only if the outputs are those of torchvision's detectors.
     """

@@ -77,12 +77,9 @@ class MaskGrid:
         return indices
 
     def _contours(self, logits: NDArray[np.float32], corner: tuple[int, int], region: _Tile) -> list[Contour]:
-        """Return the contours of the pixels in `region` with positive logits.
+        """Return the contours of the pixels in `region` of the image with positive (rows, columns) `logits`.
 
-        Args:
-            logits: (rows, columns), a part of a plane.
-            corner: first row and column of the part in the plane.
-            region: the region in image pixels.
+        `corner` is the first row and column of these logits in their plane.
         """
         left, top, across, down = region
         mask = np.empty((down, across), np.uint8)

@@ -80,11 +80,8 @@ class GraphSession(Protocol):
 class Session:
     """A `GraphSession` of ONNX Runtime. Each call runs on the least busy instance, and of several on the least used.
 
-    Args:
-        file: the ``.onnx`` file. External data must be in its folder or below.
-        settings: devices, instances and threads.
-        resolve_confined: resolves the links of external data, and rejects paths out of the model's folder. The default
-            allows the folder of `file`.
+    External data must be in the folder of `file` or below. `resolve_confined` resolves their links, and rejects paths
+    out of the model's folder; the default allows the folder of `file`.
 
     Raises:
         ModelError: if the file is missing, empty, truncated or not an ONNX file, needs features that this ONNX Runtime

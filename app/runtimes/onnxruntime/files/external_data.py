@@ -42,9 +42,8 @@ _Entries = list[tuple[bytes, bytes]]
 def check_external_data(file: Path, resolve_confined: Callable[[Path], Path]) -> Mapping[str, Path]:
     """Reject a graph that refers to files outside its folder, or to ranges that do not exist.
 
-    Args:
-        file: the ``.onnx`` file, a regular file that is not empty.
-        resolve_confined: resolves the links of a path. Raises a ModelError if the path leads out of the model's folder.
+    The file is regular and not empty. `resolve_confined` resolves the links of a path, and raises a ModelError if the
+    path leads out of the model's folder.
 
     Returns:
         The files with tensor data, by their names in the graph.

@@ -29,9 +29,8 @@ def find_graphs(source: ModelSource) -> Sequence[Path]:
     if source.file is not None:
         return [source.file] if source.file.suffix.lower() == _SUFFIX else []
     for folder in (source.folder, source.folder / "onnx", source.folder / _DEFAULT_NAME):
-        graphs = _graphs(folder)
-        default_graph = folder / _DEFAULT_NAME
-        if graphs:
+        if graphs := _graphs(folder):
+            default_graph = folder / _DEFAULT_NAME
             return [default_graph] if default_graph in graphs else graphs
     return []
 

@@ -80,10 +80,7 @@ class ImageBatcher:
     ) -> tuple[NDArray[Any], list[Placement]]:
         """Return the input tensor, padded with zeros to `count` images, and the placement of each image.
 
-        Args:
-            images: at most `count` images.
-            count: batch size.
-            frame: (height, width) of the tensor, pixels; by default that of the preprocessing.
+        `frame` is the (height, width) of the tensor in pixels; by default that of the preprocessing.
         """
         options = self._preprocessing
         height, width = frame or (options.height, options.width)

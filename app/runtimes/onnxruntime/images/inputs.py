@@ -50,10 +50,6 @@ class ImageInputs(msgspec.Struct, frozen=True, kw_only=True):
         height, width = self.image.shape[-3:-1] if self.channels_last else self.image.shape[-2:]
         return height, width
 
-    def shape(self, count: int, height: int, width: int) -> tuple[int, int, int, int]:
-        """Return the shape of `count` images."""
-        return (count, height, width, _CHANNELS) if self.channels_last else (count, _CHANNELS, height, width)
-
     @property
     def only_image(self) -> bool:
         """Return whether a batch of images is all that the graph takes."""

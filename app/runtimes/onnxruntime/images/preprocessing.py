@@ -38,14 +38,9 @@ def pillow_filter(value: object) -> Interpolation | None:
 
 
 class EdgeLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """Resize the shorter side to a length, with a limit for the longer side. No side is shorter than 32.
+    """Resize the shorter side to a length, with a limit for the longer side, in pixels, as image processors of DETR do.
 
-    The image processors of DETR do this.
-
-    Attributes:
-        shortest: length of the shorter side, pixels.
-        longest: maximum length of the longer side, pixels.
-        floor: both sides are truncated to a multiple of this, as YOLOS does.
+    No side is shorter than 32. Both sides are truncated to a multiple of `floor`, as YOLOS does.
     """
 
     shortest: int
@@ -70,10 +65,8 @@ class EdgeLimits(msgspec.Struct, frozen=True, kw_only=True):
 class TextPage(msgspec.Struct, frozen=True, kw_only=True):
     """Reduce large images as RapidOCR does, then enlarge small ones and round to multiples of 32 as PaddleOCR does.
 
-    Attributes:
-        min_side: minimum length of the shorter side, pixels.
-        max_side: maximum length of the longer side before the image is enlarged, pixels.
-        max_enlarged: maximum length of the longer side of an enlarged image, pixels. It goes before `min_side`.
+    The longer side has at most `max_side` pixels before the image is enlarged, and `max_enlarged` after that. The
+    shorter side has at least `min_side` pixels, unless the longer one exceeds `max_enlarged`.
     """
 
     min_side: int
@@ -94,12 +87,9 @@ class TextPage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TextLine(msgspec.Struct, frozen=True, kw_only=True):
-    """Fix the height, and derive the width from the image, as PaddleOCR's text recognition does.
+    """Fix the height, and derive the width from the image, as PaddleOCR's text recognition does; all in pixels.
 
-    Attributes:
-        height: pixels.
-        min_width: minimum width, pixels; a narrower image is padded.
-        max_width: maximum width, pixels; a wider image is squeezed.
+    A narrower image than `min_width` is padded. A wider one than `max_width` is squeezed.
     """
 
     height: int

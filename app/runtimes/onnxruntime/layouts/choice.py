@@ -114,8 +114,7 @@ def _reason(view: GraphView, task: TaskType | None, layouts: Sequence[Layout]) -
         return (
             f"its task cannot be determined from its outputs {outputs}; declare it in model-settings.json, for example "
             f'{{"task_type": "OBJECT_DETECTION"}}, or {{"task_type": "TENSOR"}} to serve the outputs unchanged, with '
-            f'"preprocessing" if clients send images; '
-            f"{_WAYS_ON}"
+            f'"preprocessing" if clients send images; {_WAYS_ON}'
         )
     if task is TaskType.IMAGE_TEXT_TO_TEXT:
         return (

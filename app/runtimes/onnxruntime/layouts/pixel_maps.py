@@ -43,7 +43,6 @@ _MASK, _MASK_LOGITS = _MASK_NAMES = ("mask", "mask-logits")
 _SEMANTIC, _CLASS_MAP = "semantic", "class-map"
 _MAX_CLASSES = 1000
 """A map with more distinct numbers is not a class map, and extracting its contours would take too long."""
-_NO_SCORES = Fact("scores", "1 for each class found, because the graph gives no probabilities", Origin.SHAPES)
 
 
 def _recognise_scores(view: GraphView) -> Match | None:
@@ -123,7 +122,8 @@ def _recognise_class_map(view: GraphView) -> Match | None:
     flat = output.blank.ndim == 3 or (output.blank.ndim == 4 and output.shape[1] == 1)
     if output.blank.dtype.kind not in "iu" or not flat or not output.blank.size:
         return None
-    return Match(layout=_CLASS_MAP, decoder=MaskDecoder(_outline_class_map), outputs=view.outputs, facts=(_NO_SCORES,))
+    fact = Fact("scores", "1 for each class found, because the graph gives no probabilities", Origin.SHAPES)
+    return Match(layout=_CLASS_MAP, decoder=MaskDecoder(_outline_class_map), outputs=view.outputs, facts=(fact,))
 
 
 def _outline_class_map(answer: RawOutputs, item: SegmentationInput) -> Outline:

@@ -58,6 +58,8 @@ def test_swapped_graphs_are_rejected(tiny: Any, folder: Path) -> None:
     ("change", "error_text"),
     [
         ({"image_token_id": 999}, "has no token 999"),
+        ({"image_token_id": -200}, "has no token -200"),
+        ({"image_token_id": 2**32}, "has no token 4294967296"),
         ({"image_token_id": "<image>"}, "config.json: image_token_id"),
         ({"model_type": "paligemma"}, "model_type paligemma, which is not supported yet"),
         ({"image_grid_pinpoints": [[336, 672]]}, "several resolutions"),
