@@ -9,7 +9,9 @@ from typing import Any, cast
 from litestar import Litestar, Response, get, route
 from litestar.config.compression import CompressionConfig
 from litestar.config.cors import CORSConfig
+from litestar.datastructures import Headers
 from litestar.handlers import ASGIRouteHandler, HTTPRouteHandler
+from litestar.middleware.compression import CompressionMiddleware
 from litestar.routes import HTTPRoute
 from litestar.types import Message, Scope, Send
 from prometheus_client import CollectorRegistry, generate_latest
@@ -20,7 +22,7 @@ from app.protocols.protocol import HttpListener, HttpProtocol, HttpRequest
 from app.protocols.request_info import add_id_headers
 from app.server.auth.audit import audit_response
 from app.server.auth.http_access import HttpAccess, requires
-from app.server.http.direct_request import MIN_COMPRESSED_BYTES, STREAMED_PATHS
+from app.server.http.direct_request import GZIP_REFUSED, MIN_COMPRESSED_BYTES, STREAMED_PATHS
 from app.server.http.dispatch import create_handlers
 from app.server.http.errors import ErrorHandlers, create_error_handlers
 from app.server.http.inferences import Inferences
@@ -172,6 +174,7 @@ def _application(
                 backend="gzip",
                 minimum_size=MIN_COMPRESSED_BYTES,
                 gzip_compress_level=1,
+                middleware_class=_Compression,
                 exclude=[*STREAMED_PATHS, EVENTS_PATH],
             ),
             request_max_body_size=max_request_bytes,
@@ -179,6 +182,14 @@ def _application(
             openapi_config=None,
             logging_config=None,
         )
+
+
+class _Compression(CompressionMiddleware):
+    """Compress responses, unless the client refuses gzip with a weight of zero, which Litestar does not read."""
+
+    def create_compression_send_wrapper(self, send: Send, compression_encoding: str, scope: Scope) -> Send:
+        is_refused = GZIP_REFUSED.search(Headers.from_scope(scope).get("accept-encoding", ""))
+        return send if is_refused else super().create_compression_send_wrapper(send, compression_encoding, scope)
 
 
 @contextmanager

@@ -29,6 +29,9 @@ from tasks.inference.response import InferenceResponse
 MIN_COMPRESSED_BYTES = 1000
 """Shorter responses are not compressed."""
 
+GZIP_REFUSED = re.compile(r"gzip\s*;\s*q=0(?:\.0*)?\s*(?:,|$)")
+"""Part of Accept-Encoding in which a client refuses gzip (RFC 9110, 12.4.2)."""
+
 STREAMED_PATHS = ("generate_stream", "infer/predict", "/completions")
 """Parts of paths with streamed responses: compression would delay their chunks."""
 
@@ -168,7 +171,8 @@ class DirectRequest(ConnectionRequest):
         self.context = new_context(head.headers, route.protocol, connection.client[0] if connection.client else "")
         self.client = client
         self.context.client = client.name
-        self._accepts_gzip = route.compressible and "gzip" in head.headers.get("accept-encoding", "")
+        encodings = head.headers.get("accept-encoding", "")
+        self._accepts_gzip = route.compressible and "gzip" in encodings and GZIP_REFUSED.search(encodings) is None
 
     def notify(self) -> None:
         """Cancel the work when the client has disconnected."""

@@ -188,6 +188,8 @@ def test_long_direct_response_is_compressed_for_clients_that_accept_it(client: h
     assert (response.status_code, response.headers["content-encoding"]) == (200, "gzip")
     assert response.headers["vary"] == "Accept-Encoding"
     assert json.loads(gzip.decompress(raw))["outputs"][0]["parameters"] == tensor["parameters"]
+    refusing = {**headers, "accept-encoding": "gzip;q=0, identity"}
+    assert "content-encoding" not in client.post("/v2/models/m-detector/infer", content=body, headers=refusing).headers
 
 
 def test_foreign_host_is_refused(client: httpx.Client) -> None:
