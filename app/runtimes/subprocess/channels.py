@@ -32,12 +32,10 @@ class Channel:
     """An open channel, which carries one call at a time, and its outcome. One thread at a time uses it.
 
     Args:
-        server_socket: the server's socket.
         seconds: timeout of a call outside any request, such as a warm-up.
-        niceness: niceness of the threads that use this channel.
 
     Attributes:
-        niceness: as given.
+        niceness: niceness of the threads that use this channel.
         counted: whether its call counts towards the maximum of the pool.
         called_at: `time.monotonic` when the last call was sent.
         awaiting_reply: whether the outcome of the last call is outstanding.
@@ -119,7 +117,6 @@ class ChannelPool:
     """A pool of channels. Worker threads and the supervisor thread of the process use it.
 
     Args:
-        process: the model process.
         max_calls: maximum number of concurrent calls. Streams do not count: a slow reader leaves its stream idle.
         seconds: timeout of a call outside any request, and of waiting for a channel.
         on_abandoned: called after a channel is added to `abandoned`.

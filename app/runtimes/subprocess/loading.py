@@ -68,10 +68,6 @@ def _check_system(source: ModelSource) -> None:
 class SubprocessModel:
     """A model of any task. Its process ends after this object is dropped.
 
-    Args:
-        supervisor: keeps the process running.
-        methods: the `explanation_methods` of the model.
-
     Attributes:
         explain: the method of a `SelfExplainingModel`; None if the model has none.
         log_likelihoods: the method of a `LikelihoodModel`; None if the model has none.

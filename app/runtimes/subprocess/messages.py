@@ -9,7 +9,7 @@ import os
 import pickle
 import socket
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from itertools import accumulate
 from typing import Any, Literal
@@ -18,7 +18,6 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from app.settings.model import ModelSource
 from tasks.inference.error import ErrorKind, InferenceError
 
 CallKind = Literal["predict", "stream", "next", "close", "downscale", "explain", "log_likelihoods"]
@@ -31,22 +30,6 @@ _MIN_SHARED_BYTES = 4096
 
 _ALIGNMENT = 64
 _MIN_MEMORY_BYTES = 1024 * 1024
-
-
-class Job(msgspec.Struct, frozen=True, kw_only=True):
-    """The job of a new process.
-
-    Attributes:
-        function: function that loads or describes the source. Pickled by name.
-        source: the model.
-        memory_limit: maximum bytes of data memory, or None for no limit.
-        log_level: lowest level of log records that the process sends.
-    """
-
-    function: Callable[[ModelSource], object]
-    source: ModelSource
-    memory_limit: int | None
-    log_level: int
 
 
 class Call(msgspec.Struct, frozen=True):

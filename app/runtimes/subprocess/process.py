@@ -16,7 +16,7 @@ from typing import Any, cast
 
 from app.engine.models.memory import resident_bytes
 from app.runtimes.remote import LoadFailure
-from app.runtimes.subprocess.messages import InvalidMessageError, Job, ModelUnavailable, receive, send
+from app.runtimes.subprocess.messages import InvalidMessageError, ModelUnavailable, receive, send
 from app.settings.model import ModelError, ModelSource
 from tasks.inference.error import ErrorKind, InferenceError
 
@@ -34,11 +34,7 @@ class ModelProcess:
     """A process that runs one job.
 
     Only the creating thread may use it, except for `open_channel`, `resident_bytes` and `kill`. Linux kills the process
-    when that thread ends.
-
-    Args:
-        source: the model.
-        job: module-level function that the process calls with `source`.
+    when that thread ends. The process calls `job`, a module-level function, with `source`.
     """
 
     def __init__(self, source: ModelSource, job: Callable[[ModelSource], object]) -> None:
@@ -49,25 +45,17 @@ class ModelProcess:
         name = f"{source.name}/{source.version}"
         options = ["-P", "-u", "-X", "faulthandler"]
         with process_socket:
-            command = [sys.executable, *options, str(_PROGRAM), name, str(process_socket.fileno()), _PACKAGE]
+            arguments = [name, str(process_socket.fileno()), _PACKAGE, json.dumps(sys.path)]
             # A new session keeps Ctrl-C from the model: the server stops its models after it has drained.
             self._popen = subprocess.Popen(  # noqa: S603  this interpreter runs a file of this package
-                command,
+                [sys.executable, *options, str(_PROGRAM), *arguments],
                 stdin=subprocess.DEVNULL,
                 pass_fds=[process_socket.fileno()],
                 env=_environment(),
                 start_new_session=True,
             )
-        path = json.dumps(sys.path).encode()
-        message = Job(
-            function=job,
-            source=source,
-            memory_limit=source.settings.memory_limit_bytes,
-            log_level=logging.getLogger().getEffectiveLevel(),
-        )
         with suppress(OSError):  # `outcome` reports a process that has ended already
-            self._control.sendall(len(path).to_bytes(8, "little") + path)
-            send(self._control, message)
+            send(self._control, (job, source, logging.getLogger().getEffectiveLevel()))
 
     @property
     def resident_bytes(self) -> int | None:
@@ -82,11 +70,7 @@ class ModelProcess:
         return self._control.fileno()
 
     def outcome(self, seconds: float, is_wanted: Callable[[], bool] = lambda: True) -> Any:
-        """Wait for the result of the job.
-
-        Args:
-            seconds: timeout.
-            is_wanted: polled; waiting stops when it returns False.
+        """Wait up to `seconds` for the result of the job, while `is_wanted`.
 
         Raises:
             ModelError: if the job fails or times out, the process ends, or the result is no longer wanted.

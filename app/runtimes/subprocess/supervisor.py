@@ -33,20 +33,15 @@ _logger = logging.getLogger(__name__)
 
 
 class Supervisor:
-    """A thread that runs until the model is unloaded.
-
-    Args:
-        source: the model.
-        job: loads the model, in the process.
-        on_lost: called for each process that ends unexpectedly or is killed.
-    """
+    """A thread that runs until the model is unloaded. The process loads the model with `job`."""
 
     def __init__(
         self, source: ModelSource, job: Callable[[ModelSource], object], on_lost: OnProcessLost | None
     ) -> None:
         self._source = source
         self._job = job
-        self._on_lost = on_lost
+        self._on_lost: OnProcessLost = on_lost or (lambda _source, _reason: None)
+        self._fields = {"model": source.name, "version": source.version}
         # Twice the default number of workers, because some calls hang or wait.
         self._max_calls = max(4, 2 * ServerSettings().worker_count)
         self._seconds = source.settings.timeout_seconds
@@ -116,7 +111,7 @@ class Supervisor:
         try:
             self._keep_running()
         except Exception:
-            _logger.exception("model process is no longer supervised", extra=self._fields())
+            _logger.exception("model process is no longer supervised", extra=self._fields)
             self._publish(None, f"The process of model {self._source.name!r} was lost; reload the model")
         finally:
             self._channels = None
@@ -124,20 +119,19 @@ class Supervisor:
             self._wake_receiver.close()
 
     def _keep_running(self) -> None:
+        process: ModelProcess | None
         try:
             process, binding = self._start()
         except BaseException as error:  # noqa: BLE001  `binding` raises it in the loading thread
             self._binding.set_exception(error)
             return
-        first_binding: Binding = binding
-        running: ModelProcess | None = process
-        while running is not None:
-            channels = ChannelPool(running, self._max_calls, self._seconds, self._wake)
+        while process is not None:
+            channels = ChannelPool(process, self._max_calls, self._seconds, self._wake)
             self._publish(channels)
             if not self._binding.done():
-                self._binding.set_result(first_binding)
-            self._monitor(running, channels)
-            running = self._restart(first_binding)
+                self._binding.set_result(binding)
+            self._monitor(process, channels)
+            process = self._restart(binding)
 
     def _start(self) -> tuple[ModelProcess, Binding]:
         try:
@@ -169,9 +163,9 @@ class Supervisor:
         process.close()
         if time.monotonic() - started >= _HEALTHY_SECONDS:
             self._delay = 1.0
-        fields = {**self._fields(), "how": reason, "calls": calls, "again_in_seconds": self._delay}
+        fields = {**self._fields, "how": reason, "calls": calls, "again_in_seconds": self._delay}
         _logger.error("model process ended", extra=fields)
-        self._report_lost(reason)
+        self._on_lost(self._source, reason)
 
     def _restart(self, first_binding: Binding) -> ModelProcess | None:
         """Retry until a process is ready, and return it; return None once the model is unloaded."""
@@ -186,11 +180,11 @@ class Supervisor:
                 if self._closing:
                     return None
                 self._publish(None, f"The model could not be restarted; the server keeps trying: {error}")
-                fields = {**self._fields(), "reason": str(error), "again_in_seconds": self._delay}
+                fields = {**self._fields, "reason": str(error), "again_in_seconds": self._delay}
                 _logger.error("model process failed to start", extra=fields)
-                self._report_lost(f"it was not loaded: {error}")
+                self._on_lost(self._source, f"it was not loaded: {error}")
                 continue
-            _logger.info("model process started again", extra=self._fields())
+            _logger.info("model process started again", extra=self._fields)
             return process
         return None
 
@@ -207,10 +201,6 @@ class Supervisor:
         # The buffer may be full, so the thread will wake, or the thread has ended.
         with suppress(OSError):
             self._wake_sender.send(b"w")
-
-    def _report_lost(self, reason: str) -> None:
-        if self._on_lost is not None:
-            self._on_lost(self._source, reason)
 
     def _publish(self, channels: ChannelPool | None, unavailable_reason: str = "") -> None:
         with self._state_lock:
@@ -245,9 +235,6 @@ class Supervisor:
 
     def _ended_message(self, reason: str) -> str:
         return f"The process of model {self._source.name!r} ended ({reason}) and is being restarted"
-
-    def _fields(self) -> dict[str, str]:
-        return {"model": self._source.name, "version": self._source.version}
 
 
 def _interface(binding: Binding) -> object:

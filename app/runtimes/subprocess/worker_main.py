@@ -1,9 +1,10 @@
-"""The main function of a model process: load the model, and serve each channel that the server opens."""
+"""The main function of a model process: load the model, and serve the calls on each channel that the server opens."""
 
 import ctypes
 import errno
 import logging
 import logging.handlers
+import mmap
 import os
 import pickle
 import resource
@@ -11,26 +12,34 @@ import select
 import signal
 import socket
 import threading
-from collections.abc import Mapping
+import weakref
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from types import FrameType
 from typing import Any, cast
 
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
+from app.engine.cancellation import cancellation_scope
 from app.engine.error_text import error_text
 from app.engine.models.servable import HealthReporting, Servable
-from app.runtimes.remote import Binding, LoadFailure
-from app.runtimes.subprocess.call_server import CallServer
-from app.runtimes.subprocess.messages import Job, ModelUnavailable, receive, send
-from app.settings.model import ModelError
+from app.runtimes.remote import Binding, Failure, LoadFailure
+from app.runtimes.subprocess.messages import Call, MissingMemoryError, ModelUnavailable, receive, send
+from app.settings.model import ModelError, ModelSource
+from tasks.inference.error import ErrorKind, InferenceError
+
+_logger = logging.getLogger(__name__)
 
 # From Linux's prctl.h.
 _PR_SET_PDEATHSIG, _PR_SET_NAME = 1, 15
 
 _HEALTH_CHECK_SECONDS = 1.0
 """Interval between checks whether the model can still answer."""
+
+_MAX_REUSED_BYTES = 64 * 1024 * 1024
+"""Maximum bytes of shared memory that is reused. Both ends release larger memory after the call."""
 
 _OOM_SCORE = "500"
 """Adjustment out of 1000: the kernel adds this share of the machine's memory to the process's own use."""
@@ -39,26 +48,20 @@ _OOM_SCORE = "500"
 def run_worker(control: socket.socket, name: str) -> None:
     """Load the model and serve calls until the server closes its end of `control`.
 
-    Args:
-        control: receives the job, then one channel for each byte; sends the outcome and log records.
-        name: name of the model, shown in process lists.
+    `control` receives the job, then one channel for each byte; it sends the outcome and log records. Process lists show
+    `name`.
     """
     _bind_to_server(name)
-    job: Job = receive(control)[0]
+    (job, source, log_level), _ = receive(control)
     send_lock = threading.Lock()
-    _log_to(control, send_lock, job.log_level)
-    if job.memory_limit is not None:
-        resource.setrlimit(resource.RLIMIT_DATA, (job.memory_limit, job.memory_limit))
-    outcome = _run_job(job)
-    servable = None
-    if isinstance(outcome, Servable):
-        servable = outcome
-        outcome = Binding.of(servable)
+    _log_to(control, send_lock, log_level)
+    outcome = _run_job(job, source)
+    servable = outcome if isinstance(outcome, Servable) else None
     with send_lock:
         try:
-            send(control, outcome)
+            send(control, outcome if servable is None else Binding.of(servable))
         except (pickle.PicklingError, TypeError, AttributeError) as error:
-            send(control, LoadFailure(f"{job.source.folder} cannot run in its own process: {error_text(error)}"))
+            send(control, LoadFailure(f"{source.folder} cannot run in its own process: {error_text(error)}"))
             return
     if servable is None:
         return
@@ -75,7 +78,7 @@ def _bind_to_server(name: str) -> None:
     """End whenever the server ends, and ignore signals: the server stops its models after it has drained."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         # Child processes would inherit SIG_IGN, but they do not inherit a handler.
-        signal.signal(number, _ignore)
+        signal.signal(number, lambda _number, _frame: None)
     prctl = ctypes.CDLL(None).prctl
     prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     prctl(_PR_SET_NAME, name.encode()[:15])
@@ -84,18 +87,17 @@ def _bind_to_server(name: str) -> None:
         Path("/proc/self/oom_score_adj").write_text(_OOM_SCORE)
 
 
-def _ignore(number: int, frame: FrameType | None) -> None:
-    del number, frame
-
-
-def _run_job(job: Job) -> object:
-    limit = f" (the memory limit of its process is {job.memory_limit:,} bytes)" if job.memory_limit else ""
+def _run_job(job: Callable[[ModelSource], object], source: ModelSource) -> object:
+    max_bytes, limit = source.settings.memory_limit_bytes, ""
+    if max_bytes is not None:
+        resource.setrlimit(resource.RLIMIT_DATA, (max_bytes, max_bytes))
+        limit = f" (the memory limit of its process is {max_bytes:,} bytes)"
     try:
-        return job.function(job.source)
+        return job(source)
     except ModelError as error:
         return LoadFailure(f"{error}{limit}")
     except BaseException as error:  # noqa: BLE001  the server must receive every error
-        return LoadFailure(f"{job.source.folder} cannot be used: {error_text(error)}{limit}")
+        return LoadFailure(f"{source.folder} cannot be used: {error_text(error)}{limit}")
 
 
 def _wait_for_channel(control: socket.socket, send_lock: threading.Lock, model: object) -> bool:
@@ -148,3 +150,112 @@ def _log_to(control: socket.socket, send_lock: threading.Lock, level: int) -> No
     # The server adds the time and the level.
     handler.setFormatter(logging.Formatter("%(message)s"))
     logging.basicConfig(handlers=[handler], level=level, force=True)
+
+
+class CallServer:
+    """Serves the calls that arrive on one channel, one at a time, in its own thread."""
+
+    def __init__(self, channel: socket.socket, servable: Servable) -> None:
+        self._channel = channel
+        self._servable = servable
+        self._niceness: int | None = None
+        self._memory: mmap.mmap | None = None
+        self._chunks: Generator[Any] = (chunk for chunk in ())
+        self._cancellation = _ChannelCancellation(channel)
+
+    def serve(self) -> None:
+        """Serve calls until the server closes its end."""
+        with self._channel, suppress(EOFError, ConnectionError):
+            try:
+                while True:
+                    self._serve_next()
+            finally:
+                self._chunks.close()
+
+    def _serve_next(self) -> None:
+        """Serve the next call. Its own frame releases the inputs before the thread waits again."""
+        try:
+            call, memory = receive(self._channel)
+        except MissingMemoryError:
+            message = "The model's process has no memory, or no descriptor, for the inputs"
+            self._send(Failure(ErrorKind.OVERLOADED, message), memory_is_reusable=False)
+            return
+        # New memory replaces the old, which the server no longer writes to for this channel.
+        self._memory = memory or self._memory
+        arrays: list[NDArray[np.uint8]] = []
+        if self._memory is not None:
+            arrays = [np.frombuffer(self._memory, np.uint8, length, offset) for offset, length in call.spans]
+        outcome = self._outcome(call, arrays)
+        is_small = self._memory is None or len(self._memory) <= _MAX_REUSED_BYTES
+        self._send(outcome, memory_is_reusable=_release(arrays) and is_small)
+
+    def _send(self, outcome: object, *, memory_is_reusable: bool) -> None:
+        if not memory_is_reusable:
+            self._memory = None
+        try:
+            send(self._channel, (outcome, memory_is_reusable))
+        except OSError:
+            raise
+        except Exception as error:  # noqa: BLE001  pickling can raise any type
+            message = f"The model's answer cannot be pickled: {error_text(error)}"
+            send(self._channel, (Failure(ErrorKind.MODEL_FAILED, message), memory_is_reusable))
+
+    def _outcome(self, call: Call, arrays: Sequence[NDArray[np.uint8]]) -> Any:
+        try:
+            with cancellation_scope(self._cancellation):
+                return self._run_call(call, arrays)
+        except InferenceError as error:
+            if error.kind is ErrorKind.MODEL_FAILED:
+                _logger.exception("isolated model failed")
+            return Failure.from_error(error)
+        except BaseException as error:  # `SystemExit` from model code must not end this thread
+            _logger.exception("isolated model failed")
+            return Failure(ErrorKind.MODEL_FAILED, f"The model failed: {error_text(error)}")
+
+    def _run_call(self, call: Call, arrays: Sequence[NDArray[np.uint8]]) -> Any:
+        if call.niceness != self._niceness:
+            # The system may forbid a change of priority.
+            with suppress(OSError):
+                os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), call.niceness)
+            self._niceness = call.niceness
+        model = self._servable.model
+        inputs: Any = pickle.loads(call.inputs, buffers=arrays)  # noqa: S301  the server itself sends it
+        match call.kind:
+            case "predict":
+                return list(model(inputs))
+            case "stream":
+                self._chunks = cast("Any", model).stream(inputs)
+                return next(self._chunks, None)
+            case "next":
+                return next(self._chunks, None)
+            case "close":
+                return self._chunks.close()
+            case "explain" | "log_likelihoods":
+                return list(getattr(model, call.kind)(*inputs))
+            case "downscale":
+                return 1.0 if self._servable.downscale is None else self._servable.downscale(*inputs)
+
+
+def _release(arrays: list[NDArray[np.uint8]]) -> bool:
+    """Drop the arrays, and return whether no object that was unpickled still refers to them."""
+    references = [weakref.ref(array) for array in arrays]
+    arrays.clear()
+    return all(reference() is None for reference in references)
+
+
+class _ChannelCancellation:
+    """Cancels a call when the server closes its end of the channel.
+
+    During a call the socket becomes readable only when the server disconnects.
+    """
+
+    def __init__(self, channel: socket.socket) -> None:
+        self._poll = select.poll()
+        self._poll.register(channel, select.POLLIN)
+
+    @property
+    def cancellation(self) -> InferenceError | None:
+        """Return an error once the server has disconnected."""
+        if self._poll.poll(0):
+            return InferenceError(ErrorKind.CANCELLED, "The request was cancelled")
+        return None

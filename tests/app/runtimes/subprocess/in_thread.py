@@ -4,7 +4,7 @@ import socket
 import threading
 
 from app.engine.models.servable import Servable
-from app.runtimes.subprocess.call_server import CallServer
+from app.runtimes.subprocess.worker_main import CallServer
 
 
 class FakeProcess:
