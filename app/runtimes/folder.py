@@ -109,7 +109,7 @@ def iterate_files(source: ModelSource, *, reject_special_files: bool = False) ->
     if source.root is None:
         yield from walk.walk(source.folder, PurePosixPath(), ())
         return
-    yield from walk.files_in(source.root)
+    yield from walk.walk(source.root, PurePosixPath(), (), recursive=False)
     yield from walk.walk(source.folder, PurePosixPath(source.folder.name), ())
 
 
@@ -197,36 +197,29 @@ class _Walk:
         self._reject_special_files = reject_special_files
         self._entry_count = 0
 
-    def walk(self, folder: Path, relative_path: PurePosixPath, ancestors: tuple[Path, ...]) -> Iterator[ModelFile]:
+    def walk(
+        self, folder: Path, relative_path: PurePosixPath, ancestors: tuple[Path, ...], *, recursive: bool = True
+    ) -> Iterator[ModelFile]:
         resolved = folder.resolve()
         if resolved in ancestors:
             raise ModelError(f"{folder} is a link that forms a loop")
         if len(ancestors) > _MAX_DEPTH:
             raise ModelError(f"{folder} is nested deeper than {_MAX_DEPTH} folders")
-        for path, status in self._entries(folder):
-            if stat.S_ISDIR(status.st_mode):
-                yield from self.walk(path, relative_path / path.name, (*ancestors, resolved))
-            elif self._is_checked(path, status):
-                yield _checked_file(path, relative_path / path.name, status)
-
-    def files_in(self, folder: Path) -> Iterator[ModelFile]:
-        for path, status in self._entries(folder, links_of_folders=False):
-            if not stat.S_ISDIR(status.st_mode) and self._is_checked(path, status):
-                yield _checked_file(path, PurePosixPath(path.name), status)
-
-    def _is_checked(self, path: Path, status: os.stat_result) -> bool:
-        return stat.S_ISREG(status.st_mode) or self._reject_special_files or path.suffix.lower() in _READ_SUFFIXES
-
-    def _entries(self, folder: Path, *, links_of_folders: bool = True) -> Iterator[tuple[Path, os.stat_result]]:
         for name in self._names(folder):
             path = folder / name
             try:
                 is_link, status = path.is_symlink(), path.stat()
             except OSError:
                 continue
-            if is_link and (links_of_folders or not stat.S_ISDIR(status.st_mode)):
+            is_folder = stat.S_ISDIR(status.st_mode)
+            if is_folder and not recursive:
+                continue
+            if is_link:
                 resolve_within(self._roots, path)
-            yield path, status
+            if is_folder:
+                yield from self.walk(path, relative_path / name, (*ancestors, resolved))
+            elif stat.S_ISREG(status.st_mode) or self._reject_special_files or path.suffix.lower() in _READ_SUFFIXES:
+                yield _checked_file(path, relative_path / name, status)
 
     def _names(self, folder: Path) -> list[str]:
         try:
