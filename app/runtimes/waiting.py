@@ -16,11 +16,7 @@ _MAX_WAITING_PER_MEMBER = 32
 
 
 class WaitingRequests:
-    """The requests that wait for a pool.
-
-    Args:
-        members: number of members of the pool.
-        seconds: maximum time that a request waits.
+    """The requests that wait for one of the `members` of a pool, each for up to `seconds`.
 
     Attributes:
         changed: notified whenever a member becomes free.
@@ -33,27 +29,22 @@ class WaitingRequests:
         self._seconds = seconds
         self.count = 0
 
-    def wait(
-        self, is_ready: Callable[[], bool], check: Callable[[], None] | None = None, *, keeps_worker: bool = False
-    ) -> None:
+    def wait(self, is_ready: Callable[[], bool], *, keeps_worker: bool = False) -> None:
         """Wait until `is_ready`. The caller holds `changed`.
 
         Args:
-            is_ready: whether the request may go on.
-            check: called before each wait; raises an `InferenceError` if waiting is in vain.
+            is_ready: whether the request may go on; raises an `InferenceError` if waiting is in vain.
             keeps_worker: whether to keep the worker at first. A released worker would decode images of further requests
                 that the model cannot process soon.
 
         Raises:
             InferenceError: OVERLOADED if too many requests wait, or this one waits for too long; CANCELLED or
-                DEADLINE_EXCEEDED if the request ends; any error of `check`.
+                DEADLINE_EXCEEDED if the request ends; any error of `is_ready`.
         """
         deadline = time.monotonic() + self._seconds
         try:
             raise_if_cancelled()
             while not is_ready():
-                if check is not None:
-                    check()
                 self._wait_once(is_ready, deadline, keeps_worker=keeps_worker)
                 keeps_worker = False
                 raise_if_cancelled()

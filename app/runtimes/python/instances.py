@@ -15,9 +15,11 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
+import msgspec
+
 from app.engine.scheduling.thread_pool import release_worker
 from app.runtimes.waiting import WaitingRequests
-from tasks.inference.error import ErrorKind, InferenceError
+from tasks.inference.error import ErrorKind, InferenceError, truncate
 
 T = TypeVar("T")
 
@@ -35,7 +37,7 @@ def describe_exception(error: BaseException) -> str:
     except Exception:  # noqa: BLE001  `__str__` is model code and may fail
         text = "(its text cannot be read)"
     text = text.encode(errors="replace").decode()
-    shown = text if len(text) <= _MAX_ERROR_LENGTH else f"{text[:_MAX_ERROR_LENGTH]}..."
+    shown = truncate(text, _MAX_ERROR_LENGTH)
     return f"{type(error).__name__}: {shown}" if shown else type(error).__name__
 
 
@@ -49,9 +51,6 @@ class ModelExited(Exception):  # noqa: N818  it wraps exceptions that are not er
 
 class ModelInstance:
     """One object of the model's class, and its thread, which runs one job at a time.
-
-    Args:
-        name: name of the thread.
 
     Attributes:
         target: the object, once it is constructed.
@@ -71,9 +70,7 @@ class ModelInstance:
     def run(self, job: Callable[[], T], seconds: float) -> T:
         """Run `job` in this instance's thread and return its result. An awaitable result is awaited there.
 
-        Args:
-            job: the function to run.
-            seconds: timeout. A coroutine is then cancelled.
+        After `seconds`, a coroutine is cancelled.
 
         Raises:
             JobTimeoutError: if the job times out.
@@ -149,21 +146,12 @@ async def _with_timeout(value: Awaitable[T], seconds: float) -> T:
         raise
 
 
-class InstanceLease:
-    """Exclusive use of an instance.
+class InstanceLease(msgspec.Struct, eq=False):
+    """Exclusive use of an instance. `timed_out` says whether a job timed out, so that another job would wait for it."""
 
-    Args:
-        instance: the instance.
-        seconds: timeout of a job.
-
-    Attributes:
-        timed_out: whether a job timed out, so that another job would wait for it.
-    """
-
-    def __init__(self, instance: ModelInstance, seconds: float) -> None:
-        self._instance = instance
-        self._seconds = seconds
-        self.timed_out = False
+    _instance: ModelInstance
+    _seconds: float
+    timed_out: bool = False
 
     def run(self, job: Callable[[Any], T]) -> T:
         """Run `job` with the object in the instance's thread, and return its result.
@@ -191,7 +179,6 @@ class InstancePool:
     """A pool of the instances of a model. A call acquires an idle instance, or waits for one.
 
     Args:
-        instances: at least one.
         seconds: timeout of a call, and of waiting for an instance.
         close: called with each object in its thread before the thread ends.
     """
@@ -244,14 +231,17 @@ class InstancePool:
 
     def _acquire(self) -> ModelInstance:
         with self._waiting.changed:
-            self._waiting.wait(lambda: self._closed or bool(self._free), self._reject_hung)
+            self._waiting.wait(self._is_ready)
             if self._closed:
                 raise InferenceError(ErrorKind.MODEL_NOT_READY, "The model was unloaded")
             return self._free.pop()
 
-    def _reject_hung(self) -> None:
+    def _is_ready(self) -> bool:
+        if self._closed or self._free:
+            return True
         if self._latest_due() <= time.monotonic():
             raise InferenceError(ErrorKind.MODEL_NOT_READY, self._hung_message)
+        return False
 
     def _latest_due(self) -> float:
         """Return the latest time at which a job times out. It is in the past if all instances hang."""
