@@ -125,7 +125,7 @@ def _bind(source: ModelSource, target: Any, pool: InstancePool, code: ModelCode)
     adapter = _adapter(source, target)
     form = _checked(source, call_form, target.predict, adapter)
     labels = ClassNames(_labels(source, target))
-    model_class = cast("type[PythonModel[Any, Any]]", StreamingPythonModel if form.streams else PythonModel)
+    model_class = StreamingPythonModel if form.streams else PythonModel
     model = model_class(pool, form, adapter, labels, _explain_arguments(source, target, adapter))
     # The registration and the requests in flight keep the model alive.
     weakref.finalize(model, pool.close).atexit = False
@@ -133,12 +133,12 @@ def _bind(source: ModelSource, target: Any, pool: InstancePool, code: ModelCode)
     return Servable(adapter.task, model, _description(source, target, adapter, form), source.settings.parameters)
 
 
-def _adapter(source: ModelSource, target: object) -> TaskAdapter[Any, Any]:
+def _adapter(source: ModelSource, target: object) -> TaskAdapter:
     declared: object = source.settings.task_type or getattr(target, "task_type", None)
     return _checked(source, task_adapter, declared, target)
 
 
-def _explain_arguments(source: ModelSource, target: object, adapter: TaskAdapter[Any, Any]) -> Sequence[str] | None:
+def _explain_arguments(source: ModelSource, target: object, adapter: TaskAdapter) -> Sequence[str] | None:
     explain = getattr(target, "explain", None)
     return _checked(source, explain_arguments, explain, adapter) if callable(explain) else None
 
@@ -166,9 +166,7 @@ def _labels(source: ModelSource, target: object) -> Sequence[str]:
     return cast("Sequence[str]", declared)
 
 
-def _description(
-    source: ModelSource, target: object, adapter: TaskAdapter[Any, Any], form: CallForm | None
-) -> ModelMetadata:
+def _description(source: ModelSource, target: object, adapter: TaskAdapter, form: CallForm | None) -> ModelMetadata:
     settings, task = source.settings, adapter.task
     # A class has no value of a property or another descriptor.
     labels = () if hasattr(getattr(target, "labels", None), "__get__") else _labels(source, target)

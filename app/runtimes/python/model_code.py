@@ -29,14 +29,7 @@ _numbers = itertools.count(1)
 
 
 class ModelCode(MetaPathFinder):
-    """The code in a model's folder.
-
-    Args:
-        folder: the model's folder.
-
-    Attributes:
-        package: package name of the folder's modules in `sys.modules`.
-    """
+    """The code in a model's folder. `package` is the package name of its modules in `sys.modules`."""
 
     def __init__(self, folder: Path) -> None:
         self.package = f"charioteer_model_{next(_numbers)}"

@@ -1,7 +1,9 @@
 """Call the instances of a class as a model of its task, and validate their answers."""
 
 from collections.abc import Callable, Generator, Mapping, Sequence
-from typing import Any, Generic, TypeVar
+from typing import Any
+
+import msgspec
 
 from app.engine.cancellation import raise_if_cancelled
 from app.runtimes.python.answers.explanation import read_explanations
@@ -11,53 +13,34 @@ from app.runtimes.python.task_adapters import INPUTS, PREDICTIONS, PROMPT, PROMP
 from tasks.inference.response import Prediction
 from tasks.task import TextChunk
 
-InputT = TypeVar("InputT")
-PredictionT = TypeVar("PredictionT", bound=Prediction)
-
 _RESULT, _EXPLANATION = "predict()", "explain()"
 
 
-class PythonModel(Generic[InputT, PredictionT]):
-    """A model of any task.
+class PythonModel(msgspec.Struct, frozen=True, eq=False, weakref=True):
+    """A model of any task. Without ``explain``, the class has no `_explain_arguments`."""
 
-    Args:
-        instances: the instances of the class.
-        form: how ``predict`` is called.
-        adapter: the arguments of ``predict``, and the reader of its answers.
-        labels: the model's class names.
-        explain_arguments: names of the arguments of ``explain``; None without this method.
-    """
-
-    def __init__(
-        self,
-        instances: InstancePool,
-        form: CallForm,
-        adapter: TaskAdapter[InputT, PredictionT],
-        labels: ClassNames,
-        explain_arguments: Sequence[str] | None = None,
-    ) -> None:
-        self._instances = instances
-        self._form = form
-        self._adapter = adapter
-        self._labels = labels
-        self._explain_arguments = explain_arguments
+    _instances: InstancePool
+    _form: CallForm
+    _adapter: TaskAdapter
+    _labels: ClassNames
+    _explain_arguments: Sequence[str] | None
 
     @property
     def unavailable_reason(self) -> str:
         """Return why the model cannot answer: all instances hang. Return an empty string otherwise."""
         return self._instances.unavailable_reason
 
-    def __call__(self, inputs: Sequence[InputT], /) -> Sequence[PredictionT]:
+    def __call__(self, inputs: Sequence[Any], /) -> Sequence[Prediction]:
         with self._instances.lease() as lease:
             answers = self._answers(lease, inputs)
         return self._parse(answers, inputs)
 
     @property
-    def explain(self) -> Callable[[Sequence[InputT]], Sequence[tuple[PredictionT, Any]]] | None:
+    def explain(self) -> Callable[[Sequence[Any]], Sequence[tuple[Prediction, Any]]] | None:
         """Return the function of a `SelfExplainingModel`; None if the class has no ``explain``."""
         return None if self._explain_arguments is None else self._explain
 
-    def _explain(self, inputs: Sequence[InputT], /) -> Sequence[tuple[PredictionT, Any]]:
+    def _explain(self, inputs: Sequence[Any], /) -> Sequence[tuple[Prediction, Any]]:
         """Call ``predict``, then ``explain`` of the same object, so that it can use what ``predict`` kept."""
         with self._instances.lease() as lease:
             answers = self._answers(lease, inputs)
@@ -68,14 +51,14 @@ class PythonModel(Generic[InputT, PredictionT]):
         return list(zip(predictions, explanations, strict=True))
 
     def _explain_samples(
-        self, lease: InstanceLease, inputs: Sequence[InputT], answers: Sequence[object]
+        self, lease: InstanceLease, inputs: Sequence[Any], answers: Sequence[object]
     ) -> Sequence[object]:
         names = [name for name in self._explain_arguments or () if name != PREDICTIONS]
         result = self._call_explain(lease, {**self._lists(inputs, names), PREDICTIONS: list(answers)})
         return read_explanations(result, _EXPLANATION, len(inputs), self._adapter.sample_argument)
 
     def _explain_tensors(
-        self, lease: InstanceLease, inputs: Sequence[InputT], answers: Sequence[object]
+        self, lease: InstanceLease, inputs: Sequence[Any], answers: Sequence[object]
     ) -> Sequence[object]:
         """Explain the rows of tensors: one call for each dict of them."""
         explanations: list[object] = []
@@ -90,7 +73,7 @@ class PythonModel(Generic[InputT, PredictionT]):
         chosen = {name: arguments[name] for name in self._explain_arguments or ()}
         return lease.run(lambda target: target.explain(**chosen))
 
-    def _answers(self, lease: InstanceLease, inputs: Sequence[InputT]) -> Sequence[tuple[object, str]]:
+    def _answers(self, lease: InstanceLease, inputs: Sequence[Any]) -> Sequence[tuple[object, str]]:
         """Return what ``predict`` answers to each input, with its path in error messages."""
         if not self._form.batch:
             return [(self._answer(lease, item), _RESULT) for item in inputs]
@@ -102,24 +85,24 @@ class PythonModel(Generic[InputT, PredictionT]):
             raise invalid_answer(_RESULT, expected, describe(result))
         return [(answer, f"{_RESULT}[{index}]") for index, answer in enumerate(answers)]
 
-    def _lists(self, inputs: Sequence[InputT], names: Sequence[str]) -> Mapping[str, Sequence[object]]:
+    def _lists(self, inputs: Sequence[Any], names: Sequence[str]) -> Mapping[str, Sequence[object]]:
         """Return arguments with a list of the values of all samples."""
         samples = [self._adapter.arguments(item) for item in inputs]
         adapter = self._adapter
         sources = dict.fromkeys((adapter.batch_argument, INPUTS), adapter.sample_argument)
         return {name: [sample[sources.get(name, name)] for sample in samples] for name in names}
 
-    def _parse(self, answers: Sequence[tuple[object, str]], inputs: Sequence[InputT]) -> Sequence[PredictionT]:
+    def _parse(self, answers: Sequence[tuple[object, str]], inputs: Sequence[Any]) -> Sequence[Prediction]:
         return [
             self._adapter.parse(answer, path, item, self._labels)
             for (answer, path), item in zip(answers, inputs, strict=True)
         ]
 
-    def _answer(self, lease: InstanceLease, item: InputT) -> object:
+    def _answer(self, lease: InstanceLease, item: Any) -> object:
         answers = [self._call(lease, arguments) for arguments in self._arguments(item)]
         return answers if self._form.call_per_prompt else answers[0]
 
-    def _arguments(self, item: InputT) -> Sequence[Mapping[str, object]]:
+    def _arguments(self, item: Any) -> Sequence[Mapping[str, object]]:
         """Return the arguments of each call for one sample: one call, or one for each prompt."""
         arguments: Mapping[str, Any] = self._adapter.arguments(item)
         names = self._form.names
@@ -133,10 +116,10 @@ class PythonModel(Generic[InputT, PredictionT]):
         return lease.run(lambda target: target.predict(**arguments))
 
 
-class StreamingPythonModel(PythonModel[InputT, PredictionT]):
+class StreamingPythonModel(PythonModel, frozen=True, eq=False):
     """A model whose ``predict`` yields the chunks of its answer to one prompt or text."""
 
-    def stream(self, inputs: Sequence[InputT], /) -> Generator[TextChunk]:
+    def stream(self, inputs: Sequence[Any], /) -> Generator[TextChunk]:
         """Yield the chunks of every answer, in the order of the inputs and their prompts."""
         with self._instances.lease() as lease:
             for index, item in enumerate(inputs):

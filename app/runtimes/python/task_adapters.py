@@ -5,13 +5,12 @@ The names in its signature determine how it is called.
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, cast
 
 import msgspec
 
-from app.runtimes.python.answers.boxes import read_detections, read_oriented_detections
 from app.runtimes.python.answers.image_classification import read_classification
-from app.runtimes.python.answers.image_segmentation import read_segments
+from app.runtimes.python.answers.image_objects import read_detections, read_oriented_detections, read_segments
 from app.runtimes.python.answers.tensor import read_tensors
 from app.runtimes.python.answers.text import read_answers, read_entities, read_generation
 from app.runtimes.python.answers.value_parsing import ClassNames
@@ -32,9 +31,6 @@ from tasks.text_generation import TextGeneration, TextGenerationParameters
 from tasks.token_classification import TokenClassification
 from tasks.vision.request import ImageItem
 
-InputT = TypeVar("InputT")
-PredictionT = TypeVar("PredictionT", bound=Prediction)
-
 PROMPTS, PROMPT = "prompts", "prompt"
 """The arguments of ``predict`` for all prompts of an image, or for one prompt a call."""
 _TENSORS = "tensors"
@@ -42,7 +38,7 @@ INPUTS, PREDICTIONS = "inputs", "predictions"
 """The arguments of ``explain`` for what ``predict`` got, and for what it returned."""
 
 
-class TaskAdapter(msgspec.Struct, Generic[InputT, PredictionT], frozen=True, eq=False):
+class TaskAdapter(msgspec.Struct, frozen=True, eq=False):
     """The arguments of ``predict`` for one task, and the reader of its answers.
 
     Attributes:
@@ -55,10 +51,10 @@ class TaskAdapter(msgspec.Struct, Generic[InputT, PredictionT], frozen=True, eq=
         streaming_argument: name of the argument that a ``predict`` that yields must take; None if it must not yield.
     """
 
-    task: Task[InputT, PredictionT]
+    task: Task[Any, Any]
     sample_argument: str
-    arguments: Callable[[InputT], Mapping[str, object]]
-    parse: Callable[[object, str, InputT, ClassNames], PredictionT]
+    arguments: Callable[[Any], Mapping[str, object]]
+    parse: Callable[[object, str, Any, ClassNames], Prediction]
     optional_arguments: Sequence[str] = ("parameters",)
     streaming_argument: str | None = None
 
@@ -83,7 +79,7 @@ def _text_arguments(item: TextInput[Any]) -> Mapping[str, object]:
     return {"text": item.item.text, "parameters": item.parameters}
 
 
-TASK_ADAPTERS: Mapping[TaskType, TaskAdapter[Any, Any]] = {
+TASK_ADAPTERS: Mapping[TaskType, TaskAdapter] = {
     TaskType.IMAGE_CLASSIFICATION: TaskAdapter(ImageClassification(), "image", _image_arguments, read_classification),
     TaskType.OBJECT_DETECTION: TaskAdapter(ObjectDetection(), "image", _image_arguments, read_detections),
     TaskType.ORIENTED_OBJECT_DETECTION: TaskAdapter(
@@ -102,7 +98,7 @@ TASK_ADAPTERS: Mapping[TaskType, TaskAdapter[Any, Any]] = {
 """For each task except TENSOR, whose adapter depends on the class."""
 
 
-def task_adapter(task_type: object, target: object) -> TaskAdapter[Any, Any]:
+def task_adapter(task_type: object, target: object) -> TaskAdapter:
     """Return the adapter for an object or its class. A class of the task TENSOR declares its tensors.
 
     Raises:
@@ -162,12 +158,8 @@ class CallForm(msgspec.Struct, frozen=True, kw_only=True):
         return f"predict({', '.join(self.names)}){', streamed' if self.streams else ''}"
 
 
-def call_form(predict: Any, adapter: TaskAdapter[Any, Any]) -> CallForm:
-    """Derive the call form from the signature of ``predict``.
-
-    Args:
-        predict: the function, bound or not.
-        adapter: the arguments that the task offers.
+def call_form(predict: Any, adapter: TaskAdapter) -> CallForm:
+    """Derive the call form from the signature of ``predict``, bound or not.
 
     Raises:
         ModelError: if the signature has unknown arguments, or none for the data.
@@ -195,12 +187,8 @@ def call_form(predict: Any, adapter: TaskAdapter[Any, Any]) -> CallForm:
     return form
 
 
-def explain_arguments(explain: Any, adapter: TaskAdapter[Any, Any]) -> Sequence[str]:
-    """Return the names of the arguments of ``explain``.
-
-    Args:
-        explain: the function, bound or not.
-        adapter: the arguments that the task offers.
+def explain_arguments(explain: Any, adapter: TaskAdapter) -> Sequence[str]:
+    """Return the names of the arguments of ``explain``, bound or not.
 
     Raises:
         ModelError: if the signature has unknown arguments, or none for the inputs.

@@ -12,13 +12,7 @@ _EXPECTED = "null, a boolean, a finite number, a text, or a list, an array or a 
 
 
 def read_explanations(value: object, path: str, count: int, inputs: str) -> list[Any]:
-    """Return an explanation for each input.
-
-    Args:
-        value: what the model returned.
-        path: its path in error messages.
-        count: number of inputs.
-        inputs: one of the inputs, in words.
+    """Return an explanation for each of `count` inputs; `inputs` is the word for one of them.
 
     Raises:
         InferenceError: MODEL_FAILED for another number of explanations, or values that JSON cannot hold.
@@ -41,12 +35,18 @@ def read_explanation(value: object, path: str, depth: int = 0) -> Any:
         return text(value, path)
     if isinstance(value, float):
         if not math.isfinite(value):
-            raise invalid_answer(path, "a finite number", describe(value))
+            raise invalid_answer(path, "a finite number", describe(float(value)))
         return float(value)
     if depth == _MAX_DEPTH:
         raise invalid_answer(path, f"at most {_MAX_DEPTH} lists or dicts inside each other", "more")
     if isinstance(value, Mapping):
-        return _object(cast("Mapping[object, object]", value), path, depth)
+        entries = cast("Mapping[object, object]", value)
+        if wrong_keys := [key for key in entries if not isinstance(key, str)]:
+            raise invalid_answer(path, "texts as keys", describe(wrong_keys[0]))
+        return {
+            text(key, path): read_explanation(entry, f'{path}["{truncate(str(key))}"]', depth + 1)
+            for key, entry in entries.items()
+        }
     if isinstance(value, (list, tuple)):
         listed = cast("Sequence[object]", value)
         return [read_explanation(item, f"{path}[{index}]", depth + 1) for index, item in enumerate(listed)]
@@ -55,13 +55,3 @@ def read_explanation(value: object, path: str, depth: int = 0) -> Any:
         if numbers.dtype.kind in "biuf":
             return read_explanation(numbers.tolist(), path, depth)
     raise invalid_answer(path, _EXPECTED, describe(value))
-
-
-def _object(value: Mapping[object, object], path: str, depth: int) -> dict[str, Any]:
-    for key in value:
-        if not isinstance(key, str):
-            raise invalid_answer(path, "texts as keys", describe(key))
-    return {
-        text(key, path): read_explanation(item, f'{path}["{truncate(key)}"]', depth + 1)
-        for key, item in cast("Mapping[str, object]", value).items()
-    }

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from app.runtimes.python.answers.boxes import read_detections, read_oriented_detections
+from app.runtimes.python.answers.image_objects import read_detections, read_oriented_detections
 from app.runtimes.python.answers.value_parsing import ClassNames
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.object_detection import DetectedObject, DetectionInput, DetectionParameters, Detections

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from litestar.testing import TestClient
 
@@ -160,6 +161,7 @@ def test_description_shows_that_the_model_explains_itself(tmp_path: Path) -> Non
     ("value", "message"),
     [
         ([1.0, float("nan")], "explain()[1]: Expected a finite number, got nan"),
+        (np.float64("nan"), "explain(): Expected a finite number, got nan"),
         ({"a": [b"x"]}, 'explain()["a"][0]: Expected null, a boolean, a finite number, a text, or a list'),
         ({1: 2}, "explain(): Expected texts as keys, got 1"),
         ({"key" * 1000: b"x"}, '..."]: Expected null, a boolean'),

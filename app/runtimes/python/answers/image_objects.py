@@ -1,12 +1,12 @@
-"""Convert the return value of a segmenter."""
+"""Convert the return values of detectors of boxes and of oriented boxes, and of segmenters."""
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from app.runtimes.python.answers.labelled_scores import RECORDS, SUPERVISION, read_objects
+from app.runtimes.python.answers.labelled_scores import RECORDS, SUPERVISION, read_objects, table
 from app.runtimes.python.answers.value_parsing import (
     ClassNames,
     describe,
@@ -17,15 +17,87 @@ from app.runtimes.python.answers.value_parsing import (
     numbers,
 )
 from tasks.image_segmentation import SegmentationInput, Segments
+from tasks.object_detection import DetectionInput, Detections
+from tasks.oriented_object_detection import OrientedDetections
 from tasks.vision.contours import Contour, contours_of_mask
 
-_FORMS = (
+_BOX_FORMS = (
+    "Detections, boxes with scores and labels, a list of records with label, score, xmin, ymin, xmax and ymax, "
+    "or supervision's Detections"
+)
+_ORIENTED_FORMS = (
+    "OrientedDetections, boxes with scores and labels, a list of records with label, score, cx, cy, w, h and r, "
+    "or supervision's Detections with oriented boxes"
+)
+_SIDES = ("xmin", "ymin", "xmax", "ymax")
+_ORIENTED_FIELDS = ("cx", "cy", "w", "h", "r")
+_CORNERS = "xyxyxyxy"
+"""The key of supervision's ``data`` with the corners of oriented boxes."""
+_SEGMENT_FORMS = (
     "Segments, masks or contours with scores and labels, a map of class numbers, a list of records with label, score "
     "and contour, or supervision's Detections with masks"
 )
 _BACKGROUND = "background"
 _VOID = 255
 """The class number of unlabelled pixels in the label maps of many data sets."""
+
+
+def read_detections(value: object, path: str, item: DetectionInput, labels: ClassNames) -> Detections:
+    """Read the objects of one image from any form in ``docs/python_models.md``.
+
+    Raises:
+        InferenceError: MODEL_FAILED with the path of an invalid value.
+    """
+    del item
+    supervised = getattr(value, "xyxy", None), f"{path}.xyxy"
+    found = read_objects(value, path, labels, ("boxes",), _SIDES, supervised)
+    if found is None:
+        raise invalid_answer(path, _BOX_FORMS, describe(value))
+    is_records = found.form == RECORDS
+    boxes = table(found.geometry, path, _SIDES) if is_records else numbers(found.geometry, found.path, ("N", 4))
+    finite(boxes, found.path)
+    for index in np.flatnonzero((boxes[:, 2:] < boxes[:, :2]).any(axis=1)).tolist():
+        got = str(boxes[index].tolist())
+        raise invalid_answer(f"{found.path}[{index}]", "left <= right and top <= bottom", got)
+    found.check_lengths(path, boxes=len(boxes))
+    return Detections(labels=found.labels, scores=found.scores, boxes=boxes)
+
+
+def read_oriented_detections(value: object, path: str, item: DetectionInput, labels: ClassNames) -> OrientedDetections:
+    """Read the objects of one image from any form in ``docs/python_models.md``.
+
+    Raises:
+        InferenceError: MODEL_FAILED with the path of an invalid value.
+    """
+    width, height = item.image.width, item.image.height
+    data = getattr(value, "data", None)
+    corners = cast("Mapping[str, object]", data).get(_CORNERS) if isinstance(data, Mapping) else None
+    supervised = np.zeros((0, 4, 2)) if corners is None else corners, f'{path}.data["{_CORNERS}"]'
+    found = read_objects(value, path, labels, ("boxes",), _ORIENTED_FIELDS, supervised)
+    if found is None:
+        raise invalid_answer(path, _ORIENTED_FORMS, describe(value))
+    if found.form == RECORDS:
+        # Records use the wire format, in which centre and size are fractions of the image.
+        sides = np.array([width, height, width, height, 1], np.float32)
+        boxes = table(found.geometry, path, _ORIENTED_FIELDS) * sides
+    elif getattr(found.geometry, "ndim", 2) == 3:
+        boxes = _from_corners(found.geometry, found.path)
+    else:
+        boxes = numbers(found.geometry, found.path, ("N", 5))
+    finite(boxes, found.path)
+    for index in np.flatnonzero((boxes[:, 2:4] < 0).any(axis=1)).tolist():
+        got = str(boxes[index].tolist())
+        raise invalid_answer(f"{found.path}[{index}]", "a width and a height of 0 or more", got)
+    found.check_lengths(path, boxes=len(boxes))
+    return OrientedDetections(labels=found.labels, scores=found.scores, boxes=boxes, width=width, height=height)
+
+
+def _from_corners(value: object, path: str) -> NDArray[np.float32]:
+    """Convert (N, 4, 2) corners in pixels, in order around the box, to (N, 5) boxes. The first side is the width."""
+    corners = numbers(value, path, ("N", 4, 2))
+    across, down = corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 1]
+    sizes = np.stack([np.hypot(*across.T), np.hypot(*down.T), np.arctan2(across[:, 1], across[:, 0])], axis=1)
+    return np.concatenate([corners.mean(axis=1), sizes], axis=1, dtype=np.float32)
 
 
 def read_segments(value: object, path: str, item: SegmentationInput, labels: ClassNames) -> Segments:
@@ -43,7 +115,7 @@ def read_segments(value: object, path: str, item: SegmentationInput, labels: Cla
             return _label_map_segments(*mapped["label_map"], scored, size, labels)
         if getattr(value, "ndim", 0) == 2:
             return _label_map_segments(value, path, None, size, labels)
-        raise invalid_answer(path, _FORMS, describe(value))
+        raise invalid_answer(path, _SEGMENT_FORMS, describe(value))
     if found.form == RECORDS:
         shapes = found.geometry["contour"]
         contours = [_contours(parts, f"{path}[{index}].contour") for index, parts in enumerate(shapes)]
