@@ -19,7 +19,6 @@ class _Family(msgspec.Struct, frozen=True):
 
     Attributes:
         kind: which head runs them. The names are those of Hugging Face pipelines where one exists.
-        task_type: their task.
         table: name of transformers' table from model type to class name.
         auto: suffix of transformers' auto class that loads them.
     """
@@ -72,21 +71,16 @@ class ModelSpec(msgspec.Struct, frozen=True, kw_only=True):
     """A model as its config.json describes it, before its weights are read.
 
     Attributes:
-        source: the model.
         kind: which head runs it.
         auto: name of transformers' class that loads it.
         config: transformers' configuration.
-        labels: class names by class number, empty for tasks without classes.
-        layout: how a segmenter's outputs are read; the model type for other models.
-        description: metadata of the model.
+        description: metadata of the model. Its layout is how a segmenter's outputs are read, and else the model type.
     """
 
     source: ModelSource
     kind: str
     auto: str
     config: Any
-    labels: tuple[str, ...]
-    layout: str
     description: ModelMetadata
 
 
@@ -108,27 +102,18 @@ def read_model_spec(source: ModelSource) -> ModelSpec:
         Fact("task type", family.task_type, Origin.DECLARED if settings.task_type else Origin.CONFIG),
         Fact("architecture", f"{architecture} ({config.model_type})", Origin.CONFIG),
     ]
-    labels = () if family.kind.startswith(_UNLABELLED) else _labels(source, config, facts)
-    layout = _layout(source, family.kind, config, facts)
     description = ModelMetadata(
         task_type=family.task_type,
         platform="transformers",
-        layout=layout,
-        labels=labels,
+        labels=() if family.kind.startswith(_UNLABELLED) else _labels(source, config, facts),
+        layout=_layout(source, family.kind, config, facts),
         inputs=(),
         outputs=(),
         facts=facts,
         open_vocabulary=family.kind.startswith("zero-shot"),
     )
-    return ModelSpec(
-        source=source,
-        kind=family.kind,
-        auto=f"AutoModelFor{family.auto}",
-        config=config,
-        labels=labels,
-        layout=layout,
-        description=description,
-    )
+    auto = f"AutoModelFor{family.auto}"
+    return ModelSpec(source=source, kind=family.kind, auto=auto, config=config, description=description)
 
 
 def _read_config(source: ModelSource) -> Any:

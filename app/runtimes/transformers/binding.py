@@ -10,15 +10,11 @@ from app.engine.models.model_metadata import ModelMetadata
 from app.engine.models.servable import Servable
 from app.runtimes.transformers.architecture import ModelSpec, read_model_spec
 from app.runtimes.transformers.generation import load_text_generator
-from app.runtimes.transformers.heads.classification import (
-    load_image_classifier,
-    load_text_classifier,
-    load_zero_shot_classifier,
-)
+from app.runtimes.transformers.heads.classification import load_image_classifier, load_zero_shot_classifier
 from app.runtimes.transformers.heads.detection import load_detector, load_zero_shot_detector
 from app.runtimes.transformers.heads.image_text_to_text import load_vision_language_model
 from app.runtimes.transformers.heads.segmentation import load_mask_segmenter, load_semantic_segmenter
-from app.runtimes.transformers.heads.token_classification import load_token_classifier
+from app.runtimes.transformers.heads.text_classification import load_text_classifier, load_token_classifier
 from app.runtimes.transformers.network import Network, load_network
 from app.settings.model import ModelError, ModelSource
 from tasks.image_classification import ImageClassification

@@ -35,9 +35,6 @@ class Exporter:
 
     The graph and the reference both use float32, whatever dtype the model is served in.
 
-    Args:
-        source: the model's folder.
-
     Attributes:
         source: the same model on the CPU in float32.
         outputs: names of the graph's outputs.
@@ -138,7 +135,7 @@ class Exporter:
             "model_type": str(self._spec.config.model_type),
             "architecture": type(self._network.module).__name__,
             "task_type": str(self._spec.description.task_type),
-            "labels": json.dumps(self._spec.labels, ensure_ascii=False),
+            "labels": json.dumps(self._spec.description.labels, ensure_ascii=False),
             "opset": str(opset),
         }
         for name, value in properties.items():
@@ -147,7 +144,7 @@ class Exporter:
 
     def _write_configuration(self, folder: Path, size: tuple[int, int] | None) -> None:
         source = self._spec.source
-        labels = dict(enumerate(self._spec.labels))
+        labels = dict(enumerate(self._spec.description.labels))
         _write(folder / "config.json", {**_read(source.folder / "config.json"), "id2label": labels})
         self._processor.save_pretrained(folder)
         if size is not None:

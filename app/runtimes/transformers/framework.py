@@ -2,16 +2,13 @@
 
 import importlib
 import os
-import threading
 from functools import cache
 from typing import Any
 
 import msgspec
 
 from app.engine.error_text import missing_extra
-from app.settings.model import ModelError
-
-_importing = threading.Lock()
+from app.settings.model import ModelError, ModelSource
 
 
 class Framework(msgspec.Struct, frozen=True):
@@ -21,14 +18,38 @@ class Framework(msgspec.Struct, frozen=True):
     transformers: Any
 
 
+@cache
 def framework() -> Framework:
     """Return both modules, configured for a server: quiet, offline, and with one thread for each call.
 
     Raises:
         ModelError: if torch is not installed.
     """
-    with _importing:
-        return _import()
+    # Every load passes local_files_only; this covers code paths that ignore it.
+    os.environ["HF_HUB_OFFLINE"] = "1"
+    try:
+        torch: Any = importlib.import_module("torch")
+    except ImportError as error:
+        raise ModelError(missing_extra("A Hugging Face model", "torch", error)) from None
+    # Requests are the unit of parallelism, as they are for ONNX Runtime.
+    torch.set_num_threads(1)
+    transformers: Any = importlib.import_module("transformers")
+    transformers.utils.logging.set_verbosity_error()
+    transformers.utils.logging.disable_progress_bar()
+    return Framework(torch, transformers)
+
+
+def load_part(auto: str, source: ModelSource, part: str, **options: object) -> Any:
+    """Load a part of a model, such as its tokenizer, with a class of transformers.
+
+    Raises:
+        ModelError: if it cannot be loaded from the files.
+    """
+    auto_class: Any = getattr(framework().transformers, auto)
+    try:
+        return auto_class.from_pretrained(source.folder, local_files_only=True, trust_remote_code=False, **options)
+    except Exception as error:
+        raise ModelError(f"{source.folder} has no usable {part}: {first_line(error)}") from error
 
 
 def import_timm() -> None:
@@ -51,19 +72,3 @@ def first_line(error: Exception) -> str:
     """Return the first line of an error message, without the advice that follows."""
     lines = str(error).strip().splitlines() or [type(error).__name__]
     return lines[0][:400]
-
-
-@cache
-def _import() -> Framework:
-    # Every load passes local_files_only; this covers code paths that ignore it.
-    os.environ["HF_HUB_OFFLINE"] = "1"
-    try:
-        torch: Any = importlib.import_module("torch")
-    except ImportError as error:
-        raise ModelError(missing_extra("A Hugging Face model", "torch", error)) from None
-    # Requests are the unit of parallelism, as they are for ONNX Runtime.
-    torch.set_num_threads(1)
-    transformers: Any = importlib.import_module("transformers")
-    transformers.utils.logging.set_verbosity_error()
-    transformers.utils.logging.disable_progress_bar()
-    return Framework(torch, transformers)

@@ -27,12 +27,7 @@ _PROBE = "What is the time?"
 
 
 class NetworkGenerator(GenerativeModel[InputT, PredictionT]):
-    """A generative model whose tokens come from a network.
-
-    Args:
-        network: the model.
-        tokenizer: decodes its answers.
-    """
+    """A generative model whose tokens come from a network."""
 
     def __init__(self, network: Network, tokenizer: Tokenizer) -> None:
         super().__init__(tokenizer, end_tokens(network))
@@ -48,12 +43,9 @@ class NetworkGenerator(GenerativeModel[InputT, PredictionT]):
 
 
 class _Conversation:
-    """Formats messages. A model without a chat template continues the text of one message.
+    """Formats messages, which must not contain `end_tokens`, with the chat template of transformers' tokenizer.
 
-    Args:
-        hf_tokenizer: transformers' tokenizer, which renders the template.
-        tokenizer: our tokenizer.
-        end_tokens: tokens that end an answer, which a message must not contain.
+    A model without a chat template continues the text of one message.
     """
 
     def __init__(self, hf_tokenizer: Any, tokenizer: Tokenizer, end_tokens: frozenset[int]) -> None:
@@ -95,13 +87,7 @@ class _Conversation:
 
 
 class _TransformersTextGenerator(NetworkGenerator[ContinuedText, Generation]):
-    """A `StreamingModel`.
-
-    Args:
-        network: the model.
-        tokenizer: our tokenizer.
-        hf_tokenizer: transformers' tokenizer, which knows the names of the model's inputs.
-    """
+    """A `StreamingModel`. The tokenizer of transformers, `hf_tokenizer`, knows the names of the model's inputs."""
 
     def __init__(self, network: Network, tokenizer: Tokenizer, hf_tokenizer: Any) -> None:
         super().__init__(network, tokenizer)
@@ -160,14 +146,9 @@ def end_tokens(network: Network) -> frozenset[int]:
 def max_answer_tokens(
     network: Network, count: int, parameters: SamplingParameters, path: str, decoder_count: int = 1
 ) -> int:
-    """Return the maximum number of new tokens after a prompt.
+    """Return the maximum number of new tokens after a prompt of `count` tokens.
 
-    Args:
-        network: the model.
-        count: number of tokens of the prompt.
-        parameters: sampling parameters.
-        path: path of the prompt in the request, for errors.
-        decoder_count: number of tokens at the start of the decoder, if the model has an encoder for the prompt.
+    If the model has an encoder for the prompt, the decoder starts with `decoder_count` tokens.
 
     Raises:
         InferenceError: INVALID_REQUEST if the prompt fills the model's context.

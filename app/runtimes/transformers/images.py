@@ -13,8 +13,8 @@ import numpy as np
 import PIL.Image
 from numpy.typing import NDArray
 
-from app.runtimes.transformers.framework import first_line, framework
-from app.settings.model import ModelError, ModelSource
+from app.runtimes.transformers.framework import framework, load_part
+from app.settings.model import ModelSource
 from tasks.vision.image import Image
 from tasks.vision.request import ImageItem
 
@@ -52,9 +52,6 @@ class ImagePreparation:
 
     Images are prepared one by one, and those with inputs of the same shape form a batch. No image is padded to the size
     of another, so the result for an image never depends on the rest of the batch.
-
-    Args:
-        processor: transformers' image processor.
     """
 
     def __init__(self, processor: Any) -> None:
@@ -131,12 +128,7 @@ def load_image_processor(source: ModelSource) -> Any:
     Raises:
         ModelError: if it cannot be loaded from the files.
     """
-    try:
-        return framework().transformers.AutoImageProcessor.from_pretrained(
-            source.folder, local_files_only=True, trust_remote_code=False, backend="pil"
-        )
-    except Exception as error:
-        raise ModelError(f"{source.folder} has no usable image processor: {first_line(error)}") from error
+    return load_part("AutoImageProcessor", source, "image processor", backend="pil")
 
 
 def table_preparation(processor: Any) -> Callable[[NDArray[np.uint8]], NDArray[np.float32]] | None:

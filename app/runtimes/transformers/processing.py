@@ -12,7 +12,7 @@ from app.runtimes.tokenizer import Tokenizer
 from app.runtimes.transformers.framework import first_line, framework
 from app.runtimes.transformers.images import load_image_processor
 from app.runtimes.transformers.tokenizing import load_tokenizer
-from app.settings.model import ModelError, ModelSource, read_bounded
+from app.settings.model import ModelError, ModelSource, read_json_file
 from tasks.image_text_to_text import PromptedImage
 from tasks.inference.error import invalid
 from tasks.inference.limits import check_unicode
@@ -78,8 +78,6 @@ class Conversation:
     """Formats an image and a prompt with the model's chat template, or in its style.
 
     Args:
-        processor: transformers' processor.
-        tokenizer: our tokenizer.
         style: how the model gets a prompt if it has no chat template.
         end_tokens: tokens that end an answer, which a prompt must not contain.
 
@@ -103,7 +101,6 @@ class Conversation:
             self._uses_parts = False
             if not self._accepts(_PROBE):
                 raise ModelError("The chat template does not accept one image and one question")
-        self._expected = self._control_tokens(self.render([question(_PROBE)]))
 
     def render(self, messages: Sequence[Message]) -> str:
         """Return the conversation as one text that marks the positions of the images."""
@@ -120,32 +117,34 @@ class Conversation:
             InferenceError: INVALID_REQUEST for an empty or invalid Unicode text, one that the template rejects, or one
                 that contains a control token.
         """
-        if item.parameters.messages is not None:
-            return [self._render_messages(item.parameters.messages, item.path)]
-        return [self._render_prompt(text, f"{item.path}[{index}]") for index, text in enumerate(item.prompts)]
-
-    def _render_messages(self, messages: Sequence[Message], path: str) -> str:
+        messages = item.parameters.messages
+        if messages is None:
+            return [self._render_prompt(text, f"{item.path}[{index}]") for index, text in enumerate(item.prompts)]
         has_template = bool(getattr(self._processor, "chat_template", None))
         if not has_template:
-            reject_conversation(messages, path)
-        harmless = [with_texts(message, _PROBE) for message in messages]
-        expected = self._control_tokens(self._try_render(harmless, path))
-        if image_count(messages) == 0 and (not has_template or self._image_id in expected):
-            raise invalid("Expected an image: this model answers no question without one", path)
-        return self._render(messages, expected, path)
+            reject_conversation(messages, item.path)
+        if image_count(messages) == 0 and (
+            not has_template or self._image_id in self._expected_control_tokens(messages, item.path)
+        ):
+            raise invalid("Expected an image: this model answers no question without one", item.path)
+        return [self._render(messages, item.path)]
 
     def _render_prompt(self, prompt: str, path: str) -> str:
         if not prompt.strip():
             raise invalid("Expected a question, got an empty text", path)
-        return self._render([question(prompt)], self._expected, path)
+        return self._render([question(prompt)], path)
 
-    def _render(self, messages: Sequence[Message], expected: Sequence[int], path: str) -> str:
+    def _render(self, messages: Sequence[Message], path: str) -> str:
         for message in messages:
             check_unicode(message.text, path)
         text = self._try_render(messages, path)
-        if self._control_tokens(text) != expected:
+        if self._control_tokens(text) != self._expected_control_tokens(messages, path):
             raise invalid("Expected a text without the model's control tokens", path)
         return text
+
+    def _expected_control_tokens(self, messages: Sequence[Message], path: str) -> list[int]:
+        """Return the control tokens of the same conversation with harmless texts."""
+        return self._control_tokens(self._try_render([with_texts(message, _PROBE) for message in messages], path))
 
     def _try_render(self, messages: Sequence[Message], path: str) -> str:
         try:
@@ -252,10 +251,7 @@ def _assemble(source: ModelSource, model_type: str) -> Any:
 def _class_name(source: ModelSource, model_type: str) -> str:
     for file in ("processor_config.json", "preprocessor_config.json", "tokenizer_config.json"):
         path = source.folder / file
-        class_name = (
-            msgspec.json.decode(read_bounded(path), type=_ProcessorName).processor_class if path.is_file() else None
-        )
-        if class_name:
+        if path.is_file() and (class_name := read_json_file(path, _ProcessorName).processor_class):
             return class_name
     table: Any = importlib.import_module("transformers.models.auto.processing_auto")
     return str(table.PROCESSOR_MAPPING_NAMES[model_type])

@@ -7,7 +7,7 @@ import msgspec
 import tokenizers
 
 from app.runtimes.tokenizer import Tokenizer
-from app.runtimes.transformers.framework import first_line, framework
+from app.runtimes.transformers.framework import framework, load_part
 from app.settings.model import ModelError, ModelSource
 from tasks.inference.error import ErrorKind, InferenceError
 
@@ -23,23 +23,14 @@ def load_tokenizer(source: ModelSource) -> Any:
     Raises:
         ModelError: if it cannot be loaded from the files.
     """
-    try:
-        return framework().transformers.AutoTokenizer.from_pretrained(
-            source.folder, local_files_only=True, trust_remote_code=False
-        )
-    except Exception as error:
-        raise ModelError(f"{source.folder} has no usable tokenizer: {first_line(error)}") from error
+    return load_part("AutoTokenizer", source, "tokenizer")
 
 
 def copy_tokenizer(tokenizer: Any, source: ModelSource, *, keeps_markup: bool = False) -> tuple[Tokenizer, Any]:
     """Copy the fast tokenizer inside transformers' tokenizer, and return it both wrapped and bare.
 
-    transformers changes the padding of the inner tokenizer with each call, which is not thread-safe.
-
-    Args:
-        tokenizer: transformers' tokenizer.
-        source: the model.
-        keeps_markup: whether special tokens are text unless they have a role, such as the first or the last token.
+    transformers changes the padding of the inner tokenizer with each call, which is not thread-safe. With
+    `keeps_markup`, special tokens are text unless they have a role, such as the first or the last token.
 
     Raises:
         ModelError: for a tokenizer that is implemented in Python.
@@ -98,10 +89,7 @@ def check_length(count: int, max_tokens: int | None, path: str) -> None:
 def max_text_tokens(tokenizer: Any, config: Any, reserved: int = 0) -> int | None:
     """Return the maximum number of tokens of a text, or None if neither tokenizer nor model declares one.
 
-    Args:
-        tokenizer: transformers' tokenizer.
-        config: configuration of the model.
-        reserved: number of positions reserved before the first token.
+    The model reserves `reserved` positions before the first token.
     """
     positions = getattr(config, "max_position_embeddings", None)
     available = positions - reserved if isinstance(positions, int) else None

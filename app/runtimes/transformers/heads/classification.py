@@ -1,4 +1,4 @@
-"""Run classifiers of images and of texts. Scores are those of Hugging Face's pipelines.
+"""Run classifiers of images. Scores are those of Hugging Face's pipelines.
 
 The requests of zero-shot classifiers, such as CLIP, name the classes.
 """
@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.runtimes.transformers.architecture import ModelSpec
-from app.runtimes.transformers.heads.text_scorer import TextScorer
 from app.runtimes.transformers.images import Batch, ImagePreparation, load_image_processor
 from app.runtimes.transformers.network import Network
 from app.runtimes.transformers.tokenizing import (
@@ -22,7 +21,6 @@ from app.runtimes.transformers.tokenizing import (
     max_text_tokens,
 )
 from tasks.image_classification import Classification, ClassificationInput, ImageClassifier
-from tasks.text_classification import ClassifiedText, TextClassifier
 from tasks.vision.image import Image
 
 _HYPOTHESIS = "This is a photo of {}."
@@ -42,7 +40,7 @@ def load_image_classifier(spec: ModelSpec, network: Network) -> ImageClassifier:
 
     def run(batch: Batch) -> list[Classification]:
         scores = probabilities(network(batch.tensors).logits, network.config)
-        return [Classification(labels=spec.labels, scores=row) for row in scores]
+        return [Classification(labels=spec.description.labels, scores=row) for row in scores]
 
     return images.model(run)
 
@@ -74,21 +72,6 @@ def load_zero_shot_classifier(spec: ModelSpec, network: Network) -> ImageClassif
 
     def classify(inputs: Sequence[ClassificationInput], /) -> Sequence[Classification]:
         return [classify_one(item.image, item.parameters.candidate_labels or ()) for item in inputs]
-
-    return classify
-
-
-def load_text_classifier(spec: ModelSpec, network: Network) -> TextClassifier:
-    """Return the classifier of `network`.
-
-    Raises:
-        ModelError: if it has no tokenizer.
-    """
-    texts = TextScorer(spec, network, lambda logits: probabilities(logits, network.config))
-
-    def classify(inputs: Sequence[ClassifiedText], /) -> Sequence[Classification]:
-        scored = texts([item.item for item in inputs])
-        return [Classification(labels=spec.labels, scores=scores) for _, scores in scored]
 
     return classify
 

@@ -35,15 +35,14 @@ def load_detector(spec: ModelSpec, network: Network) -> ObjectDetector:
         raise ModelError(f"{spec.source.folder}: {type(processor).__name__} cannot decode boxes")
     images = ImagePreparation(processor)
 
-    def named(decoded: Mapping[str, Any]) -> Detections:
-        numbers: list[int] = decoded["labels"].tolist()
-        return _detections([spec.labels[number] for number in numbers], decoded)
-
     def run(batch: Batch) -> list[Detections]:
         outputs = network(batch.tensors)
         # Keep all scores above 0 here, because each request has its own threshold.
         decoded = processor.post_process_object_detection(outputs, threshold=0.0, target_sizes=list(batch.sizes))
-        return list(map(named, decoded))
+        return [
+            _detections([spec.description.labels[int(number)] for number in found["labels"].tolist()], found)
+            for found in decoded
+        ]
 
     return images.model(run)
 

@@ -18,14 +18,7 @@ from tasks.task import TokenUsage
 
 
 class TransformersVisionLanguageModel(NetworkGenerator[PromptedImage, Answers], PromptedImageModel):
-    """A `StreamingModel`.
-
-    Args:
-        network: the model.
-        conversation: formats its prompts.
-        tokenizer: decodes its answers.
-        continues_prompt: whether an answer continues the tokens of its prompt, which determine its spelling.
-    """
+    """A `StreamingModel`. If an answer continues the tokens of its prompt, they determine its spelling."""
 
     def __init__(
         self, network: Network, conversation: Conversation, tokenizer: Tokenizer, *, continues_prompt: bool
@@ -93,21 +86,20 @@ def load_vision_language_model(spec: ModelSpec, network: Network) -> VisionLangu
 def _answer_classifier(network: Network, conversation: Conversation) -> VisionLanguageModel:
     """Return a model that chooses each answer from a list in its configuration, as ViLT does."""
 
-    def answer(item: PromptedImage, text: str, path: str) -> tuple[str, TokenUsage]:
-        inputs = conversation.inputs((item.image,), text, path)
-        count = _count(inputs, "input_ids")
-        check_length(count, getattr(network.config, "max_position_embeddings", None), path)
-        return str(network.config.id2label[int(network(inputs).logits[0].argmax())]), TokenUsage(count, 0)
-
-    def answer_item(item: PromptedImage, texts: Iterable[str]) -> Answers:
-        answers = [answer(item, text, f"{item.path}[{index}]") for index, text in enumerate(texts)]
-        return Answers(
-            prompts=item.prompts, answers=[text for text, _ in answers], usage=[usage for _, usage in answers]
-        )
+    def answer_item(item: PromptedImage, texts: Sequence[str]) -> Answers:
+        answers: list[str] = []
+        usage: list[TokenUsage] = []
+        for index, text in enumerate(texts):
+            path = f"{item.path}[{index}]"
+            inputs = conversation.inputs((item.image,), text, path)
+            count = _count(inputs, "input_ids")
+            check_length(count, getattr(network.config, "max_position_embeddings", None), path)
+            answers.append(str(network.config.id2label[int(network(inputs).logits[0].argmax())]))
+            usage.append(TokenUsage(count, 0))
+        return Answers(prompts=item.prompts, answers=answers, usage=usage)
 
     def answer_all(inputs: Sequence[PromptedImage], /) -> Sequence[Answers]:
-        rendered = [conversation.render_item(item) for item in inputs]
-        return [answer_item(item, texts) for item, texts in zip(inputs, rendered, strict=True)]
+        return list(map(answer_item, inputs, [conversation.render_item(item) for item in inputs]))
 
     return answer_all
 

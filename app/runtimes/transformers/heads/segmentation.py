@@ -28,13 +28,6 @@ _MAX_ENLARGED = 2**25
 _MAX_PIXELS = 2**21
 """Masks of larger images are decoded at this size and enlarged. The models' own masks are far smaller."""
 
-
-_OPTIONS = {
-    "panoptic": (),
-    "instance": ("return_binary_maps",),
-    "semantic": ("return_segmentation_scores",),
-}
-
 ScoredMask = tuple[int, float, NDArray[np.uint8]]
 """A class number, a score, and a (height, width) mask of 0 and 1."""
 
@@ -50,7 +43,7 @@ def load_semantic_segmenter(spec: ModelSpec, network: Network) -> ImageSegmenter
     def run(batch: Batch) -> list[Segments]:
         logits = network(batch.tensors).logits.float()
         return [
-            _segments(_class_masks(*class_map(planes, size)), spec.labels, size)
+            _segments(_class_masks(*class_map(planes, size)), spec.description.labels, size)
             for size, planes in zip(batch.sizes, logits, strict=True)
         ]
 
@@ -63,7 +56,7 @@ def load_mask_segmenter(spec: ModelSpec, network: Network) -> ImageSegmenter:
     Raises:
         ModelError: if it has no processor, or the processor does not support the layout.
     """
-    source, layout = spec.source, spec.layout
+    source, layout = spec.source, spec.description.layout
     processor = load_image_processor(source)
     if not hasattr(processor, f"post_process_{layout}_segmentation"):
         raise ModelError(f"{source.folder}: layout: {type(processor).__name__} does not support {layout} segmentation")
@@ -80,7 +73,7 @@ def load_mask_segmenter(spec: ModelSpec, network: Network) -> ImageSegmenter:
     images, decode = ImagePreparation(processor), _decoder(processor, layout)
     parameters = inspect.signature(decode).parameters
     # Older processors have no options for overlapping instances and class scores.
-    options = {name: True for name in _OPTIONS[layout] if name in parameters}
+    options = {name: True for name in ("return_binary_maps", "return_segmentation_scores") if name in parameters}
 
     def segments(outputs: Any, size: tuple[int, int], threshold: float) -> Segments:
         shrink = min(1.0, (_MAX_PIXELS / (size[0] * size[1])) ** 0.5)
@@ -90,7 +83,7 @@ def load_mask_segmenter(spec: ModelSpec, network: Network) -> ImageSegmenter:
                 objects = _classes(decode(outputs, target_sizes=[decoded_size], **options)[0])
             else:
                 objects = _objects(decode(outputs, threshold=threshold, target_sizes=[decoded_size], **options)[0])
-        return _segments(objects, spec.labels, size)
+        return _segments(objects, spec.description.labels, size)
 
     def run(batch: Batch) -> Iterator[Segments]:
         count = len(batch.items)

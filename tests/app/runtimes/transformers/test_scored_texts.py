@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from app.runtimes.transformers.architecture import read_model_spec
-from app.runtimes.transformers.heads.text_scorer import TOLERANCE, TextScorer
+from app.runtimes.transformers.heads.text_classification import TOLERANCE, TextScorer
 from app.runtimes.transformers.network import load_network
 from app.settings.model import ModelSettings, ModelSource, TransformersSettings
 from tasks.inference.error import ErrorKind, InferenceError

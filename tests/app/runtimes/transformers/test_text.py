@@ -11,7 +11,7 @@ import pytest
 from app.engine.explanations.request import explanation_targets
 from app.engine.models.servable import Servable
 from app.runtimes.runtime import TRANSFORMERS
-from app.runtimes.transformers.heads.token_classification import Token, entities_of
+from app.runtimes.transformers.heads.text_classification import Token, entities_of
 from app.settings.model import ModelSource
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.inference.limits import Limits

@@ -1,0 +1,273 @@
+"""Run classifiers of texts and of tokens, in batches if batching does not change the scores.
+
+Shorter texts are padded to the longest in the batch, and the attention mask hides the padding. Some architectures still
+change their scores, so each load tests this. A model that fails the test processes texts one by one. Tokens are merged
+into entities with the aggregation strategies of Hugging Face's pipeline, with the same results.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from app.runtimes.transformers.architecture import ModelSpec
+from app.runtimes.transformers.framework import framework
+from app.runtimes.transformers.heads.classification import probabilities
+from app.runtimes.transformers.network import Network
+from app.runtimes.transformers.tokenizing import (
+    check_length,
+    copy_tokenizer,
+    load_tokenizer,
+    max_text_tokens,
+    text_inputs,
+)
+from tasks.image_classification import Classification
+from tasks.inference.error import invalid
+from tasks.text.request import TextItem
+from tasks.text_classification import ClassifiedText, TextClassifier
+from tasks.token_classification import Aggregation, Entities, TaggedText, TokenClassifier
+
+TOLERANCE = 1e-5
+"""Maximum difference of a score between a batch and a single text."""
+
+_MAX_BATCH = 32
+_MAX_BATCH_TOKENS = 4096
+"""Tokens in one call of the model, including padding."""
+
+_SENTENCE = "What is in the image, and who lives in Paris? "
+_PROBES = ("a", "Hello, world.", _SENTENCE, _SENTENCE * 3, "Hello, world. " * 20)
+
+Scored = tuple[Any, NDArray[np.float32]]
+"""A text's encoding by the tokenizers package, and its scores."""
+
+_OUTSIDE = "O"
+
+
+class Token(msgspec.Struct, frozen=True, eq=False):
+    """One token of a text.
+
+    Attributes:
+        spelling: its spelling in the vocabulary.
+        start: start in the text, characters.
+        end: end in the text, characters, exclusive.
+        continues: whether it continues the word of the previous token.
+        scores: (tags,) in 0..1.
+    """
+
+    spelling: str
+    start: int
+    end: int
+    continues: bool
+    scores: NDArray[np.float32]
+
+
+class _TaggedSpan(msgspec.Struct, frozen=True):
+    """Consecutive tokens with one tag."""
+
+    tag: str
+    score: float
+    spellings: tuple[str, ...]
+    start: int
+    end: int
+
+
+def load_text_classifier(spec: ModelSpec, network: Network) -> TextClassifier:
+    """Return the classifier of `network`.
+
+    Raises:
+        ModelError: if it has no tokenizer.
+    """
+    texts = TextScorer(spec, network, lambda logits: probabilities(logits, network.config))
+
+    def classify(inputs: Sequence[ClassifiedText], /) -> Sequence[Classification]:
+        scored = texts([item.item for item in inputs])
+        return [Classification(labels=spec.description.labels, scores=scores) for _, scores in scored]
+
+    return classify
+
+
+def load_token_classifier(spec: ModelSpec, network: Network) -> TokenClassifier:
+    """Return the token classifier of `network`.
+
+    Raises:
+        ModelError: if it has no tokenizer.
+    """
+    texts = TextScorer(spec, network, lambda logits: logits.float().softmax(-1).cpu().numpy())
+    tokenizer = texts.tokenizer
+    # WordPiece vocabularies mark tokens that continue a word; for others only spaces separate words.
+    marks = bool(getattr(texts.raw_tokenizer.model, "continuing_subword_prefix", None))
+
+    def tag(inputs: Sequence[TaggedText], /) -> Sequence[Entities]:
+        entities: list[Entities] = []
+        for (encoding, scores), item in zip(texts([item.item for item in inputs]), inputs, strict=True):
+            tokens = _tokens(encoding, scores, item.item.text, tokenizer.unk_token_id, marks=marks)
+            spans = entities_of(tokens, spec.description.labels, item.parameters.aggregation_strategy)
+            entities.append(_entities(spans, tokenizer, item.parameters.aggregation_strategy))
+        return entities
+
+    return tag
+
+
+def entities_of(tokens: Sequence[Token], labels: Sequence[str], strategy: Aggregation) -> list[_TaggedSpan]:
+    """Return the entities of one text by an aggregation strategy, without tokens outside any entity."""
+    if strategy in ("none", "simple"):
+        tagged = [_tag_word([token], labels, "first") for token in tokens]
+    else:
+        words: list[list[Token]] = []
+        for token in tokens:
+            if words and token.continues:
+                words[-1].append(token)
+            else:
+                words.append([token])
+        tagged = [_tag_word(word, labels, strategy) for word in words]
+    if strategy != "none":
+        tagged = _group(tagged)
+    return [entity for entity in tagged if entity.tag != _OUTSIDE]
+
+
+def _tag_word(word: Sequence[Token], labels: Sequence[str], strategy: Aggregation) -> _TaggedSpan:
+    """Choose one tag for the tokens of a word."""
+    match strategy:
+        case "average":
+            scores = np.mean([token.scores for token in word], axis=0)
+        case "max":
+            scores = max(word, key=lambda token: float(token.scores.max())).scores
+        case _:
+            scores = word[0].scores
+    best = int(scores.argmax())
+    spellings = tuple(token.spelling for token in word)
+    return _TaggedSpan(labels[best], float(scores[best]), spellings, word[0].start, word[-1].end)
+
+
+def _group(tagged: Sequence[_TaggedSpan]) -> list[_TaggedSpan]:
+    """Join neighbours with the same tag, unless the later one begins an entity (``B-``)."""
+    groups: list[list[_TaggedSpan]] = []
+    for word in tagged:
+        if groups and _name(groups[-1][-1].tag) == _name(word.tag) and not word.tag.startswith("B-"):
+            groups[-1].append(word)
+        else:
+            groups.append([word])
+    return [
+        _TaggedSpan(
+            group[0].tag.split("-", 1)[-1],
+            float(np.mean([word.score for word in group])),
+            tuple(spelling for word in group for spelling in word.spellings),
+            group[0].start,
+            group[-1].end,
+        )
+        for group in groups
+    ]
+
+
+def _name(tag: str) -> str:
+    return tag[2:] if tag.startswith(("B-", "I-")) else tag
+
+
+def _tokens(encoded: Any, scores: NDArray[np.float32], text: str, unknown: int | None, *, marks: bool) -> list[Token]:
+    tokens: list[Token] = []
+    for index, id_ in enumerate(encoded.ids):
+        if encoded.special_tokens_mask[index]:
+            continue
+        start, end = encoded.offsets[index]
+        spelling = encoded.tokens[index]
+        original = text[start:end]
+        continues = len(spelling) != len(original) if marks else start > 0 and " " not in text[start - 1 : start + 1]
+        if id_ == unknown:
+            spelling, continues = original, False
+        tokens.append(Token(spelling, start, end, continues, scores[index]))
+    return tokens
+
+
+def _entities(spans: Sequence[_TaggedSpan], tokenizer: Any, strategy: Aggregation) -> Entities:
+    words = [
+        entity.spellings[0] if strategy == "none" else tokenizer.convert_tokens_to_string(list(entity.spellings))
+        for entity in spans
+    ]
+    return Entities(
+        labels=[entity.tag for entity in spans],
+        scores=np.array([entity.score for entity in spans], np.float32),
+        words=words,
+        spans=np.array([(entity.start, entity.end) for entity in spans], np.int32).reshape(-1, 2),
+    )
+
+
+class TextScorer:
+    """Scores texts with a model. Several threads may call it.
+
+    Args:
+        scores: converts a batch of logits to scores.
+
+    Attributes:
+        tokenizer: transformers' tokenizer.
+        raw_tokenizer: the underlying tokenizer, which has no state.
+        is_batched: whether texts are processed in batches.
+
+    Raises:
+        ModelError: if the model has no tokenizer.
+    """
+
+    def __init__(self, spec: ModelSpec, network: Network, scores: Callable[[Any], NDArray[np.float32]]) -> None:
+        self.tokenizer: Any = load_tokenizer(spec.source)
+        _, self.raw_tokenizer = copy_tokenizer(self.tokenizer, spec.source)
+        self._network = network
+        self._scores = scores
+        self._max_tokens = max_text_tokens(self.tokenizer, network.config, _reserved_positions(network.module))
+        self.is_batched = self._batches_agree()
+
+    def __call__(self, items: Sequence[TextItem]) -> list[Scored]:
+        """Return the encoding and the scores of each text: (classes,), or (tokens, classes) for a token classifier.
+
+        Raises:
+            InferenceError: for an empty text, or one with more tokens than the model allows.
+        """
+        encoded = [self.raw_tokenizer.encode(item.text) for item in items]
+        for encoding, item in zip(encoded, items, strict=True):
+            if not encoding.ids:
+                raise invalid("Expected a text, got an empty one", item.path)
+            check_length(len(encoding.ids), self._max_tokens, item.path)
+        by_index: dict[int, NDArray[np.float32]] = {}
+        for batch in self._batches([len(encoding.ids) for encoding in encoded]):
+            by_index.update(zip(batch, self._score([encoded[index] for index in batch]), strict=True))
+        return [(encoding, by_index[index]) for index, encoding in enumerate(encoded)]
+
+    def _batches(self, lengths: Sequence[int]) -> Iterator[list[int]]:
+        """Yield batches of text indices, with similar lengths together to reduce padding."""
+        batch: list[int] = []
+        for index in sorted(range(len(lengths)), key=lengths.__getitem__):
+            full = len(batch) == _MAX_BATCH or (len(batch) + 1) * lengths[index] > _MAX_BATCH_TOKENS
+            if batch and (full or not self.is_batched):
+                yield batch
+                batch = []
+            batch.append(index)
+        yield batch
+
+    def _score(self, encoded: Sequence[Any]) -> list[NDArray[np.float32]]:
+        ids, types = [encoding.ids for encoding in encoded], [encoding.type_ids for encoding in encoded]
+        scores = self._scores(self._network(text_inputs(ids, self.tokenizer, types)).logits)
+        return [row[: len(tokens)] if row.ndim > 1 else row for row, tokens in zip(scores, ids, strict=True)]
+
+    def _batches_agree(self) -> bool:
+        if self._network.dtype != framework().torch.float32:
+            # 16-bit results depend on the shape of the batch, and five texts cannot prove the opposite.
+            return False
+        if self.tokenizer.pad_token_id is None or "attention_mask" not in self.tokenizer.model_input_names:
+            return False
+        encoded = [self.raw_tokenizer.encode(text) for text in _PROBES]
+        encoded = [text for text in encoded if text.ids and len(text.ids) <= (self._max_tokens or len(text.ids))]
+        try:
+            together = self._score(encoded)
+            alone = [self._score([text])[0] for text in encoded]
+        except Exception:  # noqa: BLE001 - a request for a single text raises the error again
+            return False
+        return all(
+            float(np.abs(single - batched).max()) <= TOLERANCE for single, batched in zip(alone, together, strict=True)
+        )
+
+
+def _reserved_positions(module: Any) -> int:
+    """Return the number of positions that RoBERTa models reserve before a text, up to that of the padding token."""
+    positions = getattr(getattr(module.base_model, "embeddings", None), "position_embeddings", None)
+    padding = getattr(positions, "padding_idx", None)
+    return 0 if padding is None else padding + 1
