@@ -69,11 +69,6 @@ def _ready(probe: Probe) -> None:
     expect(is_ready, "the model's name and ready", got)
 
 
-def _unknown_model(probe: Probe) -> None:
-    expect_status(probe.get(UNKNOWN_PATH), 404)
-    expect_status(probe.post_json(f"{UNKNOWN_PATH}:predict", {"instances": [1]}), 404)
-
-
 def _in_order(probe: Probe) -> None:
     instances = _instances(probe)
     first_prediction, second_prediction = (_predictions(probe, [instance]) for instance in instances)
@@ -111,7 +106,9 @@ CHECKS = (
     Check("V1-001", SHOULD, 'GET / returns {"status": "alive"}.', f"{_SDK}; its client reads it", _alive),
     Check("V1-002", MUST, "GET /v1/models lists the names of models.", f"{_PAGE}, List Models", _models),
     Check("V1-003", MUST, "GET /v1/models/<model> returns name and ready.", f"{_PAGE}, Model Ready", _ready),
-    Check("V1-004", MUST, "An unknown model is answered with 404.", f"{_SDK}, TF Serving", _unknown_model),
+    Check("V1-004", MUST, "An unknown model is answered with 404.", f"{_SDK}, TF Serving",
+          lambda probe: expect_status(
+              probe.get(UNKNOWN_PATH), probe.post_json(f"{UNKNOWN_PATH}:predict", {"instances": [1]}), status=404)),
     Check("V1-005", MUST, "POST /v1/models/<model>:predict returns predictions for instances.", f"{_PAGE}, Predict",
           lambda probe: _predictions(probe, _instances(probe))),
     Check("V1-006", MUST, "There is one prediction for each instance.", f"{_PAGE}, Predict",
@@ -124,7 +121,7 @@ CHECKS = (
     Check("V1-009", MUST, "The response's Content-Type is application/json.", _SDK,
           lambda probe: expect_content_type(predict(probe, {"instances": _instances(probe)})), requires=_PREDICTS),
     Check("V1-010", MUST, "Invalid JSON is answered with 400.", f"{_SDK}: Unrecognized request format",
-          lambda probe: expect_status(post_bad_json(probe), 400)),
+          lambda probe: expect_status(post_bad_json(probe), status=400)),
     Check("V1-011", SHOULD, "A body without instances is refused with 4xx.", f"{_PAGE}; the stock server returns 500",
           lambda probe: expect_error(predict(probe, {"conform": []}))),
     Check("V1-012", SHOULD, "Instances that are not a list are refused with 4xx.", f"{_SDK}, with a predictor",

@@ -79,7 +79,7 @@ def _usage(answer: dict[str, Any]) -> dict[str, Any]:
 
 def _events(exchange: Exchange) -> list[bytes]:
     """Return the data of the events of a stream."""
-    expect_status(exchange, 200)
+    expect_status(exchange, status=200)
     expect_content_type(exchange, "text/event-stream")
     lines = exchange.body.splitlines()
     return [line.removeprefix(b"data:").strip() for line in lines if line.startswith(b"data:")]
@@ -231,7 +231,7 @@ CHECKS = (
           _streamed_usage, requires=(*_STREAMS, "OAI-004")),
     Check("OAI-011", SHOULD, "n: 2 gives two choices or is refused.", f"{_API}, Chat", _several, requires=_ANSWERS),
     Check("OAI-012", MUST, "An unknown model is answered with 404.", f"{_API}, Errors; vLLM",
-          lambda probe: expect_status(probe.post_json(_CHAT, {**_request(probe), "model": UNKNOWN}), 404),
+          lambda probe: expect_status(probe.post_json(_CHAT, {**_request(probe), "model": UNKNOWN}), status=404),
           requires=_ANSWERS),
     Check("OAI-013", MUST, "Invalid JSON is refused with 4xx.", f"{_API}, Errors",
           lambda probe: expect_error(probe.post(_CHAT, b'{"messages": ['))),

@@ -54,7 +54,7 @@ def expect_json_object(exchange: Exchange) -> dict[str, Any]:
     Raises:
         ViolationError: the status is not 200, or the body is not a JSON object.
     """
-    expect_status(exchange, 200)
+    expect_status(exchange, status=200)
     return exchange.object()
 
 
@@ -72,11 +72,11 @@ def expect_accepted(exchange: Exchange) -> Any:
     return first_response(exchange) if is_call else expect_json_object(exchange)
 
 
-def expect_status(exchange: Exchange, *statuses: int) -> None:
-    """Raise a `ViolationError` if the status is not in `statuses`."""
-    if exchange.status not in statuses:
-        expected = " or ".join(map(str, statuses))
-        raise ViolationError(f"Expected status {expected}, got {exchange.status} {quote(exchange.body)}")
+def expect_status(*exchanges: Exchange, status: int) -> None:
+    """Raise a `ViolationError` if one of `exchanges` has another status."""
+    for exchange in exchanges:
+        if exchange.status != status:
+            raise ViolationError(f"Expected status {status}, got {exchange.status} {quote(exchange.body)}")
 
 
 def expect_error(exchange: Exchange, max_status: int = 499) -> None:

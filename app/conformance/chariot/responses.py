@@ -171,7 +171,7 @@ CHECKS = (
     Check("CV2K-004", MUST, "A health path answers GET with status 200.", 'Chariot, "Custom Inference Engines"',
           _health, EVERYTHING),
     Check("CV2K-005", SHOULD, "GET /ready answers with status 200.", f"{YOLO}, and older pages of Chariot",
-          lambda probe: expect_status(probe.get("/ready"), 200)),
+          lambda probe: expect_status(probe.get("/ready"), status=200)),
     Check("CV2K-006", MUST, "The response's Content-Type is application/json.", f"{PAGE}: each response is JSON",
           lambda probe: expect_content_type(example(probe)), requires=_ANSWERED),
     Check("CV2K-007", MUST, "A charset in the request's Content-Type is accepted.", "RFC 9110, 8.3.1", _charset,

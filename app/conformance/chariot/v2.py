@@ -86,7 +86,7 @@ def _send_lines(probe: Probe, *images: SampleImage) -> Exchange:
 def _several_lines(probe: Probe) -> None:
     images = (SAMPLE_IMAGES[0], SAMPLE_IMAGES[1])
     exchange = _send_lines(probe, *images)
-    expect_status(exchange, 200)
+    expect_status(exchange, status=200)
     lines = [decode_object(line) for line in exchange.body.splitlines() if line.strip()]
     together: list[Any] = [answer.get("output") for answer in lines]
     expect(len(lines) == 2 and all(map(is_list, together)), "two lines of output", exchange.body)
