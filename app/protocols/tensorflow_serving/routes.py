@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -17,7 +18,6 @@ from app.protocols.protocol import (
     HttpListener,
     HttpRequest,
     Permission,
-    StartCall,
     infer_endpoint,
     read_endpoint,
 )
@@ -133,7 +133,7 @@ class TensorFlowServing(HttpListener):
                     f"Ask a model to {verb}",
                     verb=verb,
                     # Only the listener's handler reads versions and labels.
-                    start=None if suffix else self._start(engine, verb),
+                    start=None if suffix else partial(self._start, engine, verb),
                     body=WirePredict if verb == "predict" else WireExamples,
                     answer=WirePredictions if verb == "predict" else WireResults,
                     failures=(*INFER_FAILURES, _NOT_IMPLEMENTED),
@@ -208,11 +208,10 @@ class TensorFlowServing(HttpListener):
             answer = self.error_answer(error)
         return to_response(answer)
 
-    def _start(self, engine: Engine, verb: Verb) -> StartCall:
-        def start(head: InferenceHead, body: bytes, context: RequestContext) -> TensorFlowRequestCodec:
-            return self._codec(engine, ModelTarget(model=head.target, verb=verb), body, context)
-
-        return start
+    def _start(
+        self, engine: Engine, verb: Verb, head: InferenceHead, body: bytes, context: RequestContext
+    ) -> TensorFlowRequestCodec:
+        return self._codec(engine, ModelTarget(model=head.target, verb=verb), body, context)
 
     def _codec(
         self, engine: Engine, target: ModelTarget, body: bytes, context: RequestContext
@@ -223,9 +222,17 @@ class TensorFlowServing(HttpListener):
         )
 
     def _description(self, engine: Engine, target: ModelTarget) -> bytes:
-        if target.verb == "metadata":
-            return _metadata(engine, target, self._loading_error)
-        return indented_json(model_status(find_versions(engine.registry, target), engine.server_not_ready_reason))
+        if target.verb == "status":
+            return indented_json(model_status(find_versions(engine.registry, target), engine.server_not_ready_reason))
+        registration = find_ready_version(engine.registry, target, self._loading_error)
+        definitions = signature_definitions(registration.ready_servable())
+        source = registration.source
+        return indented_json(
+            {
+                "model_spec": {"name": source.name, "signature_name": "", "version": source.version},
+                "metadata": {"signature_def": {"signature_def": definitions}},
+            }
+        )
 
 
 def _path_of(request: HttpRequest) -> str:
@@ -240,15 +247,3 @@ def _metrics_page(metrics: RequestMetrics, path: str) -> Response[bytes]:
         message = f"Unexpected path: {path}. Should be {METRICS_PATH}"
         return Response(message.encode(), status_code=400, media_type="text/plain")
     return Response(metrics.render(), media_type=PROMETHEUS)
-
-
-def _metadata(engine: Engine, target: ModelTarget, error_kind: ErrorKind) -> bytes:
-    registration = find_ready_version(engine.registry, target, error_kind)
-    definitions = signature_definitions(registration.ready_servable())
-    source = registration.source
-    return indented_json(
-        {
-            "model_spec": {"name": source.name, "signature_name": "", "version": source.version},
-            "metadata": {"signature_def": {"signature_def": definitions}},
-        }
-    )
