@@ -32,7 +32,7 @@ from app.protocols.kserve_v2.rendering import (
 from app.wire.json_tensors import read_datatype
 from app.wire.protobuf_limits import parse_message
 from tasks.inference.error import InferenceError, invalid, quote_value
-from tasks.inference.limits import too_large
+from tasks.inference.limits import Limits, too_large
 from tasks.inference.request import InferenceRequest
 from tasks.inference.response import InferenceResponse
 from tasks.inference.tensor import Datatype, InputTensor, Tensor
@@ -80,17 +80,17 @@ def encode_message(name: str, content: object) -> bytes:
     return ParseDict(msgspec.to_builtins(content), message_class(f"inference.{name}")()).SerializeToString()
 
 
-def decode(message: Any, servable: Servable) -> tuple[InferenceRequest, OutputSelection]:
+def decode(message: Any, servable: Servable, limits: Limits | None = None) -> tuple[InferenceRequest, OutputSelection]:
     """Decode a `ModelInferRequest` to the model `servable`, and the selection of outputs in it.
 
     Raises:
-        InferenceError: INVALID_REQUEST naming the field.
+        InferenceError: INVALID_REQUEST naming the field; TOO_LARGE for more raw BYTES elements than `limits` allow.
     """
     raw: Sequence[bytes] = message.raw_input_contents
     if raw and len(raw) != len(message.inputs):
         expected = f"Expected an entry for each of the {len(message.inputs)} inputs, or none"
         raise invalid(f"{expected}, got {len(raw)}", "raw_input_contents")
-    inputs = [_input(tensor, raw[index] if raw else None, index) for index, tensor in enumerate(message.inputs)]
+    inputs = [_input(tensor, raw[index] if raw else None, index, limits) for index, tensor in enumerate(message.inputs)]
     parameters = _parameters(message.parameters, "parameters")
     refuse_shared_memory(parameters, "parameters")
     inference_request = InferenceRequest(
@@ -177,7 +177,7 @@ def _add_output(message: Any, tensor: Tensor, parameters: Mapping[str, object], 
     getattr(output.contents, _CONTENTS[tensor.datatype]).extend(tensor.data.ravel().tolist())
 
 
-def _input(message: Any, raw: bytes | None, index: int) -> InputTensor:
+def _input(message: Any, raw: bytes | None, index: int, limits: Limits | None) -> InputTensor:
     path = f"inputs[{index}]"
     name: str = message.name
     datatype = read_datatype(message.datatype, f"{path}.datatype")
@@ -189,7 +189,8 @@ def _input(message: Any, raw: bytes | None, index: int) -> InputTensor:
         return _decode_contents(message, datatype, shape, parameters, path)
     if message.HasField("contents"):
         raise invalid("Expected no contents beside raw_input_contents, got both", f"{path}.contents")
-    return binary_tensor(name, datatype, shape, raw, parameters, path, f"raw_input_contents[{index}]")
+    max_elements = limits.max_entries if limits is not None else None
+    return binary_tensor(name, datatype, shape, raw, parameters, path, f"raw_input_contents[{index}]", max_elements)
 
 
 def _decode_contents(

@@ -135,7 +135,8 @@ class _Calls:
             if not servable.streams or request.outputs or "output_format" in request.parameters:
                 yield await self._infer_response(request, servable, context, encode_streamed)
                 return
-            chunks = self._engine.stream_text(context, request.model_name, lambda: decode(request, servable)[0])
+            limits = self._engine.limits
+            chunks = self._engine.stream_text(context, request.model_name, lambda: decode(request, servable, limits)[0])
             async with aclosing(encode_chunks(chunks, raw=bool(request.raw_input_contents))) as items:
                 async for item in items:
                     yield item
@@ -155,7 +156,7 @@ class _Calls:
 
         def decode_request() -> InferenceRequest:
             nonlocal selection
-            inference_request, selection = decode(request, servable)
+            inference_request, selection = decode(request, servable, self._engine.limits)
             return inference_request
 
         return await self._engine.handle(

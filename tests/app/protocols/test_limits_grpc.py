@@ -36,6 +36,9 @@ def test_kserve_message_limits_are_enforced_over_grpc(peer: GrpcTestClient) -> N
     raw = {"name": "x", "datatype": "FP32", "shape": [1, 601]}
     error = error_details(peer, model_name="echo-fp32", inputs=[raw], raw_input_contents=[bytes(2404)])
     assert error == "inputs[0]: Expected at most 600 tensor elements in one request, got 601"
+    texts = {"name": "x", "datatype": "BYTES", "shape": [31]}
+    error = error_details(peer, model_name="detector", inputs=[texts], raw_input_contents=[bytes(4 * 31)])
+    assert error == "raw_input_contents[0]: Expected at most 30 BYTES elements in one tensor, got more"
     assert error_details(peer, model_name="detector", raw_input_contents=[b""] * 31) == (
         "Expected at most 30 fields in one message, got more"
     )
