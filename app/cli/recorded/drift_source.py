@@ -61,21 +61,31 @@ def measure_source(
         InferenceError: when recordings cannot be read, or the model fails.
         SettingsError: when the address of the recordings is invalid.
     """
+    skipped = Counter[str]()
     with progress("Measuring images") as bar:
-        if Path(source).is_dir():
-            return _measure_folder(source, options.limit, model, embedder, bar)
-        if "://" not in source and not Path(source).exists():
-            raise DriftError(f"There is no folder or file {source}")
-        return _measure_recordings(source, options, embedder, bar)
+        try:
+            if Path(source).is_dir():
+                return _measure_folder(source, options.limit, model, embedder, bar, skipped)
+            if "://" not in source and not Path(source).exists():
+                raise DriftError(f"There is no folder or file {source}")
+            return _measure_recordings(source, options, embedder, bar, skipped)
+        except DriftError as error:
+            reasons = [f"{count} images {reason}" for reason, count in skipped.items()]
+            raise DriftError("; ".join([str(error), *reasons])) from None
 
 
 def _measure_folder(
-    source: str, max_images: int, model: ModelSource | None, embedder: Embedder | None, bar: Bar
+    source: str,
+    max_images: int,
+    model: ModelSource | None,
+    embedder: Embedder | None,
+    bar: Bar,
+    skipped: Counter[str],
 ) -> MeasuredImages:
     """Measure the image files below a folder; their metadata is the path of their folder."""
     from app.assembly.models import load
 
-    folder, skipped = Path(source), Counter[str]()
+    folder = Path(source)
     files = list_images(folder)
     if not files:
         raise DriftError(f"There are no images in {folder}")
@@ -114,7 +124,9 @@ def _measure_folder(
     return MeasuredImages(build_sample(observations, task_type, source), image_bytes, skipped)
 
 
-def _measure_recordings(source: str, options: "ImageOptions", embedder: Embedder | None, bar: Bar) -> MeasuredImages:
+def _measure_recordings(
+    source: str, options: "ImageOptions", embedder: Embedder | None, bar: Bar, skipped: Counter[str]
+) -> MeasuredImages:
     from app.recording.inference import RecordedInference
     from app.recording.query.reader import open_recordings
     from app.recording.row_converter import REDACTED
@@ -130,7 +142,6 @@ def _measure_recordings(source: str, options: "ImageOptions", embedder: Embedder
     tasks: set[str] = set()
     models: set[str] = set()
     inferences: dict[str, RecordedInference] = {}
-    skipped = Counter[str]()
 
     def image_of(inference: RecordedInference) -> Image | None:
         if (data := reader.image(inference)) is not None:

@@ -119,6 +119,8 @@ def test_drift_commands_report_errors(tmp_path: Path, capsys: pytest.CaptureFixt
     store = tmp_path / "none.db"
     sqlite3.connect(store).close()
     (tmp_path / "empty").mkdir()
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / "a.png").write_bytes(b"no image")
     cases: list[tuple[tuple[str | Path, ...], str]] = [
         (("check", baseline, tmp_path / "nothing"), "There is no folder or file"),
         (("check", baseline, tmp_path / "empty"), "There are no images in"),
@@ -129,6 +131,8 @@ def test_drift_commands_report_errors(tmp_path: Path, capsys: pytest.CaptureFixt
         (("baseline", too_few, "--embedder", MODELS / "half_plus_two" / "model.onnx"), "to make embeddings with"),
         (("baseline", too_few, "--model", MODELS / "missing"), "missing"),
         (("baseline", store), "charioteer: "),
+        (("baseline", tmp_path / "broken"), "got 0 in"),
+        (("baseline", tmp_path / "broken"), "; 1 images not readable as images"),
         (("check", baseline, too_few, "--json", tmp_path / "no" / "r.json"), "there is no folder"),
         (("check", baseline, too_few, "--html", tmp_path), "Expected a file to write, got a folder"),
     ]
