@@ -69,7 +69,7 @@ def grps_trace() -> Trace:
     )
 
 
-@pytest.mark.parametrize(("task", "max_calls"), [("classification", 130), ("detection", 137)])
+@pytest.mark.parametrize(("task", "max_calls"), [("classification", 132), ("detection", 139)])
 def test_request_calls_a_bounded_number_of_python_functions(
     task: str, max_calls: int, request: pytest.FixtureRequest
 ) -> None:
