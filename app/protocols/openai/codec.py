@@ -12,7 +12,7 @@ from app.engine.models.servable import Servable
 from app.engine.request_context import RequestContext
 from app.engine.streams.text_stream import Chunk
 from app.protocols.inference_call import HttpAnswer
-from app.protocols.openai.errors import UNSUPPORTED_PARAMETER, UnsupportedError, check_supported
+from app.protocols.openai.unsupported import UNSUPPORTED_PARAMETER, UnsupportedError, check_supported
 from app.protocols.openai.wire import (
     WireChatRequest,
     WireCompletionRequest,

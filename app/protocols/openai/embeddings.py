@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from app.engine.engine import Engine
 from app.protocols.inference_call import HttpAnswer
 from app.protocols.openai.codec import check_data_uri, find_model
-from app.protocols.openai.errors import UNSUPPORTED_PARAMETER, UnsupportedError
+from app.protocols.openai.unsupported import UNSUPPORTED_PARAMETER, UnsupportedError
 from app.protocols.openai.wire import WireEmbedding, WireEmbeddings, WireEmbeddingsRequest, WireEmbeddingsUsage
 from app.protocols.openai_models import embedding_output, vector_length
 from app.wire.bytes_elements import StringElement

@@ -16,13 +16,14 @@ from app.protocols.http_inference import EVENT_STREAM, event, read_inference_bod
 from app.protocols.inference_call import InferenceHead
 from app.protocols.openai.codec import ChatCodec, CompletionCodec, find_model
 from app.protocols.openai.embeddings import EmbeddingsCall
-from app.protocols.openai.errors import error_body, routing_error
+from app.protocols.openai.unsupported import UnsupportedError
 from app.protocols.openai.wire import (
     WireAnswer,
     WireChatRequest,
     WireCompletionRequest,
     WireEmbeddings,
     WireEmbeddingsRequest,
+    WireError,
     WireModelList,
     WireModelName,
     WireRefusal,
@@ -30,12 +31,21 @@ from app.protocols.openai.wire import (
 from app.protocols.openai_models import WireModel, is_listed, listed_models
 from app.protocols.protocol import Endpoint, HttpProtocol, HttpRequest, infer_endpoint, json_response, read_endpoint
 from app.protocols.request_info import read_request_info
-from tasks.inference.error import InferenceError
+from app.protocols.status import http_status
+from tasks.inference.error import ErrorKind, InferenceError
 
 _MAX_INLINE_BYTES = 256 * 1024
 """Longer bodies are not scanned in the event loop, so that other requests do not wait."""
 
 _HEAD = msgspec.json.Decoder(WireModelName)
+
+_TYPES = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
+_CODES = {
+    ErrorKind.MODEL_NOT_FOUND: "model_not_found",
+    ErrorKind.MODEL_NOT_READY: "model_not_ready",
+    ErrorKind.UNAUTHENTICATED: "invalid_api_key",
+}
+_WITHOUT_FIELD = (ErrorKind.UNAUTHENTICATED, ErrorKind.PERMISSION_DENIED)
 
 Codec = ChatCodec | CompletionCodec
 
@@ -111,10 +121,10 @@ class OpenAI(HttpProtocol):
         ]
 
     def error_body(self, error: InferenceError, /) -> bytes:
-        return error_body(error)
+        return _error_body(error)
 
     def routing_error(self, status: int, message: str, /) -> bytes:
-        return routing_error(status, message)
+        return _encode_error(status, message)
 
     async def _answer(self, engine: Engine, codec_type: type[Codec], request: HttpRequest) -> Response[Any]:
         context = read_request_info(request, self.name)
@@ -165,5 +175,17 @@ async def _events(codec: Codec, first_chunk: Chunk, chunks: AsyncGenerator[Chunk
         if codec.includes_usage:
             pending += event(codec.encode_usage(last))
     except InferenceError as error:
-        pending += event(error_body(codec.map_error_path(error)))
+        pending += event(_error_body(codec.map_error_path(error)))
     yield pending + event(b"[DONE]")
+
+
+def _error_body(error: InferenceError) -> bytes:
+    code = error.code if isinstance(error, UnsupportedError) else _CODES.get(error.kind)
+    path = "model" if error.kind is ErrorKind.MODEL_NOT_FOUND else error.path
+    param = None if error.kind in _WITHOUT_FIELD else path or None
+    return _encode_error(http_status(error.kind), str(error), param, code)
+
+
+def _encode_error(status: int, message: str, param: str | None = None, code: str | None = None) -> bytes:
+    error_type = _TYPES.get(status, "server_error" if status >= 500 else "invalid_request_error")
+    return msgspec.json.encode(WireRefusal(WireError(message=message, type=error_type, param=param, code=code)))
