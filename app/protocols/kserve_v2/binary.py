@@ -73,8 +73,6 @@ def check_shape(shape: Sequence[int], path: str) -> None:
         raise invalid(f"Expected at most {_MAX_DIMENSIONS} dimensions, got {len(shape)}", path)
     if any(size < 0 for size in shape):
         raise invalid(f"Expected sizes of 0 or more, got {quote_value(list(shape))}", path)
-    if any(size > _MAX_SIZE for size in shape):
-        raise invalid(f"Expected sizes that can be counted, got {quote_value(list(shape))}", path)
 
 
 def bytes_tensor(
@@ -108,6 +106,8 @@ def unpack_numbers(data: memoryview | bytes, datatype: Datatype, shape: Sequence
     Raises:
         InferenceError: INVALID_REQUEST when the size does not fit the shape.
     """
+    if any(size > _MAX_SIZE for size in shape):
+        raise invalid(f"Expected sizes that can be counted, got {quote_value(list(shape))}", path)
     dtype = datatype.dtype
     expected = math.prod(shape) * dtype.itemsize
     if len(data) != expected:
