@@ -1,7 +1,7 @@
 """IMAGE_CLASSIFICATION: classify an image."""
 
 from collections.abc import Sequence
-from typing import Self
+from typing import Any, Self
 
 import msgspec
 import numpy as np
@@ -69,30 +69,43 @@ ClassificationInput = ImageItem[SelectionParameters]
 ImageClassifier = Model[ClassificationInput, Classification]
 
 
-class ImageClassification(ImageTask[SelectionParameters, Classification]):
-    """Return classes by descending score: the best one for the action `predict`, all for `predict_proba` (default)."""
+class ClassSelection:
+    """The part of the classification of images and texts that is the same.
 
-    task_type = TaskType.IMAGE_CLASSIFICATION
+    Classes come by descending score: the best one for the action `predict`, all for `predict_proba` (default).
+    """
+
     parameters_type = SelectionParameters
     outputs = CLASSIFICATION_OUTPUTS
 
-    def postprocess(self, item: ClassificationInput, prediction: Classification, /) -> Classification:
-        return select_classes(prediction, item.parameters)
+    def postprocess(self, item: Any, prediction: Classification, /) -> Classification:
+        return _select_classes(prediction, item.parameters)
 
     def targets(
         self, prediction: Classification, filtered: Classification, label: str | None, max_objects: int, /
     ) -> Classification:
-        return class_targets(prediction, filtered, label, max_objects)
+        if label is None:
+            return _select_classes(filtered, SelectionParameters(action="predict"))
+        if label not in prediction.labels:
+            raise invalid(f"The model has no class {quote_value(label)}", "label")
+        return _select_classes(prediction, SelectionParameters(labels=(label,), top_k=max_objects))
+
+    def similarity(self, targets: Classification, detected: Classification, _: Any, /) -> NDArray[np.float32]:
+        # A class that is not among the detected ones has the score 0.
+        scores = dict(zip(detected.labels, detected.scores.tolist(), strict=True))
+        return np.array([scores.get(label, 0) for label in targets.labels], np.float32)
+
+
+class ImageClassification(ClassSelection, ImageTask[SelectionParameters, Classification]):
+    """Return the classes of an image."""
+
+    task_type = TaskType.IMAGE_CLASSIFICATION
 
     def probe(self, item: ClassificationInput, image: Image, targets: Classification, /) -> ClassificationInput:
         return ClassificationInput(image, probe_parameters(item.parameters, targets, low_threshold=False))
 
-    def similarity(self, targets: Classification, detected: Classification, _: float, /) -> NDArray[np.float32]:
-        return class_similarity(targets, detected)
 
-
-def select_classes(prediction: Classification, parameters: SelectionParameters) -> Classification:
-    """Return the classes of `prediction` that `parameters` selects, by descending score."""
+def _select_classes(prediction: Classification, parameters: SelectionParameters) -> Classification:
     selected = select(prediction.scores, prediction.labels, parameters)
     if parameters.action == "predict":
         selected = selected[:1]
@@ -101,24 +114,3 @@ def select_classes(prediction: Classification, parameters: SelectionParameters) 
         scores=prediction.scores[selected],
         class_ids=selected if prediction.class_ids is None else [prediction.class_ids[index] for index in selected],
     )
-
-
-def class_targets(
-    prediction: Classification, filtered: Classification, label: str | None, max_objects: int
-) -> Classification:
-    """Return the classes to explain: the best one of `filtered`, or those of `prediction` with the name `label`.
-
-    Raises:
-        InferenceError: INVALID_REQUEST, with the path ``label``, if the model has no such class.
-    """
-    if label is None:
-        return select_classes(filtered, SelectionParameters(action="predict"))
-    if label not in prediction.labels:
-        raise invalid(f"The model has no class {quote_value(label)}", "label")
-    return select_classes(prediction, SelectionParameters(labels=(label,), top_k=max_objects))
-
-
-def class_similarity(targets: Classification, detected: Classification) -> NDArray[np.float32]:
-    """Return (K,) the scores in `detected` of the classes of `targets`, 0 for a class that is not among them."""
-    scores = dict(zip(detected.labels, detected.scores.tolist(), strict=True))
-    return np.array([scores.get(label, 0) for label in targets.labels], np.float32)

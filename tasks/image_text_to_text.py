@@ -10,9 +10,9 @@ from tasks.inference.limits import Limits, too_large
 from tasks.inference.request import InferenceRequest, TextList, read_parameters
 from tasks.inference.tensor import BytesTensor, Datatype, Tensor, TensorSpec, count_tensor, stack_text
 from tasks.saliency.probe import AnswersToExplain, answers_to_explain
-from tasks.task import FinishReason, InputGroup, Model, StreamingModel, TaskType, TextChunk, TokenUsage
+from tasks.task import FinishReason, InputGroup, Model, TaskType, TextChunk, TokenUsage
 from tasks.text.generation import Message, SamplingParameters, check_messages, check_sampling, within_limits
-from tasks.text.stopping import complete_chunks, cut, stop_chunks
+from tasks.text.stopping import cut, generate
 from tasks.vision.image import Image
 from tasks.vision.request import IMAGE_INPUT, PixelBudget, check_count, read_images
 
@@ -184,10 +184,7 @@ class ImageTextToText:
         return msgspec.structs.replace(item, images=(image,))
 
     def generate(self, items: Sequence[PromptedImage], model: VisionLanguageModel, /) -> Generator[TextChunk]:
-        """Answer `items` in chunks; a model that cannot stream returns each answer in one chunk."""
-        chunks = model.stream(items) if isinstance(model, StreamingModel) else complete_chunks(items, model)
-        stops = [item.parameters.stop for item in items]
-        return stop_chunks(chunks, stops, (len(items) - 1, len(items[-1].prompts) - 1)) if any(stops) else chunks
+        return generate(items, model, len(items[-1].prompts) - 1)
 
     def stream(self, items: Sequence[PromptedImage], model: VisionLanguageModel, /) -> Generator[TextChunk]:
         return self.generate(items, model)

@@ -11,10 +11,10 @@ from tasks.inference.limits import Limits
 from tasks.inference.request import InferenceRequest
 from tasks.inference.tensor import Datatype, Tensor, TensorSpec
 from tasks.saliency.probe import AnswersToExplain, answers_to_explain
-from tasks.task import FinishReason, InputGroup, Model, StreamingModel, TaskType, TextChunk, TokenUsage
+from tasks.task import FinishReason, InputGroup, Model, TaskType, TextChunk, TokenUsage
 from tasks.text.generation import SamplingParameters, check_messages, check_sampling, within_limits
 from tasks.text.request import TEXT_INPUT, TextInput, text_groups
-from tasks.text.stopping import complete_chunks, cut, stop_chunks
+from tasks.text.stopping import cut, generate
 
 _DEFAULT_TEMPERATURE = 1.0
 """The default of Hugging Face for `do_sample` without a temperature."""
@@ -123,10 +123,7 @@ class TextGeneration:
         return item.with_text(text, item.parameters)
 
     def generate(self, items: Sequence[ContinuedText], model: TextGenerator, /) -> Generator[TextChunk]:
-        """Continue `items` in chunks; a model that cannot stream returns each continuation in one chunk."""
-        chunks = model.stream(items) if isinstance(model, StreamingModel) else complete_chunks(items, model)
-        stops = [item.parameters.stop for item in items]
-        return stop_chunks(chunks, stops, (len(items) - 1, 0)) if any(stops) else chunks
+        return generate(items, model)
 
     def stream(self, items: Sequence[ContinuedText], model: TextGenerator, /) -> Generator[TextChunk]:
         return _with_input_texts(items, self.generate(items, model))

@@ -27,9 +27,7 @@ class DeadlineTimer:
         self._on_expired = on_expired
         self._handle: asyncio.TimerHandle | None = None
         context.on_shortened = self._on_shortened
-        if context.deadline is not None:
-            remaining = max(0.0, context.deadline - time.monotonic())
-            self._handle = self._loop.call_later(remaining, on_expired)
+        self._schedule()
 
     def close(self) -> None:
         """Stop the timer."""

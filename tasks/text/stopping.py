@@ -1,13 +1,11 @@
 """Join the chunks of generated texts, and cut them at stop sequences."""
 
 from collections.abc import Generator, Mapping, Sequence
-from typing import TypeVar
+from typing import Any
 
 import msgspec
 
-from tasks.task import Model, TextChunk, TextPrediction
-
-InputT = TypeVar("InputT")
+from tasks.task import Model, StreamingModel, TextChunk, TextPrediction
 
 
 class ChunkCollector:
@@ -32,8 +30,17 @@ class ChunkCollector:
         return {item: [_joined(chunks) for chunks in prompts] for item, prompts in self._chunks.items()}
 
 
-def complete_chunks(items: Sequence[InputT], model: Model[InputT, TextPrediction]) -> Generator[TextChunk]:
-    """Yield one chunk for each answer of a model that cannot stream."""
+def generate(items: Sequence[Any], model: Any, last_prompt: int = 0) -> Generator[TextChunk]:
+    """Answer `items` in chunks, up to their stop sequences; the last one has the prompts up to `last_prompt`.
+
+    A model that cannot stream returns each answer in one chunk.
+    """
+    chunks = model.stream(items) if isinstance(model, StreamingModel) else _complete_chunks(items, model)
+    stops = [item.parameters.stop for item in items]
+    return stop_chunks(chunks, stops, (len(items) - 1, last_prompt)) if any(stops) else chunks
+
+
+def _complete_chunks(items: Sequence[Any], model: Model[Any, TextPrediction]) -> Generator[TextChunk]:
     for index, item in enumerate(items):
         (prediction,) = model([item])
         yield from prediction.chunks(index)

@@ -17,10 +17,9 @@ _TURN_SECONDS = 1.0
 
 
 def resident_bytes(process: int | None = None) -> int:
-    """Return the resident memory of a process in bytes; without proc(5), the maximum so far of this process.
+    """Return the resident memory of a process, by its id, or of this one in bytes.
 
-    Args:
-        process: id of the process; None for this one.
+    Without proc(5), this is the maximum so far.
 
     Raises:
         ProcessLookupError: if `process` has ended.
@@ -35,12 +34,7 @@ def resident_bytes(process: int | None = None) -> int:
 
 
 class LoadMeter:
-    """Measure what loading adds to the resident memory of this process.
-
-    Args:
-        resident: return the resident memory in bytes.
-        seconds: time that a load waits until no other one runs.
-    """
+    """Measure what loading adds to the `resident` memory in bytes. A load waits `seconds` until no other one runs."""
 
     def __init__(self, resident: Callable[[], int] = resident_bytes, seconds: float = _TURN_SECONDS) -> None:
         self._resident = resident

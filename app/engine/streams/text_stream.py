@@ -29,11 +29,8 @@ class Chunk(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         input: the name of the input.
         image: index of the image in that input.
         prompt: index of the prompt of that image.
-        text: may be empty.
-        final: whether this is the last chunk of the answer. Every answer has one.
+        text, final, usage, finish: as in `TextChunk`. Every answer has a final chunk.
         parameters: parameters of the output, the same on every chunk: the input's metadata.
-        usage: the tokens up to this chunk; None if the model does not count them.
-        finish: why the answer ends, on its last chunk.
     """
 
     id: str
@@ -50,13 +47,10 @@ class Chunk(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
 
 class TextStream:
-    """The text that a model generates for one request, with timings.
+    """The text that a model generates for the decoded inputs of one request, with timings.
 
-    Args:
-        chunks: the chunks of all answers; closed at the end.
-        groups: the decoded inputs, whose items `TextChunk.item` counts.
-        decode_ns: nanoseconds that decoding the request took.
-        gather: make a prediction from the complete answers of an item, one for each prompt.
+    `chunks` are closed at the end. `TextChunk.item` counts the items of all `groups`. `gather` makes a prediction from
+    the answers of an item, one for each prompt.
     """
 
     def __init__(
