@@ -153,13 +153,10 @@ def _scores_of_copies(
     """
     if not len(kept):
         return np.empty((0, target.row_count))
-    copies: dict[str, NDArray[Any]] = {}
-    start = 0
-    for name, values in target.item.tensors.items():
-        size = values[0].size
-        mask = kept[:, start : start + size].reshape(len(kept), 1, *values.shape[1:])
-        copies[name] = np.where(mask, values[None], baseline[name][None]).reshape(-1, *values.shape[1:])
-        start += size
+    copies = {
+        name: np.where(mask[:, np.newaxis], target.item.tensors[name], baseline[name]).reshape(-1, *mask.shape[1:])
+        for name, mask in _by_input(kept, target.item.tensors).items()
+    }
     scores = _scores(_run(target, copies), len(kept) * target.row_count)
     return np.take_along_axis(scores, np.tile(columns, len(kept))[:, None], 1).reshape(len(kept), -1)
 
@@ -212,15 +209,13 @@ def _baseline(inputs: Mapping[str, NDArray[Any]], choice: str | list[float]) -> 
     }
 
 
-def _by_input(numbers: NDArray[np.float64], inputs: Mapping[str, NDArray[Any]]) -> Mapping[str, NDArray[np.float64]]:
-    """Return the numbers of a row for each input, in the shape of its rows."""
-    rows: dict[str, NDArray[np.float64]] = {}
-    start = 0
-    for name, values in inputs.items():
-        size = values[0].size
-        rows[name] = numbers[start : start + size].reshape(values.shape[1:])
-        start += size
-    return rows
+def _by_input(numbers: NDArray[Any], inputs: Mapping[str, NDArray[Any]]) -> Mapping[str, NDArray[Any]]:
+    """Return the (..., numbers of a row) for each input as (..., shape of its rows)."""
+    parts = np.split(numbers, np.cumsum([values[0].size for values in inputs.values()])[:-1], axis=-1)
+    return {
+        name: part.reshape((*numbers.shape[:-1], *values.shape[1:]))
+        for (name, values), part in zip(inputs.items(), parts, strict=True)
+    }
 
 
 def _width(inputs: Mapping[str, NDArray[Any]]) -> int:

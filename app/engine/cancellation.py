@@ -69,18 +69,15 @@ class CancellationToken(msgspec.Struct, eq=False):
         return deadline_error() if self.deadline is not None and time.monotonic() >= self.deadline else None
 
 
-class CombinedToken:
+class CombinedToken(msgspec.Struct, frozen=True, eq=False):
     """A token for the work of several requests, cancelled when all of them are; None cannot be cancelled."""
 
-    __slots__ = ("_tokens",)
-
-    def __init__(self, tokens: Sequence[AnyToken | None]) -> None:
-        self._tokens = tokens
+    tokens: Sequence[AnyToken | None]
 
     @property
     def cancellation(self) -> InferenceError | None:
         """Return the error of the first token if all are cancelled, else None."""
-        errors = [token.cancellation if token is not None else None for token in self._tokens]
+        errors = [token.cancellation if token is not None else None for token in self.tokens]
         return errors[0] if errors and all(errors) else None
 
 

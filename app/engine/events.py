@@ -70,9 +70,7 @@ class BatchedObservers:
     """
 
     def __init__(
-        self,
-        immediate_observers: Sequence[InferenceObserver],
-        observers: Sequence[InferenceObserver],
+        self, immediate_observers: Sequence[InferenceObserver], observers: Sequence[InferenceObserver]
     ) -> None:
         self._immediate_observers = immediate_observers
         self._observers = list(observers)

@@ -47,18 +47,7 @@ class Datatype(StrEnum):
 
 
 _DTYPES: dict[Datatype, np.dtype[Any]] = {
-    Datatype.BOOL: np.dtype(np.bool_),
-    Datatype.UINT8: np.dtype(np.uint8),
-    Datatype.UINT16: np.dtype(np.uint16),
-    Datatype.UINT32: np.dtype(np.uint32),
-    Datatype.UINT64: np.dtype(np.uint64),
-    Datatype.INT8: np.dtype(np.int8),
-    Datatype.INT16: np.dtype(np.int16),
-    Datatype.INT32: np.dtype(np.int32),
-    Datatype.INT64: np.dtype(np.int64),
-    Datatype.FP16: np.dtype(np.float16),
-    Datatype.FP32: np.dtype(np.float32),
-    Datatype.FP64: np.dtype(np.float64),
+    **{name: np.dtype(name.lower().replace("fp", "float")) for name in Datatype if name not in ("BF16", "BYTES")},
     Datatype.BF16: np.dtype(np.uint16),
     Datatype.BYTES: np.dtype(object),
 }

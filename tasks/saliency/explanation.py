@@ -41,7 +41,21 @@ class ExplanationMethod(StrEnum):
     OCCLUSION = "occlusion"
 
 
-class ExplanationParameters(msgspec.Struct, frozen=True, kw_only=True):
+class TargetParameters(msgspec.Struct, frozen=True, kw_only=True):
+    """The parameters of explanations of images and texts.
+
+    Attributes:
+        label: the class to explain. By default the best class, or all classes of objects and entities.
+        max_objects: maximum number of explained objects or entities; those with the highest scores are used.
+        max_seconds: time after which the explanation ends with the samples so far; the server's limit also applies.
+    """
+
+    label: str | None = None
+    max_objects: Annotated[int, msgspec.Meta(ge=1, le=100)] = 10
+    max_seconds: Annotated[float, msgspec.Meta(gt=0)] | None = None
+
+
+class ExplanationParameters(TargetParameters, frozen=True, kw_only=True):
     """Parameters of a request for explanations.
 
     Attributes:
@@ -51,18 +65,12 @@ class ExplanationParameters(msgspec.Struct, frozen=True, kw_only=True):
         grid: cells along the longer side of the image, the resolution of the masks. The window of OCCLUSION is two
             cells wide and moves by one.
         seed: seed of the random masks; the same seed gives the same explanation.
-        label: the class to explain. By default the best class, or all classes of objects.
-        max_objects: maximum number of explained objects in an image; those with the highest scores are used.
-        max_seconds: time after which the explanation ends with the samples so far; the server's limit also applies.
     """
 
     method: ExplanationMethod = ExplanationMethod.RISE
     samples: Positive | None = None
     grid: Annotated[int, msgspec.Meta(ge=2, le=32)] = 8
     seed: Annotated[int, msgspec.Meta(ge=0)] = 0
-    label: str | None = None
-    max_objects: Annotated[int, msgspec.Meta(ge=1, le=100)] = 10
-    max_seconds: Annotated[float, msgspec.Meta(gt=0)] | None = None
 
 
 class Explanation(msgspec.Struct, frozen=True, kw_only=True, eq=False):

@@ -6,7 +6,7 @@ letters and digits, a character of a script without spaces between words, or a p
 
 import re
 from collections.abc import Callable, Sequence
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import msgspec
 import numpy as np
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from tasks.inference.request import Positive
 from tasks.inference.response import Record
-from tasks.saliency.explanation import ExplanationTarget
+from tasks.saliency.explanation import ExplanationTarget, TargetParameters
 from tasks.vision.filtering import SCORE_DECIMALS
 
 Span = tuple[int, int]
@@ -28,22 +28,16 @@ _UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\u
 _WORD = re.compile(rf"[{_UNSPACED}]|(?:(?![{_UNSPACED}])\w)+|[^\w\s]")
 
 
-class TextExplanationParameters(msgspec.Struct, frozen=True, kw_only=True):
+class TextExplanationParameters(TargetParameters, frozen=True, kw_only=True):
     """Parameters of a request that explains texts.
 
     Attributes:
         method: only occlusion.
         samples: maximum number of copies of a text. A text with more words has them in groups of neighbours.
-        label: the class to explain. By default the best class, or all entities.
-        max_objects: maximum number of explained entities in a text; those with the highest scores are used.
-        max_seconds: time after which the explanation ends with the words so far; the server's limit also applies.
     """
 
     method: Literal["occlusion"] = "occlusion"
     samples: Positive | None = None
-    label: str | None = None
-    max_objects: Annotated[int, msgspec.Meta(ge=1, le=100)] = 10
-    max_seconds: Annotated[float, msgspec.Meta(gt=0)] | None = None
 
 
 class WordImportance(msgspec.Struct, frozen=True, kw_only=True, eq=False):

@@ -4,8 +4,8 @@ import threading
 import time
 from collections import deque
 from collections.abc import Sequence
-from itertools import accumulate
-from typing import Any, Generic, TypeVar
+from itertools import islice
+from typing import Generic, TypeVar
 
 from app.engine.cancellation import CombinedToken, cancellation_scope, current_token
 from app.engine.scheduling.thread_pool import is_contended, release_worker
@@ -73,7 +73,9 @@ class BatchingModel(Generic[InputT, PredictionT]):
         inputs = [value for call in batch for value in call.inputs]
         try:
             with cancellation_scope(CombinedToken([call.token for call in batch])):
-                results = _split_predictions(self._model(inputs), batch)
+                predictions = self._model(inputs)
+            if len(batch) > 1 and len(predictions) != len(inputs):
+                raise ValueError(f"{len(predictions)} predictions for {len(inputs)} inputs")
         except BaseException as error:  # noqa: BLE001  it belongs to the request that made the model fail
             # After any exception, every waiting request must get an answer.
             if len(batch) == 1:
@@ -83,8 +85,12 @@ class BatchingModel(Generic[InputT, PredictionT]):
                     call.unbatched = True
                     call.ready.set()
             return
-        for call, result in zip(batch, results, strict=True):
-            call.set_result(result)
+        if len(batch) == 1:
+            batch[0].set_result(predictions)
+            return
+        remaining = iter(predictions)
+        for call in batch:
+            call.set_result(list(islice(remaining, len(call.inputs))))
 
     def _take_batch(self) -> "list[_PendingCall[InputT, PredictionT]]":
         """Return the calls of the next batch, and make the next waiting call the leader of the batch after it."""
@@ -103,18 +109,6 @@ class BatchingModel(Generic[InputT, PredictionT]):
             if self._leader is not None:
                 self._leader.ready.set()
         return batch
-
-
-def _split_predictions(
-    predictions: Sequence[PredictionT], batch: "Sequence[_PendingCall[Any, PredictionT]]"
-) -> Sequence[Sequence[PredictionT]]:
-    """Return the predictions of each request of a batch."""
-    if len(batch) == 1:
-        return [predictions]
-    ends = list(accumulate(len(call.inputs) for call in batch))
-    if len(predictions) != ends[-1]:
-        raise ValueError(f"{len(predictions)} predictions for {ends[-1]} inputs")
-    return [predictions[end - len(call.inputs) : end] for call, end in zip(batch, ends, strict=True)]
 
 
 class _PendingCall(Generic[InputT, PredictionT]):

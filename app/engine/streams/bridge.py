@@ -135,30 +135,28 @@ class StreamBridge(Generic[ItemT]):
 
     def run(self) -> bool:
         """Generate items until the buffer is full or the stream ends, in a worker."""
-        self._generate()
-        return True
-
-    def _generate(self) -> None:
-        while True:
-            if self._reader_left:
-                return self._finish(self._token.cancellation)
-            try:
+        error: InferenceError | None = None
+        try:
+            while not self._reader_left:
                 with cancellation_scope(self._token):
                     raise_if_cancelled()
                     item = next(self._source)
-            except StopIteration:
-                return self._finish(None)
-            except InferenceError as error:
-                return self._finish(error)
-            with self._lock:
-                if not self._reader_left:
-                    self._has_output = True
-                    self._buffer.append(item)
-                parked = not self._reader_left and len(self._buffer) >= _BUFFER_SIZE
-                self._parked = parked
-            self._notify()
-            if parked:
-                return None
+                with self._lock:
+                    if not self._reader_left:
+                        self._has_output = True
+                        self._buffer.append(item)
+                    parked = not self._reader_left and len(self._buffer) >= _BUFFER_SIZE
+                    self._parked = parked
+                self._notify()
+                if parked:
+                    return True
+            error = self._token.cancellation
+        except StopIteration:
+            pass
+        except InferenceError as failure:
+            error = failure
+        self._finish(error)
+        return True
 
     def _finish(self, error: InferenceError | None, reader_error: InferenceError | None = None) -> None:
         try:
