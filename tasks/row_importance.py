@@ -5,6 +5,7 @@ the score when it returns (Štrumbelj and Kononenko 2014). The importances of a 
 scores of the row and of the baseline, for any number of orders.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
@@ -107,13 +108,15 @@ def explain_rows(
     Every second order is the reverse of the one before, which lowers the variance.
 
     Raises:
-        InferenceError: INVALID_REQUEST for rows without numbers, an unknown label or a baseline of another size;
+        InferenceError: INVALID_REQUEST without rows or numbers, or for an unknown label or a wrong baseline;
             MODEL_FAILED if the model fails, or returns other outputs for the copies.
     """
     inputs = target.item.tensors
     row_count, width = target.row_count, _width(inputs)
     if not width:
         raise invalid("Expected numbers in each row, got none", "inputs")
+    if not row_count:
+        raise invalid("Expected at least one row, got none", "inputs")
     outputs = _scores(target.prediction, row_count)
     columns = _explained_columns(outputs, target.labels, parameters.label)
     baseline = _baseline(inputs, parameters.baseline)
@@ -202,16 +205,22 @@ def _baseline(inputs: Mapping[str, NDArray[Any]], choice: str | list[float]) -> 
         numbers = np.concatenate([values.reshape(len(values), -1).mean(axis=0) for values in inputs.values()])
     else:
         numbers = np.zeros(width)
-    rows = _by_input(numbers, inputs)
-    return {
-        name: (row if values.dtype.kind == "f" else np.rint(row)).astype(values.dtype)[None]
-        for (name, row), values in zip(rows.items(), inputs.values(), strict=True)
-    }
+    baseline: dict[str, NDArray[Any]] = {}
+    for name, row in _by_input(numbers, inputs).items():
+        dtype = inputs[name].dtype
+        rounded = row if dtype.kind == "f" else np.rint(row)
+        with np.errstate(over="ignore", invalid="ignore"):
+            converted = rounded.astype(dtype)
+        in_range = np.isfinite(converted).all() if dtype.kind == "f" else np.array_equal(converted, rounded)
+        if isinstance(choice, list) and not in_range:
+            raise invalid(f"Expected numbers within the range of {dtype}", "parameters.baseline")
+        baseline[name] = converted[None]
+    return baseline
 
 
 def _by_input(numbers: NDArray[Any], inputs: Mapping[str, NDArray[Any]]) -> Mapping[str, NDArray[Any]]:
     """Return the (..., numbers of a row) for each input as (..., shape of its rows)."""
-    parts = np.split(numbers, np.cumsum([values[0].size for values in inputs.values()])[:-1], axis=-1)
+    parts = np.split(numbers, np.cumsum([math.prod(values.shape[1:]) for values in inputs.values()])[:-1], axis=-1)
     return {
         name: part.reshape((*numbers.shape[:-1], *values.shape[1:]))
         for (name, values), part in zip(inputs.items(), parts, strict=True)
@@ -220,4 +229,4 @@ def _by_input(numbers: NDArray[Any], inputs: Mapping[str, NDArray[Any]]) -> Mapp
 
 def _width(inputs: Mapping[str, NDArray[Any]]) -> int:
     """Return the numbers of a row."""
-    return sum(values[0].size for values in inputs.values())
+    return sum(math.prod(values.shape[1:]) for values in inputs.values())

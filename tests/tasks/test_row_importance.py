@@ -136,3 +136,19 @@ def test_models_without_rows_of_numbers_have_no_explanations(
 ) -> None:
     assert explains_rows([spec(-1, 3)], [spec(-1)])
     assert not explains_rows(inputs, outputs)
+
+
+@pytest.mark.parametrize(("dtype", "number"), [(np.uint8, -1.0), (np.int32, 1e30), (np.float16, 1e6)])
+def test_baseline_outside_the_range_of_an_input_is_rejected(dtype: type[np.generic], number: float) -> None:
+    target = target_of(product, x=ROWS.astype(dtype))
+    with pytest.raises(InferenceError, match="range") as caught:
+        importances(target, baseline=[1.0, number, 1.0])
+    assert (caught.value.kind, caught.value.path) == (ErrorKind.INVALID_REQUEST, "parameters.baseline")
+
+
+def test_request_without_rows_is_rejected() -> None:
+    target = target_of(linear, x=ROWS[:0])
+    assert order_cost(target) == 0
+    with pytest.raises(InferenceError) as caught:
+        importances(target)
+    assert (caught.value.kind, caught.value.path) == (ErrorKind.INVALID_REQUEST, "inputs")
