@@ -91,7 +91,8 @@ class Executor:
             if (error := context.cancellation) is not None:
                 raise error
             request, registration = self._decode(context, decode)
-            context.result = result = registration.ready_servable().predict(request, self._limits)
+            servable = registration.servable or registration.ready_servable()
+            context.result = result = servable.predict(request, self._limits)
             response = _response(request, registration, result)
             if self._annotators:
                 response = self._annotated(context, result, response)

@@ -27,7 +27,8 @@ class DeadlineTimer:
         self._on_expired = on_expired
         self._handle: asyncio.TimerHandle | None = None
         context.on_shortened = self._on_shortened
-        self._schedule()
+        if context.deadline is not None:
+            self._schedule()
 
     def close(self) -> None:
         """Stop the timer."""

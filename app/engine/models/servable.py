@@ -126,8 +126,11 @@ class Servable:
         Raises:
             InferenceError: for an invalid request, or a model that failed.
         """
-        groups, decode_ns = self._decode(request, limits)
-        return self.run(groups, self._batched, decode_ns)[0]
+        if self.downscale is not None:
+            limits = msgspec.structs.replace(limits, downscale=self.downscale)
+        started = time.perf_counter_ns()
+        groups = self.task.decode(request, self.defaults, limits)
+        return self.run(groups, self._batched, time.perf_counter_ns() - started)[0]
 
     def predict_each(self, request: InferenceRequest, limits: Limits) -> Generator[InferenceResult]:
         """Answer `request` sample by sample. Each sample runs alone, when its result is requested.
