@@ -7,17 +7,13 @@ from typing import Any, BinaryIO
 
 import msgspec
 
-from app.engine.error_text import missing_extra
 from app.recording.inference import Batches, Exported, RecordedInference, image_columns, image_from_columns
 from app.settings.server import SettingsError
 from metadata.entry import MetadataEntry
 
-try:
-    # pyarrow has no type annotations.
-    _arrow: Any = import_module("pyarrow")
-    _parquet: Any = import_module("pyarrow.parquet")
-except ImportError as error:
-    raise SettingsError(missing_extra("Parquet", "parquet", error)) from None
+# pyarrow has no type annotations.
+_arrow: Any = import_module("pyarrow")
+_parquet: Any = import_module("pyarrow.parquet")
 
 _STRING, _INTEGER, _FLOAT = _arrow.string(), _arrow.int64(), _arrow.float64()
 

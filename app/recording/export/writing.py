@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, Literal
 
+from app.engine.error_text import missing_extra
 from app.recording.inference import Batches, Exported, RecordedInference
 from app.settings.server import SettingsError
 
@@ -77,7 +78,10 @@ def _load_writer(file_format: Format) -> Callable[[Batches, BinaryIO], Exported]
         case "csv":
             from app.recording.export.line_formats import write_csv as write
         case _:
-            from app.recording.export.parquet import write_parquet as write
+            try:
+                from app.recording.export.parquet import write_parquet as write
+            except ImportError as error:
+                raise SettingsError(missing_extra("Parquet", "parquet", error)) from None
     return write
 
 

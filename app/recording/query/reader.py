@@ -11,6 +11,7 @@ import msgspec
 from sqlalchemy import ColumnElement, Connection, select, text
 from sqlalchemy.engine import RowMapping
 
+from app.engine.error_text import missing_extra
 from app.recording.images import read_image
 from app.recording.inference import RecordedInference, image_from_columns
 from app.recording.query.connection import QueryRunner
@@ -215,8 +216,10 @@ def _read_lines(file: Path) -> Sequence[RecordedInference]:
 
 
 def _read_parquet(file: Path) -> Sequence[RecordedInference]:
-    from app.recording.export.parquet import read_parquet
-
+    try:
+        from app.recording.export.parquet import read_parquet
+    except ImportError as error:
+        raise SettingsError(missing_extra("Parquet", "parquet", error)) from None
     return read_parquet(file)
 
 
