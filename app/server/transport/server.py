@@ -19,6 +19,7 @@ from types import FrameType
 import msgspec
 import uvloop
 
+from app.server.process_setup import running
 from app.server.transport.acceptor import Acceptor
 from app.server.transport.connection import Connection
 from app.server.transport.connection_table import TICK_SECONDS, ConnectionTable, Listener
@@ -91,11 +92,9 @@ class HttpServer:
                 signal.signal(number, self._handle_signal)
         connections, certificates = self._connections, self._connections.certificates
         async with AsyncExitStack() as stack:
-            tasks = [asyncio.create_task(_check_connections(connections))]
+            await stack.enter_async_context(running(_check_connections(connections)))
             if certificates is not None:
-                tasks.append(asyncio.create_task(certificates.follow()))
-            for task in tasks:
-                stack.callback(task.cancel)
+                await stack.enter_async_context(running(certificates.follow()))
             await stack.enter_async_context(self._lifespan)
             connections.set_date()
             acceptors = [
