@@ -20,6 +20,7 @@ from app.drift.webhook import Webhook
 from app.engine.events import OutputAnnotator
 from app.engine.models.registry import version_sort_key
 from app.runtimes.folder import check_folder
+from app.server.auth.watched_file import file_stamp
 from app.settings.model import ModelError, ModelSource
 from app.settings.server import ServerSettings, SettingsError, check_url
 
@@ -156,7 +157,7 @@ class _Baselines:
             changed[model] = None
         for model, (file, source) in files.items():
             try:
-                fingerprints = file, *map(_fingerprint, (file, (source.root or source.folder) / MANIFEST_FILE))
+                fingerprints = file, *map(file_stamp, (file, (source.root or source.folder) / MANIFEST_FILE))
                 if self._fingerprints.get(model) == fingerprints:
                     continue
                 self._fingerprints[model] = fingerprints
@@ -179,11 +180,3 @@ class _Baselines:
             if file is not None:
                 files_by_model.setdefault(source.name, (file, source))
         return files_by_model
-
-
-def _fingerprint(file: Path) -> object:
-    """Return a value that changes with the file; None if the file does not exist."""
-    if not file.is_file():
-        return None
-    status = file.stat()
-    return status.st_mtime_ns, status.st_size
