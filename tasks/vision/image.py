@@ -11,9 +11,8 @@ from numpy.typing import NDArray
 from tasks.inference.error import ErrorKind, InferenceError, invalid, quote_value
 from tasks.inference.tensor import Datatype, Tensor
 from tasks.vision.decompression_bombs import check_chunks, strip_text_chunks
-from tasks.vision.header import image_size
+from tasks.vision.header import JPEG_START, image_size
 
-_JPEG_START = b"\xff\xd8"
 _REDUCED_FLAGS = {
     2: cv2.IMREAD_REDUCED_GRAYSCALE_2,
     4: cv2.IMREAD_REDUCED_GRAYSCALE_4,
@@ -85,7 +84,7 @@ def decode_image(data: bytes, shrink: int = 1) -> Image:
         InferenceError: INVALID_REQUEST if the image is incomplete or damaged.
     """
     pixels: Any = None
-    is_jpeg = data.startswith(_JPEG_START)
+    is_jpeg = data.startswith(JPEG_START)
     flags = _REDUCED_FLAGS[shrink] if is_jpeg and shrink > 1 else 0
     try:
         if not is_jpeg:
