@@ -55,7 +55,7 @@ def test_every_kind_of_error_is_documented(kind: ErrorKind) -> None:
 
 def test_every_metric_is_documented() -> None:
     registry = CollectorRegistry()
-    Metrics(registry, lambda _: True)
+    Metrics(registry, str)
     names = [f"{family.name}{'_total' if family.type == 'counter' else ''}" for family in registry.collect()]
     assert len(names) == 6
     assert [name for name in names if f"`{name}`" not in CONFIGURATION] == []

@@ -109,7 +109,7 @@ class Service:
             explain_workers=settings.explain_workers,
             annotators=annotators,
             record_sink=self.recorder,
-            batched_observers=[trends, RequestLog(), Metrics(metrics, self.registry.has_model)],
+            batched_observers=[trends, RequestLog(), Metrics(metrics, self.registry.known_name)],
         )
         flush_before_metrics.observers = self.engine.batched_observers
         inferences = recording_routes(settings, QueryPool(lambda: self.engine.is_in_use, metrics))

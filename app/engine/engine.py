@@ -259,7 +259,7 @@ class Engine(Readiness):
 
         Without a model name, only the limits that are the same for all models are checked.
         """
-        queue = self.registry.only_model if model_name is None else self._queue_of(model_name)
+        queue = self.registry.only_model if model_name is None else self.registry.known_name(model_name)
         return self._admission.overload(queue)
 
     def check_capacity(self, context: RequestContext, model_name: str) -> None:
@@ -269,7 +269,7 @@ class Engine(Readiness):
             InferenceError: OVERLOADED.
         """
         try:
-            self._admission.check(self._queue_of(model_name))
+            self._admission.check(self.registry.known_name(model_name))
         except InferenceError as error:
             raise self.report_refused(context, error, model_name) from None
 
@@ -314,7 +314,7 @@ class Engine(Readiness):
         if context.explanation:
             queue, admission = "", self._explanations
         else:
-            queue, admission = model_name if self.registry.has_model(model_name) else "", self._admission
+            queue, admission = self.registry.known_name(model_name), self._admission
         try:
             context.deadline = deadline = admission.deadline(context)
             # An explanation takes less time if it has waited.
@@ -342,10 +342,6 @@ class Engine(Readiness):
                 raise stopping_error() from None
             raise
         return job.result()
-
-    def _queue_of(self, model_name: str) -> str:
-        """Return the queue of a model, "" for unknown names, which clients may invent."""
-        return model_name if self.registry.has_model(model_name) else ""
 
     def _is_aborted(self, context: RequestContext) -> bool:
         """Return whether shutdown cancelled the call: over HTTP (`disconnected` is set), nothing else cancels it."""

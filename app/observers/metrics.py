@@ -22,11 +22,11 @@ class Metrics:
 
     Args:
         registry: the registry for the metrics: one for each server, never the library's global one.
-        has_model: return whether a model has the name. Other names are counted as "", because clients may invent them.
+        known_name: returns the name of a model as it is counted: "" if no model has it, as clients may invent names.
     """
 
-    def __init__(self, registry: CollectorRegistry, has_model: Callable[[str], bool]) -> None:
-        self._has_model = has_model
+    def __init__(self, registry: CollectorRegistry, known_name: Callable[[str], str]) -> None:
+        self._known_name = known_name
         labels = ("protocol", "model", "version", "outcome")
         self._inferences = Counter("charioteer_inferences", "Finished inference requests.", labels, registry=registry)
         self._seconds = Histogram(
@@ -62,7 +62,7 @@ class Metrics:
 
     def observe(self, context: RequestContext, /) -> None:
         protocol, version = context.protocol, context.model_version
-        model = context.model_name if self._has_model(context.model_name) else ""
+        model = self._known_name(context.model_name)
         outcome = context.outcome.value if context.outcome else "ok"
         if context.explanation:
             self._explanations.labels(protocol, model, version, outcome).inc()

@@ -32,6 +32,6 @@ def build_app(names: tuple[str, ...], protocol: str, *, limits: Limits | None = 
     metrics = CollectorRegistry()
     repository = Repository(registry, lambda: sources, load_fake_model)
     limits = limits or Limits(max_inputs=64, max_request_bytes=MAX_REQUEST_BYTES)
-    observer = Metrics(metrics, registry.has_model)
+    observer = Metrics(metrics, registry.known_name)
     engine = Engine(repository, [RequestLog(), observer], limits, workers=2)
     return create_app(engine, main_port_protocols(protocol), metrics, MAX_REQUEST_BYTES)

@@ -117,6 +117,10 @@ class Registry:
         """Return whether a model in any state has this name."""
         return name in self._models
 
+    def known_name(self, name: str) -> str:
+        """Return `name` if a model in any state has it, otherwise "": clients may invent names."""
+        return name if name in self._models else ""
+
     def versions(self, name: str) -> Sequence[Registration]:
         """Return every version of one model, the latest first; an empty list for an unknown name."""
         versions = self._models.get(name, {})

@@ -24,7 +24,7 @@ def explanation(outcome: ErrorKind | None = None) -> RequestContext:
 @pytest.mark.parametrize(("outcome", "value"), [(None, "ok"), (ErrorKind.OVERLOADED, "overloaded")])
 def test_metrics_count_explanations_separately(outcome: ErrorKind | None, value: str) -> None:
     registry = CollectorRegistry()
-    metrics = Metrics(registry, lambda _: True)
+    metrics = Metrics(registry, str)
     metrics.observe(event())
     metrics.observe(explanation(outcome))
     metrics.observe(explanation(outcome))

@@ -93,7 +93,7 @@ def test_failures_and_explanations_are_not_counted(other: dict[str, Any]) -> Non
 
 def test_every_metric_of_the_dashboard_exists() -> None:
     registry = CollectorRegistry()
-    Metrics(registry, lambda _: True)
+    Metrics(registry, str)
     DriftMetrics(registry)
     RecordingMetrics(registry, "store")
     PredictionMetrics(registry, lambda _: ("cat",)).observe(event_of(detections("cat")))

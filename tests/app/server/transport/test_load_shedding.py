@@ -201,7 +201,7 @@ def full_engine(*names: str, metrics: CollectorRegistry | None = None) -> Genera
     for source in sources:
         registry.load(source, load_fake_model)
     observer, gate, started = RecordingObserver(), threading.Event(), threading.Event()
-    observers = [observer, Metrics(metrics or CollectorRegistry(), registry.has_model)]
+    observers = [observer, Metrics(metrics or CollectorRegistry(), registry.known_name)]
     repository = Repository(registry, lambda: sources, load_fake_model)
     engine = Engine(repository, observers, Limits(), 1, QueueLimits(max_waiting=0))
 
