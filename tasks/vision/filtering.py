@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import cv2
 import msgspec
@@ -16,6 +16,11 @@ from tasks.inference.request import Fraction, Positive, TextList
 _PARTITION_FACTOR = 4
 _MAX_CANDIDATES = 256
 _MAX_CANDIDATE_LENGTH = 256
+
+_BLOCK = 256
+"""Oriented boxes that are compared with all others at once: a matrix of overlaps for 2000 needs 4 MB."""
+_EPSILON = 1e-7
+"""Keeps divisions and logarithms of boxes without an area finite."""
 
 SCORE_DECIMALS = 7
 """Decimals of scores: the precision of a 32-bit float in 0..1, without the noise of its conversion to 64 bits."""
@@ -115,14 +120,18 @@ def ious(boxes: NDArray[np.float32], others: NDArray[np.float32]) -> NDArray[np.
 
 def rotated_ious(boxes: NDArray[np.float32], others: NDArray[np.float32]) -> NDArray[np.float32]:
     """Return (K, M) intersection over union of (K, 5) and (M, 5) cx, cy, w, h, r (radians) boxes in the same unit."""
-    all_boxes = np.concatenate([boxes, others])
-    corners = [_corners(*box) for box in all_boxes.tolist()]
-    radii = np.hypot(all_boxes[:, 2], all_boxes[:, 3]) / 2
-    count = len(boxes)
-    overlaps = np.zeros((count, len(others)), np.float32)
+    corners, other_corners = (
+        [cv2.boxPoints(((cx, cy), (w, h), math.degrees(r))) for cx, cy, w, h, r in part.tolist()]
+        for part in (boxes, others)
+    )
+    radii, other_radii = (np.hypot(part[:, 2], part[:, 3]) / 2 for part in (boxes, others))
+    overlaps = np.zeros((len(boxes), len(others)), np.float32)
     distances = np.hypot(*(boxes[:, np.newaxis, :2] - others[:, :2]).transpose(2, 0, 1))
-    for first, second in np.argwhere(distances < radii[:count, np.newaxis] + radii[count:]).tolist():
-        overlaps[first, second] = _rotated_iou(all_boxes, corners, first, count + second)
+    # Skip boxes whose circumscribed circles do not meet, which are nearly all pairs.
+    for first, second in np.argwhere(distances < radii[:, np.newaxis] + other_radii).tolist():
+        intersection = cv2.intersectConvexConvex(corners[first], other_corners[second])[0]
+        union = float(np.prod(boxes[first, 2:4]) + np.prod(others[second, 2:4])) - intersection
+        overlaps[first, second] = intersection / union if union > 0 else 1.0
     return overlaps
 
 
@@ -150,28 +159,44 @@ def suppress_boxes(
 def suppress_rotated_boxes(
     boxes: NDArray[np.float32], scores: NDArray[np.float32], class_ids: NDArray[np.intp], iou_threshold: float
 ) -> NDArray[np.intp]:
-    """Apply `suppress_boxes` to (N, 5) cx, cy, w, h, r (radians) boxes."""
+    """Apply Ultralytics' non-maximum suppression per class to (N, 5) cx, cy, w, h, r (radians) boxes.
+
+    A box is dropped if its probabilistic IoU with a box of its class with a higher score, kept or not, reaches
+    `iou_threshold`, or if its score is 0. Return the kept indices by descending score.
+    """
     order = (-scores).argsort(kind="stable")
-    corners = [_corners(*box) for box in boxes.tolist()]
-    radii = np.hypot(boxes[:, 2], boxes[:, 3]) / 2
-    kept: list[int] = []
-    for index in order[scores[order] > 0].tolist():
-        candidates = np.array(kept, np.intp)
-        candidates = candidates[class_ids[candidates] == class_ids[index]]
-        # Skip boxes whose circumscribed circles do not meet, which are nearly all pairs.
-        distances = np.hypot(*(boxes[candidates, :2] - boxes[index, :2]).T)
-        nearby: list[int] = candidates[distances < radii[candidates] + radii[index]].tolist()
-        if all(_rotated_iou(boxes, corners, index, candidate) <= iou_threshold for candidate in nearby):
-            kept.append(index)
-    return np.array(kept, np.intp)
+    order = order[scores[order] > 0]
+    ranked, classes = boxes[order], class_ids[order]
+    kept = np.empty(len(order), np.bool_)
+    for start in range(0, len(order), _BLOCK):
+        end = start + _BLOCK
+        overlap = _probabilistic_ious(ranked[:end], ranked[start:end]) >= iou_threshold
+        overlap &= classes[:end, np.newaxis] == classes[start:end]
+        kept[start:end] = ~np.triu(overlap, 1 - start).any(axis=0)
+    return order[kept]
 
 
-def _corners(cx: float, cy: float, w: float, h: float, r: float) -> NDArray[Any]:
-    return cv2.boxPoints(((cx, cy), (w, h), math.degrees(r)))
+def _probabilistic_ious(boxes: NDArray[np.float32], others: NDArray[np.float32]) -> NDArray[np.float64]:
+    """Return (K, M) overlaps of (K, 5) and (M, 5) cx, cy, w, h, r (radians) boxes, each taken as a Gaussian (ProbIoU).
+
+    The overlap is 1 minus the Hellinger distance (https://arxiv.org/abs/2106.06072), limited as in Ultralytics.
+    """
+    first, second = boxes[:, np.newaxis].astype(np.float64), others.astype(np.float64)
+    xx, yy, xy = (np.add(*pair) for pair in zip(_covariance(first), _covariance(second), strict=True))
+    dx, dy = first[..., 0] - second[..., 0], first[..., 1] - second[..., 1]
+    determinant = np.maximum(xx * yy - xy**2, 0)
+    distance = (yy * dx**2 + xx * dy**2 - 2 * xy * dx * dy) / (4 * (determinant + _EPSILON))
+    areas = np.abs(np.prod(first[..., 2:4], axis=-1) * np.prod(second[..., 2:4], axis=-1))
+    distance += np.log(determinant / (areas / 36 + _EPSILON) + _EPSILON) / 2
+    return 1 - np.sqrt(1 - np.exp(-np.clip(distance, _EPSILON, 100)) + _EPSILON)
 
 
-def _rotated_iou(boxes: NDArray[np.float32], corners: Sequence[NDArray[Any]], first: int, second: int) -> float:
-    # cv2.dnn.NMSBoxesRotated cannot be used: it computes an overlap of 1 for a box inside another.
-    intersection = cv2.intersectConvexConvex(corners[first], corners[second])[0]
-    union = float(boxes[[first, second], 2] @ boxes[[first, second], 3]) - intersection
-    return intersection / union if union > 0 else 1.0
+def _covariance(boxes: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    """Return the variances of x and y, and their covariance, for the Gaussian of each of (..., 5) boxes."""
+    along, across = boxes[..., 2] ** 2 / 12, boxes[..., 3] ** 2 / 12
+    cosine, sine = np.cos(boxes[..., 4]), np.sin(boxes[..., 4])
+    return (
+        along * cosine**2 + across * sine**2,
+        along * sine**2 + across * cosine**2,
+        (along - across) * cosine * sine,
+    )

@@ -8,7 +8,6 @@ from typing import Any
 import cv2
 import msgspec
 import numpy as np
-import shapely
 from numpy.typing import NDArray
 from PIL import Image as Pillow
 
@@ -161,21 +160,35 @@ def _masks(frame: _Frame, outputs: list[NDArray[Any]], names: dict[int, str]) ->
 
 
 def _oriented_boxes(frame: _Frame, outputs: list[NDArray[Any]], names: dict[int, str]) -> Answer:
-    """Return oriented boxes, suppressed by their exact overlap."""
+    """Return oriented boxes without those that overlap a better one of their class, kept or not (`fast_nms`)."""
     rows, scores, classes = _candidates(outputs[0], names)
     corners = np.zeros((len(rows), 8))
     for index, (x, y, width, height, *_, angle) in enumerate(rows.tolist()):
         box = cv2.boxPoints(((x, y), (width, height), np.degrees(angle)))
         corners[index] = frame.points(box.reshape(1, -1))[0]
-    polygons = [shapely.Polygon(points.reshape(-1, 2)) for points in corners]
-    kept: list[int] = []
-    for index in np.argsort(-scores, kind="stable").tolist():
-        rivals = [polygons[other] for other in kept if classes[other] == classes[index]]
-        shared = [polygons[index].intersection(rival).area / polygons[index].union(rival).area for rival in rivals]
-        if max(shared, default=0.0) <= reference.IOU_THRESHOLD:
-            kept.append(index)
+    order = np.argsort(-scores, kind="stable").tolist()
+    kept = [
+        index
+        for rank, index in enumerate(order)
+        if not any(
+            classes[other] == classes[index] and _overlap(rows[other], rows[index]) >= reference.IOU_THRESHOLD
+            for other in order[:rank]
+        )
+    ]
     labels = [names[number] for number in classes[kept].tolist()]
     return Answer(labels=labels, scores=scores[kept, np.newaxis], places=corners[kept], oriented=True)
+
+
+def _overlap(first: NDArray[Any], second: NDArray[Any]) -> float:
+    """Return 1 minus the Hellinger distance of two oriented boxes as Gaussians (`batch_probiou`)."""
+    covariances: list[NDArray[np.float64]] = []
+    for _, _, width, height, *_, angle in (first.tolist(), second.tolist()):
+        axes = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
+        covariances.append(axes @ np.diag([width**2, height**2]) @ axes.T / 12)
+    mean, difference = (covariances[0] + covariances[1]) / 2, first[:2] - second[:2]
+    determinant = np.sqrt(np.linalg.det(covariances[0]) * np.linalg.det(covariances[1]))
+    distance = difference @ np.linalg.inv(mean) @ difference / 8 + np.log(np.linalg.det(mean) / determinant) / 2
+    return 1 - float(np.sqrt(max(1 - np.exp(-distance), 0)))
 
 
 def _pose(file: Path) -> Path:

@@ -1,8 +1,9 @@
 """Clipping and suppression of boxes, compared with a simple reference implementation."""
 
 import math
+from collections.abc import Callable
+from itertools import combinations
 
-import cv2
 import numpy as np
 import pytest
 from hypothesis import given
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 from tasks.vision.filtering import clip_boxes, suppress_boxes, suppress_rotated_boxes, xywh_to_xyxy
 
 Floats = NDArray[np.float32]
+Measure = Callable[[Floats, Floats], float]
 
 
 def iou(a: Floats, b: Floats) -> float:
@@ -24,35 +26,25 @@ def iou(a: Floats, b: Floats) -> float:
     return shared / (sum(areas) - shared)
 
 
-def rotated_iou(a: Floats, b: Floats) -> float:
-    first, second = (((float(x), float(y)), (float(w), float(h)), math.degrees(float(r))) for x, y, w, h, r in (a, b))
-    _, corners = cv2.rotatedRectangleIntersection(first, second)
-    shared = cv2.contourArea(cv2.convexHull(corners)) if corners is not None else 0.0  # pyright: ignore
-    return shared / float(a[2] * a[3] + b[2] * b[3] - shared)
+def probabilistic_iou(a: Floats, b: Floats) -> float:
+    """Return 1 minus the Hellinger distance of two oriented boxes as Gaussians with their centres and covariances."""
+    (first, second), difference = (covariance(a), covariance(b)), (a[:2] - b[:2]).astype(np.float64)
+    mean = (first + second) / 2
+    distance = difference @ np.linalg.inv(mean) @ difference / 8
+    distance += math.log(np.linalg.det(mean) / math.sqrt(np.linalg.det(first) * np.linalg.det(second))) / 2
+    return 1 - math.sqrt(max(1 - math.exp(-distance), 0))
 
 
-def no_overlap_is_near_the_threshold(boxes: Floats, threshold: float, rotated: bool) -> bool:
+def covariance(box: Floats) -> NDArray[np.float64]:
+    """Return the (2, 2) covariance of points that are spread evenly over an oriented box."""
+    _, _, w, h, r = box.tolist()
+    axes = np.array([[math.cos(r), -math.sin(r)], [math.sin(r), math.cos(r)]])
+    return axes @ np.diag([w**2, h**2]) @ axes.T / 12
+
+
+def no_overlap_is_near_the_threshold(boxes: Floats, threshold: float, measure: Measure) -> bool:
     """Return whether rounding cannot decide any overlap, because none is near the threshold."""
-    measure = rotated_iou if rotated else iou
-    pairs = [(boxes[i], boxes[j]) for i in range(len(boxes)) for j in range(i)]
-    return all(abs(measure(a, b) - threshold) > 1e-3 for a, b in pairs) and not (
-        rotated and any(nested(*p) for p in pairs)
-    )
-
-
-def nested(a: Floats, b: Floats) -> bool:
-    """Return whether one oriented box lies inside the other."""
-    return rotated_iou(a, b) * float(max(a[2] * a[3], b[2] * b[3])) > float(min(a[2] * a[3], b[2] * b[3])) * 0.999
-
-
-def greedy(boxes: Floats, scores: Floats, classes: NDArray[np.intp], threshold: float, rotated: bool) -> list[int]:
-    measure = rotated_iou if rotated else iou
-    kept: list[int] = []
-    for index in np.argsort(-scores, kind="stable").tolist():
-        rivals = [other for other in kept if classes[other] == classes[index]]
-        if all(measure(boxes[index], boxes[other]) <= threshold for other in rivals):
-            kept.append(index)
-    return kept
+    return all(abs(measure(a, b) - threshold) > 1e-3 for a, b in combinations(boxes, 2))
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(0, 14), st.sampled_from([0.1, 0.45, 0.7, 0.95]))
@@ -62,13 +54,17 @@ def test_suppression_is_greedy_within_a_class(seed: int, count: int, threshold: 
     boxes = np.concatenate([corner, corner + size], axis=1, dtype=np.float32)
     scores = random.permutation(np.linspace(0.05, 0.95, count)).astype(np.float32)
     classes = random.integers(0, 3, count)
-    if no_overlap_is_near_the_threshold(boxes, threshold, rotated=False):
-        expected = greedy(boxes, scores, classes, threshold, rotated=False)
-        assert suppress_boxes(boxes, scores, classes, threshold).tolist() == expected
+    if no_overlap_is_near_the_threshold(boxes, threshold, iou):
+        kept: list[int] = []
+        for index in np.argsort(-scores, kind="stable").tolist():
+            rivals = [other for other in kept if classes[other] == classes[index]]
+            if all(iou(boxes[index], boxes[other]) <= threshold for other in rivals):
+                kept.append(index)
+        assert suppress_boxes(boxes, scores, classes, threshold).tolist() == kept
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(0, 8), st.sampled_from([0.1, 0.45, 0.7]))
-def test_rotated_suppression_is_greedy_within_a_class(seed: int, count: int, threshold: float) -> None:
+def test_rotated_boxes_are_suppressed_by_better_ones_as_in_ultralytics(seed: int, count: int, threshold: float) -> None:
     random = np.random.default_rng(seed)
     columns = [
         random.uniform(-30, 30, (count, 2)),
@@ -78,9 +74,33 @@ def test_rotated_suppression_is_greedy_within_a_class(seed: int, count: int, thr
     boxes = np.concatenate(columns, axis=1, dtype=np.float32)
     scores = random.permutation(np.linspace(0.05, 0.95, count)).astype(np.float32)
     classes = random.integers(0, 2, count)
-    if no_overlap_is_near_the_threshold(boxes, threshold, rotated=True):
-        expected = greedy(boxes, scores, classes, threshold, rotated=True)
+    if no_overlap_is_near_the_threshold(boxes, threshold, probabilistic_iou):
+        order = np.argsort(-scores, kind="stable").tolist()
+        # Unlike greedy suppression, boxes that are dropped themselves count too.
+        expected = [
+            index
+            for rank, index in enumerate(order)
+            if not any(
+                classes[other] == classes[index] and probabilistic_iou(boxes[index], boxes[other]) >= threshold
+                for other in order[:rank]
+            )
+        ]
         assert suppress_rotated_boxes(boxes, scores, classes, threshold).tolist() == expected
+
+
+def test_many_rotated_boxes_are_suppressed_across_blocks() -> None:
+    boxes = np.tile(np.array([[50, 50, 40, 10, 0.3], [90, 90, 40, 10, 0.3]], np.float32), (300, 1))
+    scores = np.linspace(0.9, 0.1, 600, dtype=np.float32)
+    assert suppress_rotated_boxes(boxes, scores, np.zeros(600, np.intp), 0.5).tolist() == [0, 1]
+    assert len(suppress_rotated_boxes(boxes, scores, np.arange(600) // 2, 0.5)) == 600
+
+
+@pytest.mark.parametrize("size", [0, 1e-30, 1e30])
+def test_rotated_boxes_of_extreme_sizes_are_compared(size: float) -> None:
+    boxes = np.array([[1, 2, size, size, 0.1], [1, 2, size, 0, 0.1], [1, 2, size, size, 0.1]], np.float32)
+    kept = suppress_rotated_boxes(boxes, np.array([0.9, 0.8, 0.7], np.float32), np.array([0, 0, 0]), 0.5)
+    assert kept[0] == 0
+    assert 2 not in kept
 
 
 def test_boxes_of_different_classes_do_not_suppress_each_other() -> None:

@@ -63,7 +63,7 @@ _DETECTION = 6
 """Columns of a suppressed row: box, score, class."""
 
 _MAX_ORIENTED = 2000
-"""Candidates. Overlaps of oriented boxes are computed one by one, so more would take seconds."""
+"""Candidates. Each oriented box is compared with all others, so more would take seconds."""
 
 
 class RowFormat(msgspec.Struct, frozen=True, kw_only=True):
