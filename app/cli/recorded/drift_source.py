@@ -13,7 +13,7 @@ import numpy as np
 from app.cli.model.inputs import predict_records
 from app.cli.terminal import Bar, progress
 from app.drift.measurement import DriftInput, Embedder, measure_images, metadata_texts
-from app.drift.sample import DriftError, Observation, Sample, build_sample
+from app.drift.sample import DriftError, Sample, build_sample
 from app.evaluation.datasets.files import list_images
 from app.settings.inference_query import NO_ERROR, InferenceQuery
 from app.settings.model import ModelSource
@@ -97,6 +97,7 @@ def _measure_folder(
 
     def samples() -> Iterator[DriftInput]:
         for file in files:
+            bar.advance(total=len(files))
             try:
                 data = file.read_bytes()
                 image = _decoded(data)
@@ -120,13 +121,14 @@ def _measure_folder(
         return (folder / name).read_bytes() if (folder / name).is_file() else None
 
     task_type = servable.description.task_type if servable else ""
-    observations = _with_progress(measure_images(samples(), task_type, embedder), bar, len(files))
-    return MeasuredImages(build_sample(observations, task_type, source), image_bytes, skipped)
+    sample = build_sample(measure_images(samples(), task_type, embedder), task_type, source)
+    return MeasuredImages(sample, image_bytes, skipped)
 
 
 def _measure_recordings(
     source: str, options: "ImageOptions", embedder: Embedder | None, bar: Bar, skipped: Counter[str]
 ) -> MeasuredImages:
+    """Measure the images of recorded requests; their metadata is that of the client, and the model."""
     from app.recording.inference import RecordedInference
     from app.recording.query.reader import open_recordings
     from app.recording.row_converter import REDACTED
@@ -139,9 +141,17 @@ def _measure_recordings(
         where=options.where or (),
     )
     reader = open_recordings(source, options.images)
-    tasks: set[str] = set()
-    models: set[str] = set()
-    inferences: dict[str, RecordedInference] = {}
+    answered = list(chain.from_iterable(reader.batches(query, options.limit)))
+    inferences = {item.id: item for item in answered if item.image is not None and not item.explanation}
+    if len(inferences) < len(answered):
+        skipped["of no image, or explanations"] = len(answered) - len(inferences)
+    if not inferences:
+        raise DriftError("There are no recordings of answered image requests")
+    task_type, *others = sorted({inference.task_type for inference in inferences.values()})
+    if others:
+        names = ", ".join(sorted({inference.model for inference in inferences.values()}))
+        tasks = ", ".join([task_type, *others])
+        raise DriftError(f"The recordings are of several tasks, {tasks}: choose a model ({names})")
 
     def image_of(inference: RecordedInference) -> Image | None:
         if (data := reader.image(inference)) is not None:
@@ -151,35 +161,20 @@ def _measure_recordings(
         return None
 
     def samples() -> Iterator[DriftInput]:
-        for batch in reader.batches(query, options.limit):
-            for inference in batch:
-                if inference.image is None or inference.explanation:
-                    skipped["of no image, or explanations"] += 1
-                    continue
-                tasks.add(inference.task_type)
-                models.add(inference.model)
-                inferences[inference.id] = inference
-                yield DriftInput(
-                    id=inference.id,
-                    image=image_of(inference),
-                    records=inference.records,
-                    metadata={
-                        "model": inference.model,
-                        # A redacted value does not tell images apart.
-                        **metadata_texts(entry for entry in inference.metadata if entry.value != REDACTED),
-                    },
-                )
+        for inference in inferences.values():
+            bar.advance(total=len(inferences))
+            yield DriftInput(
+                id=inference.id,
+                image=image_of(inference),
+                records=inference.records,
+                metadata={
+                    "model": inference.model,
+                    # A redacted value does not tell images apart.
+                    **metadata_texts(entry for entry in inference.metadata if entry.value != REDACTED),
+                },
+            )
 
-    found = samples()
-    first = next(found, None)
-    if first is None:
-        raise DriftError("There are no recordings of answered image requests")
-    (task_type,) = tasks
-    observations = list(_with_progress(measure_images(chain([first], found), task_type, embedder), bar))
-    if len(tasks) > 1:
-        names = ", ".join(sorted(models))
-        raise DriftError(f"The recordings are of several tasks, {', '.join(sorted(tasks))}: choose a model ({names})")
-    sample = build_sample(observations, task_type, source)
+    sample = build_sample(measure_images(samples(), task_type, embedder), task_type, source)
     return MeasuredImages(sample, lambda inference_id: reader.image(inferences[inference_id]), skipped)
 
 
@@ -187,9 +182,3 @@ def _decoded(data: bytes) -> Image:
     """Decode an image within the server's default limits."""
     check_size(*image_size(data), Limits().max_pixels)
     return decode_image(data)
-
-
-def _with_progress(observations: Iterator[Observation], bar: Bar, total: int | None = None) -> Iterator[Observation]:
-    for count, observation in enumerate(observations, 1):
-        bar.show(count, total)
-        yield observation

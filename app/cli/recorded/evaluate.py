@@ -12,7 +12,7 @@ from cyclopts.types import ExistingFile, NonNegativeInt, PositiveFloat, Positive
 from cyclopts.validators import Number
 
 from app import __version__
-from app.cli.recorded.evaluation_source import Source, local_source, parameters_for, read_recorded, server_source
+from app.cli.recorded.evaluation_source import Source, local_source, parameters_for, server_source
 from app.cli.terminal import check_output, console, progress, stop
 from app.conformance.client.credentials import CredentialsError, TlsOptions, read_headers
 from app.evaluation.dataset import Dataset, EvaluationError, fingerprint, import_optional
@@ -127,6 +127,8 @@ def evaluate(
         label_mapping = read_label_map(label_map, selected.labels) if label_map else None
         score_threshold = _DEFAULT_SCORE_THRESHOLD if options.score_threshold is None else options.score_threshold
         if recorded is not None:
+            from app.cli.recorded.recorded_answers import read_recorded
+
             label, collected, notes = read_recorded(selected, recorded, name)
         else:
             parameters = parameters_for(selected, score_threshold, top_k, parameter or ())

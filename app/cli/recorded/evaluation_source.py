@@ -1,6 +1,6 @@
-"""Choose the answers to evaluate: of a model in this process, of one on a server, or recorded ones."""
+"""The model to evaluate: one in this process, or one on a server."""
 
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 
 import httpx
@@ -11,8 +11,7 @@ from app.conformance.client.credentials import TlsOptions
 from app.evaluation.answers import MEASURED_TASKS
 from app.evaluation.clients import HTTP_PROTOCOLS, HttpInferenceClient
 from app.evaluation.dataset import Dataset, EvaluationError, Item
-from app.evaluation.runner import CollectedAnswers, InferenceClient, InferenceClientError, Records
-from app.settings.inference_query import NO_ERROR, InferenceQuery
+from app.evaluation.runner import InferenceClient, InferenceClientError, Records
 from app.settings.model import ModelSource
 from app.settings.server import ModelOptions
 from tasks.inference.error import InferenceError
@@ -136,33 +135,6 @@ def server_source(
         open_predictor=open_client,
         notes=notes,
     )
-
-
-def read_recorded(dataset: Dataset, url: str, name: str | None) -> tuple[str, CollectedAnswers, Sequence[str]]:
-    """Return a label, the recorded answers and notes, instead of the answers of a `Source`.
-
-    Raises:
-        EvaluationError: when the store has no answers for the dataset, or answers of several models.
-    """
-    from app.cli.recorded.recorded_answers import match_recorded
-    from app.recording.inference import RecordedInference
-    from app.recording.query.reader import open_recordings
-    from app.recording.stores.store import parse_dsn
-
-    dsn = parse_dsn(url)
-    reader = open_recordings(url)
-
-    def all_inferences() -> Iterator[RecordedInference]:
-        for batch in reader.batches(InferenceQuery(model=name, error=NO_ERROR)):
-            yield from batch
-
-    matched = match_recorded(dataset, all_inferences(), name)
-    notes = [
-        "Recorded predictions use the score threshold of their requests, usually 0.5, which lowers average precision."
-    ]
-    if matched.repeated:
-        notes.append(f"{matched.repeated} images were recorded more than once; the latest prediction counts.")
-    return f"{matched.model}, as recorded in {dsn.display_name}", matched.collected, notes
 
 
 def local_predictor(source: ModelSource, parameters: Mapping[str, object]) -> InferenceClient:

@@ -2,42 +2,52 @@
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from pathlib import PurePosixPath
-
-import msgspec
 
 from app.evaluation.dataset import Dataset, EvaluationError, Item
 from app.evaluation.runner import CollectedAnswers
 from app.recording.inference import RecordedInference
+from app.recording.query.reader import open_recordings
+from app.recording.stores.store import parse_dsn
+from app.settings.inference_query import NO_ERROR, InferenceQuery
 
 _Index = Mapping[str, Sequence[Item]]
 _NAMES = frozenset({"file", "file_name", "filename", "image", "image_name", "name", "path"})
 """Metadata keys that clients use for the name of an image."""
 
 
-class MatchedRecordings(msgspec.Struct, frozen=True, kw_only=True):
-    """The recorded answers for a dataset.
+def read_recorded(dataset: Dataset, store: str, model: str | None) -> tuple[str, CollectedAnswers, Sequence[str]]:
+    """Return a label for the report, the recorded answers, and notes.
 
-    Attributes:
-        collected: the answers.
-        model: the model and its version, as ``model:version``.
-        repeated: number of items with several recordings; the latest counts.
+    Raises:
+        EvaluationError: when the store has no answers for the dataset, or answers of several models.
+        InferenceError: when the store cannot be read.
+        SettingsError: when the address of the store is invalid.
     """
-
-    collected: CollectedAnswers
-    model: str
-    repeated: int = 0
+    reader, name = open_recordings(store), parse_dsn(store).display_name
+    recorded = chain.from_iterable(reader.batches(InferenceQuery(model=model, error=NO_ERROR)))
+    collected, recorded_model, repeated = match_recorded(dataset, recorded, model)
+    notes = [
+        "Recorded predictions use the score threshold of their requests, usually 0.5, which lowers average precision."
+    ]
+    if repeated:
+        notes.append(f"{repeated} images were recorded more than once; the latest prediction counts.")
+    return f"{recorded_model}, as recorded in {name}", collected, notes
 
 
 def match_recorded(
     dataset: Dataset, recorded: Iterable[RecordedInference], model: str | None = None
-) -> MatchedRecordings:
+) -> tuple[CollectedAnswers, str, int]:
     """Find recordings of the dataset's images by the digest of the file, or else by its name in the metadata.
 
     Args:
         dataset: the dataset.
         recorded: inferences in any order; rejected requests and explanations are skipped.
         model: use only recordings of this model.
+
+    Returns:
+        The answers, the model as ``name:version``, and how many images were recorded repeatedly; the latest counts.
 
     Raises:
         EvaluationError: when there are no recordings of the images, or recordings of several models.
@@ -66,7 +76,7 @@ def match_recorded(
         raise EvaluationError(f"Expected recordings of one model, got {', '.join(sorted(models))}; choose with --name")
     records = {item.id: _records(item, latest[item.id]) for item in dataset.items if item.id in latest}
     failures = {item.id: "was not recorded" for item in dataset.items if item.id not in latest}
-    return MatchedRecordings(collected=CollectedAnswers(records, failures), model=models.pop(), repeated=len(repeated))
+    return CollectedAnswers(records, failures), models.pop(), len(repeated)
 
 
 def _index(items: Sequence[Item]) -> tuple[_Index, _Index, _Index]:

@@ -45,28 +45,28 @@ def recorded(records: Any, *, image: Path | None = None, name: str | None = None
 
 def test_recordings_match_by_digest_and_by_name(tmp_path: Path) -> None:
     data = dataset(tmp_path)
-    found = match_recorded(
+    collected, model, repeated = match_recorded(
         data,
         [recorded(CAT, image=data.items[0].image), recorded(DOG, name="frames/2.png"), recorded(DOG, name="9.png")],
     )
-    assert found.collected.records == {"0.png": CAT, "2.png": DOG}
-    assert found.collected.failures == {"1.png": "was not recorded"}
-    assert (found.model, found.repeated) == ("classifier:1", 0)
+    assert collected.records == {"0.png": CAT, "2.png": DOG}
+    assert collected.failures == {"1.png": "was not recorded"}
+    assert (model, repeated) == ("classifier:1", 0)
 
 
 def test_name_of_several_images_matches_none(tmp_path: Path) -> None:
     items = [Item(id=name, image=write_image(tmp_path / name, 8, 8)) for name in ("a/1.png", "b/1.png")]
     data = msgspec.structs.replace(dataset(tmp_path), items=tuple(items))
-    found = match_recorded(data, [recorded(CAT, name="1.png"), recorded(DOG, name="b/1.png")])
-    assert found.collected.records == {"b/1.png": DOG}
+    collected, _, _ = match_recorded(data, [recorded(CAT, name="1.png"), recorded(DOG, name="b/1.png")])
+    assert collected.records == {"b/1.png": DOG}
 
 
 @pytest.mark.parametrize("later_first", [False, True])
 def test_latest_recording_is_used(tmp_path: Path, later_first: bool) -> None:
     data = dataset(tmp_path)
     recordings = [recorded(CAT, name="0.png", started=5), recorded(DOG, name="0.png", started=9)]
-    found = match_recorded(data, recordings[::-1] if later_first else recordings)
-    assert (found.collected.records["0.png"], found.repeated) == (DOG, 1)
+    collected, _, repeated = match_recorded(data, recordings[::-1] if later_first else recordings)
+    assert (collected.records["0.png"], repeated) == (DOG, 1)
 
 
 def test_errors_and_explanations_are_ignored(tmp_path: Path) -> None:
@@ -81,7 +81,7 @@ def test_recordings_of_several_models_need_a_choice(tmp_path: Path) -> None:
     recordings = [recorded(CAT, name="0.png"), recorded(DOG, name="1.png", model="other")]
     with pytest.raises(EvaluationError, match="got classifier:1, other:1; choose with --name"):
         match_recorded(data, recordings)
-    assert match_recorded(data, recordings, "other").collected.records == {"1.png": DOG}
+    assert match_recorded(data, recordings, "other")[0].records == {"1.png": DOG}
 
 
 def test_recordings_match_by_question(tmp_path: Path) -> None:
@@ -89,5 +89,5 @@ def test_recordings_match_by_question(tmp_path: Path) -> None:
     items = tuple(Item(id=f"a#{q}", image=image, question=q, answers=("x",)) for q in ("What?", "How many?"))
     data = Dataset(path=tmp_path, format="vqa", tasks=(TaskType.IMAGE_TEXT_TO_TEXT,), items=items)
     answers = [{"prompt": "How many?", "answer": "two"}, {"prompt": "Who?", "answer": "me"}]
-    found = match_recorded(data, [recorded(answers, image=image)])
-    assert found.collected.records == {"a#How many?": [{"prompt": "How many?", "answer": "two"}]}
+    collected, _, _ = match_recorded(data, [recorded(answers, image=image)])
+    assert collected.records == {"a#How many?": [{"prompt": "How many?", "answer": "two"}]}
