@@ -1,7 +1,8 @@
 """Send images to a server over gRPC: the Open Inference Protocol, and GRPS."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import grpc
@@ -10,15 +11,27 @@ from google.protobuf.message import DecodeError
 
 from app.evaluation.clients import RETRY_DELAYS_S, read_elements
 from app.evaluation.dataset import Item
-from app.evaluation.runner import InferenceClientError, Records
+from app.evaluation.runner import InferenceClient, InferenceClientError, Records
 from app.proto import message_class
 
 _UNLIMITED = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
 _OK = 200
 
+Call = Callable[[str, Any, str], Any]
+"""Takes the path of a method, a request, and the name of the response's message; returns the response."""
 
-class GrpcClient:
-    """Sends inference requests over one channel, from any thread. Retries a few times when the server is busy.
+
+@contextmanager
+def open_grpc_client(
+    address: str,
+    protocol: str,
+    model: str,
+    parameters: Mapping[str, object],
+    timeout: float,
+    headers: Mapping[str, str],
+    credentials: grpc.ChannelCredentials | None = None,
+) -> Generator[InferenceClient]:
+    """Yield a client with one channel, which several threads may use. It retries a few times if the server is busy.
 
     Args:
         address: host and port.
@@ -29,80 +42,58 @@ class GrpcClient:
         headers: sent with every call, as gRPC metadata.
         credentials: for TLS; None disables TLS.
     """
+    metadata = [(name.lower(), value) for name, value in headers.items()]
+    infer = _infer_v2 if protocol == "v2-grpc" else _infer_grps
 
-    def __init__(
-        self,
-        address: str,
-        protocol: str,
-        model: str,
-        parameters: Mapping[str, object],
-        timeout: float,
-        headers: Mapping[str, str],
-        credentials: grpc.ChannelCredentials | None = None,
-    ) -> None:
-        self._channel: Any = (
-            grpc.insecure_channel(address, options=_UNLIMITED)
-            if credentials is None
-            else grpc.secure_channel(address, credentials, options=_UNLIMITED)
-        )
-        self._infer = self._infer_v2 if protocol == "v2-grpc" else self._infer_grps
-        self._model = model
-        self._parameters = parameters
-        self._timeout = timeout
-        self._metadata = [(name.lower(), value) for name, value in headers.items()]
+    def call(method: str, request: Any, response_name: str) -> Any:
+        body, response = request.SerializeToString(), message_class(response_name)
+        for delay in (*RETRY_DELAYS_S, None):
+            try:
+                return response.FromString(channel.unary_unary(method)(body, timeout=timeout, metadata=metadata))
+            except grpc.RpcError as error:
+                call_error: Any = error
+                if call_error.code() is not grpc.StatusCode.RESOURCE_EXHAUSTED or delay is None:
+                    raise InferenceClientError(f"{call_error.code().name}: {call_error.details()}") from None
+            time.sleep(delay)
+        raise AssertionError
 
-    def __call__(self, item: Item, data: bytes) -> Records:
-        """Return the records for one image.
-
-        Raises:
-            InferenceClientError: when the call fails, or its response has no records.
-        """
-        parameters = {**self._parameters, **({"prompts": [item.question]} if item.question else {})}
+    def predict(item: Item, data: bytes) -> Records:
+        item_parameters = {**parameters, **({"prompts": [item.question]} if item.question else {})}
         try:
-            return msgspec.convert(self._infer(data, parameters), list[dict[str, object]])
-        except grpc.RpcError as error:
-            call_error: Any = error
-            raise InferenceClientError(f"{call_error.code().name}: {call_error.details()}") from None
+            return msgspec.convert(infer(call, model, data, item_parameters), list[dict[str, object]])
         except (msgspec.MsgspecError, DecodeError, LookupError, TypeError, ValueError, RecursionError) as error:
             raise InferenceClientError(f"The answer has no records: {error}") from None
 
-    def close(self) -> None:
-        """Close the channel."""
-        self._channel.close()
+    channel: Any
+    with (
+        grpc.insecure_channel(address, options=_UNLIMITED)
+        if credentials is None
+        else grpc.secure_channel(address, credentials, options=_UNLIMITED)
+    ) as channel:
+        yield predict
 
-    def _infer_v2(self, data: bytes, parameters: Mapping[str, object]) -> Any:
-        request = message_class("inference.ModelInferRequest")(model_name=self._model)
-        image = request.inputs.add(name="image", datatype="BYTES", shape=[1])
-        image.contents.bytes_contents.append(data)
-        for name, value in parameters.items():
-            _set_parameter(image.parameters[name], value)
-        answer = self._call("/inference.GRPCInferenceService/ModelInfer", request, "inference.ModelInferResponse")
-        if answer.raw_output_contents:
-            # In raw contents, four bytes with the length precede each BYTES element.
-            return read_elements([answer.raw_output_contents[0][4:]])
-        return read_elements([*answer.outputs[0].contents.bytes_contents])
 
-    def _infer_grps(self, data: bytes, parameters: Mapping[str, object]) -> Any:
-        request = message_class("grps.protos.v1.GrpsMessage")(model=self._model)
-        request.gmap.s_b["image"] = data
-        request.gmap.s_s["image.parameters"] = msgspec.json.encode(parameters).decode()
-        answer = self._call("/grps.protos.v1.GrpsService/Predict", request, "grps.protos.v1.GrpsMessage")
-        if answer.status.code != _OK:
-            raise InferenceClientError(f"{answer.status.code}: {answer.status.msg}")
-        return msgspec.json.decode(answer.gmap.s_s["image"])
+def _infer_v2(call: Call, model: str, data: bytes, parameters: Mapping[str, object]) -> Any:
+    request = message_class("inference.ModelInferRequest")(model_name=model)
+    image = request.inputs.add(name="image", datatype="BYTES", shape=[1])
+    image.contents.bytes_contents.append(data)
+    for name, value in parameters.items():
+        _set_parameter(image.parameters[name], value)
+    answer = call("/inference.GRPCInferenceService/ModelInfer", request, "inference.ModelInferResponse")
+    if answer.raw_output_contents:
+        # In raw contents, four bytes with the length precede each BYTES element.
+        return read_elements([answer.raw_output_contents[0][4:]])
+    return read_elements([*answer.outputs[0].contents.bytes_contents])
 
-    def _call(self, method: str, request: Any, response_name: str) -> Any:
-        call, body = self._channel.unary_unary(method), request.SerializeToString()
-        response = message_class(response_name)
-        for delay in RETRY_DELAYS_S:
-            try:
-                return response.FromString(call(body, timeout=self._timeout, metadata=self._metadata))
-            except grpc.RpcError as error:
-                call_error: Any = error
-                if call_error.code() is not grpc.StatusCode.RESOURCE_EXHAUSTED:
-                    raise
-            time.sleep(delay)
-        return response.FromString(call(body, timeout=self._timeout, metadata=self._metadata))
+
+def _infer_grps(call: Call, model: str, data: bytes, parameters: Mapping[str, object]) -> Any:
+    request = message_class("grps.protos.v1.GrpsMessage")(model=model)
+    request.gmap.s_b["image"] = data
+    request.gmap.s_s["image.parameters"] = msgspec.json.encode(parameters).decode()
+    answer = call("/grps.protos.v1.GrpsService/Predict", request, "grps.protos.v1.GrpsMessage")
+    if answer.status.code != _OK:
+        raise InferenceClientError(f"{answer.status.code}: {answer.status.msg}")
+    return msgspec.json.decode(answer.gmap.s_s["image"])
 
 
 def _set_parameter(parameter: Any, value: object) -> None:

@@ -1,7 +1,7 @@
 """The model to evaluate: one in this process, or one on a server."""
 
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 import httpx
 import msgspec
@@ -120,14 +120,12 @@ def server_source(
             with httpx.Client(timeout=timeout, headers=dict(headers), trust_env=False, verify=tls.context()) as client:
                 yield HttpInferenceClient(client, url, protocol, name or "", parameters)
         else:
-            from app.cli.grpc_client import GrpcClient
+            from app.cli.grpc_client import open_grpc_client
 
             credentials = tls.credentials() if url.startswith("grpcs://") else None
             address = url.partition("://")[2] or url
-            with closing(
-                GrpcClient(address, protocol, name or "", parameters, timeout, headers, credentials)
-            ) as grpc_client:
-                yield grpc_client
+            with open_grpc_client(address, protocol, name or "", parameters, timeout, headers, credentials) as predict:
+                yield predict
 
     return Source(
         label=f"{name or 'the only model'} at {display_url} ({protocol})",

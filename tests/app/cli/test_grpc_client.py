@@ -8,8 +8,8 @@ from typing import Any
 import grpc
 import pytest
 
-from app.cli.grpc_client import GrpcClient
-from app.evaluation.runner import InferenceClientError
+from app.cli.grpc_client import open_grpc_client
+from app.evaluation.runner import InferenceClient, InferenceClientError
 from app.proto import message_class
 from tests.support.evaluation_samples import item
 
@@ -36,15 +36,14 @@ class FakeServer(grpc.GenericRpcHandler):
 
 
 @contextmanager
-def connected(fake: FakeServer, protocol: str = "v2-grpc") -> Generator[GrpcClient]:
+def connected(fake: FakeServer, protocol: str = "v2-grpc") -> Generator[InferenceClient]:
     server: Any = grpc.server(ThreadPoolExecutor(2), handlers=[fake])
     port = server.add_insecure_port("127.0.0.1:0")
     server.start()
-    client = GrpcClient(f"127.0.0.1:{port}", protocol, "m", {}, 20, TOKEN)
     try:
-        yield client
+        with open_grpc_client(f"127.0.0.1:{port}", protocol, "m", {}, 20, TOKEN) as client:
+            yield client
     finally:
-        client.close()
         server.stop(None).wait()
 
 
