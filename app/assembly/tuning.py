@@ -8,7 +8,7 @@ import msgspec
 
 from app.assembly.manifest import replacing_file
 from app.assembly.quantization import read_own_settings
-from app.settings.model import SETTINGS_FILE, BatchingSettings, ModelSource
+from app.settings.model import SETTINGS_FILE, ModelSettings, ModelSource
 
 ONNXRUNTIME, OPENVINO = "onnxruntime", "openvino"
 
@@ -90,21 +90,8 @@ def variants(
 
 def with_candidate(source: ModelSource, candidate: Candidate, workers: int) -> ModelSource:
     """Return the model with the settings of a candidate."""
-    settings = source.settings
-    threads = candidate.threads
-    changes: dict[str, Any] = {
-        "batching": BatchingSettings(max_size=candidate.batch, max_delay_ms=candidate.delay_ms),
-        "onnxruntime": msgspec.structs.replace(settings.onnxruntime, threads=threads),
-    }
-    if candidate.runtime is not None:
-        streams = _streams(threads, workers) or settings.openvino.streams
-        changes |= {
-            "runtime": candidate.runtime,
-            "precision": candidate.precision,
-            "openvino": msgspec.structs.replace(settings.openvino, threads=threads, streams=streams),
-            "preprocessing": msgspec.structs.replace(settings.preprocessing, reduced_decode=candidate.reduced_decode),
-        }
-    return msgspec.structs.replace(source, settings=msgspec.structs.replace(settings, **changes))
+    settings = _merged(msgspec.to_builtins(source.settings), candidate, workers)
+    return msgspec.structs.replace(source, settings=msgspec.convert(settings, ModelSettings))
 
 
 def write_settings(source: ModelSource, candidate: Candidate, workers: int) -> Path:
@@ -117,36 +104,29 @@ def write_settings(source: ModelSource, candidate: Candidate, workers: int) -> P
         ModelError: when existing settings cannot be read.
         OSError: when the file cannot be written.
     """
-    settings = dict(read_own_settings(source))
-    _set(settings, "batching", max_size=candidate.batch, max_delay_ms=candidate.delay_ms)
-    if candidate.batch == 1:
-        settings.pop("batching", None)
-    threads = candidate.threads if candidate.threads > 1 else None
-    _set(settings, ONNXRUNTIME, threads=threads if candidate.runtime != OPENVINO else None)
-    if candidate.runtime is not None:
-        uses_openvino = candidate.runtime == OPENVINO
-        if uses_openvino or settings.get("runtime") == OPENVINO:
-            settings["runtime"] = candidate.runtime
-        streams = _streams(candidate.threads, workers) if uses_openvino else None
-        _set(settings, OPENVINO, threads=threads if uses_openvino else None, streams=streams)
-        settings["precision"] = candidate.precision
-        if candidate.precision == "fp32":
-            del settings["precision"]
-        _set(settings, "preprocessing", reduced_decode=candidate.reduced_decode or None)
+    settings = _merged(read_own_settings(source), candidate, workers)
     file = source.folder / SETTINGS_FILE
     with replacing_file(file) as replacement:
         replacement.write(msgspec.json.format(msgspec.json.encode(settings), indent=2) + b"\n")
     return file
 
 
-def _streams(threads: int, workers: int) -> int | None:
-    """Return the streams of OpenVINO for calls with several threads, which share the cores."""
-    return max(1, workers // threads) if threads > 1 else None
-
-
-def _set(settings: dict[str, Any], group: str, **values: object) -> None:
-    """Set the values of one group; None removes a value, and an empty group is removed."""
-    present: Mapping[str, object] = {**settings.get(group, {}), **values}
-    settings[group] = {name: value for name, value in present.items() if value is not None}
-    if not settings[group]:
-        del settings[group]
+def _merged(settings: Mapping[str, Any], candidate: Candidate, workers: int) -> dict[str, Any]:
+    """Return the content of a settings file with the values of a candidate, without those that are the default."""
+    uses_openvino = candidate.runtime == OPENVINO
+    threads = candidate.threads if candidate.threads > 1 else None
+    batching = {"max_size": candidate.batch, "max_delay_ms": candidate.delay_ms} if candidate.batch > 1 else None
+    groups: dict[str, dict[str, object]] = {ONNXRUNTIME: {"threads": None if uses_openvino else threads}}
+    changes: dict[str, Any] = {"batching": batching}
+    if candidate.runtime is not None:
+        if uses_openvino or settings.get("runtime") == OPENVINO:
+            changes["runtime"] = candidate.runtime
+        changes["precision"] = None if candidate.precision == "fp32" else candidate.precision
+        # Calls with several threads share the cores.
+        streams = max(1, workers // threads) if threads and uses_openvino else None
+        groups[OPENVINO] = {"threads": threads if uses_openvino else None, "streams": streams}
+        groups["preprocessing"] = {"reduced_decode": candidate.reduced_decode or None}
+    for group, values in groups.items():
+        present = {**settings.get(group, {}), **values}
+        changes[group] = {name: value for name, value in present.items() if value is not None} or None
+    return {name: value for name, value in {**settings, **changes}.items() if value is not None or name not in changes}

@@ -132,7 +132,7 @@ def tune(
 def _print_checks(search: "TuningSearch", terminal: Console) -> None:
     if search.comparison is None:
         return
-    metric, images = search.comparison.metric_name, search.comparison.count
+    metric, images = search.comparison.metric_name, len(search.comparison.items)
     headings = (*_NAMES, metric, "drop", "labels", "matched", "IoU mean, least", "score", "")
     answers = _figures(f"Answers, {metric} on {'1 image' if images == 1 else f'{images} images'}", *headings)
     for candidate, check in search.checks.items():

@@ -84,28 +84,17 @@ class AnswerComparison:
         data: the images.
 
     Attributes:
+        items: the compared images; a shorter list may be set between checks.
         metric_name: what is measured: ``agreement``, or the figure of `charioteer evaluate`.
     """
 
     def __init__(self, data: TuningData) -> None:
-        self._items, self._dataset = data.items, data.dataset
+        self.items, self._dataset = data.items, data.dataset
         self._parameters: Mapping[str, object] = (
             {} if data.dataset is None else parameters_for(data.dataset, _SCORE_THRESHOLD, _TOP_K, ())
         )
-        self._reference: Mapping[str, Records] | None = None
-        self._metric = 1.0
+        self._reference: Mapping[str, Records] = {}
         self.metric_name = "agreement"
-
-    @property
-    def count(self) -> int:
-        """Return the number of compared images."""
-        return len(self._items)
-
-    def limit(self, count: int) -> None:
-        """Compare at most `count` images from now on, at least one."""
-        self._items = self._items[: max(1, count)]
-        if self._dataset is not None and self._reference is not None:
-            self._metric = self._figure(self._dataset, self._reference)
 
     def check(self, source: ModelSource) -> AnswerCheck:
         """Measure the answers of a set-up. The first one is the reference.
@@ -116,23 +105,21 @@ class AnswerComparison:
         """
         predict = local_predictor(source, self._parameters)
         try:
-            records = {item.id: predict(item, item.image.read_bytes()) for item in self._items}
+            records = {item.id: predict(item, item.image.read_bytes()) for item in self.items}
         except InferenceClientError as error:
             raise EvaluationError(str(error)) from None
-        reference = self._reference or records
-        metric, agreement = 1.0, None
-        if self._dataset is None:
-            agreement = compare_answers(self._items, reference, records)
-            metric = agreement.score
-        else:
-            metric = self._figure(self._dataset, records)
-        if self._reference is None:
-            self._reference, self._metric = records, metric
-        return AnswerCheck(metric=metric, drop=self._metric - metric, agreement=agreement)
+        self._reference = self._reference or records
+        expected, _ = self._measure(self._reference)
+        metric, agreement = self._measure(records)
+        return AnswerCheck(metric=metric, drop=expected - metric, agreement=agreement)
 
-    def _figure(self, dataset: Dataset, records: Mapping[str, Records]) -> float:
-        restricted = msgspec.structs.replace(dataset, items=tuple(self._items))
-        kept = {item.id: records[item.id] for item in self._items}
-        figure = evaluate_records(restricted, kept, {}, "").measures.figures[0]
+    def _measure(self, records: Mapping[str, Records]) -> tuple[float, Agreement | None]:
+        if self._dataset is None:
+            agreement = compare_answers(self.items, self._reference, records)
+            return agreement.score, agreement
+        dataset = msgspec.structs.replace(self._dataset, items=tuple(self.items))
+        figure = evaluate_records(dataset, {item.id: records[item.id] for item in self.items}, {}, "").measures.figures[
+            0
+        ]
         self.metric_name = figure.name
-        return figure.value or 0.0
+        return figure.value or 0.0, None

@@ -136,8 +136,9 @@ class TuningSearch:
         """Compare fewer images if all variants would not be compared in time."""
         available = _ANSWER_SHARE * self._options.minutes * 60 / len(self._variants)
         if seconds > available:
-            comparison.limit(int(comparison.count * available / seconds))
-            images = "1 image" if comparison.count == 1 else f"{comparison.count} images"
+            count = max(1, int(len(comparison.items) * available / seconds))
+            comparison.items = comparison.items[:count]
+            images = "1 image" if count == 1 else f"{count} images"
             self.notes.append(f"Compared only {images}, because of --minutes.")
 
     def _measure(self, candidates: Sequence[Candidate], share: float) -> Sequence[Measurement]:

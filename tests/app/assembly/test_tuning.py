@@ -75,9 +75,15 @@ def test_written_settings_are_those_that_were_measured_and_keep_the_others(tmp_p
     assert settings.preprocessing == PreprocessingSettings(scale=1.0, reduced_decode=True)
     assert settings.labels == ("a", "b")
     assert current_candidate(source_in(tmp_path), is_graph=True) == candidate
-    measured = with_candidate(source, candidate, 4).settings
-    assert (measured.runtime, measured.precision, measured.openvino) == ("openvino", "bf16", settings.openvino)
+    assert with_candidate(source, candidate, 4).settings == settings
     assert [path.name for path in tmp_path.iterdir()] == [SETTINGS_FILE]
+
+
+def test_streams_that_were_not_measured_are_not_written(tmp_path: Path) -> None:
+    (tmp_path / SETTINGS_FILE).write_text('{"runtime": "openvino", "openvino": {"streams": 3}}')
+    source, candidate = source_in(tmp_path), Candidate(runtime="openvino")
+    write_settings(source, candidate, 4)
+    assert with_candidate(source, candidate, 4).settings == read_settings(tmp_path)
 
 
 def test_threads_of_onnxruntime_are_written(tmp_path: Path) -> None:
