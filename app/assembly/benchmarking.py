@@ -57,12 +57,6 @@ class Measurement(msgspec.Struct, frozen=True):
         return {"throughput": self.rate, "latency": self.single_latency, "cost": self.cpu}[goal]
 
 
-def request_for(servable: Servable, name: str, image: bytes) -> InferenceRequest:
-    """Return a request with one image, one text, or tensors of zeros, as the model requires."""
-    inputs = tuple(_input(spec, image) for spec in servable.inputs)
-    return InferenceRequest(id=_REQUEST_ID, model_name=name, inputs=inputs)
-
-
 def measure_candidates(
     candidates: Sequence[tuple[Candidate, ModelSource]],
     images: Sequence[bytes],
@@ -89,12 +83,11 @@ def measure_candidates(
         InferenceError: when an inference fails.
     """
     runs = [_Run(candidate, source, images) for candidate, source in candidates]
-    for _ in range(rounds):
-        for run in runs:
-            run.measure(workers, seconds)
-            if not on_measured():
-                return [run.median() for run in runs if run.measured]
-    return [run.median() for run in runs]
+    for run in runs * rounds:
+        run.measure(workers, seconds)
+        if not on_measured():
+            break
+    return [run.median() for run in runs if run.measured]
 
 
 def best_measurement(measurements: Sequence[Measurement], goal: str) -> Measurement:
@@ -127,7 +120,14 @@ class _Run:
     def __init__(self, candidate: Candidate, source: ModelSource, images: Sequence[bytes]) -> None:
         self.candidate, self.source = candidate, source
         self.servable = load(source)
-        requests = [request_for(self.servable, source.name, image) for image in images]
+        requests = [
+            InferenceRequest(
+                id=_REQUEST_ID,
+                model_name=source.name,
+                inputs=tuple(_input(spec, image) for spec in self.servable.inputs),
+            )
+            for image in images
+        ]
         self.servable.predict(requests[0], Limits())
         self.requests = itertools.cycle(requests)
         self.measured: list[Measurement] = []
@@ -146,9 +146,7 @@ class _Run:
 
     def median(self) -> Measurement:
         rows = [(result.rate, result.p50, result.p99, result.single_latency, result.cpu) for result in self.measured]
-        values = np.array(rows)
-        rate, p50, p99, single_latency, cpu = np.median(values, axis=0).tolist()
-        return Measurement(self.candidate, rate, p50, p99, single_latency, cpu, tuple(self.measured))
+        return Measurement(self.candidate, *np.median(rows, axis=0).tolist(), tuple(self.measured))
 
 
 async def _measure(
