@@ -15,7 +15,6 @@ from app.assembly.tuning import Candidate
 from app.engine.engine import Engine
 from app.engine.models.registry import Registry
 from app.engine.models.repository import Repository
-from app.engine.models.servable import Servable
 from app.engine.request_context import RequestContext
 from app.engine.scheduling.admission import QueueLimits
 from app.settings.model import ModelSource

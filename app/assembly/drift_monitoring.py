@@ -90,12 +90,15 @@ class Drift:
             import_scipy()
         except DriftError as error:
             raise SettingsError(str(error)) from None
-        baselines = _Baselines(sources)
-        _, errors = baselines.poll()
+        self._settings, self._sources = settings, sources
+        self._monitored: dict[str, MonitoredModel] = {}
+        self._fingerprints: dict[str, tuple[object, ...]] = {}
+        changed, errors = self._poll()
         if errors:
             raise SettingsError(errors[0])
+        monitors = {model: monitor for model, monitor in changed.items() if monitor is not None}
         # An ingress of Ray Serve gets its models later.
-        if not baselines.monitored and sources():
+        if not monitors and sources():
             message = f"--drift needs a {FILE_NAME} in the folder of a model; `charioteer drift baseline` creates it"
             raise SettingsError(message)
         metrics = DriftMetrics(registry)
@@ -103,13 +106,10 @@ class Drift:
         if url is not None:
             check_url(url, "--drift-webhook")
         self._webhook = None if url is None else Webhook(url, lambda outcome: metrics.alerts.labels(outcome).inc())
-        self._baselines = baselines
-        self._settings = settings
-        monitors = {name: self._monitor(model) for name, model in baselines.monitored.items()}
         send_alert = self._webhook.send if self._webhook else None
         self.observer = DriftObserver(monitors, metrics, settings.drift_per_second, send_alert, self._reload)
         self.annotators: Sequence[OutputAnnotator] = (
-            (SimilarityAnnotator(baselines.monitored, self.observer),) if settings.drift_similarity else ()
+            (SimilarityAnnotator(self._monitored, self.observer),) if settings.drift_similarity else ()
         )
 
     def close(self) -> None:
@@ -118,42 +118,26 @@ class Drift:
         if self._webhook is not None:
             self._webhook.close()
 
-    def _monitor(self, monitored: MonitoredModel) -> Monitor:
-        return Monitor(monitored, self._settings.drift_window, self._settings.drift_seconds)
-
     def _reload(self) -> Mapping[str, Monitor | None]:
-        changed, errors = self._baselines.poll()
+        changed, errors = self._poll()
         for error in errors:
             _logger.warning("drift baseline not reloaded: %s", error)
-        for model, monitored in changed.items():
-            _logger.info("%s %s", model, "is monitored with a new baseline" if monitored else "is no longer monitored")
-        return {model: None if monitored is None else self._monitor(monitored) for model, monitored in changed.items()}
+        for model, monitor in changed.items():
+            _logger.info("%s %s", model, "is monitored with a new baseline" if monitor else "is no longer monitored")
+        return changed
 
-
-class _Baselines:
-    """The models of `sources` that have a baseline on disk.
-
-    Attributes:
-        monitored: monitored models by name; of several versions, the latest with a baseline.
-    """
-
-    def __init__(self, sources: Callable[[], Sequence[ModelSource]]) -> None:
-        self.monitored: dict[str, MonitoredModel] = {}
-        self._sources = sources
-        self._fingerprints: dict[str, tuple[object, ...]] = {}
-
-    def poll(self) -> tuple[Mapping[str, MonitoredModel | None], Sequence[str]]:
+    def _poll(self) -> tuple[Mapping[str, Monitor | None], Sequence[str]]:
         """Read new and changed baselines.
 
         Returns:
-            Monitored models by name, None for removed baselines; and the errors of unusable baselines. These are read
+            Monitors of models by name, None for removed baselines; and the errors of unusable baselines. These are read
             again only after their files change. Until then the previous baseline stays active.
         """
         files = self._files()
-        changed: dict[str, MonitoredModel | None] = {}
+        changed: dict[str, Monitor | None] = {}
         errors: list[str] = []
-        for model in [name for name in self.monitored if name not in files]:
-            del self.monitored[model], self._fingerprints[model]
+        for model in [name for name in self._monitored if name not in files]:
+            del self._monitored[model], self._fingerprints[model]
             changed[model] = None
         for model, (file, source) in files.items():
             try:
@@ -165,14 +149,15 @@ class _Baselines:
                 check_folder(source)
                 check_manifest(source)
                 baseline = read_baseline(file)
-                changed[model] = self.monitored[model] = MonitoredModel(
-                    model, baseline, embedder_for(baseline, [file.parent])
-                )
+                monitored = MonitoredModel(model, baseline, embedder_for(baseline, [file.parent]))
+                self._monitored[model] = monitored
+                changed[model] = Monitor(monitored, self._settings.drift_window, self._settings.drift_seconds)
             except (DriftError, ModelError, OSError) as error:
                 errors.append(str(error))
         return changed, errors
 
     def _files(self) -> Mapping[str, tuple[Path, ModelSource]]:
+        """Return the baseline of each model by name; of several versions, that of the latest one that has one."""
         files_by_model: dict[str, tuple[Path, ModelSource]] = {}
         for source in sorted(self._sources(), key=lambda source: version_sort_key(source.version), reverse=True):
             files = [folder / FILE_NAME for folder in (source.folder, source.folder.parent)]
