@@ -6,6 +6,7 @@ from typing import Any, cast
 from cyclopts import App, Parameter
 
 from app import __version__
+from app.settings.environment import check_finite
 from app.settings.model import ModelError
 from app.settings.server import SettingsError
 from tasks.inference.error import InferenceError
@@ -24,6 +25,7 @@ cli = App(
     name="charioteer",
     help="Serve any vision model over standard inference protocols.",
     version=__version__,
+    config=check_finite,
     default_parameter=Parameter(show_env_var=False, show_default=_shown_default, negative_iterable=()),
 )
 _COMMANDS = (

@@ -13,6 +13,7 @@ from cyclopts.validators import Number
 from app import __version__
 from app.cli.serve import read_config_file, serve, unknown_variables
 from app.cli.terminal import console, printable, table
+from app.settings.environment import check_finite
 
 _SECRET = ("record", "drift_webhook")
 """Options whose URLs may contain a password or a token."""
@@ -38,7 +39,8 @@ def config(
     def collect(_: App, __: tuple[str, ...], collection: ArgumentCollection) -> None:
         arguments.extend(argument for argument in collection if not argument.children)
 
-    parser = App(name="charioteer config", config=(read_config_file, collect), help_flags=[], version_flags=[])
+    sources = (read_config_file, check_finite, collect)
+    parser = App(name="charioteer config", config=sources, help_flags=[], version_flags=[])
     parser.default(serve)
     _, bound, _ = parser.parse_args(options)
     values = dict(bound.arguments)

@@ -18,7 +18,7 @@ from typing import Annotated, Any, cast
 from cyclopts import App, ArgumentCollection, Group, Parameter
 from cyclopts.config import Toml
 
-from app.settings.environment import MODELS, environment
+from app.settings.environment import MODELS, check_finite, environment
 from app.settings.network import AccessSettings, ListeningSettings, TransportSettings
 from app.settings.server import (
     DriftSettings,
@@ -181,7 +181,7 @@ command = App(
     name="serve",
     usage="Usage: charioteer serve [OPTIONS]",
     help_epilogue=_EPILOGUE,
-    config=read_config_file,
+    config=(read_config_file, check_finite),
     default_parameter=Parameter(show=False),
 )
 command.default(serve)

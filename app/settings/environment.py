@@ -1,8 +1,10 @@
-"""Environment variables and help of options."""
+"""Environment variables, help and numbers of options."""
 
-from typing import Any
+import math
+from contextlib import suppress
+from typing import Any, get_args
 
-from cyclopts import Group, Parameter
+from cyclopts import App, ArgumentCollection, Group, Parameter, ValidationError
 
 # Groups of the help, in this order.
 MODELS = Group("Models", sort_key=1)
@@ -25,3 +27,18 @@ def environment(*names: str, **parameter: Any) -> Parameter:
             --help-all` lists all.
     """
     return Parameter(env_var=names, **parameter)
+
+
+def check_finite(_: App, __: tuple[str, ...], arguments: ArgumentCollection) -> None:
+    """Reject infinity and NaN for numbers of every source; validators of a range accept infinity.
+
+    Raises:
+        ValidationError: naming the option and its value.
+    """
+    for argument in arguments:
+        if float in (argument.hint, *get_args(argument.hint)):
+            for token in argument.tokens:
+                with suppress(ValueError):
+                    if not math.isfinite(value := float(token.value)):
+                        message = "Expected a finite number."
+                        raise ValidationError(exception_message=message, argument=argument, value=value)

@@ -68,6 +68,20 @@ def test_server_settings_are_read_by_name() -> None:
         server_settings({"max_inputs": "many"})
 
 
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"request_timeout": float("inf")}, "settings.request_timeout: Expected a finite number, got inf"),
+        ({"request_timeout": "-1"}, "settings.request_timeout: Must be > 0"),
+        ({"max_queue_seconds": float("nan")}, "settings.max_queue_seconds: Must be > 0"),
+        ({"workers": 0}, "settings.workers: Must be > 0"),
+    ],
+)
+def test_server_settings_have_the_ranges_of_the_command_line(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(SettingsError, match=re.escape(message)):
+        server_settings(settings)
+
+
 def test_missing_ray_names_the_extra() -> None:
     with pytest.raises(SettingsError, match=re.escape("pip install 'charioteer[ray]'")):
         application({})

@@ -1,11 +1,13 @@
 """Options of the application on Ray: arguments, which need a restart, and a user config, which does not."""
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeVar, cast
 
 import msgspec
+from cyclopts import App
 
 from app.settings.network import TransportSettings
 from app.settings.server import ModelOptions, ServerSettings, SettingsError
@@ -84,7 +86,7 @@ def server_settings(settings: Mapping[str, object]) -> ServerSettings:
     """Return the settings of the service in an ingress replica.
 
     Raises:
-        SettingsError: naming the setting that is unknown, or not available behind Ray.
+        SettingsError: naming the setting that is unknown, not available behind Ray, or out of its range.
     """
     known = {field.name for field in fields(ServerSettings)} - _NOT_BEHIND_RAY.keys()
     for name in settings:
@@ -93,9 +95,25 @@ def server_settings(settings: Mapping[str, object]) -> ServerSettings:
         if name not in known:
             raise SettingsError(f"settings.{name}: Expected one of {', '.join(sorted(known))}")
     try:
-        return msgspec.convert({**settings, **_NOT_BEHIND_RAY}, ServerSettings, strict=False, dec_hook=_path)
+        converted = msgspec.convert({**settings, **_NOT_BEHIND_RAY}, ServerSettings, strict=False, dec_hook=_path)
     except msgspec.ValidationError as error:
         raise SettingsError(f"settings: {error}") from None
+    for argument in App(default_command=_take_settings).assemble_argument_collection():
+        name = argument.field_info.name
+        if name in settings:
+            value = getattr(converted, name)
+            try:
+                for validator in cast("Iterable[Any]", argument.parameter.validator or ()):
+                    validator(argument.hint, value)
+            except ValueError as error:
+                raise SettingsError(f"settings.{name}: {error}") from None
+            if isinstance(value, float) and not math.isfinite(value):
+                raise SettingsError(f"settings.{name}: Expected a finite number, got {value}")
+    return converted
+
+
+def _take_settings(_: ServerSettings = ServerSettings()) -> None:  # noqa: B008
+    """Take the settings as a command does, so that they have the validators of options."""
 
 
 def _path(kind: type, value: object) -> object:

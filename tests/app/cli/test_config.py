@@ -10,7 +10,7 @@ from typing import Any
 
 import jsonschema_rs
 import pytest
-from cyclopts import App, CycloptsError
+from cyclopts import App, CycloptsError, ValidationError
 from rich.console import Console
 
 from app.cli import cli
@@ -104,6 +104,35 @@ def test_invalid_file_is_rejected(
     with pytest.raises(SystemExit):
         command.parse_args(["--config", str(tmp_path / "c.toml")])
     assert message in " ".join(capsys.readouterr().err.replace("│", "").split())
+
+
+@pytest.mark.parametrize("value", ["inf", "-inf", "nan", "1e999"])
+@pytest.mark.parametrize(
+    ("command_line", "name"),
+    [
+        ("serve --request-timeout {}", "--request-timeout"),
+        ("config --record-keep={}", "--record-keep"),
+        ("drift check baseline images --alpha {}", "--alpha"),
+        ("export . --output out --tolerance {}", "--tolerance"),
+        ("inferences store --min-score {}", "--min-score"),
+    ],
+)
+def test_number_that_is_not_finite_is_rejected(
+    command_line: str, name: str, value: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        cli(command_line.format(value).split())
+    text = " ".join(capsys.readouterr().err.replace("│", "").split())
+    assert f'Invalid value "{float(value)}" for {name}. Expected a finite number.' in text
+
+
+def test_number_in_the_environment_or_a_file_is_finite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "c.toml").write_text("request-timeout = inf")
+    with pytest.raises(ValidationError, match="Expected a finite number"):
+        command.parse_args(["--config", str(tmp_path / "c.toml")], exit_on_error=False, print_error=False)
+    monkeypatch.setenv("CHARIOTEER_REQUEST_TIMEOUT", "inf")
+    with pytest.raises(ValidationError, match="Expected a finite number"):
+        command.parse_args([], exit_on_error=False, print_error=False)
 
 
 def test_file_that_is_not_toml_is_named_with_its_option(tmp_path: Path) -> None:
