@@ -4,6 +4,7 @@ import difflib
 import faulthandler
 import gc
 import importlib
+import ipaddress
 import logging
 import os
 import re
@@ -62,6 +63,7 @@ def serve(
     from app.server.auth.bind_policy import check_bind_policy, warn_about_clear_text
 
     check_bind_policy(settings)
+    _check_trusted_proxies()
     _import_structlog()
     # Collect no garbage while models load. `freeze_garbage` freezes the loaded objects and turns the collector on.
     gc.disable()
@@ -124,6 +126,21 @@ def serve(
             registration.detail or registration.reason for registration in service.registry.registrations
         )
         sys.exit(f"charioteer: no model could be loaded: {reasons}")
+
+
+def _check_trusted_proxies() -> None:
+    """Reject a network in `FORWARDED_ALLOW_IPS` that is not valid: the server would silently trust no proxy of it.
+
+    Raises:
+        SettingsError: naming the network.
+    """
+    for item in os.environ.get("FORWARDED_ALLOW_IPS", "").split(","):
+        try:
+            if "/" in item:
+                ipaddress.ip_network(item.strip())
+        except ValueError as error:
+            message = f"FORWARDED_ALLOW_IPS: Expected addresses and networks, such as 10.0.0.0/8: {error}"
+            raise SettingsError(message) from None
 
 
 def _style(text: str, code: str) -> str:

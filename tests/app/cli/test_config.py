@@ -149,6 +149,12 @@ def test_file_that_cannot_be_read_is_rejected_with_its_option(name: str, tmp_pat
         command.parse_args(["--config", str(path)])
 
 
+def test_invalid_network_of_trusted_proxies_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FORWARDED_ALLOW_IPS", "192.0.2.1, 10.0.0.1/8")
+    with pytest.raises(SettingsError, match="FORWARDED_ALLOW_IPS: Expected .*: 10.0.0.1/8 has host bits set"):
+        serve()
+
+
 def test_passwords_and_tokens_in_urls_are_not_shown(capsys: pytest.CaptureFixture[str]) -> None:
     config("--record", "postgresql://user:p/word@host/database", "--drift-webhook", "https://hooks.example/token")
     shown = rows(capsys)
