@@ -25,9 +25,6 @@ from app.settings.server import DEMO_MODELS, IS_CHECKOUT, ModelOptions
 
 _load_meter = LoadMeter()
 
-FIXTURE_MODELS = DEMO_MODELS
-"""Models that this repository trains for its tests."""
-
 
 def find_models(options: ModelOptions) -> Sequence[ModelSource]:
     """Return every version of every model that `options` name.

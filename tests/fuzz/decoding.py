@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 
-from app.assembly.models import FIXTURE_MODELS, load
+from app.assembly.models import load
 from app.engine.models.registry import Registry
 from app.protocols.chariot_v2_kserve import codec as chariot
 from app.protocols.grps.codec import PredictCodec
@@ -12,6 +12,7 @@ from app.protocols.kserve_v2 import codec, protobuf
 from app.protocols.kserve_v2.binary import unpack_bytes
 from app.protocols.tensorflow_serving.values import read_object, read_tensor
 from app.settings.model import ModelSource
+from app.settings.server import DEMO_MODELS
 from app.wire.protobuf_limits import parse_message
 from tasks.inference.error import InferenceError
 from tasks.inference.limits import Limits
@@ -31,7 +32,7 @@ Decoder = Callable[[bytes], object]
 
 def decoders() -> Mapping[str, Decoder]:
     """Return all decoders, with three fixture models."""
-    sources = [ModelSource(name=name, version="1", folder=FIXTURE_MODELS / name) for name in _MODELS]
+    sources = [ModelSource(name=name, version="1", folder=DEMO_MODELS / name) for name in _MODELS]
     registry = Registry(sources)
     for source in sources:
         registry.load(source, load)

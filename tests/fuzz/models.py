@@ -5,7 +5,7 @@ import shutil
 from pathlib import Path
 from textwrap import dedent
 
-from app.assembly.models import FIXTURE_MODELS
+from app.settings.server import DEMO_MODELS
 from tasks.inference.tensor import Datatype
 
 SPARE = "spare"
@@ -81,9 +81,9 @@ _PYTHON_MODELS = {
 def write_models(folder: Path) -> None:
     """Replace the content of `folder` with a repository of all models."""
     shutil.rmtree(folder, ignore_errors=True)
-    shutil.copytree(FIXTURE_MODELS, folder)
+    shutil.copytree(DEMO_MODELS, folder)
     for name, original in _ALIASES.items():
-        shutil.copytree(FIXTURE_MODELS / original, folder / name)
+        shutil.copytree(DEMO_MODELS / original, folder / name)
     (folder / "detector" / "model-settings.json").write_text(json.dumps({"default": True}))
     for name, tensors in ECHOES.items():
         specs = {tensor: (datatype, shape) for tensor, datatype, shape in tensors}

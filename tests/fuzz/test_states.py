@@ -19,13 +19,13 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
-from app.assembly.models import FIXTURE_MODELS
 from app.proto import message_class
+from app.settings.server import DEMO_MODELS
 from tests.fuzz.server import fuzzed_server
 
 NAME = "subject"
 BROKEN, GONE = "broken", "gone"
-FILES = {2.0: FIXTURE_MODELS / "half_plus_two", 3.0: FIXTURE_MODELS / "half_plus_three"}
+FILES = {2.0: DEMO_MODELS / "half_plus_two", 3.0: DEMO_MODELS / "half_plus_three"}
 V2, GRPS = "/inference.GRPCInferenceService/", "/grps.protos.v1.GrpsService/"
 TRANSPORTS = st.sampled_from(["rest", "grpc", "page"])
 

@@ -9,7 +9,7 @@ from litestar import Litestar
 from numpy.typing import NDArray
 from prometheus_client import CollectorRegistry
 
-from app.assembly.models import FIXTURE_MODELS, load
+from app.assembly.models import load
 from app.engine.engine import Engine
 from app.engine.models.model_metadata import ModelMetadata
 from app.engine.models.registry import Registry
@@ -18,6 +18,7 @@ from app.engine.models.servable import Servable
 from app.protocols import LISTENERS, main_port_protocols
 from app.server.http.asgi import create_app, create_listener_app
 from app.settings.model import ModelSettings, ModelSource, read_settings
+from app.settings.server import DEMO_MODELS
 from tasks.inference.limits import Limits
 from tasks.inference.tensor import Datatype, Tensor, TensorSpec
 from tasks.task import TaskType
@@ -126,4 +127,4 @@ def model_source(name: str) -> ModelSource:
     folder = PYTHON_MODELS / name
     if folder.is_dir():
         return ModelSource(name=name, version="1", folder=folder, settings=read_settings(folder), allow_code=True)
-    return ModelSource(name=name, version="1", folder=FIXTURE_MODELS / name)
+    return ModelSource(name=name, version="1", folder=DEMO_MODELS / name)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from app.assembly.discovery import discover, model_at, models_in
-from app.assembly.models import FIXTURE_MODELS, describe, find_models, load
+from app.assembly.models import describe, find_models, load
 from app.settings.model import ModelError, ModelSource
 from app.settings.server import DEMO_MODELS, ModelOptions
 
@@ -186,7 +186,7 @@ def test_options_select_the_models(tmp_path: Path) -> None:
     assert names_and_versions([*find_models(ModelOptions(model_repository=tmp_path))]) == [("a", "1"), ("b", "1")]
     assert names_and_versions([*find_models(ModelOptions(model_dir=tmp_path / "b"))]) == [("b", "1")]
     assert names_and_versions([*find_models(ModelOptions(model_dir=tmp_path))]) == [("a", "1"), ("b", "1")]
-    assert {source.folder.parent for source in find_models(ModelOptions())} == {FIXTURE_MODELS}
+    assert {source.folder.parent for source in find_models(ModelOptions())} == {DEMO_MODELS}
     # The image sets MODEL_DIR.
     assert {source.folder.parent for source in find_models(ModelOptions(demo=True, model_dir=tmp_path))} == {
         DEMO_MODELS

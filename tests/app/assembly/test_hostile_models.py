@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from app.assembly.models import FIXTURE_MODELS, find_models, load
+from app.assembly.models import find_models, load
 from app.settings.model import ModelError, ModelSource
-from app.settings.server import ModelOptions
+from app.settings.server import DEMO_MODELS, ModelOptions
 
-GRAPH = FIXTURE_MODELS / "half_plus_two" / "model.onnx"
+GRAPH = DEMO_MODELS / "half_plus_two" / "model.onnx"
 
 
 class Payload:

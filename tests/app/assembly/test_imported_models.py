@@ -8,11 +8,12 @@ import onnx
 import pytest
 
 from app.assembly.discovery import discover, model_at, models_in
-from app.assembly.models import FIXTURE_MODELS, describe, load
+from app.assembly.models import describe, load
 from app.cli.model.check import check
 from app.settings.model import BatchingSettings, ModelError, OnnxRuntimeSettings
+from app.settings.server import DEMO_MODELS
 
-CLASSIFIER = FIXTURE_MODELS / "classifier" / "model.onnx"
+CLASSIFIER = DEMO_MODELS / "classifier" / "model.onnx"
 CONFIG = """\
 # The shapes of the classifier, as Triton's documentation writes them.
 name: "shapes"

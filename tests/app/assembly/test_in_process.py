@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from app.assembly.in_process import InProcessModel
-from app.assembly.models import FIXTURE_MODELS
+from app.settings.server import DEMO_MODELS
 from tasks.inference.error import InferenceError
 from tasks.vision.image import decode_image
 from tests.support.server_process import ROOT
@@ -34,24 +34,24 @@ class PillowLikeImage:
     ids=["array", "list", "library", "fortran", "int64", "float64", "big-endian"],
 )
 def test_images_of_every_kind_are_read(image: Any) -> None:
-    records = InProcessModel(FIXTURE_MODELS / "detector").ask(image)
+    records = InProcessModel(DEMO_MODELS / "detector").ask(image)
     assert len(records) == 5
 
 
 @pytest.mark.parametrize("image", [SCENE.astype(object), "scene.jpg", np.zeros((4, 4, 3), np.complex64)])
 def test_value_that_is_no_image_is_rejected(image: Any) -> None:
     with pytest.raises(InferenceError, match="image-0: Expected an array of numbers, got one of"):
-        InProcessModel(FIXTURE_MODELS / "detector").ask(image)
+        InProcessModel(DEMO_MODELS / "detector").ask(image)
 
 
 def test_tensor_model_takes_and_returns_arrays() -> None:
-    model = InProcessModel(FIXTURE_MODELS / "half_plus_three")
+    model = InProcessModel(DEMO_MODELS / "half_plus_three")
     assert model.run({"x": np.array([1, 2, 5], ">f4")})["y"].tolist() == [3.5, 4, 5.5]
     with pytest.raises(InferenceError, match="Expected FP32 for 'x', got INT64"):
         model.run({"x": [1, 2]})
 
 
 def test_model_may_be_named_by_text_and_takes_tensors_only_for_its_task() -> None:
-    model = InProcessModel(str(FIXTURE_MODELS / "detector"))
+    model = InProcessModel(str(DEMO_MODELS / "detector"))
     with pytest.raises(InferenceError, match="Expected a model of TENSOR, got one of OBJECT_DETECTION"):
         model.run({"image": SCENE})

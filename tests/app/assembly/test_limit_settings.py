@@ -6,10 +6,9 @@ import msgspec
 import pytest
 
 from app.assembly.discovery import discover
-from app.assembly.models import FIXTURE_MODELS
 from app.assembly.service import Service
 from app.engine.scheduling.admission import QueueLimits
-from app.settings.server import LimitSettings, ServerSettings
+from app.settings.server import DEMO_MODELS, LimitSettings, ServerSettings
 from tasks.inference.limits import Limits
 
 NAMES = [field.name for field in dataclasses.fields(LimitSettings)]
@@ -30,7 +29,7 @@ def test_limit_has_the_same_default_everywhere(name: str) -> None:
 def test_engine_uses_the_configured_limits() -> None:
     values = {name: name == "allow_avif_jpeg2000" or number for number, name in enumerate(NAMES, 11)}
     settings = ServerSettings(grpc=False, tensorflow_serving=False, **values)  # pyright: ignore[reportArgumentType]
-    service = Service(settings, lambda: discover(FIXTURE_MODELS / "detector"))
+    service = Service(settings, lambda: discover(DEMO_MODELS / "detector"))
     limits = msgspec.to_builtins(msgspec.structs.replace(service.engine.limits, downscale=None))
     assert {name: limits[name] for name in NAMES if name in LIMITS} == {
         name: value for name, value in values.items() if name in LIMITS

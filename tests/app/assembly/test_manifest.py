@@ -11,14 +11,14 @@ from litestar.testing import TestClient
 
 from app.assembly.discovery import model_at
 from app.assembly.manifest import MANIFEST_FILE, SIGNATURE_FILE, check_manifest, write_manifest
-from app.assembly.models import FIXTURE_MODELS, describe, find_models, load
+from app.assembly.models import describe, find_models, load
 from app.engine.models.servable import Servable
 from app.runtimes.folder import iterate_files
 from app.settings.model import ModelError, ModelSource
-from app.settings.server import ModelOptions
+from app.settings.server import DEMO_MODELS, ModelOptions
 from tests.support.apps import app_with_sources
 
-GRAPH = FIXTURE_MODELS / "half_plus_two" / "model.onnx"
+GRAPH = DEMO_MODELS / "half_plus_two" / "model.onnx"
 
 
 @pytest.fixture

@@ -3,14 +3,13 @@
 import pytest
 
 from app.assembly.discovery import discover
-from app.assembly.models import FIXTURE_MODELS
 from app.assembly.service import Service
-from app.settings.server import ServerSettings, SettingsError
+from app.settings.server import DEMO_MODELS, ServerSettings, SettingsError
 
 
 def service(endpoint: str) -> Service:
     settings = ServerSettings(grpc=False, tensorflow_serving=False, otlp_endpoint=endpoint)
-    return Service(settings, lambda: discover(FIXTURE_MODELS / "detector"))
+    return Service(settings, lambda: discover(DEMO_MODELS / "detector"))
 
 
 @pytest.mark.parametrize("endpoint", ["collector", "collector:4318", "grpc://collector:4317", "http://[x"])

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from app.assembly.models import FIXTURE_MODELS
 from app.cli.model.check import check
 from app.cli.model.pack import archive, manifest, members, pack
 from app.settings.model import ModelError
+from app.settings.server import DEMO_MODELS
 from tests.support.command_line import charioteer
 from tests.support.server_process import ROOT
 
@@ -181,7 +181,7 @@ def test_a_model_that_fails_the_check_is_not_packed(tmp_path: Path) -> None:
 def model(tmp_path: Path) -> Path:
     path = tmp_path / "halves"
     path.mkdir()
-    shutil.copy(FIXTURE_MODELS / "half_plus_two" / "model.onnx", path)
+    shutil.copy(DEMO_MODELS / "half_plus_two" / "model.onnx", path)
     return path
 
 

@@ -17,7 +17,6 @@ from litestar import Litestar
 from litestar.testing import TestClient
 from numpy.typing import NDArray
 
-from app.assembly.models import FIXTURE_MODELS
 from app.assembly.models import load as load_fixture
 from app.conformance.check import Verdict
 from app.conformance.client.calls import GrpcChannel
@@ -29,6 +28,7 @@ from app.engine.models.model_metadata import ModelMetadata
 from app.engine.models.servable import Servable
 from app.proto import GRPS, INFERENCE, MODEL_SERVICE, PREDICTION_SERVICE
 from app.settings.model import ModelSource
+from app.settings.server import DEMO_MODELS
 from tasks.object_detection import DetectionInput
 from tasks.oriented_object_detection import OrientedDetections, OrientedObjectDetection
 from tasks.task import TaskType
@@ -118,7 +118,7 @@ def sources(model: str) -> Sequence[ModelSource]:
     """Return the source of a model: a fixture, a Python model of the tests, or `BARS`."""
     if (PYTHON_MODELS / model).is_dir():
         return [model_source(model)]
-    return [ModelSource(name=model, version="1", folder=FIXTURE_MODELS / model)]
+    return [ModelSource(name=model, version="1", folder=DEMO_MODELS / model)]
 
 
 def load(source: ModelSource) -> Servable:

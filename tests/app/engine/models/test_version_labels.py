@@ -9,7 +9,7 @@ import pytest
 from app.assembly.discovery import models_in
 from app.engine.models.registry import Registry
 from app.settings.model import ModelError, ModelSettings, ModelSource
-from tests.support.apps import FIXTURE_MODELS
+from app.settings.server import DEMO_MODELS
 
 
 def source(version: str, **labels: str) -> ModelSource:
@@ -37,6 +37,6 @@ def test_versions_with_contradicting_labels_are_refused() -> None:
 def test_labels_are_read_from_the_settings_of_the_model_folder(tmp_path: Path) -> None:
     model = tmp_path / "half"
     for version in ("1", "2"):
-        shutil.copytree(FIXTURE_MODELS / "half_plus_two", model / version)
+        shutil.copytree(DEMO_MODELS / "half_plus_two", model / version)
     (model / "model-settings.json").write_text(json.dumps({"version_labels": {"stable": "1"}}))
     assert Registry(models_in(tmp_path)).version_with_label("half", "stable") == "1"

@@ -11,12 +11,13 @@ from litestar import Litestar
 from litestar.testing import TestClient
 
 from app.assembly.discovery import discover
-from app.assembly.models import FIXTURE_MODELS, load
+from app.assembly.models import load
+from app.settings.server import DEMO_MODELS
 from tests.support.apps import app_with_models, app_with_sources
 from tests.support.chariot import IMAGE, Client, image_input
 
-HALF_PLUS_TWO = (FIXTURE_MODELS / "half_plus_two" / "model.onnx").read_bytes()
-HALF_PLUS_THREE = (FIXTURE_MODELS / "half_plus_three" / "model.onnx").read_bytes()
+HALF_PLUS_TWO = (DEMO_MODELS / "half_plus_two" / "model.onnx").read_bytes()
+HALF_PLUS_THREE = (DEMO_MODELS / "half_plus_three" / "model.onnx").read_bytes()
 
 REQUEST = {"inputs": [{"name": "x", "datatype": "FP32", "shape": [1], "data": [1]}]}
 

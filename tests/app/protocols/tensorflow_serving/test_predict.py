@@ -11,7 +11,6 @@ from litestar import Litestar
 from litestar.testing import TestClient
 from prometheus_client import CollectorRegistry
 
-from app.assembly.models import FIXTURE_MODELS
 from app.assembly.service import Service
 from app.engine.engine import Engine
 from app.engine.models.registry import ModelState, Registration
@@ -21,7 +20,7 @@ from app.protocols.status import grpc_status, http_status
 from app.protocols.tensorflow_serving.routes import TensorFlowServing
 from app.server.http.asgi import create_app, create_listener_app
 from app.settings.model import ModelError, ModelSettings, ModelSource
-from app.settings.server import ServerSettings
+from app.settings.server import DEMO_MODELS, ServerSettings
 from tasks.inference.error import ErrorKind, InferenceError
 from tests.support.apps import MAX_REQUEST_BYTES, load_test_model
 from tests.support.grpc_server import build_engine_from_sources
@@ -29,7 +28,7 @@ from tests.support.images import encode_base64, encode_image, rectangle
 
 Client = TestClient[Litestar]
 
-HALF_PLUS_TWO = FIXTURE_MODELS / "half_plus_two"
+HALF_PLUS_TWO = DEMO_MODELS / "half_plus_two"
 LABELS = {"stable": "1", "canary": "3", "broken": "4"}
 
 
@@ -69,7 +68,7 @@ def recorder() -> EventRecorder:
 def engine(recorder: EventRecorder) -> Engine:
     names = ("classifier", "detector", "failing", "half_plus_two", "echo-pair", "greeter")
     versions = [source("versioned", version, version_labels=LABELS) for version in ("1", "2", "3", "4", "1.5")]
-    others = [ModelSource(name=name, version="1", folder=FIXTURE_MODELS / name) for name in names]
+    others = [ModelSource(name=name, version="1", folder=DEMO_MODELS / name) for name in names]
     return build_engine_from_sources([*versions, *others], load, observers=[recorder])
 
 
