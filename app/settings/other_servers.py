@@ -189,8 +189,8 @@ def _versions(folder: Path, config: Any) -> object:
         return [str(version) for version in policy.specific.versions]
     if policy.latest.num_versions <= 1:
         return "latest"
-    numbers = sorted(int(path.name) for path in folder.iterdir() if path.is_dir() and path.name.isdecimal())
-    return [str(number) for number in numbers[-policy.latest.num_versions :]]
+    names = sorted((path.name for path in folder.iterdir() if path.is_dir() and path.name.isdecimal()), key=int)
+    return names[-policy.latest.num_versions :]
 
 
 def _onnxruntime(groups: Sequence[Any]) -> OnnxRuntimeSettings:

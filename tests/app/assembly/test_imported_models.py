@@ -117,6 +117,12 @@ def test_version_policy_of_triton_selects_versions(tmp_path: Path, policy: str, 
     assert sorted(source.version for source in discover(folder)) == served
 
 
+def test_latest_versions_of_triton_may_begin_with_zero(tmp_path: Path) -> None:
+    config = "version_policy: { latest { num_versions: 2 } }"
+    folder = write_triton_model(tmp_path / "m", config, versions=("08", "09", "10"))
+    assert [source.version for source in discover(folder)] == ["09", "10"]
+
+
 def test_default_model_filename_of_triton_selects_the_graph(tmp_path: Path) -> None:
     folder = write_triton_model(tmp_path / "m", 'backend: "onnxruntime" default_model_filename: "net.onnx"')
     (folder / "1" / "model.onnx").rename(folder / "1" / "net.onnx")
