@@ -8,16 +8,16 @@ Ed25519 signature (RFC 8032), in the format of ``openssl pkeyutl -sign -rawin``.
 import hashlib
 import os
 import re
-import tempfile
-from collections.abc import Generator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, BinaryIO, cast
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from app.engine.error_text import missing_extra
 from app.runtimes.folder import ModelFile, identity_of, iterate_files
+from app.settings.files import replacing_file
 from app.settings.model import ModelError, ModelSource, read_bounded
 
 if TYPE_CHECKING:
@@ -105,26 +105,6 @@ def write_manifest(folder: Path) -> int:
     with replacing_file(folder / MANIFEST_FILE) as file:
         file.write("".join(lines).encode())
     return len(lines)
-
-
-@contextmanager
-def replacing_file(path: Path) -> Generator[BinaryIO]:
-    """Yield a new file that replaces `path` in one step at the end. After an error, `path` stays as it was.
-
-    Raises:
-        OSError: when the file cannot be written.
-    """
-    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
-        written = Path(file.name)
-        try:
-            yield cast("BinaryIO", file)
-            # Otherwise `path` would have a part of its content until the file is closed.
-            file.flush()
-            written.chmod(0o644)
-            written.replace(path)
-        except BaseException:
-            written.unlink()
-            raise
 
 
 def _files(source: ModelSource) -> list[ModelFile]:

@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 
-from app.assembly.manifest import replacing_file
 from app.assembly.quantization import read_own_settings
+from app.settings.files import replacing_file
 from app.settings.model import SETTINGS_FILE, ModelSettings, ModelSource
 
 ONNXRUNTIME, OPENVINO = "onnxruntime", "openvino"

@@ -4,7 +4,6 @@ A NumPy archive (npz) of arrays alone, read without pickle: ``numbers`` float64 
 ``counts`` int64 [n, labels], and ``header``, UTF-8 JSON as uint8.
 """
 
-import os
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.drift.sample import MIN_IMAGES, DriftError, Sample, check_finite
+from app.settings.files import replacing_file
 
 FILE_NAME = "drift-baseline.npz"
 """Name of the file in a model folder."""
@@ -71,14 +71,9 @@ def write_baseline(path: Path, baseline: Baseline) -> None:
     fields: dict[str, Any] = msgspec.structs.asdict(baseline.sample) | msgspec.structs.asdict(baseline)
     arrays = {name: fields[name] for name in _ARRAYS if name != "header"}
     header = _Header(format=FORMAT, **{name: fields[name] for name in _HEADER_FIELDS})
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with unfinished.open("wb") as file:
-            header_bytes = np.frombuffer(msgspec.json.encode(header), np.uint8)
-            np.savez(file, allow_pickle=False, header=header_bytes, **arrays)
-        unfinished.replace(path)
-    finally:
-        unfinished.unlink(missing_ok=True)
+    header_bytes = np.frombuffer(msgspec.json.encode(header), np.uint8)
+    with replacing_file(path) as file:
+        np.savez(file, allow_pickle=False, header=header_bytes, **arrays)
 
 
 def read_baseline(path: Path) -> Baseline:

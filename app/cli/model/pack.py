@@ -17,6 +17,7 @@ from rich.filesize import decimal
 
 from app.cli.model.check import check
 from app.cli.terminal import console, printable, table
+from app.settings.files import replacing_file
 from app.settings.model import SETTINGS_FILE, ModelError
 
 _SUFFIX = ".tar.gz"
@@ -109,8 +110,6 @@ def archive(directory: Path, packed: Sequence[PurePosixPath], output: Path) -> s
 
     Owners, times and modes are fixed, so that the archive is reproducible. It has no entries for folders.
     """
-    from app.assembly.manifest import replacing_file
-
     with (
         replacing_file(output) as file,
         gzip.GzipFile("", "wb", _COMPRESSION_LEVEL, file, mtime=0) as zipped,

@@ -1,13 +1,12 @@
 """Export recorded inferences into one file, batch by batch."""
 
-import os
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO, Literal
 
 from app.engine.error_text import missing_extra
 from app.recording.inference import Batches, Exported, RecordedInference
+from app.settings.files import replacing_file
 from app.settings.server import SettingsError
 
 Format = Literal["parquet", "coco", "jsonl", "csv", "yolo"]
@@ -65,7 +64,7 @@ def export(
     write = _load_writer(file_format)
     if path.is_dir():
         raise SettingsError(f"--to: Expected a file, got the folder {path}")
-    with _atomic_file(path) as file:
+    with replacing_file(path) as file:
         return write(_report_progress(batches, on_progress), file)
 
 
@@ -91,17 +90,3 @@ def _report_progress(batches: Batches, on_progress: Callable[[int], None]) -> It
         yield batch
         count += len(batch)
         on_progress(count)
-
-
-@contextmanager
-def _atomic_file(path: Path) -> Generator[BinaryIO]:
-    """Open a temporary file beside `path`. It takes this name on success, and is removed on failure."""
-    temporary = path.with_name(f".{path.name[:100]}.{os.getpid()}.part")
-    try:
-        with temporary.open("wb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)

@@ -4,7 +4,6 @@ import fcntl
 import os
 import secrets
 import stat
-import tempfile
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
@@ -16,6 +15,7 @@ import msgspec
 
 from app.protocols.protocol import Permission
 from app.server.auth.credentials import Identity, Rate, unauthenticated
+from app.settings.files import replacing_file
 from app.settings.server import SettingsError
 
 _NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
@@ -172,20 +172,12 @@ def _edited_keys(path: Path) -> Generator[list[ApiKey]]:
 
 
 def _replace(path: Path, content: bytes) -> None:
-    fd, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    temporary_file = Path(name)
-    try:
-        with os.fdopen(fd, "wb") as file:
-            file.write(content)
-            if path.exists():
-                # Keep the owner and the readers of the file: the server may run as another user.
-                status = path.stat()
-                with suppress(PermissionError):
-                    os.fchown(fd, status.st_uid, status.st_gid)
-                os.fchmod(fd, (stat.S_IMODE(status.st_mode) & ~_WRITABLE_BY_OTHERS) | _PRIVATE)
-            file.flush()
-            os.fsync(fd)
-        temporary_file.replace(path)
-    except BaseException:
-        temporary_file.unlink(missing_ok=True)
-        raise
+    with replacing_file(path) as file:
+        os.fchmod(file.fileno(), _PRIVATE)
+        if path.exists():
+            # Keep the owner and the readers of the file: the server may run as another user.
+            status = path.stat()
+            with suppress(PermissionError):
+                os.fchown(file.fileno(), status.st_uid, status.st_gid)
+            os.fchmod(file.fileno(), (stat.S_IMODE(status.st_mode) & ~_WRITABLE_BY_OTHERS) | _PRIVATE)
+        file.write(content)
