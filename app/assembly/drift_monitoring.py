@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from prometheus_client import CollectorRegistry
 
-from app.assembly.manifest import MANIFEST_FILE, check_manifest
+from app.assembly.manifest import MANIFEST_FILE, checked_manifest
 from app.drift.baseline import FILE_NAME, Baseline, read_baseline
 from app.drift.hypothesis_tests import import_scipy
 from app.drift.measurement import BUNDLED, Embedder
@@ -147,9 +147,9 @@ class Drift:
                 self._fingerprints[model] = fingerprints
                 # This runs before the model is loaded, so check the folder first: the baseline may bring its own graph.
                 check_folder(source)
-                check_manifest(source)
-                baseline = read_baseline(file)
-                monitored = MonitoredModel(model, baseline, embedder_for(baseline, [file.parent]))
+                with checked_manifest(source):
+                    baseline = read_baseline(file)
+                    monitored = MonitoredModel(model, baseline, embedder_for(baseline, [file.parent]))
                 self._monitored[model] = monitored
                 changed[model] = Monitor(monitored, self._settings.drift_window, self._settings.drift_seconds)
             except (DriftError, ModelError, OSError) as error:

@@ -8,8 +8,8 @@ Ed25519 signature (RFC 8032), in the format of ``openssl pkeyutl -sign -rawin``.
 import hashlib
 import os
 import re
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
@@ -34,37 +34,25 @@ _LINE = re.compile(r"(?P<digest>[0-9a-fA-F]{64}) [ *](?:\./)?(?P<path>[^/].*?)\r
 _KEY = re.compile(rb"-----BEGIN PUBLIC KEY-----.*?-----END PUBLIC KEY-----", re.DOTALL)
 
 
-class VerifiedFiles(msgspec.Struct, frozen=True):
-    """A model whose files matched its manifest.
-
-    Attributes:
-        source: the model.
-        files: the files with their identity at the time they were hashed.
-    """
-
-    source: ModelSource
-    files: Sequence[ModelFile]
-
-    def check_unchanged(self) -> None:
-        """Check that the files are still those that were hashed, after the model was loaded.
-
-        Raises:
-            ModelError: when a file was replaced, written to, added or removed meanwhile.
-        """
-        current_files = _files(self.source)
-        if current_files != list(self.files):
-            changed_file = min(set(current_files) ^ set(self.files))
-            raise ModelError(
-                f"{changed_file.path} changed while the model was loaded; what was checked may not be what runs"
-            )
-
-
-def check_manifest(source: ModelSource) -> VerifiedFiles | None:
-    """Check a model's files against its manifest, if there is one or the operator requires one.
+@contextmanager
+def checked_manifest(source: ModelSource) -> Generator[None]:
+    """Check a model's files against its manifest; at the end, check that they are still those that were hashed.
 
     Raises:
-        ModelError: when a required manifest or signature is missing, or does not match the files.
+        ModelError: when a required manifest or signature is missing, or does not match the files, or when a file was
+            replaced, written to, added or removed before the end.
     """
+    files = _check_files(source)
+    yield
+    if files is not None and (current_files := _files(source)) != files:
+        changed_file = min(set(current_files) ^ set(files))
+        raise ModelError(
+            f"{changed_file.path} changed while the model was loaded; what was checked may not be what runs"
+        )
+
+
+def _check_files(source: ModelSource) -> list[ModelFile] | None:
+    """Return the files with their identity when they were hashed; None if there is no manifest and none is required."""
     folder = source.root or source.folder
     manifest = folder / MANIFEST_FILE
     if not manifest.is_file():
@@ -84,7 +72,7 @@ def check_manifest(source: ModelSource) -> VerifiedFiles | None:
     missing = {path for path in digests if _belongs_to_version(path, source)} - {file.relative_path for file in files}
     if missing:
         raise ModelError(f"{manifest} lists {min(missing)}, which is missing or hidden")
-    return VerifiedFiles(source, files)
+    return files
 
 
 def write_manifest(folder: Path) -> int:

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from app.assembly.discovery import discover, model_at, models_in, name_only_model
-from app.assembly.manifest import check_manifest
+from app.assembly.manifest import checked_manifest
 from app.engine.models.memory import LoadMeter
 from app.engine.models.model_metadata import ModelMetadata
 from app.engine.models.servable import Servable
@@ -156,10 +156,8 @@ def _runtime_for(source: ModelSource) -> Generator[Runtime]:
         if source.fault is not None:
             raise ModelError(source.fault)
         check_folder(source)
-        verified = check_manifest(source)
-        yield _runtime(source)
-        if verified is not None:
-            verified.check_unchanged()
+        with checked_manifest(source):
+            yield _runtime(source)
     except ModelError:
         raise
     except Exception as error:

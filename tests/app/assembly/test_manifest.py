@@ -10,7 +10,7 @@ import pytest
 from litestar.testing import TestClient
 
 from app.assembly.discovery import model_at
-from app.assembly.manifest import MANIFEST_FILE, SIGNATURE_FILE, check_manifest, write_manifest
+from app.assembly.manifest import MANIFEST_FILE, SIGNATURE_FILE, checked_manifest, write_manifest
 from app.assembly.models import describe, find_models, load
 from app.engine.models.servable import Servable
 from app.runtimes.folder import iterate_files
@@ -173,23 +173,21 @@ def test_manifest_in_the_folder_of_a_version_is_rejected(tmp_path: Path) -> None
 
 
 def test_file_changed_during_loading_is_rejected(folder: Path) -> None:
-    listed = check_manifest(source_of(folder))
-    assert listed is not None
-    listed.check_unchanged()
-    graph = folder / "model.onnx"
-    content, times = graph.read_bytes(), graph.stat()
-    graph.write_bytes(content)
-    os.utime(graph, ns=(times.st_atime_ns, times.st_mtime_ns))
-    with pytest.raises(ModelError, match=r"model\.onnx changed while the model was loaded"):
-        listed.check_unchanged()
+    def rewrite(graph: Path) -> None:
+        content, times = graph.read_bytes(), graph.stat()
+        graph.write_bytes(content)
+        os.utime(graph, ns=(times.st_atime_ns, times.st_mtime_ns))
+
+    source = source_of(folder)
+    with checked_manifest(source):
+        pass
+    with pytest.raises(ModelError, match=r"model\.onnx changed while the model was loaded"), checked_manifest(source):
+        rewrite(folder / "model.onnx")
 
 
 def test_file_added_during_loading_is_rejected(folder: Path) -> None:
-    listed = check_manifest(source_of(folder))
-    assert listed is not None
-    add_a_file(folder)
-    with pytest.raises(ModelError, match=r"helper\.py changed"):
-        listed.check_unchanged()
+    with pytest.raises(ModelError, match=r"helper\.py changed"), checked_manifest(source_of(folder)):
+        add_a_file(folder)
 
 
 def test_file_name_with_a_newline_is_rejected(folder: Path) -> None:
