@@ -69,10 +69,8 @@ def model_at(path: Path) -> Sequence[ModelSource]:
     elif _is_model(path):
         sources = [_source(path, shared, path.resolve().name, "1")]
     else:
-        advice = advice_in(path)
         raise ModelError(
-            f"{path} holds no model: expected {_MODEL_FILES}, or version folders with one of them"
-            + (f"; {advice}" if advice else "")
+            f"{path} holds no model: expected {_MODEL_FILES}, or version folders with one of them{advice_in(path)}"
         )
     return [msgspec.structs.replace(source, imported=imported) for source in sources]
 
@@ -97,11 +95,8 @@ def models_in(repository: Path) -> Sequence[ModelSource]:
         source for folder in folders if _is_model(folder) or _versions(folder) for source in _model_or_fault(folder)
     ]
     if not sources:
-        advice = next((advice for folder in (repository, *folders) if (advice := advice_in(folder))), "")
-        raise ModelError(
-            f"{repository} holds no models: expected a folder for each, with {_MODEL_FILES}"
-            + (f"; {advice}" if advice else "")
-        )
+        advice = next(filter(None, map(advice_in, (repository, *folders))), "")
+        raise ModelError(f"{repository} holds no models: expected a folder for each, with {_MODEL_FILES}{advice}")
     return sources
 
 

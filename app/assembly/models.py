@@ -178,13 +178,10 @@ def _runtime(source: ModelSource) -> Runtime:
             return runtime
     if runtime_name is not None:
         raise ModelError(f"{source.folder}: runtime: Expected one of {names}, got {runtime_name!r}")
-    advice = advice_for(source.file) if source.file is not None else ""
-    if source.file is not None and advice:
+    if source.file is not None and (advice := advice_for(source.file)):
         raise ModelError(f"{source.file} {advice}")
-    found = advice_in(source.folder) if source.file is None else ""
-    raise ModelError(
-        f"{source.file or source.folder} is not a model of any runtime here ({names})" + (f"; {found}" if found else "")
-    )
+    advice = advice_in(source.folder) if source.file is None else ""
+    raise ModelError(f"{source.file or source.folder} is not a model of any runtime here ({names}){advice}")
 
 
 def _check_tensors(source: ModelSource, metadata: ModelMetadata) -> None:

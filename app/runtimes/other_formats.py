@@ -45,8 +45,8 @@ def advice_for(file: Path) -> str:
 
 
 def advice_in(folder: Path) -> str:
-    """Return the advice for the first file of another framework in a folder, with its path; "" if there is none."""
+    """Return the end of an error about a folder: advice for its first file of another framework; "" if none has one."""
     for file in sorted(folder.iterdir()) if folder.is_dir() else ():
         if advice := advice_for(file):
-            return f"{file} {advice}"
+            return f"; {file} {advice}"
     return ""

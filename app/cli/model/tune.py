@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import msgspec
 from cyclopts import Parameter
-from cyclopts.types import ExistingDirectory, ExistingFile, ExistingPath, PositiveInt
+from cyclopts.types import ExistingDirectory, ExistingFile, ExistingPath, NormFloat, PositiveInt
 from cyclopts.validators import Number
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
@@ -40,7 +40,7 @@ _GAINS = {"throughput": "answers a second", "latency": "latency of a single requ
 class TuningOptions:
     """What to try."""
 
-    max_drop: Annotated[float, Parameter(validator=Number(gte=0, lte=1))] = 0.005
+    max_drop: NormFloat = 0.005
     """Maximum drop of the metric with --labels, or of the agreement with fp32 with --data."""
 
     objective: Annotated[Literal["throughput", "latency", "cost"], Parameter(name="--for")] = "throughput"

@@ -17,8 +17,6 @@ from app.evaluation.runner import InferenceClientError, Records
 from app.settings.model import ModelSource
 
 _MAX_CALIBRATION = 100
-_SCORE_THRESHOLD, _TOP_K = 0.001, 100
-"""Parameters of requests that are measured with labels, as `charioteer evaluate` sends them."""
 
 
 class TuningData(msgspec.Struct, frozen=True, kw_only=True):
@@ -90,9 +88,7 @@ class AnswerComparison:
 
     def __init__(self, data: TuningData) -> None:
         self.items, self._dataset = data.items, data.dataset
-        self._parameters: Mapping[str, object] = (
-            {} if data.dataset is None else parameters_for(data.dataset, _SCORE_THRESHOLD, _TOP_K, ())
-        )
+        self._parameters = {} if data.dataset is None else parameters_for(data.dataset)
         self._reference: Mapping[str, Records] = {}
         self.metric_name = "agreement"
 

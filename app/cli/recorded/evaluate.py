@@ -8,11 +8,10 @@ from typing import Annotated
 
 import msgspec
 from cyclopts import Parameter
-from cyclopts.types import ExistingFile, NonNegativeInt, PositiveFloat, PositiveInt
-from cyclopts.validators import Number
+from cyclopts.types import ExistingFile, NonNegativeInt, NormFloat, PositiveFloat, PositiveInt
 
 from app import __version__
-from app.cli.recorded.evaluation_source import Source, local_source, parameters_for, server_source
+from app.cli.recorded.evaluation_source import DEFAULT_TOP_K, Source, local_source, parameters_for, server_source
 from app.cli.terminal import check_output, console, progress, stop
 from app.conformance.client.credentials import CredentialsError, TlsOptions, read_headers
 from app.evaluation.dataset import Dataset, EvaluationError, fingerprint, import_optional
@@ -34,9 +33,6 @@ from tasks.inference.error import InferenceError
 from tasks.task import TaskType
 
 _TOO_LOW, _INTERRUPTED = 1, 130
-_Fraction = Annotated[float, Parameter(validator=Number(gte=0, lte=1))]
-_DEFAULT_SCORE_THRESHOLD = 0.001
-"""Default score threshold of requests. Average precision needs nearly all objects."""
 _MAX_CURVE_THRESHOLD = 0.05
 """Above this score threshold, the report warns that average precision and recall are lower."""
 
@@ -59,8 +55,8 @@ def evaluate(
     skip_bad: Annotated[bool, Parameter(negative="")] = False,
     label_map: ExistingFile | None = None,
     slice: list[str] | None = None,  # noqa: A002
-    confidence: _Fraction = 0.5,
-    top_k: PositiveInt = 100,
+    confidence: NormFloat = 0.5,
+    top_k: PositiveInt = DEFAULT_TOP_K,
     parameter: list[str] | None = None,
     limit: PositiveInt | None = None,
     concurrency: PositiveInt | None = None,
@@ -125,13 +121,12 @@ def evaluate(
         if minima:
             check_figures(selected, minima)
         label_mapping = read_label_map(label_map, selected.labels) if label_map else None
-        score_threshold = _DEFAULT_SCORE_THRESHOLD if options.score_threshold is None else options.score_threshold
         if recorded is not None:
             from app.cli.recorded.recorded_answers import read_recorded
 
             label, collected, notes = read_recorded(selected, recorded, name)
         else:
-            parameters = parameters_for(selected, score_threshold, top_k, parameter or ())
+            parameters = parameters_for(selected, options.score_threshold, top_k, parameter or ())
             source = (
                 local_source(options, name, parameters)
                 if url is None

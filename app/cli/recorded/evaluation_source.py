@@ -17,6 +17,8 @@ from app.settings.server import ModelOptions
 from tasks.inference.error import InferenceError
 
 PROTOCOLS = (*HTTP_PROTOCOLS, "v2-grpc", "grps-grpc")
+DEFAULT_TOP_K = 100
+_DEFAULT_SCORE_THRESHOLD = 0.001
 
 
 class Source(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,13 +38,13 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def parameters_for(
-    dataset: Dataset, score_threshold: float, top_k: int, assignments: Sequence[str]
+    dataset: Dataset, score_threshold: float | None = None, top_k: int = DEFAULT_TOP_K, assignments: Sequence[str] = ()
 ) -> Mapping[str, object]:
     """Return the parameters of every request: a low score threshold for a full curve, and the user's parameters.
 
     Args:
         dataset: its task type decides which defaults apply.
-        score_threshold: for objects.
+        score_threshold: for objects; by default a low one, because average precision needs nearly all objects.
         top_k: maximum number of objects for each image.
         assignments: ``name=value``, where value is JSON or else text.
 
@@ -64,7 +66,8 @@ def parameters_for(
         case "classes":
             return {"action": "predict_proba", **parameters}
         case _:
-            return {"score_threshold": score_threshold, "top_k": top_k, **parameters}
+            threshold = _DEFAULT_SCORE_THRESHOLD if score_threshold is None else score_threshold
+            return {"score_threshold": threshold, "top_k": top_k, **parameters}
 
 
 def local_source(options: ModelOptions, name: str | None, parameters: Mapping[str, object]) -> Source:
