@@ -1,7 +1,7 @@
 """Build the service: engine, observers, protocols and application."""
 
 import time
-from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Sequence
 from contextlib import ExitStack, asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING
@@ -131,10 +131,19 @@ class Service:
             guarded_app = guard(app, any_origin=True, refusal=refusal_body_builder([listener], self.engine))
             routes = RouteTable(inference_routes(self.engine, [listener], secured=requires_auth), end="")
             secondary_listeners.append(Listener(app=guarded_app, routes=routes, name=listener.title, port=port))
-        data = {"drift": drift.observer.windows} if drift is not None else {}
-        tensorflow_serving = next(iter(secondary_listeners), None)
-        self._page = self._create_page(
-            trends, access, data, tensorflow_serving, show_recordings=inferences.is_available
+        is_local = is_loopback_host(settings.host)
+        self._page = WebPage(
+            self.engine,
+            trends,
+            # On other addresses, a client that is not a browser can forge any Host and Origin header.
+            admin=False if settings.page_admin is None and not is_local else settings.page_admin,
+            proxy=ProtocolProxy(self.grpc, next(iter(secondary_listeners), None)),
+            chariot_protocol=settings.chariot_protocol,
+            # On other addresses, only the metrics of GRPS are shown by default.
+            full=is_local if settings.page is None else settings.page,
+            show_recordings=inferences.is_available,
+            data={"drift": drift.observer.windows} if drift is not None else {},
+            access=access,
         )
         self.app = create_app(
             self.engine,
@@ -160,31 +169,6 @@ class Service:
             interceptors.append(GrpcAccess(access_control, services))
         certificates = self.connections.certificates
         return GrpcServer(self.engine, services, self._settings, interceptors=interceptors, certificates=certificates)
-
-    def _create_page(
-        self,
-        trends: Trends,
-        access: HttpAccess,
-        data: Mapping[str, Callable[[], object]],
-        tensorflow_serving: Listener | None,
-        *,
-        show_recordings: bool,
-    ) -> WebPage:
-        """Create the page: all views on a loopback address or if enabled, otherwise only the metrics of GRPS."""
-        settings = self._settings
-        is_local = is_loopback_host(settings.host)
-        return WebPage(
-            self.engine,
-            trends,
-            # On other addresses, a client that is not a browser can forge any Host and Origin header.
-            admin=False if settings.page_admin is None and not is_local else settings.page_admin,
-            proxy=ProtocolProxy(self.grpc, tensorflow_serving),
-            chariot_protocol=settings.chariot_protocol,
-            full=is_local if settings.page is None else settings.page,
-            show_recordings=show_recordings,
-            data=data,
-            access=access,
-        )
 
     @property
     def shutdown_hooks(self) -> ShutdownHooks:
