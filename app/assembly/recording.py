@@ -5,15 +5,15 @@ from typing import TYPE_CHECKING
 from prometheus_client import CollectorRegistry
 
 from app.engine.error_text import missing_extra
+from app.recording.inference import RecordedInference
+from app.server.auth.bind_policy import is_loopback_host
+from app.server.http.inferences import InferenceReader, Inferences
+from app.server.http.query_pool import QueryPool
 from app.settings.server import ServerSettings, SettingsError
 
 if TYPE_CHECKING:
     from app.recording.recorder import Recorder
     from app.recording.stores.store import Store, StoreDsn
-from app.recording.inference import RecordedInference
-from app.server.auth.bind_policy import is_loopback_host
-from app.server.http.inferences import InferenceReader, Inferences
-from app.server.http.query_pool import QueryPool
 
 _DAY = 24 * 60 * 60
 

@@ -17,6 +17,7 @@ from rich.filesize import decimal
 
 from app.cli.model.check import check
 from app.cli.terminal import console, printable, table
+from app.runtimes.folder import is_hidden
 from app.settings.files import replacing_file
 from app.settings.model import SETTINGS_FILE, ModelError
 
@@ -86,7 +87,7 @@ def members(directory: Path) -> tuple[Sequence[PurePosixPath], Sequence[PurePosi
     while pending:
         for path in pending.pop().iterdir():
             relative_path = PurePosixPath(path.relative_to(root))
-            if path.name.startswith(".") or path.name == "__pycache__":
+            if is_hidden(path.name):
                 left_out.append(relative_path)
             elif path.is_symlink() and not (path.is_file() and path.resolve().is_relative_to(root)):
                 raise ModelError(
