@@ -83,6 +83,7 @@ def baseline(
     from app.drift.sample import DriftError
 
     try:
+        check_output(out)
         embedding_model = load_embedder(images.embedder or BUNDLED) if embeddings else None
         model = _model(options, images.name, source)
         measured = measure_source(source, images, model, embedding_model)
