@@ -78,7 +78,7 @@ class Connection(PipelinedProtocol):
         self._tasks.discard(self._direct)
         self.connections.release(self._address)
 
-    def _received(self, data: bytes) -> None:
+    def _received(self, data: memoryview) -> None:
         if self.read_closed:
             self._discarded_bytes += len(data)
             if self._discarded_bytes > _MAX_DRAINED_BYTES:
@@ -125,6 +125,7 @@ class Connection(PipelinedProtocol):
     def _on_body(self, body: bytes) -> None:
         size = len(body)
         self.parser.body_bytes += size
+        self.parser.missing_bytes -= size
         newest = self.newest
         if self.draining or newest is None or newest.response_complete:
             return

@@ -22,8 +22,8 @@ _CONTINUE_RESPONSE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _PROBE_SECONDS = 0.05
 """Seconds between two checks whether a half-closed connection is reset."""
 
-_VERSION = b" HTTP/1."
-"""Part of every request line: its occurrences in received bytes limit how many requests begin in them."""
+_BLANK_LINE = b"\r\n\r\n"
+"""The end of the headers of a request, and of a chunked body."""
 
 
 class PipelinedProtocol(asyncio.Protocol):
@@ -75,13 +75,24 @@ class PipelinedProtocol(asyncio.Protocol):
         self.parser.close()
 
     def data_received(self, data: bytes) -> None:
-        """Parse received bytes, up to the limit of queued requests."""
+        """Parse received bytes until the queue of requests is full; then keep the rest, and pause reading."""
         if self._unparsed:
             self._unparsed += data
-        elif not (self.pipeline or self.transport.is_closing()) and data.count(_VERSION) < _MAX_QUEUED:
-            self._received(data)
-        else:
-            self._parse(data)
+            return
+        view, start, size = memoryview(data), 0, len(data)
+        while start < size and not self.transport.is_closing():
+            # In each part, one request begins at most. Bodies are not searched.
+            if self.parser.missing_bytes > 0:
+                end = start + self.parser.missing_bytes
+            elif len(self.pipeline) < _MAX_QUEUED:
+                blank_line = data.find(_BLANK_LINE, start)
+                end = size if blank_line < 0 else blank_line + len(_BLANK_LINE)
+            else:
+                self._unparsed = data[start:]
+                self.pause_reading()
+                return
+            self._received(view[start:end])
+            start = end
 
     def eof_received(self) -> bool:
         """Return whether to keep the connection: the client may still read a response in progress.
@@ -155,22 +166,9 @@ class PipelinedProtocol(asyncio.Protocol):
         """Continue after a response."""
         raise NotImplementedError
 
-    def _received(self, data: bytes) -> None:
-        """Parse bytes that start no more requests than the queue can take."""
+    def _received(self, data: memoryview) -> None:
+        """Parse bytes in which one request begins at most."""
         raise NotImplementedError
-
-    def _parse(self, data: bytes) -> None:
-        """Pass bytes to `_received` until the queue is full; then keep the rest and pause reading."""
-        start, size = 0, len(data)
-        while start < size and not self.transport.is_closing():
-            free_slots = _MAX_QUEUED - len(self.pipeline)
-            if free_slots <= 0:
-                self._unparsed = data[start:]
-                self.pause_reading()
-                return
-            end = _end_of_requests(data, start, free_slots)
-            self._received(data if end - start == size else data[start:end])
-            start = end
 
     def _start_in_application(self, state: Mapping[str, Any], *, waiting_for_100_continue: bool) -> AsgiRequest:
         """Pass the newest request to the application, after those before it; `state` is added to its scope."""
@@ -219,23 +217,10 @@ class PipelinedProtocol(asyncio.Protocol):
             self._run(self.pipeline.pop())
         if self._unparsed and len(self.pipeline) <= _MAX_QUEUED // 2:
             data, self._unparsed = self._unparsed, b""
-            self._parse(data)
+            self.data_received(data)
         self.resume_reading()
 
 
 def _address(info: Any) -> tuple[str, int] | None:
     """Return the address and the port of a socket; IPv6 has two more fields."""
     return (info[0], info[1]) if info else None
-
-
-def _end_of_requests(data: bytes, start: int, max_requests: int) -> int:
-    """Return the end of a non-empty part from `start` on in which at most `max_requests` requests begin."""
-    if len(data) - start <= max_requests * len(_VERSION):
-        return len(data)
-    end = start
-    for _ in range(max_requests):
-        position = data.find(_VERSION, end)
-        if position < 0:
-            return len(data)
-        end = position + len(_VERSION)
-    return end
