@@ -1,7 +1,7 @@
 """The registry: all models of a server, their states, and the lookup by name, version or Chariot id."""
 
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
 from functools import lru_cache
 
@@ -78,6 +78,7 @@ class Registry:
                     f"Two models are called {source.name!r} version {source.version!r}; rename one of them"
                 )
             versions[source.version] = Registration(source=source, state=ModelState.LOADING, reason="not loaded yet")
+        self._names_by_chariot_id = self._chariot_ids()
         self._check()
 
     @property
@@ -136,6 +137,7 @@ class Registry:
             else:
                 models.pop(name, None)
             self._models = models
+            self._names_by_chariot_id = self._chariot_ids()
 
     def load(self, source: ModelSource, load: Callable[[ModelSource], Servable]) -> Registration:
         """Load one of the sources with `load`, and store the outcome; a failure is stored, not raised."""
@@ -202,10 +204,10 @@ class Registry:
         if not target:
             return self.default_name()
         chariot_id = target.removeprefix(CHARIOT_PREFIX)
-        known = {registration.chariot_id: registration.source.name for registration in self.registrations}
-        name = known.get(chariot_id.lower(), target)
+        name = self._names_by_chariot_id.get(chariot_id.lower(), target)
         if name not in self._models:
-            raise _not_found(f"No model has the Chariot id {chariot_id!r}", "This server has", known)
+            choices = self._names_by_chariot_id
+            raise _not_found(f"No model has the Chariot id {chariot_id!r}", "This server has", choices)
         return name
 
     def default_name(self) -> str:
@@ -223,6 +225,10 @@ class Registry:
         paths = [f"/v2/models/{CHARIOT_PREFIX}{chariot_id}/infer" for chariot_id in ids]
         message = 'This path names no model, and none is set as default with "default": true in its model-settings.json'
         raise _not_found(message, "Choose one of", paths)
+
+    def _chariot_ids(self) -> Mapping[str, str]:
+        """Return the name of each model by its Chariot id."""
+        return {registration.chariot_id: registration.source.name for registration in self.registrations}
 
     def _check(self) -> None:
         """Check the settings of all models.
