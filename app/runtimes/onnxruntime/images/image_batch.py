@@ -65,7 +65,8 @@ class ImageBatcher:
         ]
         fills = fill if isinstance(fill, tuple) else (fill,) * 3
         values = (fills[channel] for channel in self._channels)
-        self._fills = [0 if value is None else table[value] for table, value in zip(self._tables, values, strict=True)]
+        borders = [0 if value is None else table[value] for table, value in zip(self._tables, values, strict=True)]
+        self._border: NDArray[Any] = np.array(borders, self._tables[0].dtype).reshape(3, 1, 1)
         # Rounding of the corners of a box would move the sharp edges of "area" to other pixels.
         self._whole = preprocessing.resizes_whole or preprocessing.interpolation == "area"
 
@@ -86,7 +87,8 @@ class ImageBatcher:
         height, width = frame or (options.height, options.width)
         shape = (count, 3, height, width)
         batch: NDArray[Any] = np.empty(shape, self._tables[0].dtype)
-        batch[len(images) :] = 0
+        if count > len(images):
+            batch[len(images) :] = 0
         placements: list[Placement] = []
         for image, planes in zip(images, batch, strict=False):
             shorter_side = options.shorter_side if frame is None else min(frame)
@@ -115,16 +117,15 @@ class ImageBatcher:
             if floats
             else resize_window(cropped, size, window, options.interpolation, options.antialias, self._whole)
         )
-        for plane, channel, table, fill in zip(planes, self._channels, self._tables, self._fills, strict=True):
-            plane[:top] = fill
-            plane[bottom:] = fill
-            plane[top:bottom, :left] = fill
-            plane[top:bottom, right:] = fill
-            part = plane[top:bottom, left:right]
+        if inside.shape[:2] != (height, width):
+            planes[:, :top] = planes[:, bottom:] = self._border
+            planes[:, top:bottom, :left] = planes[:, top:bottom, right:] = self._border
+            planes = planes[:, top:bottom, left:right]
+        for plane, channel, table in zip(planes, self._channels, self._tables, strict=True):
             if floats:
-                part[:] = (inside[:, :, channel] * options.scale - options.mean[channel]) / options.std[channel]
+                plane[:] = (inside[:, :, channel] * options.scale - options.mean[channel]) / options.std[channel]
             else:
-                cv2.LUT(cv2.extractChannel(inside, channel), table, part)
+                cv2.LUT(cv2.extractChannel(inside, channel), table, plane)
 
 
 def resize_window(
