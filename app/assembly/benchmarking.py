@@ -145,7 +145,7 @@ class _Run:
 
     def median(self) -> Measurement:
         rows = [(result.rate, result.p50, result.p99, result.single_latency, result.cpu) for result in self.measured]
-        return Measurement(self.candidate, *np.median(rows, axis=0).tolist(), tuple(self.measured))
+        return Measurement(self.candidate, *np.median(rows, axis=0).tolist(), rounds=tuple(self.measured))
 
 
 async def _measure(

@@ -95,7 +95,7 @@ def models_in(repository: Path) -> Sequence[ModelSource]:
         source for folder in folders if _is_model(folder) or _versions(folder) for source in _model_or_fault(folder)
     ]
     if not sources:
-        advice = next(filter(None, map(advice_in, (repository, *folders))), "")
+        advice = next((advice for folder in (repository, *folders) if (advice := advice_in(folder))), "")
         raise ModelError(f"{repository} holds no models: expected a folder for each, with {_MODEL_FILES}{advice}")
     return sources
 

@@ -88,7 +88,7 @@ class AnswerComparison:
 
     def __init__(self, data: TuningData) -> None:
         self.items, self._dataset = data.items, data.dataset
-        self._parameters = {} if data.dataset is None else parameters_for(data.dataset)
+        self._parameters: Mapping[str, object] = {} if data.dataset is None else parameters_for(data.dataset)
         self._reference: Mapping[str, Records] = {}
         self.metric_name = "agreement"
 
