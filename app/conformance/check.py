@@ -4,11 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-import msgspec
-
-from app.conformance.client.probe import Exchange, Probe, ViolationError
-
-_MAX_QUOTED = 120
+from app.conformance.client.probe import Exchange, Probe, ViolationError, quote
 
 
 class Level(StrEnum):
@@ -51,23 +47,15 @@ class NotApplicableError(Exception):
     """Raised by a check: the check is for other engines. The message says which."""
 
 
-def quote(value: object) -> str:
-    """Return a value or a body as one line of at most 120 characters."""
-    if isinstance(value, bytes):
-        text = value[: 4 * _MAX_QUOTED].decode(errors="replace")
-    else:
-        try:
-            text = msgspec.json.encode(value).decode()
-        except (TypeError, ValueError, UnicodeError, RecursionError):
-            text = repr(value)
-    text = " ".join(text.split())
-    return text if len(text) <= _MAX_QUOTED else f"{text[: _MAX_QUOTED - 3]}..."
-
-
 def expect(holds: object, expected: str, got: object, where: str = "") -> None:
     """Raise a `ViolationError` with the expected and the actual value, after `where`, unless `holds` is true."""
     if not holds:
         raise ViolationError(f"{where and f'{where}: '}Expected {expected}, got {quote(got)}")
+
+
+def expect_same(got: object, expected: object, description: str = "", where: str = "") -> None:
+    """Raise a `ViolationError` like `expect` unless both are equal; `description` is of the expected value."""
+    expect(got == expected, description or quote(expected), got, where)
 
 
 @dataclass(frozen=True, slots=True)

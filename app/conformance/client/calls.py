@@ -8,7 +8,6 @@ from typing import Any, cast
 from urllib.parse import urlsplit
 
 import grpc
-import httpx
 from google.protobuf.descriptor import ServiceDescriptor
 from google.protobuf.json_format import MessageToJson, ParseDict, ParseError
 from google.protobuf.message import DecodeError
@@ -16,7 +15,7 @@ from google.protobuf.message_factory import GetMessageClass
 
 from app.conformance.check import InconclusiveError, ViolationError, quote
 from app.conformance.client.credentials import CredentialsError, TlsOptions
-from app.conformance.client.probe import Exchange, Probe
+from app.conformance.client.probe import Exchange, GrpcChannel, Probe, decode_object
 from app.proto import message_class
 
 SCHEMES = ("grpc://", "grpcs://")
@@ -27,7 +26,6 @@ CLIENT_ERRORS = ("INVALID_ARGUMENT", "FAILED_PRECONDITION", "OUT_OF_RANGE")
 
 _METADATA_NAME = re.compile(r"[a-z0-9_.-]+(?<!-bin)", re.IGNORECASE)
 _MAX_MESSAGE_BYTES = 8_000_000
-_MAX_CONNECT_S = 10
 _UNAUTHORIZED = ("UNAUTHENTICATED", "PERMISSION_DENIED")
 
 
@@ -59,40 +57,26 @@ class GrpcCall(Exchange):
         """Return the name of the status."""
         return self.headers["grpc-status"]
 
+    def message(self) -> Any:
+        """Return the first response message.
 
-@dataclass(frozen=True, slots=True)
-class GrpcChannel:
-    """A channel to an engine.
+        Raises:
+            ViolationError: the call failed, or the response could not be decoded.
+        """
+        if not self.ok:
+            raise ViolationError(f"{self.path}: Expected OK, got {self.code} {quote(self.body)}")
+        if self.unreadable:
+            raise ViolationError(f"{self.path}: {self.unreadable}")
+        return self.answers[0]
 
-    Args:
-        channel: the grpc channel.
-        metadata: sent with every call.
-        timeout: seconds to wait for a response.
-    """
+    def object(self) -> dict[str, Any]:
+        """Return `message` in protobuf's JSON, with the names of the .proto file.
 
-    channel: Any
-    metadata: Sequence[tuple[str, str]]
-    timeout: float
-
-    def wait_connected(self) -> None:
-        seconds = min(self.timeout, _MAX_CONNECT_S)
-        try:
-            grpc.channel_ready_future(self.channel).result(timeout=seconds)
-        except grpc.FutureTimeoutError:
-            raise httpx.ConnectTimeout(f"Nothing speaks gRPC there within {seconds:g} seconds") from None
-
-    def call(self, path: str, message: bytes, *, streamed: bool) -> tuple[int, str, Sequence[bytes]]:
-        stub = self.channel.unary_stream if streamed else self.channel.unary_unary
-        answers: list[bytes] = []
-        try:
-            answer = stub(path)(message, metadata=self.metadata, timeout=self.timeout)
-            answers.extend(answer if streamed else [answer])
-        except grpc.RpcError as error:
-            status: Any = error
-            if status.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
-                raise httpx.ReadTimeout(f"{path} had no answer within {self.timeout:g} seconds") from None
-            return status.code().value[0], str(status.details() or ""), answers
-        return 0, "", answers
+        Raises:
+            ViolationError: the call failed, or the response could not be decoded.
+        """
+        self.message()
+        return decode_object(self.body)
 
 
 @contextmanager
@@ -166,29 +150,21 @@ def parse_request(content: Mapping[str, Any], name: str) -> Any:
 
 
 def first_response(exchange: GrpcCall) -> Any:
-    """Return the first response message of a call.
-
-    Raises:
-        ViolationError: the call failed, or the response could not be decoded.
-    """
-    if not exchange.ok:
-        raise ViolationError(f"{exchange.path}: Expected OK, got {exchange.code} {quote(exchange.body)}")
-    if exchange.unreadable:
-        raise ViolationError(f"{exchange.path}: {exchange.unreadable}")
-    return exchange.answers[0]
+    """Return the first response message of a call."""
+    return exchange.message()
 
 
 def expect_refusal(exchange: GrpcCall, *codes: str) -> None:
-    """Raise a `ViolationError` unless the call was refused, with one of `codes` if given."""
-    if exchange.ok or (codes and exchange.code not in codes):
-        expected = " or ".join(codes) or "a status other than OK"
-        raise ViolationError(f"{exchange.path}: Expected {expected}, got {exchange.code} {quote(exchange.body)}")
+    """Raise a `ViolationError` unless the call was refused with one of `codes`."""
+    expect_refusals([exchange], *codes)
 
 
-def expect_refusals(exchanges: Iterable[GrpcCall], code: str) -> None:
-    """Raise a `ViolationError` unless every call was refused with `code`."""
+def expect_refusals(exchanges: Iterable[GrpcCall], *codes: str) -> None:
+    """Raise a `ViolationError` unless every call was refused with one of `codes`."""
     for exchange in exchanges:
-        expect_refusal(exchange, code)
+        if exchange.code not in codes:
+            got = f"{exchange.code} {quote(exchange.body)}"
+            raise ViolationError(f"{exchange.path}: Expected {' or '.join(codes)}, got {got}")
 
 
 def expect_reasons(exchanges: Iterable[GrpcCall]) -> None:

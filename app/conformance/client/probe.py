@@ -3,8 +3,9 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from time import monotonic
-from typing import Any, Protocol
+from typing import Any
 
+import grpc
 import httpx
 import msgspec
 
@@ -17,6 +18,8 @@ _MAX_UNANSWERED = 3
 _MAX_RESPONSE_S = 120
 """The time limit of a response if the client has no timeout."""
 
+_MAX_CONNECT_S = 10
+_MAX_QUOTED = 120
 _UNAUTHORIZED = (401, 403)
 
 
@@ -28,6 +31,19 @@ class ViolationError(Exception):
     """Raised by a check: the engine violates the requirement. The message has the expected and the actual value."""
 
 
+def quote(value: object) -> str:
+    """Return a value or a body as one line of at most 120 characters."""
+    if isinstance(value, bytes):
+        text = value[: 4 * _MAX_QUOTED].decode(errors="replace")
+    else:
+        try:
+            text = msgspec.json.encode(value).decode()
+        except (TypeError, ValueError, UnicodeError, RecursionError):
+            text = repr(value)
+    text = " ".join(text.split())
+    return text if len(text) <= _MAX_QUOTED else f"{text[: _MAX_QUOTED - 3]}..."
+
+
 def decode_object(data: bytes) -> dict[str, Any]:
     """Decode a JSON object, strictly: UTF-8, no NaN.
 
@@ -37,11 +53,22 @@ def decode_object(data: bytes) -> dict[str, Any]:
     try:
         return msgspec.json.decode(data, type=dict[str, Any])
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise ViolationError(f"The answer is not a JSON object: {error}") from None
+        raise ViolationError(f"The answer is not a JSON object: {error}: {quote(data)}") from None
 
 
-class GrpcTransport(Protocol):
-    """Calls methods of an engine over gRPC."""
+@dataclass(frozen=True)
+class GrpcChannel:
+    """A channel to an engine over gRPC.
+
+    Args:
+        channel: the grpc channel.
+        metadata: sent with every call.
+        timeout: seconds to wait for a response.
+    """
+
+    channel: Any
+    metadata: Sequence[tuple[str, str]]
+    timeout: float
 
     def wait_connected(self) -> None:
         """Wait until the channel is connected.
@@ -49,7 +76,11 @@ class GrpcTransport(Protocol):
         Raises:
             httpx.TimeoutException: the connection takes too long.
         """
-        ...
+        seconds = min(self.timeout, _MAX_CONNECT_S)
+        try:
+            grpc.channel_ready_future(self.channel).result(timeout=seconds)
+        except grpc.FutureTimeoutError:
+            raise httpx.ConnectTimeout(f"Nothing speaks gRPC there within {seconds:g} seconds") from None
 
     def call(self, path: str, message: bytes, *, streamed: bool) -> tuple[int, str, Sequence[bytes]]:
         """Call a method; return the status number, its text, and the response messages.
@@ -57,7 +88,17 @@ class GrpcTransport(Protocol):
         Raises:
             httpx.TimeoutException: there is no response in time.
         """
-        ...
+        stub = self.channel.unary_stream if streamed else self.channel.unary_unary
+        answers: list[bytes] = []
+        try:
+            answer = stub(path)(message, metadata=self.metadata, timeout=self.timeout)
+            answers.extend(answer if streamed else [answer])
+        except grpc.RpcError as error:
+            status: Any = error
+            if status.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
+                raise httpx.ReadTimeout(f"{path} had no answer within {self.timeout:g} seconds") from None
+            return status.code().value[0], str(status.details() or ""), answers
+        return 0, "", answers
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +131,11 @@ class Exchange:
     def unauthorized(self) -> bool:
         """Return whether the engine refused the credentials."""
         return self.status in _UNAUTHORIZED
+
+    @property
+    def code(self) -> str:
+        """Return the status as text."""
+        return str(self.status)
 
     def object(self) -> dict[str, Any]:
         """Return `decode_object` of the response body."""
@@ -142,7 +188,7 @@ class Probe:
     client: httpx.Client
     target: Target
     max_requests: int = 400
-    transport: GrpcTransport | None = None
+    transport: GrpcChannel | None = None
     request_count: int = 0
     timeouts: int = 0
     images: ImageFormat = field(init=False)

@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 
 from app.assembly.models import load as load_fixture
 from app.conformance.check import Verdict
-from app.conformance.client.calls import GrpcChannel
-from app.conformance.client.probe import GrpcTransport, Probe, Target
+from app.conformance.client.probe import GrpcChannel, Probe, Target
 from app.conformance.protocols import PROTOCOLS, Protocol
 from app.conformance.runner import CheckRunner, ConformanceReport
 from app.conformance.sample_images import SampleImage, load_image
@@ -249,7 +248,7 @@ class FaultyTransport(httpx.BaseTransport):
         return self._engines.cached(key, send, repeated=repeated)
 
 
-class FaultyCaller:
+class FaultyCaller(GrpcChannel):
     """Forward calls to our engine, and apply a fault to the replies."""
 
     def __init__(self, engines: Engines, fault: Fault) -> None:
@@ -277,7 +276,7 @@ class FaultyCaller:
 
 
 def check_engine(
-    client: httpx.Client, protocol: str = "chariot-v2-kserve", *, caller: GrpcTransport | None = None, **target: Any
+    client: httpx.Client, protocol: str = "chariot-v2-kserve", *, caller: GrpcChannel | None = None, **target: Any
 ) -> ConformanceReport:
     """Check the engine that `client` or `caller` reaches."""
     target = {"images": scenes() if protocol in CHARIOT_PROTOCOLS else (), **target}

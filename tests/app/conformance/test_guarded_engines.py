@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from app.conformance.check import Level, Verdict
-from app.conformance.client.probe import Probe, Target
+from app.conformance.client.probe import GrpcChannel, Probe, Target
 from app.conformance.runner import CheckRunner, ConformanceReport, UnreachableError
 from tests.app.conformance.engines import PROTOCOLS_BY_NAME
 
@@ -60,7 +60,7 @@ def test_checks_with_unauthorized_requests_do_not_pass(protocol: str) -> None:
             assert "--request" not in finding.reason
 
 
-class _UnauthorizedCaller:
+class _UnauthorizedCaller(GrpcChannel):
     """A gRPC engine that rejects every method except `open_method` with this status."""
 
     def __init__(self, status: int = 16, open_method: str = "none") -> None:
