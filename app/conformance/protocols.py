@@ -7,8 +7,7 @@ from app.conformance import kserve_v1, openai
 from app.conformance.chariot import coordinates, envelope, inputs, items, responses, v2
 from app.conformance.check import Check, Need, renamed
 from app.conformance.client.probe import ImageFormat
-from app.conformance.grps import rest as grps
-from app.conformance.grps import rpc as grps_grpc
+from app.conformance.grps import checks as grps
 from app.conformance.open_inference import rest as open_inference
 from app.conformance.open_inference import rpc as open_inference_grpc
 from app.conformance.tensorflow_serving import rest as tensorflow_serving
@@ -52,8 +51,8 @@ PROTOCOLS = (
     Protocol("tensorflow-serving", tensorflow_serving.CHECKS),
     Protocol("tensorflow-serving-grpc", tensorflow_serving_grpc.CHECKS, rpc=True),
     Protocol("openai", openai.CHECKS),
-    Protocol("grps", grps.CHECKS),
-    Protocol("grps-grpc", grps_grpc.CHECKS, rpc=True),
+    Protocol("grps", grps.HTTP_CHECKS),
+    Protocol("grps-grpc", grps.GRPC_CHECKS, rpc=True),
 )
 
 

@@ -1,5 +1,6 @@
 """Build GRPS messages in protobuf's JSON, send them over HTTP or gRPC, and check the parts of responses."""
 
+import json
 import math
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
@@ -7,11 +8,10 @@ from urllib.parse import urlencode
 
 import msgspec
 import yaml
-from google.protobuf.json_format import MessageToDict
 
 from app.conformance.check import InconclusiveError, NotApplicableError, ViolationError, expect, quote
-from app.conformance.client.calls import GrpcCall, call, first_response, parse_request
-from app.conformance.client.probe import Exchange, Probe
+from app.conformance.client.calls import call, parse_request
+from app.conformance.client.probe import Exchange, Probe, decode_object
 from app.conformance.tensors import ENCODED_IMAGES, expect_form, is_list, is_object
 from app.proto import GRPS
 
@@ -23,7 +23,7 @@ REFUSED = "The engine refuses every generated message; give one with --request"
 KINDS = ("bin_data", "str_data", "gtensors", "ndarray", "gmap")
 """The kinds of data; a message has one of them."""
 
-_ROOT = "/grps/v1"
+_ROOT = "/grps/v1/"
 BYTES = "application/octet-stream"
 _PATHS: Mapping[str, str] = {
     "CheckLiveness": "health/live",
@@ -138,7 +138,7 @@ def expect_failure(message: Mapping[str, Any], *codes: int) -> None:
 def expect_reasons(*exchanges: Exchange) -> None:
     """Raise a `ViolationError` if a message among `exchanges` reports a failure without its reason in msg."""
     for exchange in exchanges:
-        status: Any = message_of(exchange).get("status")
+        status: Any = exchange.object().get("status")
         is_failure = is_object(status) and status.get("status") not in _SUCCESS
         expect(not is_failure or status.get("msg"), "a text in msg", status)
 
@@ -190,19 +190,18 @@ def _expect_tensor(value: Mapping[str, Any]) -> None:
     expect(len(own) == size, f"{size} elements by its shape", own, tensor.name)
 
 
-def call_method(
-    probe: Probe, method: str, message: Mapping[str, Any] | None = None, *, fresh: bool = False
-) -> Exchange:
-    """Call a method of the service: over gRPC, or at its path over HTTP.
+def call_method(probe: Probe, method: str, message: Mapping[str, Any] | None = None) -> Exchange:
+    """Call a method of the service: over gRPC, or at its path over HTTP. Responses about health are never reused.
 
     Raises:
         InconclusiveError: the given message is not a GrpsMessage.
     """
-    if probe.transport is None:
-        path = f"{_ROOT}/{_PATHS[method]}"
-        return probe.send("GET", path, fresh=fresh) if message is None else probe.post_json(path, message)
-    request = parse_request(message or {}, "grps.protos.v1.GrpsMessage")
-    return call(probe, GRPS, method, request, fresh=fresh)
+    path = _PATHS.get(method, "")
+    fresh = path.startswith("health/")
+    if probe.transport:
+        request = parse_request(message or {}, "grps.protos.v1.GrpsMessage")
+        return call(probe, GRPS, method, request, fresh=fresh)
+    return probe.send("GET", _ROOT + path, fresh=fresh) if message is None else probe.post_json(_ROOT + path, message)
 
 
 def predict(probe: Probe, message: Mapping[str, Any], **query: str) -> Exchange:
@@ -216,21 +215,7 @@ def post_bytes(probe: Probe, body: bytes, content_type: str = "application/json"
 
 
 def _predict_path(query: Mapping[str, str]) -> str:
-    return f"{_ROOT}/{_PATHS['Predict']}" + (f"?{urlencode(query)}" if query else "")
-
-
-def message_of(exchange: Exchange) -> dict[str, Any]:
-    """Return the message of a response. The status of a gRPC call is OK even if the message reports a failure.
-
-    Raises:
-        ViolationError: there is no message, or the body over HTTP is not a JSON object.
-    """
-    if isinstance(exchange, GrpcCall):
-        return MessageToDict(first_response(exchange), preserving_proto_field_name=True)
-    try:
-        return exchange.object()
-    except ViolationError as error:
-        raise ViolationError(f"{error}: {exchange.status} {quote(exchange.body)}") from None
+    return f"{_ROOT}{_PATHS['Predict']}" + (f"?{urlencode(query)}" if query else "")
 
 
 def success(exchange: Exchange) -> dict[str, Any]:
@@ -239,32 +224,28 @@ def success(exchange: Exchange) -> dict[str, Any]:
     Raises:
         ViolationError: the message or the HTTP status does not report success.
     """
-    message = message_of(exchange)
+    message = exchange.object()
     expect_success(message)
     expect(exchange.ok, "HTTP status 200 for a success", exchange.status)
     return message
 
 
-def failure(exchange: Exchange, *codes: int) -> dict[str, Any]:
-    """Return the message of a failed response.
+def failure(exchange: Exchange, *codes: int) -> None:
+    """Raise a `ViolationError` unless the message reports a failure, with one of `codes` if given."""
+    expect_failure(exchange.object(), *codes)
 
-    Raises:
-        ViolationError: the message does not report a failure, or its code is not in `codes`.
-    """
-    message = message_of(exchange)
-    expect_failure(message, *codes)
-    return message
+
+def _is_bytes(exchange: Exchange) -> bool:
+    """Return whether a response is bytes instead of a message."""
+    return exchange.ok and exchange.headers.get("content-type", "").startswith(BYTES)
 
 
 def succeeds(exchange: Exchange) -> bool:
     """Return whether a response is bytes, or a message that reports success."""
-    if exchange.ok and exchange.headers.get("content-type", "").startswith(BYTES):
-        return True
     try:
-        expect_success(message_of(exchange))
+        return _is_bytes(exchange) or bool(success(exchange))
     except ViolationError:
         return False
-    return exchange.ok
 
 
 def first_success(probe: Probe, messages: Sequence[Mapping[str, object]] = ()) -> tuple[Mapping[str, Any], Exchange]:
@@ -288,6 +269,31 @@ def example(probe: Probe, messages: Sequence[Mapping[str, object]] = ()) -> tupl
         NotApplicableError: the response is bytes.
     """
     sent, exchange = first_success(probe, messages)
-    if exchange.headers.get("content-type", "").startswith(BYTES):
+    if _is_bytes(exchange):
         raise NotApplicableError("About models that answer with messages")
-    return sent, message_of(exchange)
+    return sent, exchange.object()
+
+
+def readiness_after(probe: Probe, method: str) -> Exchange:
+    """Return the readiness response after the engine is set online or offline, and restore the previous state."""
+    was_ready = succeeds(call_method(probe, "CheckReadiness"))
+    try:
+        success(call_method(probe, method))
+        return call_method(probe, "CheckReadiness")
+    finally:
+        exchanges = list(probe.exchanges)
+        call_method(probe, "Online" if was_ready else "Offline")
+        probe.exchanges[:] = exchanges
+
+
+def split_messages(body: bytes) -> list[dict[str, Any]]:
+    """Return JSON objects that are concatenated, with only white space between them."""
+    text, messages = body.decode(errors="replace").strip(), list[dict[str, Any]]()
+    while text:
+        try:
+            _, end = json.JSONDecoder().raw_decode(text)
+        except ValueError:
+            end = len(text)
+        messages.append(decode_object(text[:end].encode()))
+        text = text[end:].lstrip()
+    return messages

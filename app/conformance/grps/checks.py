@@ -1,33 +1,86 @@
-"""Check GRPS over HTTP."""
+"""Check GRPS over HTTP and over gRPC."""
 
-import json
 import re
 from typing import Any
 
 import numpy as np
 
-from app.conformance.check import MUST, SHOULD, Check, InconclusiveError, NotApplicableError, expect, quote
-from app.conformance.client.probe import Exchange, Probe, decode_object
+from app.conformance.check import (
+    MUST,
+    SHOULD,
+    Check,
+    InconclusiveError,
+    NotApplicableError,
+    expect,
+    expect_same,
+    quote,
+)
+from app.conformance.client.probe import Exchange, Probe
 from app.conformance.grps import messages as grps
-from app.conformance.grps import rpc
 from app.conformance.sample_images import SAMPLE_IMAGES
 from app.conformance.tensors import expect_content_type, is_object
 
 
+def _live(probe: Probe) -> None:
+    grps.success(grps.call_method(probe, "CheckLiveness"))
+
+
+def _online(probe: Probe) -> None:
+    grps.success(grps.readiness_after(probe, "Online"))
+
+
+def _not_ready(probe: Probe) -> None:
+    grps.failure(grps.readiness_after(probe, "Offline"))
+
+
+def _server_metadata(probe: Probe) -> None:
+    grps.expect_description(grps.call_method(probe, "ServerMetadata").object())
+
+
+def _model_metadata(probe: Probe) -> None:
+    grps.expect_description(grps.success(grps.call_method(probe, "ModelMetadata", {"str_data": grps.bare_name(probe)})))
+
+
+def _request_unknown_metadata(probe: Probe) -> Exchange:
+    return grps.call_method(probe, "ModelMetadata", {"str_data": grps.UNKNOWN})
+
+
+def _tensors(probe: Probe) -> None:
+    _, message = grps.example(probe, grps.tensor_messages(probe))
+    grps.expect_tensors(message)
+
+
+def _request_unknown_model(probe: Probe) -> Exchange:
+    """Return the response to an accepted message with an unknown model."""
+    sent, _ = grps.first_success(probe)
+    return grps.predict(probe, {**sent, "model": grps.UNKNOWN})
+
+
+def _predicts(probe: Probe) -> None:
+    """Check that a message succeeds, and that the messages before it report failures."""
+    for message in grps.request_messages(probe):
+        exchange = grps.predict(probe, message)
+        if grps.succeeds(exchange):
+            return
+        grps.failure(exchange)
+    raise InconclusiveError(grps.REFUSED)
+
+
+def _one_kind(probe: Probe) -> None:
+    _, message = grps.example(probe)
+    expect(len(kinds := grps.data_of(message)) == 1, "one kind of data", list(kinds))
+
+
 def _content_type(probe: Probe) -> None:
     grps.example(probe)
-    for exchange in (probe.exchanges[-1], rpc.health(probe, "CheckLiveness")):
+    for exchange in (probe.exchanges[-1], grps.call_method(probe, "CheckLiveness")):
         expect_content_type(exchange)
 
 
 def _by_number(probe: Probe) -> None:
     sent, message = grps.example(probe, grps.tensor_messages(probe))
     again = grps.success(grps.predict(probe, grps.with_dtype_numbers(sent)))
-    _expect_same(grps.data_of(message), grps.data_of(again))
-
-
-def _expect_same(expected: object, got: object) -> None:
-    expect(got == expected, quote(expected), got)
+    expect_same(grps.data_of(again), grps.data_of(message))
 
 
 def _ndarray(probe: Probe) -> None:
@@ -36,7 +89,7 @@ def _ndarray(probe: Probe) -> None:
         raise NotApplicableError("About models that accept one row of numbers")
     _, message = grps.example(probe, [numbers])
     got = grps.success(grps.predict(probe, {**grps.model_field(probe), "ndarray": [1, 2]}))
-    _expect_same(grps.data_of(message), grps.data_of(got))
+    expect_same(grps.data_of(got), grps.data_of(message))
 
 
 def _return_ndarray(probe: Probe) -> None:
@@ -46,7 +99,7 @@ def _return_ndarray(probe: Probe) -> None:
         raise NotApplicableError("About models that answer with one tensor of DT_FLOAT32")
     got = grps.success(grps.predict(probe, sent, **{"return-ndarray": "true"})).get("ndarray")
     elements = np.array(tensors[0].get("flat_float32", []), object)
-    _expect_same(elements.reshape(tensors[0].get("shape", [])).tolist(), got)
+    expect_same(got, elements.reshape(tensors[0].get("shape", [])).tolist())
 
 
 def _no_ndarray(probe: Probe) -> None:
@@ -85,8 +138,7 @@ def _not_json(probe: Probe) -> Exchange:
 
 
 def _not_ready_status(probe: Probe) -> None:
-    got = rpc.readiness_after(probe, "Offline").status
-    expect(got == 503, "HTTP status 503", got)
+    expect_same(grps.readiness_after(probe, "Offline").status, 503, "HTTP status 503")
 
 
 def _predict_nothing(probe: Probe) -> Exchange:
@@ -94,35 +146,22 @@ def _predict_nothing(probe: Probe) -> Exchange:
 
 
 def _http_status(probe: Probe) -> None:
-    for exchange in (rpc.request_unknown_model(probe), _predict_nothing(probe)):
-        status = grps.message_of(exchange).get("status")
+    for exchange in (_request_unknown_model(probe), _predict_nothing(probe)):
+        status = exchange.object().get("status")
         code = status.get("code") if is_object(status) else None
-        expect(code == exchange.status, f"HTTP status {quote(code)}, which is the code", exchange.status)
+        expect_same(exchange.status, code, f"HTTP status {quote(code)}, which is the code")
 
 
-def _streams(probe: Probe) -> None:
+def _http_stream(probe: Probe) -> None:
     sent, _ = grps.example(probe)
     exchange = grps.predict(probe, sent, streaming="true")
     if not exchange.ok:
         raise InconclusiveError(f"The engine does not stream: {exchange.status} {quote(exchange.body)}")
-    messages = _split_messages(exchange.body)
+    messages = grps.split_messages(exchange.body)
     if not messages:
         raise InconclusiveError("The model streams nothing")
     for message in messages:
         grps.expect_success(message)
-
-
-def _split_messages(body: bytes) -> list[dict[str, Any]]:
-    """Return JSON objects that are concatenated, with only white space between them."""
-    text, messages = body.decode(errors="replace").strip(), list[dict[str, Any]]()
-    while text:
-        try:
-            _, end = json.JSONDecoder().raw_decode(text)
-        except ValueError:
-            end = len(text)
-        messages.append(decode_object(text[:end].encode()))
-        text = text[end:].lstrip()
-    return messages
 
 
 def _streamed_ndarray(probe: Probe) -> None:
@@ -130,29 +169,55 @@ def _streamed_ndarray(probe: Probe) -> None:
     grps.failure(grps.predict(probe, sent, **{"streaming": "true", "return-ndarray": "true"}))
 
 
+def _stream(probe: Probe, **fields: str) -> list[dict[str, Any]]:
+    """Return the messages streamed over gRPC for an accepted message with other `fields`."""
+    sent, _ = grps.first_success(probe)
+    exchange = grps.call_method(probe, "PredictStreaming", {**sent, **fields})
+    expect(exchange.ok, "OK", exchange.code)
+    return grps.split_messages(exchange.body)
+
+
+def _grpc_stream(probe: Probe) -> None:
+    messages = _stream(probe)
+    if not messages:
+        raise InconclusiveError("The model streams nothing")
+    for streamed in messages:
+        is_failure = streamed.get("status", {}).get("status") == "FAILURE"
+        expect(
+            not is_failure and (grps.data_of(streamed) or "status" in streamed), "messages of data or success", streamed
+        )
+
+
+def _failing_stream(probe: Probe) -> None:
+    messages = _stream(probe, model=grps.UNKNOWN)
+    expect(messages, "a message of FAILURE", messages)
+    grps.expect_failure(messages[-1])
+
+
 _PAGE = "GRPS, interface page"
+_PROTO = "GRPS, grps.proto"
 _BOTH = "GRPS's Python and C++ servers"
 _PYTHON = "GRPS's Python server; the C++ server does not"
-_PREDICTS = ("GRPS-006",)
+_HTTP_PREDICTS, _GRPC_PREDICTS = ("GRPS-006",), ("GRPSG-005",)
 
-CHECKS = (
-    Check("GRPS-001", MUST, "GET health/live reports 200 and SUCCESS.", f"{_PAGE}, health", rpc.live),
+HTTP_CHECKS = (
+    Check("GRPS-001", MUST, "GET health/live reports 200 and SUCCESS.", f"{_PAGE}, health", _live),
     Check("GRPS-002", MUST, "After GET health/online, health/ready reports 200 and SUCCESS.", f"{_PAGE}, health",
-          rpc.online, requires=("GRPS-001",)),
-    Check("GRPS-003", MUST, "After GET health/offline, health/ready reports FAILURE.", _BOTH, rpc.not_ready,
+          _online, requires=("GRPS-001",)),
+    Check("GRPS-003", MUST, "After GET health/offline, health/ready reports FAILURE.", _BOTH, _not_ready,
           requires=("GRPS-002",)),
     Check("GRPS-004", SHOULD, "After GET health/offline, the HTTP status of health/ready is 503.", _PYTHON,
           _not_ready_status, requires=("GRPS-003",)),
     Check("GRPS-005", MUST, "GET metadata/server describes the server in YAML.", f"{_PAGE}, metadata",
-          rpc.server_metadata),
+          _server_metadata),
     Check("GRPS-006", MUST, "POST infer/predict answers with 200 and SUCCESS, or with bytes.", f"{_PAGE}, predict",
-          rpc.predicts),
-    Check("GRPS-007", MUST, "An answer holds one kind of data.", f"{_PAGE}, data_oneof", rpc.one_kind,
-          requires=_PREDICTS),
+          _predicts),
+    Check("GRPS-007", MUST, "An answer holds one kind of data.", f"{_PAGE}, data_oneof", _one_kind,
+          requires=_HTTP_PREDICTS),
     Check("GRPS-008", MUST, "Messages have the Content-Type application/json.", f"{_PAGE}: JSON expresses the message",
-          _content_type, requires=("GRPS-001", *_PREDICTS)),
+          _content_type, requires=("GRPS-001", *_HTTP_PREDICTS)),
     Check("GRPS-009", MUST, "A tensor's elements are in the field of its dtype, and their number matches its shape.",
-          f"{_PAGE}, GenericTensor", rpc.tensors, requires=_PREDICTS),
+          f"{_PAGE}, GenericTensor", _tensors, requires=_HTTP_PREDICTS),
     Check("GRPS-010", MUST, "A dtype may be a number or a name.", f"{_PAGE}: enumerations", _by_number,
           requires=("GRPS-009",)),
     Check("GRPS-011", MUST, "ndarray is read as one tensor of DT_FLOAT32.", f"{_PAGE}, ndarray", _ndarray,
@@ -160,14 +225,14 @@ CHECKS = (
     Check("GRPS-012", MUST, "With return-ndarray=true, the tensor is returned as nested numbers.", f"{_PAGE}, predict",
           _return_ndarray, requires=("GRPS-009",)),
     Check("GRPS-013", SHOULD, "return-ndarray=true is a failure if the answer has no tensors.", _BOTH, _no_ndarray,
-          requires=_PREDICTS),
+          requires=_HTTP_PREDICTS),
     Check("GRPS-014", MUST, "A body of application/octet-stream is read as bin_data.", f"{_PAGE}, bin_data", _bytes,
-          requires=_PREDICTS),
+          requires=_HTTP_PREDICTS),
     Check("GRPS-015", MUST, "An unknown model is a failure.", _BOTH,
-          lambda probe: grps.failure(rpc.request_unknown_model(probe)), requires=_PREDICTS),
+          lambda probe: grps.failure(_request_unknown_model(probe)), requires=_HTTP_PREDICTS),
     Check("GRPS-016", SHOULD, "The code for an unknown model is 404.",
           "GRPS's C++ server; the Python server returns 500",
-          lambda probe: grps.failure(rpc.request_unknown_model(probe), 404), requires=("GRPS-015",)),
+          lambda probe: grps.failure(_request_unknown_model(probe), 404), requires=("GRPS-015",)),
     Check("GRPS-017", MUST, "The query can name the model.", f"{_PAGE}, selecting a model", _model_in_query,
           requires=("GRPS-015",)),
     Check("GRPS-018", MUST, "The message's model takes precedence over the query's.", f"{_PAGE}, selecting a model",
@@ -184,16 +249,49 @@ CHECKS = (
     Check("GRPS-024", MUST, "bin_data in JSON is a failure.", f"{_PAGE}, bin_data; {_BOTH}",
           lambda probe: grps.failure(grps.predict(probe, {**grps.model_field(probe), "bin_data": "aGVsbG8="}))),
     Check("GRPS-025", MUST, "A failure has the reason in msg.", _BOTH,
-          lambda probe: grps.expect_reasons(rpc.request_unknown_model(probe), _predict_nothing(probe)),
+          lambda probe: grps.expect_reasons(_request_unknown_model(probe), _predict_nothing(probe)),
           requires=("GRPS-015", "GRPS-021")),
     Check("GRPS-026", SHOULD, "The HTTP status equals the code.", f"{_PYTHON}: always 200", _http_status,
           requires=("GRPS-015", "GRPS-021")),
     Check("GRPS-027", MUST, "POST metadata/model describes a model, by its bare name, in YAML.", f"{_PAGE}, metadata",
-          rpc.model_metadata),
+          _model_metadata),
     Check("GRPS-028", MUST, "A metadata request for an unknown model is a failure.", _BOTH,
-          lambda probe: grps.failure(rpc.request_unknown_metadata(probe))),
+          lambda probe: grps.failure(_request_unknown_metadata(probe))),
     Check("GRPS-029", MUST, "With streaming=true, the messages are concatenated, each with 200 and SUCCESS.",
-          f"{_PAGE}, streaming", _streams, requires=_PREDICTS),
+          f"{_PAGE}, streaming", _http_stream, requires=_HTTP_PREDICTS),
     Check("GRPS-030", SHOULD, "streaming=true with return-ndarray=true is a failure.", _BOTH, _streamed_ndarray,
-          requires=_PREDICTS),
+          requires=_HTTP_PREDICTS),
+)  # fmt: skip
+
+GRPC_CHECKS = (
+    Check("GRPSG-001", MUST, "CheckLiveness reports 200 and SUCCESS.", f"{_PAGE}, health", _live),
+    Check("GRPSG-002", MUST, "After Online, CheckReadiness reports 200 and SUCCESS.", f"{_PAGE}, health", _online,
+          requires=("GRPSG-001",)),
+    Check("GRPSG-003", MUST, "After Offline, CheckReadiness reports FAILURE.", _BOTH, _not_ready,
+          requires=("GRPSG-002",)),
+    Check("GRPSG-004", MUST, "ServerMetadata describes the server in YAML.", f"{_PAGE}, metadata", _server_metadata),
+    Check("GRPSG-005", MUST, "Predict is OK, and reports 200 and SUCCESS, or FAILURE and another code.",
+          f"{_PAGE}, predict; {_BOTH}", _predicts),
+    Check("GRPSG-006", MUST, "A successful answer has data.", f"{_PROTO}, data_oneof", _one_kind,
+          requires=_GRPC_PREDICTS),
+    Check("GRPSG-007", MUST, "A tensor's elements are in the field of its dtype, and their number matches its shape.",
+          f"{_PROTO}, GenericTensor", _tensors, requires=_GRPC_PREDICTS),
+    Check("GRPSG-008", MUST, "An unknown model is a failure of the message, and the call is OK.", _BOTH,
+          lambda probe: grps.failure(_request_unknown_model(probe)), requires=_GRPC_PREDICTS),
+    Check("GRPSG-009", SHOULD, "The code for an unknown model is 404.",
+          "GRPS's C++ server; the Python server returns 500",
+          lambda probe: grps.failure(_request_unknown_model(probe), 404), requires=("GRPSG-008",)),
+    Check("GRPSG-010", MUST, "ModelMetadata describes a model, by its bare name, in YAML.", f"{_PAGE}, metadata",
+          _model_metadata),
+    Check("GRPSG-011", MUST, "A metadata request for an unknown model is a failure.", _BOTH,
+          lambda probe: grps.failure(_request_unknown_metadata(probe))),
+    Check("GRPSG-012", MUST, "A metadata request without a model is a failure.", _BOTH,
+          lambda probe: grps.failure(grps.call_method(probe, "ModelMetadata"))),
+    Check("GRPSG-013", MUST, "A failure has the reason in msg.", _BOTH,
+          lambda probe: grps.expect_reasons(_request_unknown_model(probe), _request_unknown_metadata(probe)),
+          requires=("GRPSG-008", "GRPSG-011")),
+    Check("GRPSG-014", MUST, "PredictStreaming sends messages of data, or of success.", f"{_PAGE}, streaming",
+          _grpc_stream, requires=_GRPC_PREDICTS),
+    Check("GRPSG-015", MUST, "A stream that fails ends with a message of FAILURE, and the call is OK.", _BOTH,
+          _failing_stream, requires=("GRPSG-008", "GRPSG-014")),
 )  # fmt: skip
