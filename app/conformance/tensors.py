@@ -8,7 +8,7 @@ from typing import Any, TypeGuard, TypeVar, cast
 import msgspec
 
 from app.conformance.check import InconclusiveError, ViolationError, expect, quote
-from app.conformance.client.calls import GrpcCall, first_response
+from app.conformance.client.calls import GrpcCall
 from app.conformance.client.probe import Exchange
 from app.conformance.sample_images import SAMPLE_IMAGES
 
@@ -49,27 +49,27 @@ def expect_form(value: object, form: type[T], expected: str, where: str = "") ->
 
 
 def expect_json_object(exchange: Exchange) -> dict[str, Any]:
-    """Return the JSON object of a response with status 200.
+    """Return the JSON object of a response with status 200, or of a gRPC call with the status OK.
 
     Raises:
-        ViolationError: the status is not 200, or the body is not a JSON object.
+        ViolationError: the status is another one, or the body is not a JSON object.
     """
-    expect_status(exchange, status=200)
+    if not isinstance(exchange, GrpcCall):
+        expect_status(exchange, status=200)
     return exchange.object()
 
 
-def expect_accepted(exchange: Exchange) -> Any:
-    """Return the JSON object, or over gRPC the message, of the response to a request that the engine should accept.
+def expect_accepted(exchange: Exchange) -> dict[str, Any]:
+    """Return the JSON object of the response to a request that the engine should accept.
 
     Raises:
         InconclusiveError: the engine rejected the request, which proves nothing.
         ViolationError: the response is neither a success nor a rejection.
     """
-    is_call = isinstance(exchange, GrpcCall)
     if exchange.refused:
-        reason = f"{exchange.code if is_call else exchange.status} {quote(exchange.body)}"
+        reason = f"{exchange.code} {quote(exchange.body)}"
         raise InconclusiveError(f"The engine refuses the request, with {reason}; give a body with --request")
-    return first_response(exchange) if is_call else expect_json_object(exchange)
+    return expect_json_object(exchange)
 
 
 def expect_status(*exchanges: Exchange, status: int) -> None:

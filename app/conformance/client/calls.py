@@ -149,16 +149,6 @@ def parse_request(content: Mapping[str, Any], name: str) -> Any:
         raise InconclusiveError(f"--request is not a {kind} in protobuf's JSON: {error}") from None
 
 
-def first_response(exchange: GrpcCall) -> Any:
-    """Return the first response message of a call."""
-    return exchange.message()
-
-
-def expect_refusal(exchange: GrpcCall, *codes: str) -> None:
-    """Raise a `ViolationError` unless the call was refused with one of `codes`."""
-    expect_refusals([exchange], *codes)
-
-
 def expect_refusals(exchanges: Iterable[GrpcCall], *codes: str) -> None:
     """Raise a `ViolationError` unless every call was refused with one of `codes`."""
     for exchange in exchanges:

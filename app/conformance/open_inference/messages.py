@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 
 from app.conformance.check import ViolationError, quote
-from app.conformance.client.calls import GrpcCall, call, call_method, first_response, parse_request
+from app.conformance.client.calls import GrpcCall, call, call_method, parse_request
 from app.conformance.client.model_names import model_in_path, model_name
 from app.conformance.client.probe import Exchange, Probe
 from app.conformance.sample_images import SAMPLE_IMAGES
@@ -50,7 +50,7 @@ always raw; BF16 is read as its bits. BYTES has no dtype: each raw element follo
 """
 
 _LISTS = ("/v2/models", "/v1/models")
-_Request = message_class("inference.ModelInferRequest")
+_REQUEST = "inference.ModelInferRequest"
 
 
 class Tensor(msgspec.Struct):
@@ -98,35 +98,32 @@ def model_path(probe: Probe) -> str:
 def metadata_of(probe: Probe) -> Any:
     """Return the engine's metadata of the model: a message, or over REST `Metadata`."""
     if probe.transport:
-        return first_response(call_method(probe, INFERENCE, "ModelMetadata", name=checked_model(probe)))
+        return call_method(probe, INFERENCE, "ModelMetadata", name=checked_model(probe)).message()
     metadata = expect_json_object(probe.get(model_path(probe)))
     return expect_form(metadata, Metadata, "name, platform, and inputs and outputs of name, datatype and shape")
 
 
-def build_request(probe: Probe, **fields: Any) -> Any:
-    """Return a request that the model can answer, with other `fields`: a message, or over REST a dict.
+def build_request(probe: Probe, **fields: Any) -> dict[str, Any]:
+    """Return the fields of a request that the model can answer, with other `fields`.
 
     It is the given request, or one that is generated from the metadata.
     """
     given = probe.target.request
     if not probe.transport:
         return {**(given or {"inputs": [_generate_input(spec) for spec in metadata_of(probe).inputs]}), **fields}
-    if given:
-        request = parse_request(given, _Request.DESCRIPTOR.full_name)
-    else:
-        request = _generate_message(metadata_of(probe).inputs)
-    request.MergeFrom(_Request(model_name=checked_model(probe), **fields))
-    return request
+    message = parse_request(given, _REQUEST) if given else _generate_message(probe)
+    inputs = [_fields_of(tensor) for tensor in message.inputs]
+    request = {**_fields_of(message), "inputs": inputs, "model_name": checked_model(probe), **fields}
+    is_raw = not given and not all(_field(tensor["datatype"]) for tensor in inputs)
+    return with_raw_contents(request) if is_raw else request
 
 
-def post_infer(probe: Probe, body: object) -> Exchange:
-    """Send an inference request over REST."""
-    return probe.post_json(f"{model_path(probe)}/infer", body)
-
-
-def call_infer(probe: Probe, request: Any, *, fresh: bool = False) -> GrpcCall:
-    """Call `ModelInfer`."""
-    return call(probe, INFERENCE, "ModelInfer", request, fresh=fresh)
+def infer(probe: Probe, request: Mapping[str, Any], *, fresh: bool = False) -> Exchange:
+    """Send an inference request; over gRPC, `fresh` sends it even if an equal one has a response."""
+    if probe.transport:
+        message = message_class(_REQUEST)(**request)
+        return call(probe, INFERENCE, "ModelInfer", message, fresh=fresh)
+    return probe.post_json(f"{model_path(probe)}/infer", request)
 
 
 def answer_of(probe: Probe, **fields: Any) -> Any:
@@ -136,25 +133,32 @@ def answer_of(probe: Probe, **fields: Any) -> Any:
         InconclusiveError: the engine rejects the request.
         ViolationError: there are no outputs, or they have another form.
     """
-    request = build_request(probe, **fields)
-    content = expect_accepted(call_infer(probe, request) if probe.transport else post_infer(probe, request))
-    if not probe.transport:
-        content = expect_form(content, Answer, "outputs of name, datatype, shape and data")
-    if not content.outputs or not all(output.name and output.datatype for output in content.outputs):
-        got = [[output.name, output.datatype, list(output.shape)] for output in content.outputs]
+    exchange = infer(probe, build_request(probe, **fields))
+    expect_accepted(exchange)
+    answer = read_answer(exchange)
+    if not answer.outputs or not all(output.name and output.datatype for output in answer.outputs):
+        got = [[output.name, output.datatype, list(output.shape)] for output in answer.outputs]
         raise ViolationError(f"Expected outputs of name and datatype, got {quote(got)}")
-    return content
+    return answer
 
 
-def with_raw_contents(request: Any) -> Any:
-    """Return a copy of `request` with all elements in raw_input_contents."""
-    raw_request = _Request()
-    raw_request.CopyFrom(request)
-    if not raw_request.raw_input_contents:
-        raw_request.raw_input_contents.extend([_to_raw(tensor) for tensor in request.inputs])
-        for tensor in raw_request.inputs:
-            tensor.ClearField("contents")
-    return raw_request
+def read_answer(exchange: Exchange) -> Any:
+    """Return the message of a response, or over REST its `Answer`."""
+    if isinstance(exchange, GrpcCall):
+        return exchange.message()
+    return expect_form(exchange.object(), Answer, "outputs of name, datatype, shape and data")
+
+
+def with_raw_contents(request: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields of a request over gRPC with all elements in raw_input_contents."""
+    if request.get("raw_input_contents"):
+        return request
+    inputs = [{name: value for name, value in tensor.items() if name != "contents"} for tensor in request["inputs"]]
+    return {**request, "inputs": inputs, "raw_input_contents": list(map(_to_raw, request["inputs"]))}
+
+
+def _fields_of(message: Any) -> dict[str, Any]:
+    return {field.name: value for field, value in message.ListFields()}
 
 
 def _generate_input(spec: Any) -> dict[str, Any]:
@@ -167,28 +171,29 @@ def _generate_input(spec: Any) -> dict[str, Any]:
     return {"name": spec.name, "datatype": spec.datatype, "shape": shape, "data": [element] * element_count(shape)}
 
 
-def _generate_message(specs: Sequence[Any]) -> Any:
-    """Return a message with generated inputs, raw if the datatype of one of them has no field."""
-    request = _Request()
-    for tensor in map(_generate_input, specs):
+def _generate_message(probe: Probe) -> Any:
+    """Return a message with generated inputs; those whose datatype has no field have no contents."""
+    message = message_class(_REQUEST)()
+    for tensor in map(_generate_input, metadata_of(probe).inputs):
         elements = [element.encode() if isinstance(element, str) else element for element in tensor.pop("data")]
         field = _field(tensor["datatype"])
-        request.inputs.add(**tensor, **({"contents": {field: elements}} if field and elements else {}))
-    return request if all(_field(tensor.datatype) for tensor in request.inputs) else with_raw_contents(request)
+        message.inputs.add(**tensor, **({"contents": {field: elements}} if field and elements else {}))
+    return message
 
 
 def _field(datatype: str) -> str:
     return DATATYPES.get(datatype, ("", ""))[0]
 
 
-def _to_raw(tensor: Any) -> bytes:
+def _to_raw(tensor: Mapping[str, Any]) -> bytes:
     """Return the raw form of an input: row-major, little-endian, each BYTES element preceded by its length."""
-    if tensor.datatype == "BYTES":
-        return b"".join(struct.pack("<I", len(element)) + element for element in tensor.contents.bytes_contents)
-    field, dtype = DATATYPES[tensor.datatype]
+    field, dtype = DATATYPES[tensor["datatype"]]
     if not field:
-        return bytes(np.dtype(dtype).itemsize * math.prod(tensor.shape))
-    return np.array(getattr(tensor.contents, field), dtype).tobytes()
+        return bytes(np.dtype(dtype).itemsize * math.prod(tensor.get("shape", ())))
+    elements = getattr(tensor["contents"], field) if "contents" in tensor else ()
+    if tensor["datatype"] == "BYTES":
+        return b"".join(struct.pack("<I", len(element)) + element for element in elements)
+    return np.array(elements, dtype).tobytes()
 
 
 def contents_field(answer: Any, index: int) -> str:

@@ -7,7 +7,7 @@ import msgspec
 from app.conformance.check import MUST, SHOULD, Check, NotApplicableError, ViolationError, expect
 from app.conformance.client.probe import Exchange, Probe
 from app.conformance.open_inference import rpc
-from app.conformance.open_inference.messages import answer_of, build_request, metadata_of, model_path, post_infer
+from app.conformance.open_inference.messages import answer_of, build_request, infer, metadata_of, model_path
 from app.conformance.tensors import (
     UNKNOWN,
     expect_content_type,
@@ -37,7 +37,7 @@ def _health_bodies(probe: Probe) -> None:
 
 def _json(probe: Probe) -> None:
     answer_of(probe)
-    expect_content_type(post_infer(probe, build_request(probe)))
+    expect_content_type(infer(probe, build_request(probe)))
 
 
 def _values(probe: Probe) -> None:
@@ -48,32 +48,8 @@ def _values(probe: Probe) -> None:
             expect(is_typed, f"values of {output.datatype}", value, output.name)
 
 
-def _unknown_output(probe: Probe) -> None:
-    answer_of(probe)
-    expect_error(post_infer(probe, build_request(probe, outputs=[{"name": UNKNOWN}])))
-
-
 def _not_json(probe: Probe) -> Exchange:
     return probe.post(f"{model_path(probe)}/infer", b'{"inputs": [')
-
-
-def _wrong_datatype(probe: Probe) -> None:
-    body = build_request(probe)
-    inputs = [{**tensor, "datatype": "CONFORM"} for tensor in body["inputs"]]
-    expect_error(post_infer(probe, {**body, "inputs": inputs}))
-
-
-def _wrong_count(probe: Probe) -> None:
-    body = build_request(probe)
-    if any(tensor["datatype"] == "BYTES" or not tensor["shape"] for tensor in body["inputs"]):
-        raise NotApplicableError("About numeric inputs with a shape; Chariot's clients send other shapes with images")
-    wrong = [{**tensor, "shape": [length + 1 for length in tensor["shape"]]} for tensor in body["inputs"]]
-    expect_error(post_infer(probe, {**body, "inputs": wrong}))
-
-
-def _unknown_parameters(probe: Probe) -> None:
-    answer_of(probe)
-    expect_json_object(post_infer(probe, build_request(probe, parameters={UNKNOWN: 1})))
 
 
 def _version(probe: Probe) -> None:
@@ -91,7 +67,7 @@ def _binary(probe: Probe) -> None:
     if not is_list(extensions) or "binary_tensor_data" not in extensions:
         raise NotApplicableError("About engines that list binary_tensor_data")
     answer_of(probe)
-    exchange = post_infer(probe, build_request(probe, parameters={"binary_data_output": True}))
+    exchange = infer(probe, build_request(probe, parameters={"binary_data_output": True}))
     expect_status(exchange, status=200)
     try:
         length = int(exchange.headers.get("inference-header-content-length", ""))
@@ -140,26 +116,26 @@ CHECKS = (
     Check("V2-016", MUST, "model_name is the model's.", f"{_OIP}, Inference", rpc.same_model, requires=_INFERS),
     Check("V2-017", MUST, "Only the requested outputs are returned.", f"{_OIP}, Inference", rpc.requested_outputs,
           requires=_INFERS),
-    Check("V2-018", SHOULD, "An unknown output is refused with 4xx.", "Triton and KServe: 400", _unknown_output,
+    Check("V2-018", SHOULD, "An unknown output is refused with 4xx.", "Triton and KServe: 400", rpc.unknown_output,
           requires=_INFERS),
     Check("V2-019", MUST, "An unknown model is answered with 404.", "Triton, KServe, MLServer and OVMS: 404",
           lambda probe: expect_status(
               probe.get(_UNKNOWN_PATH), probe.post_json(f"{_UNKNOWN_PATH}/infer", {"inputs": []}), status=404)),
     Check("V2-020", MUST, "Refusals are JSON objects with a text in error.", f"{_OIP}, errors; tritonclient reads it",
-          lambda probe: expect_error_texts(probe.get(_UNKNOWN_PATH), post_infer(probe, {"inputs": []}))),
+          lambda probe: expect_error_texts(probe.get(_UNKNOWN_PATH), infer(probe, {"inputs": []}))),
     Check("V2-021", MUST, "Invalid JSON is an error.", f"{_OIP}, errors",
           lambda probe: expect_error(_not_json(probe), max_status=599)),
     Check("V2-022", SHOULD, "Invalid JSON is a client error: 4xx.", f"{_OIP}: typically 400; Triton returns 500",
           lambda probe: expect_error(_not_json(probe)), requires=("V2-021",)),
     Check("V2-023", MUST, "A request without inputs is an error.", f"{_OIP}, Inference",
-          lambda probe: expect_error(post_infer(probe, {"id": "conform"}), max_status=599)),
-    Check("V2-024", SHOULD, "An unknown datatype is refused with 4xx.", "Triton and KServe: 400", _wrong_datatype,
+          lambda probe: expect_error(infer(probe, {"id": "conform"}), max_status=599)),
+    Check("V2-024", SHOULD, "An unknown datatype is refused with 4xx.", "Triton and KServe: 400", rpc.wrong_datatype,
           requires=("V2-006",)),
     Check("V2-025", SHOULD, "A shape that does not match the number of elements is refused with 4xx.",
-          f"{_OIP}, Tensor Data; Triton returns 500", _wrong_count, requires=("V2-006",)),
+          f"{_OIP}, Tensor Data; Triton returns 500", rpc.wrong_count, requires=("V2-006",)),
     Check("V2-026", SHOULD, "Unknown parameters are ignored.",
           f"{_OIP}, Parameters: a server may have its own; Triton, KServe and MLServer ignore others",
-          _unknown_parameters, requires=_INFERS),
+          rpc.unknown_parameters, requires=_INFERS),
     Check("V2-027", SHOULD, "Each version in the metadata has its own path.", f"{_OIP}; KServe has none", _version,
           requires=_INFERS),
     Check("V2-028", MUST, "An engine that lists binary_tensor_data returns binary outputs on request.",

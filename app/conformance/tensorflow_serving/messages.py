@@ -1,41 +1,50 @@
-"""Build TensorFlow Serving's requests over gRPC: for the state, the metadata and predictions of the checked model."""
+"""Send TensorFlow Serving's requests over REST or gRPC, and read the metadata, which is JSON over both."""
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from app.conformance.check import InconclusiveError, ViolationError, expect
-from app.conformance.client.calls import GrpcCall, call, call_method, first_response, parse_request
+from app.conformance.check import InconclusiveError, expect
+from app.conformance.client.calls import GrpcCall, call, call_method, parse_request
 from app.conformance.client.model_names import model_name
 from app.conformance.client.probe import Probe
+from app.conformance.row_requests import model_path
 from app.conformance.sample_images import SAMPLE_IMAGES
-from app.conformance.tensors import TEXT, element_count, expect_accepted, suggests_text
+from app.conformance.tensors import (
+    TEXT,
+    element_count,
+    expect_accepted,
+    expect_json_object,
+    is_list,
+    is_object,
+    suggests_text,
+)
 from app.proto import MODEL_SERVICE, PREDICTION_SERVICE, message_class
 
 SIGNATURE_DEF = "signature_def"
-FLOAT, STRING = 1, 7
-TYPES: Mapping[int, tuple[str, str]] = {
+FLOAT, STRING = "DT_FLOAT", "DT_STRING"
+TYPES: Mapping[str, tuple[str, str]] = {
     FLOAT: ("float_val", "<f4"),
-    2: ("double_val", "<f8"),
-    3: ("int_val", "<i4"),
-    4: ("int_val", "u1"),
-    5: ("int_val", "<i2"),
-    6: ("int_val", "i1"),
+    "DT_DOUBLE": ("double_val", "<f8"),
+    "DT_INT32": ("int_val", "<i4"),
+    "DT_UINT8": ("int_val", "u1"),
+    "DT_INT16": ("int_val", "<i2"),
+    "DT_INT8": ("int_val", "i1"),
     STRING: ("string_val", ""),
-    9: ("int64_val", "<i8"),
-    10: ("bool_val", "?"),
-    14: ("half_val", "<u2"),
-    17: ("int_val", "<u2"),
-    19: ("half_val", "<u2"),
-    22: ("uint32_val", "<u4"),
-    23: ("uint64_val", "<u8"),
+    "DT_INT64": ("int64_val", "<i8"),
+    "DT_BOOL": ("bool_val", "?"),
+    "DT_BFLOAT16": ("half_val", "<u2"),
+    "DT_UINT16": ("int_val", "<u2"),
+    "DT_HALF": ("half_val", "<u2"),
+    "DT_UINT32": ("uint32_val", "<u4"),
+    "DT_UINT64": ("uint64_val", "<u8"),
 }
-"""The field of `TensorProto` and the numpy dtype of tensor_content by the number of `DataType`.
+"""The field of `TensorProto` and the numpy dtype of tensor_content by the name of the datatype.
 
 The 16-bit floating-point datatypes are written as their bits.
 """
 
 _PredictRequest = message_class("tensorflow.serving.PredictRequest")
+_DATA_TYPES: Any = message_class("tensorflow.TensorProto").DESCRIPTOR.fields_by_name["dtype"].enum_type
 
 
 def call_status(probe: Probe, **spec: Any) -> GrpcCall:
@@ -43,11 +52,22 @@ def call_status(probe: Probe, **spec: Any) -> GrpcCall:
     return call_method(probe, MODEL_SERVICE, "GetModelStatus", model_spec={"name": model_name(probe), **spec})
 
 
-def versions_of(probe: Probe, **spec: Any) -> Sequence[Any]:
-    """Return the versions of the model with their states, at least one."""
-    versions = first_response(call_status(probe, **spec)).model_version_status
-    expect(versions, "versions in model_version_status", [])
+def versions_of(probe: Probe, version: str = "") -> Sequence[Any]:
+    """Return the versions of the model with their states, or only `version`; at least one."""
+    if probe.transport:
+        exchange = call_status(probe, **({"version": {"value": int(version)}} if version else {}))
+    else:
+        exchange = probe.get(model_path(probe) + (f"/versions/{version}" if version else ""))
+    versions: Any = expect_json_object(exchange).get("model_version_status")
+    expect(is_list(versions) and versions, "an array of model_version_status", versions)
     return versions
+
+
+def check_version_alone(probe: Probe) -> None:
+    """Check that only the requested version is returned."""
+    version = versions_of(probe)[0].get("version")
+    got = [entry.get("version") for entry in versions_of(probe, version)]
+    expect(got == [version], f"version {version} alone", got)
 
 
 def call_metadata(probe: Probe, *fields: str, **spec: Any) -> GrpcCall:
@@ -58,14 +78,15 @@ def call_metadata(probe: Probe, *fields: str, **spec: Any) -> GrpcCall:
 
 def signatures_of(probe: Probe) -> Mapping[str, Any]:
     """Return the signatures of the metadata by name."""
-    metadata = first_response(call_metadata(probe, SIGNATURE_DEF)).metadata
-    definitions = message_class("tensorflow.serving.SignatureDefMap")()
-    if SIGNATURE_DEF not in metadata or not metadata[SIGNATURE_DEF].Unpack(definitions):
-        raise ViolationError(f"Expected a SignatureDefMap as signature_def, got {', '.join(metadata) or 'nothing'}")
-    return definitions.signature_def
+    exchange = call_metadata(probe, SIGNATURE_DEF) if probe.transport else probe.get(f"{model_path(probe)}/metadata")
+    metadata = expect_json_object(exchange).get("metadata")
+    definitions = metadata.get("signature_def") if is_object(metadata) else None
+    signatures = definitions.get("signature_def") if is_object(definitions) else None
+    expect(is_object(signatures), "metadata.signature_def.signature_def", metadata)
+    return signatures
 
 
-def default_signature(probe: Probe) -> Any:
+def default_signature(probe: Probe) -> Mapping[str, Any]:
     """Return the signature serving_default.
 
     Raises:
@@ -76,40 +97,49 @@ def default_signature(probe: Probe) -> Any:
     return signature
 
 
-def size_of(tensor: Any) -> int:
-    """Return the number of elements that the shape of a tensor implies."""
-    return math.prod(dimension.size for dimension in tensor.tensor_shape.dim)
+def sizes_of(tensor: Mapping[str, Any]) -> list[int]:
+    """Return the dimensions of a tensor or a `TensorInfo`, -1 for any size."""
+    return [int(dimension.get("size", 0)) for dimension in tensor.get("tensor_shape", {}).get("dim", [])]
 
 
-def generate(name: str, info: Any, first_dimension: int = 0) -> tuple[list[int], list[Any]]:
+def generate(
+    probe: Probe, name: str, info: Mapping[str, Any], *, first_dimension: int = 0, image_index: int = 0
+) -> tuple[list[int], list[Any]]:
     """Return a shape that fits the metadata, of two rows if their number is free, with ones, images or texts.
 
     Raises:
         InconclusiveError: the datatype is not known, or there are too many elements.
     """
-    if info.dtype not in TYPES:
+    if info.get("dtype") not in TYPES:
         raise InconclusiveError(f"The datatype of {name} is not known; give a message with --request")
-    sizes = [dimension.size for dimension in info.tensor_shape.dim]
-    shape = [size if size >= 0 else 1 if index else 2 for index, size in enumerate(sizes)][first_dimension:]
-    element: object = 1
-    if info.dtype == STRING:
-        element = TEXT.encode() if suggests_text(name) else SAMPLE_IMAGES[0].data
+    shape = [size if size >= 0 else 1 if index else 2 for index, size in enumerate(sizes_of(info))][first_dimension:]
+    element: object = True if info["dtype"] == "DT_BOOL" else 1
+    if info["dtype"] == STRING and suggests_text(name):
+        element = TEXT.encode() if probe.transport else TEXT
+    elif info["dtype"] == STRING:
+        image = SAMPLE_IMAGES[image_index].data
+        element = image if probe.transport else {"b64": image}
     return shape, [element] * element_count(shape)
 
 
-def build_tensor(dtype: int, shape: Sequence[int], elements: Sequence[Any]) -> dict[str, Any]:
+def build_tensor(dtype: str, shape: Sequence[int], elements: Sequence[Any]) -> dict[str, Any]:
     """Return the fields of a `TensorProto`."""
     dimensions = {"dim": [{"size": size} for size in shape]}
     return {"dtype": dtype, "tensor_shape": dimensions, TYPES[dtype][0]: elements}
 
 
+def fields_of(tensor: Any) -> tuple[str, str]:
+    """Return the field and the numpy dtype of a `TensorProto`, as in `TYPES`."""
+    return TYPES[_DATA_TYPES.values_by_number[tensor.dtype].name]
+
+
 def build_request(probe: Probe, **fields: Any) -> Any:
-    """Return the given request, or one that is generated from the metadata, with other `fields`."""
+    """Return the given request over gRPC, or one that is generated from the metadata, with other `fields`."""
     if probe.target.request:
         request = parse_request(probe.target.request, _PredictRequest.DESCRIPTOR.full_name)
     else:
-        inputs = default_signature(probe).inputs.items()
-        tensors = {name: build_tensor(info.dtype, *generate(name, info)) for name, info in inputs}
+        inputs = default_signature(probe)["inputs"].items()
+        tensors = {name: build_tensor(info["dtype"], *generate(probe, name, info)) for name, info in inputs}
         request = _PredictRequest(inputs=tensors)
     request.model_spec.name = model_name(probe)
     request.MergeFrom(_PredictRequest(**fields))
@@ -126,13 +156,13 @@ def predict(probe: Probe, **fields: Any) -> GrpcCall:
     return call_predict(probe, build_request(probe, **fields))
 
 
-def answer_of(probe: Probe, **fields: Any) -> Any:
-    """Return the response to `predict`.
+def answer_of(probe: Probe, **fields: Any) -> dict[str, Any]:
+    """Return the response to `predict` in protobuf's JSON.
 
     Raises:
         InconclusiveError: the engine rejects the request.
         ViolationError: there are no outputs.
     """
     answer = expect_accepted(predict(probe, **fields))
-    expect(answer.outputs, "outputs", {})
+    expect(answer.get("outputs"), "outputs", {})
     return answer

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from app.conformance.check import MUST, SHOULD, Check, InconclusiveError, NotApplicableError, expect, quote
-from app.conformance.client.probe import Exchange, Probe
+from app.conformance.client.probe import Probe
 from app.conformance.row_requests import (
     UNKNOWN_PATH,
     expect_one_prediction_each,
@@ -15,65 +15,29 @@ from app.conformance.row_requests import (
     predict,
     predictions_of,
 )
+from app.conformance.tensorflow_serving import messages as tfs
 from app.conformance.tensors import (
-    ENCODED_IMAGES,
-    TEXT,
     UNKNOWN,
-    element_count,
     expect_accepted,
     expect_error_texts,
     expect_json_object,
     expect_status,
     flattened,
     has_fields,
-    is_list,
     is_object,
-    suggests_text,
 )
 
 _STATES = ("UNKNOWN", "START", "LOADING", "AVAILABLE", "UNLOADING", "END")
-_REFUSED_TYPES = ("DT_HALF", "DT_BFLOAT16", "DT_COMPLEX64", "DT_COMPLEX128")
-
-
-def _statuses(exchange: Exchange) -> list[Any]:
-    statuses: Any = expect_json_object(exchange).get("model_version_status")
-    expect(is_list(statuses) and statuses, "an array of model_version_status", statuses)
-    return statuses
-
-
-def _signature(probe: Probe) -> dict[str, dict[str, Any]]:
-    """Return the inputs of the signature serving_default.
-
-    Raises:
-        InconclusiveError: the metadata does not have them.
-    """
-    try:
-        metadata = expect_json_object(probe.get(f"{model_path(probe)}/metadata"))["metadata"]
-        inputs: object = metadata["signature_def"]["signature_def"]["serving_default"]["inputs"]
-    except (KeyError, TypeError):
-        raise InconclusiveError("There is no signature serving_default in the metadata") from None
-    if not is_object(inputs) or not inputs or not all(is_object(spec) for spec in inputs.values()):
-        raise InconclusiveError(f"The inputs of serving_default are not known: {quote(inputs)}")
-    return inputs
 
 
 def _instance(probe: Probe, image_index: int) -> object:
     """Return one row with a value for every input of the default signature, or the bare value of a single input."""
     row: dict[str, object] = {}
-    for name, spec in _signature(probe).items():
-        dtype = str(spec.get("dtype"))
-        if dtype in _REFUSED_TYPES:
-            raise InconclusiveError(f"{name} is {dtype}, which REST does not accept")
-        try:
-            lengths = [int(dim["size"]) for dim in spec["tensor_shape"].get("dim", [])][1:]
-        except (KeyError, TypeError, ValueError):
-            raise InconclusiveError(f"The shape of {name} is not known: {quote(spec)}") from None
-        element: object = False if dtype == "DT_BOOL" else 0
-        if dtype == "DT_STRING":
-            element = TEXT if suggests_text(name) else {"b64": ENCODED_IMAGES[image_index]}
-        shape = [1 if length < 0 else length for length in lengths]
-        element_count(shape)  # raises if there are too many
-        row[name] = np.full(shape, element, object).tolist()
+    for name, info in tfs.default_signature(probe)["inputs"].items():
+        if info.get("dtype") in ("DT_HALF", "DT_BFLOAT16"):
+            raise InconclusiveError(f"{name} is {info['dtype']}, which REST does not accept")
+        shape, elements = tfs.generate(probe, name, info, first_dimension=1, image_index=image_index)
+        row[name] = np.array(elements, object).reshape(shape).tolist()
     return next(iter(row.values())) if len(row) == 1 else row
 
 
@@ -88,7 +52,7 @@ def _predictions(probe: Probe, instances: list[object]) -> list[object]:
 
 
 def _status(probe: Probe) -> None:
-    for entry in _statuses(probe.get(model_path(probe))):
+    for entry in tfs.versions_of(probe):
         has_state = has_fields(entry, version=str) and entry.get("state") in _STATES
         expect(has_state, f"version as a string and a state of {', '.join(_STATES)}", entry)
         status = entry.get("status")
@@ -96,18 +60,10 @@ def _status(probe: Probe) -> None:
         expect(has_error, "a status of error_code and error_message", status)
 
 
-def _status_of_version(probe: Probe) -> None:
-    version = _statuses(probe.get(model_path(probe)))[0].get("version")
-    got = [entry.get("version") for entry in _statuses(probe.get(f"{model_path(probe)}/versions/{version}"))]
-    expect(got == [version], f"version {version} alone", got)
-
-
 def _metadata(probe: Probe) -> None:
-    metadata = expect_json_object(probe.get(f"{model_path(probe)}/metadata"))
-    spec, outer = metadata.get("model_spec"), metadata.get("metadata")
+    spec = expect_json_object(probe.get(f"{model_path(probe)}/metadata")).get("model_spec")
     expect(has_fields(spec, name=str, version=str), "model_spec of name and version as strings", spec)
-    inner = outer.get("signature_def") if is_object(outer) else None
-    expect(is_object(inner) and is_object(inner.get("signature_def")), "metadata.signature_def.signature_def", outer)
+    tfs.signatures_of(probe)
 
 
 def _columns(probe: Probe) -> None:
@@ -138,7 +94,7 @@ def _agree(probe: Probe) -> None:
 def _version_path(probe: Probe) -> None:
     rows = _instances(probe)
     _predictions(probe, rows)
-    version = _statuses(probe.get(model_path(probe)))[0].get("version")
+    version = tfs.versions_of(probe)[0].get("version")
     expect_json_object(probe.post_json(f"{model_path(probe)}/versions/{version}:predict", {"instances": rows}))
 
 
@@ -153,7 +109,7 @@ def _unknown_label(probe: Probe) -> None:
 
 
 def _bad_base64(probe: Probe) -> None:
-    (first, *others) = _signature(probe).values()
+    (first, *others) = tfs.default_signature(probe)["inputs"].values()
     if others or first.get("dtype") != "DT_STRING":
         raise NotApplicableError("About models with one string input")
     expect_status(predict(probe, {"instances": [{"b64": "%%% not base64 %%%"}]}), status=400)
@@ -166,7 +122,7 @@ CHECKS = (
     Check("TFS-001", MUST, "GET /v1/models/<model> lists the states of the versions.", f"{_PAGE}, Model status",
           _status),
     Check("TFS-002", MUST, "With a version in the path, only that version is listed.", f"{_PAGE}, Model status",
-          _status_of_version, requires=("TFS-001",)),
+          tfs.check_version_alone, requires=("TFS-001",)),
     Check("TFS-003", MUST, "The status of an unknown model is 404.", "Its handler's tests",
           lambda probe: expect_status(probe.get(UNKNOWN_PATH), status=404)),
     Check("TFS-004", MUST, "Metadata has model_spec, and signature_def nested in signature_def.",

@@ -1,24 +1,18 @@
 """Check TensorFlow Serving's gRPC services."""
 
+import base64
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
-from google.protobuf.json_format import MessageToDict
 
 from app.conformance.check import MUST, SHOULD, Check, InconclusiveError, NotApplicableError, expect, quote
-from app.conformance.client.calls import (
-    GrpcCall,
-    call_method,
-    expect_reasons,
-    expect_refusal,
-    expect_refusals,
-    first_response,
-)
+from app.conformance.client.calls import GrpcCall, call_method, expect_reasons, expect_refusals
 from app.conformance.client.model_names import model_name
 from app.conformance.client.probe import Probe
 from app.conformance.tensorflow_serving import messages as tfs
-from app.conformance.tensors import UNKNOWN, expect_accepted
+from app.conformance.tensors import UNKNOWN, expect_accepted, expect_json_object
 from app.proto import MODEL_SERVICE, PREDICTION_SERVICE
 
 _METHOD = "tensorflow/serving/"
@@ -26,103 +20,101 @@ _METHOD = "tensorflow/serving/"
 
 def _status(probe: Probe) -> None:
     for version in tfs.versions_of(probe):
-        is_known = version.version > 0 and version.state and version.HasField("status")
-        expect(is_known, "a version, a state and a status", MessageToDict(version))
-
-
-def _status_of_version(probe: Probe) -> None:
-    number = tfs.versions_of(probe)[0].version
-    got = [version.version for version in tfs.versions_of(probe, version={"value": number})]
-    expect(got == [number], f"version {number} alone", got)
+        is_known = int(version.get("version", 0)) > 0 and {"state", "status"} <= version.keys()
+        expect(is_known, "a version, a state and a status", version)
 
 
 def _metadata(probe: Probe) -> None:
     for name, signature in tfs.signatures_of(probe).items():
-        is_described = signature.inputs and signature.outputs and signature.method_name
-        expect(is_described, f"inputs, outputs and method_name of {name}", MessageToDict(signature))
+        is_described = {"inputs", "outputs", "method_name"} <= signature.keys()
+        expect(is_described, f"inputs, outputs and method_name of {name}", signature)
 
 
 def _outputs(probe: Probe) -> None:
-    declared = tfs.default_signature(probe).outputs
-    for name, tensor in tfs.answer_of(probe).outputs.items():
+    declared = tfs.default_signature(probe)["outputs"]
+    for name, tensor in tfs.answer_of(probe)["outputs"].items():
         expect(name in declared, f"one of {', '.join(declared)}", name)
-        expect(tensor.dtype == declared[name].dtype, f"datatype {declared[name].dtype} of {name}", tensor.dtype)
+        expected, got = declared[name].get("dtype"), tensor.get("dtype")
+        expect(got == expected, f"datatype {expected} of {name}", got)
 
 
 def _elements(probe: Probe) -> None:
-    for name, tensor in tfs.answer_of(probe).outputs.items():
-        field, dtype = tfs.TYPES[tensor.dtype]
-        place = "tensor_content" if tensor.tensor_content and dtype else field
-        used = {part.name for part, _ in tensor.ListFields()} - {"dtype", "tensor_shape", "version_number"}
+    for name, tensor in tfs.answer_of(probe)["outputs"].items():
+        field, dtype = tfs.TYPES[tensor["dtype"]]
+        place = "tensor_content" if "tensor_content" in tensor and dtype else field
+        used = tensor.keys() - {"dtype", "tensor_shape", "version_number"}
         expect(used <= {place}, f"the elements of {name} in {field} or tensor_content", sorted(used))
-        size, got = tfs.size_of(tensor), len(getattr(tensor, place))
+        size = math.prod(tfs.sizes_of(tensor))
         if place == field:
+            got = len(tensor.get(field, []))
             expect(got <= size and bool(got or not size), f"{size} elements of {name}, or fewer to be repeated", got)
         else:
+            got = len(base64.b64decode(tensor[place]))
             expect(got == size * np.dtype(dtype).itemsize, f"the bytes of {size} elements of {name}", got)
 
 
-def _numbers(request: Any) -> list[tuple[Any, Any]]:
-    """Return the numeric inputs of a request, each with the field of its elements.
+def _numbers(request: Any) -> list[tuple[Any, str, str]]:
+    """Return the numeric inputs of a request, each with the field of its elements and its numpy dtype.
 
     Raises:
         NotApplicableError: no field has elements.
     """
-    tensors = [tensor for tensor in request.inputs.values() if tensor.dtype != tfs.STRING]
-    numbers = [(tensor, getattr(tensor, tfs.TYPES[tensor.dtype][0])) for tensor in tensors]
-    if not any(elements for _, elements in numbers):
+    tensors = [(tensor, *tfs.fields_of(tensor)) for tensor in request.inputs.values()]
+    numbers = [(tensor, field, dtype) for tensor, field, dtype in tensors if dtype and getattr(tensor, field)]
+    if not numbers:
         raise NotApplicableError("About numeric inputs, with elements in the field of their datatype")
-    return [(tensor, elements) for tensor, elements in numbers if elements]
+    return numbers
 
 
 def _with_content(request: Any, tail: bytes = b"") -> Any:
     """Move the elements of numeric inputs to tensor_content, with `tail` behind them."""
-    for tensor, elements in _numbers(request):
-        field, dtype = tfs.TYPES[tensor.dtype]
-        tensor.tensor_content = np.array(elements, dtype).tobytes() + tail
+    for tensor, field, dtype in _numbers(request):
+        tensor.tensor_content = np.array(getattr(tensor, field), dtype).tobytes() + tail
         tensor.ClearField(field)
     return request
 
 
 def _expect_same_outputs(probe: Probe, request: Any, other: Any) -> None:
     exchanges = (tfs.call_predict(probe, request, fresh=fresh) for fresh in (False, True))
-    first, again = (MessageToDict(expect_accepted(exchange)).get("outputs") for exchange in exchanges)
+    first, again = (expect_accepted(exchange).get("outputs") for exchange in exchanges)
     if first != again:
         raise InconclusiveError("The model gives different answers to the same request")
-    got = MessageToDict(first_response(tfs.call_predict(probe, other))).get("outputs")
+    got = expect_json_object(tfs.call_predict(probe, other)).get("outputs")
     expect(got == first, quote(first), got)
 
 
 def _one_value(probe: Probe) -> None:
     full, short = tfs.build_request(probe), tfs.build_request(probe)
-    for tensor, elements in _numbers(full):
-        elements[:] = [elements[0]] * tfs.size_of(tensor)
-    for _, elements in _numbers(short):
-        del elements[1:]
+    for tensor, field, _ in _numbers(full):
+        elements = getattr(tensor, field)
+        elements[:] = [elements[0]] * math.prod(dimension.size for dimension in tensor.tensor_shape.dim)
+    for tensor, field, _ in _numbers(short):
+        del getattr(tensor, field)[1:]
     _expect_same_outputs(probe, full, short)
 
 
 def _expect_refused(probe: Probe, code: str, **fields: Any) -> None:
     """Raise a `ViolationError` unless `Predict` with other `fields` is refused with `code`."""
-    expect_refusal(tfs.predict(probe, **fields), code)
+    expect_refusals([tfs.predict(probe, **fields)], code)
 
 
 def _wrong_datatype(probe: Probe) -> None:
     name, tensor = next(iter(tfs.build_request(probe).inputs.items()))
-    dtype, element = (tfs.FLOAT, 1) if tensor.dtype == tfs.STRING else (tfs.STRING, b"conform")
+    is_number = tfs.fields_of(tensor)[1]
+    dtype, element = (tfs.STRING, b"conform") if is_number else (tfs.FLOAT, 1)
     _expect_refused(probe, _INVALID, inputs={name: tfs.build_tensor(dtype, [1], [element])})
 
 
 def _output_filter(probe: Probe) -> None:
-    name = max(tfs.answer_of(probe).outputs)
-    got = list(tfs.answer_of(probe, output_filter=[name]).outputs)
+    name = max(tfs.answer_of(probe)["outputs"])
+    got = list(tfs.answer_of(probe, output_filter=[name])["outputs"])
     expect(got == [name], f"only {name}", got)
 
 
 def _version(probe: Probe) -> None:
-    number = tfs.versions_of(probe)[0].version
-    got = tfs.answer_of(probe, model_spec={"version": {"value": number}}).model_spec
-    expect(got.name == model_name(probe) and got.version.value == number, f"version {number}", MessageToDict(got))
+    version = tfs.versions_of(probe)[0]["version"]
+    got = tfs.answer_of(probe, model_spec={"version": {"value": int(version)}}).get("model_spec", {})
+    expect(got.get("name") == model_name(probe) and got.get("version") == version, f"version {version}", got)
 
 
 def _call_unknown_model(probe: Probe) -> Iterator[GrpcCall]:
@@ -146,10 +138,10 @@ def _call_without_name(probe: Probe) -> Iterator[GrpcCall]:
 def _examples(probe: Probe) -> list[dict[str, Any]]:
     """Return two equal examples, with features like the inputs of serving_default."""
     features: dict[str, Any] = {}
-    for name, info in tfs.default_signature(probe).inputs.items():
-        _, values = tfs.generate(name, info, first_dimension=1)
-        is_float = tfs.TYPES[info.dtype][0] in ("float_val", "double_val", "half_val")
-        kind = "bytes_list" if info.dtype == tfs.STRING else "float_list" if is_float else "int64_list"
+    for name, info in tfs.default_signature(probe)["inputs"].items():
+        _, values = tfs.generate(probe, name, info, first_dimension=1)
+        is_float = tfs.TYPES[info["dtype"]][0] in ("float_val", "double_val", "half_val")
+        kind = "bytes_list" if info["dtype"] == tfs.STRING else "float_list" if is_float else "int64_list"
         features[name] = {kind: {"value": values}}
     return [{"features": {"feature": features}}] * 2
 
@@ -164,49 +156,53 @@ def _specs(probe: Probe, *methods: str) -> Mapping[str, dict[str, Any]]:
         method: {"name": model_name(probe), "signature_name": name}
         for name, signature in tfs.signatures_of(probe).items()
         for method in methods
-        if signature.method_name == f"{_METHOD}{method.lower()}"
+        if signature.get("method_name") == f"{_METHOD}{method.lower()}"
     }
     if not specs:
         raise NotApplicableError(f"About models with a signature for {' or '.join(methods)}")
     return specs
 
 
-def _infer(probe: Probe, method: str, spec: Mapping[str, Any], **kinds: Any) -> Any:
-    """Call Classify or Regress, with two examples or the given kind of `Input`."""
+def _infer(probe: Probe, method: str, spec: Mapping[str, Any], **kinds: Any) -> dict[str, Any]:
+    """Return the result of Classify or Regress, with two examples or the given kind of `Input`."""
     kinds = kinds or {"example_list": {"examples": _examples(probe)}}
-    return expect_accepted(call_method(probe, PREDICTION_SERVICE, method, model_spec=spec, input=kinds)).result
+    exchange = call_method(probe, PREDICTION_SERVICE, method, model_spec=spec, input=kinds)
+    return expect_accepted(exchange).get("result", {})
 
 
 def _classify(probe: Probe) -> None:
     result = _infer(probe, "Classify", _specs(probe, "Classify")["Classify"])
-    counts = [len(row.classes) for row in result.classifications]
-    expect(len(counts) == 2 and all(counts), "classes for each of two examples", MessageToDict(result))
+    counts = [len(row.get("classes", [])) for row in result.get("classifications", [])]
+    expect(len(counts) == 2 and all(counts), "classes for each of two examples", result)
 
 
 def _regress(probe: Probe) -> None:
     result = _infer(probe, "Regress", _specs(probe, "Regress")["Regress"])
-    expect(len(result.regressions) == 2, "a value for each of two examples", MessageToDict(result))
+    expect(len(result.get("regressions", [])) == 2, "a value for each of two examples", result)
 
 
 def _multi_inference(probe: Probe) -> None:
     specs = _specs(probe, "Classify", "Regress")
     tasks = [{"model_spec": spec, "method_name": f"{_METHOD}{method.lower()}"} for method, spec in specs.items()]
     examples = {"example_list": {"examples": _examples(probe)}}
-    answer = expect_accepted(call_method(probe, PREDICTION_SERVICE, "MultiInference", tasks=tasks, input=examples))
-    got = [getattr(result, result.WhichOneof("result") or "model_spec") for result in answer.results]
-    expect(got == [_infer(probe, *item) for item in specs.items()], "the result of each task", list(map(str, got)))
+    exchange = call_method(probe, PREDICTION_SERVICE, "MultiInference", tasks=tasks, input=examples)
+    results = expect_accepted(exchange).get("results", [])
+    got = [result.get("classification_result", result.get("regression_result")) for result in results]
+    expect(got == [_infer(probe, *item) for item in specs.items()], "the result of each task", got)
 
 
 def _context(probe: Probe) -> None:
     for method, spec in _specs(probe, "Classify", "Regress").items():
         context: dict[str, Any] = {"examples": [{}, {}], "context": _examples(probe)[0]}
         expected, got = _infer(probe, method, spec), _infer(probe, method, spec, example_list_with_context=context)
-        expect(got == expected, str(expected), str(got))
+        expect(got == expected, quote(expected), got)
 
 
 def _empty_input(probe: Probe) -> None:
-    for method, spec in _specs(probe, "Classify", "Regress").items():
-        expect_refusal(call_method(probe, PREDICTION_SERVICE, method, model_spec=spec), "INVALID_ARGUMENT")
+    methods = _specs(probe, "Classify", "Regress").items()
+    expect_refusals(
+        (call_method(probe, PREDICTION_SERVICE, method, model_spec=spec) for method, spec in methods), _INVALID
+    )
 
 
 _SERVER = "TensorFlow Serving"
@@ -221,11 +217,11 @@ CHECKS = (
           lambda probe: expect_refusals(_call_without_name(probe), _INVALID)),
     Check("TFSG-002", MUST, "GetModelStatus returns version, state and status of each version.", _STATUS, _status),
     Check("TFSG-003", MUST, "With a version in the request, only that version is returned.",
-          _STATUS, _status_of_version, requires=("TFSG-002",)),
+          _STATUS, tfs.check_version_alone, requires=("TFSG-002",)),
     Check("TFSG-004", SHOULD, "HandleReloadConfigRequest without a configuration is refused.",
           f"{_SERVER}, model_service_impl.cc",
-          lambda probe: expect_refusal(call_method(probe, MODEL_SERVICE, "HandleReloadConfigRequest"),
-                                       _INVALID, "UNIMPLEMENTED", "PERMISSION_DENIED")),
+          lambda probe: expect_refusals([call_method(probe, MODEL_SERVICE, "HandleReloadConfigRequest")],
+                                        _INVALID, "UNIMPLEMENTED", "PERMISSION_DENIED")),
     Check("TFSG-005", MUST, "GetModelMetadata returns a SignatureDefMap, with inputs, outputs and methods.",
           f"{_APIS}/get_model_metadata.proto", _metadata),
     Check("TFSG-006", MUST, "Metadata without metadata_field, or of another field, is INVALID_ARGUMENT.",
@@ -259,8 +255,8 @@ CHECKS = (
     Check("TFSG-019", MUST, "An input of another datatype is INVALID_ARGUMENT.", _PREDICT_CODE,
           _wrong_datatype, requires=_PREDICTS),
     Check("TFSG-020", MUST, "tensor_content of another size than shape has is INVALID_ARGUMENT.", _TENSOR,
-          lambda probe: expect_refusal(
-              tfs.call_predict(probe, _with_content(tfs.build_request(probe), b"\0")), _INVALID),
+          lambda probe: expect_refusals(
+              [tfs.call_predict(probe, _with_content(tfs.build_request(probe), b"\0"))], _INVALID),
           requires=("TFSG-009",)),
     Check("TFSG-021", MUST, "A refusal has a text with its status.", f"{_SERVER}, grpc_status_util.cc",
           lambda probe: expect_reasons([*_call_unknown_model(probe), *_call_without_name(probe)]), requires=_DESCRIBES),
