@@ -1,10 +1,12 @@
 """Create a `CheckRunner` from the options of a command line or a test run."""
 
 import base64
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+from typing import TypeVar
 from urllib.parse import SplitResult, unquote, urlsplit
 
 import httpx
@@ -18,10 +20,14 @@ from app.conformance.client.credentials import CredentialsError, TlsOptions, rea
 from app.conformance.client.probe import Probe, Target
 from app.conformance.protocols import PROTOCOLS, Protocol, protocol_named
 from app.conformance.runner import CheckRunner
-from app.conformance.sample_images import SampleImage, load_image
+from app.conformance.sample_images import load_image
 
 _HTTP_SCHEMES = ("http://", "https://")
 _MAX_TIMEOUT_S = 86_400
+
+T = TypeVar("T")
+
+_decode_request = msgspec.json.Decoder(dict[str, object]).decode
 
 
 class OptionsError(Exception):
@@ -83,19 +89,16 @@ def open_runner(url: str, options: ConformanceOptions) -> Generator[CheckRunner]
     except LookupError as error:
         raise OptionsError(f"--protocol: {error.args[0]}") from None
     url_parts = _split_url(_with_scheme(url, protocol))
+    _check_values(options)
     url = url_parts._replace(netloc=url_parts.netloc.rpartition("@")[2]).geturl()
     target = Target(
         url=url,
         model=options.model,
-        task_type=_task_type(options.task_type),
-        images=[_read_image(path) for path in options.image or ()],
-        health_path=_health_path(options.health_path),
-        request=_request(options.request) if options.request else None,
+        task_type=options.task_type,
+        images=[_read("--image", path, partial(load_image, path.name)) for path in options.image or ()],
+        health_path=options.health_path,
+        request=_read("--request", options.request, _decode_request) if options.request else None,
     )
-    if not 0 < options.timeout <= _MAX_TIMEOUT_S:
-        raise OptionsError(f"--timeout: Expected seconds above 0, up to {_MAX_TIMEOUT_S}, got {options.timeout:g}")
-    if options.max_requests < 1:
-        raise OptionsError(f"--max-requests: Expected 1 or more, got {options.max_requests}")
     with ExitStack() as stack:
         try:
             headers = {**_basic_auth(url_parts), **read_headers(options.header or (), options.header_file)}
@@ -140,27 +143,22 @@ def _basic_auth(url_parts: SplitResult) -> dict[str, str]:
     return {"authorization": f"Basic {base64.b64encode(pair.encode()).decode()}"}
 
 
-def _task_type(name: str | None) -> str | None:
-    if name is not None and name not in FIELDS:
-        raise OptionsError(f"--task-type: Expected one of {', '.join(FIELDS)}, got {name}")
-    return name
+def _check_values(options: ConformanceOptions) -> None:
+    task_type, path, timeout = options.task_type, options.health_path, options.timeout
+    is_path = path is None or (path.startswith("/") and path.isprintable())
+    for option, is_valid, expected, got in (
+        ("--task-type", task_type in (None, *FIELDS), f"one of {', '.join(FIELDS)}", task_type),
+        ("--health-path", is_path, "a path that begins with /", repr(path)),
+        ("--timeout", 0 < timeout <= _MAX_TIMEOUT_S, f"seconds above 0, up to {_MAX_TIMEOUT_S}", f"{timeout:g}"),
+        ("--max-requests", options.max_requests >= 1, "1 or more", options.max_requests),
+    ):
+        if not is_valid:
+            raise OptionsError(f"{option}: Expected {expected}, got {got}")
 
 
-def _health_path(path: str | None) -> str | None:
-    if path is not None and not (path.startswith("/") and path.isprintable()):
-        raise OptionsError(f"--health-path: Expected a path that begins with /, got {path!r}")
-    return path
-
-
-def _read_image(path: Path) -> SampleImage:
+def _read(option: str, path: Path, decode: Callable[[bytes], T]) -> T:
+    """Return the decoded content of a file that `option` names."""
     try:
-        return load_image(path.name, path.read_bytes())
-    except (OSError, ValueError) as error:
-        raise OptionsError(f"--image: {error}") from None
-
-
-def _request(path: Path) -> Mapping[str, object]:
-    try:
-        return msgspec.json.decode(path.read_bytes(), type=dict[str, object])
-    except (OSError, msgspec.DecodeError) as error:
-        raise OptionsError(f"--request: {error}") from None
+        return decode(path.read_bytes())
+    except (OSError, ValueError, RecursionError) as error:
+        raise OptionsError(f"{option}: {error}") from None

@@ -91,6 +91,17 @@ def test_headers_are_read_from_file_and_invalid_line_is_not_shown(tmp_path: Path
     assert str(raised.value) == f'--header-file: {file}: Expected "Name: value" in line 1'
 
 
+@pytest.mark.parametrize("content", [b'{"instances": ["\xe9"]}', b'{"instances": ' + 100_000 * b"["])
+def test_request_that_cannot_be_decoded_is_rejected(tmp_path: Path, content: bytes) -> None:
+    file = tmp_path / "request.json"
+    file.write_bytes(content)
+    with (
+        pytest.raises(OptionsError, match=r"^--request: "),
+        open_runner("http://engine.local", ConformanceOptions(request=file)),
+    ):
+        pass
+
+
 def test_password_in_url_is_sent_and_not_reported() -> None:
     with open_runner("http://someone:s%40cret@engine.local:8000/base", ConformanceOptions()) as runner:
         assert runner.probe.target.url == "http://engine.local:8000/base"
