@@ -183,7 +183,7 @@ _INSIDE = "Chariot 0.26.0 release notes: boxes and masks of annotations lie insi
 
 CHECKS = (
     Check("P01", MUST, "xmin, ymin, xmax and ymax are numbers.", _BOXES,
-          expect_fields(is_number, "a number", _BOX, _DETECTION), PARSED),
+          lambda probe: expect_fields(probe, is_number, "a number", _BOX, _DETECTION), PARSED),
     Check("P02", MUST, "Boxes are in pixels, not in fractions of the image.", _BOXES,
           lambda probe: _expect_pixels([box for _, box in _boxes(probe)]), EVALUATED, ("P01",)),
     Check("P03", MUST, "Boxes are in the frame of the sent image: they scale with it.", _BOXES,
@@ -192,7 +192,7 @@ CHECKS = (
     Check("P05", SHOULD, "Boxes lie inside the image.", _INSIDE, lambda probe: _expect_inside(_box_corners(probe)),
           EVALUATED, ("P03", "P04")),
     Check("P06", MUST, "cx, cy, w, h and r are numbers.", _ORIENTED_BOXES,
-          expect_fields(is_number, "a number", _ORIENTED_BOX, _ORIENTED), PARSED),
+          lambda probe: expect_fields(probe, is_number, "a number", _ORIENTED_BOX, _ORIENTED), PARSED),
     Check("P07", MUST, "cx and w are fractions of the image's width, cy and h of its height.", _ORIENTED_BOXES,
           _oriented_fractions, EVALUATED, ("P06",)),
     Check("P08", MUST, "r is in radians.", _ORIENTED_BOXES, _radians, EVALUATED, ("P06",)),

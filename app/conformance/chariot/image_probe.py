@@ -118,19 +118,15 @@ def items_of_type(probe: Probe, *task_types: str) -> Sequence[tuple[SampleImage,
 
 
 def expect_fields(
-    holds: Callable[[Any], bool], expected: str, names: Sequence[str], *task_types: str
-) -> Callable[[Probe], None]:
-    """Return a check that `holds` is true for each field of `names` in each item of one of `task_types`."""
-
-    def run(probe: Probe) -> None:
-        items = items_of_type(probe, *task_types)
-        present = [(image, name, item[name]) for image, item in items for name in names if name in item]
-        if not present:
-            raise InconclusiveError(f"No item has any of {', '.join(names)}")
-        for image, name, value in present:
-            expect(holds(value), f"{name} to be {expected}", value, image.name)
-
-    return run
+    probe: Probe, holds: Callable[[Any], bool], expected: str, names: Sequence[str], *task_types: str
+) -> None:
+    """Raise a `ViolationError` unless `holds` is true for the fields `names` of each item of one of `task_types`."""
+    items = items_of_type(probe, *task_types)
+    present = [(image, name, item[name]) for image, item in items for name in names if name in item]
+    if not present:
+        raise InconclusiveError(f"No item has any of {', '.join(names)}")
+    for image, name, value in present:
+        expect(holds(value), f"{name} to be {expected}", value, image.name)
 
 
 def is_number(value: object) -> TypeGuard[float]:

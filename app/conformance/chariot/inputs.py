@@ -26,6 +26,7 @@ from app.conformance.check import (
     NotApplicableError,
     ViolationError,
     expect,
+    expect_same,
     quote,
 )
 from app.conformance.client.probe import Probe
@@ -51,15 +52,11 @@ _NOT_JSON = "not JSON: {[ 'x' NaN"
 _LONG = '{"extended_metadata": [{"key": "k", "type": "str", "value": "' + 20_000 * "x" + '"}]}'
 
 
-def _returned(*texts: str) -> Callable[[Probe], None]:
-    """Return a check that each text, sent as metadata, is in the response."""
-
-    def run(probe: Probe) -> None:
-        for text in texts:
-            got = output_parameters(example_output(probe, {"metadata": text})).get("metadata")
-            expect(got == text, f"outputs[0].parameters.metadata to be {quote(text)}", got)
-
-    return run
+def _expect_returned(probe: Probe, *texts: str) -> None:
+    """Raise a `ViolationError` unless each text, sent as metadata, is in the response."""
+    for text in texts:
+        got = output_parameters(example_output(probe, {"metadata": text})).get("metadata")
+        expect_same(got, text, f"outputs[0].parameters.metadata to be {quote(text)}")
 
 
 def _matching(probe: Probe) -> None:
@@ -69,7 +66,7 @@ def _matching(probe: Probe) -> None:
         str(output.get("name")): output_parameters(output).get("metadata") for output in outputs(infer(probe, inputs))
     }
     for name, text in texts.items():
-        expect((got := returned.get(name)) == text, f"the metadata of {name}, {quote(text)}", got)
+        expect_same(returned.get(name), text, f"the metadata of {name}, {quote(text)}")
 
 
 def _not_invented(probe: Probe) -> None:
@@ -85,12 +82,10 @@ def _known_actions(probe: Probe) -> None:
         expect_json_object(example(probe, {"action": action}))
 
 
-def _shapes(*shapes: list[int]) -> Callable[[Probe], None]:
-    def run(probe: Probe) -> None:
-        for shape in shapes:
-            expect_json_object(infer(probe, [needed_input(probe, shape=shape)]))
-
-    return run
+def _expect_shapes(probe: Probe, *shapes: list[int]) -> None:
+    """Raise a `ViolationError` unless an image of each of `shapes` is accepted."""
+    for shape in shapes:
+        expect_json_object(infer(probe, [needed_input(probe, shape=shape)]))
 
 
 def _refuses_data(data: str | bytes) -> Callable[[Probe], None]:
@@ -144,23 +139,24 @@ _COPIED = f"{_CUSTOM}: copied through"
 _RETURNED = ("CV2K-030",)
 
 CHECKS = (
-    Check("CV2K-030", MUST, "An output's parameters contain the metadata of its input.", _CUSTOM, _returned(_STANDARD),
-          STORED, ("CV2K-009",)),
+    Check("CV2K-030", MUST, "An output's parameters contain the metadata of its input.", _CUSTOM,
+          lambda probe: _expect_returned(probe, _STANDARD), STORED, ("CV2K-009",)),
     Check("CV2K-031", MUST, "Metadata with standard_metadata filled in by Chariot is returned too.", _CUSTOM,
-          _returned(_FILLED), STORED, _RETURNED),
+          lambda probe: _expect_returned(probe, _FILLED), STORED, _RETURNED),
     Check("CV2K-032", MUST, "Metadata that is a bare list of entries is returned too.", 'Chariot, "Inference Store"',
-          _returned(_LIST), STORED, _RETURNED),
+          lambda probe: _expect_returned(probe, _LIST), STORED, _RETURNED),
     Check("CV2K-033", MUST, "Metadata is not parsed and serialized again: spaces, numbers and repeated keys stay.",
-          _COPIED, _returned(_SPACED), STORED, _RETURNED),
-    Check("CV2K-034", MUST, "Metadata can contain any Unicode text.", _COPIED, _returned(_UNICODE), STORED, _RETURNED),
+          _COPIED, lambda probe: _expect_returned(probe, _SPACED), STORED, _RETURNED),
+    Check("CV2K-034", MUST, "Metadata can contain any Unicode text.", _COPIED,
+          lambda probe: _expect_returned(probe, _UNICODE), STORED, _RETURNED),
     Check("CV2K-035", MUST, "Metadata that is not JSON is returned too, without an error.", _COPIED,
-          _returned(_NOT_JSON, ""), STORED, _RETURNED),
+          lambda probe: _expect_returned(probe, _NOT_JSON, ""), STORED, _RETURNED),
     Check("CV2K-036", MUST, "With several inputs, each output has the metadata of its own input.",
           f"{_CUSTOM}: the matching output", _matching, STORED, ("CV2K-011", "CV2K-035")),
     Check("CV2K-037", SHOULD, "Without metadata in the input, the output has none.", _CUSTOM, _not_invented,
           STORED, ("CV2K-009",)),
-    Check("CV2K-038", MUST, "Metadata of 20,000 characters is returned in full.", _CUSTOM, _returned(_LONG), STORED,
-          _RETURNED),
+    Check("CV2K-038", MUST, "Metadata of 20,000 characters is returned in full.", _CUSTOM,
+          lambda probe: _expect_returned(probe, _LONG), STORED, _RETURNED),
     Check("CV2K-040", MUST, "Unknown parameters of an input are ignored.", f"{PAGE}, Requests; {YOLO}",
           lambda probe: expect_json_object(example(probe, {"conform_unknown": 7, "conform_nested": {"a": [1, None]}})),
           requires=_ANSWERED),
@@ -179,9 +175,9 @@ CHECKS = (
           f"{PAGE}, Responses: Chariot prefers headers to changing bodies",
           lambda probe: example_answer(probe, _HEADERS), EVERYTHING, _ANSWERED),
     Check("CV2K-046", MUST, "An image may have the shape [height, width, channels].", 'Chariot, "Inference Store"',
-          _shapes([_FIRST.height, _FIRST.width, 3]), requires=_ANSWERED),
+          lambda probe: _expect_shapes(probe, [_FIRST.height, _FIRST.width, 3]), requires=_ANSWERED),
     Check("CV2K-047", MUST, "An image may have the shapes [1, 1] and [-1].", f"{PAGE}, Requests",
-          _shapes([1, 1], [-1]), requires=_ANSWERED),
+          lambda probe: _expect_shapes(probe, [1, 1], [-1]), requires=_ANSWERED),
     Check("CV2K-050", MUST, "Invalid base64 is refused with 4xx.", f"{YOLO}: 400", _bad_base64, requires=_ANSWERED),
     Check("CV2K-051", SHOULD, "Data that is not an image is refused with 4xx.",
           "HTTP: a client error; engine-yolo returns 500", _refuses_data(b"not an image"), requires=_ANSWERED),

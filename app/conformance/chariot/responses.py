@@ -1,6 +1,6 @@
 """Check paths, the response envelope and ids of chariot-v2-kserve."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from app.conformance.chariot.envelope import (
     PAGE,
@@ -25,6 +25,7 @@ from app.conformance.check import (
     InconclusiveError,
     ViolationError,
     expect,
+    expect_same,
     quote,
 )
 from app.conformance.client.probe import Exchange, Probe
@@ -78,7 +79,7 @@ def _three_outputs(probe: Probe) -> None:
 
 def _names(probe: Probe) -> None:
     got = [output.get("name") for output in outputs(_infer_three(probe))]
-    expect(got == list(_NAMES), f"the names {quote(list(_NAMES))} in this order", got)
+    expect_same(got, list(_NAMES), f"the names {quote(list(_NAMES))} in this order")
 
 
 def _items_match_inputs(probe: Probe) -> None:
@@ -116,7 +117,7 @@ def _no_items(probe: Probe) -> None:
     for parameters in ({}, {"score_threshold": 0.9999}):
         output = outputs(infer(probe, [needed_input(probe, BLANK_IMAGE, parameters)]))[0]
         if not items_of(output):
-            expect(output.get("data") == [[]], "data to be [[]]", output.get("data"))
+            expect_same(output.get("data"), [[]], "data to be [[]]")
             return
     raise InconclusiveError("The model finds something in a plain grey image too")
 
@@ -140,14 +141,9 @@ def _strict(probe: Probe) -> None:
             expect_json_object(exchange)
 
 
-def _id_is(expected: str, headers: Mapping[str, str] | None = None, **fields: str) -> Callable[[Probe], None]:
-    """Return a check that a request with `headers` and `fields` gets the id `expected`."""
-
-    def run(probe: Probe) -> None:
-        got = example_answer(probe, headers, **fields).get("id")
-        expect(got == expected, f"the id {expected}", got)
-
-    return run
+def _expect_id(probe: Probe, expected: str, headers: Mapping[str, str] | None = None, **fields: str) -> None:
+    """Raise a `ViolationError` unless a request with `headers` and `fields` gets the id `expected`."""
+    expect_same(example_answer(probe, headers, **fields).get("id"), expected, f"the id {expected}")
 
 
 def _own_id(probe: Probe) -> None:
@@ -190,8 +186,7 @@ CHECKS = (
           lambda probe: expect_form(example_output(probe).get("shape"), list[int], "an array of integers"), PARSED,
           _ONE_OUTPUT),
     Check("CV2K-014", MUST, "An output's datatype is BYTES.", f"{PAGE}, Responses",
-          lambda probe: expect((got := example_output(probe).get("datatype")) == "BYTES", "BYTES", got), PARSED,
-          _ONE_OUTPUT),
+          lambda probe: expect_same(example_output(probe).get("datatype"), "BYTES", "BYTES"), PARSED, _ONE_OUTPUT),
     Check("CV2K-015", MUST, "data holds one list of items for the image: [[item, ...]].",
           f"{YOLO}: data has one element, the list of items", _nesting, PARSED, _ONE_OUTPUT),
     Check("CV2K-016", MUST, "data is [[]] if nothing is found.", f"{YOLO}: no detections are [[]]", _no_items,
@@ -201,15 +196,17 @@ CHECKS = (
     Check("CV2K-018", MUST, "parameters, of the response and of an output, is an object, null or absent.",
           f"{PAGE}, Responses; {YOLO} has null", _parameters, PARSED, _ONE_OUTPUT),
     Check("CV2K-020", MUST, "The response has the id of the request.", "Open Inference Protocol, REST: id",
-          _id_is("conform-1 ä", id="conform-1 ä"), STORED, _ANSWERED),
+          lambda probe: _expect_id(probe, "conform-1 ä", id="conform-1 ä"), STORED, _ANSWERED),
     Check("CV2K-021", MUST, "The body's id takes precedence over X-Request-ID.", f"{YOLO}: id before X-Request-ID",
-          _id_is("from-body", {"x-request-id": "from-header"}, id="from-body"), STORED, _SAME_ID),
+          lambda probe: _expect_id(probe, "from-body", {"x-request-id": "from-header"}, id="from-body"), STORED,
+          _SAME_ID),
     Check("CV2K-022", SHOULD, "Without an id in the body, X-Request-ID is the response's id.",
-          f"{YOLO}: X-Request-ID where the body has no id", _id_is("from-header", {"x-request-id": "from-header"}),
-          STORED, _ANSWERED),
+          f"{YOLO}: X-Request-ID where the body has no id",
+          lambda probe: _expect_id(probe, "from-header", {"x-request-id": "from-header"}), STORED, _ANSWERED),
     Check("CV2K-023", MUST, "Chariot-Inference-Base-ID is accepted, and does not replace the body's id.",
           "Chariot 0.26.1 release notes: Chariot-Inference-Base-ID",
-          _id_is("from-body", {"chariot-inference-base-id": "base-7"}, id="from-body"), STORED, _SAME_ID),
+          lambda probe: _expect_id(probe, "from-body", {"chariot-inference-base-id": "base-7"}, id="from-body"), STORED,
+          _SAME_ID),
     Check("CV2K-024", SHOULD, "Without an id and X-Request-ID, each response has a new id.", f"{YOLO}: a new UUID",
           _own_id, STORED, _ANSWERED),
 )  # fmt: skip

@@ -31,11 +31,9 @@ _UNAUTHORIZED = ("UNAUTHENTICATED", "PERMISSION_DENIED")
 
 @dataclass(frozen=True, slots=True)
 class GrpcCall(Exchange):
-    """An exchange over gRPC, with its response messages; a refused call has none."""
+    """An exchange over gRPC, with its response messages. A refused call has none, nor has one that is not decoded."""
 
     answers: Sequence[Any]
-    unreadable: str
-    """Why the response could not be decoded; empty if it could."""
 
     @property
     def ok(self) -> bool:
@@ -65,8 +63,8 @@ class GrpcCall(Exchange):
         """
         if not self.ok:
             raise ViolationError(f"{self.path}: Expected OK, got {self.code} {quote(self.body)}")
-        if self.unreadable:
-            raise ViolationError(f"{self.path}: {self.unreadable}")
+        if not self.answers:
+            raise ViolationError(f"{self.path}: {quote(self.body) or 'Expected a message, got none'}")
         return self.answers[0]
 
     def object(self) -> dict[str, Any]:
@@ -121,12 +119,14 @@ def call(probe: Probe, service: ServiceDescriptor, method: str, request: Any, *,
 
     def send() -> GrpcCall:
         status, text, answers = transport.call(path, request_body, streamed=streamed)
-        decoded, unreadable = _decode(GetMessageClass(service.methods_by_name[method].output_type), answers)
-        body = "\n".join(map(_as_json, decoded)) if status == 0 and not unreadable else text or unreadable
+        message_class = GetMessageClass(service.methods_by_name[method].output_type)
+        try:
+            messages = [message_class.FromString(answer) for answer in answers]
+            body = text if status else "\n".join(map(_as_json, messages))
+        except DecodeError as error:
+            messages, body = [], text or f"The answer is not a {message_class.DESCRIPTOR.name}: {error}"
         headers = {"grpc-status": _status_name(status), **({"grpc-message": text} if text else {})}
-        return GrpcCall(
-            "gRPC", path, {}, _as_json(request).encode(), status, headers, body.encode(), decoded, unreadable
-        )
+        return GrpcCall("gRPC", path, {}, _as_json(request).encode(), status, headers, body.encode(), messages)
 
     return cast("GrpcCall", probe.exchange(("gRPC", path, request_body), send, fresh=fresh))
 
@@ -169,13 +169,6 @@ def expect_reasons(exchanges: Iterable[GrpcCall]) -> None:
     for exchange in refused:
         if not exchange.headers.get("grpc-message"):
             raise ViolationError(f"{exchange.path}: Expected a text with {exchange.code}, got none")
-
-
-def _decode(message_class: Any, answers: Sequence[bytes]) -> tuple[Sequence[Any], str]:
-    try:
-        return [message_class.FromString(answer) for answer in answers], ""
-    except DecodeError as error:
-        return [], f"The answer is not a {message_class.DESCRIPTOR.name}: {error}"
 
 
 def _as_json(message: Any) -> str:
