@@ -56,7 +56,7 @@ def html_report(report: ConformanceReport) -> bytes:
         Path(__file__).with_name("report.html.jinja").read_text(encoding="utf-8")
     )
     values = to_plain(report)
-    values["groups"] = _groups(sorted(values.pop("findings"), key=lambda finding: _ORDER.index(finding["verdict"])))
+    values["groups"] = [[_finding(report, finding) for finding in group] for group in grouped(report.findings)]
     return template.render(report=values).encode()
 
 
@@ -113,12 +113,12 @@ def _exchange(exchange: Exchange) -> dict[str, Any]:
     }
 
 
-def _groups(findings: Sequence[dict[str, Any]]) -> Sequence[Sequence[dict[str, Any]]]:
-    """Return the findings in groups: untested checks with the same reason together, each other finding alone."""
-    groups: dict[object, list[dict[str, Any]]] = {}
-    for finding in findings:
-        is_untested = finding["verdict"] == Verdict.NOT_TESTED
-        groups.setdefault(finding["reason"] if is_untested else (finding["id"],), []).append(finding)
+def grouped(findings: Sequence[Finding]) -> Sequence[Sequence[Finding]]:
+    """Return the findings in groups, failures first: untested checks with the same reason together, others alone."""
+    groups: dict[tuple[str, str], list[Finding]] = {}
+    for finding in sorted(findings, key=lambda finding: _ORDER.index(finding.verdict)):
+        key = finding.reason if finding.verdict is Verdict.NOT_TESTED else finding.check.id
+        groups.setdefault((finding.verdict, key), []).append(finding)
     return list(groups.values())
 
 

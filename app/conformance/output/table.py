@@ -8,7 +8,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from app.conformance.check import Finding, Level, Need, Verdict
-from app.conformance.output.reports import describe_readers, feature
+from app.conformance.output.reports import describe_readers, feature, grouped
 from app.conformance.protocols import PROTOCOLS
 from app.conformance.runner import ConformanceReport
 
@@ -25,22 +25,16 @@ def print_report(report: ConformanceReport, console: Console, *, everything: boo
         everything: also print passed checks, and checks that do not apply. Otherwise untested checks with the same
             reason are one row.
     """
-    verdicts = [Verdict.FAILED, Verdict.NOT_TESTED]
-    if everything:
-        verdicts += [Verdict.PASSED, Verdict.NOT_APPLICABLE]
     table = Table("check", "", "verdict", "requirement, and result", "needed for")
-    for verdict in verdicts:
-        findings = [finding for finding in report.findings if finding.verdict is verdict]
-        for reason in dict.fromkeys(finding.reason for finding in findings):
-            same_reason = [finding for finding in findings if finding.reason == reason]
-            if verdict is Verdict.NOT_TESTED and len(same_reason) > 1 and not everything:
-                table.add_row(*_folded(reason, same_reason))
-                continue
-            for finding in same_reason:
+    for group in grouped(report.findings):
+        if len(group) > 1 and not everything:
+            table.add_row(*_folded(group))
+        elif everything or group[0].verdict in (Verdict.FAILED, Verdict.NOT_TESTED):
+            for finding in group:
                 check = finding.check
                 lines = (check.sentence, finding.reason, describe_readers(finding, report.protocol.needs))
                 table.add_row(
-                    check.id, check.level, _coloured(verdict), escape("\n".join(filter(None, lines))),
+                    check.id, check.level, _coloured(finding.verdict), escape("\n".join(filter(None, lines))),
                     ", ".join(check.needed_for),
                 )  # fmt: skip
     if table.row_count:
@@ -74,12 +68,12 @@ def print_checks(console: Console, protocol: str | None = None) -> None:
     console.print(table)
 
 
-def _folded(reason: str, findings: Sequence[Finding]) -> Sequence[str]:
+def _folded(findings: Sequence[Finding]) -> Sequence[str]:
     """Return one row for untested checks with the same reason."""
     levels = Counter(finding.check.level for finding in findings)
     ids = ", ".join(finding.check.id for finding in findings)
     level = "\n".join(f"{levels[level]} {level}" for level in Level if levels[level])
-    return f"{len(findings)} checks", level, _coloured(Verdict.NOT_TESTED), escape(f"{reason}\n{ids}"), ""
+    return f"{len(findings)} checks", level, _coloured(Verdict.NOT_TESTED), escape(f"{findings[0].reason}\n{ids}"), ""
 
 
 def _coloured(verdict: Verdict) -> str:
