@@ -3,21 +3,19 @@
 import json
 import struct
 import tomllib
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from litestar import Litestar
-from litestar.testing import TestClient
 from numpy.typing import NDArray
 
 from tasks.inference.tensor import Datatype
 from tasks.vision.image import decode_image
 from tests.conformance.test_wire import CASES, HEADER_LENGTH
-from tests.support.apps import ALL_MODELS, ECHO_MODELS, TENSOR_FIXTURES, app_with_models, load_test_model, model_source
-from tests.support.grpc_server import GrpcTestClient, build_engine_from_sources, message, run_grpc_server
+from tests.support.apps import ECHO_MODELS, TENSOR_FIXTURES
+from tests.support.chariot import Client
+from tests.support.grpc_server import GrpcTestClient, message
 from tests.support.images import encode_base64, encode_image, rectangle
 
 CONTENTS_FIELDS = {
@@ -41,26 +39,6 @@ AGREEING = [
 Outputs = dict[str, tuple[str, list[int], list[Any]]]
 
 
-@pytest.fixture(scope="module")
-def client() -> Iterator[TestClient[Litestar]]:
-    with TestClient(app_with_models(ALL_MODELS)) as client:
-        yield client
-
-
-@pytest.fixture(scope="module")
-def tensorflow() -> Iterator[TestClient[Litestar]]:
-    with TestClient(app_with_models(ALL_MODELS, "tensorflow-serving")) as client:
-        yield client
-
-
-@pytest.fixture(scope="module")
-def peer() -> Iterator[GrpcTestClient]:
-    with run_grpc_server(
-        build_engine_from_sources([model_source(name) for name in ALL_MODELS], load_test_model)
-    ) as peer:
-        yield peer
-
-
 def pack_tensor(tensor: dict[str, Any]) -> bytes:
     """Return the raw bytes of a JSON input."""
     if tensor["datatype"] == "BYTES":
@@ -82,12 +60,12 @@ def unpack_elements(datatype: str, block: bytes) -> list[Any]:
     return found
 
 
-def over_json(client: TestClient[Litestar], path: str, request: dict[str, Any]) -> Outputs:
+def over_json(client: Client, path: str, request: dict[str, Any]) -> Outputs:
     response = client.post(path, json=request).json()
     return {output["name"]: (output["datatype"], output["shape"], output["data"]) for output in response["outputs"]}
 
 
-def over_binary(client: TestClient[Litestar], path: str, request: dict[str, Any]) -> Outputs:
+def over_binary(client: Client, path: str, request: dict[str, Any]) -> Outputs:
     blocks = [pack_tensor(tensor) for tensor in request["inputs"]]
     inputs: list[dict[str, Any]] = []
     for tensor, block in zip(request["inputs"], blocks, strict=True):
@@ -144,13 +122,13 @@ def over_grpc(peer: GrpcTestClient, model: str, request: dict[str, Any], *, raw:
 
 
 @pytest.mark.parametrize("case", AGREEING, ids=lambda case: case.name)
-def test_all_encodings_return_same_outputs(client: TestClient[Litestar], peer: GrpcTestClient, case: Path) -> None:
+def test_all_encodings_return_same_outputs(kserve: Client, peer: GrpcTestClient, case: Path) -> None:
     settings = tomllib.loads((case / "case.toml").read_text())
     request = json.loads((case / "request.json").read_text())
     (model,) = settings["models"]
-    expected = over_json(client, settings["path"], request)
+    expected = over_json(kserve, settings["path"], request)
     assert expected
-    assert over_binary(client, settings["path"], request) == expected
+    assert over_binary(kserve, settings["path"], request) == expected
     assert over_grpc(peer, model, request, raw=True) == expected
     assert over_grpc(peer, model, request, raw=False) == expected
 
@@ -161,27 +139,27 @@ IMAGES = [
 
 
 @pytest.mark.parametrize("model", ["classifier", "detector", "oriented", "segmenter", "teller"])
-def test_v1_and_v2_predictions_for_images_are_equal(client: TestClient[Litestar], model: str) -> None:
+def test_v1_and_v2_predictions_for_images_are_equal(kserve: Client, model: str) -> None:
     texts = [encode_base64(data) for data in IMAGES]
     image = {"name": "image", "datatype": "BYTES", "shape": [len(texts)], "data": texts}
-    over_v2 = over_json(client, f"/v2/models/{model}/infer", {"inputs": [image]})
-    predictions = client.post(f"/v1/models/{model}:predict", json={"instances": texts}).json()["predictions"]
+    over_v2 = over_json(kserve, f"/v2/models/{model}/infer", {"inputs": [image]})
+    predictions = kserve.post(f"/v1/models/{model}:predict", json={"instances": texts}).json()["predictions"]
     assert predictions == [json.loads(records) for records in over_v2["predictions"][2]]
     assert all(predictions)
     for data, expected in zip(IMAGES, predictions, strict=True):
         path, headers = f"/v1/models/{model}:predict", {"content-type": "image/png"}
-        assert client.post(path, content=data, headers=headers).json() == {"predictions": [expected]}
+        assert kserve.post(path, content=data, headers=headers).json() == {"predictions": [expected]}
         body = {"inputs": [{"image": decode_image(data).pixels.tolist()}]}
-        assert client.post(path, json=body).json() == {"predictions": [expected]}
+        assert kserve.post(path, json=body).json() == {"predictions": [expected]}
 
 
 TEXTS = ["red, green and red", "nothing", "blue", "", "Grün is green"]
 
 
 @pytest.mark.parametrize("model", ["sorter", "tagger", "continuer"])
-def test_v1_and_v2_predictions_for_texts_are_equal(client: TestClient[Litestar], model: str) -> None:
+def test_v1_and_v2_predictions_for_texts_are_equal(kserve: Client, model: str) -> None:
     texts = {"name": "args", "datatype": "BYTES", "shape": [len(TEXTS)], "data": TEXTS}
-    over_v2 = over_json(client, f"/v2/models/{model}/infer", {"inputs": [texts]})
+    over_v2 = over_json(kserve, f"/v2/models/{model}/infer", {"inputs": [texts]})
     expected = [json.loads(records) for records in over_v2["predictions"][2]]
     assert any(expected)
     as_bytes = [{"b64": encode_base64(text.encode())} for text in TEXTS]
@@ -191,18 +169,16 @@ def test_v1_and_v2_predictions_for_texts_are_equal(client: TestClient[Litestar],
         [{"text": text} for text in TEXTS],
         [{"args": instance} for instance in as_bytes],
     ):
-        response = client.post(f"/v1/models/{model}:predict", json={"instances": instances})
+        response = kserve.post(f"/v1/models/{model}:predict", json={"instances": instances})
         assert response.status_code == 200, response.text
         assert response.json() == {"predictions": expected}
 
 
 @pytest.mark.parametrize("model", ["sorter", "tagger", "continuer"])
-def test_tensorflow_serving_and_v2_outputs_for_texts_are_equal(
-    client: TestClient[Litestar], tensorflow: TestClient[Litestar], model: str
-) -> None:
+def test_tensorflow_serving_and_v2_outputs_for_texts_are_equal(kserve: Client, tensorflow: Client, model: str) -> None:
     texts = {"name": "args", "datatype": "BYTES", "shape": [len(TEXTS)], "data": TEXTS}
     request = {"inputs": [texts], "parameters": {"output_format": "tensors"}}
-    outputs = client.post(f"/v2/models/{model}/infer", json=request).json()["outputs"]
+    outputs = kserve.post(f"/v2/models/{model}/infer", json=request).json()["outputs"]
     expected = {
         output["name"]: np.array(output["data"], object).reshape(output["shape"]).tolist() for output in outputs
     }
@@ -217,10 +193,8 @@ def test_tensorflow_serving_and_v2_outputs_for_texts_are_equal(
 
 
 @pytest.mark.parametrize("name", ["text", "args"])
-def test_tensorflow_serving_classify_returns_v1_scores_for_texts(
-    client: TestClient[Litestar], tensorflow: TestClient[Litestar], name: str
-) -> None:
-    expected = client.post("/v1/models/sorter:predict", json={"instances": TEXTS}).json()["predictions"]
+def test_tensorflow_serving_classify_returns_v1_scores_for_texts(kserve: Client, tensorflow: Client, name: str) -> None:
+    expected = kserve.post("/v1/models/sorter:predict", json={"instances": TEXTS}).json()["predictions"]
     body = {"examples": [{name: text} for text in TEXTS]}
     results = tensorflow.post("/v1/models/sorter:classify", json=body).json()["results"]
     assert [[label for label, _ in pairs] for pairs in results] == [
@@ -245,8 +219,8 @@ def assert_close(actual: dict[str, Any], expected: dict[str, Any]) -> None:
 
 # `echo-scalar` has no rows; `echo-deep` exceeds the maximum JSON depth.
 @pytest.mark.parametrize("model", sorted({*ECHO_MODELS, *TENSOR_FIXTURES} - {"echo-scalar", "echo-deep"}))
-def test_v1_and_v2_return_equal_tensors(client: TestClient[Litestar], model: str) -> None:
-    metadata = client.get(f"/v2/models/{model}").json()
+def test_v1_and_v2_return_equal_tensors(kserve: Client, model: str) -> None:
+    metadata = kserve.get(f"/v2/models/{model}").json()
     shapes = {tensor["name"]: [2 if size == -1 else size for size in tensor["shape"]] for tensor in metadata["inputs"]}
     inputs: list[dict[str, Any]] = []
     for spec in metadata["inputs"]:
@@ -255,14 +229,14 @@ def test_v1_and_v2_return_equal_tensors(client: TestClient[Litestar], model: str
         inputs.append({**spec, "shape": shapes[spec["name"]], "data": data})
     nested = {tensor["name"]: np.array(tensor["data"], object).reshape(tensor["shape"]).tolist() for tensor in inputs}
     rows = [dict(zip(nested, row, strict=True)) for row in zip(*nested.values(), strict=True)]
-    response = client.post(f"/v1/models/{model}:predict", json={"instances": rows})
+    response = kserve.post(f"/v1/models/{model}:predict", json={"instances": rows})
     assert response.status_code == 200, response.text
     predictions = response.json()["predictions"]
     if any(tensor["datatype"] in ("FP16", "BF16") for tensor in inputs):
         # V2 defines no JSON encoding for them.
         assert predictions == nested["x"]
         return
-    expected = over_json(client, f"/v2/models/{model}/infer", {"inputs": inputs})
+    expected = over_json(kserve, f"/v2/models/{model}/infer", {"inputs": inputs})
     for name, (_, shape, data) in expected.items():
         rows_of_output = [row[name] for row in predictions] if len(expected) > 1 else predictions
         assert rows_of_output == np.array(data, object).reshape(shape).tolist()

@@ -4,7 +4,6 @@ import base64
 import json
 import math
 import tomllib
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,15 +12,13 @@ import pytest
 from google.protobuf.json_format import MessageToDict, ParseDict
 from hypothesis import given
 from hypothesis import strategies as st
-from litestar import Litestar
-from litestar.testing import TestClient
 
 from app.proto import message_class
 from app.protocols.grps.tensors import wire_type
 from tasks.inference.tensor import Datatype
 from tests.conformance.test_agreement import AGREEING, over_json
-from tests.support.apps import ALL_MODELS, app_with_models, load_test_model, model_source
-from tests.support.grpc_server import GrpcTestClient, build_engine_from_sources, run_grpc_server
+from tests.support.chariot import Client
+from tests.support.grpc_server import GrpcTestClient
 from tests.support.images import encode_image, rectangle
 
 MESSAGE: Any = message_class("grps.protos.v1.GrpsMessage")
@@ -38,21 +35,7 @@ COMPARED_CASES = [
 ]
 
 
-@pytest.fixture(scope="module")
-def client() -> Iterator[TestClient[Litestar]]:
-    with TestClient(app_with_models(ALL_MODELS)) as client:
-        yield client
-
-
-@pytest.fixture(scope="module")
-def peer() -> Iterator[GrpcTestClient]:
-    with run_grpc_server(
-        build_engine_from_sources([model_source(name) for name in ALL_MODELS], load_test_model)
-    ) as peer:
-        yield peer
-
-
-def predict(client: TestClient[Litestar], peer: GrpcTestClient, body: dict[str, Any]) -> dict[str, Any]:
+def predict(client: Client, peer: GrpcTestClient, body: dict[str, Any]) -> dict[str, Any]:
     """Send a message over REST and gRPC, and return the response, which must be the same."""
     response = client.post(PREDICT, json=body)
     assert response.status_code == 200, response.text
@@ -80,19 +63,19 @@ def tensors_of(answer: dict[str, Any]) -> dict[str, tuple[list[int], list[Any]]]
 
 
 @pytest.mark.parametrize("case", COMPARED_CASES, ids=lambda case: case.name)
-def test_grps_answers_wire_cases_as_v2(client: TestClient[Litestar], peer: GrpcTestClient, case: Path) -> None:
+def test_grps_answers_wire_cases_as_v2(kserve: Client, peer: GrpcTestClient, case: Path) -> None:
     settings = tomllib.loads((case / "case.toml").read_text())
     request = json.loads((case / "request.json").read_text())
     (model,) = settings["models"]
-    expected = over_json(client, settings["path"], request)
+    expected = over_json(kserve, settings["path"], request)
     body = {"model": model, "gtensors": {"tensors": [generic_tensor(tensor) for tensor in request["inputs"]]}}
     if "predictions" in expected:
         (image,) = request["inputs"][0]["data"]
         by_name = {"model": model, "gmap": {"s_b": {"a": image}}}
         (records,) = expected["predictions"][2]
-        assert json.loads(predict(client, peer, by_name)["gmap"]["s_s"]["a"]) == json.loads(records)
-        expected = over_json(client, settings["path"], {**request, "parameters": {"output_format": "tensors"}})
-    actual = tensors_of(predict(client, peer, body))
+        assert json.loads(predict(kserve, peer, by_name)["gmap"]["s_s"]["a"]) == json.loads(records)
+        expected = over_json(kserve, settings["path"], {**request, "parameters": {"output_format": "tensors"}})
+    actual = tensors_of(predict(kserve, peer, body))
     assert set(actual) == set(expected)
     for name, (_, shape, data) in expected.items():
         assert actual[name][0] == shape
@@ -100,13 +83,13 @@ def test_grps_answers_wire_cases_as_v2(client: TestClient[Litestar], peer: GrpcT
 
 
 @pytest.mark.parametrize("model", IMAGE_MODELS)
-def test_every_image_encoding_gets_same_records(client: TestClient[Litestar], peer: GrpcTestClient, model: str) -> None:
+def test_every_image_encoding_gets_same_records(kserve: Client, peer: GrpcTestClient, model: str) -> None:
     pixels = rectangle(40, 30, (4, 5, 20, 21), (0, 255, 0))
     image = base64.b64encode(encode_image(pixels)).decode()
     v2_request = {"inputs": [{"name": "image", "shape": [1], "datatype": "BYTES", "data": [image]}]}
-    (records,) = over_json(client, f"/v2/models/{model}/infer", v2_request)["predictions"][2]
-    assert json.loads(predict(client, peer, {"model": model, "str_data": image})["str_data"]) == json.loads(records)
-    http_response = client.post(
+    (records,) = over_json(kserve, f"/v2/models/{model}/infer", v2_request)["predictions"][2]
+    assert json.loads(predict(kserve, peer, {"model": model, "str_data": image})["str_data"]) == json.loads(records)
+    http_response = kserve.post(
         f"{PREDICT}?model={model}-1", content=encode_image(pixels), headers={"content-type": "application/octet-stream"}
     )
     assert json.loads(http_response.json()["str_data"]) == json.loads(records)
@@ -117,9 +100,9 @@ def test_every_image_encoding_gets_same_records(client: TestClient[Litestar], pe
         {"dtype": "DT_UINT8", "shape": [30, 40, 3], "flat_uint8": pixels.ravel().tolist()},
         {"dtype": "DT_STRING", "shape": [1], "flat_string": [image]},
     ):
-        actual = tensors_of(predict(client, peer, {"model": model, "gtensors": {"tensors": [tensor]}}))
+        actual = tensors_of(predict(kserve, peer, {"model": model, "gtensors": {"tensors": [tensor]}}))
         expected = over_json(
-            client, f"/v2/models/{model}/infer", {**v2_request, "parameters": {"output_format": "tensors"}}
+            kserve, f"/v2/models/{model}/infer", {**v2_request, "parameters": {"output_format": "tensors"}}
         )
         assert {name: output[0] for name, output in actual.items()} == {
             name: output[1] for name, output in expected.items()
@@ -127,25 +110,25 @@ def test_every_image_encoding_gets_same_records(client: TestClient[Litestar], pe
 
 
 @pytest.mark.parametrize("model", TEXT_MODELS)
-def test_every_text_encoding_gets_same_records(client: TestClient[Litestar], peer: GrpcTestClient, model: str) -> None:
+def test_every_text_encoding_gets_same_records(kserve: Client, peer: GrpcTestClient, model: str) -> None:
     text = "red, then green, then réd"
     v2_request = {"inputs": [{"name": "args", "shape": [1], "datatype": "BYTES", "data": [text]}]}
-    (records,) = over_json(client, f"/v2/models/{model}/infer", v2_request)["predictions"][2]
+    (records,) = over_json(kserve, f"/v2/models/{model}/infer", v2_request)["predictions"][2]
     expected = json.loads(records)
-    assert json.loads(predict(client, peer, {"model": model, "str_data": text})["str_data"]) == expected
-    http_response = client.post(
+    assert json.loads(predict(kserve, peer, {"model": model, "str_data": text})["str_data"]) == expected
+    http_response = kserve.post(
         f"{PREDICT}?model={model}", content=text.encode(), headers={"content-type": "application/octet-stream"}
     )
     assert json.loads(http_response.json()["str_data"]) == expected
     by_name = {"s_s": {"a": text, "b": text}, "s_b": {"c": base64.b64encode(text.encode()).decode()}}
-    records_by_name = predict(client, peer, {"model": model, "gmap": by_name})["gmap"]["s_s"]
+    records_by_name = predict(kserve, peer, {"model": model, "gmap": by_name})["gmap"]["s_s"]
     assert {name: json.loads(text_records) for name, text_records in records_by_name.items()} == dict.fromkeys(
         "abc", expected
     )
     tensor = {"dtype": "DT_STRING", "shape": [2], "flat_string": [text, text]}
-    actual = tensors_of(predict(client, peer, {"model": model, "gtensors": {"tensors": [tensor]}}))
+    actual = tensors_of(predict(kserve, peer, {"model": model, "gtensors": {"tensors": [tensor]}}))
     twice = {"inputs": [{**v2_request["inputs"][0], "shape": [2], "data": [text, text]}]}
-    tensors = over_json(client, f"/v2/models/{model}/infer", {**twice, "parameters": {"output_format": "tensors"}})
+    tensors = over_json(kserve, f"/v2/models/{model}/infer", {**twice, "parameters": {"output_format": "tensors"}})
     assert actual == {
         name: (shape, pytest.approx(data) if name == "scores" else data) for name, (_, shape, data) in tensors.items()
     }
@@ -157,7 +140,7 @@ def test_every_text_encoding_gets_same_records(client: TestClient[Litestar], pee
     data=st.data(),
 )
 def test_numbers_are_echoed_as_by_v2(
-    client: TestClient[Litestar], peer: GrpcTestClient, shape: tuple[int, int], datatype: Datatype, data: st.DataObject
+    kserve: Client, peer: GrpcTestClient, shape: tuple[int, int], datatype: Datatype, data: st.DataObject
 ) -> None:
     if datatype.kind == "f":
         number: st.SearchStrategy[Any] = st.floats(-(2.0**99), 2.0**99, width=32)
@@ -167,6 +150,6 @@ def test_numbers_are_echoed_as_by_v2(
     values = data.draw(st.lists(number, min_size=math.prod(shape), max_size=math.prod(shape)))
     tensor: dict[str, Any] = {"name": "x", "datatype": datatype.value, "shape": list(shape), "data": values}
     model = f"echo-{datatype.lower()}"
-    actual = tensors_of(predict(client, peer, {"model": model, "gtensors": {"tensors": [generic_tensor(tensor)]}}))
-    expected = over_json(client, f"/v2/models/{model}/infer", {"inputs": [tensor]})
+    actual = tensors_of(predict(kserve, peer, {"model": model, "gtensors": {"tensors": [generic_tensor(tensor)]}}))
+    expected = over_json(kserve, f"/v2/models/{model}/infer", {"inputs": [tensor]})
     assert actual["x"] == (expected["x"][1], pytest.approx(expected["x"][2], rel=1e-6))

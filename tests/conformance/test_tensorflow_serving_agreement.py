@@ -2,37 +2,21 @@
 
 import base64
 import json
-from collections.abc import Iterator
-from contextlib import ExitStack
 from typing import Any, cast
 
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from litestar import Litestar
-from litestar.testing import TestClient
 
-from tests.support.apps import ALL_MODELS, app_with_models
+from tests.support.chariot import Client
 from tests.support.images import encode_base64, encode_image, rectangle
-
-Client = TestClient[Litestar]
 
 IMAGES = [
     encode_base64(encode_image(rectangle())),
     encode_base64(encode_image(rectangle(80, 60, box=(5, 6, 70, 20), colour=(30, 255, 10)))),
     encode_base64(encode_image(rectangle(colour=(0, 0, 0)))),
 ]
-
-
-@pytest.fixture(scope="module")
-def clients() -> Iterator[tuple[Client, Client]]:
-    """Return a client for KServe's protocols, and one for TensorFlow Serving's."""
-    with ExitStack() as stack:
-        kserve, tensorflow = (
-            app_with_models(ALL_MODELS, protocol) for protocol in ("chariot-v2-kserve", "tensorflow-serving")
-        )
-        yield stack.enter_context(TestClient(kserve)), stack.enter_context(TestClient(tensorflow))
 
 
 def over_v2(client: Client, model: str, *inputs: dict[str, Any]) -> dict[str, Any]:
@@ -63,8 +47,7 @@ def same(one: Any, other: Any) -> bool:
 
 @pytest.mark.parametrize("model", ["classifier", "detector", "oriented", "segmenter", "teller"])
 @pytest.mark.parametrize("count", [1, 2])
-def test_task_outputs_equal_v2_tensors(clients: tuple[Client, Client], model: str, count: int) -> None:
-    kserve, tensorflow = clients
+def test_task_outputs_equal_v2_tensors(kserve: Client, tensorflow: Client, model: str, count: int) -> None:
     encoded_images = IMAGES[:count]
     expected = over_v2(kserve, model, {"name": "image", "datatype": "BYTES", "shape": [count], "data": encoded_images})
     assert expected
@@ -77,8 +60,7 @@ def test_task_outputs_equal_v2_tensors(clients: tuple[Client, Client], model: st
         assert same([row[name] for row in rows], data), name
 
 
-def test_scores_and_boxes_equal_v1_predictions(clients: tuple[Client, Client]) -> None:
-    kserve, tensorflow = clients
+def test_scores_and_boxes_equal_v1_predictions(kserve: Client, tensorflow: Client) -> None:
     images = [{"b64": data} for data in IMAGES]
     response = kserve.post("/v1/models/detector:predict", json={"instances": images})
     assert response.status_code == 200, response.text
@@ -92,8 +74,7 @@ def test_scores_and_boxes_equal_v1_predictions(clients: tuple[Client, Client]) -
             assert [record[side] for side in ("xmin", "ymin", "xmax", "ymax")] == row["boxes"][index]
 
 
-def test_classify_returns_scores_of_predict(clients: tuple[Client, Client]) -> None:
-    _, tensorflow = clients
+def test_classify_returns_scores_of_predict(tensorflow: Client) -> None:
     images = [{"b64": data} for data in IMAGES]
     rows = over_tensorflow(tensorflow, "classifier", {"instances": images})
     response = tensorflow.post(
@@ -105,8 +86,7 @@ def test_classify_returns_scores_of_predict(clients: tuple[Client, Client]) -> N
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.floats(-(2.0**100), 2.0**100, width=32), min_size=1, max_size=5))
-def test_floats_equal_v2_outputs(clients: tuple[Client, Client], numbers: list[float]) -> None:
-    kserve, tensorflow = clients
+def test_floats_equal_v2_outputs(kserve: Client, tensorflow: Client, numbers: list[float]) -> None:
     tensor = {"name": "x", "datatype": "FP32", "shape": [len(numbers)], "data": numbers}
     expected = over_v2(kserve, "half_plus_two", tensor)["y"]
     assert same(over_tensorflow(tensorflow, "half_plus_two", {"instances": numbers}), expected)
@@ -115,8 +95,7 @@ def test_floats_equal_v2_outputs(clients: tuple[Client, Client], numbers: list[f
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=5), min_size=1, max_size=3))
-def test_strings_equal_v2_outputs(clients: tuple[Client, Client], texts: list[str]) -> None:
-    kserve, tensorflow = clients
+def test_strings_equal_v2_outputs(kserve: Client, tensorflow: Client, texts: list[str]) -> None:
     tensor = {"name": "text", "datatype": "BYTES", "shape": [len(texts)], "data": texts}
     expected = over_v2(kserve, "greeter", tensor)["greeting"]
     assert over_tensorflow(tensorflow, "greeter", {"instances": texts}) == expected
