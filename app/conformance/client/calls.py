@@ -119,12 +119,12 @@ def call(probe: Probe, service: ServiceDescriptor, method: str, request: Any, *,
 
     def send() -> GrpcCall:
         status, text, answers = transport.call(path, request_body, streamed=streamed)
-        message_class = GetMessageClass(service.methods_by_name[method].output_type)
+        answer_class = GetMessageClass(service.methods_by_name[method].output_type)
         try:
-            messages = [message_class.FromString(answer) for answer in answers]
+            messages = [answer_class.FromString(answer) for answer in answers]
             body = text if status else "\n".join(map(_as_json, messages))
         except DecodeError as error:
-            messages, body = [], text or f"The answer is not a {message_class.DESCRIPTOR.name}: {error}"
+            messages, body = [], text or f"The answer is not a {answer_class.DESCRIPTOR.name}: {error}"
         headers = {"grpc-status": _status_name(status), **({"grpc-message": text} if text else {})}
         return GrpcCall("gRPC", path, {}, _as_json(request).encode(), status, headers, body.encode(), messages)
 

@@ -81,7 +81,7 @@ def signatures_of(probe: Probe) -> Mapping[str, Any]:
     exchange = call_metadata(probe, SIGNATURE_DEF) if probe.transport else probe.get(f"{model_path(probe)}/metadata")
     metadata = expect_json_object(exchange).get("metadata")
     definitions = metadata.get("signature_def") if is_object(metadata) else None
-    signatures = definitions.get("signature_def") if is_object(definitions) else None
+    signatures: Any = definitions.get("signature_def") if is_object(definitions) else None
     expect(is_object(signatures), "metadata.signature_def.signature_def", metadata)
     return signatures
 

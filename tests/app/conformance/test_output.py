@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 
 from app.conformance.check import Check, InconclusiveError, Level, Need, NotApplicableError, ViolationError
-from app.conformance.client.probe import Probe, Target
+from app.conformance.client.probe import GrpcChannel, Probe, Target
 from app.conformance.output.reports import html_report, json_report, junit_report
 from app.conformance.output.table import print_checks, print_report
 from app.conformance.protocols import PROTOCOLS, Protocol
@@ -244,7 +244,7 @@ def test_closed_connection_is_reopened_once() -> None:
         assert probe.get("/once").ok
 
 
-class FixedCaller:
+class FixedCaller(GrpcChannel):
     """Answer every call with the same status and message."""
 
     def __init__(self, status: int, message: bytes) -> None:
