@@ -86,16 +86,17 @@ class Detections(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     def stack(cls, predictions: Sequence[Self], /) -> Sequence[Tensor]:
         """Return `num_detections` INT32 [N], `labels` BYTES [N, M], `scores` FP32 [N, M], `boxes` FP32 [N, M, 4].
 
-        Models with keypoints add `keypoints` FP32 [N, M, K, 2 or 3].
+        Models with keypoints add `keypoints` FP32 [N, M, K, 2 or 3], 0 for images without.
         """
         labels = [prediction.labels for prediction in predictions]
-        poses = [prediction.keypoints for prediction in predictions if prediction.keypoints is not None]
+        no_poses = np.zeros((0, 0, 0), np.float32)
+        poses = [no_poses if prediction.keypoints is None else prediction.keypoints for prediction in predictions]
         return (
             count_tensor("num_detections", labels),
             stack_text("labels", labels),
             stack_numbers("scores", [prediction.scores for prediction in predictions]),
             stack_numbers("boxes", [prediction.boxes for prediction in predictions]),
-            *([stack_numbers("keypoints", poses)] if poses else ()),
+            *([stack_numbers("keypoints", poses)] if any(pose is not no_poses for pose in poses) else ()),
         )
 
 

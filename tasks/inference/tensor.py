@@ -126,12 +126,11 @@ def count_tensor(name: str, rows: Sequence[Sequence[object]]) -> Tensor:
 
 
 def stack_numbers(name: str, rows: Sequence[NDArray[Any]], datatype: Datatype = Datatype.FP32) -> Tensor:
-    """Return (N, M, ...) of `datatype` from N arrays of up to M entries, padded with 0."""
-    max_length = max((len(row) for row in rows), default=0)
-    inner = rows[0].shape[1:] if rows else ()
-    data = np.zeros((len(rows), max_length, *inner), datatype.dtype)
+    """Return (N, M, ...) of `datatype` from N arrays of the same rank and up to M entries, padded with 0."""
+    sides = [max(lengths) for lengths in zip(*(row.shape for row in rows), strict=True)] if rows else [0]
+    data = np.zeros((len(rows), *sides), datatype.dtype)
     for padded_row, row in zip(data, rows, strict=True):
-        padded_row[: len(row)] = row
+        padded_row[tuple(map(slice, row.shape))] = row
     return Tensor(name=name, datatype=datatype, data=data)
 
 

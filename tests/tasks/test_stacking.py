@@ -1,5 +1,7 @@
 """Rows of different lengths as padded tensors."""
 
+from typing import Any
+
 import numpy as np
 
 from tasks.inference.tensor import Datatype, count_tensor, stack_numbers, stack_text
@@ -53,3 +55,16 @@ def test_stacked_detections_equal_their_records() -> None:
         assert tensors["labels"][0, index].decode() == record.label
         assert tensors["scores"][0, index] == record.score
         assert tensors["boxes"][0, index].tolist() == [record.xmin, record.ymin, record.xmax, record.ymax]
+
+
+def test_keypoints_of_some_images_are_padded_with_zeros() -> None:
+    def posed(keypoints: np.ndarray[Any, Any] | None) -> Detections:
+        count = 0 if keypoints is None else len(keypoints)
+        boxes, scores = np.zeros((count, 4), np.float32), np.zeros(count, np.float32)
+        return Detections(labels=["a"] * count, scores=scores, boxes=boxes, keypoints=keypoints)
+
+    poses = [None, np.ones((2, 1, 2), np.float32), np.ones((1, 2, 2), np.float32)]
+    tensors = {tensor.name: tensor.data for tensor in Detections.stack(list(map(posed, poses)))}
+    assert tensors["keypoints"].shape == (3, 2, 2, 2)
+    assert tensors["keypoints"].sum(axis=(1, 2, 3)).tolist() == [0, 4, 4]
+    assert "keypoints" not in {tensor.name for tensor in Detections.stack([posed(None)])}

@@ -6,9 +6,10 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from app.runtimes.python.answers.labelled_scores import RECORDS, SUPERVISION, read_objects, table
+from app.runtimes.python.answers.labelled_scores import RECORDS, SUPERVISION, Objects, read_objects
 from app.runtimes.python.answers.value_parsing import (
     ClassNames,
+    array,
     describe,
     fields,
     finite,
@@ -53,14 +54,33 @@ def read_detections(value: object, path: str, item: DetectionInput, labels: Clas
     found = read_objects(value, path, labels, ("boxes",), _SIDES, supervised)
     if found is None:
         raise invalid_answer(path, _BOX_FORMS, describe(value))
-    is_records = found.form == RECORDS
-    boxes = table(found.geometry, path, _SIDES) if is_records else numbers(found.geometry, found.path, ("N", 4))
-    finite(boxes, found.path)
+    boxes = finite(numbers(found.geometry, found.path, ("N", 4)), found.path)
     for index in np.flatnonzero((boxes[:, 2:] < boxes[:, :2]).any(axis=1)).tolist():
         got = str(boxes[index].tolist())
         raise invalid_answer(f"{found.path}[{index}]", "left <= right and top <= bottom", got)
     found.check_lengths(path, boxes=len(boxes))
-    return Detections(labels=found.labels, scores=found.scores, boxes=boxes)
+    return Detections(
+        labels=found.labels, scores=found.scores, boxes=boxes, keypoints=_keypoints(value, path, found, len(boxes))
+    )
+
+
+def _keypoints(value: object, path: str, found: Objects, count: int) -> NDArray[np.float32] | None:
+    """Return the (N, K, 2 or 3) keypoints of `count` objects, in supervision's types from ``data``; None without."""
+    points, points_path = _optional(value, path, "keypoints")
+    if found.form == SUPERVISION:
+        points, points_path = _optional(getattr(value, "data", None), f"{path}.data", "keypoints")
+    elif found.form == RECORDS:
+        by_record = [_optional(record, path, "keypoints")[0] for record in cast("Sequence[object]", value)]
+        points = None if all(pose is None for pose in by_record) else by_record
+    if points is None or not count:
+        return None
+    coordinates = 2 if array(points, points_path).shape[-1:] == (2,) else 3
+    return finite(numbers(points, points_path, (count, "K", coordinates)), points_path)
+
+
+def _optional(value: object, path: str, name: str) -> tuple[object, str]:
+    """Return a key of a mapping or an attribute of an object, and its path; None if it is missing."""
+    return (fields(value, path, (name,)) or {}).get(name, (None, f"{path}.{name}"))
 
 
 def read_oriented_detections(value: object, path: str, item: DetectionInput, labels: ClassNames) -> OrientedDetections:
@@ -76,14 +96,13 @@ def read_oriented_detections(value: object, path: str, item: DetectionInput, lab
     found = read_objects(value, path, labels, ("boxes",), _ORIENTED_FIELDS, supervised)
     if found is None:
         raise invalid_answer(path, _ORIENTED_FORMS, describe(value))
-    if found.form == RECORDS:
-        # Records use the wire format, in which centre and size are fractions of the image.
-        sides = np.array([width, height, width, height, 1], np.float32)
-        boxes = table(found.geometry, path, _ORIENTED_FIELDS) * sides
-    elif getattr(found.geometry, "ndim", 2) == 3:
+    if getattr(found.geometry, "ndim", 2) == 3:
         boxes = _from_corners(found.geometry, found.path)
     else:
         boxes = numbers(found.geometry, found.path, ("N", 5))
+    if found.form == RECORDS:
+        # Records use the wire format, in which centre and size are fractions of the image.
+        boxes *= np.array([width, height, width, height, 1], np.float32)
     finite(boxes, found.path)
     for index in np.flatnonzero((boxes[:, 2:4] < 0).any(axis=1)).tolist():
         got = str(boxes[index].tolist())
@@ -111,14 +130,12 @@ def read_segments(value: object, path: str, item: SegmentationInput, labels: Cla
     found = read_objects(value, path, labels, ("masks", "contours"), ("contour",), supervised)
     if found is None:
         if (mapped := fields(value, path, ("label_map",))) is not None:
-            scored = (fields(value, path, ("scores",)) or {}).get("scores")
-            return _label_map_segments(*mapped["label_map"], scored, size, labels)
+            return _label_map_segments(*mapped["label_map"], _optional(value, path, "scores"), size, labels)
         if getattr(value, "ndim", 0) == 2:
-            return _label_map_segments(value, path, None, size, labels)
+            return _label_map_segments(value, path, (None, path), size, labels)
         raise invalid_answer(path, _SEGMENT_FORMS, describe(value))
     if found.form == RECORDS:
-        shapes = found.geometry["contour"]
-        contours = [_contours(parts, f"{path}[{index}].contour") for index, parts in enumerate(shapes)]
+        contours = [_contours(parts, f"{path}[{index}].contour") for index, parts in enumerate(found.geometry)]
     elif found.form == "contours":
         shapes = _sequence(found.geometry, found.path)
         contours = [_contours(parts, f"{found.path}[{index}]") for index, parts in enumerate(shapes)]
@@ -145,13 +162,13 @@ def _mask(value: object, path: str, size: tuple[int, int]) -> NDArray[np.uint8]:
 
 
 def _label_map_segments(
-    value: object, path: str, score_map: tuple[object, str] | None, size: tuple[int, int], labels: ClassNames
+    value: object, path: str, score_map: tuple[object, str], size: tuple[int, int], labels: ClassNames
 ) -> Segments:
     """Make one object for each class in a map except the background. Its score is the mean of its pixels' scores."""
     classes = numbers(value, path, size)
     if not (np.isfinite(classes).all() and (classes == np.rint(classes)).all()):
         raise invalid_answer(path, "a map of class numbers", "numbers that are not integers")
-    pixels = np.ones(size, np.float32) if score_map is None else numbers(*score_map, size)
+    pixels = np.ones(size, np.float32) if score_map[0] is None else numbers(*score_map, size)
     objects: list[tuple[str, float, list[Contour]]] = []
     for number in np.unique(classes).tolist():
         if number < 0 or (number == _VOID and len(labels.known) <= _VOID):
@@ -162,7 +179,7 @@ def _label_map_segments(
             objects.append((name, float(pixels[mask].mean()), contours_of_mask(mask.astype(np.uint8))))
     means = np.array([score for _, score, _ in objects], np.float32)
     if not ((means >= 0) & (means <= 1)).all():
-        raise invalid_answer(path if score_map is None else score_map[1], "scores of 0..1", "others")
+        raise invalid_answer(score_map[1], "scores of 0..1", "others")
     return Segments(labels=[name for name, _, _ in objects], scores=means, contours=[parts for _, _, parts in objects])
 
 

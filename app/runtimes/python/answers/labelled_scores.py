@@ -48,11 +48,12 @@ class LabelledScores(msgspec.Struct, frozen=True, eq=False):
 
 
 class Objects(LabelledScores, frozen=True, eq=False):
-    """The labels and scores of N objects, and their geometry as the model returned it.
+    """The labels and scores of N objects, and their geometry.
 
     Attributes:
         form: the key or attribute of parallel arrays with the geometry, `RECORDS` or `SUPERVISION`.
-        geometry: the geometry; for records a list of values for each of their fields.
+        geometry: the geometry as the model returned it; for records a list of the values of their only field, or an
+            (N, fields) float32 array.
         path: path of the geometry in error messages.
     """
 
@@ -97,7 +98,8 @@ def read_objects(
     if isinstance(value, (list, tuple)):
         records = cast("Sequence[object]", value)
         labelled, by_field = read_records(records, path, labels, field_names, label)
-        return Objects(labelled.labels, labelled.scores, RECORDS, by_field, path)
+        geometry = by_field[field_names[0]] if len(field_names) == 1 else _table(by_field, path, field_names)
+        return Objects(labelled.labels, labelled.scores, RECORDS, geometry, path)
     return None
 
 
@@ -133,11 +135,11 @@ def read_records(
     """
     by_field = columns(records, path, (label, "score", *field_names))
     label_names = [labels.name(name, f"{path}[{index}].{label}") for index, name in enumerate(by_field[label])]
-    score_values = table(by_field, path, ("score",))[:, 0]
+    score_values = _table(by_field, path, ("score",))[:, 0]
     return LabelledScores(label_names, scores(score_values, path, lambda index: f"{path}[{index}].score")), by_field
 
 
-def table(by_field: Mapping[str, Sequence[Any]], path: str, field_names: Sequence[str]) -> NDArray[np.float32]:
+def _table(by_field: Mapping[str, Sequence[Any]], path: str, field_names: Sequence[str]) -> NDArray[np.float32]:
     """Stack numeric fields of N records, each a list, into an array of shape (N, number of fields).
 
     Raises:

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from app.runtimes.python.answers.labelled_scores import RECORDS, read_objects, table
+from app.runtimes.python.answers.labelled_scores import read_objects
 from app.runtimes.python.answers.value_parsing import (
     ClassNames,
     columns,
@@ -34,8 +34,7 @@ def read_entities(value: object, path: str, item: TaggedText, labels: ClassNames
     if found is None:
         forms = "Entities, spans with scores and labels, or a list of records with entity_group, score, start and end"
         raise invalid_answer(path, forms, describe(value))
-    is_records = found.form == RECORDS
-    spans = table(found.geometry, path, _SPAN) if is_records else numbers(found.geometry, found.path, ("N", 2))
+    spans = numbers(found.geometry, found.path, ("N", 2))
     found.check_lengths(path, spans=len(spans))
     source = item.item.text
     for index, (start, end) in enumerate(spans.tolist()):

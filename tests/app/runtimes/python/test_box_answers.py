@@ -10,7 +10,7 @@ import pytest
 from app.runtimes.python.answers.image_objects import read_detections, read_oriented_detections
 from app.runtimes.python.answers.value_parsing import ClassNames
 from tasks.inference.error import ErrorKind, InferenceError
-from tasks.object_detection import DetectedObject, DetectionInput, DetectionParameters, Detections
+from tasks.object_detection import DetectedObject, DetectionInput, DetectionParameters, Detections, PosedObject
 from tasks.oriented_object_detection import OrientedDetections, OrientedObject
 from tasks.vision.image import Image
 
@@ -79,6 +79,49 @@ def test_boxes_are_read_in_every_accepted_form(answer: object) -> None:
     assert found.scores.tolist() == SCORES
     assert found.boxes.tolist() == BOXES
     assert found.boxes.dtype == found.scores.dtype == np.float32
+
+
+POSES = [[[1, 2, 1], [3, 4, 0]], [[5, 6, 0.5], [7, 8, 1]]]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        Detections(
+            labels=["bus", "car"],
+            scores=np.array(SCORES, F32),
+            boxes=np.array(BOXES, F32),
+            keypoints=np.array(POSES, F32),
+        ),
+        {"boxes": BOXES, "scores": SCORES, "labels": [1, 0], "keypoints": POSES},
+        SimpleNamespace(boxes=BOXES, scores=SCORES, labels=[1, 0], keypoints=FakeTensor(POSES)),
+        supervision(xyxy=np.array(BOXES), confidence=SCORES, class_id=[1, 0], data={"keypoints": np.array(POSES)}),
+        [{**record, "keypoints": pose} for record, pose in zip(RECORDS, POSES, strict=True)],
+        [PosedObject(**record, keypoints=pose) for record, pose in zip(RECORDS, POSES, strict=True)],  # pyright: ignore
+    ],
+)
+def test_keypoints_are_read_in_every_accepted_form(answer: object) -> None:
+    found = read_detections(answer, "predict()", ITEM, LABELS)
+    assert found.keypoints is not None
+    assert (found.keypoints.dtype, found.keypoints.tolist()) == (F32, POSES)
+
+
+def test_keypoints_need_no_visibility() -> None:
+    found = read_detections(arrays(keypoints=np.array(POSES)[:, :, :2]), "predict()", ITEM, LABELS)
+    assert found.keypoints is not None
+    assert found.keypoints.shape == (2, 2, 2)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {"boxes": BOXES, "scores": SCORES, "labels": [1, 0], "keypoints": None},
+        {"boxes": [], "scores": [], "labels": [], "keypoints": np.zeros((0, 17, 3))},
+        [{**record, "keypoints": None} for record in RECORDS],
+    ],
+)
+def test_answer_without_keypoints_has_none(answer: object) -> None:
+    assert read_detections(answer, "predict()", ITEM, LABELS).keypoints is None
 
 
 @pytest.mark.parametrize(
@@ -157,6 +200,13 @@ def records(**changes: Any) -> list[dict[str, Any]]:
         ([RECORDS[0], {"label": "car"}], "predict()[1]: Expected the fields label, score, xmin, ymin, xmax, ymax"),
         ([RECORDS[0], 3], "predict()[1]: Expected the fields label"),
         ([BOXES], "predict()[0]: Expected the fields label"),
+        (
+            arrays(keypoints=POSES[:1]),
+            'predict()["keypoints"]: Expected numbers of shape (2, K, 3), got shape (1, 2, 3)',
+        ),
+        (arrays(keypoints=[[1, 2]] * 2), 'predict()["keypoints"]: Expected numbers of shape (2, K, 2)'),
+        (arrays(keypoints=[[[1, 2, math.nan]]] * 2), 'predict()["keypoints"][0]: Expected finite numbers'),
+        (records(keypoints=[[1, 2]]), "predict().keypoints: Expected"),
         (supervision(xyxy=np.array(BOXES), class_id=np.array([1, 0])), "predict().confidence: Expected numbers"),
         (
             supervision(xyxy=np.array(BOXES), confidence=np.array(SCORES)),
