@@ -17,7 +17,14 @@ from app.runtimes.python.answers.value_parsing import ClassNames
 from app.runtimes.python.instances import InstancePool, JobTimeoutError, ModelExited, ModelInstance, describe_exception
 from app.runtimes.python.model_code import ModelCode
 from app.runtimes.python.python_model import PythonModel, StreamingPythonModel
-from app.runtimes.python.task_adapters import CallForm, TaskAdapter, call_form, explain_arguments, task_adapter
+from app.runtimes.python.task_adapters import (
+    CallForm,
+    TaskAdapter,
+    call_form,
+    explain_arguments,
+    find_method,
+    task_adapter,
+)
 from app.settings.model import SETTINGS_FILE, ModelError, ModelSettings, ModelSource
 from tasks.task import TaskType
 
@@ -31,7 +38,7 @@ _open_pools: "weakref.WeakSet[InstancePool]" = weakref.WeakSet()
 
 
 def inspect(source: ModelSource) -> ModelMetadata:
-    """Describe a model from its settings and its class, without constructing an object.
+    """Describe a model from its settings and its class. Construct an object only if nothing else declares the task.
 
     Raises:
         ModelError: if its code is not allowed or cannot be imported, or its task is unknown.
@@ -39,11 +46,13 @@ def inspect(source: ModelSource) -> ModelMetadata:
     implementation = _check_allowed(source)
     code, instance = ModelCode(source.folder), ModelInstance(f"model {source.name}")
     try:
-        model_class = _run(source, instance, "importing it", lambda: code.find(implementation))
-        adapter = _adapter(source, model_class)
-        predict = getattr(model_class, "predict", None)
-        form = None if predict is None else _checked(source, call_form, predict, adapter)
-        return _description(source, model_class, adapter, form)
+        target = _run(source, instance, "importing it", lambda: code.find(implementation))
+        if not isinstance(target, type) and _declared_task(source, target) is None:
+            target = _construct(source, instance, target)
+        adapter = _adapter(source, target)
+        predict = find_method(target, "predict")
+        form = _checked(source, call_form, predict, adapter) if callable(predict) else None
+        return _description(source, target, adapter, form)
     finally:
         instance.stop(_close)
         code.unload()
@@ -64,7 +73,10 @@ def load(source: ModelSource) -> Servable:
     try:
         model_class = _run(source, instances[0], "importing it", lambda: code.find(implementation))
         for instance in instances:
-            _construct(source, instance, model_class)
+            instance.target = _construct(source, instance, model_class)
+            hook = getattr(instance.target, "load", None)
+            if callable(hook):
+                _run(source, instance, "load()", hook)
         servable = _bind(source, instances[0].target, pool, code)
     except BaseException:
         pool.close()
@@ -82,7 +94,7 @@ def _check_allowed(source: ModelSource) -> str:
     return source.settings.implementation
 
 
-def _construct(source: ModelSource, instance: ModelInstance, factory: object) -> None:
+def _construct(source: ModelSource, instance: ModelInstance, factory: object) -> Any:
     if not callable(factory):
         raise _error(source, f"{source.settings.implementation} is neither a class nor a function that returns a model")
     arguments = source.settings.arguments
@@ -91,10 +103,7 @@ def _construct(source: ModelSource, instance: ModelInstance, factory: object) ->
         target = _MaiteModel(target)
     if not callable(getattr(target, "predict", None)):
         raise _error(source, f"{type(target).__name__} has no predict()")
-    instance.target = target
-    hook = getattr(target, "load", None)
-    if callable(hook):
-        _run(source, instance, "load()", hook)
+    return target
 
 
 def _is_maite_model(target: object) -> bool:
@@ -133,13 +142,16 @@ def _bind(source: ModelSource, target: Any, pool: InstancePool, code: ModelCode)
     return Servable(adapter.task, model, _description(source, target, adapter, form), source.settings.parameters)
 
 
+def _declared_task(source: ModelSource, target: object) -> object:
+    return source.settings.task_type or getattr(target, "task_type", None)
+
+
 def _adapter(source: ModelSource, target: object) -> TaskAdapter:
-    declared: object = source.settings.task_type or getattr(target, "task_type", None)
-    return _checked(source, task_adapter, declared, target)
+    return _checked(source, task_adapter, _declared_task(source, target), target)
 
 
 def _explain_arguments(source: ModelSource, target: object, adapter: TaskAdapter) -> Sequence[str] | None:
-    explain = getattr(target, "explain", None)
+    explain = find_method(target, "explain")
     return _checked(source, explain_arguments, explain, adapter) if callable(explain) else None
 
 
@@ -169,12 +181,14 @@ def _labels(source: ModelSource, target: object) -> Sequence[str]:
 def _description(source: ModelSource, target: object, adapter: TaskAdapter, form: CallForm | None) -> ModelMetadata:
     settings, task = source.settings, adapter.task
     # A class has no value of a property or another descriptor.
-    labels = () if hasattr(getattr(target, "labels", None), "__get__") else _labels(source, target)
+    unknown = settings.labels is None and hasattr(getattr(target, "labels", None), "__get__")
+    labels = () if unknown else _labels(source, target)
     task_origin = Origin.DECLARED if settings.task_type else Origin.CLASS
+    called_as = "a MAITE model" if isinstance(target, type) else "the model that the function makes"
     facts = [
         Fact("task type", task.task_type, task_origin),
         Fact("class", str(settings.implementation), Origin.DECLARED),
-        Fact("is called as", str(form) if form else "a MAITE model", Origin.CLASS),
+        Fact("is called as", str(form) if form else called_as, Origin.CLASS),
     ]
     if (explain := _explain_arguments(source, target, adapter)) is not None:
         facts.append(Fact("explains itself", f"explain({', '.join(explain)})", Origin.CLASS))

@@ -5,6 +5,7 @@ The names in its signature determine how it is called.
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from functools import partialmethod
 from typing import Any, cast
 
 import msgspec
@@ -158,8 +159,17 @@ class CallForm(msgspec.Struct, frozen=True, kw_only=True):
         return f"predict({', '.join(self.names)}){', streamed' if self.streams else ''}"
 
 
+def find_method(target: object, name: str) -> Any:
+    """Return a method of an object or a class, bound so that its signature lacks the object; None without."""
+    function: Any = inspect.getattr_static(target, name, None)
+    binds = callable(function) and hasattr(function, "__get__") and not isinstance(function, staticmethod)
+    if isinstance(target, type) and (binds or isinstance(function, partialmethod)):
+        return function.__get__(target)
+    return getattr(target, name, None)
+
+
 def call_form(predict: Any, adapter: TaskAdapter) -> CallForm:
-    """Derive the call form from the signature of ``predict``, bound or not.
+    """Derive the call form from the signature of ``predict``, a bound method.
 
     Raises:
         ModelError: if the signature has unknown arguments, or none for the data.
@@ -188,7 +198,7 @@ def call_form(predict: Any, adapter: TaskAdapter) -> CallForm:
 
 
 def explain_arguments(explain: Any, adapter: TaskAdapter) -> Sequence[str]:
-    """Return the names of the arguments of ``explain``, bound or not.
+    """Return the names of the arguments of ``explain``, a bound method.
 
     Raises:
         ModelError: if the signature has unknown arguments, or none for the inputs.
@@ -204,7 +214,7 @@ def explain_arguments(explain: Any, adapter: TaskAdapter) -> Sequence[str]:
 def _argument_names(function_name: str, function: Any, choices: Sequence[str]) -> list[str]:
     names: list[str] = []
     for name, parameter in inspect.signature(function).parameters.items():
-        if name == "self" or parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
             continue
         if name in choices and parameter.kind is not parameter.POSITIONAL_ONLY:
             names.append(name)

@@ -32,6 +32,11 @@ def answer(servable: Servable) -> Any:
     return msgspec.to_builtins(result.outputs[0].predictions[0].records())
 
 
+def facts(folder: Path) -> dict[str, str]:
+    """Return the facts in the description of a model."""
+    return {fact.topic: fact.value for fact in describe(source_at(folder)).facts}
+
+
 def with_arguments(model_source: ModelSource, **arguments: object) -> ModelSource:
     """Return the source with constructor arguments, which need not be JSON here."""
     return msgspec.structs.replace(
@@ -230,24 +235,56 @@ def test_missing_or_unknown_task_type_is_rejected(tmp_path: Path, code: str, err
         (f"class Model:\n    @property\n    def labels(self): return ['a', 'b']\n{PREDICT}", None),
         (f"from functools import *\nclass Model:\n    labels = cached_property(lambda _: ['a', 'b'])\n{PREDICT}", None),
         (f"class Model:\n    labels = ['x', 'y']\n{PREDICT}", ["a", "b"]),
+        (f"class Model:\n    @property\n    def labels(self): return ['x', 'y']\n{PREDICT}", ["a", "b"]),
     ],
 )
 def test_labels_come_from_settings_or_instance(tmp_path: Path, code: str, declared: list[str] | None) -> None:
     assert list(write_and_load(tmp_path / "m", code, labels=declared).description.labels) == ["a", "b"]
-    assert describe(source_at(tmp_path / "m")).task_type is TaskType.OBJECT_DETECTION
+    described = describe(source_at(tmp_path / "m"))
+    assert described.task_type is TaskType.OBJECT_DETECTION
+    assert declared is None or list(described.labels) == declared
 
 
 def test_implementation_may_be_factory_function(tmp_path: Path) -> None:
     code = f"class Real:\n{PREDICT}\ndef Model(size): assert size == 3; return Real()"
     assert write_and_load(tmp_path / "m", code, arguments={"size": 3}).ask(IMAGE) == []
+    assert facts(tmp_path / "m")["is called as"] == "the model that the function makes"
+
+
+def test_describe_finds_the_task_of_the_object_that_a_function_makes(tmp_path: Path) -> None:
+    real = f"class Real:\n    task_type = 'OBJECT_DETECTION'\n    def load(self): raise ValueError\n{PREDICT}"
+    code = f"{real}\ndef Model(size): return Real()"
+    write_model(tmp_path / "m", code, task_type=None, arguments={"size": 3})
+    assert describe(source_at(tmp_path / "m")).task_type is TaskType.OBJECT_DETECTION
+    assert facts(tmp_path / "m")["is called as"] == "predict(image)"
 
 
 def test_describe_creates_no_instance(tmp_path: Path) -> None:
     write_model(tmp_path / "m", f"class Model:\n    def __init__(self): raise ValueError\n{PREDICT}", timeout_seconds=5)
-    facts = {fact.topic: fact.value for fact in describe(source_at(tmp_path / "m")).facts}
-    assert facts["is called as"] == "predict(image)"
-    assert facts["class"] == "model:Model"
-    assert facts["a call may take"] == "5 s"
+    found = facts(tmp_path / "m")
+    assert (found["is called as"], found["class"], found["a call may take"]) == ("predict(image)", "model:Model", "5 s")
+
+
+@pytest.mark.parametrize(
+    "predict",
+    [
+        "def predict(this, image): return []",
+        "@staticmethod\n    def predict(image): return []",
+        "@classmethod\n    def predict(cls, image): return []",
+        "@functools.cache\n    def predict(model, image): return []",
+        "predict = functools.partialmethod(lambda model, image, size: [], size=3)",
+    ],
+)
+def test_describe_ignores_the_first_parameter_of_a_method(tmp_path: Path, predict: str) -> None:
+    write_model(tmp_path / "m", f"import functools\nclass Model:\n    {predict}\n")
+    load(source_at(tmp_path / "m"))
+    assert facts(tmp_path / "m")["is called as"] == "predict(image)"
+
+
+def test_describe_accepts_property_with_function(tmp_path: Path) -> None:
+    code = "class Model:\n    @property\n    def predict(self): return lambda image: []\n"
+    assert write_and_load(tmp_path / "m", code).ask(IMAGE) == []
+    assert describe(source_at(tmp_path / "m")).task_type is TaskType.OBJECT_DETECTION
 
 
 def test_class_declares_tensor_inputs_and_outputs(tmp_path: Path) -> None:
