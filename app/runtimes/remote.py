@@ -42,8 +42,8 @@ class Binding(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-class LoadFailure(msgspec.Struct, frozen=True):
-    """The model could not be loaded. `reason` is a sentence for the model's owner."""
+class ModelUnavailable(msgspec.Struct, frozen=True):
+    """The model could not be loaded, or can no longer answer calls. `reason` is a sentence for its owner."""
 
     reason: str
 
@@ -54,18 +54,19 @@ class Failure(msgspec.Struct, frozen=True):
     kind: ErrorKind
     message: str
     path: str = ""
+    retry_after: int | None = None
 
     @classmethod
     def from_error(cls, error: InferenceError) -> Self:
         """Copy the fields of `error`."""
-        return cls(error.kind, error.message, error.path)
+        return cls(error.kind, error.message, error.path, error.retry_after)
 
     def to_error(self) -> InferenceError:
         """Rebuild the error."""
-        return InferenceError(self.kind, self.message, self.path)
+        return InferenceError(self.kind, self.message, self.path, retry_after=self.retry_after)
 
 
-Outcome = Sequence[Any] | Failure | LoadFailure
+Outcome = Sequence[Any] | Failure | ModelUnavailable
 """A prediction for each input, or the error."""
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from app.assembly.ray_serve.replica import model_id
 from app.engine.cancellation import raise_if_cancelled
 from app.engine.scheduling.thread_pool import release_worker
-from app.runtimes.remote import Binding, Failure, LoadFailure, Outcome
+from app.runtimes.remote import Binding, Failure, ModelUnavailable, Outcome
 from app.settings.model import ModelError, ModelSource
 from tasks.inference.error import ErrorKind, InferenceError
 
@@ -56,10 +56,10 @@ class RemoteModel:
         self._seconds = timeout_seconds
         self._retries = retries
         try:
-            binding: Binding | LoadFailure = self._request("bind", source)
+            binding: Binding | ModelUnavailable = self._request("bind", source)
         except InferenceError as error:
             raise ModelError(error.message) from error
-        if isinstance(binding, LoadFailure):
+        if isinstance(binding, ModelUnavailable):
             raise ModelError(binding.reason)
         self.binding = binding
         self.explain, self.log_likelihoods = (
@@ -76,7 +76,7 @@ class RemoteModel:
         outcome: Outcome = self._request(method, *arguments)
         if isinstance(outcome, Failure):
             raise outcome.to_error()
-        if isinstance(outcome, LoadFailure):
+        if isinstance(outcome, ModelUnavailable):
             raise InferenceError(ErrorKind.MODEL_NOT_READY, outcome.reason)
         return outcome
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from app.assembly.models import load
 from app.engine.models.servable import Servable
-from app.runtimes.remote import Binding, LoadFailure, Outcome, run_batch
+from app.runtimes.remote import Binding, ModelUnavailable, Outcome, run_batch
 from app.server.process_setup import configure_process
 from app.settings.model import ModelError, ModelSource
 
@@ -41,12 +41,12 @@ def model_replica(models: int, batch_size: int, batch_wait_seconds: float) -> ty
             configure_process()
             self._sources: dict[str, ModelSource] = {}
 
-        async def bind(self, source: ModelSource) -> Binding | LoadFailure:
+        async def bind(self, source: ModelSource) -> Binding | ModelUnavailable:
             """Load a model, and return what the ingress needs."""
             try:
                 return Binding.of(await self._servable(source))
             except ModelError as error:
-                return LoadFailure(str(error))
+                return ModelUnavailable(str(error))
 
         @_serve.batch(max_batch_size=batch_size, batch_wait_timeout_s=batch_wait_seconds)
         async def predict(self, sources: list[ModelSource], inputs: list[Sequence[Any]]) -> list[Outcome]:
@@ -57,7 +57,7 @@ def model_replica(models: int, batch_size: int, batch_wait_seconds: float) -> ty
                 try:
                     servable = await self._servable(sources[indices[0]])
                 except ModelError as error:
-                    answers: Sequence[Outcome] = [LoadFailure(str(error))] * len(indices)
+                    answers: Sequence[Outcome] = [ModelUnavailable(str(error))] * len(indices)
                 else:
                     answers = await asyncio.to_thread(run_batch, servable.model, [inputs[index] for index in indices])
                 for index, answer in zip(indices, answers, strict=True):
@@ -69,7 +69,7 @@ def model_replica(models: int, batch_size: int, batch_wait_seconds: float) -> ty
             try:
                 model = (await self._servable(source)).model
             except ModelError as error:
-                return LoadFailure(str(error))
+                return ModelUnavailable(str(error))
             inputs, *others = arguments
             (outcome,) = await asyncio.to_thread(
                 run_batch, lambda batch: getattr(model, method)(batch, *others), [inputs]

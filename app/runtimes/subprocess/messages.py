@@ -50,12 +50,6 @@ class Call(msgspec.Struct, frozen=True):
     niceness: int
 
 
-class ModelUnavailable(msgspec.Struct, frozen=True):
-    """The model reports that it can no longer answer calls, with the reason."""
-
-    reason: str
-
-
 class InvalidMessageError(ConnectionError):
     """A message cannot be unpickled. A process with corrupted memory may send anything."""
 

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any, cast
 
 from app.engine.models.memory import resident_bytes
-from app.runtimes.remote import LoadFailure
-from app.runtimes.subprocess.messages import InvalidMessageError, ModelUnavailable, receive, send
+from app.runtimes.remote import ModelUnavailable
+from app.runtimes.subprocess.messages import InvalidMessageError, receive, send
 from app.settings.model import ModelError, ModelSource
 from tasks.inference.error import ErrorKind, InferenceError
 
@@ -91,7 +91,7 @@ class ModelProcess:
             if not isinstance(message, dict):
                 break
             _log(cast("dict[str, Any]", message))
-        if isinstance(message, LoadFailure):
+        if isinstance(message, ModelUnavailable):
             raise ModelError(message.reason)
         return message
 

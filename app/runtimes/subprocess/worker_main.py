@@ -25,8 +25,8 @@ from numpy.typing import NDArray
 from app.engine.cancellation import cancellation_scope
 from app.engine.error_text import error_text
 from app.engine.models.servable import HealthReporting, Servable
-from app.runtimes.remote import Binding, Failure, LoadFailure
-from app.runtimes.subprocess.messages import Call, MissingMemoryError, ModelUnavailable, receive, send
+from app.runtimes.remote import Binding, Failure, ModelUnavailable
+from app.runtimes.subprocess.messages import Call, MissingMemoryError, receive, send
 from app.settings.model import ModelError, ModelSource
 from tasks.inference.error import ErrorKind, InferenceError
 
@@ -61,7 +61,7 @@ def run_worker(control: socket.socket, name: str) -> None:
         try:
             send(control, outcome if servable is None else Binding.of(servable))
         except (pickle.PicklingError, TypeError, AttributeError) as error:
-            send(control, LoadFailure(f"{source.folder} cannot run in its own process: {error_text(error)}"))
+            send(control, ModelUnavailable(f"{source.folder} cannot run in its own process: {error_text(error)}"))
             return
     if servable is None:
         return
@@ -95,9 +95,9 @@ def _run_job(job: Callable[[ModelSource], object], source: ModelSource) -> objec
     try:
         return job(source)
     except ModelError as error:
-        return LoadFailure(f"{error}{limit}")
+        return ModelUnavailable(f"{error}{limit}")
     except BaseException as error:  # noqa: BLE001  the server must receive every error
-        return LoadFailure(f"{source.folder} cannot be used: {error_text(error)}{limit}")
+        return ModelUnavailable(f"{source.folder} cannot be used: {error_text(error)}{limit}")
 
 
 def _wait_for_channel(control: socket.socket, send_lock: threading.Lock, model: object) -> bool:
