@@ -137,9 +137,9 @@ class StreamingPythonModel(PythonModel, frozen=True, eq=False):
         try:
             while True:
                 raise_if_cancelled()
-                # None marks the end, because valid chunks are strings.
-                chunk: object = lease.run(lambda _: anext(chunks, None) if is_async else next(chunks, None))
-                if chunk is None:
+                # The generator itself marks its end, because a model may yield None by mistake.
+                chunk: object = lease.run(lambda _: anext(chunks, chunks) if is_async else next(chunks, chunks))
+                if chunk is chunks:
                     return
                 yield text(chunk, f"{_RESULT}, yielded")
         finally:

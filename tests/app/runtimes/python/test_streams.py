@@ -112,6 +112,7 @@ def test_dropped_stream_ends_generator_and_frees_instance(tmp_path: Path, keywor
     ("body", "kind", "error_text"),
     [
         ("yield 3", ErrorKind.MODEL_FAILED, "predict(), yielded: Expected a text, got 3"),
+        ("yield None", ErrorKind.MODEL_FAILED, "predict(), yielded: Expected a text, got None"),
         (r"yield '\ud800'", ErrorKind.MODEL_FAILED, "predict(), yielded: Expected a text"),
         ("raise ValueError('late'); yield", ErrorKind.MODEL_FAILED, "The model failed: ValueError: late"),
         ("import sys; sys.exit(1); yield", ErrorKind.MODEL_FAILED, "The model failed: SystemExit: 1"),
