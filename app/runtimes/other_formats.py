@@ -2,46 +2,42 @@
 
 from pathlib import Path
 
-_RECIPES = {
-    ".tflite": ("a TFLite model", "tflite", "tflite"),
-    ".ts": ("TorchScript", "torchscript", "torchscript"),
-    ".torchscript": ("TorchScript", "torchscript", "torchscript"),
-    ".pt2": ("a program of torch.export", "torch-export", "torchexport"),
-    ".joblib": ("a joblib file, such as scikit-learn's", "sklearn", "scikit-learn"),
-    ".pkl": ("a pickle, such as scikit-learn's", "sklearn", "scikit-learn"),
-    ".pickle": ("a pickle, such as scikit-learn's", "sklearn", "scikit-learn"),
-}
-"""By suffix: a description, the value of ``charioteer init --from``, and the recipe's heading as an anchor."""
-_CHECKPOINTS = (".pt", ".pth", ".ckpt", ".bin")
-_OTHERS = {
-    ".h5": "a Keras model",
-    ".keras": "a Keras model",
-    ".pb": "a TensorFlow graph",
-    ".engine": "a TensorRT engine",
-    ".mlmodel": "a Core ML model",
-    ".mlpackage": "a Core ML model",
-    ".pdmodel": "a Paddle model",
-}
 _PAGE = "docs/python_models.md"
+
+
+def _recipe(description: str, kind: str, anchor: str) -> str:
+    """Return the advice for a value of ``charioteer init --from``; `anchor` is the heading of the recipe."""
+    command = f"run `charioteer init NAME --from {kind} --file {{file}}`"
+    return f"is {description}, which a Python class can serve: {command}, or see {_PAGE}#{anchor}"
+
+
+def _other(description: str) -> str:
+    return f"is {description}: convert it to ONNX, or write a Python class that loads it: see {_PAGE}#recipes"
+
+
+_CHECKPOINT = (
+    "is a PyTorch file: export the model to ONNX (torch.onnx.export, or `yolo export format=onnx`); for "
+    f"TorchScript run `charioteer init NAME --from torchscript --file {{file}}`, or see {_PAGE}#torchscript"
+)
+_ADVICE = {
+    ".tflite": _recipe("a TFLite model", "tflite", "tflite"),
+    ".pt2": _recipe("a program of torch.export", "torch-export", "torchexport"),
+    ".joblib": _recipe("a joblib file, such as scikit-learn's", "sklearn", "scikit-learn"),
+    **dict.fromkeys((".ts", ".torchscript"), _recipe("TorchScript", "torchscript", "torchscript")),
+    **dict.fromkeys((".pkl", ".pickle"), _recipe("a pickle, such as scikit-learn's", "sklearn", "scikit-learn")),
+    **dict.fromkeys((".pt", ".pth", ".ckpt", ".bin"), _CHECKPOINT),
+    **dict.fromkeys((".h5", ".keras"), _other("a Keras model")),
+    ".pb": _other("a TensorFlow graph"),
+    ".engine": _other("a TensorRT engine"),
+    **dict.fromkeys((".mlmodel", ".mlpackage"), _other("a Core ML model")),
+    ".pdmodel": _other("a Paddle model"),
+}
+"""By suffix."""
 
 
 def advice_for(file: Path) -> str:
     """Return what a file is and how to serve it, after its path in an error; "" for unknown formats."""
-    suffix = file.suffix.lower()
-    if suffix in _RECIPES:
-        description, kind, anchor = _RECIPES[suffix]
-        return (
-            f"is {description}, which a Python class can serve: run `charioteer init NAME --from {kind} "
-            f"--file {file}`, or see {_PAGE}#{anchor}"
-        )
-    if suffix in _CHECKPOINTS:
-        return (
-            "is a PyTorch file: export the model to ONNX (torch.onnx.export, or `yolo export format=onnx`); for "
-            f"TorchScript run `charioteer init NAME --from torchscript --file {file}`, or see {_PAGE}#torchscript"
-        )
-    if suffix in _OTHERS:
-        return f"is {_OTHERS[suffix]}: convert it to ONNX, or write a Python class that loads it: see {_PAGE}#recipes"
-    return ""
+    return _ADVICE.get(file.suffix.lower(), "").format(file=file)
 
 
 def advice_in(folder: Path) -> str:
