@@ -1,14 +1,16 @@
 """Run classifiers of texts and of tokens, in batches if batching does not change the scores.
 
 Shorter texts are padded to the longest in the batch, and the attention mask hides the padding. Some architectures still
-change their scores, so each load tests this. A model that fails the test processes texts one by one. Tokens are merged
-into entities with the aggregation strategies of Hugging Face's pipeline, with the same results.
+change their scores, so each load tests this. A model that fails the test processes texts one by one. Hugging Face's
+pipeline merges tokens into entities.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+import importlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
+from types import SimpleNamespace
 from typing import Any
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -27,7 +29,7 @@ from tasks.image_classification import Classification
 from tasks.inference.error import invalid
 from tasks.text.request import TextItem
 from tasks.text_classification import ClassifiedText, TextClassifier
-from tasks.token_classification import Aggregation, Entities, TaggedText, TokenClassifier
+from tasks.token_classification import Entities, TaggedText, TokenClassifier
 
 TOLERANCE = 1e-5
 """Maximum difference of a score between a batch and a single text."""
@@ -43,34 +45,7 @@ Scored = tuple[Any, NDArray[np.float32]]
 """A text's encoding by the tokenizers package, and its scores."""
 
 _OUTSIDE = "O"
-
-
-class Token(msgspec.Struct, frozen=True, eq=False):
-    """One token of a text.
-
-    Attributes:
-        spelling: its spelling in the vocabulary.
-        start: start in the text, characters.
-        end: end in the text, characters, exclusive.
-        continues: whether it continues the word of the previous token.
-        scores: (tags,) in 0..1.
-    """
-
-    spelling: str
-    start: int
-    end: int
-    continues: bool
-    scores: NDArray[np.float32]
-
-
-class _TaggedSpan(msgspec.Struct, frozen=True):
-    """Consecutive tokens with one tag."""
-
-    tag: str
-    score: float
-    spellings: tuple[str, ...]
-    start: int
-    end: int
+"""The tag of tokens that belong to no entity."""
 
 
 def load_text_classifier(spec: ModelSpec, network: Network) -> TextClassifier:
@@ -98,99 +73,64 @@ def load_token_classifier(spec: ModelSpec, network: Network) -> TokenClassifier:
     tokenizer = texts.tokenizer
     # WordPiece vocabularies mark tokens that continue a word; for others only spaces separate words.
     marks = bool(getattr(texts.raw_tokenizer.model, "continuing_subword_prefix", None))
+    network.config.id2label = dict(enumerate(spec.description.labels))
+    pipelines: Any = importlib.import_module("transformers.pipelines.token_classification")
+    # The pipeline converts some words twice, which breaks the accents of byte-level vocabularies.
+    joiner = SimpleNamespace(convert_tokens_to_string=_joined)
+    pipeline = pipelines.TokenClassificationPipeline(
+        model=network.module, tokenizer=joiner, device=network.module.device
+    )
+
+    def tag_one(encoding: Any, scores: NDArray[np.float32], item: TaggedText) -> Entities:
+        tokens = _tokens(encoding, scores, item.item.text, tokenizer.unk_token_id, marks=marks)
+        strategy = pipelines.AggregationStrategy(item.parameters.aggregation_strategy)
+        is_joined = strategy is not pipelines.AggregationStrategy.NONE
+        label = "entity_group" if is_joined else "entity"
+        found = [entity for entity in pipeline.aggregate(tokens, strategy) if entity[label] != _OUTSIDE]
+        spellings = [entity["word"] for entity in found]
+        return Entities(
+            labels=[entity[label] for entity in found],
+            scores=np.array([entity["score"] for entity in found], np.float32),
+            words=[tokenizer.convert_tokens_to_string(word) if is_joined else word[0] for word in spellings],
+            spans=np.array([(entity["start"], entity["end"]) for entity in found], np.int32).reshape(-1, 2),
+        )
 
     def tag(inputs: Sequence[TaggedText], /) -> Sequence[Entities]:
-        entities: list[Entities] = []
-        for (encoding, scores), item in zip(texts([item.item for item in inputs]), inputs, strict=True):
-            tokens = _tokens(encoding, scores, item.item.text, tokenizer.unk_token_id, marks=marks)
-            spans = entities_of(tokens, spec.description.labels, item.parameters.aggregation_strategy)
-            entities.append(_entities(spans, tokenizer, item.parameters.aggregation_strategy))
-        return entities
+        scored = texts([item.item for item in inputs])
+        return [tag_one(encoding, scores, item) for (encoding, scores), item in zip(scored, inputs, strict=True)]
 
     return tag
 
 
-def entities_of(tokens: Sequence[Token], labels: Sequence[str], strategy: Aggregation) -> list[_TaggedSpan]:
-    """Return the entities of one text by an aggregation strategy, without tokens outside any entity."""
-    if strategy in ("none", "simple"):
-        tagged = [_tag_word([token], labels, "first") for token in tokens]
-    else:
-        words: list[list[Token]] = []
-        for token in tokens:
-            if words and token.continues:
-                words[-1].append(token)
-            else:
-                words.append([token])
-        tagged = [_tag_word(word, labels, strategy) for word in words]
-    if strategy != "none":
-        tagged = _group(tagged)
-    return [entity for entity in tagged if entity.tag != _OUTSIDE]
+def _joined(words: Iterable[list[str]]) -> list[str]:
+    """Return the spellings of several words in the place of their text."""
+    return list(chain.from_iterable(words))
 
 
-def _tag_word(word: Sequence[Token], labels: Sequence[str], strategy: Aggregation) -> _TaggedSpan:
-    """Choose one tag for the tokens of a word."""
-    match strategy:
-        case "average":
-            scores = np.mean([token.scores for token in word], axis=0)
-        case "max":
-            scores = max(word, key=lambda token: float(token.scores.max())).scores
-        case _:
-            scores = word[0].scores
-    best = int(scores.argmax())
-    spellings = tuple(token.spelling for token in word)
-    return _TaggedSpan(labels[best], float(scores[best]), spellings, word[0].start, word[-1].end)
-
-
-def _group(tagged: Sequence[_TaggedSpan]) -> list[_TaggedSpan]:
-    """Join neighbours with the same tag, unless the later one begins an entity (``B-``)."""
-    groups: list[list[_TaggedSpan]] = []
-    for word in tagged:
-        if groups and _name(groups[-1][-1].tag) == _name(word.tag) and not word.tag.startswith("B-"):
-            groups[-1].append(word)
-        else:
-            groups.append([word])
-    return [
-        _TaggedSpan(
-            group[0].tag.split("-", 1)[-1],
-            float(np.mean([word.score for word in group])),
-            tuple(spelling for word in group for spelling in word.spellings),
-            group[0].start,
-            group[-1].end,
-        )
-        for group in groups
-    ]
-
-
-def _name(tag: str) -> str:
-    return tag[2:] if tag.startswith(("B-", "I-")) else tag
-
-
-def _tokens(encoded: Any, scores: NDArray[np.float32], text: str, unknown: int | None, *, marks: bool) -> list[Token]:
-    tokens: list[Token] = []
+def _tokens(
+    encoded: Any, scores: NDArray[np.float32], text: str, unknown: int | None, *, marks: bool
+) -> list[dict[str, Any]]:
+    """Return the tokens of a text as the pipeline's ``gather_pre_entities``, with words as lists of spellings."""
+    tokens: list[dict[str, Any]] = []
     for index, id_ in enumerate(encoded.ids):
         if encoded.special_tokens_mask[index]:
             continue
         start, end = encoded.offsets[index]
-        spelling = encoded.tokens[index]
-        original = text[start:end]
-        continues = len(spelling) != len(original) if marks else start > 0 and " " not in text[start - 1 : start + 1]
+        word, original = encoded.tokens[index], text[start:end]
+        continues = len(word) != len(original) if marks else start > 0 and " " not in text[start - 1 : start + 1]
         if id_ == unknown:
-            spelling, continues = original, False
-        tokens.append(Token(spelling, start, end, continues, scores[index]))
+            word, continues = original, False
+        tokens.append(
+            {
+                "word": [word],
+                "scores": scores[index],
+                "start": start,
+                "end": end,
+                "index": index,
+                "is_subword": continues,
+            }
+        )
     return tokens
-
-
-def _entities(spans: Sequence[_TaggedSpan], tokenizer: Any, strategy: Aggregation) -> Entities:
-    words = [
-        entity.spellings[0] if strategy == "none" else tokenizer.convert_tokens_to_string(list(entity.spellings))
-        for entity in spans
-    ]
-    return Entities(
-        labels=[entity.tag for entity in spans],
-        scores=np.array([entity.score for entity in spans], np.float32),
-        words=words,
-        spans=np.array([(entity.start, entity.end) for entity in spans], np.int32).reshape(-1, 2),
-    )
 
 
 class TextScorer:

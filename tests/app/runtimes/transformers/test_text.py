@@ -11,14 +11,13 @@ import pytest
 from app.engine.explanations.request import explanation_targets
 from app.engine.models.servable import Servable
 from app.runtimes.runtime import TRANSFORMERS
-from app.runtimes.transformers.heads.text_classification import Token, entities_of
-from app.settings.model import ModelSource
+from app.settings.model import ModelSettings, ModelSource
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.inference.limits import Limits
 from tasks.inference.tensor import Datatype, Tensor
 from tasks.text_generation import GeneratedText
 from tests.app.runtimes.transformers.asking import answers, request, text_input
-from tests.support import tiny_models
+from tests.support import tiny_language, tiny_models
 
 pytestmark = pytest.mark.slow
 
@@ -54,25 +53,23 @@ def test_entities_equal_those_of_pipeline(
         assert [entity.score for entity in records] == pytest.approx(scores, abs=1e-4)
 
 
-def token(text: str, tag: int, start: int, score: float = 0.9, *, continues: bool = False) -> Token:
-    scores = np.full(3, (1 - score) / 2, np.float32)
-    scores[tag] = score
-    return Token(text, start, start + len(text), continues, scores)
+def test_declared_labels_name_entities(folder_of: Callable[[str], Path]) -> None:
+    settings = ModelSettings(labels=("B-v", "I-v", "w", "x", "y"))
+    folder = folder_of("token_classifier")
+    model = TRANSFORMERS.load(ModelSource(name="m", version="1", folder=folder, settings=settings))
+    found = answers(model, text_input(TEXTS[0]))[0]
+    assert found
+    assert {entity.entity_group for entity in found} <= set("vwxy")
 
 
-def test_adjacent_tokens_of_one_tag_are_joined() -> None:
-    tokens = [token("new", 1, 0), token("york", 2, 4), token("rome", 1, 9), token("x", 0, 14), token("y", 2, 16)]
-    found = entities_of(tokens, ("O", "B-LOC", "I-LOC"), "simple")
-    assert [(entity.tag, entity.spellings, entity.start, entity.end) for entity in found] == [
-        ("LOC", ("new", "york"), 0, 8), ("LOC", ("rome",), 9, 13), ("LOC", ("y",), 16, 17),
-    ]  # fmt: skip
-
-
-@pytest.mark.parametrize(("strategy", "tag"), [("first", "LOC"), ("max", "PER"), ("average", "PER")])
-def test_tokens_of_word_share_one_tag(strategy: Any, tag: str) -> None:
-    tokens = [token("par", 1, 0, 0.5), token("is", 2, 3, 0.9, continues=True)]
-    found = entities_of(tokens, ("O", "B-LOC", "B-PER"), strategy)
-    assert [(entity.tag, entity.start, entity.end) for entity in found] == [(tag, 0, 5)]
+@pytest.mark.parametrize("strategy", ["first", "average", "max"])
+def test_accents_of_byte_level_words_are_kept(tmp_path: Path, strategy: str) -> None:
+    t, tokenizer = tiny_models.transformers(), tiny_models.byte_tokenizer()
+    config = t.BertConfig(**tiny_language.bert_config(tokenizer), id2label={0: "A", 1: "B"})
+    network = tiny_models.random_model(lambda: t.BertForTokenClassification(config))
+    model = TRANSFORMERS.load(ModelSource(name="m", version="1", folder=tiny_models.save(tmp_path, network, tokenizer)))
+    ((found,),) = answers(model, text_input("née", aggregation_strategy=strategy))
+    assert (found.word, found.start, found.end) == ("née", 0, 3)
 
 
 def test_too_long_text_is_rejected(served: Callable[..., Servable]) -> None:
