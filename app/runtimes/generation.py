@@ -13,6 +13,7 @@ from app.runtimes.tokenizer import Tokenizer
 from tasks.image_text_to_text import Answers, PromptedImage
 from tasks.task import FinishReason, TextChunk, TokenUsage
 from tasks.text.generation import SamplingParameters
+from tasks.text_generation import Generation
 
 
 class _Sampled(Protocol):
@@ -37,15 +38,6 @@ class EncodedPrompt(msgspec.Struct, frozen=True, eq=False):
     token_count: int
     max_tokens: int
     context: Sequence[int] = ()
-
-
-class GeneratedAnswer(msgspec.Struct, frozen=True, eq=False):
-    """The complete answer to one prompt, without end tokens, and why it ended."""
-
-    text: str
-    tokens: Sequence[int]
-    usage: TokenUsage
-    finish: FinishReason
 
 
 class AnswerTokens:
@@ -91,7 +83,7 @@ class GenerativeModel(ABC, Generic[InputT, PredictionT]):
         """Yield the tokens of `_generate` as they are generated."""
 
     @abstractmethod
-    def _prediction(self, item: InputT, answers: Sequence[GeneratedAnswer]) -> PredictionT:
+    def _prediction(self, item: InputT, answers: Sequence[Generation]) -> PredictionT:
         """Return the prediction with the answer to each prompt of `item`."""
 
     @abstractmethod
@@ -138,12 +130,12 @@ class GenerativeModel(ABC, Generic[InputT, PredictionT]):
                 finally:
                     tokens.close()
 
-    def _answer(self, prompt: EncodedPrompt, parameters: SamplingParameters) -> GeneratedAnswer:
+    def _answer(self, prompt: EncodedPrompt, parameters: SamplingParameters) -> Generation:
         generated = self._generate(prompt.inputs, Sampler(parameters), prompt.max_tokens)
         answer = AnswerTokens(generated, self._end_tokens)
         tokens = list(answer)
         text = "".join(self._tokenizer.decode_stream(tokens, prompt.context))
-        return GeneratedAnswer(text, tokens, TokenUsage(prompt.token_count, answer.count), answer.finish)
+        return Generation(text, tokens, TokenUsage(prompt.token_count, answer.count), answer.finish)
 
     def _log_likelihood(self, prompt: EncodedPrompt, tokens: Sequence[int]) -> float:
         forced = ForcedTokens(tokens)
@@ -156,11 +148,11 @@ class GenerativeModel(ABC, Generic[InputT, PredictionT]):
 class PromptedImageModel(GenerativeModel[PromptedImage, Answers]):
     """A `VisionLanguageModel` that generates its answers."""
 
-    def _prediction(self, item: PromptedImage, answers: Sequence[GeneratedAnswer]) -> Answers:
+    def _prediction(self, item: PromptedImage, answers: Sequence[Generation]) -> Answers:
         return Answers(
             prompts=item.prompts,
             answers=[answer.text for answer in answers],
-            tokens=[answer.tokens for answer in answers],
+            tokens=[answer.tokens or () for answer in answers],
             usage=[answer.usage for answer in answers],
             finish=[answer.finish for answer in answers],
         )

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from typing import Any
 
-from app.runtimes.generation import EncodedPrompt, GeneratedAnswer, GenerativeModel, InputT, PredictionT
+from app.runtimes.generation import EncodedPrompt, GenerativeModel, InputT, PredictionT
 from app.runtimes.sampling import TokenPicker
 from app.runtimes.tokenizer import Tokenizer
 from app.runtimes.transformers.architecture import ModelSpec
@@ -24,6 +24,8 @@ from tasks.text_generation import ContinuedText, Generation, TextGenerator
 
 _CONTEXT_TOKENS = 16
 _PROBE = "What is the time?"
+_MESSAGES = "messages"
+"""The path of a conversation in a request."""
 
 
 class NetworkGenerator(GenerativeModel[InputT, PredictionT]):
@@ -42,57 +44,16 @@ class NetworkGenerator(GenerativeModel[InputT, PredictionT]):
         return _stream(self._network, inputs, picker, max_tokens)
 
 
-class _Conversation:
-    """Formats messages, which must not contain `end_tokens`, with the chat template of transformers' tokenizer.
-
-    A model without a chat template continues the text of one message.
-    """
-
-    def __init__(self, hf_tokenizer: Any, tokenizer: Tokenizer, end_tokens: frozenset[int]) -> None:
-        self._hf_tokenizer = hf_tokenizer
-        self._tokenizer = tokenizer
-        self._control_ids = (tokenizer.special_ids - {tokenizer.unknown}) | end_tokens
-
-    def encode(self, messages: Sequence[Message], path: str) -> list[int]:
-        """Return the token ids of `messages`.
-
-        Raises:
-            InferenceError: INVALID_REQUEST for invalid Unicode, messages that the template rejects, or a text with a
-                control token of the model.
-        """
-        for message in messages:
-            check_unicode(message.text, path)
-        if not getattr(self._hf_tokenizer, "chat_template", None):
-            reject_conversation(messages, path)
-            return self._tokenizer.encode(messages[0].text, with_special_tokens=True)
-        ids = self._ids(messages, path)
-        if self._controls(ids) != self._controls(
-            self._ids([with_texts(message, _PROBE) for message in messages], path)
-        ):
-            raise invalid("Expected texts without the model's control tokens", path)
-        return ids
-
-    def _ids(self, messages: Sequence[Message], path: str) -> list[int]:
-        rendered = [template_message(message, "") for message in messages]
-        try:
-            text = self._hf_tokenizer.apply_chat_template(rendered, add_generation_prompt=True, tokenize=False)
-        except Exception as error:  # noqa: BLE001 - a template may raise any type
-            raise invalid(f"The model's chat template rejects the messages: {error}", path) from None
-        first_token = self._hf_tokenizer.bos_token
-        has_first_token = bool(first_token) and text.startswith(str(first_token))
-        return self._tokenizer.encode(text, with_special_tokens=not has_first_token)
-
-    def _controls(self, ids: Sequence[int]) -> list[int]:
-        return [id_ for id_ in ids if id_ in self._control_ids]
-
-
 class _TransformersTextGenerator(NetworkGenerator[ContinuedText, Generation]):
-    """A `StreamingModel`. The tokenizer of transformers, `hf_tokenizer`, knows the names of the model's inputs."""
+    """A `StreamingModel` of texts, and of conversations if the tokenizer has a chat template.
+
+    The tokenizer of transformers, `hf_tokenizer`, also knows the names of the model's inputs.
+    """
 
     def __init__(self, network: Network, tokenizer: Tokenizer, hf_tokenizer: Any) -> None:
         super().__init__(network, tokenizer)
         self._hf_tokenizer = hf_tokenizer
-        self._conversation = _Conversation(hf_tokenizer, tokenizer, self._end_tokens)
+        self._control_ids = (tokenizer.special_ids - {tokenizer.unknown}) | self._end_tokens
 
     def _encode(self, inputs: Sequence[ContinuedText]) -> Iterable[Iterable[EncodedPrompt]]:
         return [[self._encode_item(item)] for item in inputs]
@@ -102,19 +63,49 @@ class _TransformersTextGenerator(NetworkGenerator[ContinuedText, Generation]):
         if messages is None:
             ids = self._tokenizer.encode(item.item.text, with_special_tokens=True)
         else:
-            ids = self._conversation.encode(messages, "messages")
+            ids = self._conversation_ids(messages)
         if not ids:
             raise invalid("Expected a text to continue, got an empty one", item.item.path)
         max_tokens = max_answer_tokens(self._network, len(ids), item.parameters, item.item.path)
-        encoded = text_inputs([ids], self._hf_tokenizer)
-        inputs = {name: value for name, value in encoded.items() if name != "token_type_ids"}
+        inputs = text_inputs([ids], self._hf_tokenizer)
         context = () if self._network.config.is_encoder_decoder else last_tokens(inputs)
         return EncodedPrompt(inputs, len(ids), max_tokens, context)
 
-    def _prediction(self, item: ContinuedText, answers: Sequence[GeneratedAnswer]) -> Generation:
+    def _conversation_ids(self, messages: Sequence[Message]) -> list[int]:
+        """Return the token ids of a conversation; without a chat template, those of its only message.
+
+        Raises:
+            InferenceError: INVALID_REQUEST for invalid Unicode, messages that the template rejects, or a text with a
+                control token of the model.
+        """
+        for message in messages:
+            check_unicode(message.text, _MESSAGES)
+        if not getattr(self._hf_tokenizer, "chat_template", None):
+            reject_conversation(messages, _MESSAGES)
+            return self._tokenizer.encode(messages[0].text, with_special_tokens=True)
+        ids = self._template_ids(messages)
+        if self._controls(ids) != self._controls(
+            self._template_ids([with_texts(message, _PROBE) for message in messages])
+        ):
+            raise invalid("Expected texts without the model's control tokens", _MESSAGES)
+        return ids
+
+    def _template_ids(self, messages: Sequence[Message]) -> list[int]:
+        rendered = [template_message(message, "") for message in messages]
+        try:
+            text = self._hf_tokenizer.apply_chat_template(rendered, add_generation_prompt=True, tokenize=False)
+        except Exception as error:  # noqa: BLE001 - a template may raise any type
+            raise invalid(f"The model's chat template rejects the messages: {error}", _MESSAGES) from None
+        first_token = self._hf_tokenizer.bos_token
+        has_first_token = bool(first_token) and text.startswith(str(first_token))
+        return self._tokenizer.encode(text, with_special_tokens=not has_first_token)
+
+    def _controls(self, ids: Sequence[int]) -> list[int]:
+        return [id_ for id_ in ids if id_ in self._control_ids]
+
+    def _prediction(self, item: ContinuedText, answers: Sequence[Generation]) -> Generation:
         del item
-        (answer,) = answers
-        return Generation(answer.text, answer.tokens, answer.usage, answer.finish)
+        return answers[0]
 
     def _tokens(self, prediction: Generation) -> Sequence[Sequence[int]]:
         return [prediction.tokens or ()]

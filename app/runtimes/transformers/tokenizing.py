@@ -1,13 +1,13 @@
 """Load transformers' tokenizers, and convert texts to model inputs."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 import tokenizers
 
 from app.runtimes.tokenizer import Tokenizer
-from app.runtimes.transformers.framework import framework, load_part
+from app.runtimes.transformers.framework import load_part
 from app.settings.model import ModelError, ModelSource
 from tasks.inference.error import ErrorKind, InferenceError
 
@@ -51,29 +51,18 @@ def copy_tokenizer(tokenizer: Any, source: ModelSource, *, keeps_markup: bool = 
     return Tokenizer(bare, tokenizer.unk_token_id), bare
 
 
-def text_inputs(
-    texts: Sequence[Sequence[int]], tokenizer: Any, types: Sequence[Sequence[int]] | None = None
-) -> Mapping[str, Any]:
+def text_inputs(texts: Sequence[list[int]], tokenizer: Any, types: Sequence[list[int]] | None = None) -> dict[str, Any]:
     """Return the model inputs of texts. Shorter texts are padded at the end and masked.
 
     Args:
         texts: token ids of each text.
-        tokenizer: transformers' tokenizer. It needs a padding token if the lengths differ.
-        types: token type id of each token of each text; 0 by default.
+        tokenizer: transformers' tokenizer. It needs a padding token for several texts.
+        types: token type id of each token of each text, for models that have them.
     """
-    torch, max_length = framework().torch, max(map(len, texts))
-
-    def padded(rows: Sequence[Sequence[int]], filler: int) -> Any:
-        return torch.tensor([[*row, *[filler] * (max_length - len(row))] for row in rows])
-
-    tensors = {
-        "input_ids": padded(texts, tokenizer.pad_token_id),
-        "attention_mask": padded([[1] * len(text) for text in texts], 0),
-        "token_type_ids": padded(types or [[0] * len(text) for text in texts], tokenizer.pad_token_type_id),
-    }
-    return {
-        name: value for name, value in tensors.items() if name == "input_ids" or name in tokenizer.model_input_names
-    }
+    encoded = {"input_ids": texts}
+    if types is not None and "token_type_ids" in tokenizer.model_input_names:
+        encoded["token_type_ids"] = types
+    return dict(tokenizer.pad(encoded, padding=len(texts) > 1, padding_side="right", return_tensors="pt"))
 
 
 def check_length(count: int, max_tokens: int | None, path: str) -> None:
