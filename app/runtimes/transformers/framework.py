@@ -2,6 +2,8 @@
 
 import importlib
 import os
+import threading
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
@@ -50,6 +52,21 @@ def load_part(auto: str, source: ModelSource, part: str, **options: object) -> A
         return auto_class.from_pretrained(source.folder, local_files_only=True, trust_remote_code=False, **options)
     except Exception as error:
         raise ModelError(f"{source.folder} has no usable {part}: {first_line(error)}") from error
+
+
+def locked(process: Callable[..., Any]) -> Callable[..., dict[str, Any]]:
+    """Return a processor or tokenizer of transformers for several threads, which returns only the torch tensors.
+
+    Both change their own state, so calls take turns.
+    """
+    lock = threading.Lock()
+
+    def call(*values: object, **options: object) -> dict[str, Any]:
+        with lock:
+            processed = process(*values, return_tensors="pt", **options)
+        return {name: value for name, value in processed.items() if framework().torch.is_tensor(value)}
+
+    return call
 
 
 def import_timm() -> None:

@@ -3,18 +3,21 @@
 If a lookup table gives the same numbers, it replaces the processor. Each load tests this on noise of several sizes.
 """
 
-import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
-import cv2
 import msgspec
 import numpy as np
 import PIL.Image
 from numpy.typing import NDArray
 
-from app.runtimes.transformers.framework import framework, load_part
+from app.runtimes.onnxruntime.files.hugging_face import Preprocessor, processor_preprocessing, processor_size
+from app.runtimes.onnxruntime.images.image_batch import ImageBatcher
+from app.runtimes.onnxruntime.images.preprocessing import Preprocessing
+from app.runtimes.transformers.framework import framework, load_part, locked
 from app.settings.model import ModelSource
+from tasks.inference.tensor import Datatype
+from tasks.task import TaskType
 from tasks.vision.image import Image
 from tasks.vision.request import ImageItem
 
@@ -55,8 +58,7 @@ class ImagePreparation:
     """
 
     def __init__(self, processor: Any) -> None:
-        self._processor = processor
-        self._lock = threading.Lock()
+        self._process = locked(processor)
         table = table_preparation(processor)
         self._table = table if table is not None and self._matches_processor(table) else None
 
@@ -99,19 +101,14 @@ class ImagePreparation:
         """Return the inputs of one image, as a batch of one."""
         if self._table is not None:
             return {"pixel_values": framework().torch.from_numpy(self._table(image.pixels))}
-        return self._process(image.pixels)
-
-    def _process(self, pixels: NDArray[np.uint8]) -> Tensors:
-        with self._lock:
-            processed: Any = self._processor(images=PIL.Image.fromarray(pixels), return_tensors="pt")
-        return {name: value for name, value in processed.items() if framework().torch.is_tensor(value)}
+        return self._process(images=PIL.Image.fromarray(image.pixels))
 
     def _matches_processor(self, table: Callable[[NDArray[np.uint8]], NDArray[np.float32]]) -> bool:
         random = np.random.default_rng(0)
         for width, height in _PROBES:
             noise = random.integers(0, 256, (height, width, 3), np.uint8)
             try:
-                expected = self._process(noise)
+                expected = self._process(images=PIL.Image.fromarray(noise))
             except Exception:  # noqa: BLE001 - a request raises the processor's error again
                 return False
             if list(expected) != ["pixel_values"]:
@@ -132,46 +129,24 @@ def load_image_processor(source: ModelSource) -> Any:
 
 
 def table_preparation(processor: Any) -> Callable[[NDArray[np.uint8]], NDArray[np.float32]] | None:
-    """Return the processor's work as Pillow and a lookup table, or None if it may do more than resize and normalise.
+    """Return the preparation for ONNX graphs from the processor's options; None if it keeps the aspect ratio.
 
-    The returned function converts (height, width, 3) pixels to (1, 3, height, width).
+    The returned function converts (height, width, 3) pixels to (1, 3, height, width). The processor may do more.
     """
-    options = {name: getattr(processor, name, None) for name in _OPTIONS}
-    size, crop = _plain_size(options["size"]), _plain_size(options["crop_size"])
-    if options["do_pad"] or options["do_flip_channel_order"]:
+    try:
+        declared = msgspec.json.decode(processor.to_json_string(), type=Preprocessor)
+    except (TypeError, msgspec.DecodeError):
         return None
-    if options["do_resize"] and not size.keys() >= {"height", "width"}:
+    size, options = processor_size(declared), processor_preprocessing(declared, TaskType.IMAGE_CLASSIFICATION)
+    if size is None or options is None or declared.resized.sides is None or None in (options.mean, options.std):
         return None
-    if options["do_center_crop"] and "height" not in crop:
-        return None
-    scale = float(options["rescale_factor"] or 1) if options["do_rescale"] else 1.0
-    pixels = np.arange(256, dtype=np.float64) * scale
-    mean, std = (options["image_mean"], options["image_std"]) if options["do_normalize"] else ((0.0,) * 3, (1.0,) * 3)
-    if mean is None or std is None or not len(mean) == len(std) == 3:
-        return None
-    tables = [((pixels - m) / s).astype(np.float32) for m, s in zip(mean, std, strict=True)]
-
-    def prepare(image: NDArray[np.uint8]) -> NDArray[np.float32]:
-        resized = image
-        if options["do_resize"] and resized.shape[:2] != (size["height"], size["width"]):
-            target_size = (size["width"], size["height"])
-            resized = np.asarray(PIL.Image.fromarray(resized).resize(target_size, resample=options["resample"]))
-        if options["do_center_crop"]:
-            top, left = (resized.shape[0] - crop["height"]) // 2, (resized.shape[1] - crop["width"]) // 2
-            resized = resized[top : top + crop["height"], left : left + crop["width"]]
-        planes = np.empty((1, 3, *resized.shape[:2]), np.float32)
-        for channel, table in enumerate(tables):
-            planes[0, channel] = cv2.LUT(np.ascontiguousarray(resized[:, :, channel]), table)
-        return planes
-
-    return prepare
-
-
-_OPTIONS = (
-    *("do_resize", "do_center_crop", "do_rescale", "do_normalize", "do_pad", "do_flip_channel_order"),
-    *("size", "crop_size", "resample", "rescale_factor", "image_mean", "image_std"),
-)
-
-
-def _plain_size(size: Any) -> dict[str, int]:
-    return {name: int(value) for name, value in dict(size or {}).items() if value is not None}
+    shared = ("resize", "interpolation", "antialias", "shorter_side", "scale", "mean", "std", "crop_half_even")
+    preprocessing = Preprocessing(
+        height=size[0],
+        width=size[1],
+        bgr=options.channel_order == "BGR",
+        resizes_whole=True,
+        **{name: getattr(options, name) for name in shared},
+    )
+    batcher = ImageBatcher(preprocessing, Datatype.FP32)
+    return lambda pixels: batcher.prepare([Image(pixels)], 1)[0]

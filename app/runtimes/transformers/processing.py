@@ -1,7 +1,6 @@
 """Convert an image and a prompt to the inputs of a vision-language model."""
 
 import importlib
-import threading
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,7 +8,7 @@ import msgspec
 import PIL.Image
 
 from app.runtimes.tokenizer import Tokenizer
-from app.runtimes.transformers.framework import first_line, framework
+from app.runtimes.transformers.framework import first_line, framework, locked
 from app.runtimes.transformers.images import load_image_processor
 from app.runtimes.transformers.tokenizing import load_tokenizer
 from app.settings.model import ModelError, ModelSource, read_json_file
@@ -89,7 +88,7 @@ class Conversation:
         self._processor = processor
         self._tokenizer = tokenizer
         self._style = style
-        self._lock = threading.Lock()
+        self._process = locked(processor)
         self._image_token = str(getattr(processor, "image_token", None) or "")
         self._first_token = getattr(processor.tokenizer, "bos_token", None)
         self._image_id = image_id = tokenizer.id_of(self._image_token)
@@ -163,16 +162,15 @@ class Conversation:
             options["add_special_tokens"] = False
         files = [PIL.Image.fromarray(image.pixels) for image in images]
         try:
-            with self._lock:
-                processed: Any = self._processor(images=files or None, return_tensors="pt", **options)
+            inputs = self._process(images=files or None, **options)
         except ValueError as error:
             raise invalid(f"The model's processor rejects the image or the text: {first_line(error)}", path) from None
-        torch = framework().torch
-        inputs = {name: value for name, value in processed.items() if torch.is_tensor(value)}
         if self._style.open_end:
             inputs = {name: value[:, :-1] if value.ndim == 2 else value for name, value in inputs.items()}
         if self._style.in_decoder and text:
-            inputs["decoder_input_ids"] = torch.tensor([self._tokenizer.encode(text, with_special_tokens=False)])
+            inputs["decoder_input_ids"] = framework().torch.tensor(
+                [self._tokenizer.encode(text, with_special_tokens=False)]
+            )
         if self._style.without_unknown and self._tokenizer.unknown is not None:
             inputs["bad_words_ids"] = [[self._tokenizer.unknown]]
         return inputs

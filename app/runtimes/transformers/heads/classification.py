@@ -3,7 +3,6 @@
 The requests of zero-shot classifiers, such as CLIP, name the classes.
 """
 
-import threading
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.runtimes.transformers.architecture import ModelSpec
+from app.runtimes.transformers.framework import locked
 from app.runtimes.transformers.images import Batch, ImagePreparation, load_image_processor
 from app.runtimes.transformers.network import Network
 from app.runtimes.transformers.tokenizing import (
@@ -52,7 +52,8 @@ def load_zero_shot_classifier(spec: ModelSpec, network: Network) -> ImageClassif
         ModelError: if it has no processor or no tokenizer.
     """
     images = ImagePreparation(load_image_processor(spec.source))
-    tokenizer, lock = load_tokenizer(spec.source), threading.Lock()
+    tokenizer = load_tokenizer(spec.source)
+    tokenize = locked(tokenizer)
     _, raw_tokenizer = copy_tokenizer(tokenizer, spec.source)
     max_tokens = max_text_tokens(tokenizer, network.config.get_text_config())
     siglip = "siglip" in network.config.model_type
@@ -64,9 +65,7 @@ def load_zero_shot_classifier(spec: ModelSpec, network: Network) -> ImageClassif
         prompts = [_HYPOTHESIS.format(label) for label in labels]
         for index, text in enumerate(() if siglip else prompts):
             check_length(len(raw_tokenizer.encode(text).ids), max_tokens, f"{CANDIDATES_PATH}[{index}]")
-        with lock:
-            texts = tokenizer(prompts, return_tensors="pt", **padding)
-        logits = network({**texts, **images.prepare(image)}).logits_per_image[0].float()
+        logits = network({**tokenize(prompts, **padding), **images.prepare(image)}).logits_per_image[0].float()
         scores = logits.sigmoid() if siglip else logits.softmax(-1)
         return Classification(labels=labels, scores=scores.cpu().numpy().astype(np.float32))
 

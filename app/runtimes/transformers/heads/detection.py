@@ -3,16 +3,15 @@
 The requests of zero-shot detectors, OWL-ViT and Grounding DINO, name the classes.
 """
 
-import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
-import msgspec
 import numpy as np
 import PIL.Image
 
 from app.runtimes.transformers.architecture import ModelSpec
-from app.runtimes.transformers.framework import framework
+from app.runtimes.transformers.framework import framework, locked
 from app.runtimes.transformers.images import Batch, ImagePreparation, load_image_processor
 from app.runtimes.transformers.network import Network
 from app.runtimes.transformers.processing import load_processor
@@ -55,51 +54,46 @@ def load_zero_shot_detector(spec: ModelSpec, network: Network) -> ObjectDetector
     """
     source, model_type = spec.source, str(network.config.model_type)
     processor = load_processor(source, model_type)
-    if not hasattr(processor, "post_process_grounded_object_detection"):
+    decode = getattr(processor, "post_process_grounded_object_detection", None)
+    if decode is None:
         raise ModelError(f"{source.folder}: {type(processor).__name__} cannot decode boxes of candidate labels")
-    detect_one = _detect_by_phrases if "grounding" in model_type else _detect_by_queries
     _, raw_tokenizer = copy_tokenizer(processor.tokenizer, source)
-    parts = _DetectorParts(network, processor, raw_tokenizer, threading.Lock())
+    process = locked(processor)
+    detect_one = partial(_detect_by_queries, network, process, decode)
+    if "grounding" in model_type:
+        detect_one = partial(_detect_by_phrases, network, process, raw_tokenizer)
 
     def detect(inputs: Sequence[DetectionInput], /) -> Sequence[Detections]:
         with framework().torch.inference_mode():
-            return [detect_one(parts, item.image, item.parameters.candidate_labels or ()) for item in inputs]
+            return [detect_one(item.image, item.parameters.candidate_labels or ()) for item in inputs]
 
     return detect
 
 
-class _DetectorParts(msgspec.Struct, frozen=True, eq=False):
-    """The parts of a detector. `lock` protects the processor; `tokenizer` has no state."""
-
-    network: Network
-    processor: Any
-    tokenizer: Any
-    lock: threading.Lock
-
-    def inputs(self, image: Image, text: Any, **more: Any) -> dict[str, Any]:
-        with self.lock:
-            processed = self.processor(images=PIL.Image.fromarray(image.pixels), text=text, return_tensors="pt", **more)
-        return {name: value for name, value in processed.items() if framework().torch.is_tensor(value)}
-
-
-def _detect_by_queries(parts: _DetectorParts, image: Image, labels: Sequence[str]) -> Detections:
+def _detect_by_queries(
+    network: Network, process: Callable[..., Any], decode: Any, image: Image, labels: Sequence[str]
+) -> Detections:
     """Detect with OWL-ViT and similar models, which encode each class as a separate text."""
-    outputs = parts.network(parts.inputs(image, [list(labels)], padding="max_length", truncation=True))
-    decoded = parts.processor.post_process_grounded_object_detection(
-        outputs, threshold=0.0, target_sizes=[(image.height, image.width)], text_labels=[list(labels)]
-    )[0]
+    inputs = process(
+        images=PIL.Image.fromarray(image.pixels), text=[list(labels)], padding="max_length", truncation=True
+    )
+    (decoded,) = decode(
+        network(inputs), threshold=0.0, target_sizes=[(image.height, image.width)], text_labels=[list(labels)]
+    )
     return _detections([str(label) for label in decoded["text_labels"]], decoded)
 
 
-def _detect_by_phrases(parts: _DetectorParts, image: Image, labels: Sequence[str]) -> Detections:
+def _detect_by_phrases(
+    network: Network, process: Callable[..., Any], tokenizer: Any, image: Image, labels: Sequence[str]
+) -> Detections:
     """Detect with Grounding DINO, which encodes all classes as one text and scores each token for each box.
 
     A box gets the class that contains its best token. The library's own post-processing returns all tokens above a
     threshold instead, which may not form a class.
     """
     text, spans = _sentence(labels)
-    tokens = parts.tokenizer.encode(text)
-    check_length(len(tokens.ids), parts.network.config.max_text_len, CANDIDATES_PATH)
+    tokens = tokenizer.encode(text)
+    check_length(len(tokens.ids), network.config.max_text_len, CANDIDATES_PATH)
     positions = [
         [position for position, (start, end) in enumerate(tokens.offsets) if start < last and end > first]
         for first, last in spans
@@ -107,7 +101,7 @@ def _detect_by_phrases(parts: _DetectorParts, image: Image, labels: Sequence[str
     if not all(positions):
         path = f"{CANDIDATES_PATH}[{positions.index([])}]"
         raise invalid("Expected a name that the model's tokenizer can encode, got none", path)
-    outputs = parts.network(parts.inputs(image, text))
+    outputs = network(process(images=PIL.Image.fromarray(image.pixels), text=text))
     scores = outputs.logits[0].float().sigmoid()
     class_scores = framework().torch.stack([scores[:, tokens_of].amax(dim=1) for tokens_of in positions], dim=1)
     best, classes = class_scores.max(dim=1)
