@@ -1,15 +1,14 @@
 """Run a graph on images."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from app.runtimes.onnxruntime.images.image_batch import ImageBatcher
+from app.runtimes.onnxruntime.images.image_batch import ImageBatcher, Placement, fit
 from app.runtimes.onnxruntime.images.inputs import ImageInputs
-from app.runtimes.onnxruntime.images.placement import Placement
 from app.runtimes.onnxruntime.images.preprocessing import Preprocessing
 from app.runtimes.onnxruntime.session import GraphSession
 from tasks.inference.error import ErrorKind, InferenceError
@@ -33,7 +32,7 @@ class RawOutputs(msgspec.Struct, frozen=True, eq=False):
 
 
 class ImageGraph:
-    """Runs a graph on images of any size, and returns the named `outputs`, in order.
+    """Runs a graph on `max_images` of any size at once, and returns the named `outputs`, in order.
 
     Outputs have no batch dimension if they are `unbatched`. Floating-point outputs become float32, unless
     `keep_datatypes` is true.
@@ -54,18 +53,20 @@ class ImageGraph:
         self._image_name, self._only_image = inputs.image.name, inputs.only_image
         self.batcher = ImageBatcher(preprocessing, inputs.image.datatype, channels_last=inputs.channels_last)
         self.preprocessing = preprocessing
-        self._dynamic_size = preprocessing.dynamic_size
-        self._frame = (preprocessing.height, preprocessing.width)
         self._outputs = tuple(outputs)
         self._unbatched = unbatched
         self._converted_kind = "" if keep_datatypes else "f"
         self._batch = 1 if unbatched else inputs.batch
         # Images of several sizes do not fit into one tensor.
-        self._step = 1 if preprocessing.dynamic_size else _MAX_BATCH if self._batch == -1 else self._batch
+        self.max_images = 1 if preprocessing.dynamic_size else _MAX_BATCH if self._batch == -1 else self._batch
 
     def downscale(self, width: int, height: int) -> float:
         """Return the factor by which an image of this size is downscaled; 1 if the input size follows the image."""
-        return self.batcher.downscale(width, height) if self._dynamic_size is None else 1.0
+        options = self.preprocessing
+        if options.dynamic_size is not None:
+            return 1.0
+        place = fit((height, width), (options.height, options.width), options)
+        return min((width - 2 * place.cut_x) / place.width, (height - 2 * place.cut_y) / place.height)
 
     def output_specs(self) -> Sequence[TensorSpec]:
         """Return the selected outputs for any number of images, which are the first dimension."""
@@ -75,23 +76,17 @@ class ImageGraph:
             for spec in (specs[name] for name in self._outputs)
         ]
 
-    def run(self, images: Sequence[Image]) -> Iterable[RawOutputs]:
-        """Return the outputs of each image in order; several batches are computed lazily, one after the other.
+    def run(self, images: Sequence[Image]) -> list[RawOutputs]:
+        """Return the outputs of each of 1 to `max_images` images, in order.
 
         Raises:
             InferenceError: MODEL_FAILED if the graph cannot run, or its batch size is wrong.
         """
-        step = self._step
-        if 0 < len(images) <= step:
-            return self._run_batch(images)
-        batches = (images[start : start + step] for start in range(0, len(images), step))
-        return (answer for batch in batches for answer in self._run_batch(batch))
-
-    def _run_batch(self, images: Sequence[Image]) -> list[RawOutputs]:
         count = len(images) if self._batch == -1 else self._batch
-        frame = self._dynamic_size.input_size(images[0].height, images[0].width) if self._dynamic_size else None
-        batch, placements = self.batcher.prepare(images, count, frame)
-        height, width = frame or self._frame
+        height, width = self.preprocessing.height, self.preprocessing.width
+        if self.preprocessing.dynamic_size:
+            height, width = self.preprocessing.dynamic_size.input_size(images[0].height, images[0].width)
+        batch, placements = self.batcher.prepare(images, count, (height, width))
         feeds = {self._image_name: batch} if self._only_image else self._inputs.feeds(batch, height, width)
         outputs = self._session.run(feeds, self._outputs)
         floats: list[NDArray[Any]] = []

@@ -9,14 +9,14 @@ from collections.abc import Sequence
 import msgspec
 import numpy as np
 
-from app.engine.models.model_metadata import ModelMetadata, Origin
+from app.engine.models.model_metadata import Fact, ModelMetadata, Origin
 from app.runtimes.label_files import format_labels
-from app.runtimes.onnxruntime.files.model_files import Facts, ModelFiles, read_model_files
+from app.runtimes.onnxruntime.files.model_files import ModelFiles, read_model_files
 from app.runtimes.onnxruntime.graph import ImageGraph
 from app.runtimes.onnxruntime.images.decision import decide_preprocessing, decide_size
 from app.runtimes.onnxruntime.images.inputs import ImageInputs, read_inputs
 from app.runtimes.onnxruntime.layouts.choice import choose_layout
-from app.runtimes.onnxruntime.layouts.layout import GraphView, Match, Output, OutputDecoder, TextDecoder
+from app.runtimes.onnxruntime.layouts.layout import GraphView, Match, Output
 from app.runtimes.onnxruntime.session import GraphSession
 from app.settings.model import ModelError, ModelSource
 from tasks.inference.error import InferenceError
@@ -34,7 +34,7 @@ class Inspection(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     description: ModelMetadata
     graph: ImageGraph
-    decoder: OutputDecoder
+    match: Match
 
 
 def inspect_model(source: ModelSource, session: GraphSession) -> Inspection:
@@ -44,7 +44,7 @@ def inspect_model(source: ModelSource, session: GraphSession) -> Inspection:
         ModelError: if the graph cannot run, or its layout is unknown.
     """
     model_files = read_model_files(source, session)
-    facts = Facts()
+    facts: list[Fact] = []
     inputs = read_inputs(session.inputs, model_files)
     labels = model_files.labels
     view = GraphView(
@@ -55,11 +55,10 @@ def inspect_model(source: ModelSource, session: GraphSession) -> Inspection:
     )
     match = choose_layout(view, facts)
     labels = _decide_labels(match, model_files, facts)
-    size = decide_size(inputs, model_files, facts, match.task_type, match.preprocessing)
-    preprocessing = decide_preprocessing(inputs, size, match.task_type, model_files, facts, match.preprocessing)
-    _note_input(inputs, facts)
+    preprocessing = decide_preprocessing(inputs, model_files, facts, match.task_type, match.preprocessing)
+    facts += _input_facts(inputs)
     if model_files.metadata.description:
-        facts.note("description", model_files.metadata.description, Origin.MODEL_FILE)
+        facts.append(Fact("description", model_files.metadata.description, Origin.MODEL_FILE))
     description = ModelMetadata(
         task_type=match.task_type,
         platform="onnx",
@@ -67,7 +66,7 @@ def inspect_model(source: ModelSource, session: GraphSession) -> Inspection:
         labels=labels,
         inputs=session.inputs,
         outputs=session.outputs,
-        facts=(*facts.recorded, *session.facts),
+        facts=(*facts, *session.facts),
         properties=session.metadata,
         takes_images=match.task_type is TaskType.TENSOR,
     )
@@ -79,17 +78,17 @@ def inspect_model(source: ModelSource, session: GraphSession) -> Inspection:
         unbatched=match.unbatched,
         keep_datatypes=match.task_type is TaskType.TENSOR,
     )
-    return Inspection(description=description, graph=graph, decoder=match.decoder)
+    return Inspection(description=description, graph=graph, match=match)
 
 
-def _decide_labels(match: Match, model_files: ModelFiles, facts: Facts) -> Sequence[str]:
+def _decide_labels(match: Match, model_files: ModelFiles, facts: list[Fact]) -> Sequence[str]:
     """Return the labels in the files, or else those of the layout, or else class numbers.
 
     Raises:
         ModelError: if the numbers of labels and classes differ.
     """
     declared = model_files.labels
-    if isinstance(match.decoder, TextDecoder) or (declared is None and match.task_type is TaskType.TENSOR):
+    if match.task_type is TaskType.IMAGE_TEXT_TO_TEXT or (declared is None and match.task_type is TaskType.TENSOR):
         return ()
     classes = match.classes
     # PaddleOCR's exporters also list the classes of a classifier as characters.
@@ -100,7 +99,7 @@ def _decide_labels(match: Match, model_files: ModelFiles, facts: Facts) -> Seque
         declared = characters, Origin.MODEL_FILE
     if declared is None:
         numbers = "" if classes is None else f", 0..{classes - 1}"
-        facts.note("labels", f"none found, class numbers are used{numbers}", Origin.GUESSED)
+        facts.append(Fact("labels", f"none found, class numbers are used{numbers}", Origin.GUESSED))
         return tuple(map(str, range(classes or 0)))
     names, origin = declared
     file_name = model_files.label_file if origin in (Origin.DECLARED, Origin.LABEL_FILE) else ""
@@ -109,19 +108,21 @@ def _decide_labels(match: Match, model_files: ModelFiles, facts: Facts) -> Seque
             f"its output has {classes} classes, but {file_name or origin} lists {len(names)} labels; declare "
             f'"labels" in model-settings.json, one for each class'
         )
-    facts.note("labels", format_labels(names) + (f" ({file_name})" if file_name else ""), origin)
+    facts.append(Fact("labels", format_labels(names) + (f" ({file_name})" if file_name else ""), origin))
     return names
 
 
-def _note_input(inputs: ImageInputs, facts: Facts) -> None:
+def _input_facts(inputs: ImageInputs) -> list[Fact]:
     batch = "any number of images" if inputs.batch == -1 else f"{inputs.batch}"
-    facts.note("batch", batch, Origin.MODEL_FILE)
-    facts.note("input datatype", inputs.image.datatype.value, Origin.MODEL_FILE)
+    facts = [
+        Fact("batch", batch, Origin.MODEL_FILE),
+        Fact("input datatype", inputs.image.datatype.value, Origin.MODEL_FILE),
+    ]
     if inputs.channels_last:
-        facts.note("channels", "last: [batch, height, width, 3]", Origin.SHAPES)
-    for spec in (inputs.target_sizes, inputs.pixel_mask):
-        if spec is not None:
-            facts.note("further input", f"{spec.name}, filled in by the server", Origin.MODEL_FILE)
+        facts.append(Fact("channels", "last: [batch, height, width, 3]", Origin.SHAPES))
+    further = [spec for spec in (inputs.target_sizes, inputs.pixel_mask) if spec is not None]
+    facts += [Fact("further input", f"{spec.name}, filled in by the server", Origin.MODEL_FILE) for spec in further]
+    return facts
 
 
 def _run_blank(session: GraphSession, inputs: ImageInputs, model_files: ModelFiles) -> Sequence[Output]:
@@ -130,7 +131,7 @@ def _run_blank(session: GraphSession, inputs: ImageInputs, model_files: ModelFil
     Their shapes apply to every image.
     """
     task_type, _ = model_files.declared_task()
-    size = decide_size(inputs, model_files, Facts(), task_type)
+    size = decide_size(inputs, model_files, [], task_type)
     reads_text = model_files.metadata.characters is not None or task_type is TaskType.IMAGE_TEXT_TO_TEXT
     if reads_text and model_files.settings.preprocessing.size is None:
         height, width = inputs.sides

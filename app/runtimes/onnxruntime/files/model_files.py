@@ -1,20 +1,16 @@
-"""Collect the information in a model's files, and record the decisions based on it."""
+"""Collect the information in a model's files."""
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
 
 import msgspec
 
-from app.engine.models.model_metadata import Fact, Origin
+from app.engine.models.model_metadata import Origin
 from app.runtimes.label_files import declared_labels, find_label_file, read_label_file
-from app.runtimes.onnxruntime.files.hugging_face import Config, Preprocessor, read_hugging_face_file
+from app.runtimes.onnxruntime.files.hugging_face import Config, Preprocessor, read_json
 from app.runtimes.onnxruntime.files.metadata import ULTRALYTICS_TASKS, ExportMetadata, read_metadata
 from app.runtimes.onnxruntime.session import GraphSession
 from app.settings.model import ModelError, ModelSettings, ModelSource
 from tasks.task import TaskType
-
-T = TypeVar("T")
 
 _ARCHITECTURES = {
     "ForImageClassification": TaskType.IMAGE_CLASSIFICATION,
@@ -103,23 +99,6 @@ class ModelFiles(msgspec.Struct, frozen=True, kw_only=True):
         return ModelError(f"{self.file}: {reason}")
 
 
-class Facts:
-    """Recorded decisions, in order."""
-
-    def __init__(self) -> None:
-        self.recorded: list[Fact] = []
-
-    def note(self, topic: str, value: str, origin: Origin) -> None:
-        """Record one decision."""
-        self.recorded.append(Fact(topic, value, origin))
-
-    def choose(self, topic: str, *candidates: tuple[T | None, Origin], to_text: Callable[[T], str] = str) -> T:
-        """Return and record the first candidate that is not None; the last one must be a value."""
-        value, origin = next((value, origin) for value, origin in candidates if value is not None)
-        self.note(topic, to_text(value), origin)
-        return value
-
-
 def read_model_files(source: ModelSource, session: GraphSession) -> ModelFiles:
     """Read the settings, the metadata of the graph, the Hugging Face files and a label file.
 
@@ -132,12 +111,14 @@ def read_model_files(source: ModelSource, session: GraphSession) -> ModelFiles:
     if labels is None and metadata.names is None:
         label_file = find_label_file(source, session.file.parent)
         file_labels = None if label_file is None else read_label_file(label_file, source)
+    # Exports may put the graph into the subfolder "onnx", and the files of Hugging Face beside it or above.
+    folders = (session.file.parent, source.folder)
     return ModelFiles(
         file=session.file,
         settings=source.settings,
         metadata=metadata,
-        config=read_hugging_face_file(source, session.file, "config.json", Config),
-        preprocessor=read_hugging_face_file(source, session.file, "preprocessor_config.json", Preprocessor),
+        config=read_json(Config, *(folder / "config.json" for folder in folders)),
+        preprocessor=read_json(Preprocessor, *(folder / "preprocessor_config.json" for folder in folders)),
         declared_labels=declared_labels(source),
         label_file=label_file.name if label_file else "",
         file_labels=file_labels,

@@ -6,11 +6,10 @@ from typing import TypeVar
 
 import msgspec
 
-from app.engine.models.model_metadata import Origin
+from app.engine.models.model_metadata import Fact, Origin
 from app.runtimes.onnxruntime.files.hugging_face import processor_preprocessing, processor_size, timm_preprocessing
-from app.runtimes.onnxruntime.files.model_files import Facts, ModelFiles
+from app.runtimes.onnxruntime.files.model_files import ModelFiles
 from app.runtimes.onnxruntime.images.inputs import ImageInputs
-from app.runtimes.onnxruntime.images.placement import Resize
 from app.runtimes.onnxruntime.images.preprocessing import (
     BYTE,
     IMAGENET_MEAN,
@@ -24,6 +23,7 @@ from app.runtimes.onnxruntime.images.preprocessing import (
     Interpolation,
     PartialPreprocessing,
     Preprocessing,
+    Resize,
     TextLine,
 )
 from app.settings.model import PreprocessingSettings
@@ -40,13 +40,14 @@ _FILTERS: dict[Antialias, str] = {True: "yes, as Pillow", False: "no, as OpenCV"
 def decide_size(
     inputs: ImageInputs,
     model_files: ModelFiles,
-    facts: Facts,
+    facts: list[Fact],
     task_type: TaskType | None,
     defaults: PartialPreprocessing = NO_PREPROCESSING,
 ) -> tuple[int, int]:
     """Decide the (height, width) of the graph's input, pixels.
 
-    Only a guess depends on `task_type`, which is None before the task is known. `defaults` are those of the layout.
+    The decision is added to `facts`. Only a guess depends on `task_type`, which is None before the task is known.
+    `defaults` are those of the layout.
 
     Raises:
         ModelError: if the settings contradict the graph, or a file declares an invalid size.
@@ -59,7 +60,8 @@ def decide_size(
             f"its input is {_sides(fixed)} pixels, but model-settings.json declares {_sides(declared)}"
         )
     guessed = 224 if task_type is TaskType.IMAGE_CLASSIFICATION else 640
-    height, width = facts.choose(
+    height, width = _choose(
+        facts,
         "input size",
         (declared, Origin.DECLARED),
         (fixed if -1 not in fixed else None, Origin.MODEL_FILE),
@@ -78,23 +80,24 @@ def decide_size(
 
 def decide_preprocessing(
     inputs: ImageInputs,
-    size: tuple[int, int],
-    task_type: TaskType,
     model_files: ModelFiles,
-    facts: Facts,
+    facts: list[Fact],
+    task_type: TaskType,
     defaults: PartialPreprocessing = NO_PREPROCESSING,
 ) -> Preprocessing:
-    """Decide the preprocessing for a (height, width) from `decide_size`; `defaults` are those of the layout.
+    """Decide the preprocessing, and add the decisions to `facts`; `defaults` are those of the layout.
 
     Raises:
         ModelError: for settings that contradict the graph.
     """
+    size = decide_size(inputs, model_files, facts, task_type, defaults)
     declared = model_files.settings.preprocessing
     is_ultralytics = model_files.ultralytics_task is not None
     hints = processor_preprocessing(model_files.preprocessor, task_type) or timm_preprocessing(model_files.config)
     hints = NO_PREPROCESSING if hints is None or is_ultralytics else hints
     usual_resize: Resize = "crop" if task_type is TaskType.IMAGE_CLASSIFICATION else "letterbox"
-    resize: Resize = facts.choose(
+    resize: Resize = _choose(
+        facts,
         "resize",
         (declared.resize, Origin.DECLARED),
         (usual_resize if is_ultralytics else None, Origin.MODEL_FILE),
@@ -110,27 +113,27 @@ def decide_preprocessing(
         to_text: Callable[[T], str] = str,
     ) -> T:
         guesses = ((field(source), source.origin) for source in sources)
-        return facts.choose(topic, (field(declared), Origin.DECLARED), *guesses, to_text=to_text)
+        return _choose(facts, topic, (field(declared), Origin.DECLARED), *guesses, to_text=to_text)
 
     interpolation: Interpolation = choose("interpolation", lambda source: source.interpolation)
     antialias = choose("antialiasing", lambda source: source.antialias, _FILTERS.__getitem__)
     dynamic_size = _decide_dynamic_size(inputs, resize, model_files, facts, (hints, defaults))
     shorter_side = _decide_shorter_side(size, resize, model_files, facts, hints)
     if resize in ("letterbox", "pad", "line") and declared.fill is not None:
-        facts.note("fill", str(declared.fill), Origin.DECLARED)
+        facts.append(Fact("fill", str(declared.fill), Origin.DECLARED))
     if inputs.image.datatype is Datatype.UINT8:
         if _declares_normalisation(declared):
             raise model_files.error(
                 "its input is uint8 pixels, so model-settings.json cannot declare scale, mean or std"
             )
-        facts.note("normalisation", "none, the input is uint8", Origin.MODEL_FILE)
+        facts.append(Fact("normalisation", "none, the input is uint8", Origin.MODEL_FILE))
         scale, mean, std = 1.0, ZEROS, ONES
     else:
         scale = choose("scale", lambda source: source.scale, _number)
         mean = choose("mean", lambda source: source.mean, _numbers)
         std = choose("std", lambda source: source.std, _numbers)
         if 0 in std:
-            origin = facts.recorded[-1].origin
+            origin = facts[-1].origin
             raise model_files.error(f"{origin} declares a standard deviation of 0, but pixels are divided by it")
         if max(*mean, *std) > 1 and scale < _MAX_UNIT_SCALE:
             raise model_files.error(
@@ -159,6 +162,15 @@ def decide_preprocessing(
         box_scale=box_scale or ("common" if resize == "letterbox" else "axes"),
         resizes_floats=defaults.resizes_floats and (interpolation, antialias) == ("bilinear", False),
     )
+
+
+def _choose(
+    facts: list[Fact], topic: str, *candidates: tuple[T | None, Origin], to_text: Callable[[T], str] = str
+) -> T:
+    """Return and record the first candidate that is not None; the last one must be a value."""
+    value, origin = next((value, origin) for value, origin in candidates if value is not None)
+    facts.append(Fact(topic, to_text(value), origin))
+    return value
 
 
 def _sources(
@@ -205,7 +217,7 @@ def _decide_dynamic_size(
     inputs: ImageInputs,
     resize: Resize,
     model_files: ModelFiles,
-    facts: Facts,
+    facts: list[Fact],
     sources: Sequence[PartialPreprocessing],
 ) -> DynamicSize | None:
     """Return the rule for the size of each image; None if the settings declare a size or a resize mode."""
@@ -218,13 +230,13 @@ def _decide_dynamic_size(
         if dynamic_size is None or resize != ("line" if is_line else "stretch"):
             continue
         if inputs.sides == (-1, -1) or (is_line and inputs.sides == (dynamic_size.height, -1)):
-            facts.note("size of each image", str(dynamic_size), source.origin)
+            facts.append(Fact("size of each image", str(dynamic_size), source.origin))
             return dynamic_size
     return None
 
 
 def _decide_shorter_side(
-    size: tuple[int, int], resize: Resize, model_files: ModelFiles, facts: Facts, hints: PartialPreprocessing
+    size: tuple[int, int], resize: Resize, model_files: ModelFiles, facts: list[Fact], hints: PartialPreprocessing
 ) -> int:
     if resize not in ("crop", "stretch"):
         return min(size)
@@ -233,7 +245,7 @@ def _decide_shorter_side(
         fraction, origin, longer = hints.crop_fraction, hints.origin, hints.shorter_side
     shorter_side = max(min(size) if fraction is None else math.floor(min(size) / fraction), longer)
     if shorter_side != min(size):
-        facts.note("crop", f"shorter side to {shorter_side}, then centre crop {_sides(size)}", origin)
+        facts.append(Fact("crop", f"shorter side to {shorter_side}, then centre crop {_sides(size)}", origin))
     return shorter_side
 
 

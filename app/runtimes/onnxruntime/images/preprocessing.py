@@ -5,8 +5,9 @@ from typing import Literal
 import msgspec
 
 from app.engine.models.model_metadata import Origin
-from app.runtimes.onnxruntime.images.placement import BoxScale, Resize
 
+Resize = Literal["letterbox", "pad", "line", "stretch", "crop"]
+BoxScale = Literal["axes", "common", "height"]
 Interpolation = Literal["nearest", "bilinear", "bicubic", "lanczos", "area"]
 Antialias = bool | Literal["fast"]
 
@@ -122,9 +123,13 @@ class Preprocessing(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         height: height of the input, pixels, as is its `width`.
-        resize: resize mode (`app.runtimes.onnxruntime.images.placement.fit`).
+        resize: `letterbox` as in Ultralytics' LetterBox; `pad` with the padding only at the right and bottom, as in
+            YOLOX; `line` as PaddleOCR resizes lines of text, to the height of the input, and to its width at most,
+            which squeezes longer lines; `crop` as in torchvision's Resize and CenterCrop; `stretch` like `crop`, but
+            without the aspect ratio.
         shorter_side: length of the shorter side before the centre crop of `crop` and `stretch`, pixels.
-        antialias: whether the filter antialiases (`app.runtimes.onnxruntime.images.image_batch.resize_window`).
+        antialias: true for Pillow, whose filters cover all pixels of a downscaled image; false for OpenCV, whose
+            filters do not; `fast` to halve long sides with OpenCV before its filter.
         dynamic_size: rule for the size of each image, instead of `height` and `width`; None for a fixed size.
         fill: grey value or R, G, B of the padding, 0..255; None for 0 after normalisation.
         scale: factor for pixels in 0..255.
@@ -132,7 +137,8 @@ class Preprocessing(msgspec.Struct, frozen=True, kw_only=True):
         bgr: whether the input's first channel is blue.
         crop_half_even: whether a centre crop rounds half a pixel to even, as in torchvision, or down, as in
             transformers.
-        box_scale: scale that maps boxes back (`app.runtimes.onnxruntime.images.placement.fit`).
+        box_scale: the scale that maps boxes back: `axes` for that of each axis; for `letterbox` and `pad`, `common` for
+            the one before the sides were rounded, as in Ultralytics and YOLOX, or `height`, as in InsightFace.
         resizes_floats: whether resized pixels are not rounded to bytes, as in RF-DETR; only for OpenCV's bilinear
             filter.
         resizes_whole: whether all pixels are resized before a crop, so that they equal those of transformers exactly.

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from app.engine.models.model_metadata import Origin
+from app.engine.models.model_metadata import Fact, Origin
 from app.runtimes.onnxruntime.files.hugging_face import (
     Config,
     Preprocessor,
@@ -14,8 +14,8 @@ from app.runtimes.onnxruntime.files.hugging_face import (
     TimmPreprocessing,
 )
 from app.runtimes.onnxruntime.files.metadata import ExportMetadata
-from app.runtimes.onnxruntime.files.model_files import Facts, ModelFiles
-from app.runtimes.onnxruntime.images.decision import decide_preprocessing, decide_size
+from app.runtimes.onnxruntime.files.model_files import ModelFiles
+from app.runtimes.onnxruntime.images.decision import decide_preprocessing
 from app.runtimes.onnxruntime.images.inputs import ImageInputs
 from app.runtimes.onnxruntime.images.preprocessing import Preprocessing
 from app.settings.model import ModelError, ModelSettings, PreprocessingSettings
@@ -48,11 +48,9 @@ def evidence(
 def decided(
     known: ModelFiles, task_type: TaskType = CLASSIFY, inputs: ImageInputs | None = None
 ) -> tuple[Preprocessing, dict[str, Origin]]:
-    facts = Facts()
-    graph_inputs = inputs or spec()
-    size = decide_size(graph_inputs, known, facts, task_type)
-    preprocessing = decide_preprocessing(graph_inputs, size, task_type, known, facts)
-    return preprocessing, {fact.topic: fact.origin for fact in facts.recorded}
+    facts: list[Fact] = []
+    preprocessing = decide_preprocessing(inputs or spec(), known, facts, task_type)
+    return preprocessing, {fact.topic: fact.origin for fact in facts}
 
 
 def test_preprocessing_is_guessed_without_evidence() -> None:

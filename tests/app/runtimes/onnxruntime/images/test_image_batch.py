@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from PIL import Image as Pillow
 
 from app.runtimes.onnxruntime.images.image_batch import ImageBatcher
-from app.runtimes.onnxruntime.images.preprocessing import Preprocessing
+from app.runtimes.onnxruntime.images.preprocessing import OwnSize, Preprocessing
 from tasks.inference.tensor import Datatype
 from tasks.vision.image import Image
 
@@ -87,7 +87,7 @@ def test_pad_adds_padding_right_and_below() -> None:
 
 
 def test_size_argument_overrides_preprocessing_size() -> None:
-    preprocessing = Preprocessing(height=8, width=8, resize="stretch", shorter_side=8, scale=1)
+    preprocessing = Preprocessing(height=8, width=8, resize="stretch", shorter_side=8, dynamic_size=OwnSize(), scale=1)
     image = noise(6, 10)
     batch, (placement,) = ImageBatcher(preprocessing, Datatype.UINT8).prepare([image], 1, (6, 10))
     assert (batch[0] == image.pixels.transpose(2, 0, 1)).all()

@@ -2,14 +2,26 @@
 
 import math
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.runtimes.onnxruntime.images.placement import BoxScale, Placement, Resize, fit
+from app.runtimes.onnxruntime.images.image_batch import Placement, fit
+from app.runtimes.onnxruntime.images.preprocessing import BoxScale, Preprocessing, Resize
 
 Sides = st.integers(1, 5000)
+
+
+def place(
+    image: tuple[int, int], size: tuple[int, int], resize: Resize, shorter_side: int, box_scale: BoxScale = "axes"
+) -> Placement:
+    """Return the placement of an image in an input of the same (height, width), resized with OpenCV."""
+    options = Preprocessing(
+        height=size[0], width=size[1], resize=resize, shorter_side=shorter_side, antialias=False, box_scale=box_scale
+    )
+    return fit(image, size, options)
 
 
 @pytest.mark.parametrize(
@@ -27,15 +39,15 @@ Sides = st.integers(1, 5000)
 def test_letterbox_keeps_the_aspect_ratio_and_centres(
     image: tuple[int, int], size: tuple[int, int], left: int, top: int
 ) -> None:
-    fitted = fit(image, (640, 640), "letterbox", 640)
+    fitted = place(image, (640, 640), "letterbox", 640)
     assert (fitted.width, fitted.height, fitted.left, fitted.top) == (*size, left, top)
 
 
 @pytest.mark.parametrize(("image", "size"), [((480, 640), (640, 480)), ((1281, 1919), (640, 427))])
 def test_pad_places_image_in_top_left_corner(image: tuple[int, int], size: tuple[int, int]) -> None:
-    fitted = fit(image, (640, 640), "pad", 640)
+    fitted = place(image, (640, 640), "pad", 640)
     assert (fitted.width, fitted.height, fitted.left, fitted.top) == (*size, 0, 0)
-    assert (fitted.placement.offset_x, fitted.placement.offset_y) == (0, 0)
+    assert (fitted.offset_x, fitted.offset_y) == (0, 0)
 
 
 @pytest.mark.parametrize(
@@ -49,32 +61,32 @@ def test_pad_places_image_in_top_left_corner(image: tuple[int, int], size: tuple
     ],
 )
 def test_boxes_are_scaled_as_in_the_library(resize: Resize, box_scale: BoxScale, scales: tuple[float, float]) -> None:
-    placement = fit((901, 1203), (192, 192), resize, 192, box_scale=box_scale).placement
+    placement = place((901, 1203), (192, 192), resize, 192, box_scale)
     assert (placement.scale_x, placement.scale_y) == pytest.approx(scales)
 
 
 def test_stretch_fills_the_input() -> None:
-    fitted = fit((50, 200), (64, 32), "stretch", 32)
+    fitted = place((50, 200), (64, 32), "stretch", 32)
     assert (fitted.width, fitted.height, fitted.left, fitted.top) == (32, 64, 0, 0)
-    assert (fitted.placement.scale_x, fitted.placement.scale_y) == (32 / 200, 64 / 50)
+    assert (fitted.scale_x, fitted.scale_y) == (32 / 200, 64 / 50)
 
 
 def test_stretch_crops_centre_if_shorter_side_exceeds_input() -> None:
-    fitted = fit((50, 200), (224, 224), "stretch", 256)
+    fitted = place((50, 200), (224, 224), "stretch", 256)
     assert (fitted.width, fitted.height, fitted.left, fitted.top) == (256, 256, -16, -16)
 
 
 def test_crop_resizes_shorter_side_and_keeps_centre() -> None:
-    fitted = fit((480, 640), (224, 224), "crop", 256)
+    fitted = place((480, 640), (224, 224), "crop", 256)
     assert (fitted.width, fitted.height, fitted.left, fitted.top) == (341, 256, -58, -16)
 
 
 @pytest.mark.parametrize("image", [(10, 100_000), (100_000, 10)])
 def test_crop_of_thin_strip_needs_little_memory(image: tuple[int, int]) -> None:
-    fitted = fit(image, (224, 224), "crop", 224)
+    fitted = place(image, (224, 224), "crop", 224)
     assert fitted.width * fitted.height <= 4 * 224 * 224
     centre = np.array([[image[1] / 2, image[0] / 2] * 2], np.float32)
-    inside = fitted.placement.boxes_to_image(np.full((1, 4), 112, np.float32))
+    inside = fitted.boxes_to_image(np.full((1, 4), 112, np.float32))
     assert inside == pytest.approx(centre, abs=0.05)
 
 
@@ -82,7 +94,7 @@ def test_crop_of_thin_strip_needs_little_memory(image: tuple[int, int]) -> None:
 def test_boxes_map_to_input_and_back(
     image_height: int, image_width: int, height: int, width: int, resize: Resize, data: st.DataObject
 ) -> None:
-    placement = fit((image_height, image_width), (height, width), resize, min(height, width)).placement
+    placement = place((image_height, image_width), (height, width), resize, min(height, width))
     xs = sorted(data.draw(st.floats(0, image_width, width=32)) for _ in range(2))
     ys = sorted(data.draw(st.floats(0, image_height, width=32)) for _ in range(2))
     box = np.array([[xs[0], ys[0], xs[1], ys[1]]], np.float64)
@@ -96,7 +108,7 @@ def test_boxes_map_to_input_and_back(
 
 @given(Sides, Sides)
 def test_a_letterbox_lies_within_the_input(image_height: int, image_width: int) -> None:
-    fitted = fit((image_height, image_width), (640, 640), "letterbox", 640)
+    fitted = place((image_height, image_width), (640, 640), "letterbox", 640)
     assert 0 <= fitted.left <= fitted.left + fitted.width <= 640
     assert 0 <= fitted.top <= fitted.top + fitted.height <= 640
     left_over = 640 - fitted.width - 2 * fitted.left, 640 - fitted.height - 2 * fitted.top
@@ -104,7 +116,8 @@ def test_a_letterbox_lies_within_the_input(image_height: int, image_width: int) 
 
 
 def placement_with_scales(scale_x: float, scale_y: float) -> Placement:
-    return Placement(image_width=1000, image_height=200, scale_x=scale_x, scale_y=scale_y, offset_x=10, offset_y=20)
+    placement = place((200, 1000), (200, 1000), "stretch", 200)
+    return msgspec.structs.replace(placement, scale_x=scale_x, scale_y=scale_y, offset_x=10, offset_y=20)
 
 
 @pytest.mark.parametrize("angle", [-0.7, 0.0, 0.3, math.pi / 2, 2.2])
