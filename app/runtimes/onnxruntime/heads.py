@@ -7,17 +7,11 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from app.runtimes.onnxruntime.graph import ImageGraph, RawOutputs
 from app.runtimes.onnxruntime.inspection import Inspection
-from app.runtimes.onnxruntime.layouts.layout import (
-    BoxDecoder,
-    ClassDecoder,
-    MaskDecoder,
-    OrientedBoxDecoder,
-    TensorDecoder,
-    TextDecoder,
-)
+from app.runtimes.onnxruntime.layouts.layout import FindObjects, Outline
 from tasks.image_classification import Classification, ClassificationInput, ImageClassification
 from tasks.image_segmentation import ImageSegmentation, SegmentationInput, SegmentationParameters, Segments
 from tasks.image_text_to_text import DEFAULT_PROMPT, Answers, GenerationParameters, ImageTextToText, PromptedImage
@@ -25,7 +19,7 @@ from tasks.inference.error import ErrorKind, InferenceError
 from tasks.inference.tensor import Tensor, TensorSpec
 from tasks.object_detection import DetectionInput, DetectionParameters, Detections, ObjectDetection
 from tasks.oriented_object_detection import OrientedDetections, OrientedObjectDetection
-from tasks.task import Task
+from tasks.task import Task, TaskType
 from tasks.tensor_inference import ImageTensorInference, ImageTensorInput, ImageTensors
 from tasks.text.generation import reject_conversation
 from tasks.vision.filtering import SelectionParameters
@@ -43,65 +37,78 @@ class OnnxImageModel(msgspec.Struct, Generic[InputT, PredictionT], frozen=True, 
     image_of: Callable[[InputT], Image] = attrgetter("image")
 
     def __call__(self, inputs: Sequence[InputT], /) -> Sequence[PredictionT]:
-        answers = self.graph.run(list(map(self.image_of, inputs)))
+        max_images = self.graph.max_images
         predictions: list[PredictionT] = []
-        for item, answer in zip(inputs, answers, strict=True):
-            predictions.append(self.predict(item, answer))
+        for start in range(0, len(inputs), max_images):
+            batch = inputs[start : start + max_images]
+            for item, answer in zip(batch, self.graph.run(list(map(self.image_of, batch))), strict=True):
+                predictions.append(self.predict(item, answer))
         return predictions
 
 
 def task_and_model(inspection: Inspection) -> tuple[Task[Any, Any], OnnxImageModel[Any, Any], Any]:
     """Return the task, its model, and an input with a blank image."""
     graph, names = inspection.graph, tuple(inspection.description.labels)
+    decode, keypoints = inspection.match.decode, inspection.match.keypoints
     blank = Image(np.zeros((graph.preprocessing.height, graph.preprocessing.width, 3), np.uint8))
     detection = DetectionInput(blank, DetectionParameters())
-    match inspection.decoder:
-        case ClassDecoder() as decoder:
-            classifier = OnnxImageModel(graph, partial(_classification, names=names, decoder=decoder))
+    match inspection.match.task_type:
+        case TaskType.IMAGE_CLASSIFICATION:
+            classifier = OnnxImageModel(graph, partial(_classification, names=names, decode=decode))
             return ImageClassification(), classifier, ClassificationInput(blank, SelectionParameters())
-        case BoxDecoder() as decoder:
-            detector = OnnxImageModel(graph, partial(_detections, names=names, decoder=decoder))
-            return ObjectDetection(keypoints=decoder.keypoints), detector, detection
-        case OrientedBoxDecoder() as decoder:
-            oriented = OnnxImageModel(graph, partial(_oriented_detections, names=names, decoder=decoder))
+        case TaskType.OBJECT_DETECTION:
+            detector = OnnxImageModel(graph, partial(_detections, names=names, decode=decode, keypoints=keypoints))
+            return ObjectDetection(keypoints=keypoints), detector, detection
+        case TaskType.ORIENTED_OBJECT_DETECTION:
+            oriented = OnnxImageModel(graph, partial(_oriented_detections, names=names, decode=decode))
             return OrientedObjectDetection(), oriented, detection
-        case MaskDecoder() as decoder:
-            segmenter = OnnxImageModel(graph, partial(_segments, names=names, decoder=decoder))
+        case TaskType.IMAGE_SEGMENTATION:
+            segmenter = OnnxImageModel(graph, partial(_segments, names=names, decode=decode))
             return ImageSegmentation(), segmenter, SegmentationInput(blank, SegmentationParameters())
-        case TextDecoder() as decoder:
-            reader = OnnxImageModel(graph, partial(_text_answers, decoder=decoder), _only_image)
+        case TaskType.IMAGE_TEXT_TO_TEXT:
+            reader = OnnxImageModel(graph, partial(_text_answers, decode=decode), _only_image)
             return ImageTextToText(), reader, PromptedImage((blank,), (DEFAULT_PROMPT,), GenerationParameters())
-        case TensorDecoder():
+        case _:
             outputs = graph.output_specs()
             tensors = OnnxImageModel(graph, partial(_tensors, outputs=outputs))
             return ImageTensorInference(outputs), tensors, ImageTensorInput(blank)
 
 
 def _classification(
-    item: ClassificationInput, answer: RawOutputs, *, names: Sequence[str], decoder: ClassDecoder
+    item: ClassificationInput,
+    answer: RawOutputs,
+    *,
+    names: Sequence[str],
+    decode: Callable[[RawOutputs], NDArray[np.float32]],
 ) -> Classification:
     del item
-    return Classification(labels=names, scores=decoder.decode(answer))
+    return Classification(labels=names, scores=decode(answer))
 
 
-def _detections(item: DetectionInput, answer: RawOutputs, *, names: Sequence[str], decoder: BoxDecoder) -> Detections:
-    candidates = decoder.decode(answer, item.parameters)
-    keypoints = None
-    if decoder.keypoints is not None:
-        points = candidates.extras.reshape(-1, *decoder.keypoints)
-        keypoints = answer.placement.keypoints_to_image(points)
+def _detections(
+    item: DetectionInput,
+    answer: RawOutputs,
+    *,
+    names: Sequence[str],
+    decode: FindObjects,
+    keypoints: tuple[int, int] | None,
+) -> Detections:
+    candidates = decode(answer, item.parameters)
+    points = None
+    if keypoints is not None:
+        points = answer.placement.keypoints_to_image(candidates.extras.reshape(-1, *keypoints))
     return Detections(
         labels=_names_of(candidates.class_ids.tolist(), names),
         scores=candidates.scores,
         boxes=answer.placement.boxes_to_image(candidates.boxes),
-        keypoints=keypoints,
+        keypoints=points,
     )
 
 
 def _oriented_detections(
-    item: DetectionInput, answer: RawOutputs, *, names: Sequence[str], decoder: OrientedBoxDecoder
+    item: DetectionInput, answer: RawOutputs, *, names: Sequence[str], decode: FindObjects
 ) -> OrientedDetections:
-    candidates = decoder.decode(answer, item.parameters)
+    candidates = decode(answer, item.parameters)
     return OrientedDetections(
         labels=_names_of(candidates.class_ids.tolist(), names),
         scores=candidates.scores,
@@ -111,8 +118,14 @@ def _oriented_detections(
     )
 
 
-def _segments(item: SegmentationInput, answer: RawOutputs, *, names: Sequence[str], decoder: MaskDecoder) -> Segments:
-    outline = decoder.decode(answer, item)
+def _segments(
+    item: SegmentationInput,
+    answer: RawOutputs,
+    *,
+    names: Sequence[str],
+    decode: Callable[[RawOutputs, SegmentationInput], Outline],
+) -> Segments:
+    outline = decode(answer, item)
     labels = _names_of(outline.class_ids.tolist(), names)
     return Segments(labels=labels, scores=outline.scores, contours=outline.contours)
 
@@ -122,20 +135,28 @@ def _only_image(item: PromptedImage) -> Image:
     return item.image
 
 
-def _text_answers(item: PromptedImage, answer: RawOutputs, *, decoder: TextDecoder) -> Answers:
+def _text_answers(item: PromptedImage, answer: RawOutputs, *, decode: Callable[[RawOutputs], str]) -> Answers:
     """Answer every prompt with the text in the image, which has one line."""
-    return Answers(prompts=item.prompts, answers=[decoder.decode(answer)] * len(item.prompts))
+    return Answers(prompts=item.prompts, answers=[decode(answer)] * len(item.prompts))
 
 
 def _tensors(item: ImageTensorInput, answer: RawOutputs, *, outputs: Sequence[TensorSpec]) -> ImageTensors:
-    """Return the outputs of the graph as they are."""
     del item
-    return ImageTensors(
-        [
-            Tensor(name=spec.name, datatype=spec.datatype, data=np.asarray(array))
-            for spec, array in zip(outputs, answer.outputs, strict=True)
-        ]
-    )
+    return ImageTensors(as_tensors(outputs, answer.outputs))
+
+
+def as_tensors(specs: Sequence[TensorSpec], arrays: Sequence[NDArray[Any]]) -> list[Tensor]:
+    """Return outputs of a graph as tensors. Strings, which ONNX Runtime returns as `str`, become `bytes`."""
+    tensors: list[Tensor] = []
+    for spec, array in zip(specs, map(np.asarray, arrays), strict=True):
+        data = array
+        if array.dtype.kind in "OUS":
+            texts: list[str | bytes] = array.ravel().tolist()
+            data = np.empty(array.size, object)
+            data[:] = [text.encode() if isinstance(text, str) else bytes(text) for text in texts]
+            data = data.reshape(array.shape)
+        tensors.append(Tensor(name=spec.name, datatype=spec.datatype, data=data))
+    return tensors
 
 
 def _names_of(class_ids: Sequence[int], names: Sequence[str]) -> list[str]:

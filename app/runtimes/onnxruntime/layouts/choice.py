@@ -3,12 +3,11 @@
 from collections.abc import Sequence
 
 from app.engine.models.model_metadata import Fact, Origin
-from app.runtimes.onnxruntime.files.model_files import Facts
 from app.runtimes.onnxruntime.images.preprocessing import PartialPreprocessing
 from app.runtimes.onnxruntime.layouts.classes import CLASSES
 from app.runtimes.onnxruntime.layouts.detr import DETR, DETR_SIGMOID, RF_DETR
 from app.runtimes.onnxruntime.layouts.faces import ANCHORS, SCRFD, YUNET
-from app.runtimes.onnxruntime.layouts.layout import BoxDecoder, GraphView, Layout, Match, TensorDecoder, format_outputs
+from app.runtimes.onnxruntime.layouts.layout import GraphView, Layout, Match, format_outputs
 from app.runtimes.onnxruntime.layouts.paddle_ocr import CTC, TEXT_MAP
 from app.runtimes.onnxruntime.layouts.pixel_maps import CLASS_MAP, MASK, SEMANTIC
 from app.runtimes.onnxruntime.layouts.ranked_boxes import RT_DETR, TORCHVISION_BOXES
@@ -22,7 +21,7 @@ def _recognise_tensors(view: GraphView) -> Match | None:
     count = max(view.inputs.batch, 1)
     return Match(
         layout="tensors",
-        decoder=TensorDecoder(),
+        task_type=TaskType.TENSOR,
         outputs=view.outputs,
         unbatched=any(output.shape[:1] != (count,) for output in view.outputs),
         # Clients do not know the placement of an image, so that its whole area should fill the input.
@@ -61,7 +60,7 @@ _WAYS_ON = (
 )
 
 
-def choose_layout(view: GraphView, facts: Facts) -> Match:
+def choose_layout(view: GraphView, facts: list[Fact]) -> Match:
     """Choose the layout of a graph, and record it with the model's task.
 
     Raises:
@@ -84,14 +83,14 @@ def choose_layout(view: GraphView, facts: Facts) -> Match:
     ]
     match [match for match in matches if match.by_names] or matches:
         case [best]:
-            facts.note("task type", best.task_type.value, best.task_origin if task is None else task_origin)
+            facts.append(Fact("task type", best.task_type.value, best.task_origin if task is None else task_origin))
             origin = best.origin if declared_layout is None else Origin.DECLARED
-            facts.note("layout", f"{best.layout}, outputs {format_outputs(best.outputs)}", origin)
-            facts.recorded += best.facts
-            if isinstance(best.decoder, BoxDecoder) and best.decoder.keypoints:
-                points, numbers = best.decoder.keypoints
+            facts.append(Fact("layout", f"{best.layout}, outputs {format_outputs(best.outputs)}", origin))
+            facts += best.facts
+            if best.keypoints is not None:
+                points, numbers = best.keypoints
                 origin = Origin.MODEL_FILE if view.model_files.metadata.keypoints else best.origin
-                facts.note("keypoints", f"{points} of {numbers} numbers for each box", origin)
+                facts.append(Fact("keypoints", f"{points} of {numbers} numbers for each box", origin))
             return best
         case []:
             raise view.model_files.error(_reason(view, task, layouts))

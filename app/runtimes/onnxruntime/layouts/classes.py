@@ -16,15 +16,7 @@ from numpy.typing import NDArray
 
 from app.engine.models.model_metadata import Origin
 from app.runtimes.onnxruntime.graph import RawOutputs
-from app.runtimes.onnxruntime.layouts.layout import (
-    ClassDecoder,
-    GraphView,
-    Layout,
-    Match,
-    Output,
-    are_probabilities,
-    sigmoid,
-)
+from app.runtimes.onnxruntime.layouts.layout import GraphView, Layout, Match, Output, are_probabilities, sigmoid
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.task import TaskType
 
@@ -51,7 +43,8 @@ def _recognise(view: GraphView) -> Match | None:
     layout, origin = _score_form(output, view)
     return Match(
         layout=layout,
-        decoder=ClassDecoder(partial(_scores, layout=layout)),
+        task_type=TaskType.IMAGE_CLASSIFICATION,
+        decode=partial(_scores, layout=layout),
         outputs=outputs,
         origin=origin,
         classes=output.shape[1],

@@ -24,11 +24,9 @@ from app.engine.models.model_metadata import Fact, Origin
 from app.runtimes.onnxruntime.graph import RawOutputs
 from app.runtimes.onnxruntime.images.preprocessing import BYTE, IMAGENET_MEAN, IMAGENET_STD, STRETCHED
 from app.runtimes.onnxruntime.layouts.layout import (
-    BoxDecoder,
     Candidates,
     GraphView,
     Layout,
-    MaskDecoder,
     Match,
     Outline,
     Output,
@@ -82,7 +80,8 @@ def _recognise(view: GraphView, *, name: str) -> Match | None:
         return None
     return Match(
         layout=name,
-        decoder=BoxDecoder(_decode_best_class if softmax else _decode_pairs),
+        task_type=TaskType.OBJECT_DETECTION,
+        decode=_decode_best_class if softmax else _decode_pairs,
         outputs=outputs,
         by_names=True,
         origin=Origin.SHAPES if known_layout is None else Origin.CONFIG,
@@ -116,9 +115,8 @@ def _recognise_rf_detr(view: GraphView) -> Match | None:
     fact = Fact("background", f"class {slots - 1} of {slots} in the output, left out", Origin.CONVENTION)
     return Match(
         layout=_RF_DETR,
-        decoder=MaskDecoder(partial(_decode_masks, class_numbers=class_numbers))
-        if masks
-        else BoxDecoder(partial(_decode_rf_detr, class_numbers=class_numbers)),
+        task_type=TaskType.IMAGE_SEGMENTATION if masks else TaskType.OBJECT_DETECTION,
+        decode=partial(_decode_masks if masks else _decode_rf_detr, class_numbers=class_numbers),
         outputs=outputs,
         by_names=True,
         origin=Origin.MODEL_FILE,

@@ -27,13 +27,12 @@ from app.engine.models.model_metadata import Origin
 from app.runtimes.onnxruntime.graph import RawOutputs
 from app.runtimes.onnxruntime.images.preprocessing import BYTE, HALVES, ONES, ZEROS, PartialPreprocessing
 from app.runtimes.onnxruntime.layouts.layout import (
-    BoxDecoder,
     Candidates,
     GraphView,
     Layout,
     Match,
-    Output,
     best_indices,
+    grid_corners,
     sigmoid,
 )
 from tasks.inference.error import ErrorKind, InferenceError
@@ -60,21 +59,17 @@ _Part = tuple[NDArray[Any], NDArray[Any], NDArray[Any]]
 """Boxes, scores and landmarks of one stride."""
 
 
-def _match(
-    layout: str, outputs: list[Output], decoder: BoxDecoder, defaults: PartialPreprocessing, *, unbatched: bool = False
-) -> Match:
-    return Match(
-        layout=layout,
-        decoder=decoder,
-        outputs=outputs,
-        unbatched=unbatched,
-        by_names=True,
-        origin=Origin.MODEL_FILE,
-        task_origin=Origin.MODEL_FILE,
-        classes=1,
-        names=("face",),
-        preprocessing=defaults,
-    )
+_FACES = Match(
+    layout=_YUNET,
+    task_type=TaskType.OBJECT_DETECTION,
+    outputs=(),
+    by_names=True,
+    origin=Origin.MODEL_FILE,
+    task_origin=Origin.MODEL_FILE,
+    classes=1,
+    names=("face",),
+    preprocessing=_YUNET_DEFAULTS,
+)
 
 
 def _recognise_yunet(view: GraphView) -> Match | None:
@@ -89,8 +84,9 @@ def _recognise_yunet(view: GraphView) -> Match | None:
     points = view.outputs_named(*(f"kps_{stride}" for stride in _YUNET_STRIDES)) or []
     if [point.shape for point in points] != [(*box.shape[:2], math.prod(_POINTS)) for box in boxes]:
         points = []
-    decoder = BoxDecoder(_find_yunet, _POINTS if points else None)
-    return _match(_YUNET, [*outputs, *points], decoder, _YUNET_DEFAULTS)
+    return msgspec.structs.replace(
+        _FACES, outputs=[*outputs, *points], decode=_find_yunet, keypoints=_POINTS if points else None
+    )
 
 
 def _recognise_scrfd(view: GraphView) -> Match | None:
@@ -106,8 +102,15 @@ def _recognise_scrfd(view: GraphView) -> Match | None:
         return None
     if not all(count == 4 * following > 0 for count, following in pairwise(counts)):
         return None
-    decoder = BoxDecoder(partial(_find_scrfd, strides=strides), _POINTS if len(widths) == 3 else None)
-    return _match(_SCRFD, list(view.outputs), decoder, _SCRFD_DEFAULTS, unbatched=ranks == {2})
+    return msgspec.structs.replace(
+        _FACES,
+        layout=_SCRFD,
+        outputs=view.outputs,
+        decode=partial(_find_scrfd, strides=strides),
+        keypoints=_POINTS if len(widths) == 3 else None,
+        unbatched=ranks == {2},
+        preprocessing=_SCRFD_DEFAULTS,
+    )
 
 
 def _find_yunet(answer: RawOutputs, parameters: DetectionParameters) -> Candidates:
@@ -151,13 +154,7 @@ def _corners(count: int, stride: int, answer: RawOutputs) -> NDArray[np.float32]
     if not rows * columns or count % (rows * columns):
         message = f"The model returned {count} candidates for stride {stride} and {answer.height}x{answer.width} pixels"
         raise InferenceError(ErrorKind.MODEL_FAILED, message)
-    grid = _cells(rows, columns, stride)
-    return np.repeat(grid, count // len(grid), axis=0).astype(np.float32)
-
-
-def _cells(rows: int, columns: int, stride: int) -> NDArray[np.intp]:
-    """Return the (rows * columns, 2) left top corners of the cells of a grid, by row, pixels."""
-    return np.stack(np.meshgrid(np.arange(columns), np.arange(rows)), axis=2).reshape(-1, 2) * stride
+    return np.repeat(grid_corners(rows, columns, stride), count // (rows * columns), axis=0)
 
 
 def _suppressed(parts: list[_Part], parameters: DetectionParameters) -> Candidates:
@@ -194,13 +191,14 @@ def _recognise_anchors(view: GraphView) -> Match | None:
     grids, label = _GRIDS.get((height, count)), _OBJECTS.get(numbers)
     if scores.shape != (*rows.shape[:2], 1) or height != width or grids is None or label is None:
         return None
-    keypoints = ((numbers - _BOX) // 2, 2)
     # Palms are detected in pixels of 0..1, all others in pixels of -1..1.
     mean, std = (ZEROS, ONES) if label == "palm" else (HALVES, HALVES)
     return Match(
         layout=_MEDIAPIPE,
-        decoder=BoxDecoder(partial(_find_anchors, centres=_centres(height, grids)), keypoints),
+        task_type=TaskType.OBJECT_DETECTION,
         outputs=(rows, scores),
+        decode=partial(_find_anchors, centres=_centres(height, grids)),
+        keypoints=((numbers - _BOX) // 2, 2),
         by_names=True,
         classes=1,
         names=(label,),
@@ -220,7 +218,7 @@ def _recognise_anchors(view: GraphView) -> Match | None:
 def _centres(side: int, grids: tuple[tuple[int, int], ...]) -> NDArray[np.float32]:
     """Return the (N, 2) centres of the cells of all anchors, pixels."""
     parts = [
-        np.repeat(_cells(side // stride, side // stride, stride) + stride / 2, anchors, axis=0)
+        np.repeat(grid_corners(side // stride, side // stride, stride) + stride / 2, anchors, axis=0)
         for stride, anchors in grids
     ]
     return np.concatenate(parts, dtype=np.float32)

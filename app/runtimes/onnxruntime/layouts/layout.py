@@ -5,7 +5,8 @@ detections, and nm the number of mask coefficients.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar
+from operator import attrgetter
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -16,7 +17,6 @@ from app.runtimes.onnxruntime.files.model_files import ModelFiles
 from app.runtimes.onnxruntime.graph import RawOutputs
 from app.runtimes.onnxruntime.images.inputs import ImageInputs
 from app.runtimes.onnxruntime.images.preprocessing import NO_PREPROCESSING, PartialPreprocessing
-from tasks.image_segmentation import SegmentationInput
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.object_detection import DetectionParameters
 from tasks.task import TaskType
@@ -117,65 +117,26 @@ class Outline(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     contours: Sequence[Sequence[Contour]]
 
 
-class ClassDecoder(msgspec.Struct, frozen=True):
-    """Returns the (nc,) probabilities of one image."""
-
-    task_type: ClassVar = TaskType.IMAGE_CLASSIFICATION
-    decode: Callable[[RawOutputs], NDArray[np.float32]]
-
-
-class BoxDecoder(msgspec.Struct, frozen=True):
-    """Returns the objects of one image after suppression; boxes (n, 4) xyxy in input pixels.
-
-    Attributes:
-        decode: the function.
-        keypoints: number of keypoints of each object in `extras`, and of numbers for each: x and y in input pixels,
-            and the visibility; None without.
-    """
-
-    task_type: ClassVar = TaskType.OBJECT_DETECTION
-    decode: Callable[[RawOutputs, DetectionParameters], Candidates]
-    keypoints: tuple[int, int] | None = None
-
-
-class OrientedBoxDecoder(msgspec.Struct, frozen=True):
-    """Returns the objects of one image after suppression.
-
-    Boxes are (n, 5) cx, cy, w, h, r in input pixels; r in radians, clockwise with y down.
-    """
-
-    task_type: ClassVar = TaskType.ORIENTED_OBJECT_DETECTION
-    decode: Callable[[RawOutputs, DetectionParameters], Candidates]
-
-
-class MaskDecoder(msgspec.Struct, frozen=True):
-    """Returns the objects of one image with their contours."""
-
-    task_type: ClassVar = TaskType.IMAGE_SEGMENTATION
-    decode: Callable[[RawOutputs, SegmentationInput], Outline]
-
-
-class TextDecoder(msgspec.Struct, frozen=True):
-    """Returns the text in one image."""
-
-    task_type: ClassVar = TaskType.IMAGE_TEXT_TO_TEXT
-    decode: Callable[[RawOutputs], str]
-
-
-class TensorDecoder(msgspec.Struct, frozen=True):
-    """The outputs are returned unchanged."""
-
-    task_type: ClassVar = TaskType.TENSOR
-
-
-OutputDecoder = ClassDecoder | BoxDecoder | OrientedBoxDecoder | MaskDecoder | TextDecoder | TensorDecoder
+FindObjects = Callable[[RawOutputs, DetectionParameters], Candidates]
+"""Returns the objects of one image after suppression."""
 
 
 class Match(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """A recognised layout.
 
+    `decode` takes the `RawOutputs` of one image. Its other argument and its result depend on the task:
+
+    - IMAGE_CLASSIFICATION: no other argument; the (nc,) probabilities.
+    - OBJECT_DETECTION: those of `FindObjects`; boxes are (n, 4) xyxy in input pixels.
+    - ORIENTED_OBJECT_DETECTION: the same, but boxes are (n, 5) cx, cy, w, h, r; r in radians, clockwise with y down.
+    - IMAGE_SEGMENTATION: a `SegmentationInput`; an `Outline`.
+    - IMAGE_TEXT_TO_TEXT: no other argument; the text in the image.
+    - TENSOR: not called; the outputs are returned unchanged.
+
     Attributes:
-        outputs: the decoded outputs, in the order that the decoder expects.
+        outputs: the decoded outputs, in the order that `decode` expects.
+        keypoints: number of keypoints of each object in `extras`, and of numbers for each: x and y in input pixels,
+            and the visibility; None without.
         unbatched: whether the outputs have no batch dimension, so that the graph takes one image at a time.
         by_names: whether names or files identify one exporter, which precedes a match of the shapes alone.
         task_origin: origin of the task, unless the files declare it.
@@ -185,8 +146,10 @@ class Match(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """
 
     layout: str
-    decoder: OutputDecoder
+    task_type: TaskType
     outputs: Sequence[Output]
+    decode: Callable[..., Any] = attrgetter("outputs")
+    keypoints: tuple[int, int] | None = None
     unbatched: bool = False
     by_names: bool = False
     origin: Origin = Origin.SHAPES
@@ -195,11 +158,6 @@ class Match(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     names: tuple[str, ...] = ()
     preprocessing: PartialPreprocessing = NO_PREPROCESSING
     facts: Sequence[Fact] = ()
-
-    @property
-    def task_type(self) -> TaskType:
-        """Return the model's task."""
-        return self.decoder.task_type
 
 
 class Layout(msgspec.Struct, frozen=True):
@@ -231,6 +189,13 @@ def best_indices(scores: NDArray[Any], score_threshold: float, max_count: int) -
 def sigmoid(logits: NDArray[Any]) -> NDArray[np.float32]:
     """Convert logits to probabilities with tanh, which does not overflow as exp does."""
     return (np.tanh(logits.astype(np.float32, copy=False) * np.float32(0.5)) + np.float32(1)) * np.float32(0.5)
+
+
+def grid_corners(rows: int, columns: int, stride: int) -> NDArray[np.float32]:
+    """Return the (rows * columns, 2) left top corners of the cells of a grid, by row, pixels."""
+    return (np.stack(np.meshgrid(np.arange(columns), np.arange(rows)), axis=2).reshape(-1, 2) * stride).astype(
+        np.float32
+    )
 
 
 def planes_first(output: Output, inputs: ImageInputs) -> Output:

@@ -22,16 +22,9 @@ from numpy.typing import NDArray
 
 from app.engine.models.model_metadata import Fact, Origin
 from app.runtimes.onnxruntime.graph import RawOutputs
-from app.runtimes.onnxruntime.images.placement import Placement
+from app.runtimes.onnxruntime.images.image_batch import Placement
 from app.runtimes.onnxruntime.images.preprocessing import HALVES, PartialPreprocessing, TextLine, TextPage
-from app.runtimes.onnxruntime.layouts.layout import (
-    Candidates,
-    GraphView,
-    Layout,
-    Match,
-    OrientedBoxDecoder,
-    TextDecoder,
-)
+from app.runtimes.onnxruntime.layouts.layout import Candidates, GraphView, Layout, Match
 from tasks.object_detection import DetectionParameters
 from tasks.task import TaskType
 
@@ -77,7 +70,8 @@ def _recognise_map(view: GraphView) -> Match | None:
         return None
     return Match(
         layout=_MAP_NAME,
-        decoder=OrientedBoxDecoder(_find),
+        task_type=TaskType.ORIENTED_OBJECT_DETECTION,
+        decode=_find,
         outputs=view.outputs,
         by_names=is_paddle_export,
         origin=Origin.MODEL_FILE if is_paddle_export else Origin.SHAPES,
@@ -189,7 +183,8 @@ def _recognise_line(view: GraphView) -> Match | None:
     fact = Fact("characters", str(len(characters)), Origin.DECLARED if declared_labels else Origin.MODEL_FILE)
     return Match(
         layout=_LINE_NAME,
-        decoder=TextDecoder(partial(_read, characters=characters)),
+        task_type=TaskType.IMAGE_TEXT_TO_TEXT,
+        decode=partial(_read, characters=characters),
         outputs=view.outputs,
         by_names=True,
         origin=Origin.DECLARED if declared_labels else Origin.MODEL_FILE,

@@ -26,7 +26,6 @@ from app.runtimes.onnxruntime.layouts.layout import (
     ALL_NAN,
     GraphView,
     Layout,
-    MaskDecoder,
     Match,
     Outline,
     are_probabilities,
@@ -60,7 +59,8 @@ def _recognise_scores(view: GraphView) -> Match | None:
     form = "logits, the server applies softmax" if logits else "probabilities"
     return Match(
         layout=_SEMANTIC,
-        decoder=MaskDecoder(partial(_outline, logits=logits, channels_last=output is not outputs[0])),
+        task_type=TaskType.IMAGE_SEGMENTATION,
+        decode=partial(_outline, logits=logits, channels_last=output is not outputs[0]),
         outputs=outputs,
         by_names=is_torchvision,
         classes=output.shape[1],
@@ -123,7 +123,13 @@ def _recognise_class_map(view: GraphView) -> Match | None:
     if output.blank.dtype.kind not in "iu" or not flat or not output.blank.size:
         return None
     fact = Fact("scores", "1 for each class found, because the graph gives no probabilities", Origin.SHAPES)
-    return Match(layout=_CLASS_MAP, decoder=MaskDecoder(_outline_class_map), outputs=view.outputs, facts=(fact,))
+    return Match(
+        layout=_CLASS_MAP,
+        task_type=TaskType.IMAGE_SEGMENTATION,
+        outputs=view.outputs,
+        decode=_outline_class_map,
+        facts=(fact,),
+    )
 
 
 def _outline_class_map(answer: RawOutputs, item: SegmentationInput) -> Outline:
@@ -167,9 +173,8 @@ def _recognise_mask(view: GraphView) -> Match | None:
     keras = view.inputs.channels_last
     return Match(
         layout=layout,
-        decoder=MaskDecoder(
-            partial(_outline_mask, logits=layout == _MASK_LOGITS, channels_last=outputs[0] is not view.outputs[0])
-        ),
+        task_type=TaskType.IMAGE_SEGMENTATION,
+        decode=partial(_outline_mask, logits=layout == _MASK_LOGITS, channels_last=outputs[0] is not view.outputs[0]),
         outputs=view.outputs[:1],
         origin=origin,
         classes=1,

@@ -18,11 +18,9 @@ from app.engine.models.model_metadata import Fact, Origin
 from app.runtimes.onnxruntime.graph import RawOutputs
 from app.runtimes.onnxruntime.images.preprocessing import BYTE, ONES, STRETCHED, ZEROS, OwnSize
 from app.runtimes.onnxruntime.layouts.layout import (
-    BoxDecoder,
     Candidates,
     GraphView,
     Layout,
-    MaskDecoder,
     Match,
     Outline,
     Output,
@@ -55,7 +53,8 @@ def _recognise_rt_detr(view: GraphView) -> Match | None:
         return None
     return Match(
         layout=_RT_DETR,
-        decoder=BoxDecoder(_find),
+        task_type=TaskType.OBJECT_DETECTION,
+        decode=_find,
         outputs=outputs,
         by_names=True,
         origin=Origin.MODEL_FILE,
@@ -71,17 +70,27 @@ def _recognise_torchvision(view: GraphView) -> Match | None:
     labels, boxes, scores = outputs
     if not np.issubdtype(labels.blank.dtype, np.integer) or not (boxes.is_float and scores.is_float):
         return None
-    decoder, extra = _decoder(view, len(labels.blank))
-    read = [output.name for output in (*outputs, *extra)]
+    count, masks, points = len(labels.blank), view.outputs_named("masks") or [], view.outputs_named("keypoints") or []
+    if view.declared_task not in (None, TaskType.IMAGE_SEGMENTATION) or not all(
+        mask.is_float and mask.blank.ndim == 4 and mask.shape[:2] == (count, 1) for mask in masks
+    ):
+        masks = []
+    if masks or not all(
+        point.is_float and point.blank.ndim == 3 and point.shape[::2] == (count, _COORDINATES) for point in points
+    ):
+        points = []
+    read = [*outputs, *masks, *points]
     facts = [
         Fact("further output", f"{output.name}, left out", Origin.MODEL_FILE)
         for output in view.outputs
-        if output.name not in read
+        if output not in read
     ]
     return Match(
         layout=_TORCHVISION,
-        decoder=decoder,
-        outputs=[*outputs, *extra],
+        task_type=TaskType.IMAGE_SEGMENTATION if masks else TaskType.OBJECT_DETECTION,
+        outputs=read,
+        decode=_outline if masks else _find,
+        keypoints=(points[0].shape[1], _COORDINATES) if points else None,
         unbatched=True,
         by_names=True,
         origin=Origin.MODEL_FILE,
@@ -89,20 +98,6 @@ def _recognise_torchvision(view: GraphView) -> Match | None:
         preprocessing=msgspec.structs.replace(_UNIT_RGB, dynamic_size=OwnSize()),
         facts=facts,
     )
-
-
-def _decoder(view: GraphView, count: int) -> tuple[BoxDecoder | MaskDecoder, list[Output]]:
-    """Return the decoder, and the outputs that it reads besides the boxes of `count` objects."""
-    masks, points = view.outputs_named("masks"), view.outputs_named("keypoints")
-    if masks and view.declared_task in (None, TaskType.IMAGE_SEGMENTATION):
-        (mask,) = masks
-        if mask.is_float and mask.blank.ndim == 4 and mask.shape[:2] == (count, 1):
-            return MaskDecoder(_outline), masks
-    if points:
-        (point,) = points
-        if point.is_float and point.blank.ndim == 3 and point.shape[::2] == (count, _COORDINATES):
-            return BoxDecoder(_find, (point.shape[1], _COORDINATES)), points
-    return BoxDecoder(_find), []
 
 
 def _find(answer: RawOutputs, parameters: DetectionParameters) -> Candidates:

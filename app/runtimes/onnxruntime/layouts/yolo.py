@@ -28,16 +28,14 @@ from app.engine.models.model_metadata import Origin
 from app.runtimes.onnxruntime.graph import RawOutputs
 from app.runtimes.onnxruntime.images.preprocessing import NO_PREPROCESSING, PartialPreprocessing
 from app.runtimes.onnxruntime.layouts.layout import (
-    BoxDecoder,
     Candidates,
+    FindObjects,
     GraphView,
     Layout,
-    MaskDecoder,
     Match,
-    OrientedBoxDecoder,
     Outline,
-    OutputDecoder,
     best_indices,
+    grid_corners,
 )
 from app.runtimes.onnxruntime.mask_grid import MaskGrid
 from tasks.image_segmentation import SegmentationInput
@@ -66,22 +64,6 @@ _MAX_ORIENTED = 2000
 """Candidates. Each oriented box is compared with all others, so more would take seconds."""
 
 
-class RowFormat(msgspec.Struct, frozen=True, kw_only=True):
-    """The format of one output.
-
-    Attributes:
-        suppressed: whether the graph includes non-maximum suppression; a row is then a box, a score and a class.
-        transposed: whether unsuppressed candidates are rows rather than columns.
-        classes: nc, or None if each row contains a class number.
-        objectness: whether an objectness score follows the box.
-    """
-
-    suppressed: bool = False
-    transposed: bool = False
-    classes: int | None = None
-    objectness: bool = False
-
-
 def _recognise(view: GraphView) -> Match | None:
     ranks = [output.blank.ndim for output in view.outputs]
     if ranks not in ([3], [3, 4]) or not all(output.is_float for output in view.outputs):
@@ -105,24 +87,20 @@ def _recognise(view: GraphView) -> Match | None:
     name = _layout(rows, columns, extra, view)
     if name is None:
         return None
-    channels = columns if name == _TRANSPOSED else rows
-    classes = None if name in _SUPPRESSED else channels - _BOX - extra
-    row_format = RowFormat(suppressed=name in _SUPPRESSED, transposed=name == _TRANSPOSED, classes=classes)
+    classes, find = None, partial(_read_suppressed, oriented=oriented)
+    if name not in _SUPPRESSED:
+        transposed = name == _TRANSPOSED
+        classes = (columns if transposed else rows) - _BOX - extra
+        find = partial(_find, classes=classes, transposed=transposed, oriented=oriented)
     return Match(
         layout=name,
-        decoder=_decoder(task_type, row_format, keypoints),
+        task_type=task_type,
         outputs=view.outputs,
+        decode=partial(_outline, find=find) if masks else find,
+        keypoints=keypoints,
         task_origin=origin,
         classes=classes,
     )
-
-
-def _decoder(task_type: TaskType, rows: RowFormat, keypoints: tuple[int, int] | None) -> OutputDecoder:
-    if task_type is TaskType.IMAGE_SEGMENTATION:
-        return MaskDecoder(partial(_outline, rows=rows))
-    if task_type is TaskType.ORIENTED_OBJECT_DETECTION:
-        return OrientedBoxDecoder(partial(_find_oriented, rows=rows))
-    return BoxDecoder(partial(_find, rows=rows), keypoints)
 
 
 def _has_angle(rows: int, columns: int, view: GraphView) -> tuple[bool, bool]:
@@ -160,20 +138,62 @@ def _layout(rows: int, columns: int, extra: int, view: GraphView) -> str | None:
     return _RAW if _BOX + extra < rows < columns else None
 
 
-def _find_oriented(answer: RawOutputs, parameters: DetectionParameters, *, rows: RowFormat) -> Candidates:
-    candidates = read_rows(answer.outputs[0], rows, parameters.score_threshold, _MAX_ORIENTED)
-    boxes = np.concatenate([candidates.boxes, candidates.extras], axis=1)
-    candidates = msgspec.structs.replace(candidates, boxes=boxes)
-    if rows.suppressed:
-        return candidates
-    return candidates.select(
-        suppress_rotated_boxes(boxes, candidates.scores, candidates.class_ids, parameters.iou_threshold)
+def _read_suppressed(answer: RawOutputs, parameters: DetectionParameters, *, oriented: bool) -> Candidates:
+    """Return the objects of a graph that includes suppression: rows (M, 6 + k) of a box, a score and a class."""
+    output: NDArray[Any] = answer.outputs[0]
+    # Graphs pad the output with rows of zeros.
+    chosen = best_indices(output[:, _BOX], parameters.score_threshold, len(output))
+    rows = output[np.sort(chosen)].astype(np.float32, copy=False)
+    rows = rows[np.isfinite(rows).all(axis=1)]
+    boxes, extras = rows[:, :_BOX], rows[:, _DETECTION:]
+    return Candidates(
+        boxes=np.concatenate([boxes, extras], axis=1) if oriented else boxes,
+        scores=rows[:, _BOX],
+        class_ids=rows[:, _BOX + 1].astype(np.intp),
+        extras=extras,
     )
 
 
-def _outline(answer: RawOutputs, item: SegmentationInput, *, rows: RowFormat) -> Outline:
+def _find(
+    answer: RawOutputs,
+    parameters: DetectionParameters,
+    *,
+    classes: int,
+    transposed: bool = False,
+    objectness: bool = False,
+    oriented: bool = False,
+) -> Candidates:
+    """Return the best of the candidates (4 + nc + k, N) after suppression; upright boxes as xyxy.
+
+    `transposed` candidates are (N, 4 + nc + k). An `objectness` score may follow the box, and the angle of an
+    `oriented` box follows the scores. Candidates with a score under the threshold, 0 or NaN are dropped first.
+    """
+    columns: NDArray[Any] = answer.outputs[0].T if transposed else answer.outputs[0]
+    first = _BOX + objectness
+    end = first + classes
+    # The methods of an array call a ufunc through a Python function.
+    best = np.maximum.reduce(columns[first:end], axis=0)
+    if objectness:
+        best = best * columns[_BOX]
+    chosen = best_indices(best, parameters.score_threshold, _MAX_ORIENTED if oriented else _MAX_CANDIDATES)
+    picked = columns[:, chosen].astype(np.float32, copy=False)
+    candidates = Candidates(
+        boxes=np.ascontiguousarray(picked[:_BOX].T),
+        scores=best[chosen].astype(np.float32, copy=False),
+        class_ids=picked[first:end].argmax(axis=0),
+        extras=picked[end:].T,
+    ).finite()
+    if oriented:
+        boxes, suppress = np.concatenate([candidates.boxes, candidates.extras], axis=1), suppress_rotated_boxes
+    else:
+        boxes, suppress = xywh_to_xyxy(candidates.boxes), suppress_boxes
+    kept = suppress(boxes, candidates.scores, candidates.class_ids, parameters.iou_threshold)
+    return msgspec.structs.replace(candidates, boxes=boxes).select(kept)
+
+
+def _outline(answer: RawOutputs, item: SegmentationInput, *, find: FindObjects) -> Outline:
     """Combine prototype masks with the coefficients of each object (YOLACT), limited to its box."""
-    candidates = _find(answer, item.parameters, rows=rows)
+    candidates = find(answer, item.parameters)
     prototypes: NDArray[np.float32] = answer.outputs[1]
     grid = MaskGrid(prototypes, answer)
     boxes = clip_boxes(answer.placement.boxes_to_image(candidates.boxes), item.image.width, item.image.height)
@@ -181,56 +201,6 @@ def _outline(answer: RawOutputs, item: SegmentationInput, *, rows: RowFormat) ->
         grid.prototype_contours(coefficients, box) for coefficients, box in zip(candidates.extras, boxes, strict=True)
     ]
     return Outline(class_ids=candidates.class_ids, scores=candidates.scores, contours=contours)
-
-
-def read_rows(output: NDArray[Any], rows: RowFormat, score_threshold: float, max_count: int) -> Candidates:
-    """Read the output of one image.
-
-    Args:
-        output: (4 + nc + k, N), transposed (N, 4 + nc + k), with objectness (N, 5 + nc), suppressed (M, 6 + k).
-        rows: format of the output.
-        score_threshold: candidates with a lower score, 0 or NaN are dropped first.
-        max_count: maximum number of candidates; the best are kept.
-
-    Returns:
-        Candidates with boxes as in the output: xyxy for suppressed upright boxes, cx, cy, w, h for all others.
-    """
-    if rows.suppressed:
-        # Graphs pad the output with rows of zeros.
-        chosen = best_indices(output[:, _BOX], score_threshold, len(output))
-        picked = output[np.sort(chosen)].astype(np.float32, copy=False)
-        picked = picked[np.isfinite(picked).all(axis=1)]
-        return Candidates(
-            boxes=picked[:, :_BOX],
-            scores=picked[:, _BOX],
-            class_ids=picked[:, _BOX + 1].astype(np.intp),
-            extras=picked[:, _BOX + 2 :],
-        )
-    columns = output.T if rows.transposed else output
-    first = _BOX + rows.objectness
-    end = first + (rows.classes or 0)
-    # The methods of an array call a ufunc through a Python function.
-    best = np.maximum.reduce(columns[first:end], axis=0)
-    if rows.objectness:
-        best = best * columns[_BOX]
-    chosen = best_indices(best, score_threshold, max_count)
-    picked = columns[:, chosen].astype(np.float32, copy=False)
-    return Candidates(
-        boxes=np.ascontiguousarray(picked[:_BOX].T),
-        scores=best[chosen].astype(np.float32, copy=False),
-        class_ids=picked[first:end].argmax(axis=0),
-        extras=picked[end:].T,
-    ).finite()
-
-
-def _find(answer: RawOutputs, parameters: DetectionParameters, *, rows: RowFormat) -> Candidates:
-    """Return the upright objects in the first output after suppression; boxes (n, 4) xyxy in input pixels."""
-    candidates = read_rows(answer.outputs[0], rows, parameters.score_threshold, _MAX_CANDIDATES)
-    if rows.suppressed:
-        return candidates
-    boxes: NDArray[np.float32] = xywh_to_xyxy(candidates.boxes)
-    kept = suppress_boxes(boxes, candidates.scores, candidates.class_ids, parameters.iou_threshold)
-    return msgspec.structs.replace(candidates, boxes=boxes).select(kept)
 
 
 _YOLOV5, _YOLOX = "yolov5", "yolox"
@@ -251,11 +221,11 @@ def _recognise_objectness(view: GraphView, *, name: str) -> Match | None:
     if view.declared_layout is None and (view.classes != classes or count <= _MAX_DETECTION_ROWS):
         return None
     metadata = view.model_files.metadata
-    rows = RowFormat(transposed=True, classes=classes, objectness=True)
     return Match(
         layout=name,
-        decoder=BoxDecoder(partial(_find if name == _YOLOV5 else _find_in_grids, rows=rows)),
+        task_type=TaskType.OBJECT_DETECTION,
         outputs=(output,),
+        decode=partial(_find_with_objectness if name == _YOLOV5 else _find_in_grids, classes=classes),
         by_names=name == _YOLOV5 and metadata.names is not None and metadata.task is None,
         classes=classes,
         preprocessing=PartialPreprocessing(
@@ -266,27 +236,23 @@ def _recognise_objectness(view: GraphView, *, name: str) -> Match | None:
     )
 
 
-def _find_in_grids(answer: RawOutputs, parameters: DetectionParameters, *, rows: RowFormat) -> Candidates:
+_find_with_objectness = partial(_find, transposed=True, objectness=True)
+
+
+def _find_in_grids(answer: RawOutputs, parameters: DetectionParameters, *, classes: int) -> Candidates:
     output: NDArray[Any] = answer.outputs[0].copy()
-    cells = _cells(len(output), answer.height, answer.width)
-    stride = cells[:, 2:]
-    output[:, :2] = (output[:, :2] + cells[:, :2]) * stride
-    output[:, 2:_BOX] = np.exp(np.minimum(output[:, 2:_BOX], _MAX_EXPONENT)) * stride
-    return _find(msgspec.structs.replace(answer, outputs=(output,)), parameters, rows=rows)
-
-
-def _cells(count: int, height: int, width: int) -> NDArray[np.float32]:
-    """Return the column, row and stride of each candidate's cell, as (count, 3)."""
     for strides in _GRIDS:
-        sides = [(height // stride, width // stride, stride) for stride in strides]
-        if sum(rows * columns for rows, columns, _ in sides) == count:
-            parts = [
-                np.stack([*np.meshgrid(np.arange(columns), np.arange(rows)), np.full((rows, columns), stride)], axis=2)
-                for rows, columns, stride in sides
-            ]
-            return np.concatenate([part.reshape(-1, 3) for part in parts]).astype(np.float32)
-    message = f"The model returned {count} candidates, which do not fit YOLOX's grids over {height}x{width} pixels"
-    raise InferenceError(ErrorKind.MODEL_FAILED, message)
+        sides = [(answer.height // stride, answer.width // stride, stride) for stride in strides]
+        if sum(rows * columns for rows, columns, _ in sides) == len(output):
+            break
+    else:
+        grids = f"YOLOX's grids over {answer.height}x{answer.width} pixels"
+        message = f"The model returned {len(output)} candidates, which do not fit {grids}"
+        raise InferenceError(ErrorKind.MODEL_FAILED, message)
+    scale = np.concatenate([np.full((rows * columns, 1), stride, np.float32) for rows, columns, stride in sides])
+    output[:, :2] = output[:, :2] * scale + np.concatenate([grid_corners(*side) for side in sides])
+    output[:, 2:_BOX] = np.exp(np.minimum(output[:, 2:_BOX], _MAX_EXPONENT)) * scale
+    return _find_with_objectness(msgspec.structs.replace(answer, outputs=(output,)), parameters, classes=classes)
 
 
 YOLO = Layout(

@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto
 
-from app.runtimes.onnxruntime.layouts.yolo import RowFormat, read_rows
 from tasks.inference.error import InferenceError
 from tests.app.runtimes.onnxruntime import graphs
 from tests.app.runtimes.onnxruntime.answers import all_close, detection_input, detector, uniform_image
@@ -110,14 +109,6 @@ def test_class_without_label_is_model_failure(tmp_path: Path) -> None:
     file = graphs.constant(tmp_path / "model.onnx", {"output0": output}, shape=SHAPE, properties=PROPERTIES)
     with pytest.raises(InferenceError, match="class number 3, but has only 3 labels"):
         detector(file)([detection_input(WIDE)])
-
-
-@pytest.mark.parametrize("transposed", [False, True])
-def test_only_best_candidates_are_kept(transposed: bool) -> None:
-    generator = np.random.default_rng(0)
-    output = generator.random((5, 1000), np.float32)
-    found = read_rows(output.T if transposed else output, RowFormat(transposed=transposed, classes=1), 0.0, 10)
-    assert sorted(found.scores.tolist()) == sorted(output[4].tolist())[-10:]
 
 
 def test_stretch_and_crop_are_undone_in_boxes(tmp_path: Path) -> None:

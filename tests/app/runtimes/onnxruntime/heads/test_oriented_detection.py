@@ -69,6 +69,16 @@ def test_each_image_has_its_own_thresholds(tmp_path: Path) -> None:
     assert [len(found.labels) for found in oriented_detector(file)(inputs)] == [4, 5, 2, 5]
 
 
+@pytest.mark.parametrize("layout", ["raw", "raw-transposed"])
+def test_only_best_2000_candidates_are_read(tmp_path: Path, layout: str) -> None:
+    scores = np.random.default_rng(0).random(2500, np.float32)
+    output = graphs.raw([[column % 60, 30, 12, 3, score, 0, 0.5] for column, score in enumerate(scores.tolist())])
+    output = output if layout == "raw" else np.ascontiguousarray(output.transpose(0, 2, 1))
+    file = graphs.constant(tmp_path / "model.onnx", {"output0": output}, shape=SHAPE, properties=PROPERTIES)
+    (found,) = oriented_detector(file, layout=layout)([detection_input(WIDE, 0, iou_threshold=1)])
+    assert sorted(found.scores.tolist()) == sorted(scores.tolist())[-2000:]
+
+
 def test_angle_is_clockwise(tmp_path: Path) -> None:
     file = graphs.constant(
         tmp_path / "model.onnx", {"output0": graphs.rows(ROWS[:1])}, shape=SHAPE, properties=PROPERTIES

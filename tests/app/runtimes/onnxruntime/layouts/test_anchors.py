@@ -8,7 +8,7 @@ import pytest
 from numpy.typing import NDArray
 
 from app.engine.models.model_metadata import Origin
-from app.runtimes.onnxruntime.loading import load_single_graph
+from app.runtimes.onnxruntime.loading import load
 from app.settings.model import ModelError
 from tasks.object_detection import PosedObject
 from tests.app.runtimes.onnxruntime import graphs
@@ -64,7 +64,7 @@ def test_published_shapes_need_no_settings(tmp_path: Path, side: int, count: int
 
 def test_other_numbers_of_anchors_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="its task cannot be determined"):
-        load_single_graph(graphs.source(write(tmp_path, rows(895, 16, {}))))
+        load(graphs.source(write(tmp_path, rows(895, 16, {}))))
 
 
 def test_records_have_keypoints(tmp_path: Path) -> None:

@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from app.engine.models.model_metadata import Origin
+from app.engine.models.model_metadata import Fact, Origin
 from app.runtimes.onnxruntime.files.hugging_face import Config
 from app.runtimes.onnxruntime.files.metadata import ExportMetadata
-from app.runtimes.onnxruntime.files.model_files import Facts, ModelFiles
+from app.runtimes.onnxruntime.files.model_files import ModelFiles
 from app.runtimes.onnxruntime.images.inputs import ImageInputs
 from app.runtimes.onnxruntime.layouts.choice import LAYOUTS, choose_layout
 from app.runtimes.onnxruntime.layouts.layout import GraphView, Match, Output
@@ -52,9 +52,9 @@ def view(shapes: Shapes, known: ModelFiles, classes: int | None = None, inputs: 
 
 
 def chosen(shapes: Shapes, known: ModelFiles, classes: int | None = None) -> tuple[Match, dict[str, Origin]]:
-    facts = Facts()
+    facts: list[Fact] = []
     found = choose_layout(view(shapes, known, classes), facts)
-    return found, {fact.topic: fact.origin for fact in facts.recorded}
+    return found, {fact.topic: fact.origin for fact in facts}
 
 
 def declaring(**settings: Any) -> ModelFiles:
@@ -260,7 +260,7 @@ def test_task_and_layout_are_inferred_from_files_and_shapes(
 def test_post_processed_boxes_need_target_sizes_input() -> None:
     shapes: Shapes = {"labels_ids": (1, 300), "boxes": (1, 300, 4), "scores": (1, 300)}
     graph_view = view(shapes, evidence(), inputs=ImageInputs(image=IMAGE, target_sizes=SIZES))
-    found = choose_layout(graph_view, Facts())
+    found = choose_layout(graph_view, [])
     assert (found.layout, found.task_type, found.classes) == ("rt-detr", DETECT, None)
     with pytest.raises(ModelError, match="its task cannot be determined"):
         chosen(shapes, evidence())
@@ -269,7 +269,7 @@ def test_post_processed_boxes_need_target_sizes_input() -> None:
 def test_paddle_output_names_are_recognised() -> None:
     inputs = ImageInputs(image=TensorSpec(name="x", datatype=Datatype.FP32, shape=(-1, 3, -1, -1)))
     graph_view = view({"sigmoid_0.tmp_0": (1, 1, 64, 64)}, evidence(), inputs=inputs)
-    found = choose_layout(graph_view, Facts())
+    found = choose_layout(graph_view, [])
     assert (found.layout, found.task_type, found.names) == ("text-map", OBB, ("text",))
 
 

@@ -105,7 +105,8 @@ def test_images_keep_aspect_ratio_if_graph_allows_any_size(tmp_path: Path) -> No
     found = inspected(graphs.source(file))
     facts = {fact.topic: (fact.value, fact.origin) for fact in found.description.facts}
     assert facts["size of each image"] == ("shorter side to 40, longer to at most 70", Origin.PREPROCESSOR)
-    answers = list(found.graph.run([uniform_image(64, 80, 0), uniform_image(300, 100, 0)]))
+    images = [uniform_image(64, 80, 0), uniform_image(300, 100, 0)]
+    answers = [answer for image in images for answer in found.graph.run([image])]
     assert [(answer.height, answer.width) for answer in answers] == [(40, 50), (70, 32)]
     (boxes,) = detector(file)([detection_input(uniform_image(300, 100, 0), 0.65)])
     assert all_close(boxes.boxes, [[25, 112.5, 75, 187.5]])

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from onnx import TensorProto, helper
 
 from app.runtimes.onnxruntime.layouts.choice import LAYOUTS
-from app.runtimes.onnxruntime.loading import load_single_graph
+from app.runtimes.onnxruntime.loading import load
 from app.wire.bytes_elements import BinaryElement
 from tasks.inference.limits import Limits
 from tasks.inference.request import InferenceRequest
@@ -103,7 +103,7 @@ def test_image_without_findings_has_an_empty_answer(layout: str, task_type: Task
         output_types=output_types,
     )
     settings = {"layout": layout, "task_type": task_type, "labels": LABELS[:1] if layout in ONE_CLASS else LABELS}
-    servable = load_single_graph(graphs.source(file, **settings))
+    servable = load(graphs.source(file, **settings))
     images = [BinaryElement(encode_image(rectangle(width, 48))) for width in (48, 96)]
     request = InferenceRequest(
         id="nothing", model_name="model", inputs=(BytesTensor(name="image", shape=(2,), elements=images),)

@@ -101,8 +101,8 @@ def test_yolox_models_with_four_grids_are_read(tmp_path: Path) -> None:
 
 
 def test_wrong_number_of_yolox_cells_is_rejected(tmp_path: Path) -> None:
-    from app.runtimes.onnxruntime.loading import load_single_graph
+    from app.runtimes.onnxruntime.loading import load
 
     file = graphs.constant(tmp_path / "model.onnx", {"output": np.zeros((1, 100, 7), np.float32)}, shape=SHAPE)
     with pytest.raises(ModelError, match="100 candidates, which do not fit YOLOX's grids over 64x64 pixels"):
-        load_single_graph(graphs.source(file, layout="yolox"))
+        load(graphs.source(file, layout="yolox"))

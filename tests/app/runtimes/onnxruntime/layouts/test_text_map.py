@@ -121,7 +121,8 @@ def test_images_keep_aspect_ratio_if_graph_allows_any_size(tmp_path: Path) -> No
     found = inspected(graphs.source(file, **OBB))
     facts = {fact.topic: fact for fact in found.description.facts}
     assert facts["size of each image"].value == "longer side reduced to 2000, then shorter one enlarged to 736"
-    answers = found.graph.run([uniform_image(100, 200, 0), uniform_image(10, 100, 0), uniform_image(1000, 800, 0)])
+    images = [uniform_image(100, 200, 0), uniform_image(10, 100, 0), uniform_image(1000, 800, 0)]
+    answers = [answer for image in images for answer in found.graph.run([image])]
     assert [(answer.height, answer.width) for answer in answers] == [(736, 1472), (384, 4000), (992, 800)]
     assert facts["channel order"] == Fact("channel order", "BGR", Origin.GUESSED)
     assert facts["labels"] == Fact("labels", "1: text", Origin.CONVENTION)

@@ -8,7 +8,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from app.engine.models.model_metadata import Fact, Origin
-from app.runtimes.onnxruntime.loading import load_single_graph
+from app.runtimes.onnxruntime.loading import load
 from app.settings.model import ModelError
 from tasks.task import TaskType
 from tests.app.runtimes.onnxruntime import graphs
@@ -74,7 +74,7 @@ def test_detector_takes_each_image_in_its_own_size(tmp_path: Path, shape: tuple[
 
 
 def test_detector_needs_no_settings(tmp_path: Path) -> None:
-    servable = load_single_graph(graphs.source(write_detector(tmp_path, (3, "h", "w"))))
+    servable = load(graphs.source(write_detector(tmp_path, (3, "h", "w"))))
     facts = {fact.topic: fact for fact in servable.description.facts}
     assert (servable.description.task_type, servable.description.layout) == (TaskType.OBJECT_DETECTION, "torchvision")
     assert facts["size of each image"] == Fact("size of each image", "that of the image", Origin.CONVENTION)
