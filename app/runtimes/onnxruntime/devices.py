@@ -7,9 +7,8 @@ import msgspec
 
 from app.settings.model import ModelError
 
-_CPU_PROVIDER = "CPUExecutionProvider"
 _KINDS = {
-    "cpu": _CPU_PROVIDER,
+    "cpu": "CPUExecutionProvider",
     "cuda": "CUDAExecutionProvider",
     "tensorrt": "TensorrtExecutionProvider",
     "openvino": "OpenVINOExecutionProvider",
@@ -24,18 +23,16 @@ class Device(msgspec.Struct, frozen=True, kw_only=True):
     """A device that can run a graph.
 
     Attributes:
-        providers: execution providers in order of preference; each runs the operators that earlier ones lack.
-        options: options of each provider, in the same order.
-        memory: ONNX Runtime's name and number of the device memory for inputs; None for main memory.
+        providers: execution providers in order of preference with their options; each runs the operators that earlier
+            ones lack.
     """
 
     name: str
-    providers: Sequence[str] = (_CPU_PROVIDER,)
-    options: Sequence[Mapping[str, str]] = ({},)
-    memory: tuple[str, int] | None = None
+    providers: Sequence[tuple[str, Mapping[str, str]]]
 
 
-CPU = Device(name="cpu")
+_CPU: tuple[str, Mapping[str, str]] = (_KINDS["cpu"], {})
+CPU = Device(name="cpu", providers=[_CPU])
 
 
 def parse_devices(name: str, available: Sequence[str]) -> Sequence[Device]:
@@ -66,12 +63,10 @@ def parse_device(name: str, available: Sequence[str]) -> Device:
     if kind == "cpu":
         return CPU
     if kind not in ("cuda", "tensorrt"):
-        options = [{"device_type": index or "CPU"} if kind == "openvino" else {}, {}]
-        return Device(name=name, providers=[provider, _CPU_PROVIDER], options=options)
+        options = {"device_type": index or "CPU"} if kind == "openvino" else {}
+        return Device(name=name, providers=[(provider, options), _CPU])
     if index is not None and not index.isdecimal():
         raise ModelError(f"device: Expected a number after the colon, got {name!r}")
-    number = int(index or 0)
-    others = [_KINDS["cuda"]] if kind == "tensorrt" and _KINDS["cuda"] in available else []
-    providers = [provider, *others, _CPU_PROVIDER]
-    options = [*({"device_id": str(number)} for _ in providers[:-1]), {}]
-    return Device(name=name, providers=providers, options=options, memory=("cuda", number))
+    options = {"device_id": str(int(index or 0))}
+    others = [(_KINDS["cuda"], options)] if kind == "tensorrt" and _KINDS["cuda"] in available else []
+    return Device(name=name, providers=[(provider, options), *others, _CPU])

@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -128,8 +129,6 @@ class Session:
         try:
             if self._has_bfloat:
                 return self._run_values(instance.session, feeds, names)
-            if instance.memory is not None:
-                return run_bound(instance.session, instance.memory, self._framework.OrtValue, feeds, names)
             return instance.session.run(names, feeds)
         except Exception as error:
             raise InferenceError(ErrorKind.MODEL_FAILED, f"The model failed: {_first_line(error)}") from error
@@ -150,14 +149,12 @@ class Session:
         return [_array(value) for value in session.run_with_ort_values(names, values)]
 
 
-class _SessionInstance:
+class _SessionInstance(msgspec.Struct):
     """A session of ONNX Runtime, and its numbers of calls: in flight, and ever."""
 
-    def __init__(self, session: Any, memory: tuple[str, int] | None) -> None:
-        self.session = session
-        self.memory = memory
-        self.calls = 0
-        self.total_calls = 0
+    session: Any
+    calls: int = 0
+    total_calls: int = 0
 
 
 def _load_instance(
@@ -184,19 +181,15 @@ def _load_instance_on(
     # Keep the data alive until the session has copied it.
     data = _read_external(options, file, external)
     try:
-        session = framework.InferenceSession(
-            str(file),
-            options,
-            providers=list(device.providers),
-            provider_options=[dict(provider) for provider in device.options],
-        )
+        session = framework.InferenceSession(str(file), options, providers=list(device.providers))
     except Exception as error:  # noqa: BLE001  the framework's exceptions have no common base class
         raise ModelError(f"{file} cannot be loaded: {_first_line(error)}") from None
     del data
     # If a provider cannot start, the framework only logs this and continues without it.
-    if device.providers[0] not in session.get_providers():
-        raise ModelError(f"{file} cannot be loaded on {device.name!r}: {device.providers[0]} could not be started")
-    return _SessionInstance(session, device.memory)
+    first_provider, _ = device.providers[0]
+    if first_provider not in session.get_providers():
+        raise ModelError(f"{file} cannot be loaded on {device.name!r}: {first_provider} could not be started")
+    return _SessionInstance(session)
 
 
 def _read_external(options: Any, file: Path, external: Mapping[str, Path]) -> list[bytes]:
@@ -217,22 +210,6 @@ def _read_external(options: Any, file: Path, external: Mapping[str, Path]) -> li
         sizes = [len(content) for content in contents]
         options.add_external_initializers_from_files_in_memory(list(external), contents, sizes)
     return contents
-
-
-def run_bound(
-    session: Any, memory: tuple[str, int], ort_value: Any, feeds: Mapping[str, NDArray[Any]], names: Sequence[str]
-) -> list[NDArray[Any]]:
-    """Run a session with IOBinding, which copies inputs and outputs once each, and return the outputs `names`.
-
-    `memory` is that of a `Device`, and `ort_value` is ONNX Runtime's class `OrtValue`.
-    """
-    binding = session.io_binding()
-    for name, array in feeds.items():
-        binding.bind_ortvalue_input(name, ort_value.ortvalue_from_numpy(np.ascontiguousarray(array), *memory))
-    for name in names:
-        binding.bind_output(name, "cpu")
-    session.run_with_iobinding(binding)
-    return binding.copy_outputs_to_cpu()
 
 
 def _array(value: Any) -> NDArray[Any]:

@@ -9,8 +9,8 @@ import onnxruntime
 import pytest
 
 from app.runtimes.onnxruntime.devices import CPU, parse_device, parse_devices
-from app.runtimes.onnxruntime.loading import load_single_graph
-from app.runtimes.onnxruntime.session import Session, run_bound
+from app.runtimes.onnxruntime.loading import load
+from app.runtimes.onnxruntime.session import Session
 from app.settings.model import ModelError, OnnxRuntimeSettings
 from tests.app.runtimes.onnxruntime import graphs
 
@@ -25,24 +25,25 @@ def test_cpu_is_always_available() -> None:
 
 def test_gpu_is_numbered_and_falls_back_to_cpu() -> None:
     second = parse_device("cuda:1", CUDA)
-    assert second.providers == ["CUDAExecutionProvider", "CPUExecutionProvider"]
-    assert second.options == [{"device_id": "1"}, {}]
-    assert second.memory == ("cuda", 1)
-    assert parse_device("cuda", CUDA).memory == ("cuda", 0)
+    assert second.providers == [("CUDAExecutionProvider", {"device_id": "1"}), ("CPUExecutionProvider", {})]
+    assert parse_device("cuda", CUDA).providers[0] == ("CUDAExecutionProvider", {"device_id": "0"})
 
 
 def test_auto_prefers_gpu_but_not_tensorrt() -> None:
     assert [device.name for device in parse_devices("auto", CUDA)] == ["cuda", "cpu"]
     engine = parse_device("tensorrt:2", CUDA)
-    assert engine.providers == ["TensorrtExecutionProvider", "CUDAExecutionProvider", "CPUExecutionProvider"]
-    assert engine.options == [{"device_id": "2"}, {"device_id": "2"}, {}]
+    assert engine.providers == [
+        ("TensorrtExecutionProvider", {"device_id": "2"}),
+        ("CUDAExecutionProvider", {"device_id": "2"}),
+        ("CPUExecutionProvider", {}),
+    ]
 
 
 def test_openvino_and_coreml_devices_are_named() -> None:
     intel = parse_device("openvino:GPU", ("OpenVINOExecutionProvider", "CPUExecutionProvider"))
-    assert intel.options == [{"device_type": "GPU"}, {}]
+    assert intel.providers[0] == ("OpenVINOExecutionProvider", {"device_type": "GPU"})
     apple = parse_devices("auto", ("CoreMLExecutionProvider", "CPUExecutionProvider"))[0]
-    assert apple.providers[0] == "CoreMLExecutionProvider"
+    assert apple.providers[0] == ("CoreMLExecutionProvider", {})
 
 
 @pytest.mark.parametrize(
@@ -100,16 +101,5 @@ def test_every_instance_runs_a_blank_image_before_the_model_is_ready(
 
     monkeypatch.setattr(session_class, "run", counted)
     file = graphs.channel_means(tmp_path / "model.onnx")
-    load_single_graph(graphs.source(file, onnxruntime={"instances": 3}))
+    load(graphs.source(file, onnxruntime={"instances": 3}))
     assert len(called) == 3
-
-
-def test_io_binding_gives_same_answers(tmp_path: Path) -> None:
-    file = graphs.channel_means(tmp_path / "model.onnx")
-    plain = Session(file)
-    feeds = {plain.inputs[0].name: np.random.default_rng(0).random((2, 3, 8, 8), np.float32).transpose(0, 1, 3, 2)}
-    session = onnxruntime.InferenceSession(str(file), providers=["CPUExecutionProvider"])
-    names = [output.name for output in plain.outputs]
-    bound = run_bound(session, ("cpu", 0), onnxruntime.OrtValue, feeds, names)
-    for plain_output, bound_output in zip(plain.run(feeds), bound, strict=True):
-        np.testing.assert_array_equal(plain_output, bound_output)
