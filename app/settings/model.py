@@ -1,5 +1,6 @@
 """Settings of one model: ``model-settings.json`` in its folder. Every field is optional."""
 
+import json
 import os
 import stat
 from collections.abc import Mapping
@@ -254,17 +255,22 @@ def _known_names(error_text: str) -> str:
     return f"; known are {', '.join(TaskType)}" if error_text.startswith("task_type: Invalid enum value") else ""
 
 
-def read_json_file(path: Path, parsed_type: type[T]) -> T:
+def read_json_file(path: Path, parsed_type: type[T], *, non_finite: bool = False) -> T:
     """Read a JSON file of a model as `parsed_type`.
+
+    `non_finite` accepts NaN and Infinity, which Python's module writes and JSON does not allow.
 
     Raises:
         ModelError: naming the file and the invalid field.
     """
     try:
-        return msgspec.json.decode(read_bounded(path), type=parsed_type)
+        content = read_bounded(path)
+        if non_finite:
+            return msgspec.convert(json.loads(content), parsed_type)
+        return msgspec.json.decode(content, type=parsed_type)
     except msgspec.ValidationError as error:
         raise ModelError(f"{path}: {validation_error(error)}") from None
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
         raise ModelError(f"{path} is not valid JSON: {error}") from None
     except OSError as error:
         raise ModelError(f"{path} cannot be read: {error.strerror}") from None

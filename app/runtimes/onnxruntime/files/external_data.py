@@ -12,6 +12,7 @@ that lead to paths.
 import os
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
+from typing import BinaryIO
 
 from app.runtimes.folder import is_hidden
 from app.settings.model import ModelError
@@ -52,9 +53,10 @@ def check_external_data(file: Path, resolve_confined: Callable[[Path], Path]) ->
         ModelError: for an invalid reference, and for a file that is not an ONNX file.
     """
     try:
-        with file.open("rb") as opened:
+        # Not memory-mapped: a mapped file that is truncated would end the process with SIGBUS.
+        with file.open("rb", buffering=_BLOCK) as opened:
             size = os.fstat(opened.fileno()).st_size
-            references = list(_references(_Content(opened.fileno()), "Model", 0, size, 0))
+            references = list(_references(opened, "Model", 0, size, 0))
     except _MalformedError:
         raise ModelError(f"{file} cannot be loaded: it is not an ONNX file, or it is cut short") from None
     except OSError as error:
@@ -76,90 +78,72 @@ class _MalformedError(Exception):
     """The bytes are not a valid message."""
 
 
-class _Content:
-    """The bytes of an open file, not memory-mapped: a truncated mapped file would end the process with SIGBUS."""
-
-    def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
-        self._block, self._start = b"", 0
-
-    def byte(self, at: int) -> int:
-        if not 0 <= at - self._start < len(self._block):
-            self._block, self._start = os.pread(self._descriptor, _BLOCK, at), at
-            if not self._block:
-                raise _MalformedError
-        return self._block[at - self._start]
-
-    def between(self, start: int, end: int) -> bytes:
-        return os.pread(self._descriptor, min(end - start, _MAX_LOCATION + 1), start)
-
-
-def _references(content: _Content, kind: str, start: int, end: int, depth: int) -> Iterator[_Entries | bytes]:
+def _references(file: BinaryIO, kind: str, start: int, end: int, depth: int) -> Iterator[_Entries | bytes]:
     """Yield the external data entries of each tensor in a message, and the file of each compiled graph."""
     if depth > _MAX_DEPTH:
         raise _MalformedError
     entries: _Entries = []
     attributes: list[tuple[int, int]] = []
     is_context = False
-    for number, first, last in _fields(content, start, end):
+    for number, first, last in _fields(file, start, end):
         field = _NESTED[kind].get(number)
         if field == "Entry":
-            entries.append(_entry(content, first, last))
+            entries.append(_entry(file, first, last))
         elif field is not None:
-            yield from _references(content, field, first, last, depth + 1)
+            yield from _references(file, field, first, last, depth + 1)
             if kind == "Node":
                 attributes.append((first, last))
         elif kind == "Node" and number == _NODE_KIND:
-            is_context = content.between(first, last) == b"EPContext"
+            is_context = _text(file, first, last) == b"EPContext"
     if entries:
         yield entries
-    if is_context and (location := _compiled_graph(content, attributes)):
+    if is_context and (location := _compiled_graph(file, attributes)):
         yield location
 
 
-def _entry(content: _Content, start: int, end: int) -> tuple[bytes, bytes]:
+def _entry(file: BinaryIO, start: int, end: int) -> tuple[bytes, bytes]:
     fields = {_KEY: b"", _VALUE: b""}
-    for number, first, last in _fields(content, start, end):
+    for number, first, last in _fields(file, start, end):
         if number in fields:
             if last - first > _MAX_LOCATION:
                 raise _MalformedError
-            fields[number] = content.between(first, last)
+            fields[number] = _text(file, first, last)
     return fields[_KEY], fields[_VALUE]
 
 
-def _compiled_graph(content: _Content, attributes: list[tuple[int, int]]) -> bytes:
+def _compiled_graph(file: BinaryIO, attributes: list[tuple[int, int]]) -> bytes:
     """Return the file of a compiled graph; empty if the graph embeds it, which is the default."""
     texts, numbers = dict[bytes, bytes](), dict[bytes, int]()
     for start, end in attributes:
         name, text, value = b"", b"", 0
-        for number, first, last in _fields(content, start, end, varints=_ATTRIBUTE_NUMBER):
+        for number, first, last in _fields(file, start, end, varints=_ATTRIBUTE_NUMBER):
             if number == _ATTRIBUTE_NAME:
-                name = content.between(first, last)
+                name = _text(file, first, last)
             elif number == _ATTRIBUTE_TEXT:
-                text = content.between(first, last)
+                text = _text(file, first, last)
             elif number == _ATTRIBUTE_NUMBER:
                 value = first
         texts[name], numbers[name] = text, value
     return texts.get(b"ep_cache_context", b"") if numbers.get(b"embed_mode", 1) == 0 else b""
 
 
-def _fields(content: _Content, start: int, end: int, varints: int | None = None) -> Iterator[tuple[int, int, int]]:
+def _fields(file: BinaryIO, start: int, end: int, varints: int | None = None) -> Iterator[tuple[int, int, int]]:
     """Yield the number, start and end of each field that is a string, bytes or a message.
 
     Also yield the integer field with the number `varints`, with its value as both start and end.
     """
     at = start
     while at < end:
-        tag, at = _varint(content, at, end)
+        tag, at = _varint(file, at, end)
         match tag & 7:
             case 0:
-                value, at = _varint(content, at, end)
+                value, at = _varint(file, at, end)
                 if tag >> 3 == varints:
                     yield tag >> 3, value, value
             case 1:
                 at += 8
             case 2:
-                length, at = _varint(content, at, end)
+                length, at = _varint(file, at, end)
                 at += length
                 if at > end:
                     raise _MalformedError
@@ -173,16 +157,22 @@ def _fields(content: _Content, start: int, end: int, varints: int | None = None)
         raise _MalformedError
 
 
-def _varint(content: _Content, at: int, end: int) -> tuple[int, int]:
+def _varint(file: BinaryIO, at: int, end: int) -> tuple[int, int]:
+    """Return the integer at a position, and the position after it."""
     value = shift = 0
-    while at < end and shift < 70:
-        byte = content.byte(at)
+    file.seek(at)
+    while at < end and shift < 70 and (byte := file.read(1)):
         at += 1
-        value |= (byte & 127) << shift
-        if byte < 128:
+        value |= (byte[0] & 127) << shift
+        if byte[0] < 128:
             return value, at
         shift += 7
     raise _MalformedError
+
+
+def _text(file: BinaryIO, start: int, end: int) -> bytes:
+    file.seek(start)
+    return file.read(min(end - start, _MAX_LOCATION + 1))
 
 
 def _resolve(file: Path, location: bytes, purpose: str, resolve_confined: Callable[[Path], Path]) -> Path:

@@ -3,14 +3,12 @@
 The fields are those that ``save_pretrained`` of transformers and timm writes. Unknown fields are ignored.
 """
 
-import json
 from pathlib import Path
 from typing import Annotated, TypeVar
 
 import msgspec
 
 from app.engine.models.model_metadata import Origin
-from app.runtimes.onnxruntime.images.placement import Resize
 from app.runtimes.onnxruntime.images.preprocessing import (
     BYTE,
     IMAGENET_MEAN,
@@ -19,11 +17,11 @@ from app.runtimes.onnxruntime.images.preprocessing import (
     ZEROS,
     EdgeLimits,
     PartialPreprocessing,
+    Resize,
     Triple,
     pillow_filter,
 )
-from app.settings.model import ModelError, ModelSource, read_bounded
-from tasks.inference.request import validation_error
+from app.settings.model import read_json_file
 from tasks.task import TaskType
 
 T = TypeVar("T")
@@ -151,35 +149,14 @@ class Preprocessor(msgspec.Struct, frozen=True, kw_only=True):
         return as_size(self.size)
 
 
-def read_json(path: Path, kind: type[T]) -> T:
-    """Read a JSON file as a `kind`. Python writes NaN and Infinity, which JSON does not allow.
+def read_json(kind: type[T], *paths: Path) -> T | None:
+    """Read the first of these files that exists as a `kind`; None without one.
 
     Raises:
-        ModelError: if the file is missing or cannot be parsed.
+        ModelError: if the file cannot be read or parsed.
     """
-    try:
-        return msgspec.convert(json.loads(read_bounded(path)), kind)
-    except FileNotFoundError:
-        raise ModelError(f"{path} is missing") from None
-    except OSError as error:
-        raise ModelError(f"{path} cannot be read: {error.strerror}") from None
-    except msgspec.ValidationError as error:
-        raise ModelError(f"{path}: {validation_error(error)}") from None
-    except (ValueError, RecursionError) as error:
-        raise ModelError(f"{path} is not valid JSON: {error}") from None
-
-
-def read_hugging_face_file(source: ModelSource, graph: Path, name: str, kind: type[T]) -> T | None:
-    """Read a file from the folder of the graph, or else from the model's folder; None if it is missing.
-
-    Exports may put the graph into the subfolder ``onnx``.
-
-    Raises:
-        ModelError: if the file cannot be parsed.
-    """
-    folders = (graph.parent, source.folder)
-    path = next((folder / name for folder in folders if (folder / name).is_file()), None)
-    return None if path is None else read_json(path, kind)
+    path = next((path for path in paths if path.is_file()), None)
+    return None if path is None else read_json_file(path, kind, non_finite=True)
 
 
 def timm_preprocessing(config: Config | None) -> PartialPreprocessing | None:

@@ -29,7 +29,8 @@ def find_graphs(source: ModelSource) -> Sequence[Path]:
     if source.file is not None:
         return [source.file] if source.file.suffix.lower() == _SUFFIX else []
     for folder in (source.folder, source.folder / "onnx", source.folder / _DEFAULT_NAME):
-        if graphs := _graphs(folder):
+        graphs = sorted(file for file in folder.glob("*") if file.suffix.lower() == _SUFFIX and file.is_file())
+        if graphs:
             default_graph = folder / _DEFAULT_NAME
             return [default_graph] if default_graph in graphs else graphs
     return []
@@ -55,37 +56,23 @@ def locate_graph(source: ModelSource) -> Path:
             )
 
 
-def has_component_graphs(source: ModelSource) -> bool:
-    """Return whether the model is a vision-language model: it has all three graphs, and the named file is one."""
-    if source.file is not None and not (source.file.stem.startswith(_COMPONENTS) and source.file.suffix == _SUFFIX):
-        return False
-    try:
-        locate_component_graphs(source)
-    except ModelError:
-        return False
-    return True
+def find_component_graphs(source: ModelSource) -> Sequence[Path]:
+    """Return the vision encoder, the embedding and the decoder of a vision-language model; none if one is missing.
 
-
-def locate_component_graphs(source: ModelSource) -> Sequence[Path]:
-    """Return the vision encoder, the embedding and the decoder, from the model's folder or its subfolder ``onnx``.
-
-    If a graph exists in several precisions, take that of the file that the settings name, or else the most precise.
-
-    Raises:
-        ModelError: if a graph is missing.
+    They are in the model's folder or its subfolder ``onnx``. If a graph exists in several precisions, take that of the
+    file that the settings name, or else the most precise. A named file must be one of the three graphs.
     """
     stem = "" if source.file is None else source.file.stem
+    if source.file is not None and not (stem.startswith(_COMPONENTS) and source.file.suffix == _SUFFIX):
+        return []
     precision = next((stem.removeprefix(name) for name in _COMPONENTS if stem.startswith(name)), "")
     suffixes = dict.fromkeys((precision, *_PRECISIONS))
     graphs: list[Path] = []
     for name in _COMPONENTS:
         parents = (source.folder, source.folder / "onnx")
         paths = (parent / f"{name}{suffix}{_SUFFIX}" for parent in parents for suffix in suffixes)
-        path = next((path for path in paths if path.is_file()), None)
-        if path is None:
-            raise ModelError(f"{source.folder} has no {name}.onnx, neither in itself nor in its onnx folder")
-        graphs.append(path)
-    return graphs
+        graphs += [path for path in paths if path.is_file()][:1]
+    return graphs if len(graphs) == len(_COMPONENTS) else []
 
 
 def check_graph_file(file: Path) -> None:
@@ -110,9 +97,3 @@ def check_graph_file(file: Path) -> None:
         )
     if start == _LFS_POINTER:
         raise ModelError(f"{file} is a Git LFS pointer, not the model itself; fetch it with `git lfs pull`")
-
-
-def _graphs(folder: Path) -> list[Path]:
-    if not folder.is_dir():
-        return []
-    return sorted(file for file in folder.iterdir() if file.suffix.lower() == _SUFFIX and file.is_file())

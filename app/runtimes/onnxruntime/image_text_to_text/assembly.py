@@ -15,12 +15,11 @@ from app.engine.models.model_metadata import Fact, ModelMetadata, Origin
 from app.engine.models.servable import Servable
 from app.runtimes.folder import resolve_confined
 from app.runtimes.onnxruntime.files.hugging_face import Preprocessor, read_json
-from app.runtimes.onnxruntime.files.location import locate_component_graphs
+from app.runtimes.onnxruntime.files.location import find_component_graphs
 from app.runtimes.onnxruntime.image_text_to_text.chat_template import PlainTemplate, load_chat_template
 from app.runtimes.onnxruntime.image_text_to_text.configuration import (
     GenerationConfiguration,
     ModelConfiguration,
-    read_optional_json,
     read_tokenizer_configuration,
 )
 from app.runtimes.onnxruntime.image_text_to_text.graphs import Decoder, VisionEncoder
@@ -65,15 +64,17 @@ def load(source: ModelSource) -> Servable:
 
 
 def assemble(source: ModelSource) -> tuple[OnnxVisionLanguageModel, ModelMetadata]:
-    """Load the graphs and read the configuration files.
+    """Load the graphs of a model that has all three (`find_component_graphs`), and read the configuration files.
 
     Raises:
         ModelError: if a file is missing, cannot be read, or needs an unsupported feature.
     """
     folder = source.folder
-    files = locate_component_graphs(source)
+    files = find_component_graphs(source)
     path = folder / "config.json"
-    config = read_json(path, ModelConfiguration)
+    config = read_json(ModelConfiguration, path)
+    if config is None:
+        raise ModelError(f"{path} is missing")
     if config.model_type in _UNSUPPORTED:
         raise ModelError(f"{path} declares model_type {config.model_type}, which is not supported yet")
     if config.image_grid_pinpoints:
@@ -193,7 +194,7 @@ def _image_token(
 def _end_tokens(
     folder: Path, config: ModelConfiguration, tokenizer: Tokenizer, special: dict[str, str]
 ) -> tuple[frozenset[int], Origin]:
-    generation = read_optional_json(folder / "generation_config.json", GenerationConfiguration)
+    generation = read_json(GenerationConfiguration, folder / "generation_config.json")
     for ids in (generation.eos_token_id if generation else None, config.eos_token_id, config.text.eos_token_id):
         if ids is not None:
             return frozenset((ids,) if isinstance(ids, int) else ids), Origin.CONFIG

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, NoReturn
 
 import msgspec
 
-from app.runtimes.onnxruntime.image_text_to_text.configuration import TokenizerConfiguration, read_optional_json
+from app.runtimes.onnxruntime.files.hugging_face import read_json
+from app.runtimes.onnxruntime.image_text_to_text.configuration import TokenizerConfiguration
 from app.settings.model import ModelError, read_bounded
 from tasks.text.generation import Message, image_count, template_message
 
@@ -111,7 +112,7 @@ def _find_source(folder: Path, tokenizer: TokenizerConfiguration) -> tuple[str, 
         except (OSError, UnicodeDecodeError) as error:
             raise ModelError(f"{path} cannot be read: {error}") from None
     names = ("chat_template.json", "processor_config.json")
-    configurations = {name: read_optional_json(folder / name, TokenizerConfiguration) for name in names}
+    configurations = {name: read_json(TokenizerConfiguration, folder / name) for name in names}
     configurations["tokenizer_config.json"] = tokenizer
     for name, holder in configurations.items():
         template = holder.chat_template if holder else None

@@ -5,13 +5,10 @@ The fields are those of Hugging Face's configuration files. Other fields are ign
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TypeVar
 
 import msgspec
 
 from app.runtimes.onnxruntime.files.hugging_face import read_json
-
-T = TypeVar("T")
 
 TokenIds = int | tuple[int, ...] | None
 
@@ -81,15 +78,6 @@ class TokenizerConfiguration(msgspec.Struct, frozen=True, kw_only=True):
         return {name: text for name, text in texts.items() if text is not None}
 
 
-def read_optional_json(path: Path, kind: type[T]) -> T | None:
-    """Read a JSON file as a `kind`, or return None if it does not exist.
-
-    Raises:
-        ModelError: if the file cannot be parsed.
-    """
-    return read_json(path, kind) if path.is_file() else None
-
-
 def read_tokenizer_configuration(folder: Path) -> TokenizerConfiguration:
     """Read tokenizer_config.json, and add missing special tokens from special_tokens_map.json.
 
@@ -97,7 +85,7 @@ def read_tokenizer_configuration(folder: Path) -> TokenizerConfiguration:
         ModelError: if the file cannot be parsed.
     """
     special, configuration = (
-        read_optional_json(folder / name, TokenizerConfiguration) or TokenizerConfiguration()
+        read_json(TokenizerConfiguration, folder / name) or TokenizerConfiguration()
         for name in ("special_tokens_map.json", "tokenizer_config.json")
     )
     return msgspec.structs.replace(configuration, **(special.special_tokens() | configuration.special_tokens()))

@@ -52,14 +52,10 @@ class VisionEncoder:
         Raises:
             ModelError: if it does not.
         """
-        declared = self._inputs[_PIXELS].shape[-3:]
-        if any(
-            declared_side not in (-1, side) for declared_side, side in zip(declared, (3, height, width), strict=True)
-        ):
-            preprocessed = [3, height, width]
-            raise ModelError(
-                f"{self._graph.file} takes images of {list(declared)}, but preprocessing makes {preprocessed}"
-            )
+        _, *sides = self._inputs[_PIXELS].shape
+        preprocessed = [3, height, width]
+        if any(side not in (-1, own) for side, own in zip(sides, preprocessed, strict=True)):
+            raise ModelError(f"{self._graph.file} takes images of {sides}, but preprocessing makes {preprocessed}")
 
     def __call__(self, tiles: Tiles) -> NDArray[Any]:
         """Return the features (number, width) of an image, tile by tile.

@@ -21,9 +21,7 @@ from app.runtimes.onnxruntime.files.hugging_face import (
     processor_size,
     read_json,
 )
-from app.runtimes.onnxruntime.image_text_to_text.configuration import read_optional_json
 from app.runtimes.onnxruntime.images.image_batch import ImageBatcher
-from app.runtimes.onnxruntime.images.placement import Resize
 from app.runtimes.onnxruntime.images.preprocessing import (
     BYTE,
     HALVES,
@@ -32,6 +30,7 @@ from app.runtimes.onnxruntime.images.preprocessing import (
     ZEROS,
     Interpolation,
     Preprocessing,
+    Resize,
     Triple,
     pillow_filter,
 )
@@ -86,12 +85,11 @@ def read_processor_configuration(folder: Path) -> tuple[Preprocessor, Path] | No
     Raises:
         ModelError: if a file cannot be parsed.
     """
-    path = folder / "preprocessor_config.json"
-    if path.is_file():
-        return read_json(path, Preprocessor), path
-    path = folder / "processor_config.json"
-    nested = read_optional_json(path, _Nested)
-    return (nested.image_processor, path) if nested and nested.image_processor else None
+    path, nested_path = folder / "preprocessor_config.json", folder / "processor_config.json"
+    if config := read_json(Preprocessor, path):
+        return config, path
+    nested = read_json(_Nested, nested_path)
+    return (nested.image_processor, nested_path) if nested and nested.image_processor else None
 
 
 def decide_recipe(

@@ -8,26 +8,17 @@ from typing import Any
 import msgspec
 import pytest
 
-from app.runtimes.onnxruntime.files.hugging_face import (
-    Config,
-    Preprocessor,
-    Size,
-    TimmPreprocessing,
-    read_hugging_face_file,
-)
-from app.settings.model import ModelError, ModelSource
-
-
-def source(folder: Path) -> ModelSource:
-    return ModelSource(name="model", version="1", folder=folder)
+from app.runtimes.onnxruntime.files.hugging_face import Config, Preprocessor, Size, TimmPreprocessing, read_json
+from app.settings.model import ModelError
 
 
 def read_config(folder: Path, graph: str = "model.onnx") -> Config | None:
-    return read_hugging_face_file(source(folder), folder / graph, "config.json", Config)
+    return read_json(Config, (folder / graph).parent / "config.json", folder / "config.json")
 
 
 def read_preprocessor(folder: Path, graph: str = "model.onnx") -> Preprocessor | None:
-    return read_hugging_face_file(source(folder), folder / graph, "preprocessor_config.json", Preprocessor)
+    name = "preprocessor_config.json"
+    return read_json(Preprocessor, (folder / graph).parent / name, folder / name)
 
 
 def test_config_and_preprocessor_files_are_optional(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from app.runtimes.onnxruntime.files.location import has_component_graphs
+from app.runtimes.onnxruntime.files.location import find_component_graphs
 from app.runtimes.onnxruntime.image_text_to_text.assembly import assemble, load
 from app.settings.model import ModelSource
 from tasks.image_text_to_text import GenerationParameters, PromptedImage
@@ -173,14 +173,14 @@ def test_answer_is_streamed_in_chunks(tiny: Any, model: Any) -> None:
 
 
 def test_a_model_is_recognised_by_its_file_names(tiny: Any, tmp_path: Path) -> None:
-    assert not has_component_graphs(ModelSource(name="m", version="1", folder=tmp_path))
-    assert not has_component_graphs(ModelSource(name="m", version="1", folder=tmp_path / "absent"))
+    assert not find_component_graphs(ModelSource(name="m", version="1", folder=tmp_path))
+    assert not find_component_graphs(ModelSource(name="m", version="1", folder=tmp_path / "absent"))
     (tmp_path / "onnx").mkdir()
     for name in ("vision_encoder_q4", "embed_tokens", "decoder_model_merged_q4f16"):
         (tmp_path / "onnx" / f"{name}.onnx").touch()
-    assert has_component_graphs(ModelSource(name="m", version="1", folder=tmp_path))
+    assert find_component_graphs(ModelSource(name="m", version="1", folder=tmp_path))
     (tmp_path / "onnx" / "embed_tokens.onnx").unlink()
-    assert not has_component_graphs(ModelSource(name="m", version="1", folder=tmp_path))
+    assert not find_component_graphs(ModelSource(name="m", version="1", folder=tmp_path))
 
 
 def test_a_named_graph_decides_the_precision(tiny: Any, tmp_path: Path) -> None:
