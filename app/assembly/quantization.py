@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from app import __version__
 from app.engine.error_text import missing_extra
-from app.runtimes.onnxruntime.loading import load_single_graph, open_session
+from app.runtimes.onnxruntime.loading import load, open_session
 from app.runtimes.onnxruntime.precision import PROVENANCE_FILE, QuantizationProvenance
 from app.runtimes.onnxruntime.session import Session
 from app.settings.model import SETTINGS_FILE, ModelError, ModelSource, read_json_file
@@ -109,7 +109,7 @@ class _CalibrationReader:
     def __init__(self, source: ModelSource, images: Sequence[Path], on_progress: Callable[[int], None]) -> None:
         self.session = _RecordingSession(open_session(source))
         self.digests: set[str] = set()
-        self._servable = load_single_graph(source, lambda _: self.session)
+        self._servable = load(source, lambda _: self.session)
         if tuple(self._servable.inputs) != (IMAGE_INPUT,):
             raise ModelError(f"{source.folder}: only a model that takes one image can be quantised")
         self._name, self._images, self._on_progress = source.name, iter(images), on_progress

@@ -15,7 +15,9 @@ from numpy.typing import NDArray
 
 from app.engine.error_text import missing_extra
 from app.engine.models.model_metadata import Fact, Origin
-from app.runtimes.onnxruntime.loading import inspect_single_graph, load_single_graph, open_session
+from app.runtimes.onnxruntime.loading import inspect as inspect_onnx
+from app.runtimes.onnxruntime.loading import load as load_onnx
+from app.runtimes.onnxruntime.loading import open_session
 from app.runtimes.onnxruntime.precision import describe_precision, is_accelerated
 from app.settings.model import ModelError, ModelSource
 from app.settings.server import ServerSettings
@@ -92,8 +94,8 @@ class OpenVinoSession:
         return tuple(feeds[spec.name].shape for spec in self.inputs)
 
 
-inspect = partial(inspect_single_graph, open_graph=OpenVinoSession)
-load = partial(load_single_graph, open_graph=OpenVinoSession)
+inspect = partial(inspect_onnx, open_graph=OpenVinoSession)
+load = partial(load_onnx, open_graph=OpenVinoSession)
 
 
 class _CompiledGraph:

@@ -2,18 +2,14 @@
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
 
 from app.engine.models.model_metadata import Fact, ModelMetadata, Origin
 from app.engine.models.servable import Servable
 from app.runtimes.folder import resolve_confined
 from app.runtimes.label_files import format_labels
-from app.runtimes.onnxruntime.files.location import has_component_graphs, locate_graph
+from app.runtimes.onnxruntime.files.location import find_component_graphs, locate_graph
 from app.runtimes.onnxruntime.files.model_files import read_model_files
-from app.runtimes.onnxruntime.heads import task_and_model
+from app.runtimes.onnxruntime.heads import as_tensors, task_and_model
 from app.runtimes.onnxruntime.image_text_to_text import assembly
 from app.runtimes.onnxruntime.images.inputs import is_single_image
 from app.runtimes.onnxruntime.inspection import inspect_model
@@ -21,7 +17,6 @@ from app.runtimes.onnxruntime.precision import describe_precision, is_accelerate
 from app.runtimes.onnxruntime.session import GraphSession, Session
 from app.settings.model import ModelError, ModelSource, PreprocessingSettings
 from tasks.inference.error import InferenceError
-from tasks.inference.tensor import Tensor
 from tasks.task import TaskType
 from tasks.tensor_inference import TensorInference, Tensors, TensorsInput
 
@@ -30,22 +25,43 @@ _IMAGE_RANK = 4
 OpenGraph = Callable[[ModelSource], GraphSession]
 
 
-def inspect(source: ModelSource) -> ModelMetadata:
-    """Describe the model without keeping it loaded.
+def inspect(source: ModelSource, open_graph: OpenGraph | None = None) -> ModelMetadata:
+    """Describe the model without keeping it loaded; `open_graph` as in `load`.
 
     Raises:
         ModelError: if its task or layout cannot be determined, or a file is missing.
     """
-    return assembly.assemble(source)[1] if has_component_graphs(source) else inspect_single_graph(source)
+    if open_graph is None and find_component_graphs(source):
+        return assembly.assemble(source)[1]
+    session = (open_graph or open_session)(source)
+    if _is_tensor_model(source, session):
+        return _describe_tensor_model(source, session)
+    return inspect_model(source, session).description
 
 
-def load(source: ModelSource) -> Servable:
+def load(source: ModelSource, open_graph: OpenGraph | None = None) -> Servable:
     """Load the model, and test it once if it takes images.
+
+    By default ONNX Runtime loads it. If `open_graph` loads it, it must have one graph.
 
     Raises:
         ModelError: if its task or layout cannot be determined, a file is missing, or the test fails.
     """
-    return assembly.load(source) if has_component_graphs(source) else load_single_graph(source)
+    if open_graph is None and find_component_graphs(source):
+        return assembly.load(source)
+    session = (open_graph or open_session)(source)
+    if _is_tensor_model(source, session):
+        task = TensorInference(session.inputs, session.outputs)
+        description = _describe_tensor_model(source, session)
+        return Servable(task, partial(_predict, session), description, source.settings.parameters)
+    inspection = inspect_model(source, session)
+    task, model, example = task_and_model(inspection)
+    try:
+        model([example])
+    except InferenceError as error:
+        raise ModelError(f"{source.folder}: the model cannot answer a blank image: {error.message}") from None
+    downscale = inspection.graph.downscale if source.settings.preprocessing.reduced_decode else None
+    return Servable(task, model, inspection.description, source.settings.parameters, downscale)
 
 
 def open_session(source: ModelSource) -> Session:
@@ -61,50 +77,9 @@ def open_session(source: ModelSource) -> Session:
     return session
 
 
-def inspect_single_graph(source: ModelSource, open_graph: OpenGraph = open_session) -> ModelMetadata:
-    """Describe the model whose graph `open_graph` loads, without keeping it loaded.
-
-    Raises:
-        ModelError: if its task or layout cannot be determined.
-    """
-    session = open_graph(source)
-    if _is_tensor_model(source, session):
-        return _describe_tensor_model(source, session)
-    return inspect_model(source, session).description
-
-
-def load_single_graph(source: ModelSource, open_graph: OpenGraph = open_session) -> Servable:
-    """Load the model whose graph `open_graph` loads, and test it once if it takes images.
-
-    Raises:
-        ModelError: if its task or layout cannot be determined, or the test fails.
-    """
-    session = open_graph(source)
-    if not _is_tensor_model(source, session):
-        inspection = inspect_model(source, session)
-        task, model, example = task_and_model(inspection)
-        try:
-            model([example])
-        except InferenceError as error:
-            raise ModelError(f"{source.folder}: the model cannot answer a blank image: {error.message}") from None
-        downscale = inspection.graph.downscale if source.settings.preprocessing.reduced_decode else None
-        return Servable(task, model, inspection.description, source.settings.parameters, downscale)
-    task = TensorInference(session.inputs, session.outputs)
-    description = _describe_tensor_model(source, session)
-    return Servable(task, partial(_predict, session), description, source.settings.parameters)
-
-
 def _predict(session: GraphSession, inputs: Sequence[TensorsInput], /) -> Sequence[Tensors]:
     """Return the outputs of any graph: a `TensorModel`."""
-    return [
-        Tensors(
-            [
-                Tensor(name=spec.name, datatype=spec.datatype, data=_as_bytes(np.asarray(array)))
-                for spec, array in zip(session.outputs, session.run(item.tensors), strict=True)
-            ]
-        )
-        for item in inputs
-    ]
+    return [Tensors(as_tensors(session.outputs, session.run(item.tensors))) for item in inputs]
 
 
 def _is_tensor_model(source: ModelSource, session: GraphSession) -> bool:
@@ -148,12 +123,3 @@ def _describe_tensor_model(source: ModelSource, session: GraphSession) -> ModelM
         facts=(*facts, *session.facts),
         properties=session.metadata,
     )
-
-
-def _as_bytes(array: NDArray[Any]) -> NDArray[Any]:
-    """Encode strings, which ONNX Runtime returns as `str`, to the `bytes` of a BYTES tensor."""
-    if array.dtype.kind not in "OUS":
-        return array
-    encoded = np.empty(array.size, object)
-    encoded[:] = [value.encode() if isinstance(value, str) else bytes(value) for value in array.ravel().tolist()]
-    return encoded.reshape(array.shape)

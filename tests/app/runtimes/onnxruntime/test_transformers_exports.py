@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from app.runtimes.onnxruntime.loading import load_single_graph
+from app.runtimes.onnxruntime.loading import load
 from app.settings.model import ModelSource
 from tasks.image_classification import Classification
 from tasks.image_segmentation import Segments
@@ -85,7 +85,7 @@ def with_scaled_weights(model: Any, name: str, factor: float) -> Any:
 
 
 def predict(folder: Path, pixels: NDArray[np.uint8], **parameters: object) -> Any:
-    servable = load_single_graph(ModelSource(name="model", version="1", folder=folder))
+    servable = load(ModelSource(name="model", version="1", folder=folder))
     tensor = Tensor(name="image", datatype=Datatype.UINT8, data=pixels)
     request = InferenceRequest(id="1", model_name="model", inputs=(tensor,), parameters=parameters)
     assert not [fact for fact in servable.description.facts if fact.origin == "guessed"]

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from app.engine.models.model_metadata import Fact, Origin
-from app.runtimes.onnxruntime.loading import load_single_graph
+from app.runtimes.onnxruntime.loading import load
 from app.settings.model import ModelError
 from tasks.image_classification import LabelledScore
 from tasks.image_segmentation import SegmentedObject
@@ -35,7 +35,7 @@ def request(**parameters: object) -> InferenceRequest:
 
 
 def records(file: Path, task_type: TaskType, **settings: object) -> Sequence[Record]:
-    servable = load_single_graph(graphs.source(file, **settings))
+    servable = load(graphs.source(file, **settings))
     assert servable.description.task_type is task_type
     result = servable.predict(request(), Limits())
     assert result.batch_size == 1
@@ -90,7 +90,7 @@ def test_concurrent_requests_get_their_own_answers(tmp_path: Path) -> None:
     file = graphs.channel_means(
         tmp_path / "model.onnx", properties=graphs.properties("classify", ("r", "g", "b"), (8, 8))
     )
-    servable = load_single_graph(graphs.source(file))
+    servable = load(graphs.source(file))
 
     def red_score(value: int) -> float:
         pixels = np.zeros((3, 40, 30, 3), np.uint8)
@@ -112,7 +112,7 @@ def test_concurrent_requests_get_their_own_answers(tmp_path: Path) -> None:
 def test_classifier_with_nan_outputs_does_not_load(tmp_path: Path) -> None:
     file = graphs.constant(tmp_path / "model.onnx", {"output0": np.full((1, 3), np.nan, np.float32)})
     with pytest.raises(ModelError, match=r"cannot answer a blank image: .* not finite numbers"):
-        load_single_graph(graphs.source(file))
+        load(graphs.source(file))
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ def test_detector_with_nan_outputs_does_not_load(tmp_path: Path, outputs: Any) -
     file = graphs.constant(tmp_path / "model.onnx", outputs, shape=("b", 3, 64, 64))
     declared = {"task_type": "OBJECT_DETECTION", **({"layout": "detr"} if "logits" in outputs else {})}
     with pytest.raises(ModelError, match=r"cannot answer a blank image: .* all NaN"):
-        load_single_graph(graphs.source(file, **declared))
+        load(graphs.source(file, **declared))
 
 
 @pytest.mark.parametrize("suppressed", [False, True])
@@ -149,7 +149,7 @@ def test_pose_model_returns_keypoints_in_image_pixels(tmp_path: Path, suppressed
     )
     points = [[60, 20, 0.9][:numbers], [80, 8, 0.1][:numbers]]
     assert records(file, TaskType.OBJECT_DETECTION) == [PosedObject("person", 0.75, 48, 8, 80, 48, points)]
-    servable = load_single_graph(graphs.source(file))
+    servable = load(graphs.source(file))
     assert Fact("keypoints", f"2 of {numbers} numbers for each box", Origin.MODEL_FILE) in servable.description.facts
     (prediction,) = servable.predict(request(score_threshold=0.9), Limits()).outputs[0].predictions
     tensors = prediction.stack([prediction])
