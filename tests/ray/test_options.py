@@ -45,6 +45,12 @@ def test_model_choice_is_separate_from_other_options() -> None:
         ({"multiplexed": -1}, "argument: Expected `int` >= 0 - at `$.multiplexed`"),
         ({"settings": {"portt": 1}}, "settings.portt: Expected one of allow_avif_jpeg2000, allowed_hosts, "),
         ({"settings": {"tls_client_ca": "ca.pem"}}, "settings.tls_client_ca: this has no effect"),
+        (
+            {"batch_wait_seconds": float("inf")},
+            "argument: Expected `float` <= 1000000000.0 - at `$.batch_wait_seconds`",
+        ),
+        ({"model": 5}, "argument: Expected a path, got 5 - at `$.model`"),
+        ({"settings": {"record_images": 5}}, "settings: Expected a path, got 5 - at `$.record_images`"),
         ({"ingress": "many"}, "argument: Expected `object`, got `str` - at `$.ingress`"),
     ],
 )

@@ -43,8 +43,8 @@ class RayOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
     multiplexed: Annotated[int, msgspec.Meta(ge=0)] = 0
     batch_size: Annotated[int, msgspec.Meta(ge=1)] = 8
-    batch_wait_seconds: Annotated[float, msgspec.Meta(ge=0)] = 0.005
-    timeout_seconds: Annotated[float, msgspec.Meta(gt=0)] = 60.0
+    batch_wait_seconds: Annotated[float, msgspec.Meta(ge=0, le=1e9)] = 0.005
+    timeout_seconds: Annotated[float, msgspec.Meta(gt=0, le=1e9)] = 60.0
     retries: Annotated[int, msgspec.Meta(ge=0)] = 2
     ingress: Mapping[str, Any] = {}
     models: Mapping[str, Any] = {}
@@ -120,7 +120,7 @@ def _path(kind: type, value: object) -> object:
     """Convert a path, the one type of setting that msgspec does not know."""
     if kind is Path and isinstance(value, str):
         return Path(value)
-    raise NotImplementedError
+    raise TypeError(f"Expected a path, got {value!r}")
 
 
 def _convert(values: Mapping[str, object], kind: type[T], subject: str, known: Sequence[str]) -> T:
