@@ -1,7 +1,7 @@
 """Find the models of a service, and load them."""
 
 import gc
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -16,9 +16,6 @@ from app.engine.models.servable import Servable
 from app.runtimes.folder import check_folder
 from app.runtimes.other_formats import advice_for, advice_in
 from app.runtimes.runtime import ONNXRUNTIME, OPENVINO, PYTHON, RUNTIMES, Runtime
-from app.runtimes.subprocess.loading import load_in_subprocess
-from app.runtimes.subprocess.process import run_in_process
-from app.runtimes.subprocess.supervisor import OnProcessLost
 from app.server.process_setup import configure_process, freeze_garbage
 from app.settings.model import SETTINGS_FILE, ModelError, ModelSource
 from app.settings.server import DEMO_MODELS, IS_CHECKOUT, ModelOptions
@@ -93,10 +90,15 @@ def describe(source: ModelSource) -> ModelMetadata:
     Raises:
         ModelError: when the model cannot be read.
     """
-    return run_in_process(source, _describe_in_process) if _is_isolated(source) else _describe_in_process(source)
+    if not _is_isolated(source):
+        return _describe_in_process(source)
+    # Import late: few models are isolated, and the server starts faster.
+    from app.runtimes.subprocess.process import run_in_process
+
+    return run_in_process(source, _describe_in_process)
 
 
-def load(source: ModelSource, on_process_lost: OnProcessLost | None = None) -> Servable:
+def load(source: ModelSource, on_process_lost: Callable[[ModelSource, str], None] | None = None) -> Servable:
     """Load the model at `source`.
 
     Args:
@@ -107,6 +109,9 @@ def load(source: ModelSource, on_process_lost: OnProcessLost | None = None) -> S
         ModelError: when the model cannot be served.
     """
     if _is_isolated(source):
+        # Import late, as above.
+        from app.runtimes.subprocess.loading import load_in_subprocess
+
         servable = load_in_subprocess(source, _load_in_subprocess, on_process_lost)
     else:
         servable, added = _load_meter.measure(partial(_load_in_process, source))

@@ -52,8 +52,6 @@ for _target, _name, _help in _COMMANDS:
     # Commands are named, not imported, so that each command imports only what it needs.
     cli.command(_target, name=_name, help=_help)
 
-cast("Any", cli).register_install_completion_command(help="Install completion for the shell: bash, zsh or fish.")
-
 
 def main() -> None:
     """Run the command line. Print expected errors as one sentence, without a traceback."""
@@ -61,6 +59,11 @@ def main() -> None:
     if name in {name for _, name, _ in _COMMANDS} and cli[name].default_command is not None:
         # The line of the list would replace the docstring, which also lists exit statuses.
         cli[name].help = None
+    else:
+        # Other commands start faster without it.
+        cast("Any", cli).register_install_completion_command(
+            help="Install completion for the shell: bash, zsh or fish."
+        )
     try:
         cli()
     except (ModelError, SettingsError, InferenceError, OSError) as error:
