@@ -40,13 +40,10 @@ def chariot_endpoints(
             return json_response(b'{"status":"ready"}')
         return json_response(msgspec.json.encode({"status": "not ready", "error": engine.not_ready_reason}), status=503)
 
-    async def health(_: HttpRequest) -> Response[bytes]:
-        return json_response(b'{"status":"alive"}')
-
-    async def model_ready(request: HttpRequest) -> Response[bytes]:
+    def model_ready(request: HttpRequest) -> ModelReady:
         name = engine.registry.name_for_path(request.path_params["target"])
         engine.ready_model(name, request.path_params.get("version"))
-        return json_response(msgspec.json.encode(ModelReady(name)))
+        return ModelReady(name)
 
     infer = partial(
         infer_endpoint,
@@ -62,7 +59,9 @@ def chariot_endpoints(
         infer(f"{_MODEL}/infer", f"Infer with {of_id}", accepts_target=_is_chariot),
         infer(f"{_VERSION}/infer", f"Infer with one version of {of_id}", accepts_target=_is_chariot),
         probe_endpoint("/ready", "Whether every model is ready", handle=ready, answer=dict[str, str], failures=(503,)),
-        probe_endpoint("/health", "Whether the process is alive", handle=health, answer=dict[str, str]),
+        probe_endpoint(
+            "/health", "Whether the process is alive", handle=lambda _: {"status": "alive"}, answer=dict[str, str]
+        ),
         *(
             read_endpoint(
                 f"{path}/ready",

@@ -74,8 +74,9 @@ class Endpoint(Operation, frozen=True, kw_only=True, eq=False):
     """An operation that a protocol serves.
 
     Attributes:
-        handle: returns the response, or raises an `InferenceError`, which the server formats for the protocol. None
-            for an inference that only `start` answers, and for a protocol with its own port.
+        handle: returns the response, an object to send as JSON, or an awaitable of one of them. Raises an
+            `InferenceError`, which the server formats for the protocol. None for an inference that only `start`
+            answers, and for a protocol with its own port.
         start: for an inference, creates its `InferenceCall` from the head and the body, or raises an `InferenceError`.
             Returns None for a request that `handle` must answer, such as one with a streamed answer.
         accepts_target: whether a target belongs to this protocol, for paths that several protocols share.
@@ -83,7 +84,7 @@ class Endpoint(Operation, frozen=True, kw_only=True, eq=False):
             While that queue is full, requests are rejected before their body is read. None for other operations.
     """
 
-    handle: Callable[[HttpRequest], Awaitable[Response[Any]]] | None = None
+    handle: Callable[[HttpRequest], object] | None = None
     start: StartCall | None = None
     accepts_target: Callable[[str], bool] | None = None
     queue_model: Callable[[str], str] | None = None

@@ -5,7 +5,6 @@ from collections.abc import Coroutine, Sequence
 from functools import partial
 from typing import Any
 
-import msgspec
 from litestar import Response
 
 from app.engine.engine import Engine
@@ -40,17 +39,17 @@ class KServeV1(HttpProtocol):
     name = "kserve-v1"
 
     def endpoints(self, engine: Engine, /) -> Sequence[Endpoint]:
-        async def models(_: HttpRequest) -> Response[bytes]:
+        def models(_: HttpRequest) -> WireModels:
             names = sorted({registration.source.name for registration in engine.registry.registrations})
-            return json_response(msgspec.json.encode(WireModels(models=names, data=listed_models(engine))))
+            return WireModels(models=names, data=listed_models(engine))
 
-        async def model_ready(request: HttpRequest) -> Response[bytes]:
+        def model_ready(request: HttpRequest) -> ModelReady:
             name = request.path_params["target"]
             try:
                 engine.ready_model(name)
             except InferenceError as error:
                 raise _kserve_error(engine, error, name) from None
-            return json_response(msgspec.json.encode(ModelReady(name)))
+            return ModelReady(name)
 
         start = partial(_create_codec, engine)
 

@@ -5,14 +5,13 @@ from functools import partial
 from typing import Any
 
 import msgspec
-from litestar import Response
 
 from app.engine.engine import Engine
 from app.engine.models.registry import Registration
 from app.engine.statistics import Duration
 from app.protocols.http_inference import read_body
 from app.protocols.kserve_v2.rendering import declared_outputs
-from app.protocols.protocol import Endpoint, HttpRequest, Method, json_response, read_endpoint
+from app.protocols.protocol import Endpoint, HttpRequest, Method, read_endpoint
 from app.wire.json_body import read_json
 from tasks.inference.error import ErrorKind, InferenceError
 from tasks.inference.tensor import Datatype, TensorSpec
@@ -76,33 +75,32 @@ class _IndexEntry(msgspec.Struct, frozen=True):
 def extension_endpoints(engine: Engine) -> Sequence[Endpoint]:
     """Return the endpoints to configure, list, load and unload models, for their statistics, and of refusals."""
 
-    async def index(request: HttpRequest) -> Response[bytes]:
+    async def index(request: HttpRequest) -> object:
         body = await read_body(request, engine)
         options = read_json(body, _IndexRequest, limits=engine.limits) if body.strip() else _IndexRequest()
-        return json_response(msgspec.json.encode(await index_entries(engine, ready=options.ready)))
+        return await index_entries(engine, ready=options.ready)
 
-    async def load(request: HttpRequest) -> Response[bytes]:
+    async def load(request: HttpRequest) -> object:
         name = request.path_params["target"]
         body = await read_body(request, engine)
         options = read_json(body, _LoadRequest, limits=engine.limits) if body.strip() else _LoadRequest()
         reject_load_parameters(options.parameters)
         await engine.repository.load(name)
-        return json_response(msgspec.json.encode({"name": name, "load": True}))
+        return {"name": name, "load": True}
 
-    async def unload(request: HttpRequest) -> Response[bytes]:
+    async def unload(request: HttpRequest) -> object:
         name = request.path_params["target"]
         await engine.repository.unload(name)
-        return json_response(msgspec.json.encode({"name": name, "unload": True}))
+        return {"name": name, "unload": True}
 
-    async def statistics(request: HttpRequest) -> Response[bytes]:
+    def statistics(request: HttpRequest) -> object:
         target, version = request.path_params.get("target"), request.path_params.get("version")
-        name = engine.registry.name_for_path(target) if target else None
-        return json_response(msgspec.json.encode(statistics_of(engine, name, version)))
+        return statistics_of(engine, engine.registry.name_for_path(target) if target else None, version)
 
-    async def config(request: HttpRequest) -> Response[bytes]:
-        return json_response(msgspec.json.encode(model_config(find_registration(engine, request))))
+    def config(request: HttpRequest) -> object:
+        return model_config(find_registration(engine, request))
 
-    async def refuse(feature: str, _: HttpRequest) -> Response[bytes]:
+    def refuse(feature: str, _: HttpRequest) -> object:
         raise unsupported(feature)
 
     describe = partial(read_endpoint, failures=(404, 503))

@@ -56,31 +56,29 @@ class KServeV2(HttpProtocol):
     name = "kserve-v2"
 
     def endpoints(self, engine: Engine, /) -> Sequence[Endpoint]:
-        async def server_metadata(_: HttpRequest) -> Response[bytes]:
-            return json_response(msgspec.json.encode(SERVER_METADATA))
-
-        async def live(_: HttpRequest) -> Response[bytes]:
-            return json_response(b'{"live":true}')
-
         async def ready(_: HttpRequest) -> Response[bytes]:
             if not engine.not_ready_reason:
                 return json_response(b'{"ready":true}')
             return json_response(msgspec.json.encode({"ready": False, "error": engine.not_ready_reason}), status=503)
 
-        async def models(_: HttpRequest) -> Response[bytes]:
-            names = sorted({registration.source.name for registration in engine.registry.registrations})
-            return json_response(msgspec.json.encode({"models": names}))
+        def models(_: HttpRequest) -> object:
+            return {"models": sorted({registration.source.name for registration in engine.registry.registrations})}
 
-        async def metadata(request: HttpRequest) -> Response[bytes]:
-            return json_response(msgspec.json.encode(model_metadata(engine, find_registration(engine, request))))
+        def metadata(request: HttpRequest) -> WireMetadata:
+            return model_metadata(engine, find_registration(engine, request))
 
-        async def model_ready(request: HttpRequest) -> Response[bytes]:
+        def model_ready(request: HttpRequest) -> ModelReady:
             registration = engine.ready_model(request.path_params["target"], request.path_params.get("version"))
-            return json_response(msgspec.json.encode(ModelReady(registration.source.name)))
+            return ModelReady(registration.source.name)
 
         endpoints = [
-            read_endpoint("/v2", "About the server", handle=server_metadata, answer=WireServerMetadata),
-            probe_endpoint("/v2/health/live", "Whether the server is alive", handle=live, answer=dict[str, bool]),
+            read_endpoint("/v2", "About the server", handle=lambda _: SERVER_METADATA, answer=WireServerMetadata),
+            probe_endpoint(
+                "/v2/health/live",
+                "Whether the server is alive",
+                handle=lambda _: {"live": True},
+                answer=dict[str, bool],
+            ),
             probe_endpoint(
                 "/v2/health/ready",
                 "Whether every model is ready",

@@ -1,13 +1,14 @@
 """Turn endpoints of protocols into Litestar handlers, including paths that several protocols share."""
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 
+import msgspec
 from litestar import Response, route
 from litestar.handlers import HTTPRouteHandler
 
 from app.engine.engine import Engine
 from app.protocols.http_inference import answer_inference, error_answer, to_response
-from app.protocols.protocol import Endpoint, HttpProtocol, HttpRequest, Method
+from app.protocols.protocol import Endpoint, HttpProtocol, HttpRequest, Method, json_response
 from app.server.auth.http_access import BY_ENDPOINT, HttpAccess, requires
 from tasks.inference.error import ErrorKind, InferenceError, quote_value
 
@@ -83,7 +84,9 @@ async def _handle(
     try:
         access.admit(request.scope, endpoint.permission)
         if endpoint.handle is not None:
-            return await endpoint.handle(request)
+            answer = endpoint.handle(request)
+            content = await answer if isinstance(answer, Awaitable) else answer
+            return content if isinstance(content, Response) else json_response(msgspec.json.encode(content))
         if endpoint.start is not None:
             return await answer_inference(engine, protocol.name, endpoint, endpoint.start, request)
         raise TypeError(f"{endpoint.path} has neither handle nor start")
