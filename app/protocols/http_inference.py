@@ -3,7 +3,7 @@
 import asyncio
 import zlib
 from collections.abc import AsyncGenerator, Callable
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from litestar import Response
 from litestar.background_tasks import BackgroundTask
@@ -11,7 +11,7 @@ from litestar.response import Stream
 
 from app.engine.engine import Engine
 from app.engine.request_context import RequestContext
-from app.protocols.inference_call import HttpAnswer, InferenceHead
+from app.protocols.inference_call import HttpAnswer, InferenceCall, InferenceHead
 from app.protocols.protocol import Endpoint, HttpProtocol, HttpRequest, StartCall
 from app.protocols.request_info import RETRY_AFTER, read_request_info
 from app.protocols.status import http_status
@@ -99,6 +99,15 @@ async def answer_inference(
     call = start_call(engine, start, head, body, context, head.target)
     if call is None:
         raise TypeError(f"{endpoint.path} has no handle")
+    return await answer_call(engine, context, call)
+
+
+async def answer_call(engine: Engine, context: RequestContext, call: InferenceCall) -> Response[bytes]:
+    """Answer an inference.
+
+    Raises:
+        InferenceError: for every failure, with the path in terms of the protocol.
+    """
     try:
         return to_response(await engine.handle(context, call.model_name, call.decode, call.encode))
     except InferenceError as error:
@@ -145,14 +154,36 @@ def to_response(answer: HttpAnswer) -> Response[bytes]:
     )
 
 
-def streamed_response(
-    parts: AsyncGenerator[bytes], source: AsyncGenerator[Any], media_type: str = EVENT_STREAM
+async def stream_call(
+    call: InferenceCall,
+    outputs: AsyncGenerator[bytes],
+    encode_error: Callable[[InferenceError], bytes],
+    encode_end: Callable[[], bytes] = bytes,
+    media_type: str = EVENT_STREAM,
 ) -> Stream:
-    """Return a response of `parts`, and close `source` when the response or the connection ends."""
+    """Return a response that streams `outputs`, and after them the result of `encode_end`; empty ones are left out.
+
+    Raises:
+        InferenceError: an error before the first output. A later one ends the response with the result of
+            `encode_error`.
+    """
+    try:
+        first_output = await anext(outputs)
+    except InferenceError as error:
+        raise call.map_error_path(error) from None
+
+    async def parts() -> AsyncGenerator[bytes]:
+        try:
+            if first_output:
+                yield first_output
+            async for output in outputs:
+                if output:
+                    yield output
+            end = encode_end()
+        except InferenceError as error:
+            end = encode_error(call.map_error_path(error))
+        if end:
+            yield end
+
     # Litestar stops iterating when the client disconnects; close the generator at once, not at garbage collection.
-    return Stream(parts, media_type=media_type, headers=_UNBUFFERED, background=BackgroundTask(source.aclose))
-
-
-def event(data: bytes) -> bytes:
-    """Return a server-sent event."""
-    return b"data: " + data + b"\n\n"
+    return Stream(parts(), media_type=media_type, headers=_UNBUFFERED, background=BackgroundTask(outputs.aclose))

@@ -81,6 +81,11 @@ def read_parameters_object(raw: Mapping[str, msgspec.Raw] | None, path: str) -> 
     return parameters
 
 
+def event(json: bytes) -> bytes:
+    """Return JSON as a server-sent event."""
+    return b"data: " + json + b"\n\n"
+
+
 def first_path(value: object, predicate: Callable[[object], bool], path: str = "") -> tuple[str, object] | None:
     """Return the path and value of the first match in decoded JSON, depth first; None without a match.
 

@@ -1,7 +1,7 @@
 """The REST routes of GRPS, under ``/grps/v1``."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 from urllib.parse import parse_qsl
@@ -16,12 +16,12 @@ from app.protocols.grps.codec import PredictCodec
 from app.protocols.grps.json_messages import asks_to_stream, encode_json, encode_streamed, read_json_message
 from app.protocols.grps.messages import GrpsMessage, WireMessage, WireRefusal
 from app.protocols.http_inference import (
+    answer_call,
     read_body,
     read_head,
     read_inference_body,
     start_call,
-    streamed_response,
-    to_response,
+    stream_call,
 )
 from app.protocols.inference_call import CodecCall, HttpAnswer, InferenceHead, media_type_of
 from app.protocols.protocol import (
@@ -131,13 +131,11 @@ class Grps(HttpProtocol):
             return _codec(engine, head, body, query)
 
         codec = start_call(engine, start, head, body, context, query.model)
-        if streaming:
-            return await _stream_response(codec, codec.stream(engine, context, query.model, encode_streamed))
         call = _start(codec, query)
-        try:
-            return to_response(await engine.handle(context, query.model, call.decode, call.encode))
-        except InferenceError as error:
-            raise codec.map_error_path(error) from None
+        if not streaming:
+            return await answer_call(engine, context, call)
+        outputs = codec.stream(engine, context, query.model, encode_streamed)
+        return await stream_call(call, outputs, lambda error: encode_streamed(error_message(error)), media_type=_BINARY)
 
 
 def _plain_handler(engine: Engine, call: PlainCall) -> Callable[[HttpRequest], Awaitable[Response[Any]]]:
@@ -211,21 +209,3 @@ def _message_reader(content_type: str, body: bytes, limits: Limits) -> Callable[
     if media_type == _JSON:
         return lambda: read_json_message(body, limits)
     return lambda: (GrpsMessage(bin_data=body), False)
-
-
-async def _stream_response(codec: PredictCodec, outputs: AsyncGenerator[bytes]) -> Response[Any]:
-    """Return a streaming response. An error before the first message is raised; a later one becomes a message."""
-    try:
-        first_output = await anext(outputs)
-    except InferenceError as error:
-        raise codec.map_error_path(error) from None
-
-    async def stream() -> AsyncGenerator[bytes]:
-        yield first_output
-        try:
-            async for output in outputs:
-                yield output
-        except InferenceError as error:
-            yield encode_streamed(error_message(codec.map_error_path(error)))
-
-    return streamed_response(stream(), outputs, _BINARY)

@@ -4,7 +4,7 @@ This server adds the image to the extension: `image`, base64 or a data URI, besi
 """
 
 import re
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, cast
 
@@ -14,14 +14,14 @@ from litestar import Response
 from app.engine.engine import Engine
 from app.engine.request_context import RequestContext
 from app.engine.streams.text_stream import Chunk
-from app.protocols.http_inference import EVENT_STREAM, event, read_inference_body, streamed_response
+from app.protocols.http_inference import EVENT_STREAM, read_inference_body, stream_call
 from app.protocols.inference_call import HttpAnswer, InferenceHead
 from app.protocols.kserve_v2.binary import read_timeout
 from app.protocols.kserve_v2.extensions import MODEL_PATH, VERSION_PATH
 from app.protocols.protocol import Endpoint, HttpRequest, error_object, infer_endpoint
 from app.protocols.request_info import read_request_info
 from app.wire.bytes_elements import StringElement
-from app.wire.json_body import read_json, read_parameters_object
+from app.wire.json_body import event, read_json, read_parameters_object
 from tasks.inference.error import InferenceError, invalid
 from tasks.inference.request import InferenceRequest
 from tasks.inference.response import InferenceResponse
@@ -79,13 +79,9 @@ def generate_endpoints(engine: Engine) -> Sequence[Endpoint]:
         context = read_request_info(request, _PROTOCOL)
         name, version = request.path_params["target"], request.path_params.get("version")
         body = await read_inference_body(request, engine, context, name)
-        codec = _GenerateCall(engine, name, version, body)
-        chunks = engine.stream_text(context, name, codec.decode)
-        try:
-            first_chunk = await anext(chunks)
-        except InferenceError as error:
-            raise codec.map_error_path(error) from None
-        return streamed_response(_events(codec, first_chunk, chunks), chunks)
+        call = _GenerateCall(engine, name, version, body)
+        events = engine.stream_outputs(context, name, call.decode, None, call.encode_chunk)
+        return await stream_call(call, events, lambda error: event(error_object(error)))
 
     ask = "Ask a model about an image, or let it continue a text"
     endpoint = partial(infer_endpoint, body=WireGenerateRequest, answer=WireGenerateResponse)
@@ -105,7 +101,10 @@ def generate_endpoints(engine: Engine) -> Sequence[Endpoint]:
 
 
 class _GenerateCall(msgspec.Struct, eq=False):
-    """One request and its answer. `decode` sets the path of the image, and the names of parameters at the top level."""
+    """One request and its answer.
+
+    `decode` sets the path of the image, and the names of parameters at the top level; `encode_chunk` sets `has_text`.
+    """
 
     engine: Engine
     model_name: str
@@ -113,6 +112,7 @@ class _GenerateCall(msgspec.Struct, eq=False):
     body: bytes
     image_path: str = "image"
     top_level_names: frozenset[str] = frozenset()
+    has_text: bool = False
 
     def decode(self) -> InferenceRequest:
         wire = read_json(self.body, WireGenerateRequest, limits=self.engine.limits)
@@ -155,6 +155,14 @@ class _GenerateCall(msgspec.Struct, eq=False):
         content = _encode(response.id, response.model_name, response.model_version, answer.text, output.parameters)
         return HttpAnswer(content=content)
 
+    def encode_chunk(self, chunk: Chunk) -> bytes:
+        """Return the event for a chunk; empty for one without text, unless the answer has none."""
+        if not chunk.text and (self.has_text or not chunk.final):
+            return b""
+        parameters = _NO_PARAMETERS if self.has_text else chunk.parameters
+        self.has_text = True
+        return event(_encode(chunk.id, chunk.model_name, chunk.model_version, chunk.text, parameters))
+
     def map_error_path(self, error: InferenceError) -> InferenceError:
         """Return `error` with its path in terms of this body."""
         if self.image_path == "text_input" and error.path == "inputs":
@@ -169,21 +177,6 @@ class _GenerateCall(msgspec.Struct, eq=False):
 
 
 _TOP_LEVEL = ("max_new_tokens", "temperature", "top_p", "top_k", "seed")
-
-
-async def _events(codec: _GenerateCall, first_chunk: Chunk, chunks: AsyncGenerator[Chunk]) -> AsyncGenerator[bytes]:
-    """Yield one event for each chunk with text; at least one event."""
-    chunk: Chunk | None = first_chunk
-    has_text = False
-    try:
-        while chunk is not None:
-            if chunk.text or (chunk.final and not has_text):
-                parameters = _NO_PARAMETERS if has_text else chunk.parameters
-                yield event(_encode(chunk.id, chunk.model_name, chunk.model_version, chunk.text, parameters))
-                has_text = True
-            chunk = await anext(chunks, None)
-    except InferenceError as error:
-        yield event(error_object(codec.map_error_path(error)))
 
 
 def _encode(request_id: str, model_name: str, model_version: str, text: str, parameters: Mapping[str, object]) -> bytes:

@@ -23,7 +23,7 @@ from app.protocols.openai.wire import (
     WireUsage,
 )
 from app.wire.bytes_elements import StringElement
-from app.wire.json_body import read_json
+from app.wire.json_body import event, read_json
 from metadata.entry import METADATA_PARAMETER
 from tasks.inference.error import InferenceError, invalid
 from tasks.inference.request import InferenceRequest
@@ -49,6 +49,9 @@ class _Codec(Generic[WireT]):
         body: the JSON body, whose size is checked already.
         model_name: the model that it names; empty if it names none or is invalid.
         context: the request, for the id and the time of the answer.
+
+    Attributes:
+        last_events: the events at the end of a streamed answer: why it ends and, if requested, the number of tokens.
     """
 
     wire_type: type[WireT]
@@ -56,6 +59,7 @@ class _Codec(Generic[WireT]):
     id_prefix: str
     answer_object: str
     part_object: str
+    first_delta: Mapping[str, object] = {}
 
     def __init__(self, engine: Engine, body: bytes, model_name: str, context: RequestContext) -> None:
         self.model_name = model_name
@@ -64,7 +68,9 @@ class _Codec(Generic[WireT]):
         self._context = context
         self._length_name = "max_tokens"
         self._image_paths: list[str] = []
-        self.includes_usage = False
+        self._includes_usage = False
+        self._has_chunk = False
+        self.last_events = b""
 
     def decode(self) -> InferenceRequest:
         limits = self._engine.limits
@@ -74,7 +80,7 @@ class _Codec(Generic[WireT]):
         registration, _ = find_model(self._engine, self.model_name, "answers with text", _returns_texts)
         wire = read_json(self._body, self.wire_type, limits=limits)
         check_supported(wire)
-        self.includes_usage = bool(wire.stream_options and wire.stream_options.include_usage)
+        self._includes_usage = bool(wire.stream_options and wire.stream_options.include_usage)
         tensor = self._input(wire, self._parameters(wire, registration), registration)
         return InferenceRequest(id=self._context.request_id, model_name=registration.source.name, inputs=(tensor,))
 
@@ -99,22 +105,23 @@ class _Codec(Generic[WireT]):
         content = self._encode(self.answer_object, response.model_name, [choice], usage=_usage(answer.usage))
         return HttpAnswer(content=content)
 
-    def encode_role(self, model: str) -> bytes | None:
-        """Return the first part of a streamed answer; None if it starts with text."""
-        del model
-
-    def encode_delta(self, model: str, delta: str | None, finish: str | None) -> bytes:
-        """Return a part of a streamed answer: the text `delta`, or the reason why the answer ends."""
-        return self._encode_choice(model, self._delta(delta), finish)
-
-    def encode_usage(self, chunk: Chunk) -> bytes:
-        """Return the last part of a streamed answer: the number of tokens."""
-        return self._encode(self.part_object, chunk.model_name, [], usage=_usage(chunk.usage))
+    def encode_chunk(self, chunk: Chunk) -> bytes:
+        """Return the events for a chunk of a answer; empty if it adds nothing. The last chunk sets `last_events`."""
+        events = self._encode_part(chunk, self.first_delta) if self.first_delta and not self._has_chunk else b""
+        self._has_chunk = True
+        if chunk.text:
+            events += self._encode_part(chunk, self._delta(chunk.text))
+        if chunk.final:
+            self.last_events = self._encode_part(chunk, self._delta(None), chunk.finish)
+            if self._includes_usage:
+                self.last_events += self._encode_event(chunk, [], usage=_usage(chunk.usage))
+        return events
 
     def _content(self, text: str) -> Mapping[str, object]:
         raise NotImplementedError
 
     def _delta(self, delta: str | None) -> Mapping[str, object]:
+        """Return the part of a choice with the text `delta`; None in the last part, which has the reason."""
         raise NotImplementedError
 
     def _input(self, wire: WireT, parameters: dict[str, object], registration: Registration) -> BytesTensor:
@@ -140,9 +147,11 @@ class _Codec(Generic[WireT]):
             parameters[METADATA_PARAMETER] = _metadata(wire.metadata)
         return parameters
 
-    def _encode_choice(self, model: str, delta: Mapping[str, object], finish: str | None) -> bytes:
-        choice = {"index": 0, **delta, "logprobs": None, "finish_reason": finish}
-        return self._encode(self.part_object, model, [choice])
+    def _encode_part(self, chunk: Chunk, delta: Mapping[str, object], finish: str | None = None) -> bytes:
+        return self._encode_event(chunk, [{"index": 0, **delta, "logprobs": None, "finish_reason": finish}])
+
+    def _encode_event(self, chunk: Chunk, choices: Sequence[object], **members: object) -> bytes:
+        return event(self._encode(self.part_object, chunk.model_name, choices, **members))
 
     def _encode(self, kind: str, model: str, choices: Sequence[object], **members: object) -> bytes:
         created = self._context.timestamp // 1_000_000_000
@@ -158,9 +167,7 @@ class ChatCodec(_Codec[WireChatRequest]):
     id_prefix = "chatcmpl"
     answer_object = "chat.completion"
     part_object = "chat.completion.chunk"
-
-    def encode_role(self, model: str) -> bytes:
-        return self._encode_choice(model, {"delta": {"role": "assistant", "content": ""}}, None)
+    first_delta: Mapping[str, object] = {"delta": {"role": "assistant", "content": ""}}
 
     def _content(self, text: str) -> Mapping[str, object]:
         return {"message": {"role": "assistant", "content": text, "refusal": None}}

@@ -1,7 +1,7 @@
 """The routes of OpenAI's API, under ``/openai/v1`` and ``/v1``."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -11,8 +11,7 @@ from litestar import Response
 
 from app.engine.engine import Engine
 from app.engine.request_context import RequestContext
-from app.engine.streams.text_stream import Chunk
-from app.protocols.http_inference import EVENT_STREAM, event, read_inference_body, streamed_response, to_response
+from app.protocols.http_inference import EVENT_STREAM, answer_call, read_inference_body, stream_call
 from app.protocols.inference_call import InferenceHead
 from app.protocols.openai.codec import ChatCodec, CompletionCodec, find_model
 from app.protocols.openai.embeddings import EmbeddingsCall
@@ -29,14 +28,16 @@ from app.protocols.openai.wire import (
     WireRefusal,
 )
 from app.protocols.openai_models import WireModel, is_listed, listed_models
-from app.protocols.protocol import Endpoint, HttpProtocol, HttpRequest, infer_endpoint, json_response, read_endpoint
+from app.protocols.protocol import Endpoint, HttpProtocol, HttpRequest, infer_endpoint, read_endpoint
 from app.protocols.request_info import read_request_info
 from app.protocols.status import http_status
+from app.wire.json_body import event
 from tasks.inference.error import ErrorKind, InferenceError
 
 _MAX_INLINE_BYTES = 256 * 1024
 """Longer bodies are not scanned in the event loop, so that other requests do not wait."""
 
+_DONE = event(b"[DONE]")
 _HEAD = msgspec.json.Decoder(WireModelName)
 
 _TYPES = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
@@ -57,13 +58,13 @@ class OpenAI(HttpProtocol):
     prefixes = ("/openai", "/v1/chat", "/v1/completions", "/v1/embeddings")
 
     def endpoints(self, engine: Engine, /) -> Sequence[Endpoint]:
-        async def models(_: HttpRequest) -> Response[bytes]:
-            return json_response(msgspec.json.encode(WireModelList(data=listed_models(engine))))
+        def models(_: HttpRequest) -> WireModelList:
+            return WireModelList(data=listed_models(engine))
 
-        async def model(request: HttpRequest) -> Response[bytes]:
+        def model(request: HttpRequest) -> WireModel:
             name = request.path_params["target"]
             registration, _ = find_model(engine, name, "answers with text or vectors", is_listed)
-            return json_response(msgspec.json.encode(WireModel(id=registration.source.name)))
+            return WireModel(id=registration.source.name)
 
         def start(codec_type: type[Codec], _: InferenceHead, body: bytes, context: RequestContext) -> Codec | None:
             if len(body) > _MAX_INLINE_BYTES:
@@ -134,13 +135,12 @@ class OpenAI(HttpProtocol):
         else:
             name, is_streamed = await asyncio.to_thread(_read_head, engine, body)
         codec = codec_type(engine, body, name, context)
-        try:
-            if not is_streamed:
-                return to_response(await engine.handle(context, name, codec.decode, codec.encode))
-            chunks = engine.stream_text(context, name, codec.decode)
-            return streamed_response(_events(codec, await anext(chunks), chunks), chunks)
-        except InferenceError as error:
-            raise codec.map_error_path(error) from None
+        if not is_streamed:
+            return await answer_call(engine, context, codec)
+        events = engine.stream_outputs(context, name, codec.decode, None, codec.encode_chunk)
+        return await stream_call(
+            codec, events, lambda error: event(_error_body(error)) + _DONE, lambda: codec.last_events + _DONE
+        )
 
 
 def _read_head(engine: Engine, body: bytes) -> tuple[str, bool]:
@@ -156,27 +156,6 @@ def _read_head(engine: Engine, body: bytes) -> tuple[str, bool]:
         with suppress(InferenceError):
             name = engine.registry.default_name()
     return name or "", is_streamed
-
-
-async def _events(codec: Codec, first_chunk: Chunk, chunks: AsyncGenerator[Chunk]) -> AsyncGenerator[bytes]:
-    """Yield the events of a stream, those that are known together in one part. A late error is an event too."""
-    name = first_chunk.model_name
-    role = codec.encode_role(name)
-    pending = event(role) if role is not None else b""
-    chunk: Chunk | None = first_chunk
-    last = first_chunk
-    try:
-        while chunk is not None:
-            if chunk.text:
-                yield pending + event(codec.encode_delta(name, chunk.text, None))
-                pending = b""
-            last, chunk = chunk, await anext(chunks, None)
-        pending += event(codec.encode_delta(name, None, last.finish))
-        if codec.includes_usage:
-            pending += event(codec.encode_usage(last))
-    except InferenceError as error:
-        pending += event(_error_body(codec.map_error_path(error)))
-    yield pending + event(b"[DONE]")
 
 
 def _error_body(error: InferenceError) -> bytes:
