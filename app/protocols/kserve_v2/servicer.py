@@ -53,63 +53,11 @@ _STATUS_KEY = "triton_grpc_error"
 """Metadata key: a stream ends at the first error with its status, instead of sending the error as an item."""
 
 
-ReadRequest = Callable[[], Any]
-Answer = Callable[[ReadRequest], Awaitable[object]]
-"""A method that is no inference: returns the content of its response."""
-
-
-class _Calls:
-    """The methods over an engine."""
+class _Inferences:
+    """The inferences over an engine."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-
-    async def server_live(self, _: ReadRequest) -> object:
-        return {"live": True}
-
-    async def server_ready(self, _: ReadRequest) -> object:
-        return {"ready": not self._engine.not_ready_reason}
-
-    async def server_metadata(self, _: ReadRequest) -> object:
-        return SERVER_METADATA
-
-    async def model_ready(self, read_request: ReadRequest) -> object:
-        try:
-            request = read_request()
-            self._engine.ready_model(request.name, request.version or None)
-        except InferenceError as error:
-            if error.kind is not ErrorKind.MODEL_NOT_READY:
-                raise
-            return {"ready": False}
-        return {"ready": True}
-
-    async def model_metadata(self, read_request: ReadRequest) -> object:
-        return model_metadata(self._engine, self._registration(read_request()))
-
-    async def model_config(self, read_request: ReadRequest) -> object:
-        return {"config": model_config(self._registration(read_request()))}
-
-    async def model_statistics(self, read_request: ReadRequest) -> object:
-        request = read_request()
-        return statistics_of(self._engine, request.name, request.version)
-
-    async def repository_index(self, read_request: ReadRequest) -> object:
-        request = read_request()
-        _check_repository(request.repository_name)
-        return {"models": await index_entries(self._engine, ready=request.ready)}
-
-    async def repository_load(self, read_request: ReadRequest) -> object:
-        request = read_request()
-        _check_repository(request.repository_name)
-        reject_load_parameters(request.parameters)
-        await self._engine.repository.load(request.model_name)
-        return {}
-
-    async def repository_unload(self, read_request: ReadRequest) -> object:
-        request = read_request()
-        _check_repository(request.repository_name)
-        await self._engine.repository.unload(request.model_name)
-        return {}
 
     async def infer(self, data: bytes, context: RequestContext) -> bytes:
         request = self._parse(data, context)
@@ -177,23 +125,57 @@ class _Calls:
         except InferenceError as error:
             raise self._engine.report_refused(context, error, request.model_name) from None
 
-    def _registration(self, model: Any) -> Registration:
-        return self._engine.registry.find(model.name, model.version or None)
+
+def _registration(engine: Engine, model: Any) -> Registration:
+    return engine.registry.find(model.name, model.version or None)
 
 
-_PLAIN_CALLS: Mapping[str, tuple[Permission, Callable[[_Calls, ReadRequest], Awaitable[object]]]] = {
-    "ServerLive": ("open", _Calls.server_live),
-    "ServerReady": ("open", _Calls.server_ready),
-    "ServerMetadata": ("infer", _Calls.server_metadata),
-    "ModelReady": ("infer", _Calls.model_ready),
-    "ModelMetadata": ("infer", _Calls.model_metadata),
-    "ModelConfig": ("infer", _Calls.model_config),
-    "ModelStatistics": ("read", _Calls.model_statistics),
-    "RepositoryIndex": ("read", _Calls.repository_index),
-    "RepositoryModelLoad": ("admin", _Calls.repository_load),
-    "RepositoryModelUnload": ("admin", _Calls.repository_unload),
+def _is_model_ready(engine: Engine, model: Any) -> bool:
+    try:
+        engine.ready_model(model.name, model.version or None)
+    except InferenceError as error:
+        if error.kind is not ErrorKind.MODEL_NOT_READY:
+            raise
+        return False
+    return True
+
+
+async def _index(engine: Engine, request: Any) -> object:
+    _check_repository(request.repository_name)
+    return {"models": await index_entries(engine, ready=request.ready)}
+
+
+async def _load(engine: Engine, request: Any) -> object:
+    _check_repository(request.repository_name)
+    reject_load_parameters(request.parameters)
+    await engine.repository.load(request.model_name)
+    return {}
+
+
+async def _unload(engine: Engine, request: Any) -> object:
+    _check_repository(request.repository_name)
+    await engine.repository.unload(request.model_name)
+    return {}
+
+
+def _refuse(feature: str, _: Engine, __: Any) -> object:
+    raise unsupported(feature)
+
+
+_PLAIN_CALLS: Mapping[str, tuple[Permission, Callable[[Engine, Any], object]]] = {
+    "ServerLive": ("open", lambda _, __: {"live": True}),
+    "ServerReady": ("open", lambda engine, _: {"ready": not engine.not_ready_reason}),
+    "ServerMetadata": ("infer", lambda _, __: SERVER_METADATA),
+    "ModelReady": ("infer", lambda engine, model: {"ready": _is_model_ready(engine, model)}),
+    "ModelMetadata": ("infer", lambda engine, model: model_metadata(engine, _registration(engine, model))),
+    "ModelConfig": ("infer", lambda engine, model: {"config": model_config(_registration(engine, model))}),
+    "ModelStatistics": ("read", lambda engine, model: statistics_of(engine, model.name, model.version)),
+    "RepositoryIndex": ("read", _index),
+    "RepositoryModelLoad": ("admin", _load),
+    "RepositoryModelUnload": ("admin", _unload),
+    **{name: ("infer", partial(_refuse, feature)) for name, feature in UNSUPPORTED_CALLS.items()},
 }
-"""The calls that are no inferences, with their permissions."""
+"""The calls that are no inferences, with their permissions. Each returns the content of its response or awaits it."""
 
 
 class KServeV2Grpc(GrpcProtocol):
@@ -203,7 +185,7 @@ class KServeV2Grpc(GrpcProtocol):
     service = INFERENCE
     permissions: Mapping[str, Permission] = {
         **{name: permission for name, (permission, _) in _PLAIN_CALLS.items()},
-        **dict.fromkeys(("ModelInfer", "ModelStreamInfer", *UNSUPPORTED_CALLS), "infer"),
+        **dict.fromkeys(("ModelInfer", "ModelStreamInfer"), "infer"),
     }
     queued_methods = frozenset({"ModelInfer"})
 
@@ -215,11 +197,7 @@ class KServeV2Grpc(GrpcProtocol):
             return ""
 
     def handlers(self, engine: Engine, stopping: asyncio.Event, /) -> Mapping[str, Handler]:
-        calls = _Calls(engine)
-        answers: Mapping[str, Answer] = {
-            **{name: partial(answer, calls) for name, (_, answer) in _PLAIN_CALLS.items()},
-            **{name: _refuse(feature) for name, feature in UNSUPPORTED_CALLS.items()},
-        }
+        inferences = _Inferences(engine)
 
         async def stream(requests: AsyncIterable[bytes], call: Call) -> AsyncGenerator[bytes]:
             context = read_call_info(call, self.name)
@@ -230,7 +208,7 @@ class KServeV2Grpc(GrpcProtocol):
                         async for data in received:
                             # A context belongs to one request.
                             message_context = msgspec.structs.replace(context)
-                            async with aclosing(calls.infer_stream(data, message_context, in_band)) as items:
+                            async with aclosing(inferences.infer_stream(data, message_context, in_band)) as items:
                                 async for item in items:
                                     yield item
             except Exception as error:  # noqa: BLE001  grpc would send any exception to the client
@@ -241,26 +219,21 @@ class KServeV2Grpc(GrpcProtocol):
 
         streaming_handler = cast("Handler", grpc.stream_stream_rpc_method_handler(cast("Any", stream)))
         return {
-            **{name: unary_handler(self.name, _plain_method(name, answer)) for name, answer in answers.items()},
-            "ModelInfer": unary_handler(self.name, calls.infer),
+            **{name: unary_handler(self.name, _plain_method(engine, name)) for name in _PLAIN_CALLS},
+            "ModelInfer": unary_handler(self.name, inferences.infer),
             "ModelStreamInfer": streaming_handler,
         }
 
 
-def _plain_method(name: str, answer: Answer) -> Callable[[bytes, RequestContext], Awaitable[bytes]]:
+def _plain_method(engine: Engine, name: str) -> Callable[[bytes, RequestContext], Awaitable[bytes]]:
     """Return a method that is no inference."""
+    request_name, (_, answer) = INFERENCE.methods_by_name[name].input_type.name, _PLAIN_CALLS[name]
 
     async def method(data: bytes, _: RequestContext) -> bytes:
-        return encode_message(f"{name}Response", await answer(lambda: read_message(f"{name}Request", data)))
+        content = answer(engine, read_message(request_name, data))
+        return encode_message(f"{name}Response", await content if isinstance(content, Awaitable) else content)
 
     return method
-
-
-def _refuse(feature: str) -> Answer:
-    async def refuse(_: ReadRequest) -> object:
-        raise unsupported(feature)
-
-    return refuse
 
 
 def _check_repository(name: str) -> None:
