@@ -5,6 +5,7 @@ NumPy has no BF16, so arrays hold its bits: the upper halves of FP32 numbers.
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import cache
 from itertools import chain
 from typing import Any
 
@@ -17,7 +18,8 @@ from tasks.inference.error import invalid, quote_value
 from tasks.inference.tensor import Datatype, Tensor
 
 _MAX_DIMENSIONS = 32
-_FLAT_TYPES: dict[str, Any] = {"b": list[bool | int], "i": list[int | bool], "u": list[int | bool], "f": list[float]}
+_MAX_FAST_DEPTH = 8
+_PEEK_BYTES = 64
 
 _BF16_NAN = np.uint16(0x7FC0)
 _DATATYPES = {datatype.value: datatype for datatype in Datatype}
@@ -54,15 +56,43 @@ def numeric_tensor(
     """
     if datatype is Datatype.BF16:
         raise invalid("BF16 has no form in JSON; send FP32", f"{path}.datatype")
-    values = _values(datatype, data, f"{path}.data")
-    return Tensor(name=name, datatype=datatype, data=_shaped(values, shape, f"{path}.shape"), parameters=parameters)
+    return Tensor(name=name, datatype=datatype, data=read_numbers(datatype, data, path, shape), parameters=parameters)
 
 
-def _values(datatype: Datatype, data: msgspec.Raw, path: str) -> NDArray[Any]:
+def read_numbers(datatype: Datatype, data: msgspec.Raw, path: str, shape: Sequence[int] | None = None) -> NDArray[Any]:
+    """Return the array of a tensor as `numeric_tensor` does, by default in the shape of its nested rows."""
+    array = _decode_fast(datatype, data)
+    if array is None:
+        rows = read_json(data, list[Any], f"{path}.data")
+        shape = shape_and_values(rows, f"{path}.data")[0] if shape is None else shape
+        array = _decode_rows(datatype, rows, f"{path}.data")
+    return array if shape is None else _shaped(array, shape, f"{path}.shape")
+
+
+def _decode_fast(datatype: Datatype, data: msgspec.Raw) -> NDArray[Any] | None:
+    """Return the rows as an array; None for invalid or unusual rows, which need the slow path."""
+    start = bytes(memoryview(data)[:_PEEK_BYTES]).translate(None, b" \t\r\n")
+    depth = len(start) - len(start.lstrip(b"["))
+    if not 1 <= depth <= _MAX_FAST_DEPTH or datatype.kind == "b":
+        return None
     try:
-        numbers: Sequence[object] = msgspec.json.decode(data, type=_FLAT_TYPES[datatype.kind])
-    except (msgspec.DecodeError, RecursionError):
-        numbers = _flat_numbers(read_json(data, list[Any], path), datatype, path)
+        with np.errstate(over="ignore"):
+            array = np.array(_decoder(datatype.kind, depth).decode(data), datatype.dtype)
+    except (msgspec.DecodeError, ValueError, OverflowError):
+        return None
+    return array if datatype.kind != "f" or np.isfinite(array).all() else None
+
+
+@cache
+def _decoder(kind: str, depth: int) -> msgspec.json.Decoder[Any]:
+    rows: Any = float if kind == "f" else int
+    for _ in range(depth):
+        rows = list[rows]
+    return msgspec.json.Decoder(rows)
+
+
+def _decode_rows(datatype: Datatype, rows: list[Any], path: str) -> NDArray[Any]:
+    numbers = _flat_numbers(rows, datatype, path)
     try:
         with np.errstate(over="ignore"):
             array = np.array(numbers, dtype=datatype.dtype)
