@@ -23,7 +23,7 @@ from app.protocols.kserve_v1.explanations import (
     wire_row_explanations,
     wire_text_explanations,
 )
-from app.protocols.kserve_v1.instances import Instance, read_instance
+from app.protocols.kserve_v1.instances import Instance, read_instance, without_content_type
 from app.protocols.kserve_v1.rows import Column, prediction_rows, read_rows
 from app.protocols.kserve_v1.wire import WireAnswer, WireEvent, WireExplainedAnswer, WireRequest
 from app.wire.bytes_elements import BinaryElement
@@ -95,6 +95,7 @@ class RequestCodec(msgspec.Struct, kw_only=True, eq=False):
         else:
             if len(instances) > self.limits.max_inputs:
                 raise too_large(self.limits.max_inputs, "images or texts in one request", len(instances), root)
+            parameters = without_content_type(parameters)
             name = self.servable.inputs[0].name
             prompts = takes_prompts(self.servable)
             locations = [

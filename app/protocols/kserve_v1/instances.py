@@ -143,8 +143,14 @@ def _pixels(raw: msgspec.Raw, path: str, name: str, parameters: Mapping[str, obj
 def _parameters(fields: Mapping[str, msgspec.Raw], path: str) -> Mapping[str, object]:
     expected_type: Any = dict[str, msgspec.Raw] | None
     raw_parameters = read_json(fields["parameters"], expected_type, path) if "parameters" in fields else None
-    parameters = read_parameters_object(raw_parameters, path)
-    # In V1 the JSON form decides how an element is decoded. A content_type would turn an image into a prompt.
+    return without_content_type(read_parameters_object(raw_parameters, path))
+
+
+def without_content_type(parameters: Mapping[str, object]) -> Mapping[str, object]:
+    """Return `parameters` without `content_type`, which would turn an image into a prompt.
+
+    In V1 the JSON form decides how an element is decoded.
+    """
     return {name: value for name, value in parameters.items() if name != "content_type"}
 
 

@@ -284,6 +284,7 @@ def test_request_prompt_applies_to_images_without_their_own(client: Client) -> N
 def test_content_type_parameter_does_not_turn_an_image_into_text(client: Client) -> None:
     instances = [IMAGE, {"b64": IMAGE, "parameters": {"content_type": "str"}}]
     assert len(predictions(predict(client, "teller", *instances))) == 2
+    assert len(predictions(predict(client, "teller", *instances, parameters={"content_type": "str"}))) == 2
 
 
 @pytest.mark.parametrize("encoding", ["gzip", "deflate", "identity"])
