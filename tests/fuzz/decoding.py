@@ -46,7 +46,7 @@ def decoders() -> Mapping[str, Decoder]:
 
     def v2_protobuf(data: bytes) -> None:
         for model in models.values():
-            protobuf.decode(parse_message(protobuf.InferRequest, data, limits), model)
+            protobuf.decode(parse_message(protobuf.InferRequest, data, limits), model, limits)
 
     def grps_protobuf(data: bytes) -> None:
         for name in _MODELS:
@@ -63,7 +63,7 @@ def decoders() -> Mapping[str, Decoder]:
             decode_image(data)
 
     return {
-        "bytes-elements": lambda data: unpack_bytes(data, "inputs[0]"),
+        "bytes-elements": lambda data: unpack_bytes(data, "inputs[0]", limits.max_entries),
         "v2-binary": v2_binary,
         "v2-protobuf": v2_protobuf,
         "grps-protobuf": grps_protobuf,

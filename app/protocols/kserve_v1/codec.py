@@ -155,13 +155,8 @@ class RequestCodec(msgspec.Struct, kw_only=True, eq=False):
             return error
         match = _NEUTRAL_INPUT.match(error.path)
         if match is not None:
-            location, subpath = self.locations[int(match["index"])], match["rest"]
-            parameters = f"{self.path_prefix}parameters"
-            path = (
-                location.body_path(subpath, parameters)
-                if isinstance(location, Instance)
-                else location.body_path(subpath)
-            )
+            location = self.locations[int(match["index"])]
+            path = location.body_path(match["rest"], f"{self.path_prefix}parameters")
         elif error.path == "inputs":
             path = self.instances_path
         else:

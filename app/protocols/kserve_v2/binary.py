@@ -120,7 +120,7 @@ def unpack_numbers(data: memoryview | bytes, datatype: Datatype, shape: Sequence
         raise invalid(f"Expected sizes that can be counted, got {quote_value(list(shape))}", path) from None
 
 
-def unpack_bytes(data: memoryview | bytes, path: str, max_elements: int | None = None) -> list[Element]:
+def unpack_bytes(data: memoryview | bytes, path: str, max_elements: int) -> list[Element]:
     """Return the elements of a BYTES tensor, at most `max_elements`.
 
     Raises:
@@ -129,7 +129,7 @@ def unpack_bytes(data: memoryview | bytes, path: str, max_elements: int | None =
     elements: list[Element] = []
     view, position = memoryview(data), 0
     while position < len(view):
-        if max_elements is not None and len(elements) == max_elements:
+        if len(elements) == max_elements:
             raise too_large(max_elements, "BYTES elements in one tensor", path=path)
         start = position + _LENGTH.size
         if start > len(view):
@@ -150,7 +150,7 @@ def binary_tensor(
     parameters: Mapping[str, object],
     path: str,
     data_path: str,
-    max_elements: int | None = None,
+    max_elements: int,
 ) -> InputTensor:
     """Return the input of `shape` whose bytes are `data`. Call `check_shape` first.
 

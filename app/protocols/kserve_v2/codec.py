@@ -47,7 +47,7 @@ def decode(
     *,
     model_name: str,
     model_version: str | None,
-    limits: Limits | None = None,
+    limits: Limits,
 ) -> tuple[InferenceRequest, OutputSelection]:
     """Decode a request's body, and the selection of outputs in it.
 
@@ -71,7 +71,7 @@ def decode(
     inputs: list[InputTensor] = []
     position = 0
     for index, wire_input in enumerate(wire.inputs):
-        tensor, position = _tensor(wire_input, binary, position, f"inputs[{index}]", limits)
+        tensor, position = _tensor(wire_input, binary, position, f"inputs[{index}]", limits.max_entries)
         inputs.append(tensor)
     if position != len(binary):
         raise invalid(f"Expected {position} bytes of tensors after the JSON, got {len(binary)}")
@@ -134,7 +134,7 @@ def encode(response: InferenceResponse, servable: Servable, selection: OutputSel
 
 
 def _tensor(
-    wire: WireInput, binary: memoryview, position: int, path: str, limits: Limits | None
+    wire: WireInput, binary: memoryview, position: int, path: str, max_elements: int
 ) -> tuple[InputTensor, int]:
     """Return one input, and the position of the next input in the binary part."""
     datatype = read_datatype(wire.datatype, f"{path}.datatype")
@@ -150,7 +150,6 @@ def _tensor(
             actual = f"{length}, with {len(binary) - position} bytes left after the JSON"
             raise invalid(f"Expected the size of a block of bytes, got {actual}", f"{path}.parameters.{_BINARY_SIZE}")
         block = binary[position : position + length]
-        max_elements = limits.max_entries if limits is not None else None
         tensor = binary_tensor(wire.name, datatype, wire.shape, block, parameters, path, f"{path}.data", max_elements)
         return tensor, position + length
     return _decode_json(wire, datatype, wire.data, parameters, path), position

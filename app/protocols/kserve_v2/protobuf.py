@@ -80,7 +80,7 @@ def encode_message(name: str, content: object) -> bytes:
     return ParseDict(msgspec.to_builtins(content), message_class(f"inference.{name}")()).SerializeToString()
 
 
-def decode(message: Any, servable: Servable, limits: Limits | None = None) -> tuple[InferenceRequest, OutputSelection]:
+def decode(message: Any, servable: Servable, limits: Limits) -> tuple[InferenceRequest, OutputSelection]:
     """Decode a `ModelInferRequest` to the model `servable`, and the selection of outputs in it.
 
     Raises:
@@ -90,7 +90,10 @@ def decode(message: Any, servable: Servable, limits: Limits | None = None) -> tu
     if raw and len(raw) != len(message.inputs):
         expected = f"Expected an entry for each of the {len(message.inputs)} inputs, or none"
         raise invalid(f"{expected}, got {len(raw)}", "raw_input_contents")
-    inputs = [_input(tensor, raw[index] if raw else None, index, limits) for index, tensor in enumerate(message.inputs)]
+    inputs = [
+        _input(tensor, raw[index] if raw else None, index, limits.max_entries)
+        for index, tensor in enumerate(message.inputs)
+    ]
     parameters = _parameters(message.parameters, "parameters")
     refuse_shared_memory(parameters, "parameters")
     inference_request = InferenceRequest(
@@ -177,7 +180,7 @@ def _add_output(message: Any, tensor: Tensor, parameters: Mapping[str, object], 
     getattr(output.contents, _CONTENTS[tensor.datatype]).extend(tensor.data.ravel().tolist())
 
 
-def _input(message: Any, raw: bytes | None, index: int, limits: Limits | None) -> InputTensor:
+def _input(message: Any, raw: bytes | None, index: int, max_elements: int) -> InputTensor:
     path = f"inputs[{index}]"
     name: str = message.name
     datatype = read_datatype(message.datatype, f"{path}.datatype")
@@ -189,7 +192,6 @@ def _input(message: Any, raw: bytes | None, index: int, limits: Limits | None) -
         return _decode_contents(message, datatype, shape, parameters, path)
     if message.HasField("contents"):
         raise invalid("Expected no contents beside raw_input_contents, got both", f"{path}.contents")
-    max_elements = limits.max_entries if limits is not None else None
     return binary_tensor(name, datatype, shape, raw, parameters, path, f"raw_input_contents[{index}]", max_elements)
 
 

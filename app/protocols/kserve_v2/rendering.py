@@ -19,27 +19,23 @@ RECORDS = TensorSpec(name="predictions", datatype=Datatype.BYTES, shape=(-1,))
 """The default output of a model with a task type: for each image, its records as JSON."""
 
 
-class _OutputParameters(msgspec.Struct, frozen=True):
-    """The parameters of an output that a request names."""
+class _OutputParameters(msgspec.Struct, frozen=True, kw_only=True):
+    """The parameters of an output.
+
+    Attributes:
+        classification: number of best classes to return as "score:index:label"; None for the tensor itself.
+        binary_data: whether the tensor follows the JSON as bytes.
+    """
 
     classification: Positive | None = None
     binary_data: bool = False
 
 
-class RequestedOutput(msgspec.Struct, frozen=True, kw_only=True):
-    """An output that a request names.
-
-    Attributes:
-        name: name of the tensor.
-        classification: number of best classes to return as "score:index:label"; None for the tensor itself.
-        binary: whether the tensor follows the JSON as bytes.
-        path: path of the output in the request, for errors.
-    """
+class RequestedOutput(_OutputParameters, frozen=True, kw_only=True):
+    """An output that a request names, and its path in the request, for errors."""
 
     name: str
-    classification: int | None = None
-    binary: bool = False
-    path: str = "outputs"
+    path: str
 
 
 class OutputSelection(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,7 +67,7 @@ def requested_output(name: str, parameters: Mapping[str, object], path: str) -> 
     """
     refuse_shared_memory(parameters, f"{path}.parameters")
     read = convert(parameters, _OutputParameters, f"{path}.parameters")
-    return RequestedOutput(name=name, classification=read.classification, binary=read.binary_data, path=path)
+    return RequestedOutput(name=name, path=path, **msgspec.structs.asdict(read))
 
 
 def select_outputs(
@@ -121,7 +117,7 @@ def render(response: InferenceResponse, servable: Servable, selection: OutputSel
     # A task returns its labels beside its scores; a tensor model has labels only in its description.
     labels_by_index = servable.description.labels if is_tensor_model else ()
     return [
-        (_classify(tensors[output.name], tensors, output, labels_by_index), output.binary)
+        (_classify(tensors[output.name], tensors, output, labels_by_index), output.binary_data)
         for output in selection.outputs
     ]
 

@@ -15,6 +15,7 @@ from app.protocols.kserve_v2.protobuf import InferRequest, decode, encode
 from app.protocols.kserve_v2.rendering import OutputSelection
 from app.wire.protobuf_limits import parse_message
 from tasks.inference.error import ErrorKind, InferenceError
+from tasks.inference.limits import Limits
 from tasks.inference.request import InferenceRequest
 from tasks.inference.response import InferenceOutput, InferenceResponse
 from tasks.inference.tensor import BytesTensor, Datatype, InputTensor, Tensor, TensorSpec
@@ -76,7 +77,7 @@ def read(
     *inputs: dict[str, Any], servable: Servable | None = None, **fields: Any
 ) -> tuple[InferenceRequest, OutputSelection]:
     request_message = message("ModelInferRequest", model_name="m", inputs=inputs, **fields)
-    return decode(request_message, servable or echo_model(ECHO_MODELS["echo-fp32"]))
+    return decode(request_message, servable or echo_model(ECHO_MODELS["echo-fp32"]), Limits())
 
 
 def values_of(tensor: InputTensor) -> list[Any]:
@@ -90,10 +91,12 @@ def test_json_binary_typed_and_raw_inputs_decode_to_the_same_tensor(datatype: st
     values, servable = VALUES[datatype], echo_model(ECHO_MODELS["echo-fp32"])
     header = {"name": "x", "datatype": datatype, "shape": [1, 3]}
     body = msgspec.json.encode({"inputs": [{**header, "data": values}]})
-    from_json, _ = decode_rest(body, None, servable, model_name="m", model_version=None)
+    from_json, _ = decode_rest(body, None, servable, model_name="m", model_version=None, limits=Limits())
     block = raw(datatype, values)
     head = msgspec.json.encode({"inputs": [{**header, "parameters": {"binary_data_size": len(block)}}]})
-    from_binary, _ = decode_rest(head + block, str(len(head)), servable, model_name="m", model_version=None)
+    from_binary, _ = decode_rest(
+        head + block, str(len(head)), servable, model_name="m", model_version=None, limits=Limits()
+    )
     from_typed, _ = read(typed_input(datatype, values))
     from_raw, _ = read(header, raw_input_contents=[block])
     for request in (from_json, from_binary, from_typed, from_raw):
