@@ -109,34 +109,22 @@ class RequestCodec(msgspec.Struct, kw_only=True, eq=False):
         self.saliency_format = read_saliency_format(self.parameters)
         return request
 
-    def encode(self, response: InferenceResponse) -> HttpAnswer:
-        """Encode the response.
+    def encode(self, response: InferenceResponse, explanations: Sequence[Sequence[Any]] | None = None) -> HttpAnswer:
+        """Encode the response, as an event if the request was one.
+
+        `explanations`, if requested, are parallel to the outputs and their samples.
 
         Raises:
-            InferenceError: UNSUPPORTED when the model's outputs are not a list of predictions.
+            InferenceError: UNSUPPORTED when the model's outputs are not a list of predictions; TOO_LARGE for more
+                pixels than a response may hold.
         """
-        return self._encode_response(
-            WireAnswer(predictions=self._predictions(response), parameters=self._response_parameters(response))
-        )
-
-    def encode_explained(
-        self,
-        response: InferenceResponse,
-        explanations: Sequence[Sequence[Any]],
-    ) -> HttpAnswer:
-        """Encode the response with explanations, which are parallel to the outputs and their samples.
-
-        Raises:
-            InferenceError: TOO_LARGE for more pixels than a response may hold.
-        """
-        predictions = self._predictions(response)
-        return self._encode_response(
-            WireExplainedAnswer(
-                predictions=predictions,
-                parameters=self._response_parameters(response),
-                explanations=self._explanations(predictions, explanations),
-            )
-        )
+        predictions, parameters = self._predictions(response), self._response_parameters(response)
+        if explanations is None:
+            wire = WireAnswer(predictions=predictions, parameters=parameters)
+        else:
+            explained = self._explanations(predictions, explanations)
+            wire = WireExplainedAnswer(predictions=predictions, parameters=parameters, explanations=explained)
+        return encode_event(self.mode, self.model_name, _encoder.encode(wire))
 
     def _explanations(self, predictions: Sequence[Any], explanations: Sequence[Sequence[Any]]) -> Sequence[Any]:
         match self.servable.explained_by:
@@ -177,10 +165,6 @@ class RequestCodec(msgspec.Struct, kw_only=True, eq=False):
         if not any(output_parameters):
             return msgspec.UNSET
         return output_parameters[0] if self.servable.description.takes == "tensor" else output_parameters
-
-    def _encode_response(self, wire: WireAnswer) -> HttpAnswer:
-        """Encode `wire`, as an event if the request was one."""
-        return encode_event(self.mode, self.model_name, _encoder.encode(wire))
 
     def _decode_wire(self) -> WireRequest | BytesTensor:
         """Return the JSON request or the image, from the body or from its event."""

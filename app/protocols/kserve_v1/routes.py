@@ -61,7 +61,7 @@ class KServeV1(HttpProtocol):
             try:
                 answer = await _until_disconnect(
                     request,
-                    engine.explain(context, codec.model_name, codec.decode_to_explain, codec.encode_explained),
+                    engine.explain(context, codec.model_name, codec.decode_to_explain, codec.encode),
                 )
             except InferenceError as error:
                 client_error = codec.map_error_path(error)

@@ -10,7 +10,7 @@ from litestar import Response
 
 from app.engine.engine import Engine
 from app.engine.request_context import RequestContext
-from app.protocols.http_inference import error_answer, read_inference_body, to_response
+from app.protocols.http_inference import answer_call, error_answer, read_inference_body, to_response
 from app.protocols.inference_call import PROMETHEUS, HttpAnswer, InferenceHead
 from app.protocols.protocol import (
     INFER_FAILURES,
@@ -199,14 +199,9 @@ class TensorFlowServing(HttpListener):
         context = read_request_info(request, self.name)
         try:
             body = await read_inference_body(request, engine, context, target.model)
-            codec = self._codec(engine, target, body, context)
-            try:
-                answer = await engine.handle(context, codec.model_name, codec.decode, codec.encode)
-            except InferenceError as error:
-                raise codec.map_error_path(error) from None
+            return await answer_call(engine, context, self._codec(engine, target, body, context))
         except InferenceError as error:
-            answer = self.error_answer(error)
-        return to_response(answer)
+            return to_response(self.error_answer(error))
 
     def _start(
         self, engine: Engine, verb: Verb, head: InferenceHead, body: bytes, context: RequestContext
