@@ -26,7 +26,7 @@ _WIDE = 120
 """Columns of a terminal from which times and ids fit on one line."""
 _SKIPPED = {
     "coco": "COCO holds only objects in images of known size",
-    "yolo": "YOLO holds only objects of one task, and each stored image once",
+    "yolo": "YOLO holds only objects of one task, and each stored, readable image once",
 }
 
 

@@ -80,7 +80,9 @@ def _annotations(
         if geometry != "contour":
             yield _annotation(shape.label, shape.score, rings[0])
         elif rings:
-            yield _outline_annotation(shape.label, shape.score, rings, image)
+            # A mask of an outline far outside the image, as of edited records, would not fit into memory.
+            inside = [np.clip(ring, 0, (image.width - 1, image.height - 1)) for ring in rings]
+            yield _outline_annotation(shape.label, shape.score, inside, image)
 
 
 def _annotation(label: str, score: float, corners: _Corners) -> dict[str, Any]:

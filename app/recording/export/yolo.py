@@ -3,6 +3,7 @@
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from io import BytesIO
 from pathlib import Path
 
@@ -16,6 +17,9 @@ from app.settings.server import SettingsError
 from tasks.shapes import GEOMETRIES, read_shapes
 from tasks.task import Geometry
 
+_ENDINGS = {"jpeg2000": "jp2", "mpo": "jpg"}
+"""The usual endings of Pillow's formats with other names. Phones write JPEGs with several pictures (MPO)."""
+
 _HALF_PIXEL = 0.5
 """Offset: YOLO measures from the edge of the first pixel, contours from its centre."""
 
@@ -24,7 +28,8 @@ def write_yolo(batches: Batches, folder: Path, images: Path) -> Exported:
     """Write ``data.yaml``, ``images/`` and ``labels/`` into a new folder, which appears when it is complete.
 
     All objects are of the first task. A line is a box, four corners, or the longest outline of an object. Of several
-    inferences of one image, the first counts. Inferences without objects of this task or without an image are left out.
+    inferences of one image, the first counts. Inferences without objects of this task or without a readable image are
+    left out.
 
     Raises:
         SettingsError: when the folder exists.
@@ -42,14 +47,14 @@ def write_yolo(batches: Batches, folder: Path, images: Path) -> Exported:
             (part / name).mkdir(parents=True)
         for inference in (inference for batch in batches for inference in batch):
             image, geometry = inference.image, GEOMETRIES.get(inference.task_type)
-            data = read_image(images, image)
+            data = read_image(images, image) or b""
+            ending = _ending(data)
             is_usable = inference.records is not None and geometry == (chosen or geometry)
-            if image is None or data is None or geometry is None or not is_usable or image.digest in seen:
+            if image is None or not ending or geometry is None or not is_usable or image.digest in seen:
                 left_out += 1
                 continue
             chosen = geometry
             seen.add(image.digest)
-            ending = (PIL.Image.open(BytesIO(data)).format or "").lower()
             (part / "images" / f"{image.digest}.{ending}").write_bytes(data)
             lines = "".join(_lines(inference.records or (), geometry, image, labels))
             (part / "labels" / f"{image.digest}.txt").write_text(lines)
@@ -58,6 +63,16 @@ def write_yolo(batches: Batches, folder: Path, images: Path) -> Exported:
         (part / "data.yaml").write_text(description, encoding="utf-8")
         shutil.move(part, folder)
     return Exported(written=len(seen), left_out=left_out)
+
+
+def _ending(data: bytes) -> str:
+    """Return the ending of the file name of an image, empty if Pillow cannot read it."""
+    # Only the header is read, so Pillow's limit does not apply.
+    PIL.Image.MAX_IMAGE_PIXELS = None
+    with suppress(Exception), PIL.Image.open(BytesIO(data)) as image:
+        name = (image.format or "").lower()
+        return _ENDINGS.get(name, name)
+    return ""
 
 
 def _lines(

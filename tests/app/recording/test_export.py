@@ -211,6 +211,16 @@ def test_run_lengths_end_at_the_border_of_the_image(tmp_path: Path) -> None:
     assert np.array_equal(coco.annToMask(coco.anns[1]), expected)
 
 
+@pytest.mark.parametrize("far", [1e6, 1e300])
+def test_outlines_far_outside_the_image_are_cut_at_its_border(tmp_path: Path, far: float) -> None:
+    outline = [{"x": x, "y": y} for x, y in ((50.0, 20.0), (far, 20.0), (far, far), (50.0, far))]
+    record: dict[str, object] = {"label": "a", "score": 1.0, "contour": [outline]}
+    write(tmp_path / "a.json", [detected(TaskType.IMAGE_SEGMENTATION, record)])
+    (annotation,) = COCO(str(tmp_path / "a.json")).anns.values()
+    assert (annotation["bbox"], annotation["area"]) == ([50, 20, 150, 80], 150 * 80)
+    assert annotation["segmentation"] == [[50.5, 20.5, 199.5, 20.5, 199.5, 99.5, 50.5, 99.5]]
+
+
 def test_polygon_covers_its_object(tmp_path: Path) -> None:
     mask = np.zeros((100, 200), np.uint8)
     mask[20:60, 50:120] = 1

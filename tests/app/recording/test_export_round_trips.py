@@ -8,12 +8,13 @@ from typing import Any
 
 import cv2
 import numpy as np
+import PIL.Image
 import pytest
 
 from app.evaluation.dataset import Item
 from app.evaluation.datasets.read import DatasetOptions, read_dataset
 from app.recording.export.writing import Format, export
-from app.recording.images import ImageFile, ImageFolder
+from app.recording.images import ImageFile, ImageFolder, image_path
 from app.recording.inference import Exported, RecordedImage, RecordedInference
 from app.recording.query.reader import open_recordings
 from app.settings.inference_query import InferenceQuery
@@ -123,6 +124,20 @@ def test_yolo_has_each_stored_image_once_and_one_task(tmp_path: Path, images: Pa
     with pytest.raises(SettingsError, match="needs --images"):
         export([inferences], tmp_path / "z", "yolo")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["images", "y"]
+
+
+def test_stored_file_that_is_no_image_is_left_out_of_yolo(tmp_path: Path, images: Path) -> None:
+    image_path(images, digest(0)).write_bytes(b"damaged")
+    inferences = [inference(0, TaskType.OBJECT_DETECTION, BOX), inference(1, TaskType.OBJECT_DETECTION, BOX)]
+    assert export([inferences], tmp_path / "y", "yolo", images=images) == Exported(written=1, left_out=1)
+    assert [item.id for item in read_dataset(tmp_path / "y").items] == [f"images/{digest(1)}.png"]
+
+
+def test_photo_with_several_pictures_is_read_back_from_yolo(tmp_path: Path, images: Path) -> None:
+    photo = PIL.Image.new("RGB", (WIDTH, HEIGHT))
+    photo.save(image_path(images, digest(0)), "MPO", save_all=True, append_images=[photo])
+    export([[inference(0, TaskType.OBJECT_DETECTION, BOX)]], tmp_path / "y", "yolo", images=images)
+    assert [item.image.suffix for item in read_dataset(tmp_path / "y").items] == [".jpg"]
 
 
 @pytest.mark.parametrize("file_format", ["jsonl", "parquet"])
