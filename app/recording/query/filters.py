@@ -1,22 +1,18 @@
 """Translate a query into conditions on indexed columns, for SQLite and PostgreSQL."""
 
 import math
+import operator
 import re
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 import msgspec
-from sqlalchemy import ColumnElement, Table, and_, false, or_
+from sqlalchemy import ColumnElement, Table, and_, false, or_, true
 
 from app.recording.stores.tables import INDEXED_CHARACTERS, inferences, labels, metadata
 from app.settings.inference_query import ANY_ERROR, NO_ERROR, InferenceQuery
 from tasks.inference.error import ErrorKind, invalid, quote_value
-
-Columns = Callable[[str], ColumnElement[Any]]
-Predicate = Callable[[Columns], ColumnElement[bool]]
-"""Given a function that returns a column by its name, return the condition that selects rows."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _AGO = re.compile(r"([0-9]{1,9})\s*([smhdw])")
@@ -24,6 +20,7 @@ _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 _MAX_CHARACTERS = 20_000
 _MAX_CONDITIONS = 32
 _INT64 = 2**63
+_COMPARISONS = {"=": operator.eq, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
 _EQUAL = {"request_id": "request_id", "base_id": "base_id", "digest": "image_digest", "model": "model"}
 _EQUAL_WITHOUT_INDEX = {"model_version": "version", "protocol": "protocol", "task_type": "task_type"}
 _CONDITION = re.compile(
@@ -38,7 +35,7 @@ class QueryFilter(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         table: a table with a column `number`, the number of the inference.
-        alternatives: select the rows; a row must meet one of them.
+        alternatives: conditions on columns of the table; a row must meet one of them.
         indexed: whether indexes find these rows.
         ordered: whether these indexes return the rows of one alternative in the order of their numbers.
         negated: whether the inference must have no such row.
@@ -46,7 +43,7 @@ class QueryFilter(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     table: Table = inferences
-    alternatives: Sequence[Predicate]
+    alternatives: Sequence[ColumnElement[bool]]
     indexed: bool = True
     ordered: bool = False
     negated: bool = False
@@ -67,7 +64,7 @@ def query_filters(query: InferenceQuery, now: float | None = None) -> Sequence[Q
     filters += _label_filters(query.label, query.min_score, query.max_score)
     for name, column in (_EQUAL | _EQUAL_WITHOUT_INDEX).items():
         if (value := getattr(query, name)) is not None:
-            equal = _comparison(column, "=", _indexed_text(value, name))
+            equal = inferences.c[column] == _indexed_text(value, name)
             filters.append(QueryFilter(alternatives=[equal], indexed=name in _EQUAL, ordered=True))
     if query.error is not None:
         filters.append(_error_filter(query.error))
@@ -81,19 +78,19 @@ def _error_filter(error: str) -> QueryFilter:
     if error not in allowed:
         raise invalid(f"Expected one of {', '.join(allowed)}, got {quote_value(error)}", "error")
     if error == NO_ERROR:
-        return QueryFilter(alternatives=[lambda columns: columns("error").is_(None)], indexed=False)
+        return QueryFilter(alternatives=[inferences.c.error.is_(None)], indexed=False)
     if error == ANY_ERROR:
-        return QueryFilter(alternatives=[lambda columns: columns("error").is_not(None)])
-    return QueryFilter(alternatives=[_comparison("error", "=", error)], ordered=True)
+        return QueryFilter(alternatives=[inferences.c.error.is_not(None)])
+    return QueryFilter(alternatives=[inferences.c.error == error], ordered=True)
 
 
 def _time_filter(query: InferenceQuery, now: float) -> QueryFilter:
-    bounds = [
-        _comparison("started", comparison, _microseconds(text, name, now))
-        for name, comparison, text in (("since", ">=", query.since), ("until", "<", query.until))
-        if text is not None
-    ]
-    return QueryFilter(alternatives=[_all_of(*bounds)], indexed=False, is_time_range=True)
+    bounds = [true()]
+    if query.since is not None:
+        bounds.append(inferences.c.started >= _microseconds(query.since, "since", now))
+    if query.until is not None:
+        bounds.append(inferences.c.started < _microseconds(query.until, "until", now))
+    return QueryFilter(alternatives=[and_(*bounds)], indexed=False, is_time_range=True)
 
 
 def _microseconds(text: str, name: str, now: float) -> int:
@@ -108,18 +105,17 @@ def _microseconds(text: str, name: str, now: float) -> int:
 
 
 def _label_filters(label: str | None, min_score: float | None, max_score: float | None) -> Iterator[QueryFilter]:
-    bounds: list[Predicate] = [] if label is None else [_comparison("label", "=", _indexed_text(label, "label"))]
-    for name, comparison, score in (("min-score", ">=", min_score), ("max-score", "<=", max_score)):
+    bounds = [] if label is None else [labels.c.label == _indexed_text(label, "label")]
+    for name, compare, score in (("min-score", operator.ge, min_score), ("max-score", operator.le, max_score)):
         if score is not None:
             if not 0 <= score <= 1:
                 raise invalid(f"Expected a score within 0..1, got {score:g}", name)
-            bounds.append(_comparison("score", comparison, score))
+            bounds.append(compare(labels.c.score, score))
     if bounds:
-        yield QueryFilter(table=labels, alternatives=[_all_of(*bounds)], indexed=label is not None, ordered=True)
+        yield QueryFilter(table=labels, alternatives=[and_(*bounds)], indexed=label is not None, ordered=True)
     if label is None and max_score is not None:
         # Without a label, the best score is within the limit only if no label exceeds it.
-        higher = _comparison("score", ">", max_score)
-        yield QueryFilter(table=labels, alternatives=[higher], indexed=False, negated=True)
+        yield QueryFilter(table=labels, alternatives=[labels.c.score > max_score], indexed=False, negated=True)
 
 
 def _box_filter(text: str) -> QueryFilter:
@@ -130,16 +126,12 @@ def _box_filter(text: str) -> QueryFilter:
     if not (-90 <= south <= north <= 90 and -180 <= west <= 180 and -180 <= east <= 180):
         expected = "south,west,north,east in degrees, south at most north"
         raise invalid(f"Expected {expected}, got {quote_value(text)}", "box")
-
-    def inside(columns: Columns) -> ColumnElement[bool]:
-        latitude, longitude = columns("latitude"), columns("longitude")
-        places = [longitude.between(west, east) if west <= east else or_(longitude >= west, longitude <= east)]
-        # -180 and 180 are the same meridian, and a pole has every longitude.
-        places += [longitude == -side for side in (west, east) if abs(side) == 180]
-        places += [latitude == pole for pole in (south, north) if abs(pole) == 90]
-        return and_(latitude.between(south, north), or_(*places))
-
-    return QueryFilter(alternatives=[inside])
+    latitude, longitude = inferences.c.latitude, inferences.c.longitude
+    places = [longitude.between(west, east) if west <= east else or_(longitude >= west, longitude <= east)]
+    # -180 and 180 are the same meridian, and a pole has every longitude.
+    places += [longitude == -side for side in (west, east) if abs(side) == 180]
+    places += [latitude == pole for pole in (south, north) if abs(pole) == 90]
+    return QueryFilter(alternatives=[and_(latitude.between(south, north), or_(*places))])
 
 
 def _metadata_filters(texts: Sequence[str]) -> Iterator[QueryFilter]:
@@ -162,24 +154,16 @@ def _metadata_filters(texts: Sequence[str]) -> Iterator[QueryFilter]:
 
 def _metadata_filter(key: object, comparison: str, value: str | float) -> QueryFilter:
     """Compare text with text, and numbers with integers and floats alike."""
+    compare = _COMPARISONS[comparison]
     if isinstance(value, str):
-        parts = [_comparison("tv", comparison, _indexed_text(value, "where"))]
+        parts = [compare(metadata.c.tv, _indexed_text(value, "where"))]
     else:
-        parts = [_integer_comparison(comparison, value), _comparison("fv", comparison, float(value))]
-    has_key = _comparison("key", "=", _indexed_text(str(key), "where"))
-    alternatives = [_all_of(has_key, part) for part in parts]
-    return QueryFilter(table=metadata, alternatives=alternatives, ordered=comparison == "=")
+        parts = [_integer_comparison(comparison, value), compare(metadata.c.fv, float(value))]
+    has_key = metadata.c.key == _indexed_text(str(key), "where")
+    return QueryFilter(table=metadata, alternatives=[and_(has_key, part) for part in parts], ordered=comparison == "=")
 
 
-def _all_of(*parts: Predicate) -> Predicate:
-    return lambda columns: and_(*(part(columns) for part in parts))
-
-
-def _comparison(column: str, comparison: str, value: object) -> Predicate:
-    return lambda columns: columns(column).op(comparison, is_comparison=True)(value)
-
-
-def _integer_comparison(comparison: str, value: float) -> Predicate:
+def _integer_comparison(comparison: str, value: float) -> ColumnElement[bool]:
     """Compare 64-bit integers with a number that may be fractional or larger than 64 bits."""
     if comparison == "=":
         bound = int(value)
@@ -190,7 +174,7 @@ def _integer_comparison(comparison: str, value: float) -> Predicate:
     else:
         bound = max(math.floor(value) + 1 if comparison == ">" else math.ceil(value), -_INT64)
         comparison, possible = ">=", bound < _INT64
-    return _comparison("iv", comparison, bound) if possible else lambda _: false()
+    return _COMPARISONS[comparison](metadata.c.iv, bound) if possible else false()
 
 
 def _unquote(text: str) -> str | float:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 import msgspec
-from sqlalchemy import ColumnElement, Connection, select, text
+from sqlalchemy import ColumnElement, Connection, select
 from sqlalchemy.engine import RowMapping
 
 from app.engine.error_text import missing_extra
@@ -30,11 +30,10 @@ from tasks.inference.error import ErrorKind, InferenceError
 _BATCH_SIZE = 500
 _IMPORT_BATCH_SIZE = 1000
 
-_TIMES = {
-    "sqlite": "strftime('%Y-%m-%dT%H:%M:%fZ', started / 1000000.0, 'unixepoch')",
-    "postgresql": "to_timestamp(started / 1000000.0)",
+_DIALECTS = {
+    "sqlite": {"time": "strftime('%Y-%m-%dT%H:%M:%fZ', started / 1000000.0, 'unixepoch')", "json": "TEXT"},
+    "postgresql": {"time": "to_timestamp(started / 1000000.0)", "json": "JSONB"},
 }
-_JSON_TYPES = {"sqlite": "TEXT", "postgresql": "JSONB"}
 # The user's SQL is a subquery, so that it can only read.
 _STATEMENT = """
 WITH recorded AS NOT MATERIALIZED (
@@ -125,8 +124,14 @@ class RecordingReader:
         return read_image(self._images, inference.image)
 
     def sql(self, sql: str, limit: int | None = None) -> SqlResult:
-        """Run a SELECT of the user over documented views and the tables, see `run_sql`."""
-        return self._run(lambda connection: run_sql(connection, sql, limit))
+        """Return at most `limit` rows of a user's SELECT over documented views and the tables."""
+
+        def query(connection: Connection) -> SqlResult:
+            statement = _STATEMENT.format(**_DIALECTS[connection.dialect.name], sql=sql.rstrip().rstrip(";"))
+            result = connection.exec_driver_sql(statement)
+            return SqlResult(list(result.keys()), result.fetchall() if limit is None else result.fetchmany(limit))
+
+        return self._run(query)
 
     def _batches(self, column: ColumnElement[Any], values: Sequence[Any]) -> Iterator[Sequence[RecordedInference]]:
         for start in range(0, len(values), _BATCH_SIZE):
@@ -141,16 +146,6 @@ class RecordingReader:
             self._runner(_check_version)
             self._checked = True
         return self._runner(query)
-
-
-def run_sql(connection: Connection, sql: str, limit: int | None) -> SqlResult:
-    """Return at most `limit` rows of a SELECT, through a read-only connection."""
-    dialect = connection.dialect.name
-    statement = _STATEMENT.format(time=_TIMES[dialect], json=_JSON_TYPES[dialect], sql=sql.rstrip().rstrip(";"))
-    # SQLAlchemy would take a colon for the beginning of a parameter's name.
-    result = connection.execute(text(statement.replace(":", "\\:")))
-    rows = result.fetchall() if limit is None else result.fetchmany(limit)
-    return SqlResult(list(result.keys()), rows)
 
 
 def open_recordings(source: str, images: Path | None = None) -> RecordingReader:

@@ -7,11 +7,12 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Select, desc, exists, func, literal, not_, or_, select, true, union
+from sqlalchemy import Column, ColumnElement, Connection, Table, desc, exists, func, or_, select, true, union
 from sqlalchemy.sql.elements import UnaryExpression
 from sqlalchemy.sql.operators import custom_op
+from sqlalchemy.sql.visitors import replacement_traverse
 
-from app.recording.query.filters import Predicate, QueryFilter
+from app.recording.query.filters import QueryFilter
 from app.recording.stores.tables import inferences
 
 _MAX_COUNTED = 100_000  # entries of an index, which takes about 10 ms
@@ -24,7 +25,7 @@ _NUMBER_RANGE = select(func.min(inferences.c.number), func.max(inferences.c.numb
 _FULL_RANGE = select(
     select(func.min(inferences.c.number)).scalar_subquery(), select(func.max(inferences.c.number)).scalar_subquery()
 )
-_ALL = QueryFilter(alternatives=[lambda _: true()], ordered=True)
+_ALL = QueryFilter(alternatives=[true()], ordered=True)
 
 
 def newest_numbers(
@@ -32,7 +33,7 @@ def newest_numbers(
 ) -> Sequence[int]:
     """Return at most `limit` numbers below `before` of the inferences that meet every filter, newest first."""
     low, high = 0, math.inf if before is None else before - 1
-    time_ranges = [item.alternatives[0](inferences.c.__getitem__) for item in filters if item.is_time_range]
+    time_ranges = [item.alternatives[0] for item in filters if item.is_time_range]
     for statement in [_NUMBER_RANGE.where(time_range) for time_range in time_ranges] or [_FULL_RANGE]:
         first, last = connection.execute(statement).one()
         low, high = (1, 0) if first is None else (max(low, first), min(high, last))
@@ -44,7 +45,7 @@ def newest_numbers(
             continue
         entry_cost = _ORDERED_COST if query_filter.ordered else 1
         max_counted = min(_MAX_COUNTED, math.ceil(lowest_cost / entry_cost))
-        counts = [_count(connection, query_filter, part, max_counted) for part in query_filter.alternatives]
+        counts = [_count(connection, query_filter.table, part, max_counted) for part in query_filter.alternatives]
         if not any(counts):
             return []
         cost = sum(counts) * entry_cost
@@ -53,32 +54,32 @@ def newest_numbers(
             parts = [part for part, count in zip(query_filter.alternatives, counts, strict=True) if count]
     others = [query_filter for query_filter in filters if query_filter is not driver]
     is_sqlite = connection.dialect.name == "sqlite"
-    selects: list[Select[int]] = []
-    for part in parts:
-        row = driver.table.alias()
-        number = row.c.number if driver.ordered or not is_sqlite else _unindexed(row.c.number)
-        tests = [_test(query_filter, row.c.number, is_sqlite) for query_filter in others]
-        where = (part(row.c.__getitem__), number >= low, number <= high, *tests)
-        selects.append(select(row.c.number.label("number")).where(*where).distinct())
+    number = driver.table.c.number
+    ranged = number if driver.ordered or not is_sqlite else _unindexed(number)
+    tests = [_test(query_filter, number, is_sqlite) for query_filter in others]
+    selects = [select(number).where(part, ranged >= low, ranged <= high, *tests).distinct() for part in parts]
     return connection.execute(union(*selects).order_by(desc("number")).limit(limit)).scalars().all()
 
 
-def _count(connection: Connection, query_filter: QueryFilter, part: Predicate, max_counted: int) -> int:
-    row = query_filter.table.alias()
-    entries = select(literal(1)).select_from(row).where(part(row.c.__getitem__)).limit(max_counted).subquery()
+def _count(connection: Connection, table: Table, part: ColumnElement[bool], max_counted: int) -> int:
+    entries = select(table.c.number).where(part).limit(max_counted).subquery()
     return connection.execute(select(func.count()).select_from(entries)).scalar_one()
 
 
 def _test(query_filter: QueryFilter, number: ColumnElement[int], is_sqlite: bool) -> ColumnElement[bool]:
     """Return the condition that the inference with this number meets a filter."""
     row = query_filter.table.alias()
-    # SQLite would scan a range of another index for each tested inference.
-    scans = is_sqlite and not query_filter.ordered
-    selected = or_(
-        *(part(lambda name: _unindexed(row.c[name]) if scans else row.c[name]) for part in query_filter.alternatives)
-    )
-    found = exists(select(literal(1)).select_from(row).where(row.c.number == number, selected))
-    return not_(found) if query_filter.negated else found
+
+    def of_row(element: object, **_: Any) -> ColumnElement[Any] | None:
+        if not isinstance(element, Column):
+            return None
+        column = row.c[element.name]
+        # SQLite would scan a range of another index for each tested inference.
+        return _unindexed(column) if is_sqlite and not query_filter.ordered else column
+
+    selected = or_(*(replacement_traverse(part, {}, of_row) for part in query_filter.alternatives))
+    found = exists().where(row.c.number == number, selected)
+    return ~found if query_filter.negated else found
 
 
 def _unindexed(column: ColumnElement[Any]) -> ColumnElement[Any]:
