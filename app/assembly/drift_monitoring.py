@@ -13,8 +13,8 @@ from app.assembly.manifest import MANIFEST_FILE, checked_manifest
 from app.drift.baseline import FILE_NAME, Baseline, read_baseline
 from app.drift.hypothesis_tests import import_scipy
 from app.drift.measurement import BUNDLED, Embedder
-from app.drift.monitor import DriftMetrics, Monitor, MonitoredModel
-from app.drift.observer import DriftObserver, SimilarityAnnotator
+from app.drift.monitor import DriftMetrics, Monitor
+from app.drift.observer import DriftObserver
 from app.drift.sample import DriftError
 from app.drift.webhook import Webhook
 from app.engine.events import OutputAnnotator
@@ -91,14 +91,13 @@ class Drift:
         except DriftError as error:
             raise SettingsError(str(error)) from None
         self._settings, self._sources = settings, sources
-        self._monitored: dict[str, MonitoredModel] = {}
+        self._monitors: dict[str, Monitor] = {}
         self._fingerprints: dict[str, tuple[object, ...]] = {}
-        changed, errors = self._poll()
+        _, errors = self._poll()
         if errors:
             raise SettingsError(errors[0])
-        monitors = {model: monitor for model, monitor in changed.items() if monitor is not None}
         # An ingress of Ray Serve gets its models later.
-        if not monitors and sources():
+        if not self._monitors and sources():
             message = f"--drift needs a {FILE_NAME} in the folder of a model; `charioteer drift baseline` creates it"
             raise SettingsError(message)
         metrics = DriftMetrics(registry)
@@ -107,10 +106,8 @@ class Drift:
             check_url(url, "--drift-webhook")
         self._webhook = None if url is None else Webhook(url, lambda outcome: metrics.alerts.labels(outcome).inc())
         send_alert = self._webhook.send if self._webhook else None
-        self.observer = DriftObserver(monitors, metrics, settings.drift_per_second, send_alert, self._reload)
-        self.annotators: Sequence[OutputAnnotator] = (
-            (SimilarityAnnotator(self._monitored, self.observer),) if settings.drift_similarity else ()
-        )
+        self.observer = DriftObserver(self._monitors, metrics, settings.drift_per_second, send_alert, self._reload)
+        self.annotators: Sequence[OutputAnnotator] = (self.observer.annotate,) if settings.drift_similarity else ()
 
     def close(self) -> None:
         """Stop the checks and the webhook."""
@@ -136,8 +133,8 @@ class Drift:
         files = self._files()
         changed: dict[str, Monitor | None] = {}
         errors: list[str] = []
-        for model in [name for name in self._monitored if name not in files]:
-            del self._monitored[model], self._fingerprints[model]
+        for model in [name for name in self._monitors if name not in files]:
+            del self._monitors[model], self._fingerprints[model]
             changed[model] = None
         for model, (file, source) in files.items():
             try:
@@ -149,9 +146,11 @@ class Drift:
                 check_folder(source)
                 with checked_manifest(source):
                     baseline = read_baseline(file)
-                    monitored = MonitoredModel(model, baseline, embedder_for(baseline, [file.parent]))
-                self._monitored[model] = monitored
-                changed[model] = Monitor(monitored, self._settings.drift_window, self._settings.drift_seconds)
+                    embedder = embedder_for(baseline, [file.parent])
+                    monitor = Monitor(
+                        model, baseline, embedder, self._settings.drift_window, self._settings.drift_seconds
+                    )
+                self._monitors[model] = changed[model] = monitor
             except (DriftError, ModelError, OSError) as error:
                 errors.append(str(error))
         return changed, errors

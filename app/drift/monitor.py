@@ -9,22 +9,76 @@ import numpy as np
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from app.drift.baseline import Baseline
-from app.drift.comparison import ALPHA, compare
+from app.drift.comparison import compare
 from app.drift.feature_space import Neighbourhood
 from app.drift.measurement import DriftInput, Embedder, measure_images
 from app.drift.result import DriftTestResult
 from app.drift.sample import MIN_IMAGES, Observation, Sample, build_sample
 
 
-class MonitoredModel:
-    """A monitored model with its baseline. It measures images in the same way as the baseline."""
+class DriftWindow(msgspec.Struct, frozen=True, kw_only=True):
+    """The JSON summary of a complete window: the body of a notification, and a row of the page.
 
-    def __init__(self, model: str, baseline: Baseline, embedder: Embedder | None) -> None:
-        self.model = model
+    Attributes:
+        drifted: whether its images have drifted; a notification is false when drift ends.
+        started: arrival of the first image of the window, in seconds since 1970.
+        ended: arrival of the last image of the window, in seconds since 1970.
+        similarity: mean similarity to the baseline.
+        baseline_similarity: mean similarity of the baseline's images to one another.
+    """
+
+    model: str
+    drifted: bool
+    started: float
+    ended: float
+    images: int
+    alpha: float
+    similarity: float
+    baseline_similarity: float
+    tests: Sequence[DriftTestResult]
+
+
+class Monitor:
+    """Measure the images of one model in the same way as its baseline, and evaluate each complete window of them.
+
+    Only one thread may call `add`.
+
+    Args:
+        model: the name of the model.
+        baseline: the baseline of the model.
+        embedder: the embedder that made the baseline; None for a baseline without embeddings.
+        size: number of images in a window.
+        seconds: maximum duration of a window with enough images to evaluate; None for no maximum.
+        clock: seconds since 1970.
+        monotonic: a monotonic clock in seconds.
+
+    Attributes:
+        sample: the sample of the baseline.
+        drifted: the last verdict; no drift before the first window.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        baseline: Baseline,
+        embedder: Embedder | None,
+        size: int,
+        seconds: float | None = None,
+        clock: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
         self.sample = baseline.sample
+        self.drifted = False
+        self._model = model
         self._embedder = embedder
         self._keys = frozenset(key for entry in self.sample.metadata for key in entry)
-        self.neighbourhood = Neighbourhood(self.sample.numbers, self.sample.embeddings)
+        self._neighbourhood = Neighbourhood(self.sample.numbers, self.sample.embeddings)
+        self._size = size
+        self._seconds = seconds
+        self._clock = clock
+        self._monotonic = monotonic
+        self._images: list[Observation] = []
+        self._started = self._started_monotonic = 0.0
 
     def measure(self, inputs: Sequence[DriftInput], task_type: str) -> list[Observation]:
         """Measure images.
@@ -52,64 +106,10 @@ class MonitoredModel:
             if len(numbers) != len(self.sample.features) or len(embedding) != width:
                 similarities.append(None)
                 continue
-            distances = self.neighbourhood.distances_of(numbers[None], embedding[None])
-            similarity = float(self.neighbourhood.similarity(distances)[0])
+            distances = self._neighbourhood.distances_of(numbers[None], embedding[None])
+            similarity = float(self._neighbourhood.similarity(distances)[0])
             similarities.append(similarity if np.isfinite(similarity) else None)
         return similarities
-
-
-class DriftWindow(msgspec.Struct, frozen=True, kw_only=True):
-    """The JSON summary of a complete window: the body of a notification, and a row of the page.
-
-    Attributes:
-        drifted: whether its images have drifted; a notification is false when drift ends.
-        started: arrival of the first image of the window, in seconds since 1970.
-        ended: arrival of the last image of the window, in seconds since 1970.
-        similarity: mean similarity to the baseline.
-        baseline_similarity: mean similarity of the baseline's images to one another.
-    """
-
-    model: str
-    drifted: bool
-    started: float
-    ended: float
-    images: int
-    alpha: float
-    similarity: float
-    baseline_similarity: float
-    tests: Sequence[DriftTestResult]
-
-
-class Monitor:
-    """Collect the images of one model, and evaluate each complete window. Use it from one thread only.
-
-    Args:
-        monitored: the model.
-        size: number of images in a window.
-        seconds: maximum duration of a window with enough images to evaluate; None for no maximum.
-        clock: seconds since 1970.
-        monotonic: a monotonic clock in seconds.
-
-    Attributes:
-        drifted: the last verdict; no drift before the first window.
-    """
-
-    def __init__(
-        self,
-        monitored: MonitoredModel,
-        size: int,
-        seconds: float | None = None,
-        clock: Callable[[], float] = time.time,
-        monotonic: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self.monitored = monitored
-        self._size = size
-        self._seconds = seconds
-        self._clock = clock
-        self._monotonic = monotonic
-        self._images: list[Observation] = []
-        self._started = self._started_monotonic = 0.0
-        self.drifted = False
 
     def add(self, observations: Sequence[Observation], task_type: str) -> tuple[DriftWindow, bool] | None:
         """Add images. If they complete the window, return it, and whether its verdict differs from the last one.
@@ -124,13 +124,12 @@ class Monitor:
         if not self._is_complete:
             return None
         images, self._images = self._images, []
-        sample = build_sample(images, task_type if self.monitored.sample.task_type else "", "the window")
-        shared = _columns(sample) == _columns(self.monitored.sample)
-        neighbourhood = self.monitored.neighbourhood if shared else None
-        comparison = compare(self.monitored.sample, sample, alpha=ALPHA, neighbourhood=neighbourhood)
+        sample = build_sample(images, task_type if self.sample.task_type else "", "the window")
+        neighbourhood = self._neighbourhood if _columns(sample) == _columns(self.sample) else None
+        comparison = compare(self.sample, sample, neighbourhood=neighbourhood)
         changed, self.drifted = comparison.drifted is not self.drifted, comparison.drifted
         window = DriftWindow(
-            model=self.monitored.model,
+            model=self._model,
             drifted=comparison.drifted,
             started=self._started,
             ended=now,

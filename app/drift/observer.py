@@ -12,7 +12,7 @@ from contextlib import suppress
 import msgspec
 
 from app.drift.measurement import DriftInput, metadata_texts
-from app.drift.monitor import DriftMetrics, DriftWindow, Monitor, MonitoredModel
+from app.drift.monitor import DriftMetrics, DriftWindow, Monitor
 from app.drift.sample import DriftError, Observation
 from app.engine.request_context import RequestContext
 from app.engine.scheduling.thread_pool import lower_priority
@@ -74,7 +74,7 @@ class DriftObserver:
         metrics: DriftMetrics,
         per_second: float,
         on_change: Callable[[DriftWindow], None] | None = None,
-        poll_monitors: Callable[[], Mapping[str, Monitor | None]] | None = None,
+        poll_monitors: Callable[[], Mapping[str, Monitor | None]] = dict,
         poll_seconds: float = _POLL_SECONDS,
     ) -> None:
         self._windows: dict[str, deque[DriftWindow]] = {}
@@ -114,8 +114,38 @@ class DriftObserver:
                 )
             )
 
-    def add_observations(self, model: str, task_type: str, observations: Sequence[Observation]) -> None:
-        self._submit(_Batch(model=model, task_type=task_type, observations=observations))
+    def annotate(
+        self, context: RequestContext, result: InferenceResult, model_name: str, /
+    ) -> Sequence[Mapping[str, object]]:
+        """Add the similarity of images to the model's baseline to an answer: an output parameter and a header.
+
+        The parameter `similarity` is a number, 0..1, or a list of numbers for an output of several images. The header
+        `charioteer-similarity` has the numbers of the whole response, separated by commas.
+        """
+        monitor = self._monitors.get(model_name)
+        if monitor is None or not result.samples or any(image_of(sample.item) is None for sample in result.samples):
+            return ()
+        task_type = monitor.sample.task_type
+        try:
+            values = {output.index: output.parameters.get(METADATA_PARAMETER) for output in result.outputs}
+            metadata = {index: read_metadata(value) for index, value in values.items() if value is not None}
+            samples = [_drift_sample(sample, uuid.uuid4().hex, metadata) for sample in result.samples]
+            observations = monitor.measure(samples, task_type)
+            similarities = [
+                None if value is None else round(value, _DECIMALS) for value in monitor.similarities(observations)
+            ]
+        except Exception:
+            _logger.exception("the similarity of images for %s could not be measured", model_name)
+            return ()
+        self._submit(_Batch(model=model_name, task_type=task_type, observations=observations))
+        if all(value is None for value in similarities):
+            return ()
+        context.response_headers[SIMILARITY_HEADER] = ",".join(
+            "" if value is None else f"{value:g}" for value in similarities
+        )
+        remaining = iter(similarities)
+        values_of_outputs = [[next(remaining) for _ in output.predictions] for output in result.outputs]
+        return [{SIMILARITY_PARAMETER: values[0] if len(values) == 1 else values} for values in values_of_outputs]
 
     def windows(self) -> Mapping[str, Sequence[DriftWindow]]:
         """Return the latest windows of each model by name, oldest first."""
@@ -164,8 +194,6 @@ class DriftObserver:
                 _logger.exception("drift of %s could not be judged", batch.model)
 
     def _update_monitors(self) -> None:
-        if self._poll_monitors is None:
-            return
         try:
             changed = self._poll_monitors()
         except Exception:
@@ -185,7 +213,7 @@ class DriftObserver:
         if monitor is None:
             return
         samples = [_drift_sample(sample, batch.event_id, batch.metadata) for sample in batch.samples]
-        measured = batch.observations or monitor.monitored.measure(samples, batch.task_type)
+        measured = batch.observations or monitor.measure(samples, batch.task_type)
         # One image with scores that are not finite would make the whole window fail.
         observations = [observation for observation in measured if observation.finite]
         self._count(batch.model, "measured", len(observations))
@@ -206,46 +234,6 @@ class DriftObserver:
     def _count(self, model: str, outcome: str, count: int) -> None:
         if count:
             self._metrics.images.labels(model, outcome).inc(count)
-
-
-class SimilarityAnnotator:
-    """Add the similarity of images to the model's baseline to every answer: an output parameter and a header.
-
-    The parameter `similarity` is a number, 0..1, or a list of numbers for an output of several images. The header
-    `charioteer-similarity` has the numbers of the whole response, separated by commas.
-    """
-
-    def __init__(self, monitored: Mapping[str, MonitoredModel], observer: DriftObserver) -> None:
-        self._monitored = monitored
-        self._observer = observer
-
-    def __call__(
-        self, context: RequestContext, result: InferenceResult, model_name: str, /
-    ) -> Sequence[Mapping[str, object]]:
-        monitored = self._monitored.get(model_name)
-        if monitored is None or not result.samples or any(image_of(sample.item) is None for sample in result.samples):
-            return ()
-        task_type = monitored.sample.task_type
-        try:
-            values = {output.index: output.parameters.get(METADATA_PARAMETER) for output in result.outputs}
-            metadata = {index: read_metadata(value) for index, value in values.items() if value is not None}
-            samples = [_drift_sample(sample, uuid.uuid4().hex, metadata) for sample in result.samples]
-            observations = monitored.measure(samples, task_type)
-            similarities = [
-                None if value is None else round(value, _DECIMALS) for value in monitored.similarities(observations)
-            ]
-        except Exception:
-            _logger.exception("the similarity of images for %s could not be measured", model_name)
-            return ()
-        self._observer.add_observations(model_name, task_type, observations)
-        if all(value is None for value in similarities):
-            return ()
-        context.response_headers[SIMILARITY_HEADER] = ",".join(
-            "" if value is None else f"{value:g}" for value in similarities
-        )
-        remaining = iter(similarities)
-        values_of_outputs = [[next(remaining) for _ in output.predictions] for output in result.outputs]
-        return [{SIMILARITY_PARAMETER: values[0] if len(values) == 1 else values} for values in values_of_outputs]
 
 
 class _RateLimit:

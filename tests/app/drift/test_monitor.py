@@ -1,16 +1,18 @@
 """Windows of monitored images."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 from app.drift.baseline import Baseline
-from app.drift.monitor import Monitor, MonitoredModel
+from app.drift.monitor import Monitor
 from tests.support.drift_samples import observations, sample
 
 
-def monitored_model() -> MonitoredModel:
-    """Return a model with a baseline of synthetic numbers."""
-    return MonitoredModel("m", Baseline(sample=sample(100, with_embeddings=False)), None)
+def new_monitor(size: int, **options: Any) -> Monitor:
+    """Return the monitor of a model with a baseline of synthetic numbers."""
+    return Monitor("m", Baseline(sample=sample(100, with_embeddings=False)), None, size, **options)
 
 
 class Clock:
@@ -24,7 +26,7 @@ class Clock:
 
 def test_full_window_is_judged_and_a_change_is_reported_once() -> None:
     clock = Clock()
-    monitor = Monitor(monitored_model(), size=60, clock=clock)
+    monitor = new_monitor(60, clock=clock)
     assert monitor.add(observations(59, 1, with_embeddings=False), "") is None
     clock.now = 1060.0
     tested = monitor.add(observations(1, 2, with_embeddings=False, prefix="last"), "")
@@ -43,7 +45,7 @@ def test_full_window_is_judged_and_a_change_is_reported_once() -> None:
 
 def test_time_limit_ends_a_window_with_enough_images() -> None:
     clock, steady = Clock(), Clock()
-    monitor = Monitor(monitored_model(), size=1000, seconds=60, clock=clock, monotonic=steady)
+    monitor = new_monitor(1000, seconds=60, clock=clock, monotonic=steady)
     assert monitor.add(observations(10, 1, with_embeddings=False), "") is None
     clock.now -= 1_000_000
     steady.now += 61
@@ -54,7 +56,7 @@ def test_time_limit_ends_a_window_with_enough_images() -> None:
 
 
 def test_similarity_is_none_without_measurements() -> None:
-    model = monitored_model()
+    model = new_monitor(40)
     near, far = observations(1, 5, with_embeddings=False), observations(1, 5, shift=10, with_embeddings=False)
     (near_similarity,), (far_similarity,) = model.similarities(near), model.similarities(far)
     assert near_similarity is not None
@@ -67,7 +69,7 @@ def test_similarity_is_none_without_measurements() -> None:
 
 @pytest.mark.parametrize("judged", [False, True])
 def test_baseline_without_model_ignores_answers(judged: bool) -> None:
-    monitor = Monitor(monitored_model(), size=40)
+    monitor = new_monitor(40)
     tested = monitor.add(observations(40, 1, with_embeddings=False, with_predictions=judged), "OBJECT_DETECTION")
     assert tested is not None
     assert [test.name for test in tested[0].tests].count("chi-square") == 0

@@ -1,6 +1,7 @@
 """Drift detection during inference."""
 
 import queue
+from collections.abc import Sequence
 from typing import Any, cast
 
 import msgspec
@@ -10,8 +11,8 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from app.drift.baseline import Baseline
 from app.drift.measurement import DriftInput, measure_images
-from app.drift.monitor import DriftMetrics, DriftWindow, Monitor, MonitoredModel
-from app.drift.observer import SIMILARITY_HEADER, DriftObserver, SimilarityAnnotator
+from app.drift.monitor import DriftMetrics, DriftWindow, Monitor
+from app.drift.observer import SIMILARITY_HEADER, DriftObserver
 from app.drift.sample import build_sample
 from app.engine.request_context import RequestContext
 from metadata.entry import metadata_values, read_metadata
@@ -32,10 +33,15 @@ def image(seed: int, light: int = 100) -> Image:
     return Image(np.random.default_rng(seed).integers(light - 20, light + 20, (16, 16, 3)).astype(np.uint8))
 
 
-def monitored_model() -> MonitoredModel:
-    """Return a model whose baseline images have one brightness."""
-    seen = [DriftInput(id=str(seed), image=image(seed)) for seed in range(60)]
-    return MonitoredModel("m", Baseline(sample=build_sample(measure_images(seen, "", None))), None)
+def new_monitor(seen: Sequence[DriftInput], size: int = 40, task_type: str = "") -> Monitor:
+    """Return the monitor of a model with a baseline of these images."""
+    baseline = Baseline(sample=build_sample(measure_images(seen, task_type, None), task_type))
+    return Monitor("m", baseline, None, size)
+
+
+def usual_images() -> Sequence[DriftInput]:
+    """Return images of one brightness."""
+    return [DriftInput(id=str(seed), image=image(seed)) for seed in range(60)]
 
 
 def result_of(*images: Image) -> InferenceResult:
@@ -69,10 +75,9 @@ class RunningWatch:
     def __init__(self, per_second: float = 1e6, size: int = 40) -> None:
         self.windows: queue.Queue[DriftWindow] = queue.Queue()
         self.registry = CollectorRegistry()
-        self.model = monitored_model()
         self.watch = DriftObserver(
-            {"m": Monitor(self.model, size)}, DriftMetrics(self.registry), per_second, self.windows.put
-        )  # fmt: skip
+            {"m": new_monitor(usual_images(), size)}, DriftMetrics(self.registry), per_second, self.windows.put
+        )
 
     @property
     def metrics(self) -> str:
@@ -131,17 +136,16 @@ def test_images_above_memory_limit_are_dropped_and_counted() -> None:
 
 def test_similarity_is_output_parameter_and_response_header() -> None:
     running = RunningWatch()
-    annotator = SimilarityAnnotator({"m": running.model}, running.watch)
     info = RequestContext(protocol="p", request_id="r")
     result = result_of(image(1000), image(1001, light=200))
-    near, far = annotator(info, result, "m")
+    near, far = running.watch.annotate(info, result, "m")
     assert isinstance(near["similarity"], float)
     assert isinstance(far["similarity"], float)
     assert near["similarity"] > 0.1 > far["similarity"]
     assert info.response_headers[SIMILARITY_HEADER] == f"{near['similarity']:g},{far['similarity']:g}"
     running.watch.observe(event_of(result, 1, response_headers=info.response_headers))
-    assert annotator(info, result, "missing") == ()
-    assert annotator(info, result_of(), "m") == ()
+    assert running.watch.annotate(info, result, "missing") == ()
+    assert running.watch.annotate(info, result_of(), "m") == ()
     running.watch.observe(event_of(result_of(*[image(seed) for seed in range(38)]), 2))
     running.watch.close()
 
@@ -152,10 +156,8 @@ def test_new_and_vanished_cameras_are_reported(annotated: bool, caplog: pytest.L
         DriftInput(id=str(seed), image=image(seed), metadata={"camera": ("north", "west")[seed % 2]})
         for seed in range(60)
     ]
-    model = MonitoredModel("m", Baseline(sample=build_sample(measure_images(seen, "", None))), None)
     windows: queue.Queue[DriftWindow] = queue.Queue()
-    watch = DriftObserver({"m": Monitor(model, 40)}, DriftMetrics(CollectorRegistry()), 1e6, windows.put)
-    annotator = SimilarityAnnotator({"m": model}, watch)
+    watch = DriftObserver({"m": new_monitor(seen)}, DriftMetrics(CollectorRegistry()), 1e6, windows.put)
     for seed in range(100, 140):
         camera = ("north", "lobby")[seed % 2]
         entries = f'[{{"key": "camera", "type": "str", "value": "{camera}"}}, {{"key": "other", "value": "{seed}"}}]'
@@ -164,7 +166,7 @@ def test_new_and_vanished_cameras_are_reported(annotated: bool, caplog: pytest.L
         outputs = [msgspec.structs.replace(output, parameters=request.parameters_of(0)) for output in result.outputs]
         result = msgspec.structs.replace(result, outputs=outputs)
         if annotated:
-            annotator(RequestContext(protocol="p", request_id="r"), result, "m")
+            watch.annotate(RequestContext(protocol="p", request_id="r"), result, "m")
         else:
             metadata = [read_metadata(value) for value in metadata_values(request)]
             watch.observe(event_of(result, seed, request=request, metadata=metadata))
@@ -178,10 +180,9 @@ def test_new_and_vanished_cameras_are_reported(annotated: bool, caplog: pytest.L
 
 def test_output_of_several_images_has_list_of_similarities() -> None:
     running = RunningWatch()
-    annotator = SimilarityAnnotator({"m": running.model}, running.watch)
     result = result_of(image(1), image(2))
     result = msgspec.structs.replace(result, outputs=[InferenceOutput(name="o", predictions=[PREDICTION, PREDICTION])])
-    (parameters,) = annotator(RequestContext(protocol="p", request_id="r"), result, "m")
+    (parameters,) = running.watch.annotate(RequestContext(protocol="p", request_id="r"), result, "m")
     running.watch.close()
     first, second = cast("list[float]", parameters["similarity"])
     assert 0 < first < 1
@@ -196,11 +197,8 @@ def test_unmeasurable_image_does_not_lose_the_window() -> None:
         unmeasurable, samples=[msgspec.structs.replace(datum, prediction=nan) for datum in unmeasurable.samples]
     )
     seen = [DriftInput(id=str(seed), image=image(seed), records=[{"label": "red", "score": 0.5}]) for seed in range(60)]
-    judged = Baseline(sample=build_sample(measure_images(seen, "IMAGE_CLASSIFICATION", None), "IMAGE_CLASSIFICATION"))
-    watch = DriftObserver(
-        {"m": Monitor(MonitoredModel("m", judged, None), 40)}, DriftMetrics(registry := CollectorRegistry()), 1e6,
-        running.windows.put,
-    )  # fmt: skip
+    monitor = new_monitor(seen, task_type="IMAGE_CLASSIFICATION")
+    watch = DriftObserver({"m": monitor}, DriftMetrics(registry := CollectorRegistry()), 1e6, running.windows.put)
     watch.observe(event_of(unmeasurable, 0))
     watch.observe(event_of(result_of(*[image(seed, light=180) for seed in range(40)]), 1))
     assert running.windows.get(timeout=30).images == 40
@@ -219,13 +217,12 @@ def test_changed_baseline_is_used_and_removed_baseline_is_dropped() -> None:
 
     drifted = [image(seed, light=180) for seed in range(40)]
     watch = DriftObserver(
-        {"m": Monitor(monitored_model(), 40)}, DriftMetrics(registry), 1e6, windows.put, poll_changes, 0.01
+        {"m": new_monitor(usual_images())}, DriftMetrics(registry), 1e6, windows.put, poll_changes, 0.01
     )
     watch.observe(event_of(result_of(*drifted), 1))
     assert windows.get(timeout=30).drifted
     seen = [DriftInput(id=str(seed), image=image(seed, light=180)) for seed in range(100, 160)]
-    other = MonitoredModel("m", Baseline(sample=build_sample(measure_images(seen, "", None))), None)
-    changes.put({"m": Monitor(other, 40)})
+    changes.put({"m": new_monitor(seen)})
     wait_until(lambda: not changes.qsize() and "charioteer_drift_detected{" not in generate_latest(registry).decode())
     watch.observe(event_of(result_of(*drifted), 2))
     assert not windows.get(timeout=30).drifted
