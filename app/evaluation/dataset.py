@@ -2,7 +2,8 @@
 
 import hashlib
 import importlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -104,6 +105,10 @@ class Dataset(msgspec.Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
 
 
+class EmptyObjectError(ValueError):
+    """An object has no area: no detection can match it."""
+
+
 @dataclass(slots=True)
 class LabelErrors:
     """Collect all errors of labels, so that the user can fix them at once. If `lenient`, they become notes."""
@@ -115,9 +120,15 @@ class LabelErrors:
     def add(self, location: str, sentence: str) -> None:
         self.messages.append(f"{location}: {sentence}")
 
-    def skip_empty(self, location: str) -> None:
-        """Skip an object without area: no detection can match it."""
-        self.empty.append(location)
+    @contextmanager
+    def collected(self, location: str) -> Generator[None]:
+        """Collect a `ValueError` about a label, and skip an object without area."""
+        try:
+            yield
+        except EmptyObjectError:
+            self.empty.append(location)
+        except ValueError as error:
+            self.add(location, str(error))
 
     def notes(self) -> tuple[str, ...]:
         """Return sentences about skipped labels.

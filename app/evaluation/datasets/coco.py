@@ -6,11 +6,20 @@ from typing import Any, cast
 
 import msgspec
 
-from app.evaluation.dataset import Dataset, EvaluationError, Item, LabelErrors, LabelledObject, Ring, RunLengths
+from app.evaluation.dataset import (
+    Dataset,
+    EmptyObjectError,
+    EvaluationError,
+    Item,
+    LabelErrors,
+    LabelledObject,
+    Ring,
+    RunLengths,
+)
 from app.evaluation.datasets.files import (
     DatasetOptions,
     as_list,
-    parse_numbers,
+    parse_number,
     read_item,
     read_json,
     read_sidecar,
@@ -58,18 +67,18 @@ def read_coco(path: Path, errors: LabelErrors, options: DatasetOptions) -> Datas
         elif category not in labels:
             got = quote_value(annotation.get("category_id"))
             errors.add(location, f"category_id: Expected the id of a category, got {got}")
-        elif labelled := _object(annotation, labels[category], sizes[image_id], location, errors):
-            objects[image_id].append(labelled)
+        else:
+            with errors.collected(location):
+                if labelled := _object(annotation, labels[category], sizes[image_id], location, errors):
+                    objects[image_id].append(labelled)
         seen.add(annotation_id)
     items = _items(path, file, objects, options.images or _folder(path, file), errors)
-    notes = list(errors.notes())
     crowds = sum(label.ignored for item in items for label in item.objects)
-    if crowds:
-        notes.append(f"{crowds} crowds (iscrowd) are neither to be found nor wrong to find")
+    notes = (f"{crowds} crowds (iscrowd) are neither to be found nor wrong to find",) if crowds else ()
     outlined = any(label.rings or label.mask for item in items for label in item.objects)
     tasks = (TaskType.IMAGE_SEGMENTATION, TaskType.OBJECT_DETECTION) if outlined else (TaskType.OBJECT_DETECTION,)
     return Dataset(
-        path=path, format="coco", tasks=tasks, labels=tuple(labels.values()), items=tuple(items), notes=tuple(notes)
+        path=path, format="coco", tasks=tasks, labels=tuple(labels.values()), items=tuple(items), notes=notes
     )
 
 
@@ -140,7 +149,11 @@ def _is_file(path: Path) -> bool:
 def _object(
     annotation: Mapping[str, Any], label: str, size: tuple[Any, Any], location: str, errors: LabelErrors
 ) -> LabelledObject | None:
-    """Read one annotation. If it cannot be used, record an error or a note and return None."""
+    """Read one annotation; return None after recording the errors of its parts.
+
+    Raises:
+        ValueError: when it has no part, or no area.
+    """
     errors_before = len(errors.messages)
     box, outline = annotation.get("bbox"), annotation.get("segmentation")
     corners = _box(box, location, errors) if box else None
@@ -151,11 +164,7 @@ def _object(
     if len(errors.messages) > errors_before:
         return None
     if corners is None and rings is None and mask is None:
-        if not box and not outline:
-            errors.add(location, "Expected a bbox or a segmentation, got neither")
-        else:
-            errors.skip_empty(location)
-        return None
+        raise EmptyObjectError if box or outline else ValueError("Expected a bbox or a segmentation, got neither")
     return LabelledObject(
         label=label,
         box=corners or _bounding_box(rings, mask),
@@ -171,54 +180,49 @@ def _box(value: object, location: str, errors: LabelErrors) -> tuple[float, floa
     if len(values) != 4:
         errors.add(location, f"bbox: Expected left, top, width and height, got {quote_value(value)}")
         return None
-    coordinates = parse_numbers(values, f"{location}.bbox", errors)
-    if coordinates is None:
-        return None
-    x, y, width, height = coordinates
-    if width < 0 or height < 0:
-        errors.add(location, f"bbox: Expected a width and a height that are not negative, got {quote_value(value)}")
-    return (x, y, x + width, y + height) if width > 0 and height > 0 else None
+    with errors.collected(f"{location}.bbox"):
+        x, y, width, height = (parse_number(number) for number in values)
+        if width < 0 or height < 0:
+            errors.add(location, f"bbox: Expected a width and a height that are not negative, got {quote_value(value)}")
+        return (x, y, x + width, y + height) if width > 0 and height > 0 else None
+    return None
 
 
 def _outline(
     value: object, size: tuple[object, object], location: str, errors: LabelErrors
 ) -> tuple[tuple[Ring, ...] | None, RunLengths | None]:
     """Return polygons or a mask; neither without area."""
-    if isinstance(value, dict):
-        return None, _mask(cast("dict[str, object]", value), size, location, errors)
-    polygons = as_list(value)
-    if polygons is None:
-        errors.add(location, f"Expected polygons or run lengths, got {quote_value(value)}")
-        return None, None
+    mask: RunLengths | None = None
     rings: list[Ring] = []
-    for index, polygon in enumerate(polygons):
-        flat = as_list(polygon) or ()
-        if len(flat) < 2 * _MIN_POINTS or len(flat) % 2:
-            errors.add(f"{location}[{index}]", f"Expected x and y of three or more points, got {quote_value(polygon)}")
-        elif (coordinates := parse_numbers(flat, f"{location}[{index}]", errors)) is not None:
+    with errors.collected(location):
+        if isinstance(value, dict):
+            mask = _mask(cast("dict[str, object]", value), size)
+        elif not isinstance(value, list):
+            raise ValueError(f"Expected polygons or run lengths, got {quote_value(value)}")
+    for index, polygon in enumerate(as_list(value) or ()):
+        with errors.collected(f"{location}[{index}]"):
+            flat = as_list(polygon) or ()
+            if len(flat) < 2 * _MIN_POINTS or len(flat) % 2:
+                raise ValueError(f"Expected x and y of three or more points, got {quote_value(polygon)}")
+            coordinates = [parse_number(number) for number in flat]
             ring = tuple(zip(coordinates[::2], coordinates[1::2], strict=True))
             if ring_area(ring) > 0:
                 rings.append(ring)
-    return tuple(rings) or None, None
+    return tuple(rings) or None, mask
 
 
-def _mask(
-    value: Mapping[str, object], size: tuple[object, object], location: str, errors: LabelErrors
-) -> RunLengths | None:
+def _mask(value: Mapping[str, object], size: tuple[object, object]) -> RunLengths | None:
     sides = as_list(value.get("size")) or ()
     if len(sides) != 2 or not all(isinstance(side, int) and side > 0 for side in sides):
-        errors.add(location, f"size: Expected height and width, got {quote_value(value.get('size'))}")
-        return None
+        raise ValueError(f"size: Expected height and width, got {quote_value(value.get('size'))}")
     height, width = cast("tuple[int, int]", tuple(sides))
     is_known = all(isinstance(side, int) for side in size)
     if height * width > MAX_PIXELS or (is_known and (width, height) != size):
-        errors.add(location, f"size: Expected that of the image, {size[1]} and {size[0]}, got {height} and {width}")
-        return None
+        raise ValueError(f"size: Expected that of the image, {size[1]} and {size[0]}, got {height} and {width}")
     try:
         mask = read_run_lengths(value.get("counts"), height, width)
     except ValueError as error:
-        errors.add(location, f"counts: {error}")
-        return None
+        raise ValueError(f"counts: {error}") from None
     return mask if decode_mask(mask).any() else None
 
 

@@ -5,11 +5,11 @@ A file may begin with lines ``imagesource:...`` and ``gsd:...``, which become me
 
 from pathlib import Path
 
-from app.evaluation.dataset import Dataset, EvaluationError, Item, LabelErrors, LabelledObject
+from app.evaluation.dataset import Dataset, EmptyObjectError, EvaluationError, Item, LabelErrors, LabelledObject
 from app.evaluation.datasets.files import (
     DatasetOptions,
     list_images,
-    parse_numbers,
+    parse_number,
     read_item,
     read_lines,
     read_sidecar,
@@ -56,17 +56,14 @@ def read_dota(path: Path, errors: LabelErrors, options: DatasetOptions) -> Datas
         row = {**header, **metadata.get(file.name, {})}
         if item := read_item(file.name, file, errors, objects=tuple(objects), metadata=row):
             items.append(item)
-    notes = list(errors.notes())
     difficult = sum(label.ignored for item in items for label in item.objects)
-    if difficult:
-        notes.append(f"{difficult} difficult objects are neither to be found nor wrong to find")
     return Dataset(
         path=path,
         format="dota",
         tasks=(TaskType.ORIENTED_OBJECT_DETECTION,),
         labels=tuple(sorted({label.label for item in items for label in item.objects})),
         items=tuple(items),
-        notes=tuple(notes),
+        notes=(f"{difficult} difficult objects are neither to be found nor wrong to find",) if difficult else (),
     )
 
 
@@ -77,25 +74,21 @@ def _read_labels(path: Path, errors: LabelErrors) -> tuple[list[LabelledObject],
         key, colon, value = line.partition(":")
         if colon and key.lower() in _HEADERS:
             header[key.lower()] = value.strip()
-        elif (labelled := _object(location, line.split(), errors)) is not None:
-            objects.append(labelled)
+            continue
+        with errors.collected(location):
+            objects.append(_object(location, line.split()))
     return objects, header
 
 
-def _object(location: str, words: list[str], errors: LabelErrors) -> LabelledObject | None:
+def _object(location: str, words: list[str]) -> LabelledObject:
     if len(words) not in (_CORNERS + 1, _CORNERS + 2):
         expected = "8 coordinates, a category and 0 or 1 for difficult"
-        errors.add(location, f"Expected {expected}, got {len(words)} words: {quote_value(' '.join(words))}")
-        return None
-    values = parse_numbers(words[:_CORNERS], location, errors)
-    if values is None:
-        return None
+        raise ValueError(f"Expected {expected}, got {len(words)} words: {quote_value(' '.join(words))}")
+    values = [parse_number(word) for word in words[:_CORNERS]]
     if words[_CORNERS + 1 :] not in ([], ["0"], ["1"], ["2"]):
-        errors.add(location, f"Expected 0 or 1 for difficult, got {quote_value(words[-1])}")
-        return None
+        raise ValueError(f"Expected 0 or 1 for difficult, got {quote_value(words[-1])}")
     corners = tuple(zip(values[::2], values[1::2], strict=True))
     if not ring_area(corners):
-        errors.skip_empty(location)
-        return None
+        raise EmptyObjectError
     ignored = words[_CORNERS + 1 :] not in ([], ["0"])
     return LabelledObject(label=words[_CORNERS], rings=(corners,), ignored=ignored, location=location)

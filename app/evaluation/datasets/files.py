@@ -152,15 +152,6 @@ def parse_number(value: object) -> float:
     return number
 
 
-def parse_numbers(words: Sequence[object], location: str, errors: LabelErrors) -> list[float] | None:
-    """Parse coordinates; record an error and return None if one is invalid."""
-    try:
-        return [parse_number(word) for word in words]
-    except ValueError as error:
-        errors.add(location, str(error))
-        return None
-
-
 def ring_area(points: Sequence[tuple[float, float]]) -> float:
     """Return the area of a ring by the shoelace formula, in squared units."""
     shifted = [*points[1:], *points[:1]]

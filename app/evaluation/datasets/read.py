@@ -40,6 +40,7 @@ def read_dataset(path: Path, options: DatasetOptions = DatasetOptions()) -> Data
     dataset_format = options.format or _detect_format(path)
     errors = LabelErrors(lenient=options.skip_bad)
     dataset = _READERS[dataset_format](_label_file(dataset_format, path), errors, options)
+    dataset = msgspec.structs.replace(dataset, notes=(*errors.notes(), *dataset.notes))
     if not dataset.items:
         raise EvaluationError(f"{path}: Expected labelled images as {dataset_format}, got none")
     repeated = [name for name, count in Counter(item.id for item in dataset.items).items() if count > 1]
@@ -67,7 +68,6 @@ def read_image_folder(path: Path, errors: LabelErrors, _: DatasetOptions) -> Dat
         tasks=(TaskType.IMAGE_CLASSIFICATION,),
         labels=tuple(label for label in labels if label in used_labels),
         items=tuple(items),
-        notes=errors.notes(),
     )
 
 
@@ -99,9 +99,7 @@ def read_questions(path: Path, errors: LabelErrors, options: DatasetOptions) -> 
             metadata = scalar_values(line, _RESERVED_KEYS)
             if item := read_item(name, file, errors, question=question, answers=answers, metadata=metadata):
                 items.append(item)
-    return Dataset(
-        path=path, format="vqa", tasks=(TaskType.IMAGE_TEXT_TO_TEXT,), items=tuple(items), notes=errors.notes()
-    )
+    return Dataset(path=path, format="vqa", tasks=(TaskType.IMAGE_TEXT_TO_TEXT,), items=tuple(items))
 
 
 def _detect_format(path: Path) -> DatasetFormat:

@@ -10,12 +10,12 @@ from typing import Any, cast
 
 import yaml
 
-from app.evaluation.dataset import Dataset, EvaluationError, Item, LabelErrors, LabelledObject, Ring
+from app.evaluation.dataset import Dataset, EmptyObjectError, EvaluationError, Item, LabelErrors, LabelledObject, Ring
 from app.evaluation.datasets.files import (
     DatasetOptions,
     as_list,
     list_images,
-    parse_numbers,
+    parse_number,
     read_image_size,
     read_lines,
     read_sidecar,
@@ -60,17 +60,18 @@ def read_yolo(path: Path, errors: LabelErrors, options: DatasetOptions) -> Datas
     measured_task = options.task or _task({len(values) for _, _, _, lines in labelled_files for _, _, values in lines})
     items: list[Item] = []
     for file, width, height, lines in labelled_files:
-        found = [_object(line, labels, (width, height), measured_task, errors) for line in lines]
+        objects: list[LabelledObject] = []
+        for line in lines:
+            with errors.collected(line[0]):
+                objects.append(_object(line, labels, (width, height), measured_task))
         if width:
-            name, objects = _name(file, path.parent), tuple(label for label in found if label)
+            name = _name(file, path.parent)
             row = sidecar_row(metadata, name, file, names)
-            items.append(Item(id=name, image=file, width=width, height=height, objects=objects, metadata=row))
+            items.append(Item(id=name, image=file, width=width, height=height, objects=tuple(objects), metadata=row))
     tasks = (
         (measured_task, TaskType.OBJECT_DETECTION) if measured_task is TaskType.IMAGE_SEGMENTATION else (measured_task,)
     )
-    return Dataset(
-        path=path, format="yolo", tasks=tasks, labels=tuple(labels), items=tuple(items), notes=errors.notes()
-    )
+    return Dataset(path=path, format="yolo", tasks=tasks, labels=tuple(labels), items=tuple(items))
 
 
 def _read_description(path: Path) -> Mapping[str, Any]:
@@ -129,14 +130,12 @@ def _read_label_lines(file: Path, errors: LabelErrors) -> list[tuple[str, str, l
     parsed: list[tuple[str, str, list[float]]] = []
     for location, line in read_lines(path) if path.is_file() else ():
         number, *words = line.split()
-        values = parse_numbers(words, location, errors)
-        if values is None:
-            continue
-        if len(values) == _BOX or (len(values) >= _SMALLEST_POLYGON and len(values) % 2 == 0):
+        with errors.collected(location):
+            values = [parse_number(word) for word in words]
+            if len(values) != _BOX and (len(values) < _SMALLEST_POLYGON or len(values) % 2):
+                expected = "a class and 4 numbers of a box, 8 of an oriented box, or an even number of a polygon"
+                raise ValueError(f"Expected {expected}, got {len(values)} numbers")
             parsed.append((location, number, values))
-        else:
-            expected = "a class and 4 numbers of a box, 8 of an oriented box, or an even number of a polygon"
-            errors.add(location, f"Expected {expected}, got {len(values)} numbers")
     return parsed
 
 
@@ -155,35 +154,26 @@ def _task(counts: set[int]) -> TaskType:
 
 
 def _object(
-    line: tuple[str, str, list[float]],
-    labels: Sequence[str],
-    size: tuple[int, int],
-    task: TaskType,
-    errors: LabelErrors,
-) -> LabelledObject | None:
+    line: tuple[str, str, list[float]], labels: Sequence[str], size: tuple[int, int], task: TaskType
+) -> LabelledObject:
     location, number, values = line
     if not number.isdecimal() or len(number) > _DIGITS or int(number) >= len(labels):
-        errors.add(location, f"Expected a class from 0 to {len(labels) - 1}, got {quote_value(number)}")
-        return None
+        raise ValueError(f"Expected a class from 0 to {len(labels) - 1}, got {quote_value(number)}")
     if not all(-_MARGIN <= value <= 1 + _MARGIN for value in values):
-        errors.add(location, f"Expected fractions of the image, 0..1, got {quote_value(values)}")
-        return None
+        raise ValueError(f"Expected fractions of the image, 0..1, got {quote_value(values)}")
     if (len(values) == _BOX) != (task is TaskType.OBJECT_DETECTION):
         actual = "a box" if len(values) == _BOX else "points"
-        errors.add(location, f"Expected every line to be of {task}, got {actual}")
-        return None
+        raise ValueError(f"Expected every line to be of {task}, got {actual}")
     label, (width, height) = labels[int(number)], size
     if len(values) == _BOX:
         cx, cy, w, h = values
         if not w or not h:
-            errors.skip_empty(location)
-            return None
+            raise EmptyObjectError
         box = ((cx - w / 2) * width, (cy - h / 2) * height, (cx + w / 2) * width, (cy + h / 2) * height)
         return LabelledObject(label=label, box=box, location=location)
     ring: Ring = tuple((x * width, y * height) for x, y in zip(values[::2], values[1::2], strict=True))
     if width and not ring_area(ring):
-        errors.skip_empty(location)
-        return None
+        raise EmptyObjectError
     xs, ys = zip(*ring, strict=True)
     if task is TaskType.ORIENTED_OBJECT_DETECTION:
         return LabelledObject(label=label, rings=(ring,), location=location)
