@@ -1,6 +1,7 @@
 """Prometheus metrics of inferences, of the current state of the server, and of restarted models."""
 
 from collections.abc import Callable, Iterator
+from functools import partial
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.core import GaugeMetricFamily, Metric
@@ -27,37 +28,29 @@ class Metrics:
 
     def __init__(self, registry: CollectorRegistry, known_name: Callable[[str], str]) -> None:
         self._known_name = known_name
+        counter, histogram = partial(Counter, registry=registry), partial(Histogram, registry=registry)
         labels = ("protocol", "model", "version", "outcome")
-        self._inferences = Counter("charioteer_inferences", "Finished inference requests.", labels, registry=registry)
-        self._seconds = Histogram(
+        self._inferences = counter("charioteer_inferences", "Finished inference requests.", labels)
+        self._seconds = histogram(
             "charioteer_inference_seconds",
             "Seconds from the arrival of a request's body to its answer, including the wait.",
             labels,
-            registry=registry,
             buckets=_SECONDS,
         )
-        self._queue = Histogram(
-            "charioteer_queue_seconds",
-            "Seconds that requests waited for a worker.",
-            ("protocol",),
-            registry=registry,
-            buckets=_SECONDS,
+        self._queue = histogram(
+            "charioteer_queue_seconds", "Seconds that requests waited for a worker.", ("protocol",), buckets=_SECONDS
         )
-        self._explanations = Counter(
-            "charioteer_explanations", "Finished explanation requests.", labels, registry=registry
-        )
-        self._explanation_seconds = Histogram(
+        self._explanations = counter("charioteer_explanations", "Finished explanation requests.", labels)
+        self._explanation_seconds = histogram(
             "charioteer_explanation_seconds",
             "Seconds from the arrival of a request's body to its explained answer, including the wait.",
             labels,
-            registry=registry,
             buckets=_EXPLANATION_SECONDS,
         )
-        self._faults = Counter(
+        self._faults = counter(
             "charioteer_metadata_faults",
             "Parts of custom metadata that could not be read. The inferences were answered.",
             ("protocol", "model"),
-            registry=registry,
         )
 
     def observe(self, context: RequestContext, /) -> None:

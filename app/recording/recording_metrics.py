@@ -3,6 +3,7 @@
 import logging
 import time
 from collections.abc import Callable
+from functools import partial
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
@@ -59,24 +60,20 @@ class RecordingMetrics:
         self._failing = False
         # Time of the last drop because of a full queue; None while the store keeps up.
         self._behind_since: float | None = None
-        self._recorded = Counter("charioteer_recording_recorded", "Inferences that were recorded.", registry=registry)
-        self._dropped = Counter(
+        counter, gauge = partial(Counter, registry=registry), partial(Gauge, registry=registry)
+        self._recorded = counter("charioteer_recording_recorded", "Inferences that were recorded.")
+        self._dropped = counter(
             "charioteer_recording_dropped",
             "Requests that were not recorded. With acknowledgement, they were refused.",
             ("reason",),
-            registry=registry,
         )
-        self._failures = Counter(
-            "charioteer_recording_failures", "Times that the store failed.", ("fault",), registry=registry
-        )
+        self._failures = counter("charioteer_recording_failures", "Times that the store failed.", ("fault",))
         # Create every series at 0: Prometheus does not see the first increment of a new series.
         for reason in (BEHIND, STOPPING, UNWRITABLE, *StoreFault):
             self._dropped.labels(reason)
         for fault in StoreFault:
             self._failures.labels(fault.value)
-        self._up = Gauge(
-            "charioteer_recording_up", "1 while the store does what it should, 0 since it failed.", registry=registry
-        )
+        self._up = gauge("charioteer_recording_up", "1 while the store does what it should, 0 since it failed.")
         self._up.set(1)
         self._seconds = Histogram(
             "charioteer_recording_commit_seconds",
@@ -84,7 +81,7 @@ class RecordingMetrics:
             registry=registry,
             buckets=_COMMIT_BUCKETS,
         )
-        self._queue = Gauge("charioteer_recording_queue", "Requests that wait to be recorded.", registry=registry)
+        self._queue = gauge("charioteer_recording_queue", "Requests that wait to be recorded.")
 
     def watch_queue(self, queue_length: Callable[[], float]) -> None:
         """Read the queue length from `queue_length` at every scrape."""
