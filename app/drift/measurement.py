@@ -112,7 +112,20 @@ def measure_images(inputs: Iterable[DriftInput], task_type: str, embedder: Embed
     """
     remaining = iter(inputs)
     while batch := list(islice(remaining, _BATCH)):
-        yield from _measure_batch(batch, task_type, embedder)
+        images = [item.image for item in batch if item.image is not None]
+        embeddings = iter(embedder(images) if embedder is not None and images else ())
+        for item in batch:
+            records = None if task_type in _UNSCORED else item.records
+            if records is not None and task_type in BEST_ONLY:
+                records = records[:1]
+            yield Observation(
+                id=item.id,
+                image=None if item.image is None else image_features(item.image),
+                embedding=None if item.image is None else next(embeddings, None),
+                findings=None if records is None else prediction_features(records),
+                labels={} if records is None else label_counts(records),
+                metadata=item.metadata,
+            )
 
 
 def image_features(image: Image) -> NDArray[np.float64]:
@@ -162,23 +175,6 @@ def label_counts(records: Sequence[Mapping[str, object]]) -> dict[str, int]:
 def metadata_texts(entries: Iterable[MetadataEntry]) -> Mapping[str, str]:
     """Return the values of a client's metadata as texts, cut to bound the memory of a window."""
     return {entry.key: str(entry.value)[:_MAX_TEXT] for entry in entries}
-
-
-def _measure_batch(batch: Sequence[DriftInput], task_type: str, embedder: Embedder | None) -> Iterator[Observation]:
-    images = [item.image for item in batch if item.image is not None]
-    embeddings = iter(embedder(images) if embedder is not None and images else ())
-    for item in batch:
-        records = None if task_type in _UNSCORED else item.records
-        if records is not None and task_type in BEST_ONLY:
-            records = records[:1]
-        yield Observation(
-            id=item.id,
-            image=None if item.image is None else image_features(item.image),
-            embedding=None if item.image is None else next(embeddings, None),
-            findings=None if records is None else prediction_features(records),
-            labels={} if records is None else label_counts(records),
-            metadata=item.metadata,
-        )
 
 
 def _embedding_output(outputs: Sequence[TensorSpec]) -> TensorSpec:

@@ -99,9 +99,7 @@ class Monitor:
         """Return the similarity of each image to the baseline, 0..1; None for an incomplete measurement."""
         similarities: list[float | None] = []
         for observation in observations:
-            arrays = [array for array in (observation.image, observation.findings) if array is not None]
-            numbers = np.concatenate(arrays) if arrays else np.zeros(0)
-            width = self.sample.embeddings.shape[1]
+            numbers, width = observation.numbers, self.sample.embeddings.shape[1]
             embedding = np.zeros(0, np.float32) if observation.embedding is None else observation.embedding
             if len(numbers) != len(self.sample.features) or len(embedding) != width:
                 similarities.append(None)

@@ -59,9 +59,13 @@ class Observation(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     metadata: Mapping[str, str] = {}
 
     @property
+    def numbers(self) -> NDArray[np.float64]:
+        """The measured features of the image, and of the answer."""
+        return np.concatenate([part for part in (self.image, self.findings) if part is not None] or [np.zeros(0)])
+
+    @property
     def finite(self) -> bool:
-        arrays = (self.image, self.embedding, self.findings)
-        return all(bool(np.isfinite(array).all()) for array in arrays if array is not None)
+        return bool(np.isfinite(self.numbers).all() and (self.embedding is None or np.isfinite(self.embedding).all()))
 
 
 class Sample(msgspec.Struct, frozen=True, kw_only=True, eq=False):
@@ -129,13 +133,11 @@ def build_sample(observations: Iterable[Observation], task_type: str = "", sampl
     features = (*(IMAGE_FEATURES if with_pixels else ()), *(PREDICTION_FEATURES if with_predictions else ()))
     if not features:
         raise DriftError(f"There is nothing to measure in {sample_name}: neither pixels nor answers")
-    rows = [(item.image, item.findings if with_predictions else None) for item in selected]
-    numbers = np.array([np.concatenate([part for part in parts if part is not None]) for parts in rows])
     labels, counts = _count_labels(selected)
     sample = Sample(
         ids=[item.id for item in selected],
         features=features,
-        numbers=numbers,
+        numbers=np.array([item.numbers for item in selected]),
         embeddings=_stack_embeddings(selected, sample_name),
         labels=labels,
         counts=counts,
