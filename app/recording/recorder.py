@@ -2,6 +2,7 @@
 
 import logging
 from concurrent.futures import Future
+from dataclasses import dataclass
 
 from app.engine.request_context import RequestContext
 from app.recording.recording_metrics import UNWRITABLE, RecordingMetrics, not_recorded
@@ -17,6 +18,7 @@ def is_sampled(event_id: str, fraction: float) -> bool:
     return int(event_id[-_SAMPLING_DIGITS:], 16) < fraction * 16**_SAMPLING_DIGITS
 
 
+@dataclass(frozen=True, eq=False)
 class Recorder:
     """Record every inference once, for every protocol and outcome.
 
@@ -28,20 +30,11 @@ class Recorder:
         acknowledge: whether answers wait until they are recorded. A request that cannot be recorded then fails.
     """
 
-    def __init__(
-        self,
-        row_converter: RowConverter,
-        writer: Writer,
-        metrics: RecordingMetrics,
-        fraction: float,
-        *,
-        acknowledge: bool,
-    ) -> None:
-        self._row_converter = row_converter
-        self._writer = writer
-        self._metrics = metrics
-        self._fraction = fraction
-        self._acknowledge = acknowledge
+    row_converter: RowConverter
+    writer: Writer
+    metrics: RecordingMetrics
+    fraction: float
+    acknowledge: bool
 
     def start(self) -> None:
         """Open the store.
@@ -50,32 +43,32 @@ class Recorder:
             SettingsError: when a later version wrote the store.
             StoreError: when the store cannot be opened and answers wait for it.
         """
-        self._writer.start()
+        self.writer.start()
 
     @property
     def unavailable_reason(self) -> str:
         """The error that every request gets now; empty if the store works or answers do not wait for it."""
-        fault = self._writer.unavailable_reason if self._acknowledge else None
+        fault = self.writer.unavailable_reason if self.acknowledge else None
         return "" if fault is None else str(not_recorded(fault))
 
     def record(self, event: RequestContext, /) -> "Future[None] | None":
-        if not is_sampled(event.id, self._fraction):
+        if not is_sampled(event.id, self.fraction):
             return None
-        recorded: Future[None] | None = Future() if self._acknowledge else None
+        recorded: Future[None] | None = Future() if self.acknowledge else None
         try:
-            request = self._row_converter(event)
+            request = self.row_converter(event)
         except Exception:
             _logger.exception("an inference cannot be recorded")
             reason = UNWRITABLE
         else:
             request.recorded = recorded
-            reason = self._writer.submit(request)
+            reason = self.writer.submit(request)
         if reason is not None:
-            self._metrics.dropped(reason)
+            self.metrics.dropped(reason)
             if recorded is not None:
                 recorded.set_exception(not_recorded(reason))
         return recorded
 
     def close(self, timeout: float) -> None:
         """Record the waiting requests, for at most `timeout` seconds, and close the store."""
-        self._writer.close(timeout)
+        self.writer.close(timeout)
