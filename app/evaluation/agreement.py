@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.evaluation.answers import PredictedObject, infer_task, parse_records
-from app.evaluation.dataset import Item
+from app.evaluation.dataset import EvaluationError, Item
 from app.evaluation.runner import Records
 from tasks.vision.contours import mask_of_contours
 from tasks.vision.filtering import ious
@@ -48,17 +48,21 @@ def compare_answers(items: Sequence[Item], expected: Mapping[str, Records], foun
     """Compare the records of each item, by its id, with those of the reference.
 
     Raises:
-        EvaluationError: see `infer_task`.
+        EvaluationError: when an evaluation cannot measure the answers, such as numbers that are not finite.
     """
-    task = next((task for answer in expected.values() if (task := infer_task(answer)) is not None), None)
-    equal = [_labels(expected[item.id]) == _labels(found[item.id]) for item in items]
-    labels = float(np.mean(equal))
-    if task is None or task.returns == "texts":
-        return Agreement(images=len(items), score=labels, labels=labels)
+    labels = float(np.mean([_labels(expected[item.id]) == _labels(found[item.id]) for item in items]))
+    try:
+        task = next((task for answer in expected.values() if (task := infer_task(answer)) is not None), None)
+        if task is None or task.returns == "texts":
+            return Agreement(images=len(items), score=labels, labels=labels)
+        parsed = [
+            [parse_records(answers[item.id], item, task).predictions for answers in (expected, found)] for item in items
+        ]
+    except ValueError as error:
+        raise EvaluationError(f"The answers cannot be compared: {error}") from None
     pairs: list[tuple[float, float]] = []
     total, references = 0, 0
-    for item in items:
-        before, after = (parse_records(answers[item.id], item, task).predictions for answers in (expected, found))
+    for before, after in parsed:
         if task.returns == "classes":
             pairs += _best_class(before, after)
         else:

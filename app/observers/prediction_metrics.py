@@ -117,7 +117,9 @@ class _Histograms:
         return histograms
 
     def _count(self, model: str) -> None:
-        values, self._waiting[model] = self._waiting[model], []
+        values, self._waiting[model] = np.array(self._waiting[model]), []
+        # One score that is not a number would remain in the sum forever.
+        values = values[np.isfinite(values)]
         counts = np.bincount(np.searchsorted(self._bounds, values), minlength=len(self._names))
         self._counts[model] = self._counts.get(model, 0) + counts
-        self._sums[model] += sum(values)
+        self._sums[model] += float(values.sum())

@@ -100,8 +100,10 @@ def label_rows(records: Sequence[object]) -> Sequence[LabelRow]:
         label, score = _field(record, "label"), _field(record, "score")
         if isinstance(label, str):
             counts[label] += 1
-            if isinstance(score, float) and math.isfinite(score):
-                scores.setdefault(label, []).append(score)
+            # Edited exports may have a whole number.
+            number = None if isinstance(score, str) else _finite_or_none(score)
+            if number is not None:
+                scores.setdefault(label, []).append(number)
     best = {label: max(scores[label]) if label in scores else None for label in counts}
     candidates = [label for label, score in best.items() if score is None or score >= _MIN_SCORE]
     if len(candidates) > _MAX_LABELS:

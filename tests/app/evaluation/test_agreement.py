@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from app.evaluation.agreement import compare_answers
-from app.evaluation.dataset import Item
+from app.evaluation.dataset import EvaluationError, Item
 
 Answer = Sequence[dict[str, object]]
 
@@ -55,6 +55,12 @@ def test_texts_agree_if_they_are_equal() -> None:
         [item("x"), item("y")], {"x": expected, "y": expected}, {"x": expected, "y": [{"prompt": "p", "answer": "2"}]}
     )
     assert agreement.score == 0.5
+
+
+def test_answers_that_are_not_finite_cannot_be_compared() -> None:
+    answers = {"x": [box("a", float("nan"), 0)]}
+    with pytest.raises(EvaluationError, match="cannot be compared: score: Expected a finite number, got nan"):
+        compare_answers([item("x")], answers, answers)
 
 
 def contour(*xs: int) -> dict[str, object]:

@@ -68,6 +68,13 @@ def test_labels_scores_and_sizes_are_counted() -> None:
     assert values['charioteer_batch_size_count{model="m"}'] == 3
 
 
+@pytest.mark.parametrize("score", [float("nan"), float("inf")])
+def test_score_that_is_not_finite_stays_out_of_the_sum(score: float) -> None:
+    values = metrics_after(event_of(detections("cat", score=score)), event_of(detections("cat")))
+    assert values['charioteer_prediction_score_sum{model="m"}'] == 0.5
+    assert values['charioteer_prediction_score_count{model="m"}'] == 1
+
+
 def test_unknown_labels_are_counted_together() -> None:
     values = metrics_after(
         *[event_of(detections(f"made up {index}")) for index in range(50)], event_of(detections("cat"))

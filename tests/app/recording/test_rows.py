@@ -88,6 +88,7 @@ def test_label_row_has_best_score_and_count() -> None:
 def test_label_row_can_have_no_score() -> None:
     assert label_rows([Labelled("sky"), Labelled("sky"), "no record"]) == [LabelRow("sky", None, 2)]
     assert label_rows([LabelledScore("sky", float("nan"))]) == [LabelRow("sky", None, 1)]
+    assert label_rows([{"label": "sky", "score": 1}]) == [LabelRow("sky", 1.0, 1)]
 
 
 def test_only_likeliest_classes_have_label_rows() -> None:
