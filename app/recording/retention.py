@@ -51,9 +51,8 @@ class Retention:
         self._clock = clock
         self._monotonic = monotonic
         self._clock_offset = clock() - monotonic()
-        self._paused_until = 0.0
-        self._paused = False
-        self._records_due = self._images_due = clock()
+        # Times of the monotonic clock.
+        self._records_due = self._images_due = self._paused_until = monotonic()
         self._shard = 0
 
     @property
@@ -64,7 +63,9 @@ class Retention:
             for due, period in ((self._records_due, self._record_seconds), (self._images_due, self._image_seconds))
             if period is not None
         ]
-        return min(max(0.0, min(due_times) - self._clock()), _CHECK_SECONDS) if due_times else None
+        if not due_times:
+            return None
+        return min(max(0.0, max(min(due_times), self._paused_until) - self._monotonic()), _CHECK_SECONDS)
 
     def step(self) -> None:
         """Delete a few expired items.
@@ -73,33 +74,26 @@ class Retention:
             StoreError: when the store fails; the next step is in a minute then.
             OSError: when a file cannot be deleted.
         """
-        now = self._clock()
-        if self._is_paused(now):
+        now, monotonic_now = self._clock(), self._monotonic()
+        if self._is_paused(now, monotonic_now):
             return
-        if self._record_seconds is not None and _is_due(self._records_due, now):
-            self._records_due = now + _CHECK_SECONDS
+        if self._record_seconds is not None and monotonic_now >= self._records_due:
+            self._records_due = monotonic_now + _CHECK_SECONDS
             deleted = self._store.delete_before(int((now - self._record_seconds) * 1e6), _MAX_DELETED)
             if deleted == _MAX_DELETED:
-                self._records_due = now + _BACKLOG_SECONDS
-        if self._folder is not None and self._image_seconds is not None and _is_due(self._images_due, now):
-            self._images_due = now + _SHARD_SECONDS
+                self._records_due = monotonic_now + _BACKLOG_SECONDS
+        if self._folder is not None and self._image_seconds is not None and monotonic_now >= self._images_due:
+            self._images_due = monotonic_now + _SHARD_SECONDS
             shard, self._shard = self._shard, (self._shard + 1) % SHARDS
             self._delete_images(self._folder, shard, now - self._image_seconds)
 
-    def _is_paused(self, now: float) -> bool:
-        monotonic_now = self._monotonic()
+    def _is_paused(self, now: float, monotonic_now: float) -> bool:
         previous_offset, self._clock_offset = self._clock_offset, now - monotonic_now
-        if self._clock_offset - previous_offset > _MAX_JUMP_SECONDS:
-            self._paused, self._paused_until = True, monotonic_now + _PAUSE_SECONDS
-            jump_seconds = round(self._clock_offset - previous_offset)
-            _logger.warning("deletion paused after a clock change", extra={"seconds": jump_seconds})
-            # Check again in a minute by the new clock.
-            self._records_due = self._images_due = now
-        elif monotonic_now >= self._paused_until:
-            self._paused = False
-        if self._paused:
-            self._records_due = self._images_due = now + _CHECK_SECONDS
-        return self._paused
+        jump_seconds = self._clock_offset - previous_offset
+        if jump_seconds > _MAX_JUMP_SECONDS:
+            self._paused_until = monotonic_now + _PAUSE_SECONDS
+            _logger.warning("deletion paused after a clock change", extra={"seconds": round(jump_seconds)})
+        return monotonic_now < self._paused_until
 
     def _delete_images(self, folder: ImageFolder, shard: int, cutoff: float) -> None:
         unused = folder.find_unused(shard, cutoff)[:_MAX_DELETED]
@@ -108,8 +102,3 @@ class Retention:
             self._store.mark_images_deleted(
                 folder.remove([digest for digest in unused if digest not in in_use], cutoff)
             )
-
-
-def _is_due(due: float, now: float) -> bool:
-    """Return whether `due` has passed, or is impossibly far ahead because the clock was set back."""
-    return not now < due <= now + _CHECK_SECONDS
