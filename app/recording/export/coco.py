@@ -77,32 +77,25 @@ def _annotations(
 ) -> Iterator[dict[str, Any]]:
     for shape in read_shapes(geometry, records):
         rings = shape.rings(image.width, image.height)
-        if geometry != "contour":
-            yield _annotation(shape.label, shape.score, rings[0])
-        elif rings:
-            # A mask of an outline far outside the image, as of edited records, would not fit into memory.
-            inside = [np.clip(ring, 0, (image.width - 1, image.height - 1)) for ring in rings]
-            yield _outline_annotation(shape.label, shape.score, inside, image)
+        if rings:
+            place = _place_of_outlines(rings, image) if geometry == "contour" else _place_of_box(rings[0])
+            yield {"label": shape.label, "score": shape.score, **place, "iscrowd": 0}
 
 
-def _annotation(label: str, score: float, corners: _Corners) -> dict[str, Any]:
-    """Return the annotation of a box from its corners in order."""
+def _place_of_box(corners: _Corners) -> dict[str, Any]:
+    """Return `bbox`, `area` and `segmentation` of a box from its corners in order."""
     low, high = corners.min(axis=0), corners.max(axis=0)
-    return {
-        "label": label,
-        "score": score,
-        "bbox": [*low.tolist(), *(high - low).tolist()],
-        "area": _area(corners),
-        "segmentation": [corners.ravel().tolist()],
-        "iscrowd": 0,
-    }
+    segmentation = [corners.ravel().tolist()]
+    return {"bbox": [*low.tolist(), *(high - low).tolist()], "area": _area(corners), "segmentation": segmentation}
 
 
-def _outline_annotation(label: str, score: float, outlines: Sequence[_Corners], image: RecordedImage) -> dict[str, Any]:
-    """Return the annotation of an object from its outlines through the centres of pixels.
+def _place_of_outlines(rings: Sequence[_Corners], image: RecordedImage) -> dict[str, Any]:
+    """Return `bbox`, `area` and `segmentation` of an object from its outlines through the centres of pixels.
 
     Area and box are those of its pixels. COCO polygons cannot have holes, and cannot be lines or points.
     """
+    # A mask of an outline far outside the image, as of edited records, would not fit into memory.
+    outlines = [np.clip(ring, 0, (image.width - 1, image.height - 1)) for ring in rings]
     low = np.floor(np.concatenate(outlines).min(axis=0))
     width, height = (np.ceil(np.concatenate(outlines).max(axis=0)) - low + 1).astype(int).tolist()
     shifted = [(outline - low).astype(np.float32) for outline in outlines]
@@ -111,12 +104,9 @@ def _outline_annotation(label: str, score: float, outlines: Sequence[_Corners], 
     if min(map(len, outlines)) < 3 or (len(outlines) > 1 and _have_holes(shifted, mask)):
         segmentation = {"size": [image.height, image.width], "counts": _runs(outlines, image.width, image.height)}
     return {
-        "label": label,
-        "score": score,
         "bbox": [*low.tolist(), width, height],
         "area": int(np.count_nonzero(mask)),
         "segmentation": segmentation,
-        "iscrowd": 0,
     }
 
 
