@@ -22,6 +22,11 @@ class Figure(msgspec.Struct, frozen=True, kw_only=True):
     value: float | None
 
 
+def figures_of(values: Mapping[str, float | None], titles: Mapping[str, str]) -> tuple[Figure, ...]:
+    """Return a figure for each title, by its name; its value is None if `values` lacks it."""
+    return tuple(Figure(name=name, title=title, value=values.get(name)) for name, title in titles.items())
+
+
 class Table(msgspec.Struct, frozen=True, kw_only=True):
     """A table; the first cell of a row names its subject."""
 

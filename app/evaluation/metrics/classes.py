@@ -6,7 +6,7 @@ from typing import Any
 
 from app.evaluation.answers import EvaluatedItem
 from app.evaluation.dataset import import_optional
-from app.evaluation.report import Confusion, Figure, Measures, Mistake, Table, slice_tables
+from app.evaluation.report import Confusion, Measures, Mistake, Table, figures_of, slice_tables
 
 _NONE = "(nothing)"
 """The class of an image without a predicted class."""
@@ -29,7 +29,7 @@ def measure_classes(results: Sequence[EvaluatedItem], slices: Sequence[str] = ()
         EvaluationError: when the extra is not installed.
     """
     if not results:
-        return Measures(figures=_figures(dict.fromkeys(_TITLES)), notes=("Nothing was answered: nothing to measure.",))
+        return Measures(figures=figures_of({}, _TITLES), notes=("Nothing was answered: nothing to measure.",))
     values, classes = _measure(results)
     columns = ("images", "accuracy", "top 5", "precision", "recall", "F1", "ROC AUC")
     # Measure each slice alone: for a filter, valor-lite divides the accuracy by all images.
@@ -44,16 +44,12 @@ def measure_classes(results: Sequence[EvaluatedItem], slices: Sequence[str] = ()
     if unpredicted := sum(_best_label(result) == _NONE for result in results):
         notes.append(f"{unpredicted} images were given no class; they count as wrong, as {_NONE}.")
     return Measures(
-        figures=_figures(values),
+        figures=figures_of(values, _TITLES),
         tables=(classes, *slice_table),
         confusion=_confusion(results),
         mistakes=_mistakes(results),
         notes=tuple(notes),
     )
-
-
-def _figures(values: Mapping[str, float | None]) -> tuple[Figure, ...]:
-    return tuple(Figure(name=name, title=title, value=values[name]) for name, title in _TITLES.items())
 
 
 def _measure(results: Sequence[EvaluatedItem]) -> tuple[Mapping[str, float | None], Table]:

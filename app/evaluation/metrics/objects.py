@@ -7,7 +7,7 @@ import msgspec
 from app.evaluation.answers import EvaluatedItem
 from app.evaluation.metrics.coco import IOUS, CocoMetrics, Comparison, coco_metrics, compare
 from app.evaluation.metrics.valor import ValorMetrics, confusion_matrix, list_mistakes, valor_metrics
-from app.evaluation.report import Chart, Figure, Line, Measures, Table, slice_tables
+from app.evaluation.report import Chart, Line, Measures, Table, figures_of, slice_tables
 from tasks.task import TaskType
 
 _SCORES = tuple(round(0.05 * step, 2) for step in range(20))
@@ -44,7 +44,7 @@ def measure_objects(
     overall = _object_metrics(comparisons, labels, sorted({*_SCORES, confidence}))
     evaluator, skipped = overall.valor.evaluator, overall.valor.skipped
     values, titles = overall.values(confidence), _titles(confidence)
-    figures = tuple(Figure(name=name, title=title, value=values[name]) for name, title in titles.items())
+    figures = figures_of(values, titles)
     if evaluator is None:
         notes = ("There is neither an object in the dataset nor a prediction: nothing to measure.",)
         return Measures(figures=figures, notes=notes)

@@ -8,7 +8,9 @@ import numpy as np
 from app.evaluation.answers import EvaluatedItem
 from app.evaluation.dataset import import_optional
 from app.evaluation.masks import decode_mask, predicted_mask, truth_mask
-from app.evaluation.report import Figure, Measures, Table
+from app.evaluation.report import Measures, Table, figures_of
+
+_TITLES = {"pixel_accuracy": "pixel accuracy, background included", "miou": "mean IoU of the pixels of classes"}
 
 
 def measure_pixels(results: Sequence[EvaluatedItem], labels: Sequence[str], confidence: float) -> Measures:
@@ -23,7 +25,7 @@ def measure_pixels(results: Sequence[EvaluatedItem], labels: Sequence[str], conf
     loader = valor.Loader.in_memory()
     numbers = {label: number for number, label in enumerate(labels, 1)}
     if not results or not labels:
-        return Measures(figures=_figures(None, None))
+        return Measures(figures=figures_of({}, _TITLES))
     for index, result in enumerate(results):
         width, height = result.item.width, result.item.height
         truth, predicted = np.zeros((2, height, width), np.uint16)
@@ -55,11 +57,5 @@ def _measure(evaluator: Any, results: Sequence[EvaluatedItem], labels: Sequence[
     mean = sum(rates["IOU"][label] for label in present) / len(present) if present else None
     rows = tuple((label, *(rates[name][label] for name in rates)) for label in sorted(present))
     table = Table(title="Pixels of classes", columns=("class", "IoU", "precision", "recall"), rows=rows)
-    return Measures(figures=_figures(float(metrics["Accuracy"][0].value), mean), tables=(table,))
-
-
-def _figures(accuracy: float | None, mean_iou: float | None) -> tuple[Figure, ...]:
-    return (
-        Figure(name="pixel_accuracy", title="pixel accuracy, background included", value=accuracy),
-        Figure(name="miou", title="mean IoU of the pixels of classes", value=mean_iou),
-    )
+    values = {"pixel_accuracy": float(metrics["Accuracy"][0].value), "miou": mean}
+    return Measures(figures=figures_of(values, _TITLES), tables=(table,))

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from app.evaluation.answers import EvaluatedItem
-from app.evaluation.report import Figure, Measures, Mistake, slice_tables
+from app.evaluation.report import Measures, Mistake, figures_of, slice_tables
 
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
@@ -41,10 +41,7 @@ def measure_texts(results: Sequence[EvaluatedItem], slices: Sequence[str] = ()) 
         if exact < 1
     ]
     return Measures(
-        figures=tuple(
-            Figure(name=name, title=title, value=mean)
-            for (name, title), mean in zip(_TITLES.items(), means, strict=True)
-        ),
+        figures=figures_of(dict(zip(_TITLES, means, strict=True)), _TITLES),
         tables=tuple(tables),
         mistakes=tuple(sorted(mistakes, key=lambda mistake: -mistake.badness)),
         notes=("Exact match and F1 look past case, punctuation and English articles, as SQuAD's do; ANLS past case.",),
