@@ -192,14 +192,15 @@ def _outline(
     value: object, size: tuple[object, object], location: str, errors: LabelErrors
 ) -> tuple[tuple[Ring, ...] | None, RunLengths | None]:
     """Return polygons or a mask; neither without area."""
-    mask: RunLengths | None = None
+    if isinstance(value, dict):
+        with errors.collected(location):
+            return None, _mask(cast("dict[str, object]", value), size)
+        return None, None
+    polygons = as_list(value)
+    if polygons is None:
+        errors.add(location, f"Expected polygons or run lengths, got {quote_value(value)}")
     rings: list[Ring] = []
-    with errors.collected(location):
-        if isinstance(value, dict):
-            mask = _mask(cast("dict[str, object]", value), size)
-        elif not isinstance(value, list):
-            raise ValueError(f"Expected polygons or run lengths, got {quote_value(value)}")
-    for index, polygon in enumerate(as_list(value) or ()):
+    for index, polygon in enumerate(polygons or ()):
         with errors.collected(f"{location}[{index}]"):
             flat = as_list(polygon) or ()
             if len(flat) < 2 * _MIN_POINTS or len(flat) % 2:
@@ -208,7 +209,7 @@ def _outline(
             ring = tuple(zip(coordinates[::2], coordinates[1::2], strict=True))
             if ring_area(ring) > 0:
                 rings.append(ring)
-    return tuple(rings) or None, mask
+    return tuple(rings) or None, None
 
 
 def _mask(value: Mapping[str, object], size: tuple[object, object]) -> RunLengths | None:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 
 import msgspec
-from sqlalchemy import ColumnElement, Table, and_, false, or_, true
+from sqlalchemy import ColumnElement, Table, and_, false, or_
 
 from app.recording.stores.tables import INDEXED_CHARACTERS, inferences, labels, metadata
 from app.settings.inference_query import ANY_ERROR, NO_ERROR, InferenceQuery
@@ -85,7 +85,7 @@ def _error_filter(error: str) -> QueryFilter:
 
 
 def _time_filter(query: InferenceQuery, now: float) -> QueryFilter:
-    bounds = [true()]
+    bounds: list[ColumnElement[bool]] = []
     if query.since is not None:
         bounds.append(inferences.c.started >= _microseconds(query.since, "since", now))
     if query.until is not None:
