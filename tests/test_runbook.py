@@ -26,6 +26,7 @@ _FAMILIES = {
     "counter": "_total",
     "family": "",
     "gauge": "",
+    "histogram": "",
 }
 """Functions that create a metric, and the suffix that Prometheus adds to its name."""
 
