@@ -37,8 +37,11 @@ class QueryParameter(msgspec.Struct, frozen=True, kw_only=True):
     schema: Mapping[str, object] = msgspec.field(default_factory=lambda: {"type": "string"})
 
 
-class Operation(msgspec.Struct, frozen=True, eq=False):
-    """The description of one operation of the server.
+StartCall = Callable[[InferenceHead, bytes, RequestContext], InferenceCall | None]
+
+
+class Endpoint(msgspec.Struct, frozen=True, eq=False):
+    """An operation of the server and, if a protocol serves it, how to answer its requests.
 
     Attributes:
         path: the path in Litestar's notation; the parameter `target` is the segment with the model's name.
@@ -52,6 +55,14 @@ class Operation(msgspec.Struct, frozen=True, eq=False):
         media_types: media types of bodies that are not JSON.
         failures: HTTP statuses of errors.
         permission: the permission that a client needs; ``admin`` by default.
+        handle: returns the response, an object to send as JSON, or an awaitable of one of them. Raises an
+            `InferenceError`, which the server formats for the protocol. None for an inference that only `start`
+            answers, and for a protocol with its own port.
+        start: for an inference, creates its `InferenceCall` from the head and the body, or raises an `InferenceError`.
+            Returns None for a request that `handle` must answer, such as one with a streamed answer.
+        accepts_target: whether a target belongs to this protocol, for paths that several protocols share.
+        queue_model: for an inference, returns the model in whose queue a target waits; empty if only the body names it.
+            While that queue is full, requests are rejected before their body is read. None for other operations.
     """
 
     path: str
@@ -65,25 +76,6 @@ class Operation(msgspec.Struct, frozen=True, eq=False):
     media_types: Sequence[str] = ()
     failures: Sequence[int] = ()
     permission: Permission = "admin"
-
-
-StartCall = Callable[[InferenceHead, bytes, RequestContext], InferenceCall | None]
-
-
-class Endpoint(Operation, frozen=True, kw_only=True, eq=False):
-    """An operation that a protocol serves.
-
-    Attributes:
-        handle: returns the response, an object to send as JSON, or an awaitable of one of them. Raises an
-            `InferenceError`, which the server formats for the protocol. None for an inference that only `start`
-            answers, and for a protocol with its own port.
-        start: for an inference, creates its `InferenceCall` from the head and the body, or raises an `InferenceError`.
-            Returns None for a request that `handle` must answer, such as one with a streamed answer.
-        accepts_target: whether a target belongs to this protocol, for paths that several protocols share.
-        queue_model: for an inference, returns the model in whose queue a target waits; empty if only the body names it.
-            While that queue is full, requests are rejected before their body is read. None for other operations.
-    """
-
     handle: Callable[[HttpRequest], object] | None = None
     start: StartCall | None = None
     accepts_target: Callable[[str], bool] | None = None

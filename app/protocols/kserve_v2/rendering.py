@@ -144,24 +144,16 @@ def _classify(
         raise invalid(
             f"Expected an output of numbers to classify, {tensor.name!r} is {tensor.datatype}", requested.path
         )
-    labels, class_ids = (siblings.get(name) for name in ("labels", "class_ids"))
     rows = tensor.data.reshape(math.prod(tensor.shape[:-1]), tensor.shape[-1])
     count = min(requested.classification, rows.shape[1])
     best = np.argsort(-rows.astype(np.float64), axis=1, kind="stable")[:, :count]
-    names: Any = None
-    if labels is not None and labels.shape == tensor.shape:
-        names = labels.data.reshape(rows.shape)
-    elif len(labels_by_index) == rows.shape[1]:
-        names = [[label.encode() for label in labels_by_index]] * len(rows)
-    # A task sorts its scores; the class indices are in a separate tensor.
-    has_ids = class_ids is not None and class_ids.shape == tensor.shape
-    numbers = class_ids.data.reshape(rows.shape) if class_ids is not None and has_ids else None
+    # A task sorts its scores; the labels and class indices are in separate tensors.
+    by_score = {name: other.data.reshape(rows.shape) for name, other in siblings.items() if other.shape == tensor.shape}
+    labels = labels_by_index if len(labels_by_index) == rows.shape[1] else [""] * rows.shape[1]
+    names = by_score.get("labels", [[label.encode() for label in labels]] * len(rows))
+    numbers = by_score.get("class_ids", [range(rows.shape[1])] * len(rows))
     class_texts = [
-        _class_text(
-            rows[row, index],
-            index if numbers is None else numbers[row, index],
-            b"" if names is None else names[row][index],
-        )
+        _class_text(rows[row, index], numbers[row][index], names[row][index])
         for row, indices in enumerate(best.tolist())
         for index in indices
     ]

@@ -9,7 +9,7 @@ import msgspec
 from litestar import Response, get
 from litestar.handlers import HTTPRouteHandler
 
-from app.protocols.protocol import HttpRequest, Operation, QueryParameter
+from app.protocols.protocol import Endpoint, HttpRequest, QueryParameter
 from app.protocols.request_info import RETRY_AFTER
 from app.protocols.status import http_status
 from app.server.auth.http_access import requires
@@ -124,7 +124,7 @@ class Inferences:
         return [show_page, show_one, show_image]
 
     @property
-    def operations(self) -> Sequence[Operation]:
+    def operations(self) -> Sequence[Endpoint]:
         """Return the OpenAPI operations of the handlers."""
         page = msgspec.defstruct("InferencePage", [("inferences", list[self._record_type]), ("next", str | None)])
         item_path, failures = f"{_PATH}/{{id:str}}", (400, 404, 429)

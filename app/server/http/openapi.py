@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from app import __version__
-from app.protocols.protocol import HttpListener, Operation, Permission
+from app.protocols.protocol import Endpoint, HttpListener, Permission
 
 _JSON = "application/json"
 _PARAMETER = re.compile(r"\{(?P<name>\w+):\w+\}")
@@ -53,9 +53,9 @@ class _Healthy(msgspec.Struct, frozen=True):
     status: str
 
 
-def read_operation(path: str, summary: str, permission: Permission = "read", **fields: Any) -> Operation:
+def read_operation(path: str, summary: str, permission: Permission = "read", **fields: Any) -> Endpoint:
     """Return a GET operation of the server itself."""
-    return Operation(method="GET", path=path, summary=summary, permission=permission, **fields)
+    return Endpoint(method="GET", path=path, summary=summary, permission=permission, **fields)
 
 
 OWN_OPERATIONS = (
@@ -101,7 +101,7 @@ _REASONS = {
 
 
 def describe_service(
-    operations: Mapping[str, Sequence[Operation]],
+    operations: Mapping[str, Sequence[Endpoint]],
     listeners: Sequence[HttpListener] = (),
     *,
     secured: bool = False,
@@ -137,7 +137,7 @@ def describe_service(
     }
 
 
-def _operation(tag: str, endpoint: Operation, schema_by_type: Mapping[Any, Any], secured: bool) -> dict[str, Any]:
+def _operation(tag: str, endpoint: Endpoint, schema_by_type: Mapping[Any, Any], secured: bool) -> dict[str, Any]:
     needs_credential = secured and endpoint.permission != "open"
     responses: dict[str, Any] = {
         "200": {"description": endpoint.summary, "content": _content(endpoint, schema_by_type)}
@@ -170,7 +170,7 @@ def _operation(tag: str, endpoint: Operation, schema_by_type: Mapping[Any, Any],
     return operation
 
 
-def _content(endpoint: Operation, schema_by_type: Mapping[Any, Any]) -> dict[str, Any]:
+def _content(endpoint: Endpoint, schema_by_type: Mapping[Any, Any]) -> dict[str, Any]:
     content: dict[str, Any] = {media_type: {} for media_type in endpoint.media_types if "*" not in media_type}
     if endpoint.answer is bytes:
         return content
