@@ -56,17 +56,21 @@ def numeric_tensor(
     """
     if datatype is Datatype.BF16:
         raise invalid("BF16 has no form in JSON; send FP32", f"{path}.datatype")
-    return Tensor(name=name, datatype=datatype, data=read_numbers(datatype, data, path, shape), parameters=parameters)
+    numbers = read_numbers(datatype, data, f"{path}.data", shape, f"{path}.shape")
+    return Tensor(name=name, datatype=datatype, data=numbers, parameters=parameters)
 
 
-def read_numbers(datatype: Datatype, data: msgspec.Raw, path: str, shape: Sequence[int] | None = None) -> NDArray[Any]:
-    """Return the array of a tensor as `numeric_tensor` does, by default in the shape of its nested rows."""
+def read_numbers(
+    datatype: Datatype, data: msgspec.Raw, path: str, shape: Sequence[int] | None = None, shape_path: str = ""
+) -> NDArray[Any]:
+    """Return the numbers at `path` as `numeric_tensor` does, by default in the shape of their nested rows."""
     array = _decode_fast(datatype, data)
     if array is None:
-        rows = read_json(data, list[Any], f"{path}.data")
-        shape = shape_and_values(rows, f"{path}.data")[0] if shape is None else shape
-        array = _decode_rows(datatype, rows, f"{path}.data")
-    return array if shape is None else _shaped(array, shape, f"{path}.shape")
+        rows = read_json(data, list[Any], path)
+        if shape is None:
+            (shape, _), shape_path = shape_and_values(rows, path), path
+        array = _decode_rows(datatype, rows, path)
+    return array if shape is None else _shaped(array, shape, shape_path)
 
 
 def _decode_fast(datatype: Datatype, data: msgspec.Raw) -> NDArray[Any] | None:

@@ -127,11 +127,7 @@ def _decode_base64(raw: msgspec.Raw, path: str, name: str, parameters: Mapping[s
 
 
 def _pixels(raw: msgspec.Raw, path: str, name: str, parameters: Mapping[str, object]) -> InputTensor:
-    try:
-        tensor = nested_tensor(name, Datatype.UINT8, raw, "pixels", parameters)
-    except InferenceError as error:
-        error_path = path + error.path.removeprefix("pixels.data") if error.path.startswith("pixels.data") else path
-        raise InferenceError(error.kind, error.message, error_path) from None
+    tensor = nested_tensor(name, Datatype.UINT8, raw, path, parameters)
     if len(tensor.shape) not in (2, 3):
         message = (
             f"Expected the rows of one image, [h, w] or [h, w, 3], got the shape {quote_value(list(tensor.shape))}"

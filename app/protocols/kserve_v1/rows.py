@@ -16,8 +16,6 @@ from app.wire.json_tensors import from_bfloat16_bits, index_path, read_numbers, 
 from tasks.inference.error import ErrorKind, InferenceError, invalid, quote_value
 from tasks.inference.tensor import BytesTensor, Datatype, InputTensor, Tensor, TensorSpec
 
-_COLUMN = "column"
-
 
 class Column(msgspec.Struct, frozen=True, kw_only=True):
     """One input over all instances.
@@ -96,16 +94,12 @@ def _column(spec: TensorSpec, values: Sequence[msgspec.Raw], root: str, name: st
     joined = msgspec.Raw(b"[" + b",".join(map(memoryview, values)) + b"]")
     try:
         if spec.datatype is Datatype.BYTES:
-            return Column(tensor=_texts(spec.name, joined), root=root, name=name)
-        return Column(tensor=nested_tensor(spec.name, spec.datatype, joined, _COLUMN), root=root, name=name)
+            shape, texts = shape_and_values(read_json(joined, list[Any], root), root)
+            return Column(tensor=nested_elements(spec.name, shape, texts, root), root=root, name=name)
+        return Column(tensor=nested_tensor(spec.name, spec.datatype, joined, root), root=root, name=name)
     except InferenceError as error:
-        indices = error.path.removeprefix(f"{_COLUMN}.data") if error.path.startswith(f"{_COLUMN}.data") else ""
-        raise InferenceError(error.kind, error.message, _value_path(root, name, indices)) from None
-
-
-def _texts(name: str, raw: msgspec.Raw) -> BytesTensor:
-    shape, values = shape_and_values(read_json(raw, list[Any], f"{_COLUMN}.data"), f"{_COLUMN}.data")
-    return nested_elements(name, shape, values, f"{_COLUMN}.data")
+        path = _value_path(root, name, error.path.removeprefix(root))
+        raise InferenceError(error.kind, error.message, path) from None
 
 
 def _to_rows(tensor: Tensor) -> list[Any]:
@@ -139,7 +133,7 @@ def nested_tensor(
     """Return a tensor of `datatype` with the shape of the nested rows in `raw`.
 
     Raises:
-        InferenceError: INVALID_REQUEST with the path ``<path>.data`` and the value's indices; see `read_numbers`.
+        InferenceError: INVALID_REQUEST with `path` and the value's indices; see `read_numbers`.
     """
     is_bf16 = datatype is Datatype.BF16
     array = read_numbers(Datatype.FP32 if is_bf16 else datatype, raw, path)
@@ -150,5 +144,5 @@ def nested_tensor(
 def _to_bfloat16(numbers: NDArray[np.float32], path: str) -> NDArray[np.uint16]:
     bits = to_bfloat16_bits(numbers)
     if not np.isfinite(from_bfloat16_bits(bits)).all():
-        raise invalid("Expected BF16 numbers, got one out of range", f"{path}.data")
+        raise invalid("Expected BF16 numbers, got one out of range", path)
     return bits
