@@ -55,7 +55,7 @@ class Endpoint(msgspec.Struct, frozen=True, eq=False):
         media_types: media types of bodies that are not JSON.
         failures: HTTP statuses of errors.
         permission: the permission that a client needs; ``admin`` by default.
-        handle: returns the response, an object to send as JSON, or an awaitable of one of them. Raises an
+        handle: returns the response or an object to send as JSON, or awaits one of them. Raises an
             `InferenceError`, which the server formats for the protocol. None for an inference that only `start`
             answers, and for a protocol with its own port.
         start: for an inference, creates its `InferenceCall` from the head and the body, or raises an `InferenceError`.

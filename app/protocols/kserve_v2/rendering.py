@@ -148,7 +148,9 @@ def _classify(
     count = min(requested.classification, rows.shape[1])
     best = np.argsort(-rows.astype(np.float64), axis=1, kind="stable")[:, :count]
     # A task sorts its scores; the labels and class indices are in separate tensors.
-    by_score = {name: other.data.reshape(rows.shape) for name, other in siblings.items() if other.shape == tensor.shape}
+    by_score: dict[str, Any] = {
+        name: other.data.reshape(rows.shape) for name, other in siblings.items() if other.shape == tensor.shape
+    }
     labels = labels_by_index if len(labels_by_index) == rows.shape[1] else [""] * rows.shape[1]
     names = by_score.get("labels", [[label.encode() for label in labels]] * len(rows))
     numbers = by_score.get("class_ids", [range(rows.shape[1])] * len(rows))

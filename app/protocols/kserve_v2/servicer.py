@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Mapping
 from contextlib import aclosing
 from functools import partial
+from inspect import isawaitable
 from typing import Any, cast
 
 import grpc
@@ -230,8 +231,8 @@ def _plain_method(engine: Engine, name: str) -> Callable[[bytes, RequestContext]
     request_name, (_, answer) = INFERENCE.methods_by_name[name].input_type.name, _PLAIN_CALLS[name]
 
     async def method(data: bytes, _: RequestContext) -> bytes:
-        content = answer(engine, read_message(request_name, data))
-        return encode_message(f"{name}Response", await content if isinstance(content, Awaitable) else content)
+        content: Any = answer(engine, read_message(request_name, data))
+        return encode_message(f"{name}Response", await content if isawaitable(content) else content)
 
     return method
 

@@ -1,6 +1,8 @@
 """Turn endpoints of protocols into Litestar handlers, including paths that several protocols share."""
 
-from collections.abc import Awaitable, Sequence
+from collections.abc import Sequence
+from inspect import isawaitable
+from typing import Any, cast
 
 import msgspec
 from litestar import Response, route
@@ -84,9 +86,12 @@ async def _handle(
     try:
         access.admit(request.scope, endpoint.permission)
         if endpoint.handle is not None:
-            answer = endpoint.handle(request)
-            content = await answer if isinstance(answer, Awaitable) else answer
-            return content if isinstance(content, Response) else json_response(msgspec.json.encode(content))
+            content: Any = endpoint.handle(request)
+            if isawaitable(content):
+                content = await content
+            if not isinstance(content, Response):
+                content = json_response(msgspec.json.encode(content))
+            return cast("Response[bytes]", content)
         if endpoint.start is not None:
             return await answer_inference(engine, protocol.name, endpoint, endpoint.start, request)
         raise TypeError(f"{endpoint.path} has neither handle nor start")
