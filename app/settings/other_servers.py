@@ -77,7 +77,9 @@ def read_mlflow_model(folder: Path) -> ImportedConfig | None:
         content = cast("object", yaml.safe_load(read_bounded(path, _MLFLOW_MAX_BYTES)))
     except OSError as error:
         raise ModelError(f"{path} cannot be read: {error.strerror}") from None
-    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
+    except ModelError:
+        raise
+    except Exception as error:  # noqa: BLE001  the values of tags and dates raise many types
         raise ModelError(f"{path} is not valid YAML: {error}") from None
     model = _mapping(content)
     flavors = _mapping(model.get("flavors"))
@@ -175,7 +177,7 @@ def _parse(folder: Path) -> Any:
         text_format.Parse(read_bounded(path, _TRITON_MAX_BYTES).decode(), config, allow_unknown_field=True)
     except OSError as error:
         raise ModelError(f"{path} cannot be read: {error.strerror}") from None
-    except (text_format.ParseError, UnicodeDecodeError, RecursionError) as error:
+    except (text_format.ParseError, ValueError, RecursionError) as error:
         raise ModelError(f"{path} is not a model configuration of Triton: {error}") from None
     return config
 

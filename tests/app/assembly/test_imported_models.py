@@ -173,6 +173,10 @@ def test_reshape_and_free_dimensions_of_triton_fit_the_graph(tmp_path: Path) -> 
         ('platform: "ensemble"', "call them one after another"),
         ('backend: "vllm"', "'vllm' of Triton is not here; export the model to ONNX"),
         ("max_batch_size: }", r"is not a model configuration of Triton: 1:17"),
+        (
+            "instance_group { kind: 1234567890123456789012 }",
+            "is not a model configuration of Triton: Value out of range",
+        ),
     ],
 )
 def test_triton_model_of_other_backend_is_listed_with_what_to_do(tmp_path: Path, config: str, reason: str) -> None:
@@ -208,6 +212,9 @@ def test_mlflow_model_with_onnx_flavor_is_served(tmp_path: Path) -> None:
         ("flavors: {transformers: {}}", "write the model with save_pretrained"),
         ("[]", "Expected the flavor onnx, got none"),
         ("flavors: [", "is not valid YAML"),
+        ("created: 2026-13-45", "is not valid YAML: month must be in 1..12"),
+        ("flavors: !!bool onnx", "is not valid YAML"),
+        ("flavors: !!timestamp onnx", "is not valid YAML"),
         ("flavors: {onnx: {data: ../model.onnx}}", "below the folder"),
     ],
 )
