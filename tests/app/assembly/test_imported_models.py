@@ -175,7 +175,7 @@ def test_reshape_and_free_dimensions_of_triton_fit_the_graph(tmp_path: Path) -> 
         ("max_batch_size: }", r"is not a model configuration of Triton: 1:17"),
         (
             "instance_group { kind: 1234567890123456789012 }",
-            "is not a model configuration of Triton: Value out of range",
+            "configuration of Triton: Value out of range",
         ),
     ],
 )
