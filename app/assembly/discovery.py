@@ -1,5 +1,6 @@
 """Find the models below a path."""
 
+import os
 import re
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
@@ -83,7 +84,8 @@ def latest_version(sources: Sequence[ModelSource]) -> ModelSource:
 def models_in(repository: Path) -> Sequence[ModelSource]:
     """Return every version of every model in `repository`, which has one folder for each model.
 
-    A model with unreadable settings is included with its `fault`, so that the other models are served.
+    A model with unreadable settings is included with its `fault`, so that the other models are served. Folders that
+    cannot be read are ignored.
 
     Raises:
         ModelError: when there is no model.
@@ -91,9 +93,9 @@ def models_in(repository: Path) -> Sequence[ModelSource]:
     if not repository.is_dir():
         raise ModelError(f"{repository} is not a folder")
     folders = [path for path in sorted(repository.iterdir()) if path.is_dir() and not path.name.startswith(".")]
-    sources = [
-        source for folder in folders if _is_model(folder) or _versions(folder) for source in _model_or_fault(folder)
-    ]
+    # Volumes have a folder lost+found that only root can read.
+    folders = [path for path in folders if os.access(path, os.R_OK | os.X_OK, effective_ids=True)]
+    sources = [source for folder in folders for source in _sources_in(folder)]
     if not sources:
         advice = next((advice for folder in (repository, *folders) if (advice := advice_in(folder))), "")
         raise ModelError(f"{repository} holds no models: expected a folder for each, with {_MODEL_FILES}{advice}")
@@ -113,10 +115,11 @@ def name_only_model(sources: Sequence[ModelSource], name: str) -> Sequence[Model
     return [msgspec.structs.replace(source, name=name) for source in sources]
 
 
-def _model_or_fault(folder: Path) -> Sequence[ModelSource]:
+def _sources_in(folder: Path) -> Sequence[ModelSource]:
+    """Return the versions of the model in a folder, none if there is no model, or one with its fault."""
     try:
-        return model_at(folder)
-    except ModelError as error:
+        return model_at(folder) if _is_model(folder) or _versions(folder) else ()
+    except (ModelError, OSError) as error:
         return [ModelSource(name=_printable(folder.name), version="1", folder=folder, fault=_printable(str(error)))]
 
 

@@ -1,6 +1,8 @@
 """Discovery of models by path. Only names matter here, so the files are empty."""
 
 import json
+import os
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -43,6 +45,25 @@ def test_a_folder_with_a_model_is_one_model(tmp_path: Path) -> None:
 def test_a_folder_of_folders_is_a_repository(tmp_path: Path) -> None:
     create_files(tmp_path, "b/model.onnx", "a/model-settings.json", "notes/readme.txt", ".hidden/model.onnx")
     assert names_and_versions([*discover(tmp_path)]) == [("a", "1"), ("b", "1")]
+
+
+def test_folder_that_cannot_be_read_is_ignored_or_a_fault() -> None:
+    user = os.geteuid()
+    # Other users cannot open the folders that pytest makes.
+    with tempfile.TemporaryDirectory() as name:
+        repository = Path(name)
+        repository.chmod(0o755)
+        create_files(repository, "m/model.onnx", "versions/readme.txt")
+        (repository / "lost+found").mkdir(mode=0)
+        (repository / "versions" / "1").mkdir(mode=0)
+        try:
+            # Root can read every folder.
+            os.seteuid(user or 65534)
+            readable, unreadable = models_in(repository)
+        finally:
+            os.seteuid(user)
+    assert (readable.name, readable.fault) == ("m", None)
+    assert "versions/1" in (unreadable.fault or "")
 
 
 def test_numbered_folders_are_versions(tmp_path: Path) -> None:
