@@ -144,7 +144,7 @@ def _is_pickle(path: Path) -> bool:
             return False
         try:
             return any(name.endswith(".pkl") for name in zipfile.ZipFile(file).namelist())
-        except zipfile.BadZipFile:
+        except (zipfile.BadZipFile, NotImplementedError, UnicodeDecodeError):
             return False
 
 

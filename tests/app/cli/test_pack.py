@@ -60,6 +60,15 @@ def test_same_files_make_an_identical_archive(folder: Path, tmp_path: Path) -> N
     assert archive(folder, members(folder)[0], tmp_path / "two.tar.gz") != before
 
 
+def test_archive_that_cannot_be_read_is_packed(folder: Path) -> None:
+    with zipfile.ZipFile(folder / "weights", "w") as file:
+        file.writestr("é", "")
+    content = (folder / "weights").read_bytes()
+    (folder / "weights").write_bytes(content.replace("é".encode(), b"\xff\xff"))
+    packed, _ = members(folder)
+    assert "weights" in map(str, packed)
+
+
 def test_hidden_files_are_left_out(folder: Path) -> None:
     (folder / ".git").mkdir()
     (folder / ".git" / "config").write_text("")
