@@ -4,7 +4,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from app.conformance.client.probe import Exchange, Probe, ViolationError, quote
+from app.conformance.client.exchange import Exchange, ViolationError, quote
+from app.conformance.client.exchange import InconclusiveError as InconclusiveError
+from app.conformance.client.probe import Probe
 
 
 class Level(StrEnum):
@@ -37,10 +39,6 @@ class Verdict(StrEnum):
     FAILED = "failed"
     NOT_TESTED = "not tested"
     NOT_APPLICABLE = "not applicable"
-
-
-class InconclusiveError(Exception):
-    """Raised by a check: the engine's responses neither prove nor disprove the requirement."""
 
 
 class NotApplicableError(Exception):

@@ -14,16 +14,7 @@ from app.conformance.row_requests import (
     predict,
     predictions_of,
 )
-from app.conformance.tensors import (
-    ENCODED_IMAGES,
-    expect_accepted,
-    expect_content_type,
-    expect_error,
-    expect_error_texts,
-    expect_form,
-    expect_json_object,
-    expect_status,
-)
+from app.conformance.tensors import ENCODED_IMAGES, expect_error_texts, expect_form, expect_status
 
 
 def _instances(probe: Probe) -> list[object]:
@@ -33,7 +24,7 @@ def _instances(probe: Probe) -> list[object]:
         InconclusiveError: the engine accepts none, or rejects the given ones.
     """
     if (instances := given_instances(probe)) is not None:
-        expect_accepted(predict(probe, {"instances": instances}))
+        predict(probe, {"instances": instances}).expect_accepted()
         return instances
     candidates: Sequence[list[object]] = (
         [{"b64": image} for image in ENCODED_IMAGES[:2]],
@@ -50,11 +41,11 @@ def _instances(probe: Probe) -> list[object]:
 
 
 def _predictions(probe: Probe, instances: list[object]) -> list[object]:
-    return predictions_of(expect_json_object(predict(probe, {"instances": instances})))
+    return predictions_of(predict(probe, {"instances": instances}).expect_object())
 
 
 def _ready(probe: Probe) -> None:
-    got = expect_json_object(probe.get(model_path(probe)))
+    got = probe.get(model_path(probe)).expect_object()
     is_ready = got.get("name") == model_name(probe, "/v1/models") and got.get("ready") is True
     expect(is_ready, "the model's name and ready", got)
 
@@ -78,7 +69,7 @@ def _cloud_event(probe: Probe) -> None:
     }
     body = {"instances": _instances(probe)}
     answer = probe.post_json(f"{model_path(probe)}:predict", body, headers)
-    expect_json_object(answer)
+    answer.expect_object()
     if "ce-id" not in answer.headers or "ce-type" not in answer.headers:
         raise ViolationError("Expected an event with ce-id and ce-type, got an answer without them")
 
@@ -90,10 +81,10 @@ _PREDICTS = ("V1-005",)
 CHECKS = (
     Check("V1-001", SHOULD, 'GET / returns {"status": "alive"}.', f"{_SDK}; its client reads it",
           lambda probe: expect_same(
-              expect_json_object(probe.get("/", accept="application/json")).get("status"), "alive")),
+              probe.get("/", accept="application/json").expect_object().get("status"), "alive")),
     Check("V1-002", MUST, "GET /v1/models lists the names of models.", f"{_PAGE}, List Models",
           lambda probe: expect_form(
-              expect_json_object(probe.get("/v1/models")).get("models"), list[str], "an array of names in models")),
+              probe.get("/v1/models").expect_object().get("models"), list[str], "an array of names in models")),
     Check("V1-003", MUST, "GET /v1/models/<model> returns name and ready.", f"{_PAGE}, Model Ready", _ready),
     Check("V1-004", MUST, "An unknown model is answered with 404.", f"{_SDK}, TF Serving",
           lambda probe: expect_status(
@@ -106,16 +97,16 @@ CHECKS = (
     Check("V1-007", MUST, "Predictions are in the order of the instances.", f"{_PAGE}, Predict", _in_order,
           requires=("V1-006",)),
     Check("V1-008", SHOULD, "inputs is another name for instances.", f"{_SDK}; not so in TF Serving",
-          lambda probe: predictions_of(expect_json_object(predict(probe, {"inputs": _instances(probe)}))),
+          lambda probe: predictions_of(predict(probe, {"inputs": _instances(probe)}).expect_object()),
           requires=_PREDICTS),
     Check("V1-009", MUST, "The response's Content-Type is application/json.", _SDK,
-          lambda probe: expect_content_type(predict(probe, {"instances": _instances(probe)})), requires=_PREDICTS),
+          lambda probe: predict(probe, {"instances": _instances(probe)}).expect_content_type(), requires=_PREDICTS),
     Check("V1-010", MUST, "Invalid JSON is answered with 400.", f"{_SDK}: Unrecognized request format",
           lambda probe: expect_status(post_bad_json(probe), status=400)),
     Check("V1-011", SHOULD, "A body without instances is refused with 4xx.", f"{_PAGE}; the stock server returns 500",
-          lambda probe: expect_error(predict(probe, {"conform": []}))),
+          lambda probe: predict(probe, {"conform": []}).expect_error()),
     Check("V1-012", SHOULD, "Instances that are not a list are refused with 4xx.", f"{_SDK}, with a predictor",
-          lambda probe: expect_error(predict(probe, {"instances": 1}))),
+          lambda probe: predict(probe, {"instances": 1}).expect_error()),
     Check("V1-013", MUST, "Refusals are JSON objects with a text in error.", _SDK,
           lambda probe: expect_error_texts(probe.get(UNKNOWN_PATH), predict(probe, {"instances": 1}))),
     Check("V1-014", SHOULD, "A CloudEvent in ce- headers is answered with one.", f"{_SDK}, CloudEvents", _cloud_event,

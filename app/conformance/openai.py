@@ -5,21 +5,10 @@ from typing import Any
 import numpy as np
 
 from app.conformance.check import MUST, SHOULD, Check, InconclusiveError, NotApplicableError, expect, expect_same, quote
+from app.conformance.client.exchange import Exchange, decode_object
 from app.conformance.client.model_names import model_name
-from app.conformance.client.probe import Exchange, Probe, decode_object
-from app.conformance.tensors import (
-    ENCODED_IMAGES,
-    UNKNOWN,
-    expect_accepted,
-    expect_content_type,
-    expect_error,
-    expect_form,
-    expect_json_object,
-    expect_status,
-    has_fields,
-    is_list,
-    is_object,
-)
+from app.conformance.client.probe import Probe
+from app.conformance.tensors import ENCODED_IMAGES, UNKNOWN, expect_form, expect_status, has_fields, is_list, is_object
 
 _CHAT = "/v1/chat/completions"
 _EMBEDDINGS = "/v1/embeddings"
@@ -38,7 +27,7 @@ def _request(probe: Probe, **members: object) -> dict[str, object]:
     model = model_name(probe, "/v1/models")
     if probe.target.request is not None:
         given = {"model": model, **probe.target.request}
-        expect_accepted(probe.post_json(_CHAT, given))
+        probe.post_json(_CHAT, given).expect_accepted()
         return {**given, **members}
     text = {"type": "text", "text": "What is in the picture?"}
     image = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{ENCODED_IMAGES[0]}"}}
@@ -80,7 +69,7 @@ def _usage(answer: dict[str, Any]) -> dict[str, Any]:
 def _events(exchange: Exchange) -> list[bytes]:
     """Return the data of the events of a stream."""
     expect_status(exchange, status=200)
-    expect_content_type(exchange, "text/event-stream")
+    exchange.expect_content_type("text/event-stream")
     lines = exchange.body.splitlines()
     return [line.removeprefix(b"data:").strip() for line in lines if line.startswith(b"data:")]
 
@@ -91,7 +80,7 @@ def _parts(exchange: Exchange) -> list[dict[str, Any]]:
 
 
 def _models(probe: Probe) -> None:
-    got = expect_json_object(probe.get("/v1/models"))
+    got = probe.get("/v1/models").expect_object()
     models: Any = got.get("data")
     expect(got.get("object") == "list" and is_list(models), '"object": "list" and data', got)
     for model in models:
@@ -100,37 +89,37 @@ def _models(probe: Probe) -> None:
 
 
 def _answers(probe: Probe) -> None:
-    answer = expect_json_object(_ask(probe))
+    answer = _ask(probe).expect_object()
     _text(answer)
     is_completion = has_fields(answer, id=str) and answer.get("object") == "chat.completion"
     expect(is_completion, "id and object of a chat.completion", answer)
 
 
 def _role(probe: Probe) -> None:
-    choice = _choice(expect_json_object(_ask(probe)))
+    choice = _choice(_ask(probe).expect_object())
     is_finished = choice["message"].get("role") == "assistant" and choice.get("finish_reason") in _FINISHED
     expect(is_finished, "the role assistant, and finish_reason stop or length", choice)
 
 
 def _counts(probe: Probe) -> None:
-    usage = _usage(expect_json_object(_ask(probe)))
+    usage = _usage(_ask(probe).expect_object())
     is_sum = usage["total_tokens"] == usage["prompt_tokens"] + usage["completion_tokens"] and usage["prompt_tokens"] > 0
     expect(is_sum, "total_tokens to be the sum of the others", usage)
 
 
 def _max_tokens(probe: Probe) -> None:
-    answer = expect_json_object(_ask(probe, max_tokens=1))
+    answer = _ask(probe, max_tokens=1).expect_object()
     expect(_usage(answer)["completion_tokens"] <= 1, "one token", answer)
     is_cut = _choice(answer).get("finish_reason") == "length" or not _text(answer)
     expect(is_cut, "finish_reason length after max_tokens", answer)
 
 
 def _stop(probe: Probe) -> None:
-    text = _text(expect_json_object(_ask(probe)))
+    text = _text(_ask(probe).expect_object())
     stop = text[len(text) // 2 :][:3]
     if not stop.strip():
         raise InconclusiveError("The answer is too short to be stopped")
-    stopped = _text(expect_json_object(_ask(probe, stop=[stop])))
+    stopped = _text(_ask(probe, stop=[stop]).expect_object())
     expect(stop not in stopped, f"an answer that ends before {quote(stop)}", stopped)
 
 
@@ -138,7 +127,7 @@ def _streams(probe: Probe) -> None:
     parts = _parts(_ask(probe, stream=True))
     deltas = [part["choices"][0].get("delta", {}) for part in parts if part.get("choices")]
     streamed = "".join(delta.get("content") or "" for delta in deltas)
-    complete = _text(expect_json_object(_ask(probe)))
+    complete = _text(_ask(probe).expect_object())
     expect_same(streamed, complete, f"the parts of {quote(complete)}")
 
 
@@ -148,7 +137,7 @@ def _finish(probe: Probe) -> None:
 
 
 def _streamed_usage(probe: Probe) -> None:
-    _usage(expect_json_object(_ask(probe)))
+    _usage(_ask(probe).expect_object())
     last = _parts(_ask(probe, stream=True, stream_options={"include_usage": True}))[-1:]
     has_usage = last and has_fields(last[0], usage=dict) and last[0].get("choices") == []
     expect(has_usage, "usage and no choices in the last part", last)
@@ -158,7 +147,7 @@ def _several(probe: Probe) -> None:
     exchange = _ask(probe, n=2, temperature=1)
     if exchange.refused:
         return
-    choices = expect_json_object(exchange).get("choices")
+    choices = exchange.expect_object().get("choices")
     expect(is_list(choices) and len(choices) == 2, "two choices or a refusal", exchange.body)
 
 
@@ -180,7 +169,7 @@ def _embeddings(probe: Probe, **members: object) -> list[Any]:
     exchange = probe.post_json(_EMBEDDINGS, {"model": model_name(probe, "/v1/models"), "input": _TEXTS, **members})
     if exchange.refused and not exchange.unauthorized:
         raise NotApplicableError("The model embeds no texts")
-    data = expect_json_object(exchange).get("data")
+    data = exchange.expect_object().get("data")
     return expect_form(data, list[dict[str, Any]], "a list of objects in data")
 
 
@@ -230,7 +219,7 @@ CHECKS = (
           lambda probe: expect_status(probe.post_json(_CHAT, {**_request(probe), "model": UNKNOWN}), status=404),
           requires=_ANSWERS),
     Check("OAI-013", MUST, "Invalid JSON is refused with 4xx.", f"{_API}, Errors",
-          lambda probe: expect_error(probe.post(_CHAT, b'{"messages": ['))),
+          lambda probe: probe.post(_CHAT, b'{"messages": [').expect_error()),
     Check("OAI-014", MUST, "Refusals have an error object with message and type.", f"{_SDK} shows no other text",
           _error_object, requires=_ANSWERS),
     Check("OAI-015", MUST, "POST /v1/embeddings returns a vector for each text, in their order.",

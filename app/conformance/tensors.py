@@ -8,7 +8,6 @@ from typing import Any, TypeGuard, TypeVar, cast
 import msgspec
 
 from app.conformance.check import InconclusiveError, ViolationError, expect, quote
-from app.conformance.client.calls import GrpcCall
 from app.conformance.client.probe import Exchange
 from app.conformance.sample_images import SAMPLE_IMAGES
 
@@ -48,48 +47,10 @@ def expect_form(value: object, form: type[T], expected: str, where: str = "") ->
         raise ViolationError(f"{where and f'{where}: '}Expected {expected}, got {quote(value)}: {error}") from None
 
 
-def expect_json_object(exchange: Exchange) -> dict[str, Any]:
-    """Return the JSON object of a response with status 200, or of a gRPC call with the status OK.
-
-    Raises:
-        ViolationError: the status is another one, or the body is not a JSON object.
-    """
-    if not isinstance(exchange, GrpcCall):
-        expect_status(exchange, status=200)
-    return exchange.object()
-
-
-def expect_accepted(exchange: Exchange) -> dict[str, Any]:
-    """Return the JSON object of the response to a request that the engine should accept.
-
-    Raises:
-        InconclusiveError: the engine rejected the request, which proves nothing.
-        ViolationError: the response is neither a success nor a rejection.
-    """
-    if exchange.refused:
-        reason = f"{exchange.code} {quote(exchange.body)}"
-        raise InconclusiveError(f"The engine refuses the request, with {reason}; give a body with --request")
-    return expect_json_object(exchange)
-
-
 def expect_status(*exchanges: Exchange, status: int) -> None:
     """Raise a `ViolationError` if one of `exchanges` has another status."""
     for exchange in exchanges:
-        if exchange.status != status:
-            raise ViolationError(f"Expected status {status}, got {exchange.status} {quote(exchange.body)}")
-
-
-def expect_error(exchange: Exchange, max_status: int = 499) -> None:
-    """Raise a `ViolationError` if the status is not from 400 to `max_status`."""
-    if not 400 <= exchange.status <= max_status:
-        got = f"{exchange.status} {quote(exchange.body)}"
-        raise ViolationError(f"Expected a status from 400 to {max_status}, got {got}")
-
-
-def expect_content_type(exchange: Exchange, expected: str = "application/json") -> None:
-    """Raise a `ViolationError` unless the Content-Type is `expected`, in any case, or with a charset."""
-    content_type = exchange.headers.get("content-type", "")
-    expect(content_type.partition(";")[0].strip().lower() == expected, expected, content_type)
+        exchange.expect_status(status)
 
 
 def expect_error_texts(*exchanges: Exchange) -> None:

@@ -10,7 +10,7 @@ from app.conformance.chariot.image_probe import required_parameters
 from app.conformance.check import InconclusiveError, ViolationError, quote
 from app.conformance.client.probe import Exchange, ImageFormat, Probe
 from app.conformance.sample_images import SAMPLE_IMAGES, SampleImage
-from app.conformance.tensors import expect_json_object, is_list, is_object
+from app.conformance.tensors import is_list, is_object
 
 PAGE = 'Chariot, "Inference Protocols"'
 YOLO = "Striveworks' public engine-yolo"
@@ -61,7 +61,7 @@ def example_answer(probe: Probe, headers: Mapping[str, str] | None = None, **fie
     Raises:
         ViolationError: the status is not 200, or the body is not a JSON object.
     """
-    return expect_json_object(example(probe, None, headers, **fields))
+    return example(probe, None, headers, **fields).expect_object()
 
 
 def example_output(probe: Probe, parameters: Mapping[str, object] | None = None) -> Mapping[str, Any]:

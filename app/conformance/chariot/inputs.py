@@ -31,7 +31,6 @@ from app.conformance.check import (
 )
 from app.conformance.client.probe import Probe
 from app.conformance.sample_images import SAMPLE_IMAGES
-from app.conformance.tensors import expect_error, expect_json_object
 
 _ACTIONS = {
     "IMAGE_CLASSIFICATION": ("predict", "predict_proba"),
@@ -79,31 +78,31 @@ def _known_actions(probe: Probe) -> None:
     if task_type not in _ACTIONS:
         raise NotApplicableError(f"No actions are known for {task_type or 'a task type that was not recognised'}")
     for action in _ACTIONS[task_type]:
-        expect_json_object(example(probe, {"action": action}))
+        example(probe, {"action": action}).expect_object()
 
 
 def _expect_shapes(probe: Probe, *shapes: list[int]) -> None:
     """Raise a `ViolationError` unless an image of each of `shapes` is accepted."""
     for shape in shapes:
-        expect_json_object(infer(probe, [needed_input(probe, shape=shape)]))
+        infer(probe, [needed_input(probe, shape=shape)]).expect_object()
 
 
 def _refuses_data(data: str | bytes) -> Callable[[Probe], None]:
-    return lambda probe: expect_error(infer(probe, [needed_input(probe, data=[data])]))
+    return lambda probe: infer(probe, [needed_input(probe, data=[data])]).expect_error()
 
 
 def _refuses_body(body: bytes) -> Callable[[Probe], None]:
-    return lambda probe: expect_error(probe.post(infer_path(probe), body))
+    return lambda probe: probe.post(infer_path(probe), body).expect_error()
 
 
 def _no_inputs(probe: Probe) -> None:
-    expect_error(infer(probe, []))
+    infer(probe, []).expect_error()
 
 
 def _text_threshold(probe: Probe) -> None:
     if task_type_of(probe) == "IMAGE_TEXT_TO_TEXT":
         raise NotApplicableError("About task types with scores; this is IMAGE_TEXT_TO_TEXT")
-    expect_error(example(probe, {"score_threshold": "high"}))
+    example(probe, {"score_threshold": "high"}).expect_error()
 
 
 def _error_body(probe: Probe) -> None:
@@ -126,7 +125,7 @@ def _recovers(probe: Probe) -> None:
         except ViolationError:
             continue
     second_exchange = probe.resend(first_exchange)
-    expect_json_object(second_exchange)
+    second_exchange.expect_object()
     first, second = (items_of(outputs(exchange)[0]) for exchange in (first_exchange, second_exchange))
     if not is_similar(first, second, 0.01):
         raise ViolationError(f"Expected {quote(first)} again, got {quote(second)}")
@@ -158,18 +157,18 @@ CHECKS = (
     Check("CV2K-038", MUST, "Metadata of 20,000 characters is returned in full.", _CUSTOM,
           lambda probe: _expect_returned(probe, _LONG), STORED, _RETURNED),
     Check("CV2K-040", MUST, "Unknown parameters of an input are ignored.", f"{PAGE}, Requests; {YOLO}",
-          lambda probe: expect_json_object(example(probe, {"conform_unknown": 7, "conform_nested": {"a": [1, None]}})),
+          lambda probe: example(probe, {"conform_unknown": 7, "conform_nested": {"a": [1, None]}}).expect_object(),
           requires=_ANSWERED),
     Check("CV2K-041", MUST, "The actions that Chariot's clients send for the task type are accepted.",
           f"{PAGE}, Requests; engine-yolo's client sends detect", _known_actions, requires=_ANSWERED),
     Check("CV2K-042", SHOULD, "An unknown action is ignored.", f"{YOLO} reads no action",
-          lambda probe: expect_json_object(example(probe, {"action": "conform_unknown"})), requires=_ANSWERED),
+          lambda probe: example(probe, {"action": "conform_unknown"}).expect_object(), requires=_ANSWERED),
     Check("CV2K-043", MUST, "Parameters of the whole request are accepted.", f"{PAGE}, Responses; {YOLO}",
-          lambda probe: expect_json_object(infer(probe, [needed_input(probe)], parameters={"conform_unknown": "x"})),
+          lambda probe: infer(probe, [needed_input(probe)], parameters={"conform_unknown": "x"}).expect_object(),
           requires=_ANSWERED),
     Check("CV2K-044", SHOULD, "Unknown fields of the request and of an input are ignored.",
           "Open Inference Protocol extensions; tritonclient sends some",
-          lambda probe: expect_json_object(infer(probe, [needed_input(probe, conform_unknown=1)], conform_unknown=1)),
+          lambda probe: infer(probe, [needed_input(probe, conform_unknown=1)], conform_unknown=1).expect_object(),
           requires=_ANSWERED),
     Check("CV2K-045", MUST, "Unknown request headers are ignored, including those of gateways.",
           f"{PAGE}, Responses: Chariot prefers headers to changing bodies",

@@ -30,14 +30,7 @@ from app.conformance.check import (
 )
 from app.conformance.client.probe import Exchange, Probe
 from app.conformance.sample_images import BLANK_IMAGE, SAMPLE_IMAGES
-from app.conformance.tensors import (
-    expect_content_type,
-    expect_form,
-    expect_json_object,
-    expect_status,
-    is_list,
-    is_object,
-)
+from app.conformance.tensors import expect_form, expect_status, is_list, is_object
 
 _HEALTH_PATHS = ("/ready", "/health", "/v2/health/ready", "/v2/health/live", "/healthz", "/")
 _NAMES = ("first", 'Bild ä/2 "x"', "日本 3")
@@ -47,7 +40,7 @@ def _answers_under_chariot_path(probe: Probe) -> None:
     exchange = example(probe)
     if not probe.target.model and "/v2/models/" not in probe.target.url:
         exchange = probe.resend(exchange, "/v2/models/m-conform/infer")
-    expect_json_object(exchange)
+    exchange.expect_object()
 
 
 def _health(probe: Probe) -> None:
@@ -58,7 +51,7 @@ def _health(probe: Probe) -> None:
 
 def _charset(probe: Probe) -> None:
     body = example(probe).request_body
-    expect_json_object(probe.post(infer_path(probe), body, "application/json; charset=utf-8"))
+    probe.post(infer_path(probe), body, "application/json; charset=utf-8").expect_object()
 
 
 def _has_outputs(probe: Probe) -> None:
@@ -73,7 +66,7 @@ def _infer_three(probe: Probe) -> Exchange:
 
 
 def _three_outputs(probe: Probe) -> None:
-    got = expect_json_object(_infer_three(probe)).get("outputs")
+    got = _infer_three(probe).expect_object().get("outputs")
     expect(is_list(got) and len(got) == 3, "3 outputs", got)
 
 
@@ -138,7 +131,7 @@ def _strict(probe: Probe) -> None:
     for image in SAMPLE_IMAGES:
         exchange = infer(probe, [needed_input(probe, image)])
         if exchange.ok:
-            expect_json_object(exchange)
+            exchange.expect_object()
 
 
 def _expect_id(probe: Probe, expected: str, headers: Mapping[str, str] | None = None, **fields: str) -> None:
@@ -148,7 +141,7 @@ def _expect_id(probe: Probe, expected: str, headers: Mapping[str, str] | None = 
 
 def _own_id(probe: Probe) -> None:
     first = example(probe)
-    first_id, second_id = (expect_json_object(exchange).get("id") for exchange in (first, probe.resend(first)))
+    first_id, second_id = (exchange.expect_object().get("id") for exchange in (first, probe.resend(first)))
     expect(isinstance(first_id, str) and first_id, "an id", first_id)
     expect(first_id != second_id, "a new id for each request", [first_id, second_id])
 
@@ -160,7 +153,7 @@ CHECKS = (
           example_answer, EVERYTHING),
     Check("CV2K-002", MUST, "The path with a slash at the end works too, without a redirect.",
           f"{PAGE}, URL Paths: the platform's path ends in /infer/",
-          lambda probe: expect_json_object(probe.resend(example(probe), f"{infer_path(probe)}/")), EVERYTHING,
+          lambda probe: probe.resend(example(probe), f"{infer_path(probe)}/").expect_object(), EVERYTHING,
           _ANSWERED),
     Check("CV2K-003", SHOULD, "The path under /v2/models/m-<model id>/ works too.",
           f"{PAGE}, URL Paths; container_root_relative_base_url", _answers_under_chariot_path, requires=_ANSWERED),
@@ -169,7 +162,7 @@ CHECKS = (
     Check("CV2K-005", SHOULD, "GET /ready answers with status 200.", f"{YOLO}, and older pages of Chariot",
           lambda probe: expect_status(probe.get("/ready"), status=200)),
     Check("CV2K-006", MUST, "The response's Content-Type is application/json.", f"{PAGE}: each response is JSON",
-          lambda probe: expect_content_type(example(probe)), requires=_ANSWERED),
+          lambda probe: example(probe).expect_content_type(), requires=_ANSWERED),
     Check("CV2K-007", MUST, "A charset in the request's Content-Type is accepted.", "RFC 9110, 8.3.1", _charset,
           requires=_ANSWERED),
     Check("CV2K-008", MUST, "Responses are strict JSON: UTF-8, no NaN.", f"{PAGE}, Responses; RFC 8259", _strict,

@@ -9,9 +9,10 @@ from app.conformance.chariot import coordinates, items
 from app.conformance.chariot.envelope import infer_path
 from app.conformance.chariot.image_probe import is_similar, probe_image, required_parameters, results_of
 from app.conformance.check import MUST, PARSED, SHOULD, Check, InconclusiveError, ViolationError, expect, quote, renamed
-from app.conformance.client.probe import Exchange, ImageFormat, Probe, decode_object
+from app.conformance.client.exchange import Exchange, decode_object
+from app.conformance.client.probe import ImageFormat, Probe
 from app.conformance.sample_images import SAMPLE_IMAGES, SampleImage
-from app.conformance.tensors import expect_error, expect_json_object, expect_status, is_list, is_object
+from app.conformance.tensors import expect_status, is_list, is_object
 
 _FIRST = SAMPLE_IMAGES[0]
 _BAD_JSON = b'{"input": '
@@ -52,14 +53,14 @@ def _post_image(probe: Probe, parameters: str) -> Exchange:
 
 
 def _expect_same(exchange: Exchange, expected: Exchange) -> None:
-    expect_json_object(exchange)
+    exchange.expect_object()
     got, expected_items = _read_items(exchange), _read_items(expected)
     expect(is_similar(expected_items, got, 0.05), quote(expected_items), got)
 
 
 def _answers(probe: Probe) -> None:
     exchange = _example(probe)
-    expect(is_list(expect_json_object(exchange).get("output")), "an array in output", exchange.body)
+    expect(is_list(exchange.expect_object().get("output")), "an array in output", exchange.body)
 
 
 def _with_slash(probe: Probe) -> None:
@@ -127,13 +128,13 @@ CHECKS = (
           "With another Content-Type, the body is the image, and chariot-inference-parameters has its parameters.",
           _YOLO, _raw, requires=_ANSWERS),
     Check("CV2-008", MUST, "Parameters in the header that are not JSON are refused with 4xx.", f"{_YOLO}: 400",
-          lambda probe: expect_error(_post_image(probe, "{")), requires=("CV2-007",)),
+          lambda probe: _post_image(probe, "{").expect_error(), requires=("CV2-007",)),
     Check("CV2-009", MUST, "Invalid JSON is refused with 4xx.", f"{_YOLO}: 400",
-          lambda probe: expect_error(_post(probe, _BAD_JSON))),
+          lambda probe: _post(probe, _BAD_JSON).expect_error()),
     Check("CV2-010", MUST, "Invalid base64 is refused with 4xx.", f"{_YOLO}: 400",
-          lambda probe: expect_error(_post(probe, b'{"input":"%%% not base64 %%%","parameters":{}}'))),
+          lambda probe: _post(probe, b'{"input":"%%% not base64 %%%","parameters":{}}').expect_error()),
     Check("CV2-011", MUST, "A body without input is refused with 4xx.", f"{_YOLO}: 400",
-          lambda probe: expect_error(_post(probe, b'{"parameters":{}}'))),
+          lambda probe: _post(probe, b'{"parameters":{}}').expect_error()),
     Check("CV2-012", SHOULD, "A refusal has the reason in detail.", _YOLO, _detail, requires=("CV2-009",)),
     *(renamed(check, "CV2") for check in (*items.CHECKS, *coordinates.CHECKS)),
 )  # fmt: skip

@@ -1,9 +1,8 @@
 """Call an engine over gRPC."""
 
 import re
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any, cast
 from urllib.parse import urlsplit
 
@@ -13,68 +12,16 @@ from google.protobuf.json_format import MessageToJson, ParseDict, ParseError
 from google.protobuf.message import DecodeError
 from google.protobuf.message_factory import GetMessageClass
 
-from app.conformance.check import InconclusiveError, ViolationError, quote
 from app.conformance.client.credentials import CredentialsError, TlsOptions
-from app.conformance.client.probe import Exchange, GrpcChannel, Probe, decode_object
+from app.conformance.client.exchange import GrpcCall, InconclusiveError, ViolationError, quote
+from app.conformance.client.probe import GrpcChannel, Probe
 from app.proto import message_class
 
 SCHEMES = ("grpc://", "grpcs://")
 """URL schemes of engines: plain text and TLS."""
 
-CLIENT_ERRORS = ("INVALID_ARGUMENT", "FAILED_PRECONDITION", "OUT_OF_RANGE")
-"""Statuses for errors that the client made."""
-
 _METADATA_NAME = re.compile(r"[a-z0-9_.-]+(?<!-bin)", re.IGNORECASE)
 _MAX_MESSAGE_BYTES = 8_000_000
-_UNAUTHORIZED = ("UNAUTHENTICATED", "PERMISSION_DENIED")
-
-
-@dataclass(frozen=True, slots=True)
-class GrpcCall(Exchange):
-    """An exchange over gRPC, with its response messages. A refused call has none, nor has one that is not decoded."""
-
-    answers: Sequence[Any]
-
-    @property
-    def ok(self) -> bool:
-        """Return whether the status is OK."""
-        return self.status == 0
-
-    @property
-    def refused(self) -> bool:
-        """Return whether the engine blames the client."""
-        return self.code in CLIENT_ERRORS
-
-    @property
-    def unauthorized(self) -> bool:
-        """Return whether the engine refused the credentials."""
-        return self.code in _UNAUTHORIZED
-
-    @property
-    def code(self) -> str:
-        """Return the name of the status."""
-        return self.headers["grpc-status"]
-
-    def message(self) -> Any:
-        """Return the first response message.
-
-        Raises:
-            ViolationError: the call failed, or the response could not be decoded.
-        """
-        if not self.ok:
-            raise ViolationError(f"{self.path}: Expected OK, got {self.code} {quote(self.body)}")
-        if not self.answers:
-            raise ViolationError(f"{self.path}: {quote(self.body) or 'Expected a message, got none'}")
-        return self.answers[0]
-
-    def object(self) -> dict[str, Any]:
-        """Return `message` in protobuf's JSON, with the names of the .proto file.
-
-        Raises:
-            ViolationError: the call failed, or the response could not be decoded.
-        """
-        self.message()
-        return decode_object(self.body)
 
 
 @contextmanager

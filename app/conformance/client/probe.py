@@ -9,6 +9,7 @@ import grpc
 import httpx
 import msgspec
 
+from app.conformance.client.exchange import Exchange
 from app.conformance.sample_images import SampleImage
 
 _MAX_BODY_BYTES = 8_000_000
@@ -19,41 +20,10 @@ _MAX_RESPONSE_S = 120
 """The time limit of a response if the client has no timeout."""
 
 _MAX_CONNECT_S = 10
-_MAX_QUOTED = 120
-_UNAUTHORIZED = (401, 403)
 
 
 class RequestLimitError(Exception):
     """The limit of requests, or of requests without a response, is reached."""
-
-
-class ViolationError(Exception):
-    """Raised by a check: the engine violates the requirement. The message has the expected and the actual value."""
-
-
-def quote(value: object) -> str:
-    """Return a value or a body as one line of at most 120 characters."""
-    if isinstance(value, bytes):
-        text = value[: 4 * _MAX_QUOTED].decode(errors="replace")
-    else:
-        try:
-            text = msgspec.json.encode(value).decode()
-        except (TypeError, ValueError, UnicodeError, RecursionError):
-            text = repr(value)
-    text = " ".join(text.split())
-    return text if len(text) <= _MAX_QUOTED else f"{text[: _MAX_QUOTED - 3]}..."
-
-
-def decode_object(data: bytes) -> dict[str, Any]:
-    """Decode a JSON object, strictly: UTF-8, no NaN.
-
-    Raises:
-        ViolationError: the data is something else.
-    """
-    try:
-        return msgspec.json.decode(data, type=dict[str, Any])
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise ViolationError(f"The answer is not a JSON object: {error}: {quote(data)}") from None
 
 
 @dataclass(frozen=True)
@@ -99,47 +69,6 @@ class GrpcChannel:
                 raise httpx.ReadTimeout(f"{path} had no answer within {self.timeout:g} seconds") from None
             return status.code().value[0], str(status.details() or ""), answers
         return 0, "", answers
-
-
-@dataclass(frozen=True, slots=True)
-class Exchange:
-    """A request and its response; header names are in lower case.
-
-    For a gRPC call, `method` is "gRPC", `status` is the status number (0 is OK), and the bodies are the messages in
-    protobuf's JSON.
-    """
-
-    method: str
-    path: str
-    request_headers: Mapping[str, str]
-    request_body: bytes
-    status: int
-    headers: Mapping[str, str]
-    body: bytes
-
-    @property
-    def ok(self) -> bool:
-        """Return whether the status is 200."""
-        return self.status == 200
-
-    @property
-    def refused(self) -> bool:
-        """Return whether the status is 4xx."""
-        return 400 <= self.status < 500
-
-    @property
-    def unauthorized(self) -> bool:
-        """Return whether the engine refused the credentials."""
-        return self.status in _UNAUTHORIZED
-
-    @property
-    def code(self) -> str:
-        """Return the status as text."""
-        return str(self.status)
-
-    def object(self) -> dict[str, Any]:
-        """Return `decode_object` of the response body."""
-        return decode_object(self.body)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

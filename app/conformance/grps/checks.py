@@ -5,20 +5,11 @@ from typing import Any
 
 import numpy as np
 
-from app.conformance.check import (
-    MUST,
-    SHOULD,
-    Check,
-    InconclusiveError,
-    NotApplicableError,
-    expect,
-    expect_same,
-    quote,
-)
+from app.conformance.check import MUST, SHOULD, Check, InconclusiveError, NotApplicableError, expect, expect_same, quote
 from app.conformance.client.probe import Exchange, Probe
 from app.conformance.grps import messages as grps
 from app.conformance.sample_images import SAMPLE_IMAGES
-from app.conformance.tensors import expect_content_type, is_object
+from app.conformance.tensors import is_object
 
 
 def _live(probe: Probe) -> None:
@@ -74,7 +65,7 @@ def _one_kind(probe: Probe) -> None:
 def _content_type(probe: Probe) -> None:
     grps.example(probe)
     for exchange in (probe.exchanges[-1], grps.call_method(probe, "CheckLiveness")):
-        expect_content_type(exchange)
+        exchange.expect_content_type()
 
 
 def _by_number(probe: Probe) -> None:

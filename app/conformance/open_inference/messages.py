@@ -16,15 +16,7 @@ from app.conformance.client.calls import GrpcCall, call, call_method, parse_requ
 from app.conformance.client.model_names import model_in_path, model_name
 from app.conformance.client.probe import Exchange, Probe
 from app.conformance.sample_images import SAMPLE_IMAGES
-from app.conformance.tensors import (
-    TEXT,
-    element_count,
-    expect_accepted,
-    expect_form,
-    expect_json_object,
-    flattened,
-    suggests_text,
-)
+from app.conformance.tensors import TEXT, element_count, expect_form, flattened, suggests_text
 from app.proto import INFERENCE, message_class
 
 DATATYPES: Mapping[str, tuple[str, str]] = {
@@ -99,7 +91,7 @@ def metadata_of(probe: Probe) -> Any:
     """Return the engine's metadata of the model: a message, or over REST `Metadata`."""
     if probe.transport:
         return call_method(probe, INFERENCE, "ModelMetadata", name=checked_model(probe)).message()
-    metadata = expect_json_object(probe.get(model_path(probe)))
+    metadata = probe.get(model_path(probe)).expect_object()
     return expect_form(metadata, Metadata, "name, platform, and inputs and outputs of name, datatype and shape")
 
 
@@ -134,7 +126,7 @@ def answer_of(probe: Probe, **fields: Any) -> Any:
         ViolationError: there are no outputs, or they have another form.
     """
     exchange = infer(probe, build_request(probe, **fields))
-    expect_accepted(exchange)
+    exchange.expect_accepted()
     answer = read_answer(exchange)
     if not answer.outputs or not all(output.name and output.datatype for output in answer.outputs):
         got = [[output.name, output.datatype, list(output.shape)] for output in answer.outputs]

@@ -8,36 +8,26 @@ from app.conformance.check import MUST, SHOULD, Check, NotApplicableError, Viola
 from app.conformance.client.probe import Exchange, Probe
 from app.conformance.open_inference import rpc
 from app.conformance.open_inference.messages import answer_of, build_request, infer, metadata_of, model_path
-from app.conformance.tensors import (
-    UNKNOWN,
-    expect_content_type,
-    expect_error,
-    expect_error_texts,
-    expect_json_object,
-    expect_status,
-    flattened,
-    has_fields,
-    is_list,
-)
+from app.conformance.tensors import UNKNOWN, expect_error_texts, expect_status, flattened, has_fields, is_list
 
 _UNKNOWN_PATH = f"/v2/models/{UNKNOWN}"
 
 
 def _server_metadata(probe: Probe) -> None:
-    metadata = expect_json_object(probe.get("/v2"))
+    metadata = probe.get("/v2").expect_object()
     is_complete = has_fields(metadata, name=str, version=str, extensions=list)
     expect(is_complete, "name, version and an array of extensions", metadata)
 
 
 def _health_bodies(probe: Probe) -> None:
     for name in ("live", "ready"):
-        got = expect_json_object(probe.get(f"/v2/health/{name}"))
+        got = probe.get(f"/v2/health/{name}").expect_object()
         expect(got.get(name) is True, f'{{"{name}": true}}', got)
 
 
 def _json(probe: Probe) -> None:
     answer_of(probe)
-    expect_content_type(infer(probe, build_request(probe)))
+    infer(probe, build_request(probe)).expect_content_type()
 
 
 def _values(probe: Probe) -> None:
@@ -57,13 +47,13 @@ def _version(probe: Probe) -> None:
     if not is_list(versions) or not versions:
         raise NotApplicableError("About models with versions")
     path = f"{model_path(probe)}/versions/{versions[0]}"
-    expect_json_object(probe.get(path))
+    probe.get(path).expect_object()
     answer_of(probe)
-    expect_json_object(probe.post_json(f"{path}/infer", build_request(probe)))
+    probe.post_json(f"{path}/infer", build_request(probe)).expect_object()
 
 
 def _binary(probe: Probe) -> None:
-    extensions = expect_json_object(probe.get("/v2")).get("extensions")
+    extensions = probe.get("/v2").expect_object().get("extensions")
     if not is_list(extensions) or "binary_tensor_data" not in extensions:
         raise NotApplicableError("About engines that list binary_tensor_data")
     answer_of(probe)
@@ -124,11 +114,11 @@ CHECKS = (
     Check("V2-020", MUST, "Refusals are JSON objects with a text in error.", f"{_OIP}, errors; tritonclient reads it",
           lambda probe: expect_error_texts(probe.get(_UNKNOWN_PATH), infer(probe, {"inputs": []}))),
     Check("V2-021", MUST, "Invalid JSON is an error.", f"{_OIP}, errors",
-          lambda probe: expect_error(_not_json(probe), max_status=599)),
+          lambda probe: _not_json(probe).expect_error(max_status=599)),
     Check("V2-022", SHOULD, "Invalid JSON is a client error: 4xx.", f"{_OIP}: typically 400; Triton returns 500",
-          lambda probe: expect_error(_not_json(probe)), requires=("V2-021",)),
+          lambda probe: _not_json(probe).expect_error(), requires=("V2-021",)),
     Check("V2-023", MUST, "A request without inputs is an error.", f"{_OIP}, Inference",
-          lambda probe: expect_error(infer(probe, {"id": "conform"}), max_status=599)),
+          lambda probe: infer(probe, {"id": "conform"}).expect_error(max_status=599)),
     Check("V2-024", SHOULD, "An unknown datatype is refused with 4xx.", "Triton and KServe: 400", rpc.wrong_datatype,
           requires=("V2-006",)),
     Check("V2-025", SHOULD, "A shape that does not match the number of elements is refused with 4xx.",

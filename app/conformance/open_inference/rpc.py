@@ -5,10 +5,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from app.conformance.check import MUST, SHOULD, Check, InconclusiveError, NotApplicableError, expect, expect_same, quote
-from app.conformance.client.calls import CLIENT_ERRORS, GrpcCall, call_method, expect_reasons, expect_refusals
+from app.conformance.client.calls import GrpcCall, call_method, expect_reasons, expect_refusals
+from app.conformance.client.exchange import CLIENT_ERRORS
 from app.conformance.client.probe import Probe
 from app.conformance.open_inference import messages as oip
-from app.conformance.tensors import UNKNOWN, expect_error, expect_json_object
+from app.conformance.tensors import UNKNOWN
 from app.proto import INFERENCE
 
 
@@ -75,7 +76,7 @@ def unknown_parameters(probe: Probe) -> None:
     """Check that unknown parameters are ignored."""
     oip.answer_of(probe)
     parameters = {UNKNOWN: {"int64_param": 1} if probe.transport else 1}
-    expect_json_object(oip.infer(probe, oip.build_request(probe, parameters=parameters)))
+    oip.infer(probe, oip.build_request(probe, parameters=parameters)).expect_object()
 
 
 def unknown_output(probe: Probe) -> None:
@@ -106,7 +107,7 @@ def _expect_refused(probe: Probe, request: Mapping[str, Any], *codes: str) -> No
     if isinstance(exchange, GrpcCall):
         expect_refusals([exchange], *CLIENT_ERRORS, *codes)
     else:
-        expect_error(exchange)
+        exchange.expect_error()
 
 
 def _expect_true(probe: Probe, method: str, field: str, **fields: str) -> None:
@@ -186,7 +187,7 @@ def _version(probe: Probe) -> None:
     if not versions:
         raise NotApplicableError("About models with versions")
     oip.answer_of(probe)
-    expect_json_object(oip.infer(probe, oip.build_request(probe, model_version=versions[0])))
+    oip.infer(probe, oip.build_request(probe, model_version=versions[0])).expect_object()
     call_method(probe, INFERENCE, "ModelMetadata", name=oip.checked_model(probe), version=versions[0]).message()
 
 

@@ -9,15 +9,7 @@ from app.conformance.client.model_names import model_name
 from app.conformance.client.probe import Probe
 from app.conformance.row_requests import model_path
 from app.conformance.sample_images import SAMPLE_IMAGES
-from app.conformance.tensors import (
-    TEXT,
-    element_count,
-    expect_accepted,
-    expect_json_object,
-    is_list,
-    is_object,
-    suggests_text,
-)
+from app.conformance.tensors import TEXT, element_count, is_list, is_object, suggests_text
 from app.proto import MODEL_SERVICE, PREDICTION_SERVICE, message_class
 
 SIGNATURE_DEF = "signature_def"
@@ -58,7 +50,7 @@ def versions_of(probe: Probe, version: str = "") -> Sequence[Any]:
         exchange = call_status(probe, **({"version": {"value": int(version)}} if version else {}))
     else:
         exchange = probe.get(model_path(probe) + (f"/versions/{version}" if version else ""))
-    versions: Any = expect_json_object(exchange).get("model_version_status")
+    versions: Any = exchange.expect_object().get("model_version_status")
     expect(is_list(versions) and versions, "an array of model_version_status", versions)
     return versions
 
@@ -79,7 +71,7 @@ def call_metadata(probe: Probe, *fields: str, **spec: Any) -> GrpcCall:
 def signatures_of(probe: Probe) -> Mapping[str, Any]:
     """Return the signatures of the metadata by name."""
     exchange = call_metadata(probe, SIGNATURE_DEF) if probe.transport else probe.get(f"{model_path(probe)}/metadata")
-    metadata = expect_json_object(exchange).get("metadata")
+    metadata = exchange.expect_object().get("metadata")
     definitions = metadata.get("signature_def") if is_object(metadata) else None
     signatures: Any = definitions.get("signature_def") if is_object(definitions) else None
     expect(is_object(signatures), "metadata.signature_def.signature_def", metadata)
@@ -163,6 +155,6 @@ def answer_of(probe: Probe, **fields: Any) -> dict[str, Any]:
         InconclusiveError: the engine rejects the request.
         ViolationError: there are no outputs.
     """
-    answer = expect_accepted(predict(probe, **fields))
+    answer = predict(probe, **fields).expect_accepted()
     expect(answer.get("outputs"), "outputs", {})
     return answer

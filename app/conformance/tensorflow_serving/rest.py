@@ -16,16 +16,7 @@ from app.conformance.row_requests import (
     predictions_of,
 )
 from app.conformance.tensorflow_serving import messages as tfs
-from app.conformance.tensors import (
-    UNKNOWN,
-    expect_accepted,
-    expect_error_texts,
-    expect_json_object,
-    expect_status,
-    flattened,
-    has_fields,
-    is_object,
-)
+from app.conformance.tensors import UNKNOWN, expect_error_texts, expect_status, flattened, has_fields, is_object
 
 _STATES = ("UNKNOWN", "START", "LOADING", "AVAILABLE", "UNLOADING", "END")
 
@@ -48,7 +39,7 @@ def _instances(probe: Probe) -> list[object]:
 
 
 def _predictions(probe: Probe, instances: list[object]) -> list[object]:
-    return predictions_of(expect_accepted(predict(probe, {"instances": instances})))
+    return predictions_of(predict(probe, {"instances": instances}).expect_accepted())
 
 
 def _status(probe: Probe) -> None:
@@ -61,7 +52,7 @@ def _status(probe: Probe) -> None:
 
 
 def _metadata(probe: Probe) -> None:
-    spec = expect_json_object(probe.get(f"{model_path(probe)}/metadata")).get("model_spec")
+    spec = probe.get(f"{model_path(probe)}/metadata").expect_object().get("model_spec")
     expect(has_fields(spec, name=str, version=str), "model_spec of name and version as strings", spec)
     tfs.signatures_of(probe)
 
@@ -79,7 +70,7 @@ def _columnar(probe: Probe) -> dict[str, Any]:
         columns: object = {name: [row[name] for row in rows if is_object(row)] for name in first}
     else:
         columns = rows
-    return expect_json_object(predict(probe, {"inputs": columns}))
+    return predict(probe, {"inputs": columns}).expect_object()
 
 
 def _agree(probe: Probe) -> None:
@@ -95,7 +86,7 @@ def _version_path(probe: Probe) -> None:
     rows = _instances(probe)
     _predictions(probe, rows)
     version = tfs.versions_of(probe)[0].get("version")
-    expect_json_object(probe.post_json(f"{model_path(probe)}/versions/{version}:predict", {"instances": rows}))
+    probe.post_json(f"{model_path(probe)}/versions/{version}:predict", {"instances": rows}).expect_object()
 
 
 def _both(probe: Probe) -> None:

@@ -12,7 +12,7 @@ from app.conformance.client.calls import GrpcCall, call_method, expect_reasons, 
 from app.conformance.client.model_names import model_name
 from app.conformance.client.probe import Probe
 from app.conformance.tensorflow_serving import messages as tfs
-from app.conformance.tensors import UNKNOWN, expect_accepted, expect_json_object
+from app.conformance.tensors import UNKNOWN
 from app.proto import MODEL_SERVICE, PREDICTION_SERVICE
 
 _METHOD = "tensorflow/serving/"
@@ -76,10 +76,10 @@ def _with_content(request: Any, tail: bytes = b"") -> Any:
 
 def _expect_same_outputs(probe: Probe, request: Any, other: Any) -> None:
     exchanges = (tfs.call_predict(probe, request, fresh=fresh) for fresh in (False, True))
-    first, again = (expect_accepted(exchange).get("outputs") for exchange in exchanges)
+    first, again = (exchange.expect_accepted().get("outputs") for exchange in exchanges)
     if first != again:
         raise InconclusiveError("The model gives different answers to the same request")
-    got = expect_json_object(tfs.call_predict(probe, other)).get("outputs")
+    got = tfs.call_predict(probe, other).expect_object().get("outputs")
     expect(got == first, quote(first), got)
 
 
@@ -167,7 +167,7 @@ def _infer(probe: Probe, method: str, spec: Mapping[str, Any], **kinds: Any) -> 
     """Return the result of Classify or Regress, with two examples or the given kind of `Input`."""
     kinds = kinds or {"example_list": {"examples": _examples(probe)}}
     exchange = call_method(probe, PREDICTION_SERVICE, method, model_spec=spec, input=kinds)
-    return expect_accepted(exchange).get("result", {})
+    return exchange.expect_accepted().get("result", {})
 
 
 def _classify(probe: Probe) -> None:
@@ -186,7 +186,7 @@ def _multi_inference(probe: Probe) -> None:
     tasks = [{"model_spec": spec, "method_name": f"{_METHOD}{method.lower()}"} for method, spec in specs.items()]
     examples = {"example_list": {"examples": _examples(probe)}}
     exchange = call_method(probe, PREDICTION_SERVICE, "MultiInference", tasks=tasks, input=examples)
-    results = expect_accepted(exchange).get("results", [])
+    results = exchange.expect_accepted().get("results", [])
     got = [result.get("classification_result", result.get("regression_result")) for result in results]
     expect(got == [_infer(probe, *item) for item in specs.items()], "the result of each task", got)
 

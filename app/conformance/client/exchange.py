@@ -1,0 +1,172 @@
+"""Read a request and its response, over HTTP or gRPC."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+CLIENT_ERRORS = ("INVALID_ARGUMENT", "FAILED_PRECONDITION", "OUT_OF_RANGE")
+"""gRPC statuses for errors that the client made."""
+
+_MAX_QUOTED = 120
+_UNAUTHORIZED = ("401", "403", "UNAUTHENTICATED", "PERMISSION_DENIED")
+
+
+class ViolationError(Exception):
+    """Raised by a check: the engine violates the requirement. The message has the expected and the actual value."""
+
+
+class InconclusiveError(Exception):
+    """Raised by a check: the engine's responses neither prove nor disprove the requirement."""
+
+
+def quote(value: object) -> str:
+    """Return a value or a body as one line of at most 120 characters."""
+    if isinstance(value, bytes):
+        text = value[: 4 * _MAX_QUOTED].decode(errors="replace")
+    else:
+        try:
+            text = msgspec.json.encode(value).decode()
+        except (TypeError, ValueError, UnicodeError, RecursionError):
+            text = repr(value)
+    text = " ".join(text.split())
+    return text if len(text) <= _MAX_QUOTED else f"{text[: _MAX_QUOTED - 3]}..."
+
+
+def decode_object(data: bytes) -> dict[str, Any]:
+    """Decode a JSON object, strictly: UTF-8, no NaN.
+
+    Raises:
+        ViolationError: the data is something else.
+    """
+    try:
+        return msgspec.json.decode(data, type=dict[str, Any])
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise ViolationError(f"The answer is not a JSON object: {error}: {quote(data)}") from None
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """A request and its response; header names are in lower case.
+
+    For a gRPC call, `method` is "gRPC", `status` is the status number (0 is OK), and the bodies are the messages in
+    protobuf's JSON.
+    """
+
+    method: str
+    path: str
+    request_headers: Mapping[str, str]
+    request_body: bytes
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    @property
+    def ok(self) -> bool:
+        """Return whether the status is 200."""
+        return self.status == 200
+
+    @property
+    def refused(self) -> bool:
+        """Return whether the status is 4xx."""
+        return 400 <= self.status < 500
+
+    @property
+    def unauthorized(self) -> bool:
+        """Return whether the engine refused the credentials."""
+        return self.code in _UNAUTHORIZED
+
+    @property
+    def code(self) -> str:
+        """Return the status as text."""
+        return str(self.status)
+
+    def object(self) -> dict[str, Any]:
+        """Return `decode_object` of the response body."""
+        return decode_object(self.body)
+
+    def expect_object(self) -> dict[str, Any]:
+        """Return `object` of a response with status 200.
+
+        Raises:
+            ViolationError: the status is another one, or the body is not a JSON object.
+        """
+        self.expect_status(200)
+        return self.object()
+
+    def expect_accepted(self) -> dict[str, Any]:
+        """Return `expect_object` of the response to a request that the engine should accept.
+
+        Raises:
+            InconclusiveError: the engine rejected the request, which proves nothing.
+            ViolationError: the response is neither a success nor a rejection.
+        """
+        if self.refused:
+            reason = f"{self.code} {quote(self.body)}"
+            raise InconclusiveError(f"The engine refuses the request, with {reason}; give a body with --request")
+        return self.expect_object()
+
+    def expect_status(self, status: int) -> None:
+        """Raise a `ViolationError` if the status is another one."""
+        if self.status != status:
+            raise ViolationError(f"Expected status {status}, got {self.status} {quote(self.body)}")
+
+    def expect_error(self, max_status: int = 499) -> None:
+        """Raise a `ViolationError` if the status is not from 400 to `max_status`."""
+        if not 400 <= self.status <= max_status:
+            got = f"{self.status} {quote(self.body)}"
+            raise ViolationError(f"Expected a status from 400 to {max_status}, got {got}")
+
+    def expect_content_type(self, expected: str = "application/json") -> None:
+        """Raise a `ViolationError` unless the Content-Type is `expected`, in any case, or with a charset."""
+        content_type = self.headers.get("content-type", "")
+        if content_type.partition(";")[0].strip().lower() != expected:
+            raise ViolationError(f"Expected {expected}, got {quote(content_type)}")
+
+
+@dataclass(frozen=True, slots=True)
+class GrpcCall(Exchange):
+    """An exchange over gRPC, with its response messages. A refused call has none, nor has one that is not decoded."""
+
+    answers: Sequence[Any]
+
+    @property
+    def ok(self) -> bool:
+        """Return whether the status is OK."""
+        return self.status == 0
+
+    @property
+    def refused(self) -> bool:
+        """Return whether the engine blames the client."""
+        return self.code in CLIENT_ERRORS
+
+    @property
+    def code(self) -> str:
+        """Return the name of the status."""
+        return self.headers["grpc-status"]
+
+    def message(self) -> Any:
+        """Return the first response message.
+
+        Raises:
+            ViolationError: the call failed, or the response could not be decoded.
+        """
+        if not self.ok:
+            raise ViolationError(f"{self.path}: Expected OK, got {self.code} {quote(self.body)}")
+        if not self.answers:
+            raise ViolationError(f"{self.path}: {quote(self.body) or 'Expected a message, got none'}")
+        return self.answers[0]
+
+    def object(self) -> dict[str, Any]:
+        """Return `message` in protobuf's JSON, with the names of the .proto file.
+
+        Raises:
+            ViolationError: the call failed, or the response could not be decoded.
+        """
+        self.message()
+        return decode_object(self.body)
+
+    def expect_object(self) -> dict[str, Any]:
+        """Return `object`, which expects the status OK."""
+        return self.object()
