@@ -1,20 +1,52 @@
-"""Check KServe's V1."""
+"""Check KServe's V1. TensorFlow Serving has the same paths and rows, and uses the functions without an underscore."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from app.conformance.check import MUST, SHOULD, Check, InconclusiveError, ViolationError, expect, expect_same
-from app.conformance.client.model_names import model_name
-from app.conformance.client.probe import Probe
-from app.conformance.row_requests import (
-    UNKNOWN_PATH,
-    expect_one_prediction_each,
-    given_instances,
-    model_path,
-    post_bad_json,
-    predict,
-    predictions_of,
-)
-from app.conformance.tensors import ENCODED_IMAGES, expect_error_texts, expect_form, expect_status
+from app.conformance.client.model_names import model_in_path, model_name
+from app.conformance.client.probe import Exchange, Probe
+from app.conformance.tensors import ENCODED_IMAGES, UNKNOWN, expect_error_texts, expect_form, expect_status, is_list
+
+UNKNOWN_PATH = f"/v1/models/{UNKNOWN}"
+
+
+def model_path(probe: Probe) -> str:
+    """Return the path of the checked model."""
+    return f"/v1/models/{model_in_path(probe, '/v1/models')}"
+
+
+def predict(probe: Probe, body: object) -> Exchange:
+    """Send a predict request to the checked model."""
+    return probe.post_json(f"{model_path(probe)}:predict", body)
+
+
+def post_bad_json(probe: Probe) -> Exchange:
+    """Send a predict request to the checked model that is not JSON."""
+    return probe.post(f"{model_path(probe)}:predict", b'{"instances": [')
+
+
+def given_instances(probe: Probe) -> list[object] | None:
+    """Return the first and the last instance of the user's request, or None if it has none."""
+    instances = (probe.target.request or {}).get("instances")
+    return [instances[0], instances[-1]] if is_list(instances) and instances else None
+
+
+def predictions_of(answer: dict[str, Any]) -> list[object]:
+    """Return the predictions of a response.
+
+    Raises:
+        ViolationError: `predictions` is not an array.
+    """
+    predictions: Any = answer.get("predictions")
+    expect(is_list(predictions), "an array of predictions", predictions)
+    return predictions
+
+
+def expect_one_prediction_each(instances: list[object], predictions: Callable[[list[object]], list[object]]) -> None:
+    """Raise a `ViolationError` unless two instances get two predictions, and one instance gets one."""
+    for batch in (instances, instances[:1]):
+        expect(len(got := predictions(batch)) == len(batch), f"{len(batch)} predictions", got)
 
 
 def _instances(probe: Probe) -> list[object]:

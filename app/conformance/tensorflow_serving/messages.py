@@ -7,7 +7,7 @@ from app.conformance.check import InconclusiveError, expect
 from app.conformance.client.calls import GrpcCall, call, call_method, parse_request
 from app.conformance.client.model_names import model_name
 from app.conformance.client.probe import Probe
-from app.conformance.row_requests import model_path
+from app.conformance.kserve_v1 import model_path
 from app.conformance.sample_images import SAMPLE_IMAGES
 from app.conformance.tensors import TEXT, element_count, is_list, is_object, suggests_text
 from app.proto import MODEL_SERVICE, PREDICTION_SERVICE, message_class

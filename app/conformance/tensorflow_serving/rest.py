@@ -4,17 +4,9 @@ from typing import Any
 
 import numpy as np
 
+from app.conformance import kserve_v1 as v1
 from app.conformance.check import MUST, SHOULD, Check, InconclusiveError, NotApplicableError, expect, quote
 from app.conformance.client.probe import Probe
-from app.conformance.row_requests import (
-    UNKNOWN_PATH,
-    expect_one_prediction_each,
-    given_instances,
-    model_path,
-    post_bad_json,
-    predict,
-    predictions_of,
-)
 from app.conformance.tensorflow_serving import messages as tfs
 from app.conformance.tensors import UNKNOWN, expect_error_texts, expect_status, flattened, has_fields, is_object
 
@@ -33,13 +25,13 @@ def _instance(probe: Probe, image_index: int) -> object:
 
 
 def _instances(probe: Probe) -> list[object]:
-    if (instances := given_instances(probe)) is not None:
+    if (instances := v1.given_instances(probe)) is not None:
         return instances
     return [_instance(probe, 0), _instance(probe, 1)]
 
 
 def _predictions(probe: Probe, instances: list[object]) -> list[object]:
-    return predictions_of(predict(probe, {"instances": instances}).expect_accepted())
+    return v1.predictions_of(v1.predict(probe, {"instances": instances}).expect_accepted())
 
 
 def _status(probe: Probe) -> None:
@@ -52,7 +44,7 @@ def _status(probe: Probe) -> None:
 
 
 def _metadata(probe: Probe) -> None:
-    spec = probe.get(f"{model_path(probe)}/metadata").expect_object().get("model_spec")
+    spec = probe.get(f"{v1.model_path(probe)}/metadata").expect_object().get("model_spec")
     expect(has_fields(spec, name=str, version=str), "model_spec of name and version as strings", spec)
     tfs.signatures_of(probe)
 
@@ -70,7 +62,7 @@ def _columnar(probe: Probe) -> dict[str, Any]:
         columns: object = {name: [row[name] for row in rows if is_object(row)] for name in first}
     else:
         columns = rows
-    return predict(probe, {"inputs": columns}).expect_object()
+    return v1.predict(probe, {"inputs": columns}).expect_object()
 
 
 def _agree(probe: Probe) -> None:
@@ -86,19 +78,19 @@ def _version_path(probe: Probe) -> None:
     rows = _instances(probe)
     _predictions(probe, rows)
     version = tfs.versions_of(probe)[0].get("version")
-    probe.post_json(f"{model_path(probe)}/versions/{version}:predict", {"instances": rows}).expect_object()
+    probe.post_json(f"{v1.model_path(probe)}/versions/{version}:predict", {"instances": rows}).expect_object()
 
 
 def _both(probe: Probe) -> None:
     rows = _instances(probe)
-    expect_status(predict(probe, {"instances": rows, "inputs": rows}), status=400)
+    expect_status(v1.predict(probe, {"instances": rows, "inputs": rows}), status=400)
 
 
 def _bad_base64(probe: Probe) -> None:
     (first, *others) = tfs.default_signature(probe)["inputs"].values()
     if others or first.get("dtype") != "DT_STRING":
         raise NotApplicableError("About models with one string input")
-    expect_status(predict(probe, {"instances": [{"b64": "%%% not base64 %%%"}]}), status=400)
+    expect_status(v1.predict(probe, {"instances": [{"b64": "%%% not base64 %%%"}]}), status=400)
 
 
 _PAGE = "TensorFlow Serving, RESTful API"
@@ -110,14 +102,14 @@ CHECKS = (
     Check("TFS-002", MUST, "With a version in the path, only that version is listed.", f"{_PAGE}, Model status",
           tfs.check_version_alone, requires=("TFS-001",)),
     Check("TFS-003", MUST, "The status of an unknown model is 404.", "Its handler's tests",
-          lambda probe: expect_status(probe.get(UNKNOWN_PATH), status=404)),
+          lambda probe: expect_status(probe.get(v1.UNKNOWN_PATH), status=404)),
     Check("TFS-004", MUST, "Metadata has model_spec, and signature_def nested in signature_def.",
           f"{_PAGE}, Model Metadata", _metadata),
     Check("TFS-005", MUST, "POST <model>:predict returns predictions for instances.", f"{_PAGE}, Predict",
           lambda probe: _predictions(probe, _instances(probe)), requires=("TFS-004",)),
     Check("TFS-006", MUST, "There is one prediction for each instance.", f"{_PAGE}, Predict, row format",
-          lambda probe: expect_one_prediction_each(_instances(probe), lambda instances: _predictions(probe, instances)),
-          requires=_PREDICTS),
+          lambda probe: v1.expect_one_prediction_each(
+              _instances(probe), lambda instances: _predictions(probe, instances)), requires=_PREDICTS),
     Check("TFS-007", MUST, "inputs, in columns, returns outputs.", f"{_PAGE}, Predict, column format", _columns,
           requires=_PREDICTS),
     Check("TFS-008", MUST, "Rows and columns give the same answer.", f"{_PAGE}, Predict", _agree,
@@ -127,27 +119,27 @@ CHECKS = (
     Check("TFS-010", MUST, "A body with both instances and inputs is answered with 400.",
           f"{_PAGE}, Predict; its tests", _both, requires=_PREDICTS),
     Check("TFS-011", MUST, "A body with neither is answered with 400.", "Its handler's tests",
-          lambda probe: expect_status(predict(probe, {"conform": []}), status=400)),
+          lambda probe: expect_status(v1.predict(probe, {"conform": []}), status=400)),
     Check("TFS-012", MUST, "Instances that are not a list, or an empty list, are answered with 400.", "Its tests",
           lambda probe: expect_status(
-              predict(probe, {"instances": 1}), predict(probe, {"instances": []}), status=400)),
+              v1.predict(probe, {"instances": 1}), v1.predict(probe, {"instances": []}), status=400)),
     Check("TFS-013", MUST, "Invalid JSON is answered with 400.", "Its tests",
-          lambda probe: expect_status(post_bad_json(probe), status=400)),
+          lambda probe: expect_status(v1.post_bad_json(probe), status=400)),
     Check("TFS-014", SHOULD, "An unknown path under /v1/ is answered with 400.", "Its handler: Malformed request",
           lambda probe: expect_status(
-              probe.get(f"{model_path(probe)}:predict"), probe.get("/v1/conform"), status=400)),
+              probe.get(f"{v1.model_path(probe)}:predict"), probe.get("/v1/conform"), status=400)),
     Check("TFS-015", MUST, "A prediction with an unknown model is answered with 404.", "Its handler's tests",
-          lambda probe: expect_status(probe.post_json(f"{UNKNOWN_PATH}:predict", {"instances": [1]}), status=404)),
+          lambda probe: expect_status(probe.post_json(f"{v1.UNKNOWN_PATH}:predict", {"instances": [1]}), status=404)),
     Check("TFS-016", MUST, "An unknown signature is answered with 400.", "Its predict code",
           lambda probe: expect_status(
-              predict(probe, {"signature_name": UNKNOWN, "instances": _instances(probe)}), status=400),
+              v1.predict(probe, {"signature_name": UNKNOWN, "instances": _instances(probe)}), status=400),
           requires=_PREDICTS),
     Check("TFS-017", SHOULD, "An unknown label is answered with 400.", "Its server core",
           lambda probe: expect_status(
-              probe.post_json(f"{model_path(probe)}/labels/{UNKNOWN}:predict", {"instances": _instances(probe)}),
+              probe.post_json(f"{v1.model_path(probe)}/labels/{UNKNOWN}:predict", {"instances": _instances(probe)}),
               status=400), requires=_PREDICTS),
     Check("TFS-018", MUST, "Invalid base64 in b64 is answered with 400.", f"{_PAGE}, Encoding binary values",
           _bad_base64, requires=_PREDICTS),
     Check("TFS-019", MUST, "Refusals are JSON objects with a text in error.", f"{_PAGE}, Error response",
-          lambda probe: expect_error_texts(probe.get(UNKNOWN_PATH), predict(probe, {"conform": []}))),
+          lambda probe: expect_error_texts(probe.get(v1.UNKNOWN_PATH), v1.predict(probe, {"conform": []}))),
 )  # fmt: skip
