@@ -13,7 +13,7 @@ from google.protobuf.message import DecodeError
 from google.protobuf.message_factory import GetMessageClass
 
 from app.conformance.client.credentials import CredentialsError, TlsOptions
-from app.conformance.client.exchange import GrpcCall, InconclusiveError, ViolationError, quote
+from app.conformance.client.exchange import GrpcCall, InconclusiveError, ViolationError
 from app.conformance.client.probe import GrpcChannel, Probe
 from app.proto import message_class
 
@@ -96,12 +96,10 @@ def parse_request(content: Mapping[str, Any], name: str) -> Any:
         raise InconclusiveError(f"--request is not a {kind} in protobuf's JSON: {error}") from None
 
 
-def expect_refusals(exchanges: Iterable[GrpcCall], *codes: str) -> None:
-    """Raise a `ViolationError` unless every call was refused with one of `codes`."""
+def expect_codes(exchanges: Iterable[GrpcCall], *codes: str) -> None:
+    """Raise a `ViolationError` unless the status of every call is one of `codes`."""
     for exchange in exchanges:
-        if exchange.code not in codes:
-            got = f"{exchange.code} {quote(exchange.body)}"
-            raise ViolationError(f"{exchange.path}: Expected {' or '.join(codes)}, got {got}")
+        exchange.expect_code(*codes)
 
 
 def expect_reasons(exchanges: Iterable[GrpcCall]) -> None:

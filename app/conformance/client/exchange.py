@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-CLIENT_ERRORS = ("INVALID_ARGUMENT", "FAILED_PRECONDITION", "OUT_OF_RANGE")
+_CLIENT_ERRORS = ("INVALID_ARGUMENT", "FAILED_PRECONDITION", "OUT_OF_RANGE")
 """gRPC statuses for errors that the client made."""
 
 _MAX_QUOTED = 120
@@ -118,6 +118,11 @@ class Exchange:
             got = f"{self.status} {quote(self.body)}"
             raise ViolationError(f"Expected a status from 400 to {max_status}, got {got}")
 
+    def expect_client_error(self, *also: str) -> None:
+        """Raise a `ViolationError` unless the engine blames the client, or the code is one of `also`."""
+        if self.code not in also:
+            self.expect_error()
+
     def expect_content_type(self, expected: str = "application/json") -> None:
         """Raise a `ViolationError` unless the Content-Type is `expected`, in any case, or with a charset."""
         content_type = self.headers.get("content-type", "")
@@ -139,7 +144,7 @@ class GrpcCall(Exchange):
     @property
     def refused(self) -> bool:
         """Return whether the engine blames the client."""
-        return self.code in CLIENT_ERRORS
+        return self.code in _CLIENT_ERRORS
 
     @property
     def code(self) -> str:
@@ -170,3 +175,13 @@ class GrpcCall(Exchange):
     def expect_object(self) -> dict[str, Any]:
         """Return `object`, which expects the status OK."""
         return self.object()
+
+    def expect_code(self, *codes: str) -> None:
+        """Raise a `ViolationError` unless the status is one of `codes`."""
+        if self.code not in codes:
+            got = f"{self.code} {quote(self.body)}"
+            raise ViolationError(f"{self.path}: Expected {' or '.join(codes)}, got {got}")
+
+    def expect_client_error(self, *also: str) -> None:
+        """Raise a `ViolationError` unless the engine blames the client, or the code is one of `also`."""
+        self.expect_code(*_CLIENT_ERRORS, *also)

@@ -1,12 +1,11 @@
 """Check the Open Inference Protocol, V2, over gRPC. The checks without an underscore are the same over REST."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from app.conformance.check import MUST, SHOULD, Check, InconclusiveError, NotApplicableError, expect, expect_same, quote
-from app.conformance.client.calls import GrpcCall, call_method, expect_reasons, expect_refusals
-from app.conformance.client.exchange import CLIENT_ERRORS
+from app.conformance.client.calls import GrpcCall, call_method, expect_codes, expect_reasons
 from app.conformance.client.probe import Probe
 from app.conformance.open_inference import messages as oip
 from app.conformance.tensors import UNKNOWN
@@ -82,14 +81,14 @@ def unknown_parameters(probe: Probe) -> None:
 def unknown_output(probe: Probe) -> None:
     """Check that an unknown output is refused."""
     oip.answer_of(probe)
-    _expect_refused(probe, oip.build_request(probe, outputs=[{"name": UNKNOWN}]), "NOT_FOUND")
+    oip.infer(probe, oip.build_request(probe, outputs=[{"name": UNKNOWN}])).expect_client_error("NOT_FOUND")
 
 
 def wrong_datatype(probe: Probe) -> None:
     """Check that an unknown datatype is refused."""
     request = oip.build_request(probe)
     inputs = [{**tensor, "datatype": "CONFORM"} for tensor in request["inputs"]]
-    _expect_refused(probe, {**request, "inputs": inputs})
+    oip.infer(probe, {**request, "inputs": inputs}).expect_client_error()
 
 
 def wrong_count(probe: Probe) -> None:
@@ -98,16 +97,7 @@ def wrong_count(probe: Probe) -> None:
     if any(tensor["datatype"] == "BYTES" or not tensor.get("shape") for tensor in request["inputs"]):
         raise NotApplicableError("About numeric inputs with a shape; Chariot's clients send other shapes with images")
     inputs = [{**tensor, "shape": [length + 1 for length in tensor["shape"]]} for tensor in request["inputs"]]
-    _expect_refused(probe, {**request, "inputs": inputs})
-
-
-def _expect_refused(probe: Probe, request: Mapping[str, Any], *codes: str) -> None:
-    """Raise a `ViolationError` unless the request is a client error, or over gRPC has one of `codes`."""
-    exchange = oip.infer(probe, request)
-    if isinstance(exchange, GrpcCall):
-        expect_refusals([exchange], *CLIENT_ERRORS, *codes)
-    else:
-        exchange.expect_error()
+    oip.infer(probe, {**request, "inputs": inputs}).expect_client_error()
 
 
 def _expect_true(probe: Probe, method: str, field: str, **fields: str) -> None:
@@ -172,14 +162,14 @@ def _raw_and_contents(probe: Probe) -> None:
     oip.answer_of(probe)
     request = _request_with_contents(probe)
     raw = oip.with_raw_contents(request)["raw_input_contents"]
-    _expect_refused(probe, {**request, "raw_input_contents": raw})
+    oip.infer(probe, {**request, "raw_input_contents": raw}).expect_client_error()
 
 
 def _raw_count(probe: Probe) -> None:
     oip.answer_of(probe)
     request = oip.with_raw_contents(oip.build_request(probe))
     raw = request["raw_input_contents"]
-    _expect_refused(probe, {**request, "raw_input_contents": [*raw, raw[0]]})
+    oip.infer(probe, {**request, "raw_input_contents": [*raw, raw[0]]}).expect_client_error()
 
 
 def _version(probe: Probe) -> None:
@@ -230,13 +220,13 @@ CHECKS = (
     Check("V2G-017", SHOULD, "Unknown parameters are ignored.",
           f"{_INPUT}, parameters; Triton, KServe and MLServer ignore them",unknown_parameters, requires=_INFERS),
     Check("V2G-018", MUST, "An unknown model is answered with NOT_FOUND.", "Triton, KServe and MLServer: NOT_FOUND",
-          lambda probe: expect_refusals(_call_unknown_model(probe), "NOT_FOUND")),
+          lambda probe: expect_codes(_call_unknown_model(probe), "NOT_FOUND")),
     Check("V2G-019", MUST, "A refusal has a text with its status.", f"{_OIP}: google.rpc.Status",
           lambda probe: expect_reasons(_call_unknown_model(probe))),
     Check("V2G-020", SHOULD, "An unknown output is refused as a client error.", _STATUS, unknown_output,
           requires=_INFERS),
     Check("V2G-021", SHOULD, "A request without inputs is refused as a client error.", _STATUS,
-          lambda probe: _expect_refused(probe, {"model_name": oip.checked_model(probe)})),
+          lambda probe: oip.infer(probe, {"model_name": oip.checked_model(probe)}).expect_client_error()),
     Check("V2G-022", SHOULD, "An unknown datatype is refused as a client error.", _STATUS, wrong_datatype,
           requires=("V2G-005",)),
     Check("V2G-023", SHOULD, "A shape that does not match the number of elements is refused as a client error.",
