@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from app.conformance.client.exchange import Exchange, ViolationError, quote
-from app.conformance.client.exchange import InconclusiveError as InconclusiveError
 from app.conformance.client.probe import Probe
 
 

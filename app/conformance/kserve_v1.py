@@ -3,9 +3,10 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from app.conformance.check import MUST, SHOULD, Check, InconclusiveError, ViolationError, expect, expect_same
+from app.conformance.check import MUST, SHOULD, Check, expect, expect_same
+from app.conformance.client.exchange import Exchange, InconclusiveError, ViolationError
 from app.conformance.client.model_names import model_in_path, model_name
-from app.conformance.client.probe import Exchange, Probe
+from app.conformance.client.probe import Probe
 from app.conformance.tensors import ENCODED_IMAGES, UNKNOWN, expect_error_texts, expect_form, expect_status, is_list
 
 UNKNOWN_PATH = f"/v1/models/{UNKNOWN}"

@@ -4,8 +4,8 @@ from typing import Any
 
 import numpy as np
 
-from app.conformance.check import MUST, SHOULD, Check, InconclusiveError, NotApplicableError, expect, expect_same, quote
-from app.conformance.client.exchange import Exchange, decode_object
+from app.conformance.check import MUST, SHOULD, Check, NotApplicableError, expect, expect_same
+from app.conformance.client.exchange import Exchange, InconclusiveError, decode_object, quote
 from app.conformance.client.model_names import model_name
 from app.conformance.client.probe import Probe
 from app.conformance.tensors import ENCODED_IMAGES, UNKNOWN, expect_form, expect_status, has_fields, is_list, is_object

@@ -6,16 +6,8 @@ from dataclasses import dataclass
 import httpx
 
 from app.conformance.chariot.image_probe import task_type_of
-from app.conformance.check import (
-    Check,
-    Finding,
-    InconclusiveError,
-    Level,
-    Need,
-    NotApplicableError,
-    Verdict,
-    ViolationError,
-)
+from app.conformance.check import Check, Finding, Level, Need, NotApplicableError, Verdict
+from app.conformance.client.exchange import InconclusiveError, ViolationError
 from app.conformance.client.probe import Probe, RequestLimitError, Target
 from app.conformance.protocols import Protocol
 

@@ -7,8 +7,8 @@ from typing import Any, TypeGuard, TypeVar, cast
 
 import msgspec
 
-from app.conformance.check import InconclusiveError, ViolationError, expect, quote
-from app.conformance.client.probe import Exchange
+from app.conformance.check import expect
+from app.conformance.client.exchange import Exchange, InconclusiveError, ViolationError, quote
 from app.conformance.sample_images import SAMPLE_IMAGES
 
 T = TypeVar("T")

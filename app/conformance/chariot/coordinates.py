@@ -17,17 +17,8 @@ from app.conformance.chariot.image_probe import (
     probe_image,
     results_of,
 )
-from app.conformance.check import (
-    EVALUATED,
-    MUST,
-    PARSED,
-    SHOULD,
-    Check,
-    InconclusiveError,
-    ViolationError,
-    expect,
-    quote,
-)
+from app.conformance.check import EVALUATED, MUST, PARSED, SHOULD, Check, expect
+from app.conformance.client.exchange import InconclusiveError, ViolationError, quote
 from app.conformance.client.probe import Probe
 from app.conformance.sample_images import SampleImage, rotated_bar
 from app.conformance.tensors import expect_form

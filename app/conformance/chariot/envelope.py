@@ -7,8 +7,8 @@ from urllib.parse import quote as quote_path
 import msgspec
 
 from app.conformance.chariot.image_probe import required_parameters
-from app.conformance.check import InconclusiveError, ViolationError, quote
-from app.conformance.client.probe import Exchange, ImageFormat, Probe
+from app.conformance.client.exchange import Exchange, InconclusiveError, ViolationError, quote
+from app.conformance.client.probe import ImageFormat, Probe
 from app.conformance.sample_images import SAMPLE_IMAGES, SampleImage
 from app.conformance.tensors import is_list, is_object
 

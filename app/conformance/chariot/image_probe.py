@@ -4,7 +4,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeGuard, cast
 
-from app.conformance.check import InconclusiveError, NotApplicableError, expect
+from app.conformance.check import NotApplicableError, expect
+from app.conformance.client.exchange import InconclusiveError
 from app.conformance.client.probe import Probe
 from app.conformance.sample_images import SAMPLE_IMAGES, SampleImage
 

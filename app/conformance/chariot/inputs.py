@@ -16,19 +16,8 @@ from app.conformance.chariot.envelope import (
     outputs,
 )
 from app.conformance.chariot.image_probe import is_similar, task_type_of
-from app.conformance.check import (
-    EVERYTHING,
-    MUST,
-    SHOULD,
-    STORED,
-    Check,
-    InconclusiveError,
-    NotApplicableError,
-    ViolationError,
-    expect,
-    expect_same,
-    quote,
-)
+from app.conformance.check import EVERYTHING, MUST, SHOULD, STORED, Check, NotApplicableError, expect, expect_same
+from app.conformance.client.exchange import InconclusiveError, ViolationError, quote
 from app.conformance.client.probe import Probe
 from app.conformance.sample_images import SAMPLE_IMAGES
 

@@ -16,18 +16,8 @@ from app.conformance.chariot.image_probe import (
     results_of,
     task_type_of,
 )
-from app.conformance.check import (
-    EVALUATED,
-    MUST,
-    PARSED,
-    SHOULD,
-    Check,
-    InconclusiveError,
-    ViolationError,
-    expect,
-    expect_same,
-    quote,
-)
+from app.conformance.check import EVALUATED, MUST, PARSED, SHOULD, Check, expect, expect_same
+from app.conformance.client.exchange import InconclusiveError, ViolationError, quote
 from app.conformance.client.probe import Probe
 from app.conformance.sample_images import BLANK_IMAGE, SampleImage
 from app.conformance.tensors import is_object

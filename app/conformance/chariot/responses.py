@@ -15,20 +15,9 @@ from app.conformance.chariot.envelope import (
     outputs,
 )
 from app.conformance.chariot.image_probe import is_similar, probe_image, results_of
-from app.conformance.check import (
-    EVERYTHING,
-    MUST,
-    PARSED,
-    SHOULD,
-    STORED,
-    Check,
-    InconclusiveError,
-    ViolationError,
-    expect,
-    expect_same,
-    quote,
-)
-from app.conformance.client.probe import Exchange, Probe
+from app.conformance.check import EVERYTHING, MUST, PARSED, SHOULD, STORED, Check, expect, expect_same
+from app.conformance.client.exchange import Exchange, InconclusiveError, ViolationError, quote
+from app.conformance.client.probe import Probe
 from app.conformance.sample_images import BLANK_IMAGE, SAMPLE_IMAGES
 from app.conformance.tensors import expect_form, expect_status, is_list, is_object
 

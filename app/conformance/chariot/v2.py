@@ -8,8 +8,8 @@ import msgspec
 from app.conformance.chariot import coordinates, items
 from app.conformance.chariot.envelope import infer_path
 from app.conformance.chariot.image_probe import is_similar, probe_image, required_parameters, results_of
-from app.conformance.check import MUST, PARSED, SHOULD, Check, InconclusiveError, ViolationError, expect, quote, renamed
-from app.conformance.client.exchange import Exchange, decode_object
+from app.conformance.check import MUST, PARSED, SHOULD, Check, expect, renamed
+from app.conformance.client.exchange import Exchange, InconclusiveError, ViolationError, decode_object, quote
 from app.conformance.client.probe import ImageFormat, Probe
 from app.conformance.sample_images import SAMPLE_IMAGES, SampleImage
 from app.conformance.tensors import expect_status, is_list, is_object

@@ -1,4 +1,4 @@
-"""Read a request and its response, over HTTP or gRPC."""
+"""An exchange with an engine over HTTP or gRPC, the expectations of checks, and the errors that they raise."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

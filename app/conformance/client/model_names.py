@@ -6,9 +6,9 @@ from urllib.parse import quote
 import httpx
 import msgspec
 
-from app.conformance.check import InconclusiveError
 from app.conformance.client.calls import call_method
-from app.conformance.client.probe import Exchange, Probe
+from app.conformance.client.exchange import Exchange, InconclusiveError
+from app.conformance.client.probe import Probe
 from app.proto import INFERENCE
 
 

@@ -5,8 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from app.conformance.check import MUST, SHOULD, Check, InconclusiveError, NotApplicableError, expect, expect_same, quote
-from app.conformance.client.probe import Exchange, Probe
+from app.conformance.check import MUST, SHOULD, Check, NotApplicableError, expect, expect_same
+from app.conformance.client.exchange import Exchange, InconclusiveError, quote
+from app.conformance.client.probe import Probe
 from app.conformance.grps import messages as grps
 from app.conformance.sample_images import SAMPLE_IMAGES
 from app.conformance.tensors import is_object

@@ -9,9 +9,9 @@ from urllib.parse import urlencode
 import msgspec
 import yaml
 
-from app.conformance.check import InconclusiveError, NotApplicableError, ViolationError, expect, quote
+from app.conformance.check import NotApplicableError, expect
 from app.conformance.client.calls import call, parse_request
-from app.conformance.client.exchange import Exchange, decode_object
+from app.conformance.client.exchange import Exchange, InconclusiveError, ViolationError, decode_object, quote
 from app.conformance.client.probe import Probe
 from app.conformance.tensors import ENCODED_IMAGES, expect_form, is_list, is_object
 from app.proto import GRPS

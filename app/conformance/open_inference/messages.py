@@ -11,10 +11,10 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from app.conformance.check import ViolationError, quote
 from app.conformance.client.calls import GrpcCall, call, call_method, parse_request
+from app.conformance.client.exchange import Exchange, ViolationError, quote
 from app.conformance.client.model_names import model_in_path, model_name
-from app.conformance.client.probe import Exchange, Probe
+from app.conformance.client.probe import Probe
 from app.conformance.sample_images import SAMPLE_IMAGES
 from app.conformance.tensors import TEXT, element_count, expect_form, flattened, suggests_text
 from app.proto import INFERENCE, message_class

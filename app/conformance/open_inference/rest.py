@@ -4,8 +4,9 @@ from typing import Any
 
 import msgspec
 
-from app.conformance.check import MUST, SHOULD, Check, NotApplicableError, ViolationError, expect
-from app.conformance.client.probe import Exchange, Probe
+from app.conformance.check import MUST, SHOULD, Check, NotApplicableError, expect
+from app.conformance.client.exchange import Exchange, ViolationError
+from app.conformance.client.probe import Probe
 from app.conformance.open_inference import rpc
 from app.conformance.open_inference.messages import answer_of, build_request, infer, metadata_of, model_path
 from app.conformance.tensors import UNKNOWN, expect_error_texts, expect_status, flattened, has_fields, is_list

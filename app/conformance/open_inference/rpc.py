@@ -4,8 +4,9 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from app.conformance.check import MUST, SHOULD, Check, InconclusiveError, NotApplicableError, expect, expect_same, quote
+from app.conformance.check import MUST, SHOULD, Check, NotApplicableError, expect, expect_same
 from app.conformance.client.calls import GrpcCall, call_method, expect_codes, expect_reasons
+from app.conformance.client.exchange import InconclusiveError, quote
 from app.conformance.client.probe import Probe
 from app.conformance.open_inference import messages as oip
 from app.conformance.tensors import UNKNOWN

@@ -14,7 +14,7 @@ from jinja2 import Environment, StrictUndefined
 
 from app import __version__
 from app.conformance.check import Finding, Level, Need, Verdict
-from app.conformance.client.probe import Exchange
+from app.conformance.client.exchange import Exchange
 from app.conformance.runner import ConformanceReport
 
 SCHEMA = "charioteer.conformance/1"

@@ -3,8 +3,9 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from app.conformance.check import InconclusiveError, expect
+from app.conformance.check import expect
 from app.conformance.client.calls import GrpcCall, call, call_method, parse_request
+from app.conformance.client.exchange import InconclusiveError
 from app.conformance.client.model_names import model_name
 from app.conformance.client.probe import Probe
 from app.conformance.kserve_v1 import model_path

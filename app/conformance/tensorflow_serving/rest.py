@@ -5,7 +5,8 @@ from typing import Any
 import numpy as np
 
 from app.conformance import kserve_v1 as v1
-from app.conformance.check import MUST, SHOULD, Check, InconclusiveError, NotApplicableError, expect, quote
+from app.conformance.check import MUST, SHOULD, Check, NotApplicableError, expect
+from app.conformance.client.exchange import InconclusiveError, quote
 from app.conformance.client.probe import Probe
 from app.conformance.tensorflow_serving import messages as tfs
 from app.conformance.tensors import UNKNOWN, expect_error_texts, expect_status, flattened, has_fields, is_object

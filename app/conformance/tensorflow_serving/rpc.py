@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from app.conformance.check import MUST, SHOULD, Check, InconclusiveError, NotApplicableError, expect, quote
+from app.conformance.check import MUST, SHOULD, Check, NotApplicableError, expect
 from app.conformance.client.calls import GrpcCall, call_method, expect_codes, expect_reasons
+from app.conformance.client.exchange import InconclusiveError, quote
 from app.conformance.client.model_names import model_name
 from app.conformance.client.probe import Probe
 from app.conformance.tensorflow_serving import messages as tfs

@@ -10,7 +10,8 @@ import httpx
 import pytest
 from rich.console import Console
 
-from app.conformance.check import Check, InconclusiveError, Level, Need, NotApplicableError, ViolationError
+from app.conformance.check import Check, Level, Need, NotApplicableError
+from app.conformance.client.exchange import InconclusiveError, ViolationError
 from app.conformance.client.probe import GrpcChannel, Probe, Target
 from app.conformance.output.reports import html_report, json_report, junit_report
 from app.conformance.output.table import print_checks, print_report
