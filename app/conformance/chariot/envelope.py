@@ -55,15 +55,6 @@ def example(
     return infer(probe, [needed_input(probe, parameters=parameters)], headers, **fields)
 
 
-def example_answer(probe: Probe, headers: Mapping[str, str] | None = None, **fields: str) -> dict[str, Any]:
-    """Return the JSON object of the response to `example`.
-
-    Raises:
-        ViolationError: the status is not 200, or the body is not a JSON object.
-    """
-    return example(probe, None, headers, **fields).expect_object()
-
-
 def example_output(probe: Probe, parameters: Mapping[str, object] | None = None) -> Mapping[str, Any]:
     """Return the first output of the response to `example`.
 
@@ -86,12 +77,6 @@ def outputs(exchange: Exchange) -> Sequence[dict[str, Any]]:
     if not is_list(raw_outputs) or not raw_outputs or not all(is_object(output) for output in raw_outputs):
         raise InconclusiveError(f"There are no outputs in status {exchange.status} {quote(exchange.body)}")
     return raw_outputs
-
-
-def output_parameters(output: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the parameters of an output; empty if it has none."""
-    parameters = output.get("parameters")
-    return parameters if is_object(parameters) else {}
 
 
 def items_of(output: Mapping[str, Any]) -> Sequence[object]:

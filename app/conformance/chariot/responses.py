@@ -6,7 +6,6 @@ from app.conformance.chariot.envelope import (
     PAGE,
     YOLO,
     example,
-    example_answer,
     example_output,
     infer,
     infer_path,
@@ -44,7 +43,7 @@ def _charset(probe: Probe) -> None:
 
 
 def _has_outputs(probe: Probe) -> None:
-    got = example_answer(probe).get("outputs")
+    got = example(probe).expect_object().get("outputs")
     expect(is_list(got) and len(got) == 1 and is_object(got[0]), "an array of one output object", got)
 
 
@@ -105,13 +104,13 @@ def _no_items(probe: Probe) -> None:
 
 
 def _model(probe: Probe) -> None:
-    answer = example_answer(probe)
+    answer = example(probe).expect_object()
     for name in ("model_name", "model_version"):
         expect(isinstance(answer.get(name), str), f"{name} to be a string", answer.get(name))
 
 
 def _parameters(probe: Probe) -> None:
-    for where, holder in (("the answer", example_answer(probe)), ("outputs[0]", example_output(probe))):
+    for where, holder in (("the answer", example(probe).expect_object()), ("outputs[0]", example_output(probe))):
         got = holder.get("parameters")
         expect(got is None or is_object(got), f"parameters of {where} to be an object, null or absent", got)
 
@@ -125,7 +124,7 @@ def _strict(probe: Probe) -> None:
 
 def _expect_id(probe: Probe, expected: str, headers: Mapping[str, str] | None = None, **fields: str) -> None:
     """Raise a `ViolationError` unless a request with `headers` and `fields` gets the id `expected`."""
-    expect_same(example_answer(probe, headers, **fields).get("id"), expected, f"the id {expected}")
+    expect_same(example(probe, None, headers, **fields).expect_object().get("id"), expected, f"the id {expected}")
 
 
 def _own_id(probe: Probe) -> None:
@@ -139,7 +138,7 @@ _ANSWERED, _ONE_OUTPUT, _SAME_ID = ("CV2K-001",), ("CV2K-009",), ("CV2K-020",)
 
 CHECKS = (
     Check("CV2K-001", MUST, "POST /infer below the base URL answers an image with status 200.", f"{PAGE}, URL Paths",
-          example_answer, EVERYTHING),
+          lambda probe: example(probe).expect_object(), EVERYTHING),
     Check("CV2K-002", MUST, "The path with a slash at the end works too, without a redirect.",
           f"{PAGE}, URL Paths: the platform's path ends in /infer/",
           lambda probe: probe.resend(example(probe), f"{infer_path(probe)}/").expect_object(), EVERYTHING,
