@@ -12,6 +12,7 @@ from litestar.config.cors import CORSConfig
 from litestar.datastructures import Headers
 from litestar.handlers import ASGIRouteHandler, HTTPRouteHandler
 from litestar.middleware.compression import CompressionMiddleware
+from litestar.response import Redirect
 from litestar.routes import HTTPRoute
 from litestar.types import Message, Scope, Send
 from prometheus_client import CollectorRegistry, generate_latest
@@ -116,9 +117,9 @@ def create_app(
         return describe()
 
     @get("/openapi.json", sync_to_thread=False, opt=requires("read"))
-    def redirect_to_schema() -> Response[None]:
+    def redirect_to_schema() -> Redirect:
         # The location is relative, so that a proxy can serve the application under any path.
-        return Response(None, status_code=307, headers={"Location": "schema/openapi.json"})
+        return Redirect("schema/openapi.json", status_code=307)
 
     @get("/docs", sync_to_thread=True, opt=requires("read"))
     def show_reference() -> Response[bytes]:

@@ -79,6 +79,7 @@ def test_permissions_are_shown_only_with_authentication(html: str, tmp_path_fact
 def test_openapi_json_redirects_to_the_schema(client: Client) -> None:
     response = client.get("/openapi.json", follow_redirects=False)
     assert (response.status_code, response.headers["location"]) == (307, "schema/openapi.json")
+    assert response.content == b""
     assert client.get("/openapi.json", follow_redirects=True).json() == client.get("/schema").json()
 
 
