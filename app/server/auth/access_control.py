@@ -10,7 +10,7 @@ from app.engine.error_text import missing_extra
 from app.protocols.protocol import PERMISSIONS, Permission
 from app.server.auth.api_keys import ApiKeys, read_keys
 from app.server.auth.audit import RejectionLog
-from app.server.auth.credentials import AccessError, Identity, Rate, credential_of, unauthenticated
+from app.server.auth.credentials import AccessError, Identity, credential_of, make_rate, unauthenticated
 from app.server.auth.rate_limiter import RateLimiter
 from app.server.auth.watched_file import WatchedFile
 from app.settings.network import AccessSettings
@@ -106,15 +106,12 @@ def open_access_control(settings: AccessSettings, metrics: CollectorRegistry) ->
                     message = f"{name} needs --api-keys or --jwks: without them, clients cannot be distinguished"
                     raise SettingsError(message)
             return None
-    default_rate = None
-    if per_second is not None:
-        default_rate = Rate(per_second=per_second, burst=burst or max(1, round(per_second)))
-    elif burst is not None:
+    if per_second is None and burst is not None:
         raise SettingsError("--burst needs --requests-per-second")
     keys, tokens = None, None if settings.jwks is None else _open_tokens(settings, settings.jwks)
     if settings.api_keys is not None:
         keys = WatchedFile(settings.api_keys, lambda content: ApiKeys(read_keys(content)))
-    return AccessControl(keys, tokens, RateLimiter(default_rate), RejectionLog(metrics))
+    return AccessControl(keys, tokens, RateLimiter(make_rate(per_second, burst)), RejectionLog(metrics))
 
 
 def _open_tokens(settings: AccessSettings, path: Path) -> "WatchedFile[IdentityProvider]":

@@ -14,7 +14,8 @@ from typing import Annotated
 import msgspec
 
 from app.protocols.protocol import Permission
-from app.server.auth.credentials import Identity, Rate, unauthenticated
+from app.server.auth.credentials import Identity, make_rate, unauthenticated
+from app.server.auth.watched_file import read_file
 from app.settings.files import replacing_file
 from app.settings.server import SettingsError
 
@@ -99,9 +100,7 @@ class ApiKeys:
 
 
 def _identity(key: ApiKey) -> Identity:
-    rate = None
-    if key.requests_per_second is not None:
-        rate = Rate(per_second=key.requests_per_second, burst=key.burst or max(1, round(key.requests_per_second)))
+    rate = make_rate(key.requests_per_second, key.burst)
     return Identity(name=key.name, permissions=frozenset(key.permissions), rate=rate)
 
 
@@ -116,12 +115,7 @@ def load_keys(path: Path) -> Sequence[ApiKey]:
     Raises:
         SettingsError: if the file is invalid or not readable.
     """
-    try:
-        return read_keys(path.read_bytes())
-    except OSError as error:
-        raise SettingsError(f"{path} cannot be read: {error.strerror}") from None
-    except SettingsError as error:
-        raise SettingsError(f"{path}: {error}") from None
+    return read_file(path, read_keys)
 
 
 def add_key(path: Path, key: str, entry: ApiKey) -> None:

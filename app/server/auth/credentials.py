@@ -28,6 +28,11 @@ class Rate(msgspec.Struct, frozen=True, kw_only=True):
     burst: int
 
 
+def make_rate(per_second: float | None, burst: int | None) -> Rate | None:
+    """Return a rate limit, by default with the requests of one second as its burst; None without a limit."""
+    return None if per_second is None else Rate(per_second=per_second, burst=burst or max(1, round(per_second)))
+
+
 class Identity(msgspec.Struct, frozen=True, kw_only=True):
     """An authenticated client.
 

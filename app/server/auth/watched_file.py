@@ -3,6 +3,7 @@
 import logging
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Generic, TypeVar
 
@@ -67,18 +68,28 @@ class WatchedFile(Generic[T]):
             _logger.info("credentials reloaded", extra={"file": str(self._path)})
 
     def _load(self) -> T:
-        try:
-            # Read the stamp first: a change during the read is then found at the next check.
-            stamp, mode = file_stamp(self._path), self._path.stat().st_mode
-            value = self._parse(self._path.read_bytes())
-        except OSError as error:
-            raise SettingsError(f"{self._path} cannot be read: {error.strerror}") from None
-        except SettingsError as error:
-            raise SettingsError(f"{self._path}: {error}") from None
-        if mode & _WRITABLE_BY_OTHERS:
-            _logger.warning("key file is writable by other users", extra={"file": str(self._path)})
+        # Read the stamp first: a change during the read is then found at the next check.
+        stamp = file_stamp(self._path)
+        value = read_file(self._path, self._parse)
+        with suppress(OSError):
+            if self._path.stat().st_mode & _WRITABLE_BY_OTHERS:
+                _logger.warning("key file is writable by other users", extra={"file": str(self._path)})
         self._last_stamp = stamp
         return value
+
+
+def read_file(path: Path, parse: Callable[[bytes], T]) -> T:
+    """Return the parsed content of a file.
+
+    Raises:
+        SettingsError: with the path, if the file is not readable, or `parse` raises it.
+    """
+    try:
+        return parse(path.read_bytes())
+    except OSError as error:
+        raise SettingsError(f"{path} cannot be read: {error.strerror}") from None
+    except SettingsError as error:
+        raise SettingsError(f"{path}: {error}") from None
 
 
 def file_stamp(path: Path) -> FileStamp:
