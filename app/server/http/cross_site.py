@@ -3,6 +3,7 @@
 from collections.abc import Callable, Collection, Mapping
 
 import msgspec
+from litestar.response.base import ASGIResponse
 from litestar.types import ASGIApp, HTTPScope, Receive, Scope, Send
 
 from app.server.auth.bind_policy import hostname_of, is_loopback_host
@@ -70,7 +71,8 @@ def reject_cross_site(
                 if not is_listed_origin and _is_cross_site(scope, headers):
                     message = _CROSS_SITE_MESSAGE
             if message is not None:
-                await _refuse(send, refusal(scope["path"], message))
+                response = ASGIResponse(body=refusal(scope["path"], message), status_code=403)
+                await response(scope, receive, send)
                 return
         await app(scope, receive, send)
 
@@ -159,9 +161,3 @@ def _is_own_url(headers: Headers, url: bytes) -> bool:
 def _without_default_port(netloc: bytes) -> bytes:
     """Return a host with its port, unless that is a default port."""
     return netloc.strip().lower().removesuffix(b":80").removesuffix(b":443")
-
-
-async def _refuse(send: Send, body: bytes) -> None:
-    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
-    await send({"type": "http.response.start", "status": 403, "headers": headers})
-    await send({"type": "http.response.body", "body": body, "more_body": False})

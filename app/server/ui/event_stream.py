@@ -7,6 +7,7 @@ from contextlib import suppress
 from urllib.parse import parse_qs
 
 import msgspec
+from litestar.response.base import ASGIResponse
 from litestar.types import Receive, Scope, Send
 
 from app.engine.engine import Engine
@@ -18,9 +19,8 @@ MAX_STREAMS = 32
 
 # Sample shortly after each second, so that this second is complete.
 _OFFSET_SECONDS = 0.02
-_EVENT_STREAM: Mapping[str, str] = {**HEADERS, "Content-Type": "text/event-stream", "X-Accel-Buffering": "no"}
-_NO_HEADERS: Mapping[str, str] = {}
-_JSON: Mapping[str, str] = {**HEADERS, "Content-Type": "application/json"}
+_HEADERS = {**HEADERS, "Content-Type": "text/event-stream", "X-Accel-Buffering": "no"}
+_RAW_HEADERS = [(name.lower().encode(), value.encode()) for name, value in _HEADERS.items()]
 
 
 class EventStream:
@@ -55,13 +55,14 @@ class EventStream:
         query = parse_qs(scope["query_string"].decode("latin-1"))
         window, model = query.get("window", ["60s"])[0], query.get("model", [""])[0]
         if scope["type"] != "http" or scope["method"] != "GET":
-            await _refuse(send, 405, "Only GET is served here", {"Allow": "GET"})
+            await _refusal(405, "Only GET is served here", {"Allow": "GET"})(scope, receive, send)
         elif window not in WINDOWS:
-            await _refuse(send, 400, f"Expected window to be one of {', '.join(WINDOWS)}")
+            await _refusal(400, f"Expected window to be one of {', '.join(WINDOWS)}")(scope, receive, send)
         elif self._stopping.is_set():
-            await _refuse(send, 503, "The server is stopping")
+            await _refusal(503, "The server is stopping")(scope, receive, send)
         elif self.open_streams >= self._max_streams:
-            await _refuse(send, 503, f"The page is already open {self.open_streams} times; close another tab")
+            message = f"The page is already open {self.open_streams} times; close another tab"
+            await _refusal(503, message)(scope, receive, send)
         else:
             self.open_streams += 1
             try:
@@ -70,7 +71,7 @@ class EventStream:
                 self.open_streams -= 1
 
     async def _stream(self, receive: Receive, send: Send, window: str, model: str) -> None:
-        await _start(send, 200, _EVENT_STREAM)
+        await send({"type": "http.response.start", "status": 200, "headers": _RAW_HEADERS})
         disconnect_task = asyncio.ensure_future(_wait_for_disconnect(receive))
         send_task = asyncio.ensure_future(self._send_events(send, window, model))
         stop_task = asyncio.ensure_future(self._stopping.wait())
@@ -83,7 +84,7 @@ class EventStream:
         if isinstance(failure, Exception) and not isinstance(failure, (TimeoutError, RuntimeError)):
             raise failure
         with suppress(TimeoutError):
-            await asyncio.wait_for(_end(send), 1)
+            await asyncio.wait_for(_body(send, b"", more=False), 1)
 
     async def _send_events(self, send: Send, window: str, model: str) -> None:
         loop = asyncio.get_running_loop()
@@ -109,20 +110,10 @@ async def _wait_for_disconnect(receive: Receive) -> None:
         pass
 
 
-async def _refuse(send: Send, status: int, message: str, headers: Mapping[str, str] = _NO_HEADERS) -> None:
-    await _start(send, status, {**_JSON, **headers})
-    await _body(send, msgspec.json.encode({"error": message}))
-    await _end(send)
+def _refusal(status: int, message: str, headers: Mapping[str, str] | None = None) -> ASGIResponse:
+    body = msgspec.json.encode({"error": message})
+    return ASGIResponse(body=body, status_code=status, headers={**HEADERS, **(headers or {})})
 
 
-async def _start(send: Send, status: int, headers: Mapping[str, str]) -> None:
-    raw = [(name.lower().encode(), value.encode()) for name, value in headers.items()]
-    await send({"type": "http.response.start", "status": status, "headers": raw})
-
-
-async def _body(send: Send, content: bytes) -> None:
-    await send({"type": "http.response.body", "body": content, "more_body": True})
-
-
-async def _end(send: Send) -> None:
-    await send({"type": "http.response.body", "body": b"", "more_body": False})
+async def _body(send: Send, content: bytes, *, more: bool = True) -> None:
+    await send({"type": "http.response.body", "body": content, "more_body": more})
