@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tasks.inference.tensor import Datatype, Tensor, TensorSpec, count_tensor, stack_numbers, stack_text
-from tasks.object_detection import PIXEL_DECIMALS, DetectionParameters
+from tasks.object_detection import OBJECT_OUTPUTS, PIXEL_DECIMALS, DetectionParameters
 from tasks.saliency.probe import best_match, take
 from tasks.task import Model, TaskType
 from tasks.vision.contours import Contour, contour_ious, simplify
@@ -95,9 +95,7 @@ class ImageSegmentation(ImageTask[SegmentationParameters, Segments]):
     task_type = TaskType.IMAGE_SEGMENTATION
     parameters_type = SegmentationParameters
     outputs = (
-        TensorSpec(name="num_detections", datatype=Datatype.INT32, shape=(-1,)),
-        TensorSpec(name="labels", datatype=Datatype.BYTES, shape=(-1, -1)),
-        TensorSpec(name="scores", datatype=Datatype.FP32, shape=(-1, -1)),
+        *OBJECT_OUTPUTS,
         TensorSpec(name="contours", datatype=Datatype.BYTES, shape=(-1, -1)),
     )
 

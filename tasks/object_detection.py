@@ -17,6 +17,13 @@ from tasks.vision.request import ImageItem, ImageTask
 PIXEL_DECIMALS = 4
 """Decimals of pixel coordinates: finer than the resolution of a 32-bit float in a large image."""
 
+OBJECT_OUTPUTS = (
+    TensorSpec(name="num_detections", datatype=Datatype.INT32, shape=(-1,)),
+    TensorSpec(name="labels", datatype=Datatype.BYTES, shape=(-1, -1)),
+    TensorSpec(name="scores", datatype=Datatype.FP32, shape=(-1, -1)),
+)
+"""The output tensors of all tasks with objects in images, besides their shapes."""
+
 
 class DetectionParameters(SelectionParameters, frozen=True, kw_only=True):
     """Parameters of detection.
@@ -115,9 +122,7 @@ class ObjectDetection(ImageTask[DetectionParameters, Detections]):
     task_type = TaskType.OBJECT_DETECTION
     parameters_type = DetectionParameters
     outputs: Sequence[TensorSpec] = (
-        TensorSpec(name="num_detections", datatype=Datatype.INT32, shape=(-1,)),
-        TensorSpec(name="labels", datatype=Datatype.BYTES, shape=(-1, -1)),
-        TensorSpec(name="scores", datatype=Datatype.FP32, shape=(-1, -1)),
+        *OBJECT_OUTPUTS,
         TensorSpec(name="boxes", datatype=Datatype.FP32, shape=(-1, -1, 4)),
     )
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tasks.inference.tensor import Datatype, Tensor, TensorSpec, count_tensor, stack_numbers, stack_text
-from tasks.object_detection import DetectionInput, DetectionParameters
+from tasks.object_detection import OBJECT_OUTPUTS, DetectionInput, DetectionParameters
 from tasks.saliency.probe import best_match, take
 from tasks.task import Model, TaskType
 from tasks.vision.filtering import SCORE_DECIMALS, rotated_ious, select
@@ -91,9 +91,7 @@ class OrientedObjectDetection(ImageTask[DetectionParameters, OrientedDetections]
     task_type = TaskType.ORIENTED_OBJECT_DETECTION
     parameters_type = DetectionParameters
     outputs = (
-        TensorSpec(name="num_detections", datatype=Datatype.INT32, shape=(-1,)),
-        TensorSpec(name="labels", datatype=Datatype.BYTES, shape=(-1, -1)),
-        TensorSpec(name="scores", datatype=Datatype.FP32, shape=(-1, -1)),
+        *OBJECT_OUTPUTS,
         TensorSpec(name="boxes", datatype=Datatype.FP32, shape=(-1, -1, 5)),
     )
 

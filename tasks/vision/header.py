@@ -32,7 +32,7 @@ _TRANSPOSED = frozenset({5, 6, 7, 8})
 """EXIF orientations that swap width and height."""
 # SOF0-SOF15 without DHT (C4), JPG (C8) and DAC (CC): ITU-T T.81 table B.1.
 _FRAME_MARKERS = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
-_TIFF_STARTS = {b"II*\0": "<", b"MM\0*": ">", b"II+\0": "<", b"MM\0+": ">"}
+TIFF_STARTS = {b"II*\0": "<", b"MM\0*": ">", b"II+\0": "<", b"MM\0+": ">"}
 """The first bytes of TIFF 6.0 and BigTIFF, with the byte order for `struct`. Numbers of BigTIFF are twice as long."""
 
 _TIFF_SIZES = {1: 1, 2: 1, 3: 2, 4: 4, 5: 8, 6: 1, 7: 1, 8: 2, 9: 4, 10: 8, 11: 4, 12: 8, 13: 4, 16: 8, 17: 8, 18: 8}
@@ -142,7 +142,7 @@ def tags(data: bytes) -> Mapping[int, int]:
     """
     values_by_tag: dict[int, int] = {}
     for tag, value_type, _, value in _tiff_entries(data):
-        if value_type == _TIFF_SHORT and _TIFF_STARTS[data[:4]] == ">":
+        if value_type == _TIFF_SHORT and TIFF_STARTS[data[:4]] == ">":
             value >>= 48 if _is_big_tiff(data) else 16
         values_by_tag.setdefault(tag, value & 0xFFFF if value_type == _TIFF_SHORT else value)
     return values_by_tag
@@ -171,7 +171,7 @@ def _is_big_tiff(data: bytes) -> bool:
 
 def _tiff_entries(data: bytes) -> list[tuple[int, int, int, int]]:
     """Return tag, type, number of values, and value or offset of each entry; an empty list for an invalid header."""
-    byte_order, is_big = _TIFF_STARTS.get(data[:4]), _is_big_tiff(data)
+    byte_order, is_big = TIFF_STARTS.get(data[:4]), _is_big_tiff(data)
     if byte_order is None or len(data) < 16:
         return []
     (offset,) = struct.unpack_from(f"{byte_order}{'Q' if is_big else 'I'}", data, 8 if is_big else 4)

@@ -13,7 +13,7 @@ from tasks.saliency.probe import LabelledPredictions, probe_parameters, select_t
 from tasks.task import InputGroup
 from tasks.vision.decompression_bombs import check_png, max_decompressed_bytes
 from tasks.vision.filtering import SelectionParameters, check_candidate_labels, reject_candidate_labels
-from tasks.vision.header import JPEG_START, check_tags, image_size, jpeg_size, tile_pixels, upright_size
+from tasks.vision.header import JPEG_START, TIFF_STARTS, check_tags, image_size, jpeg_size, tile_pixels, upright_size
 from tasks.vision.image import Image, check_size, decode_image, images_from_tensor, raw_size
 
 IMAGE_INPUT = TensorSpec(name="image", datatype=Datatype.BYTES, shape=(-1,))
@@ -75,16 +75,16 @@ class PixelBudget:
 
     def _check_decoding_cost(self, data: bytes, width: int, height: int) -> None:
         """Reject an image that costs much more to decode than its size suggests, and charge its extra memory."""
-        check_tags(data)
-        extra_pixels, max_pixels = tile_pixels(data) - _FREE_FACTOR * width * height, self._limits.max_pixels
-        if extra_pixels > max_pixels:
-            actual = f"{width}x{height} that hides {extra_pixels:,} more"
-            raise InferenceError(
-                ErrorKind.TOO_LARGE, f"Expected an image of at most {max_pixels:,} pixels, got {actual}"
-            )
-        self._remaining -= max(0, extra_pixels)
-        if self._remaining < 0:
-            raise self._too_many_error()
+        if data[:4] in TIFF_STARTS:
+            check_tags(data)
+            extra_pixels, max_pixels = tile_pixels(data) - _FREE_FACTOR * width * height, self._limits.max_pixels
+            if extra_pixels > max_pixels:
+                actual = f"{width}x{height} that hides {extra_pixels:,} more"
+                message = f"Expected an image of at most {max_pixels:,} pixels, got {actual}"
+                raise InferenceError(ErrorKind.TOO_LARGE, message)
+            self._remaining -= max(0, extra_pixels)
+            if self._remaining < 0:
+                raise self._too_many_error()
         # Checking a PNG decompresses it once more. Skip that while even the worst case fits the budget.
         size = max_decompressed_bytes(data)
         if size <= self._decompression_budget:
